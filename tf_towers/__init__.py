@@ -1,0 +1,1 @@
+"""TensorFlow 1 towers: one model, many devices, one update."""
