@@ -1,0 +1,28 @@
+"""The contract between the sides: traces on disk, and the messages that steer who writes them.
+
+Needs numpy and Python 3.7, no more, so that it can be used by path from a ten-year-old environment.
+"""
+
+from parity.trace.channel import Channel as Channel
+from parity.trace.channel import SideError as SideError
+from parity.trace.channel import claim_standard_streams as claim_standard_streams
+from parity.trace.channel import describe_error as describe_error
+from parity.trace.channel import serve as serve
+from parity.trace.quantities import OF_A_TOWER as OF_A_TOWER
+from parity.trace.quantities import OF_A_VARIABLE as OF_A_VARIABLE
+from parity.trace.quantities import QUANTITIES as QUANTITIES
+from parity.trace.quantities import RANK_OF as RANK_OF
+from parity.trace.quantities import Key as Key
+from parity.trace.quantities import format_key as format_key
+from parity.trace.quantities import parse_key as parse_key
+from parity.trace.quantities import tower_order as tower_order
+from parity.trace.reader import Trace as Trace
+from parity.trace.tensors import BFloat16 as BFloat16
+from parity.trace.tensors import TensorFile as TensorFile
+from parity.trace.tensors import TraceError as TraceError
+from parity.trace.tensors import decode as decode
+from parity.trace.tensors import encode as encode
+from parity.trace.tensors import write_json as write_json
+from parity.trace.tensors import write_tensors as write_tensors
+from parity.trace.writer import FORMAT_VERSION as FORMAT_VERSION
+from parity.trace.writer import TraceWriter as TraceWriter

@@ -1,0 +1,84 @@
+"""Lines of JSON between `parity` and the processes that play its two sides (Python 3.7 and up).
+
+A side is a child process: it reads a request a line from its standard input, and writes to what was its standard
+output any number of progress lines and then one line with the result or the error. Everything else that the child
+prints goes to its log.
+"""
+
+import json
+import os
+import sys
+import traceback
+
+
+class SideError(ValueError):
+    """A request cannot be served; the message says who, what was expected, what came and what to do."""
+
+
+class Channel(object):
+    """Sends and receives JSON values as lines over two file descriptors.
+
+    Args:
+      reader: binary file to read from.
+      writer: binary file to write to.
+    """
+
+    def __init__(self, reader, writer):
+        self._reader = reader
+        self._writer = writer
+
+    def send(self, message):
+        """Writes one message (a JSON value) and flushes."""
+        self._writer.write(json.dumps(message).encode("utf-8") + b"\n")
+        self._writer.flush()
+
+    def receive(self):
+        """Returns the next message, or None at the end of the stream."""
+        line = self._reader.readline()
+        return json.loads(line.decode("utf-8")) if line else None
+
+
+def claim_standard_streams():
+    """Takes stdin and stdout for messages and sends later prints to stderr; returns the `Channel`."""
+    reader = os.fdopen(os.dup(0), "rb")
+    writer = os.fdopen(os.dup(1), "wb")
+    sys.stdout.flush()
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    os.close(nowhere)
+    os.dup2(2, 1)
+    return Channel(reader, writer)
+
+
+def serve(channel, handlers):
+    """Answers requests until the stream ends: the main loop of a side.
+
+    Args:
+      channel: where requests come from, e.g. ``{"request": "run", "steps": 20}``.
+      handlers: dict of request name to a function ``(arguments, progress) -> JSON value``, where `arguments` is the
+        rest of the request as a dict and ``progress(done, total)`` tells how far it is.
+    """
+    while True:
+        message = channel.receive()
+        if message is None:
+            return
+        name = message.pop("request")
+
+        def progress(done, total, name=name):
+            channel.send({"progress": [done, total], "request": name})
+
+        try:
+            channel.send({"result": handlers[name](message, progress)})
+        except Exception as error:
+            channel.send({"error": describe_error(error)})
+
+
+def describe_error(error):
+    """Returns an exception as JSON: `type`, `message`, `traceback`, and whether its message already says what to do."""
+    ours = type(error).__module__.split(".")[0] in ("parity", "tf_towers", "torch_ddp")
+    return {
+        "type": type(error).__name__,
+        "message": str(error),
+        "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
+        "plain": isinstance(error, ValueError) and ours,
+    }

@@ -1,0 +1,75 @@
+"""The quantities of a training step, in the order in which a step computes them.
+
+The order is the diagnosis: the first quantity that differs, in the first step that differs, is where the bug lives.
+"""
+
+import collections
+
+QUANTITIES = (
+    "state",
+    "feed",
+    "noise",
+    "act",
+    "stat",
+    "loss",
+    "tower_grad",
+    "tower_clip",
+    "grad",
+    "clip",
+    "slot",
+    "var",
+    "ema",
+    "metric",
+    "eval",
+)
+RANK_OF = {quantity: rank for rank, quantity in enumerate(QUANTITIES)}
+OF_A_TOWER = frozenset(["feed", "noise", "act", "loss", "tower_grad", "tower_clip"])
+OF_A_VARIABLE = frozenset(["stat", "tower_grad", "tower_clip", "grad", "clip", "slot", "var", "ema"])
+
+Key = collections.namedtuple("Key", ["section", "quantity", "tower", "slot", "name"])
+Key.__doc__ = """One name in a trace, taken apart.
+
+Fields:
+  section: the optimizer it belongs to where there are several, else "".
+  quantity: one of `QUANTITIES`.
+  tower: "0", "1", ... ("0.1" is micro-batch 1 of tower 0), or "" where the quantity has none.
+  slot: the slot's name for quantity "slot", else "".
+  name: the variable, input, layer or metric; "" for a tower's one loss.
+"""
+
+
+def parse_key(text):
+    """Takes a trace's name apart, e.g. "slot/m/conv1/kernel" or "tower_grad/0/conv1/kernel".
+
+    Raises:
+      ValueError: the name does not start with a quantity, or lacks its tower, slot or variable.
+    """
+    parts = text.split("/")
+    section = ""
+    if parts[0] == "section" and len(parts) > 2:
+        section, parts = parts[1], parts[2:]
+    quantity, rest = parts[0], parts[1:]
+    if quantity not in RANK_OF:
+        raise ValueError(
+            "trace: expected a name that starts with one of {}, got {!r}.".format(", ".join(QUANTITIES), text)
+        )
+    tower = rest.pop(0) if quantity in OF_A_TOWER and rest else ""
+    slot = rest.pop(0) if quantity == "slot" and rest else ""
+    name = "/".join(rest)
+    incomplete = (quantity in OF_A_TOWER and not tower) or (quantity == "slot" and not slot)
+    if incomplete or (not name and quantity != "loss"):
+        raise ValueError(
+            f"trace: expected {text!r} to go on (quantity, then tower or slot, then name). Record it again."
+        )
+    return Key(section, quantity, tower, slot, name)
+
+
+def format_key(key):
+    """Puts a `Key` together again; the inverse of `parse_key`."""
+    prefix = ["section", key.section] if key.section else []
+    return "/".join(prefix + [part for part in (key.quantity, key.tower, key.slot, key.name) if part])
+
+
+def tower_order(tower):
+    """Returns a sort key that counts towers as numbers: "2" before "10", "0.1" after "0"."""
+    return tuple(int(part) if part.isdigit() else -1 for part in tower.split(".")) if tower else ()

@@ -1,0 +1,107 @@
+"""Reads a trace lazily: memory is bounded by the largest tensor, not by the trace."""
+
+import json
+import os
+
+from parity.trace.tensors import TensorFile, TraceError
+from parity.trace.writer import FORMAT, FORMAT_VERSION, step_file
+
+
+class Trace(object):
+    """Opens a trace directory and validates its description; tensors are read when asked for.
+
+    Args:
+      directory: a trace as `TraceWriter` leaves it.
+      whole: refuse a trace whose writer did not finish (default), or read it up to its last whole step.
+
+    Attributes:
+      facts: dict of everything that may differ on purpose.
+      variables: dict of variable name to its description (`shape`, `dtype`, `kind`, ...).
+      activations: names in order of execution.
+      step_numbers: the recorded steps, ascending.
+      complete: whether the writer finished.
+
+    Raises:
+      TraceError: not a trace, of another format version, unfinished, or cut short.
+    """
+
+    def __init__(self, directory, whole=True):
+        self.directory = str(directory)
+        self.meta = _load(self.directory)
+        self.facts = self.meta["facts"]
+        self.variables = self.meta["variables"]
+        self.activations = self.meta["activations"]
+        self.producer = self.meta["producer"]
+        self.complete = self.meta["complete"]
+        self.step_numbers = self.meta["step_numbers"]
+        if not self.complete:
+            if whole:
+                raise TraceError(
+                    f"trace: expected {self.directory} to be complete, "
+                    "got a trace whose writer stopped early. Record it again."
+                )
+            self.step_numbers = _steps_present(self.directory)
+        missing = [number for number in self.step_numbers if not os.path.isfile(self._path(step_file(number)))]
+        if missing:
+            raise TraceError(
+                f"trace: expected {self.directory} to hold {len(self.step_numbers)} steps, "
+                f"got no file for step {missing[0]}. Record it again."
+            )
+
+    def init(self):
+        """Returns the state before the first step as a lazy `TensorFile`."""
+        return TensorFile(self._path("init.safetensors"))
+
+    def step(self, number):
+        """Returns the quantities of step `number` as a lazy `TensorFile`."""
+        return TensorFile(self._path(step_file(number)))
+
+    def _path(self, name):
+        return os.path.join(self.directory, name)
+
+
+def _load(directory):
+    path = os.path.join(directory, "trace.json")
+    try:
+        with open(path, "rb") as file:
+            meta = json.loads(file.read().decode("utf-8"))
+    except OSError as error:
+        raise TraceError(
+            f"trace: expected {directory} to be a trace, got no trace.json in it. Name the folder that holds it."
+        ) from error
+    except ValueError as error:
+        raise TraceError(f"trace: expected JSON in {path}, got {error}. Record the trace again.") from error
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        raise TraceError(f"trace: expected the format {FORMAT!r} in {path}, got something else.")
+    if meta.get("format_version") != FORMAT_VERSION:
+        raise TraceError(
+            "trace: expected format version {} in {}, got {!r}. Read it with the version that wrote it.".format(
+                FORMAT_VERSION, path, meta.get("format_version")
+            )
+        )
+    wanted = {
+        "facts": dict,
+        "variables": dict,
+        "activations": list,
+        "producer": dict,
+        "step_numbers": list,
+        "steps": int,
+        "complete": bool,
+    }
+    for name, kind in wanted.items():
+        if not isinstance(meta.get(name), kind):
+            raise TraceError(
+                f"trace: expected {name!r} in {path} to be a {kind.__name__}, got {meta.get(name)!r}. Record it again."
+            )
+    for number in meta["step_numbers"]:
+        if type(number) is not int or number < 0:
+            raise TraceError(f"trace: expected step numbers from 0 in {path}, got {number!r}.")
+    return meta
+
+
+def _steps_present(directory):
+    numbers = []
+    for name in os.listdir(directory):
+        if name.startswith("step-") and name.endswith(".safetensors"):
+            numbers.append(int(name[len("step-") : -len(".safetensors")]))
+    return sorted(numbers)

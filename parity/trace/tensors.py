@@ -1,0 +1,257 @@
+"""Reads and writes named tensors in the safetensors format with numpy alone (Python 3.7 and up).
+
+The format is eight bytes (the header's length, little endian), a JSON header and the raw buffers in order, so that a
+legacy interpreter needs nothing installed to write it. Files appear by rename: a reader never sees half a file.
+
+Source: the format as published at https://github.com/huggingface/safetensors (README, "Format").
+"""
+
+import json
+import os
+import struct
+import uuid
+
+import numpy as np
+
+MAX_HEADER_BYTES = 100_000_000
+
+_NUMPY_OF = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+    "BOOL": "?",
+}
+_NAME_OF = {np.dtype(numpy_name): name for name, numpy_name in _NUMPY_OF.items() if name != "BF16"}
+_LOGICAL_OF = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "BOOL": "bool",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U64": "uint64",
+    "U32": "uint32",
+    "U16": "uint16",
+    "U8": "uint8",
+}
+
+
+class TraceError(ValueError):
+    """A trace, or a file of one, is not what it should be."""
+
+
+class BFloat16(object):
+    """Marks raw 16-bit words as bfloat16, which numpy has no dtype for.
+
+    Args:
+      words: uint16 array of any shape, the upper halves of the float32 words.
+    """
+
+    def __init__(self, words):
+        self.words = np.asarray(words, dtype=np.uint16)
+
+
+def encode(tensors):
+    """Encodes named arrays as the bytes of a safetensors file.
+
+    Args:
+      tensors: dict of name to array (bool, integer or float of any shape), or to `BFloat16`.
+
+    Returns:
+      A list of buffers (bytes or memoryviews) to be written one after the other.
+
+    Raises:
+      TraceError: an array has a dtype that the format does not know (object, string, complex).
+    """
+    header, buffers, offset = {}, [], 0
+    for name in tensors:
+        dtype, array = _as_stored(name, tensors[name])
+        end = offset + array.nbytes
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [offset, end]}
+        buffers.append(array.reshape(-1).view(np.uint8).data if array.nbytes else b"")
+        offset = end
+    text = json.dumps(header, separators=(",", ":")).encode("utf-8")
+    text += b" " * (-len(text) % 8)
+    return [struct.pack("<Q", len(text)), text, *buffers]
+
+
+def decode(data, source="bytes"):
+    """Decodes the bytes of a safetensors file into a dict of name to array (copies nothing).
+
+    Raises:
+      TraceError: the bytes are not a whole, valid safetensors file.
+    """
+    view = memoryview(data)
+    entries, start = _checked_header(view[:8], lambda length: view[8 : 8 + length], len(view), source)
+    flat = np.frombuffer(view, dtype=np.uint8)
+    return {name: _array(flat[start + begin : start + end], dtype, shape) for name, dtype, shape, begin, end in entries}
+
+
+def write_tensors(path, tensors):
+    """Writes named arrays to `path`, which appears whole or not at all.
+
+    Args:
+      path: the file to make; its folder exists.
+      tensors: dict of name to array (bool, integer or float of any shape), or to `BFloat16`.
+
+    Raises:
+      TraceError: an array has a dtype that the format does not know (object, string, complex).
+    """
+    _write_whole(path, encode(tensors))
+
+
+def write_json(path, value):
+    """Writes `value` as JSON to `path`, which appears whole or not at all."""
+    text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
+    _write_whole(path, [text.encode("utf-8"), b"\n"])
+
+
+class TensorFile(object):
+    """Reads a safetensors file lazily: the header now, a tensor's bytes when it is asked for.
+
+    Args:
+      path: an existing safetensors file. Nothing in it is executed, and every length in it is checked.
+
+    Raises:
+      TraceError: the file is missing, cut short, or not a safetensors file.
+    """
+
+    def __init__(self, path):
+        self.path = str(path)
+        try:
+            size = os.path.getsize(self.path)
+            with open(self.path, "rb") as file:
+                entries, start = _checked_header(file.read(8), file.read, size, self.path)
+        except OSError as error:
+            raise TraceError(
+                f"trace: expected the file {self.path}, got {error.strerror}. Record the trace again."
+            ) from error
+        self._entries = {name: (dtype, shape, start + begin, end - begin) for name, dtype, shape, begin, end in entries}
+        self._map = None
+
+    def names(self):
+        """Returns the tensors' names in the order of writing."""
+        return list(self._entries)
+
+    def __contains__(self, name):
+        return name in self._entries
+
+    def shape(self, name):
+        """Returns a tensor's shape as a tuple."""
+        return self._entries[name][1]
+
+    def dtype(self, name):
+        """Returns a tensor's logical dtype: "float64", "float32", "bfloat16", "int64", "bool", ..."""
+        return _LOGICAL_OF[self._entries[name][0]]
+
+    def read(self, name):
+        """Returns one tensor as a read-only array over the mapped file; bfloat16 comes as float32."""
+        dtype, shape, begin, length = self._entries[name]
+        if self._map is None:
+            self._map = np.memmap(self.path, dtype=np.uint8, mode="r")
+        return _array(self._map[begin : begin + length], dtype, shape)
+
+
+def _as_stored(name, value):
+    if isinstance(value, BFloat16):
+        return "BF16", np.ascontiguousarray(value.words).reshape(value.words.shape)
+    array = np.asarray(value)
+    if array.dtype not in _NAME_OF:
+        raise TraceError(
+            f"trace: expected {name} as a bool, integer or float array, "
+            f"got dtype {array.dtype}. Convert it before recording."
+        )
+    little = array.dtype.newbyteorder("<")
+    return _NAME_OF[array.dtype], np.ascontiguousarray(array, dtype=little).reshape(array.shape)
+
+
+def _array(flat, dtype, shape):
+    array = flat.view(_NUMPY_OF[dtype]).reshape(shape) if flat.size else np.zeros(shape, _NUMPY_OF[dtype])
+    if dtype == "BF16":
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    return array
+
+
+def _checked_header(prefix, read, size, source):
+    def refuse(why):
+        raise TraceError(
+            f"trace: expected {source} to be a whole safetensors file, "
+            f"got {why}. It may have been cut short; record it again."
+        )
+
+    if len(prefix) < 8:
+        refuse(f"{size} bytes")
+    (length,) = struct.unpack("<Q", prefix)
+    if length > min(MAX_HEADER_BYTES, size - 8):
+        refuse(f"a header of {length} bytes in a file of {size}")
+    try:
+        header = json.loads(bytes(read(length)).decode("utf-8"))
+    except ValueError as error:
+        refuse(f"a header that is not JSON ({error})")
+    if not isinstance(header, dict):
+        refuse("a header that is not an object")
+    entries, position = [], 0
+    for name, entry in sorted(header.items(), key=_begin_of):
+        if name == "__metadata__":
+            continue
+        if not _is_entry(entry):
+            refuse(f"no dtype, shape and offsets for {name!r}")
+        begin, end = entry["data_offsets"]
+        count = 1
+        for extent in entry["shape"]:
+            count *= extent
+        if begin != position or end - begin != count * np.dtype(_NUMPY_OF[entry["dtype"]]).itemsize:
+            refuse(f"offsets {begin}..{end} for {name!r}, which do not fit its shape or its neighbours")
+        position = end
+        entries.append((name, entry["dtype"], tuple(entry["shape"]), begin, end))
+    if 8 + length + position != size:
+        refuse(f"{size} bytes where its header speaks of {8 + length + position}")
+    return entries, 8 + length
+
+
+def _begin_of(item):
+    try:
+        return tuple(item[1]["data_offsets"])
+    except (KeyError, TypeError):
+        return ()
+
+
+def _is_entry(entry):
+    def natural(value):
+        return type(value) is int and value >= 0
+
+    return (
+        isinstance(entry, dict)
+        and entry.get("dtype") in _NUMPY_OF
+        and isinstance(entry.get("shape"), list)
+        and all(natural(extent) for extent in entry["shape"])
+        and isinstance(entry.get("data_offsets"), list)
+        and len(entry["data_offsets"]) == 2
+        and all(natural(offset) for offset in entry["data_offsets"])
+    )
+
+
+def _write_whole(path, buffers):
+    path = str(path)
+    partial = f"{path}.{uuid.uuid4().hex}.part"
+    try:
+        with open(partial, "wb") as file:
+            for buffer in buffers:
+                file.write(buffer)
+        os.replace(partial, path)
+    except BaseException:
+        if os.path.exists(partial):
+            os.remove(partial)
+        raise

@@ -1,0 +1,86 @@
+"""Writes a trace: what one side of a comparison did, step by step."""
+
+import os
+import platform
+import shutil
+
+import numpy as np
+
+from parity.trace.tensors import TraceError, write_json, write_tensors
+
+FORMAT = "tower-parity-trace"
+FORMAT_VERSION = 1
+
+
+class TraceWriter(object):
+    """Writes one trace directory; `close` marks it complete.
+
+    The directory holds ``trace.json``, ``init.safetensors`` and ``step-000000.safetensors``, ... Every file appears by
+    rename, and ``trace.json`` says ``complete: true`` only once everything else is in place, so a run that is killed
+    half-way leaves a trace that says so.
+
+    Args:
+      directory: made if missing; an older trace in it is removed first.
+      producer: dict with the writing package's name and version and its framework's.
+      facts: dict of everything that may differ between two runs on purpose (JSON values).
+      variables: dict of variable name to dict with `shape` (list), `dtype`, `kind` ("weight", "statistic"), and
+        whatever else is known of it: `placement`, `use`.
+      activations: names of the recorded activations in order of execution.
+
+    Raises:
+      TraceError: `directory` exists and is something other than a trace.
+    """
+
+    def __init__(self, directory, producer, facts=None, variables=None, activations=()):
+        self.directory = str(directory)
+        self._clear()
+        self._steps = []
+        self._meta = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "producer": dict(producer, python=platform.python_version(), numpy=np.__version__),
+            "facts": dict(facts or {}),
+            "variables": dict(variables or {}),
+            "activations": list(activations),
+        }
+        self._save(complete=False)
+
+    def init(self, tensors):
+        """Writes the state before the first step: dict of name to array."""
+        write_tensors(os.path.join(self.directory, "init.safetensors"), tensors)
+
+    def step(self, number, tensors):
+        """Writes one step's quantities: dict of name to array; `number` counts from 0."""
+        write_tensors(os.path.join(self.directory, step_file(number)), tensors)
+        self._steps.append(number)
+
+    def close(self, **facts):
+        """Marks the trace complete, adding `facts` that became known on the way."""
+        self._meta["facts"].update(facts)
+        self._save(complete=True)
+
+    def _save(self, complete):
+        meta = dict(self._meta, steps=len(self._steps), step_numbers=self._steps, complete=complete)
+        write_json(os.path.join(self.directory, "trace.json"), meta)
+
+    def _clear(self):
+        if not os.path.isdir(self.directory):
+            os.makedirs(self.directory)
+            return
+        content = os.listdir(self.directory)
+        if content and "trace.json" not in content:
+            raise TraceError(
+                f"trace: expected an empty folder or an older trace at {self.directory}, "
+                "got other files. Name another folder."
+            )
+        for name in content:
+            path = os.path.join(self.directory, name)
+            if name == "trace.json" or name.endswith((".safetensors", ".part")):
+                os.remove(path)
+            elif os.path.isdir(path) and not os.listdir(path):
+                shutil.rmtree(path)
+
+
+def step_file(number):
+    """Returns the file name of a step: "step-000007.safetensors"."""
+    return f"step-{number:06d}.safetensors"
