@@ -24,5 +24,6 @@ from parity.trace.tensors import decode as decode
 from parity.trace.tensors import encode as encode
 from parity.trace.tensors import write_json as write_json
 from parity.trace.tensors import write_tensors as write_tensors
+from parity.trace.user_code import UserCode as UserCode
 from parity.trace.writer import FORMAT_VERSION as FORMAT_VERSION
 from parity.trace.writer import TraceWriter as TraceWriter

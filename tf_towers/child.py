@@ -1,0 +1,184 @@
+"""Plays the TensorFlow side of a case: a long-lived process that is told what to build and which steps to run."""
+
+import json
+import os
+
+import numpy as np
+import tensorflow as real
+import tensorflow.compat.v1 as tf
+
+from parity.trace import SideError, Trace, TraceWriter, UserCode, claim_standard_streams, serve, write_tensors
+from tf_towers.build import build
+from tf_towers.facts import describe_variables, facts
+from tf_towers.initial import perturbed
+from tf_towers.optimizer import make_optimizer
+from tf_towers.session import session
+from tf_towers.step import Stepper
+
+THREADS = 1
+FLOATS = ("float32", "float64")
+
+
+class Side(object):
+    """Serves the requests of one comparison after the other.
+
+    A prepared case is a graph and a session per precision; they are kept until another case is prepared.
+    """
+
+    def __init__(self):
+        self._code = UserCode()
+        self._case = None
+        self._prepared = {}
+
+    def handlers(self):
+        """Returns the table of requests."""
+        return {"hello": self.hello, "prepare": self.prepare, "initialize": self.initialize, "run": self.run}
+
+    def hello(self, arguments, progress):
+        """Answers with the versions."""
+        return {"framework": "tensorflow " + real.__version__, "numpy": np.__version__}
+
+    def prepare(self, arguments, progress):
+        """Builds the graph of a case in one precision.
+
+        Arguments: `case` (dict), `folders`, `inputs` (name to dtype and shape of the whole batch), `precision`.
+        """
+        case = {name: arguments[name] for name in ("case", "folders", "inputs")}
+        if json.dumps(case, sort_keys=True) != self._case:
+            self._close()
+            self._case = json.dumps(case, sort_keys=True)
+        precision = arguments["precision"]
+        if precision not in self._prepared:
+            self._prepared[precision] = self._build(precision, **case)
+        training, stepper, known = self._prepared[precision]
+        return {
+            "facts": known,
+            "variables": describe_variables(training),
+            "activations": list(training.towers[0].outputs),
+        }
+
+    def initialize(self, arguments, progress):
+        """Writes the state that training starts from: `precision`, `init`, `seed`, `out`."""
+        training, stepper, _ = self._prepared[arguments["precision"]]
+        stepper.initialize()
+        state = stepper.state()
+        kind, _, path = arguments["init"].partition(":")
+        if kind == "perturbed":
+            state = perturbed(state, arguments["seed"])
+        elif kind == "checkpoint":
+            state.update(_from_checkpoint(path, training))
+        write_tensors(arguments["out"], state)
+        return {}
+
+    def run(self, arguments, progress):
+        """Runs steps and leaves a trace.
+
+        Arguments: `precision`; `feeds`, a folder of ``step-….safetensors`` with ``feed/<input>``; `start`, a file with
+        the first state; `follow`, a trace whose state before each step replaces ours (or null); `recorded_counters`,
+        whether the counters are taken from it too; `steps`, the step numbers; `quantities` to keep; `out`.
+        """
+        training, stepper, known = self._prepared[arguments["precision"]]
+        feeds = Trace(arguments["feeds"])
+        follow = Trace(arguments["follow"], whole=False) if arguments["follow"] else None
+        writer = TraceWriter(
+            arguments["out"],
+            {"package": "tf_towers", "framework": "tensorflow " + real.__version__},
+            known,
+            describe_variables(training),
+            list(training.towers[0].outputs),
+        )
+        keep = set(arguments["quantities"])
+        stepper.load(_all(Trace(arguments["start"]).init()))
+        state = stepper.state()
+        writer.init(state)
+        numbers = arguments["steps"]
+        for done, number in enumerate(numbers):
+            if follow is not None:
+                stepper.load(_state_before(follow, number, arguments["recorded_counters"]))
+                state = stepper.state()
+            tensors = _counters(state)
+            tensors.update(stepper.step(_batch(feeds.step(number), arguments["precision"])))
+            state = stepper.state()
+            tensors.update((name, value) for name, value in state.items() if not name.startswith("state/"))
+            writer.step(number, {name: tensors[name] for name in tensors if name.split("/", 1)[0] in keep})
+            progress(done + 1, len(numbers))
+        writer.close()
+        return {}
+
+    def _build(self, precision, case, folders, inputs):
+        self._code.enter(folders)
+        tower = self._code.load(case["tower"])
+        described = case["optimizer"]
+        optimizer = self._code.load(described) if isinstance(described, str) else lambda: make_optimizer(described)
+        gpus = tf.config.experimental.list_logical_devices("GPU") if tf.test.is_built_with_cuda() else []
+        training = build(
+            tower,
+            {name: (precision if dtype in FLOATS else dtype, shape) for name, (dtype, shape) in inputs.items()},
+            case["towers"],
+            optimizer,
+            case["combine"],
+            case["variables"],
+            case["batch_norm_updates"],
+            [device.name for device in gpus],
+            case["seed"],
+        )
+        known = facts(training, case["combine"], case["variables"], case["batch_norm_updates"], precision, THREADS)
+        return training, Stepper(training, session(training.graph, case["towers"], THREADS)), known
+
+    def _close(self):
+        for _, stepper, _ in self._prepared.values():
+            stepper.close()
+        self._prepared = {}
+
+
+def _batch(file, precision):
+    batch = {}
+    for name in file.names():
+        value = file.read(name)
+        batch[name[len("feed/") :]] = value.astype(precision) if value.dtype.name in FLOATS else value
+    return batch
+
+
+def _state_before(trace, number, counters):
+    file = trace.step(number - 1) if number else trace.init()
+    state = {name: file.read(name) for name in file.names() if name.split("/", 1)[0] in ("var", "stat", "slot")}
+    if counters:
+        now = trace.step(number)
+        state.update((name, now.read(name)) for name in now.names() if name.startswith("state/"))
+    return state
+
+
+def _counters(state):
+    return {name: value for name, value in state.items() if name.startswith("state/")}
+
+
+def _all(file):
+    return {name: file.read(name) for name in file.names()}
+
+
+def _from_checkpoint(path, training):
+    reader = tf.train.load_checkpoint(path)
+    found = reader.get_variable_to_shape_map()
+    state = {}
+    for quantity, group in (("var", training.weights), ("stat", training.statistics)):
+        for name, variable in group.items():
+            if found.get(name) != variable.shape.as_list():
+                raise SideError(
+                    f"init: expected {name} with shape {variable.shape} in the checkpoint {path}, "
+                    f"got {found.get(name, 'nothing')}. Name a checkpoint of this model."
+                )
+            state[f"{quantity}/{name}"] = reader.get_tensor(name)
+    return state
+
+
+def main():
+    """Serves requests on the standard streams until they end."""
+    channel = claim_standard_streams()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    tf.disable_v2_behavior()
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    serve(channel, Side().handlers())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""States the facts of a training: everything that may differ from another run on purpose."""
+
+import os
+
+import tensorflow as real
+import tensorflow.compat.v1 as tf
+
+from tf_towers.optimizer import hyper_parameters
+
+FLAGS = ("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS", "NVIDIA_TF32_OVERRIDE")
+
+
+def facts(training, reduce, variables, batch_norm_updates, precision, threads):
+    """Returns the facts as a dict of JSON values."""
+    saved = list(training.weights.values())
+    return {
+        "side": "tf_towers",
+        "framework": "tensorflow " + real.__version__,
+        "towers": len(training.towers),
+        "combine": reduce,
+        "precision": precision,
+        "optimizer": hyper_parameters(training.optimizer),
+        "slots": sorted({slot for slot, _ in training.slots}),
+        "variables_on": variables,
+        "batch_norm_updates": batch_norm_updates if training.statistics else "none",
+        "resource_variables": any(variable.op.type == "VarHandleOp" for variable in saved),
+        "threads": threads,
+        "flags": {name: os.environ[name] for name in FLAGS if name in os.environ},
+        "devices": sorted({tower.loss.op.device or "" for tower in training.towers}),
+        "gpu": bool(tf.test.is_built_with_cuda()),
+    }
+
+
+def describe_variables(training):
+    """Returns dict of variable name to `shape`, `dtype`, `kind`, `placement`, and `use`: what reads it in tower 0.
+
+    `use` joins the types of the ops that consume the variable with a plus sign, e.g. "MatMul" or "Conv2D+L2Loss": it
+    decides the layout of a kernel.
+    """
+    described = {}
+    for kind, group in (("weight", training.weights), ("statistic", training.statistics)):
+        for name, variable in group.items():
+            described[name] = {
+                "shape": variable.shape.as_list(),
+                "dtype": variable.dtype.base_dtype.name,
+                "kind": kind,
+                "placement": variable.device,
+                "use": "+".join(_consumers(variable)),
+            }
+    return described
+
+
+def _consumers(variable):
+    # Reads, casts and regrouped shapes only pass the variable on; what computes with it says what it is.
+    passing = {"Identity", "ReadVariableOp", "Cast", "Reshape", "ExpandDims", "Squeeze"}
+    writing = {"Assign", "AssignVariableOp", "VarIsInitializedOp", "IsVariableInitialized", "AssignSub", "AssignSubVariableOp"}
+    found, seen = [], set()
+    pending = [output for output in variable.op.outputs]
+    while pending:
+        tensor = pending.pop(0)
+        for op in tensor.consumers():
+            if op in seen or op.type in writing or op.type.startswith(("Apply", "ResourceApply", "SparseApply", "Save")):
+                continue
+            seen.add(op)
+            if op.type in passing:
+                pending += op.outputs
+            elif op.name.startswith("tower_0/") and "gradients" not in op.name and op.type not in found:
+                found.append(op.type)
+    return found

@@ -1,0 +1,55 @@
+"""Layers whose float64 form follows the rule of TensorFlow's float32 kernel."""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+
+def batch_norm(inputs, name, momentum=0.99, epsilon=1e-3, training=True):
+    """Normalises over all axes but the last as `tf.layers.batch_normalization(fused=True)` does.
+
+    The fused kernel has no float64 form: TensorFlow 1.15 raises, and 2.x silently takes another rule (the moving
+    variance gets the biased variance). Here float64 follows the fused rule: normalise with the biased variance, move
+    ``moving_variance`` by the unbiased one (Bessel's factor), with a decay of ``float32(1) - float32(momentum)``.
+
+    Args:
+      inputs: ``[batch, height, width, channels]``, float32 or float64.
+      name: variable scope of gamma, beta, moving_mean and moving_variance, each ``[channels]`` in the inputs' dtype.
+      momentum: weight of the old statistics, 0 to 1.
+      epsilon: added to the variance; at least 1.001e-5, below which TensorFlow 1.15 silently raises it.
+      training: normalise with the batch's statistics and put the update of the moving ones into `UPDATE_OPS`, or
+        normalise with the moving ones.
+
+    Returns:
+      A tensor of the inputs' shape and dtype.
+
+    Source: tensorflow/python/layers/normalization.py and ops/nn_impl.py (1.15).
+    Counterpart: torch_ddp.like_tf.BatchNorm2d
+    """
+    channels = int(inputs.shape[-1])
+    with tf.variable_scope(name):
+        gamma = _variable("gamma", channels, inputs.dtype, tf.ones_initializer())
+        beta = _variable("beta", channels, inputs.dtype, tf.zeros_initializer())
+        mean = _variable("moving_mean", channels, inputs.dtype, tf.zeros_initializer(), trainable=False)
+        variance = _variable("moving_variance", channels, inputs.dtype, tf.ones_initializer(), trainable=False)
+        if not training:
+            return tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
+        if inputs.dtype == tf.float32:
+            outputs, batch_mean, batch_variance = tf.nn.fused_batch_norm(inputs, gamma, beta, epsilon=epsilon)[:3]
+        else:
+            outputs, batch_mean, batch_variance = _fused_in_float64(inputs, gamma, beta, epsilon)
+        decay = tf.constant(np.float32(1) - np.float32(momentum), inputs.dtype)
+        for moving, batch in ((mean, batch_mean), (variance, batch_variance)):
+            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, tf.assign_sub(moving, (moving - batch) * decay))
+        return outputs
+
+
+def _fused_in_float64(inputs, gamma, beta, epsilon):
+    axes = list(range(inputs.shape.ndims - 1))
+    mean, variance = tf.nn.moments(inputs, axes)
+    outputs = tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
+    count = tf.cast(tf.reduce_prod(tf.shape(inputs)[:-1]), inputs.dtype)
+    return outputs, mean, variance * count / (count - 1)
+
+
+def _variable(name, channels, dtype, initializer, trainable=True):
+    return tf.get_variable(name, [channels], dtype.base_dtype, initializer=initializer, trainable=trainable)
