@@ -1,0 +1,80 @@
+"""Adam with the epsilon that TensorFlow calls epsilon hat, and float32 powers of beta."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from torch_ddp.like_tf.graph_scalar import kernel_scalar
+from torch_ddp.like_tf.optim.slot_optimizer import SlotOptimizer
+
+
+class Adam(SlotOptimizer):
+    """Updates ``w -= m * alpha / (sqrt(v) + epsilon)`` with ``alpha = lr * sqrt(1 - beta2^t) / (1 - beta1^t)``.
+
+    ``beta1^t`` and ``beta2^t`` are float32 numbers that are multiplied once per step, after the update, for every dtype
+    of parameter; they are state and live in ``param_group["beta1_power"]`` and ``["beta2_power"]``. ``alpha`` is
+    computed in the parameter's dtype. A sparse gradient decays the slots and moves the weights of **all** rows.
+    Source: tensorflow/python/training/adam.py, 1.15, and kernels/training_ops.cc.
+
+    Args:
+        params: parameters or groups of them, as for torch.optim.
+        lr: learning rate.
+        beta1: weight of the old first moment.
+        beta2: weight of the old second moment.
+        epsilon: added to the root of the second moment before its bias is corrected.
+
+    Counterpart: tf.compat.v1.train.AdamOptimizer.
+    """
+
+    slot_names: ClassVar[tuple[str, ...]] = ("m", "v")
+
+    def __init__(
+        self, params: ParamsT, lr: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
+    ) -> None:
+        super().__init__(params, lr, beta1=beta1, beta2=beta2, epsilon=epsilon)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds a group of parameters, its slots, and its powers of beta, which start at beta itself.
+
+        Args:
+            param_group: ``{"params": parameters}`` and hyper-parameters that differ from the constructor's.
+        """
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        group.setdefault("beta1_power", group["beta1"])
+        group.setdefault("beta2_power", group["beta2"])
+
+    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+        one = torch.ones((), dtype=param.dtype)
+        m, v = slots["m"], slots["v"]
+        m.add_((grad - m).mul_(one - kernel_scalar(group["beta1"], param.dtype)))
+        v.add_((grad.square() - v).mul_(one - kernel_scalar(group["beta2"], param.dtype)))
+        param.sub_((m * _alpha(group, param.dtype)).div_(v.sqrt().add_(kernel_scalar(group["epsilon"], param.dtype))))
+
+    def _apply_sparse(
+        self, param: Tensor, rows: Tensor, values: Tensor, slots: dict[str, Tensor], group: dict[str, Any]
+    ) -> None:
+        one = torch.ones((), dtype=param.dtype)
+        beta1 = kernel_scalar(group["beta1"], param.dtype)
+        beta2 = kernel_scalar(group["beta2"], param.dtype)
+        m, v = slots["m"], slots["v"]
+        m.mul_(beta1).index_add_(0, rows, values * (one - beta1))
+        v.mul_(beta2).index_add_(0, rows, values.square() * (one - beta2))
+        param.sub_((m * _alpha(group, param.dtype)).div_(v.sqrt().add_(kernel_scalar(group["epsilon"], param.dtype))))
+
+    def _finish(self, group: dict[str, Any]) -> None:
+        for beta in ("beta1", "beta2"):
+            group[f"{beta}_power"] = float(np.float32(group[f"{beta}_power"]) * np.float32(group[beta]))
+
+
+def _alpha(group: dict[str, Any], dtype: torch.dtype) -> Tensor:
+    one = torch.ones((), dtype=dtype)
+    lr = kernel_scalar(group["lr"], dtype)
+    return (
+        lr
+        * (one - kernel_scalar(group["beta2_power"], dtype)).sqrt()
+        / (one - kernel_scalar(group["beta1_power"], dtype))
+    )

@@ -1,0 +1,127 @@
+"""The part that all optimizers share: slots named as TensorFlow names them, made before the first step."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from torch_ddp.like_tf.errors import LikeTfError
+from torch_ddp.like_tf.graph_scalar import graph_float
+
+
+class SlotOptimizer(torch.optim.Optimizer):
+    """Updates parameters under TensorFlow 1 rules (abstract).
+
+    Every hyper-parameter is rounded to float32, as the graph holds it. ``param_group["lr"]`` may be changed between
+    steps and is rounded when it is used. A parameter without a gradient is left alone; when no parameter has one,
+    ``step`` changes nothing at all, where TensorFlow refuses to build the graph.
+
+    Attributes:
+        slot_names: the names of the slots, in TensorFlow's order; each is ``state[parameter][name]``, a tensor with
+            the shape and dtype of the parameter, there before the first step and free to be overwritten.
+    """
+
+    slot_names: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, params: ParamsT, lr: float, **hyper: Any) -> None:
+        defaults = {name: _rounded(value) for name, value in {"lr": lr, **hyper}.items()}
+        super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds a group of parameters and makes its slots.
+
+        Args:
+            param_group: ``{"params": parameters}`` and hyper-parameters that differ from the constructor's.
+
+        Raises:
+            LikeTfError: a hyper-parameter of the group is impossible.
+        """
+        group = {name: value if name == "params" else _rounded(value) for name, value in param_group.items()}
+        super().add_param_group(group)
+        self._check(self.param_groups[-1])
+        self.init_slots()
+
+    def init_slots(self) -> None:
+        """Makes the slots that are not there yet, with TensorFlow's initial values."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                for slot in self.slot_names:
+                    if slot not in self.state[param]:
+                        value = self._initial_slot_value(slot, group)
+                        self.state[param][slot] = torch.full_like(
+                            param, value, memory_format=torch.preserve_format, requires_grad=False
+                        )
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Applies one update from the gradients in ``parameter.grad``, dense or sparse COO.
+
+        Args:
+            closure: recomputes the loss, as in torch.optim.
+
+        Returns:
+            What the closure returned, or None.
+
+        Raises:
+            LikeTfError: a gradient is sparse in another way than the first axis.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            self._apply_gradients()
+        return loss
+
+    def _apply_gradients(self) -> None:
+        pairs = [(g, p, p.grad) for g in self.param_groups for p in g["params"] if p.grad is not None]
+        for group, param, grad in pairs:
+            if grad.layout is torch.sparse_coo:
+                if grad.sparse_dim() != 1:
+                    raise LikeTfError(
+                        f"{type(self).__name__}: expected a gradient that is sparse in axis 0 alone, "
+                        f"got sparse_dim {grad.sparse_dim()}. Call to_dense() on it."
+                    )
+                merged = grad.coalesce()
+                self._apply_sparse(param, merged.indices()[0], merged.values(), self.state[param], group)
+            else:
+                self._apply_dense(param, grad, self.state[param], group)
+        if pairs:
+            for group in self.param_groups:
+                self._finish(group)
+
+    def _initial_slot_value(self, slot: str, group: dict[str, Any]) -> float:
+        return 0.0
+
+    def _check(self, group: dict[str, Any]) -> None:
+        """Raises LikeTfError for hyper-parameters that TensorFlow refuses as well."""
+
+    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+        raise AssertionError("an optimizer without a rule for dense gradients")
+
+    def _apply_sparse(
+        self, param: Tensor, rows: Tensor, values: Tensor, slots: dict[str, Tensor], group: dict[str, Any]
+    ) -> None:
+        """Updates the touched rows alone, slots included: what TensorFlow's SparseApply kernels do.
+
+        Args:
+            param: shape [rows, ...].
+            rows: int64, shape [touched], without duplicates.
+            values: shape [touched, ...], duplicates already summed.
+            slots: the slots of the parameter.
+            group: its hyper-parameters.
+        """
+        part = param[rows]
+        part_slots = {name: slots[name][rows] for name in self.slot_names}
+        self._apply_dense(part, values, part_slots, group)
+        param[rows] = part
+        for name in self.slot_names:
+            slots[name][rows] = part_slots[name]
+
+    def _finish(self, group: dict[str, Any]) -> None:
+        """Advances what TensorFlow advances once per step, after all updates."""
+
+
+def _rounded(value: Any) -> Any:
+    return graph_float(value) if isinstance(value, float) else value
