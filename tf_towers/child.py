@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as real
 import tensorflow.compat.v1 as tf
 
-from parity.trace import SideError, Trace, TraceWriter, UserCode, claim_standard_streams, serve, write_tensors
+from parity.trace import SideError, Trace, TraceWriter, UserCode, claim_standard_streams, serve
 from tf_towers.build import build
 from tf_towers.facts import describe_variables, facts
 from tf_towers.initial import perturbed
@@ -58,7 +58,7 @@ class Side(object):
         }
 
     def initialize(self, arguments, progress):
-        """Writes the state that training starts from: `precision`, `init`, `seed`, `out`."""
+        """Leaves a trace whose init is the state that training starts from: `precision`, `init`, `seed`, `out`."""
         training, stepper, _ = self._prepared[arguments["precision"]]
         stepper.initialize()
         state = stepper.state()
@@ -67,19 +67,22 @@ class Side(object):
             state = perturbed(state, arguments["seed"])
         elif kind == "checkpoint":
             state.update(_from_checkpoint(path, training))
-        write_tensors(arguments["out"], state)
+        writer = TraceWriter(arguments["out"], {"package": "tf_towers"})
+        writer.init(state)
+        writer.close()
         return {}
 
     def run(self, arguments, progress):
         """Runs steps and leaves a trace.
 
-        Arguments: `precision`; `feeds`, a folder of ``step-….safetensors`` with ``feed/<input>``; `start`, a file with
-        the first state; `follow`, a trace whose state before each step replaces ours (or null); `recorded_counters`,
-        whether the counters are taken from it too; `steps`, the step numbers; `quantities` to keep; `out`.
+        Arguments: `precision`; `feeds`, a trace whose steps hold ``feed/<input>``, the whole batch; `start`, a trace
+        whose init is the first state; `follow`, a trace whose step k holds the state that replaces ours before step k
+        (or null); `recorded_counters`, whether counters are taken from it too; `steps`, the step numbers; `quantities`
+        to keep; `out`.
         """
         training, stepper, known = self._prepared[arguments["precision"]]
         feeds = Trace(arguments["feeds"])
-        follow = Trace(arguments["follow"], whole=False) if arguments["follow"] else None
+        follow = Trace(arguments["follow"]) if arguments["follow"] else None
         writer = TraceWriter(
             arguments["out"],
             {"package": "tf_towers", "framework": "tensorflow " + real.__version__},
@@ -88,15 +91,15 @@ class Side(object):
             list(training.towers[0].outputs),
         )
         keep = set(arguments["quantities"])
-        stepper.load(_all(Trace(arguments["start"]).init()))
+        stepper.load(_variables(Trace(arguments["start"]).init(), counters=True))
         state = stepper.state()
         writer.init(state)
         numbers = arguments["steps"]
         for done, number in enumerate(numbers):
             if follow is not None:
-                stepper.load(_state_before(follow, number, arguments["recorded_counters"]))
+                stepper.load(_variables(follow.step(number), arguments["recorded_counters"]))
                 state = stepper.state()
-            tensors = _counters(state)
+            tensors = {name: value for name, value in state.items() if name.startswith("state/")}
             tensors.update(stepper.step(_batch(feeds.step(number), arguments["precision"])))
             state = stepper.state()
             tensors.update((name, value) for name, value in state.items() if not name.startswith("state/"))
@@ -139,21 +142,11 @@ def _batch(file, precision):
     return batch
 
 
-def _state_before(trace, number, counters):
-    file = trace.step(number - 1) if number else trace.init()
-    state = {name: file.read(name) for name in file.names() if name.split("/", 1)[0] in ("var", "stat", "slot")}
-    if counters:
-        now = trace.step(number)
-        state.update((name, now.read(name)) for name in now.names() if name.startswith("state/"))
-    return state
-
-
-def _counters(state):
-    return {name: value for name, value in state.items() if name.startswith("state/")}
-
-
-def _all(file):
-    return {name: file.read(name) for name in file.names()}
+def _variables(file, counters):
+    # The learning rate is a tensor of the graph, not a variable: it is recorded and never loaded.
+    quantities = ("var", "stat", "slot", "state") if counters else ("var", "stat", "slot")
+    names = [name for name in file.names() if name.split("/", 1)[0] in quantities and name != "state/learning_rate"]
+    return {name: file.read(name) for name in names}
 
 
 def _from_checkpoint(path, training):

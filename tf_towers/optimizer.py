@@ -51,6 +51,15 @@ def hyper_parameters(optimizer):
     return found
 
 
+def learning_rate(optimizer):
+    """Returns the float32 scalar that the updates multiply by, or None where the optimizer keeps none."""
+    for attribute in ("_lr_t", "_learning_rate_tensor"):
+        tensor = getattr(optimizer, attribute, None)
+        if tensor is not None:
+            return tensor
+    return None
+
+
 def slot_variables(optimizer, variables):
     """Returns the slots as a dict of ``(slot name, variable name)`` to variable, in TensorFlow's order."""
     slots = {}

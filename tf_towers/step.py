@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tf_towers.optimizer import learning_rate
+
 
 class Stepper(object):
     """Runs a `Training` step by step in a session, with its whole state in the caller's hands.
@@ -84,6 +86,9 @@ def _step_fetches(training):
                 fetches[f"tower_grad/{index}/{variable.op.name}"] = gradient
     for gradient, variable in training.combined:
         fetches[f"grad/{variable.op.name}"] = gradient
+    rate = learning_rate(training.optimizer)
+    if rate is not None:
+        fetches["state/learning_rate"] = rate
     return fetches
 
 

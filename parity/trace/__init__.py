@@ -7,6 +7,7 @@ from parity.trace.channel import Channel as Channel
 from parity.trace.channel import SideError as SideError
 from parity.trace.channel import claim_standard_streams as claim_standard_streams
 from parity.trace.channel import describe_error as describe_error
+from parity.trace.channel import die_with_parent as die_with_parent
 from parity.trace.channel import serve as serve
 from parity.trace.quantities import OF_A_TOWER as OF_A_TOWER
 from parity.trace.quantities import OF_A_VARIABLE as OF_A_VARIABLE

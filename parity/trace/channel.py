@@ -5,14 +5,25 @@ output any number of progress lines and then one line with the result or the err
 prints goes to its log.
 """
 
+import ctypes
 import json
 import os
+import signal
 import sys
 import traceback
 
 
 class SideError(ValueError):
-    """A request cannot be served; the message says who, what was expected, what came and what to do."""
+    """A request cannot be served; the message says who, what was expected, what came and what to do.
+
+    Args:
+      message: the text.
+      described: the error of another process as `describe_error` gave it, to be passed on as it came.
+    """
+
+    def __init__(self, message, described=None):
+        super(SideError, self).__init__(message)
+        self.described = described
 
 
 class Channel(object):
@@ -39,7 +50,11 @@ class Channel(object):
 
 
 def claim_standard_streams():
-    """Takes stdin and stdout for messages and sends later prints to stderr; returns the `Channel`."""
+    """Takes stdin and stdout for messages and sends later prints to stderr; returns the `Channel`.
+
+    From here on the process ends with its parent.
+    """
+    die_with_parent()
     reader = os.fdopen(os.dup(0), "rb")
     writer = os.fdopen(os.dup(1), "wb")
     sys.stdout.flush()
@@ -48,6 +63,13 @@ def claim_standard_streams():
     os.close(nowhere)
     os.dup2(2, 1)
     return Channel(reader, writer)
+
+
+def die_with_parent():
+    """Asks Linux to kill this process when its parent ends, however it ends; elsewhere does nothing."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, int(signal.SIGKILL))
 
 
 def serve(channel, handlers):
@@ -70,7 +92,7 @@ def serve(channel, handlers):
         try:
             channel.send({"result": handlers[name](message, progress)})
         except Exception as error:
-            channel.send({"error": describe_error(error)})
+            channel.send({"error": getattr(error, "described", None) or describe_error(error)})
 
 
 def describe_error(error):

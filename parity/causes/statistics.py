@@ -1,0 +1,47 @@
+"""Causes in batch norm's moving statistics."""
+
+import numpy as np
+
+from parity.causes.evidence import CLOSE, Evidence
+from parity.judge.numbers import norm
+from parity.judge.result import Cause, FirstDifference
+
+
+def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The moving statistics move by another variance (n against n - 1) or with another momentum.
+
+    Both are linear: ``moving' = (1 - d) moving + d batch``. Fitting the candidate's by the reference's and the state before
+    over the channels gives the two coefficients, and with them what differs.
+    """
+    if first.quantity != "stat":
+        return None
+    step = first.check.step
+    found = {name: (one, other) for name, one, other in evidence.pairs(step, "stat")}
+    one, other = found[first.name]
+    before = evidence.before(step, "stat", first.name)
+    if before is None or one.size < 3:
+        return None
+    columns = np.stack([one.reshape(-1), before.reshape(-1)], axis=1)
+    (of_new, of_old), *_ = np.linalg.lstsq(columns, other.reshape(-1), rcond=None)
+    residual = norm(columns @ np.array([of_new, of_old]) - other.reshape(-1))
+    if residual > 1e-7 * norm(other - one):
+        return None
+    if abs(of_new + of_old - 1) <= CLOSE:
+        return Cause(
+            "batch_norm_momentum",
+            f"batch norm's momentum: the candidate's statistics move {of_new:.4g} times as far",
+            f"every channel of {first.name} fits moving' = moving + {of_new:.6g} (reference' - moving)",
+            "torch's momentum is the weight of the new value: 1 - TensorFlow's; or use torch_ddp.like_tf.BatchNorm2d",
+        )
+    count = 1 / (1 - of_new) if of_new < 1 else of_new / (of_new - 1)
+    if not count > 1.5 or abs(count - round(count)) > 1e-3 * count:
+        return None
+    n = round(count)
+    whose = "biased variance (n)" if of_new < 1 else "unbiased variance (n - 1)"
+    return Cause(
+        "batch_norm_variance",
+        f"batch norm's moving variance takes the {whose}",
+        f"every channel of {first.name} is off by the factor {of_new:.9g} = {n - 1}/{n} or its inverse, for n = {n} values "
+        "per channel, while the normalised activations are the same",
+        "fused batch norm moves by the unbiased variance, unfused by the biased: torch_ddp.like_tf.BatchNorm2d(fused=…)",
+    )

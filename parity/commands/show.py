@@ -1,0 +1,40 @@
+"""Show a trace: facts, steps, names, shapes, norms."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds this verb's arguments."""
+    parser.add_argument("trace", type=Path, help="a folder with a trace.json")
+    parser.add_argument("--step", type=int, help="show the tensors of this step; by default the first")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the trace; returns 0."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from parity.judge.numbers import norm
+    from parity.trace import Trace, TraceError
+
+    trace = Trace(arguments.trace, whole=False)
+    console = Console(highlight=False, soft_wrap=True)
+    state = "complete" if trace.complete else "its writer stopped early"
+    console.print(f"[bold]{escape(str(arguments.trace))}[/bold]: {len(trace.step_numbers)} steps, {state}")
+    for name, value in sorted({**trace.producer, **trace.facts}.items()):
+        console.print(escape(f"  {name}: {value}"))
+    steps = [arguments.step] if arguments.step is not None else trace.step_numbers[:1]
+    for number in steps:
+        if number not in trace.step_numbers:
+            raise TraceError(
+                f"show: expected a step among {trace.step_numbers or 'none'} of {arguments.trace}, got {number}."
+            )
+        file = trace.step(number)
+        table = Table("tensor", "dtype", "shape", "norm", box=None, pad_edge=False)
+        for text in file.names():
+            table.add_row(escape(text), file.dtype(text), str(list(file.shape(text))), f"{norm(file.read(text)):.6g}")
+        console.print(f"step {number}", style="bold")
+        console.print(table)
+    return 0

@@ -1,0 +1,89 @@
+"""Joins the names and layouts of two traces: for every tensor of the reference, the candidate's in the same layout."""
+
+from collections.abc import Iterable, Mapping
+
+from parity.judge.numbers import Array
+from parity.judge.renaming import Renaming
+from parity.mapping import Mapping as VariableMapping
+from parity.mapping import slot_partner
+from parity.trace import OF_A_VARIABLE, RANK_OF, Key, TensorFile, format_key, parse_key, tower_order
+
+OPTIONAL = frozenset(["state"])
+VALUES = frozenset(["var", "stat", "ema"])  # everything else that hangs on a variable is a difference or a rate
+
+
+class Join:
+    """Finds the candidate's counterpart of a reference's tensor.
+
+    Args:
+      variables: the mapping of variables; everything that hangs on one follows it.
+      names: the mapping of other names by quantity ("feed", "act", "metric"); names without an entry stay as they are.
+      slots: the candidate's slot names.
+    """
+
+    def __init__(self, variables: VariableMapping, names: Mapping[str, Renaming], slots: Iterable[str]) -> None:
+        self._variables = variables
+        self._names = names
+        self._slots = tuple(slots)
+        self._order = {pair.reference: place for place, pair in enumerate(variables.pairs)}
+
+    def candidates(self, key: Key) -> tuple[str, ...]:
+        """Returns the names in the candidate's trace that make up a tensor of the reference; none for a missing slot."""
+        if key.quantity in OF_A_VARIABLE:
+            slot = slot_partner(key.slot, self._slots) if key.slot else ""
+            if slot is None:
+                return ()
+            pair = self._variables.pair(key.name)
+            return tuple(format_key(key._replace(name=name, slot=slot)) for name in pair.candidate)
+        names = self._names.get(key.quantity)
+        return (format_key(key._replace(name=names.to_candidate(key.name) if names else key.name)),)
+
+    def read(self, key: Key, file: TensorFile) -> Array | None:
+        """Returns the candidate's counterpart in the reference's layout, or None where it has none."""
+        found = [name for name in self.candidates(key) if name in file]
+        if key.quantity in OF_A_VARIABLE:
+            pair = self._variables.pair(key.name)
+            linear = key.quantity not in VALUES
+            # The frozen term of a sum has no gradient and no slot.
+            if not found or (len(found) < len(pair.candidate) and not (linear and pair.transform.is_sum)):
+                return None
+            given = {parse_key(text).name: file.read(text) for text in found}
+            return self._variables.to_reference(key.name, given, linear=linear)
+        if not found:
+            return None
+        arrays = [file.read(name) for name in found]
+        mapped = self._names.get(key.quantity)
+        return mapped.backward(key.name, arrays[0]) if mapped else arrays[0]
+
+    def write(self, key: Key, value: Array) -> dict[str, Array]:
+        """Returns a tensor of the reference under the candidate's names and in its layout; empty for a missing slot."""
+        found = self.candidates(key)
+        if not found:
+            return {}
+        if key.quantity in OF_A_VARIABLE:
+            names = self._variables.pair(key.name).candidate
+            parts = self._variables.to_candidate(key.name, value, linear=key.quantity not in VALUES)
+            return {text: parts[name] for text, name in zip(found, names, strict=True)}
+        mapped = self._names.get(key.quantity)
+        return {found[0]: mapped.forward(key.name, value) if mapped else value}
+
+    def unjoined(self, reference: TensorFile, candidate: TensorFile) -> list[str]:
+        """Returns the candidate's tensors that no tensor of the reference is joined to."""
+        used = {name for text in reference.names() for name in self.candidates(parse_key(text))}
+        return [name for name in candidate.names() if name not in used and parse_key(name).quantity not in OPTIONAL]
+
+    def ordered(self, texts: Iterable[str]) -> list[tuple[Key, str]]:
+        """Returns the reference's names in the order in which a step computes them.
+
+        Gradients come in the order of the backward pass, the last variable first: an error spreads from there.
+        """
+        keys = [(parse_key(text), text) for text in texts]
+        places = {text: place for place, (_, text) in enumerate(keys)}
+
+        def order(item: tuple[Key, str]) -> tuple[int, tuple[int, ...], int]:
+            key, text = item
+            place = self._order.get(key.name, 0) if key.quantity in OF_A_VARIABLE else places[text]
+            backwards = key.quantity in ("tower_grad", "tower_clip", "grad", "clip")
+            return RANK_OF[key.quantity], tower_order(key.tower), -place if backwards else place
+
+        return sorted(keys, key=order)

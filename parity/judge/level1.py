@@ -1,0 +1,144 @@
+"""Level 1, `function`: is it the same function and the same update rule? Decided in float64."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.judge.compare import EXACT, judge_exact, refuse
+from parity.judge.join import OPTIONAL, Join
+from parity.judge.numbers import Array, distance, norm
+from parity.judge.result import Check
+from parity.trace import Key, TensorFile, Trace, parse_key
+
+LIMIT = 64.0
+UNIT64 = 2.0**-53
+FLOAT32_TO_64 = 2.0**-29
+FREE_FLOOR = 2.0**-50
+UPDATED = frozenset(["var", "stat", "ema"])
+FREE_QUANTITIES = frozenset(["loss", "grad", "slot", "stat", "var", "ema", "metric"])
+
+
+class Lockstep(NamedTuple):
+    """The traces that level 1 needs, all made from the same state before every step.
+
+    Fields:
+      reference32, reference64, candidate32, candidate64: the two sides in the two precisions.
+      states: step k holds the state before step k, in the reference's names.
+    """
+
+    reference32: Trace
+    reference64: Trace
+    candidate32: Trace
+    candidate64: Trace
+    states: Trace
+
+
+def judge_init(join: Join, reference: TensorFile, candidate: TensorFile) -> list[Check]:
+    """Judges the state that the candidate holds after loading the reference's, before anything is computed."""
+    checks = []
+    for key, text in join.ordered(reference.names()):
+        if key.quantity not in UPDATED and key.quantity != "slot":
+            continue
+        one, other = reference.read(text), join.read(key, candidate)
+        refused = refuse("init", 0, text, one, other)
+        if refused or other is None:
+            checks += [refused] if refused else []
+            continue
+        difference, size = distance(one, other), norm(one)
+        allowed = 4 * UNIT64 * size
+        verdict = "same" if difference <= allowed else "different"
+        checks.append(Check("init", 0, text, verdict, difference, allowed, size, size))  # type: ignore[arg-type]
+    return checks
+
+
+def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[Check]:
+    """Judges every tensor of every step that both sides made from the same state.
+
+    The difference of the float64 runs is measured in what rounding in float64 can do, which is what rounding in float32
+    did, scaled by the ratio of the unit roundoffs: ``64 (2^-29 (eT + eP) + 4 u ||T||)``, where eT and eP are the distances
+    of the sides' float32 runs from their own float64 ones. For weights and statistics T is the update.
+    """
+    checks: list[Check] = []
+    for step in steps:
+        reference32, reference64 = traces.reference32.step(step), traces.reference64.step(step)
+        candidate32, candidate64 = traces.candidate32.step(step), traces.candidate64.step(step)
+        before = traces.states.step(step)
+        for text in join.unjoined(reference64, candidate64):
+            checks.append(Check("lockstep", step, text, "incomparable", note="the reference has no such tensor"))
+        for key, text in join.ordered(reference64.names()):
+            one, other = reference64.read(text), join.read(key, candidate64)
+            settled = _settled("lockstep", step, key, text, one, other)
+            if settled or other is None:
+                checks += [settled] if settled else []
+                continue
+            rough_reference = distance(reference32.read(text), one)
+            rough = join.read(key, candidate32)
+            rough_candidate = distance(rough, other) if rough is not None and rough.shape == other.shape else 0.0
+            checks.append(_judged(step, text, key, one, other, before, rough_reference + rough_candidate))
+    return checks
+
+
+def judge_free(join: Join, reference: Trace, candidate: Trace, replicas: Sequence[Trace]) -> list[Check]:
+    """Judges float64 runs that nobody resets, against runs of the reference started one ulp away.
+
+    Allowed is 64 times the largest distance that any such run has had from the reference up to the step.
+    """
+    checks: list[Check] = []
+    spread: dict[str, float] = {}
+    for step in reference.step_numbers:
+        one_file, other_file = reference.step(step), candidate.step(step)
+        replica_files = [replica.step(step) for replica in replicas]
+        for key, text in join.ordered(one_file.names()):
+            if key.quantity not in FREE_QUANTITIES:
+                continue
+            one, other = one_file.read(text), join.read(key, other_file)
+            settled = _settled("free", step, key, text, one, other)
+            if settled or other is None:
+                checks += [settled] if settled else []
+                continue
+            spread[text] = max([spread.get(text, 0.0)] + [distance(file.read(text), one) for file in replica_files])
+            size, difference = norm(one), distance(one, other)
+            scale = max(spread[text] / UNIT64, size)
+            allowed = LIMIT * max(spread[text], FREE_FLOOR * size)
+            verdict = "same" if difference <= allowed else "different"
+            checks.append(Check("free", step, text, verdict, difference, allowed, scale, size))  # type: ignore[arg-type]
+    return checks
+
+
+def judge_counter(run: str, step: int, key: Key, text: str, reference: Array, candidate: Array | None) -> Check:
+    """Judges a counter: equal once rounded to float32, which is what TensorFlow's graph holds."""
+    if candidate is None:
+        return Check(run, step, text, "not_run", note="the candidate keeps no such counter")
+    one, other = np.float32(reference), np.float32(candidate)
+    return judge_exact(run, step, text, np.asarray(one), np.asarray(other))
+
+
+def _settled(run: str, step: int, key: Key, text: str, one: Array, other: Array | None) -> Check | None:
+    if key.quantity in OPTIONAL:
+        return judge_counter(run, step, key, text, one, other)
+    refused = refuse(run, step, text, one, other)
+    if refused:
+        return refused
+    if other is not None and (key.quantity in EXACT or one.dtype.kind != "f"):
+        return judge_exact(run, step, text, one, other)
+    return None
+
+
+def _judged(
+    step: int, text: str, key: Key, one: Array, other: Array, before: TensorFile, rough: float
+) -> Check:
+    size = norm(one)
+    moved, stored = size, 0.0
+    if key.quantity in UPDATED and text in before:
+        moved, stored = distance(one, before.read(text)), 2 * UNIT64 * size
+    difference = distance(one, other)
+    allowed = LIMIT * (FLOAT32_TO_64 * rough + 4 * UNIT64 * moved) + stored
+    scale = rough * 2.0**24 + moved
+    verdict = "same" if difference <= allowed else "different"
+    return Check("lockstep", step, text, verdict, difference, allowed, scale, size)  # type: ignore[arg-type]
+
+
+def parsed(text: str) -> Key:
+    """Returns a check's name taken apart."""
+    return parse_key(text)

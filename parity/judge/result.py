@@ -1,0 +1,157 @@
+"""What a comparison found: checks, levels, verdict."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from parity.judge.numbers import Worst
+
+Verdict = Literal["same", "different", "incomparable", "not_run"]
+EXIT_CODES: dict[Verdict, int] = {"same": 0, "different": 1, "incomparable": 2, "not_run": 2}
+
+
+class Check(NamedTuple):
+    """One tensor of one step, judged.
+
+    Fields:
+      run: "init", "lockstep" or "free".
+      step: its number.
+      key: its name in the reference's trace, e.g. "grad/conv1/kernel".
+      verdict: what it is; "not_run" where it was skipped, with the reason in `note`.
+      difference: norm of candidate minus reference.
+      allowed: the largest difference that counts as rounding.
+      scale: the size of what was summed or updated, for a difference in units of it.
+      size: norm of the reference.
+      note: why it is skipped or incomparable, or what makes it special.
+    """
+
+    run: str
+    step: int
+    key: str
+    verdict: Verdict
+    difference: float = 0.0
+    allowed: float = 0.0
+    scale: float = 0.0
+    size: float = 0.0
+    note: str = ""
+
+    @property
+    def multiple(self) -> float:
+        """The difference in multiples of what is allowed."""
+        if self.difference == 0.0:
+            return 0.0
+        return self.difference / self.allowed if self.allowed > 0.0 else float("inf")
+
+    @property
+    def of_scale(self) -> float:
+        """The difference in units of the scale."""
+        if self.difference == 0.0:
+            return 0.0
+        return self.difference / self.scale if self.scale > 0.0 else float("inf")
+
+
+@dataclass(frozen=True)
+class FirstDifference:
+    """Where two runs differ first.
+
+    Attributes:
+      check: the judged tensor.
+      quantity, name, tower: its name taken apart.
+      worst: the element that differs most, or None where there is nothing to show (a missing tensor).
+    """
+
+    check: Check
+    quantity: str
+    name: str
+    tower: str
+    worst: Worst | None
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A hypothesis that the numbers support.
+
+    Attributes:
+      name: its identifier, e.g. "sum_instead_of_mean".
+      title: the same in words.
+      evidence: the figures.
+      fix: the mend, in one line.
+    """
+
+    name: str
+    title: str
+    evidence: str
+    fix: str
+
+
+@dataclass
+class Level:
+    """The verdict of one level.
+
+    Attributes:
+      name: "function", "float32", "trajectory" or "mixed".
+      verdict: of the level.
+      reason: one sentence.
+      checks: all of it.
+      first_difference: where it differs first.
+      causes: hypotheses that hold, best first.
+      notes: facts that the verdict rests on.
+    """
+
+    name: str
+    verdict: Verdict
+    reason: str
+    checks: list[Check] = field(default_factory=list)
+    first_difference: FirstDifference | None = None
+    causes: list[Cause] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Result:
+    """The outcome of a comparison.
+
+    Attributes:
+      levels: by name, those that were not run included.
+      reference, candidate: the facts of both sides.
+      pairs: the mapping in force, as text: reference, candidate, transform, why.
+      notes: what the reader should know beside the verdict.
+    """
+
+    levels: dict[str, Level]
+    reference: dict[str, Any]
+    candidate: dict[str, Any]
+    pairs: list[tuple[str, str, str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> Verdict:
+        """A difference found anywhere decides; then anything that could not be compared; then sameness."""
+        found = {level.verdict for level in self.levels.values()}
+        for verdict in ("different", "incomparable", "same"):
+            if verdict in found:
+                return verdict
+        return "incomparable"
+
+    @property
+    def exit_code(self) -> int:
+        """0 same, 1 different, 2 could not compare: as `diff`."""
+        return EXIT_CODES[self.verdict]
+
+    @property
+    def first_difference(self) -> FirstDifference | None:
+        """The first difference of the first level that has one."""
+        return next((level.first_difference for level in self.levels.values() if level.first_difference), None)
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The causes of the first level that names any."""
+        return next((level.causes for level in self.levels.values() if level.causes), [])
+
+
+def decide(checks: list[Check]) -> Verdict:
+    """Returns the verdict over checks: different before incomparable before same; none compared is incomparable."""
+    found = {check.verdict for check in checks}
+    for verdict in ("different", "incomparable", "same"):
+        if verdict in found:
+            return verdict
+    return "incomparable"

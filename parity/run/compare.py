@@ -1,0 +1,55 @@
+"""Compares two recorded traces without running anything."""
+
+from pathlib import Path
+
+from parity.case import load_mapping
+from parity.causes import Evidence, find_causes
+from parity.judge.join import Join
+from parity.judge.plain import judge_plain
+from parity.judge.renaming import Renaming
+from parity.judge.result import Check, Level, Result, decide
+from parity.mapping import build_mapping, variables_of
+from parity.run.levels import find_first, not_run
+from parity.run.session import LEVELS
+from parity.trace import Trace
+
+UNMEASURED = "no float64 shadow of either side is at hand, so allowances are not measured: weaker evidence than `parity run`"
+
+
+def compare_traces(reference: Path, candidate: Path, mapping_file: Path | None = None) -> Result:
+    """Judges two traces step by step.
+
+    Args:
+      reference, candidate: trace folders.
+      mapping_file: a case or a file with its [mapping] tables; by default names and shapes decide.
+
+    Raises:
+      TraceError: a folder is not a whole trace.
+      MappingError: the variables do not join.
+    """
+    one, other = Trace(reference), Trace(candidate)
+    entries = load_mapping(mapping_file) if mapping_file else None
+    mapping = build_mapping(
+        variables_of(one.variables), variables_of(other.variables), entries.variables if entries else {}
+    )
+    named = {"feed": entries.feed, "act": entries.act, "metric": entries.metric} if entries else {}
+    names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
+    join = Join(mapping, names, other.facts.get("slots", []))
+    steps = [step for step in one.step_numbers if step in set(other.step_numbers)]
+    checks = judge_plain(join, one, other, steps)
+    for step in sorted(set(one.step_numbers) ^ set(other.step_numbers)):
+        whose = "candidate" if step in one.step_numbers else "reference"
+        checks.append(Check("free", step, "loss/0", "incomparable", note=f"the {whose} has no step {step}"))
+    first = find_first(join, checks, {"free": (one, other)})
+    towers = int(one.facts.get("towers", one.facts.get("ranks", 1)))
+    evidence = Evidence(join, one, other, None, towers)
+    causes = find_causes(first, evidence) if first and first.check.verdict == "different" else []
+    name = "function" if one.facts.get("precision") == "float64" else "float32"
+    level = Level(name, decide(checks), f"{len(checks):,} tensors of {len(steps)} steps", checks, first, causes)
+    return Result(
+        levels={each: level if each == name else not_run(each, "two traces decide one level") for each in LEVELS},
+        reference={**one.facts, "producer": one.producer},
+        candidate={**other.facts, "producer": other.producer},
+        pairs=[(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs],
+        notes=[UNMEASURED],
+    )

@@ -1,0 +1,114 @@
+"""Turns what was recorded of a case into the verdicts of its levels."""
+
+from collections.abc import Sequence
+
+from parity.causes import Evidence, find_causes
+from parity.judge.join import Join
+from parity.judge.level1 import Lockstep, judge_free, judge_init, judge_lockstep
+from parity.judge.level2 import ACCURACY_LIMIT, judge_accuracy, judge_float32
+from parity.judge.numbers import worst
+from parity.judge.result import Check, FirstDifference, Level, decide
+from parity.run.plan import Recorded
+from parity.trace import Trace, parse_key
+
+LATER = {
+    "trajectory": "this version does not offer level 3",
+    "mixed": "this version does not offer level 4",
+}
+
+
+def judge_function(recorded: Recorded, steps: Sequence[int], towers: int) -> Level:
+    """Decides level 1 from the float64 runs, in lockstep and free."""
+    traces = recorded.lockstep
+    checks = judge_init(recorded.join, recorded.start.init(), traces.candidate64.init())
+    checks += judge_lockstep(recorded.join, traces, steps)
+    checks += judge_free(recorded.join, recorded.reference_free, recorded.candidate_free, recorded.replicas)
+    pairs = {
+        "init": (recorded.start, traces.candidate64),
+        "lockstep": (traces.reference64, traces.candidate64),
+        "free": (recorded.reference_free, recorded.candidate_free),
+    }
+    first = find_first(recorded.join, checks, pairs)
+    evidence = Evidence(recorded.join, traces.reference64, traces.candidate64, traces.states, towers)
+    causes = find_causes(first, evidence) if first and first.check.verdict == "different" else []
+    level = Level("function", decide(checks), _reason(checks), checks, first, causes, _never_moved(traces))
+    if not traces.candidate64.facts.get("ranks_agree", True):
+        level.verdict = "different"
+        level.notes.insert(0, "the ranks hold different weights: some gradient or update is not shared between them")
+    return level
+
+
+def judge_single(recorded: Recorded, steps: Sequence[int]) -> Level:
+    """Decides level 2 from the float32 runs."""
+    traces = recorded.lockstep
+    checks = judge_float32(recorded.join, traces, recorded.reference_draws, steps)
+    accuracy = judge_accuracy(recorded.join, traces, recorded.reference_draws, recorded.candidate_draws)
+    level = Level("float32", decide(checks), _reason(checks), checks)
+    level.first_difference = find_first(
+        recorded.join, checks, {"lockstep": (traces.reference32, traces.candidate32)}
+    )
+    states = ", ".join(str(step) for step in accuracy.states)
+    level.notes.append(
+        f"accuracy of the gradients at steps {states}: candidate {accuracy.candidate:.2f}, "
+        f"reference {accuracy.reference:.2f} times the other side's distance from float64 (limit {ACCURACY_LIMIT:g})"
+    )
+    if not accuracy.holds:
+        whose = "candidate" if accuracy.candidate > accuracy.reference else "reference"
+        level.verdict = "different"
+        level.reason = f"the {whose} computes in less than float32: look for TensorFloat-32 or bfloat16"
+    return level
+
+
+def not_run(name: str, reason: str) -> Level:
+    """Returns a level that nobody asked for or that cannot be had."""
+    return Level(name, "not_run", reason)
+
+
+def find_first(
+    join: Join, checks: Sequence[Check], traces: dict[str, tuple[Trace, Trace]]
+) -> FirstDifference | None:
+    """Returns the first tensor that is not the same: the checks come in the order of the steps and of computation."""
+    order = {"init": 0, "lockstep": 1, "free": 2}
+    found = [check for check in checks if check.verdict in ("different", "incomparable")]
+    if not found:
+        return None
+    check = min(found, key=lambda each: order[each.run])
+    key = parse_key(check.key)
+    reference, candidate = traces[check.run]
+    one_file = reference.init() if check.run == "init" else reference.step(check.step)
+    other_file = candidate.init() if check.run == "init" else candidate.step(check.step)
+    one = one_file.read(check.key) if check.key in one_file else None
+    other = join.read(key, other_file) if one is not None else None
+    shown = worst(one, other) if one is not None and other is not None and one.shape == other.shape else None
+    return FirstDifference(check, key.quantity, key.name, key.tower, shown)
+
+
+def _reason(checks: Sequence[Check]) -> str:
+    judged = [check for check in checks if check.verdict != "not_run"]
+    wrong = [check for check in judged if check.verdict != "same"]
+    if wrong:
+        return f"{len(wrong):,} of {len(judged):,} tensors"
+    highest = max((check.multiple for check in judged), default=0.0)
+    scale = max((check.of_scale for check in judged), default=0.0)
+    return f"{len(judged):,} tensors; at most {highest:.2g} of what is allowed, {scale:.1g} of the scale"
+
+
+def _never_moved(traces: Lockstep) -> list[str]:
+    moved: set[str] = set()
+    names: list[str] = []
+    for step in traces.reference64.step_numbers:
+        file = traces.reference64.step(step)
+        names = names or [text for text in file.names() if text.startswith("grad/")]
+        moved.update(text for text in names if text not in moved and file.read(text).any())
+    still = [text[len("grad/") :] for text in names if text not in moved]
+    missing = [name for name in _weights(traces.reference64) if f"grad/{name}" not in names]
+    notes = []
+    if still:
+        notes.append(f"gradient never non-zero, so nothing is proven about: {', '.join(still)}")
+    if missing:
+        notes.append(f"no gradient at all: {', '.join(missing)}")
+    return notes
+
+
+def _weights(trace: Trace) -> list[str]:
+    return [name for name, entry in trace.variables.items() if entry["kind"] == "weight"]

@@ -1,0 +1,42 @@
+"""Makes draws of what rounding could have done: one ulp here and there, another order of the examples."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from parity.judge.numbers import Array
+
+Tensors = dict[str, Array]
+
+
+def one_ulp(tensors: Mapping[str, Array], seed: int, quantities: frozenset[str]) -> Tensors:
+    """Moves every float of the given quantities to a neighbour, up or down at random.
+
+    Args:
+      tensors: dict of trace name to array.
+      seed: of the draw.
+      quantities: those to move, e.g. weights and feeds; the others stay.
+    """
+    random = np.random.default_rng(seed)
+    moved = {}
+    for text, value in tensors.items():
+        if text.split("/", 1)[0] in quantities and value.dtype.kind == "f":
+            towards = np.where(random.random(value.shape) < 0.5, -np.inf, np.inf).astype(value.dtype)
+            value = np.nextafter(value, towards)
+        moved[text] = value
+    return moved
+
+
+def reordered(batch: Mapping[str, Array], towers: int, seed: int) -> Tensors:
+    """Shuffles the examples within each tower's shard, all inputs alike.
+
+    Args:
+      batch: dict of trace name to array ``[batch, ...]``.
+      towers: number of contiguous shards.
+      seed: of the draw.
+    """
+    random = np.random.default_rng(seed)
+    size = len(next(iter(batch.values())))
+    piece = size // towers
+    order = np.concatenate([tower * piece + random.permutation(piece) for tower in range(towers)])
+    return {text: value[order] for text, value in batch.items()}

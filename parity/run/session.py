@@ -1,0 +1,93 @@
+"""Runs cases and decides them; one `Session` may serve many cases and pays for its imports once."""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from parity.case import Case
+from parity.judge.result import Level, Result
+from parity.run.levels import LATER, judge_function, judge_single, not_run
+from parity.run.plan import Recorded, Recorder, Sides, Tick
+
+LEVELS = ("function", "float32", "trajectory", "mixed")
+
+
+def run_case(
+    case: Case,
+    sides: Sides,
+    levels: Sequence[str] = ("function", "float32"),
+    out: Path | None = None,
+    tick: Tick = lambda what, done, total: None,
+) -> Result:
+    """Runs a case on both sides and decides the levels asked for.
+
+    Args:
+      case: a validated case.
+      sides: started processes.
+      levels: names among `LEVELS`.
+      out: folder that keeps the traces; by default they are removed in the end.
+      tick: told how far it is: what, done, total.
+
+    Raises:
+      SideFailed: a side could not do its part.
+      MappingError: the variables of the two sides do not join.
+    """
+    folder = out or Path(tempfile.mkdtemp(prefix="parity-run-"))
+    try:
+        recorder = Recorder(case, sides, folder, spread="float32" in levels, tick=tick)
+        recorded = recorder.record()
+        function = judge_function(recorded, range(case.steps), case.towers)
+        recorded, function = _set_aside_rounding(case, recorder, recorded, function)
+        decided = {"function": function}
+        if "float32" in levels:
+            decided["float32"] = judge_single(recorded, range(case.steps))
+        traces = recorded.lockstep
+        return Result(
+            levels={name: _level(name, levels, decided) for name in LEVELS},
+            reference=_facts(traces.reference32),
+            candidate=_facts(traces.candidate32),
+            pairs=recorded.pairs,
+            notes=_weaker(case),
+        )
+    finally:
+        if out is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _set_aside_rounding(
+    case: Case, recorder: Recorder, recorded: Recorded, function: Level
+) -> tuple[Recorded, Level]:
+    # TensorFlow's graph holds float32 hyper-parameters, torch.optim doubles: an effect of 1e-8 to 1e-5 that is a fact about
+    # the port and no bug. Rounding the port's own shows whether there is anything else.
+    first = function.first_difference
+    if not case.torch.optimizer or first is None or first.quantity not in ("slot", "var") or first.check.run == "init":
+        return recorded, function
+    rounded = recorder.again_with_rounded_hyper_parameters(recorded)
+    again = judge_function(rounded, range(case.steps), case.towers)
+    if again.verdict != "same" and again.first_difference == first:
+        return recorded, function
+    effect = max((check.of_scale for check in function.checks if check.run == "lockstep"), default=0.0)
+    again.notes.insert(
+        0,
+        "up to float32 hyper-parameters: the graph holds them rounded to float32, the port does not, which alone makes "
+        f"differences of {effect:.1g} of the scale (first in {first.check.key}); judged with the port's rounded alike",
+    )
+    return rounded, again
+
+
+def _level(name: str, asked: Sequence[str], decided: dict[str, Level]) -> Level:
+    if name in decided:
+        return decided[name]
+    return not_run(name, LATER[name] if name in LATER else "not asked for")
+
+
+def _facts(trace: Any) -> dict[str, Any]:
+    return {**trace.facts, "producer": trace.producer}
+
+
+def _weaker(case: Case) -> list[str]:
+    if case.init != "model":
+        return []
+    return ["init = \"model\": zero biases, unit gammas and empty slots can hide swapped or missing parts"]

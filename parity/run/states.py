@@ -1,0 +1,57 @@
+"""Writes down the states that both sides start steps from, in each side's own names."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from parity.judge.join import Join
+from parity.judge.numbers import Array
+from parity.trace import TensorFile, Trace, TraceWriter, parse_key
+
+STATE = frozenset(["state", "stat", "slot", "var"])
+PRODUCER = {"package": "parity"}
+Tensors = dict[str, Array]
+
+
+def write_init(out: Path, tensors: Mapping[str, Array]) -> Path:
+    """Leaves a trace without steps whose init holds `tensors`."""
+    writer = TraceWriter(out, PRODUCER)
+    writer.init(dict(tensors))
+    writer.close()
+    return out
+
+
+def write_states(out: Path, states: Iterable[tuple[int, Mapping[str, Array]]]) -> Path:
+    """Leaves a trace whose step k holds the state before step k."""
+    writer = TraceWriter(out, PRODUCER)
+    writer.init({})
+    for number, tensors in states:
+        writer.step(number, dict(tensors))
+    writer.close()
+    return out
+
+
+def states_before(trace: Trace, steps: Sequence[int]) -> Iterable[tuple[int, Tensors]]:
+    """Yields the state before each step of a recorded free run: what the step before left, and its own counters."""
+    for number in steps:
+        file = trace.step(number - 1) if number else trace.init()
+        state = {text: file.read(text) for text in _of_state(file) if not text.startswith("state/")}
+        now = trace.step(number)
+        state.update((text, now.read(text)) for text in now.names() if text.startswith("state/"))
+        yield number, state
+
+
+def translated(join: Join, tensors: Mapping[str, Array]) -> Tensors:
+    """Returns a state of the reference in the candidate's names and layouts; slots that it lacks are left out."""
+    moved: Tensors = {}
+    for text, value in tensors.items():
+        moved.update(join.write(parse_key(text), value))
+    return moved
+
+
+def read_all(file: TensorFile) -> Tensors:
+    """Reads a whole file of tensors."""
+    return {text: file.read(text) for text in file.names()}
+
+
+def _of_state(file: TensorFile) -> list[str]:
+    return [text for text in file.names() if text.split("/", 1)[0] in STATE]

@@ -1,0 +1,64 @@
+"""Runs a case's `batches` in a process of its own and writes them down for both sides."""
+
+from typing import Any
+
+import numpy as np
+
+from parity.trace import SideError, TraceWriter, UserCode, claim_standard_streams, serve
+
+
+class Data:
+    """Serves "batches": writes a trace whose steps hold ``feed/<input>`` arrays of the whole batch."""
+
+    def __init__(self) -> None:
+        self._code = UserCode()
+
+    def batches(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
+        """Writes `steps` batches of `batch_size` to `out`; returns name to ``[dtype, shape]``.
+
+        Raises:
+          SideError: too few batches, or one of another size, name, dtype or shape than the first.
+        """
+        self._code.enter(arguments["folders"])
+        function = self._code.load(arguments["batches"])
+        steps, size = arguments["steps"], arguments["batch_size"]
+        writer = TraceWriter(arguments["out"], {"package": "parity"})
+        writer.init({})
+        inputs: dict[str, Any] = {}
+        done = 0
+        for batch in function(steps, size, arguments["seed"]):
+            arrays = {name: _checked(arguments["batches"], name, value, size) for name, value in dict(batch).items()}
+            found = {name: [str(value.dtype), list(value.shape)] for name, value in arrays.items()}
+            inputs = inputs or found
+            if found != inputs:
+                raise SideError(f"{arguments['batches']}: expected every batch like the first, {inputs}, got {found}.")
+            writer.step(done, {f"feed/{name}": value for name, value in arrays.items()})
+            done += 1
+            progress(done, steps)
+            if done == steps:
+                break
+        if done < steps:
+            raise SideError(
+                f"{arguments['batches']}: expected {steps} batches, got {done}. Yield more, or lower 'steps' in the case."
+            )
+        writer.close()
+        return inputs
+
+
+def _checked(source: str, name: str, value: Any, size: int) -> np.ndarray[Any, Any]:
+    array = np.asarray(value)
+    if array.ndim == 0 or array.shape[0] != size:
+        raise SideError(
+            f"{source}: expected {size} examples along the first axis of {name!r}, got shape {array.shape}. "
+            "Yield whole batches, and drop the last one where it is smaller."
+        )
+    return array
+
+
+def main() -> None:
+    """Serves requests on the standard streams until they end."""
+    serve(claim_standard_streams(), {"batches": Data().batches})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Makes the optimizer that a case describes, and opens any optimizer's state by name."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from torch_ddp import like_tf
+from torch_ddp.errors import TorchDdpError
+
+COUNTERS = ("beta1_power", "beta2_power")
+
+
+def make_optimizer(description: Mapping[str, Any], model: nn.Module) -> Optimizer:
+    """Makes an optimizer under TensorFlow 1's rules for all parameters of a model.
+
+    Args:
+      description: `name` ("sgd", "momentum" or "adam"), `learning_rate`, and the hyper-parameters that the optimizer
+        has: `momentum`, `use_nesterov`; `beta1`, `beta2`, `epsilon`.
+      model: already in the dtype that it trains in, since slots take the parameters' dtype.
+
+    Raises:
+      TorchDdpError: the name is another one.
+
+    Counterpart: tf_towers.make_optimizer
+    """
+    settings = dict(description)
+    name = settings.pop("name")
+    makers: dict[str, Callable[..., Optimizer]] = {
+        "sgd": like_tf.GradientDescent,
+        "momentum": like_tf.Momentum,
+        "adam": like_tf.Adam,
+    }
+    if name not in makers:
+        raise TorchDdpError(f"optimizer: expected one of {', '.join(sorted(makers))}, got {name!r}.")
+    return makers[name](model.parameters(), lr=settings.pop("learning_rate"), **settings)
+
+
+def hyper_parameters(optimizer: Optimizer) -> dict[str, Any]:
+    """Returns the class and the first group's hyper-parameters, as JSON values."""
+    found: dict[str, Any] = {"name": f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"}
+    for name, value in optimizer.param_groups[0].items():
+        if name not in ("params", *COUNTERS) and isinstance(value, bool | int | float | str | tuple | type(None)):
+            found[{"lr": "learning_rate"}.get(name, name)] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def round_hyper_parameters(optimizer: Optimizer) -> None:
+    """Rounds every hyper-parameter to float32, as TensorFlow's graph holds them.
+
+    Unrounded ones leave 2e-8 (a learning rate of 1e-3) to 1e-5 (a beta of 0.999) in the update: more than rounding, less
+    than a bug.
+    """
+    for group in optimizer.param_groups:
+        for name, value in group.items():
+            if isinstance(value, float):
+                group[name] = float(np.float32(value))
+            elif isinstance(value, tuple) and all(isinstance(part, float) for part in value):
+                group[name] = tuple(float(np.float32(part)) for part in value)
+
+
+def named_slots(optimizer: Optimizer, model: nn.Module) -> dict[tuple[str, str], Tensor]:
+    """Returns the optimizer's state per parameter: dict of ``(slot, parameter name)`` to a tensor of its shape.
+
+    The optimizers of torch make their state at the first step; what is known of them is made here already, so that it
+    can be read and overwritten before.
+    """
+    slots = {}
+    for name, parameter in model.named_parameters():
+        for group in optimizer.param_groups:
+            if any(parameter is member for member in group["params"]):
+                _make_native_state(optimizer, group, parameter)
+        for slot, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape and slot != "step":
+                slots[slot, name] = value
+    return slots
+
+
+def named_counters(optimizer: Optimizer) -> dict[str, float]:
+    """Returns the optimizer's scalars: `learning_rate`, and its powers of beta where it keeps them."""
+    group = optimizer.param_groups[0]
+    counters = {"learning_rate": float(group["lr"])}
+    counters.update((name, float(group[name])) for name in COUNTERS if name in group)
+    return counters
+
+
+def set_counters(optimizer: Optimizer, counters: Mapping[str, float]) -> None:
+    """Overwrites powers of beta, and the native optimizers' step count from "global_step"."""
+    for group in optimizer.param_groups:
+        for name in COUNTERS:
+            if name in group and name in counters:
+                group[name] = float(counters[name])
+    for state in optimizer.state.values():
+        if isinstance(state.get("step"), Tensor) and "global_step" in counters:
+            state["step"].fill_(float(counters["global_step"]))
+
+
+def _make_native_state(optimizer: Optimizer, group: dict[str, Any], parameter: nn.Parameter) -> None:
+    state = optimizer.state[parameter]
+    for slot in _native_slots(optimizer, group):
+        if state.get(slot) is None:
+            state[slot] = torch.zeros_like(parameter)
+            if slot != "momentum_buffer" and "step" not in state:
+                state["step"] = torch.zeros(())
+
+
+def _native_slots(optimizer: Optimizer, group: dict[str, Any]) -> Iterator[str]:
+    if isinstance(optimizer, torch.optim.SGD):
+        yield from ["momentum_buffer"] if group["momentum"] else []
+    elif isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW):
+        yield from ["exp_avg", "exp_avg_sq"]
+        yield from ["max_exp_avg_sq"] if group["amsgrad"] else []
+    elif isinstance(optimizer, torch.optim.RMSprop):
+        yield "square_avg"
+        yield from ["momentum_buffer"] if group["momentum"] else []
+        yield from ["grad_avg"] if group["centered"] else []

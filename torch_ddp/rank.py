@@ -1,0 +1,130 @@
+"""One rank of the torch side: builds the port, runs steps under DDP, leaves a trace."""
+
+import json
+from typing import Any
+
+import numpy as np
+import torch
+
+from parity.trace import SideError, TensorFile, Trace, TraceWriter, UserCode
+from torch_ddp.facts import describe_variables, facts, make_repeatable
+from torch_ddp.gather import ranks_agree
+from torch_ddp.group import Rank
+from torch_ddp.optimizer import make_optimizer
+from torch_ddp.optimizer import round_hyper_parameters as round_to_float32
+from torch_ddp.step import Stepper
+
+FLOATS = ("float32", "float64")
+PREPARED = ("case", "folders", "precision", "round_hyper_parameters")
+
+
+class RankServer:
+    """Serves the requests of one comparison after the other, as one of the ranks.
+
+    Args:
+      rank: which one; its process group is up.
+      backend: "gloo" or "nccl".
+
+    Counterpart: tf_towers.child.Side
+    """
+
+    def __init__(self, rank: Rank, backend: str) -> None:
+        self._rank = rank
+        self._backend = backend
+        self._code = UserCode()
+        self._device = torch.device("cuda", rank.local_rank) if backend == "nccl" else torch.device("cpu")
+        self._prepared: dict[str, tuple[Stepper, dict[str, Any]]] = {}
+        make_repeatable()
+
+    def handlers(self) -> dict[str, Any]:
+        """Returns the table of requests."""
+        return {"prepare": self.prepare, "run": self.run}
+
+    def prepare(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
+        """Builds the port: `case`, `folders`, `precision`, `round_hyper_parameters`."""
+        key = json.dumps({name: arguments[name] for name in PREPARED}, sort_keys=True)
+        if key not in self._prepared:
+            self._prepared = {known: value for known, value in self._prepared.items() if _same_case(known, key)}
+            self._prepared[key] = self._build(**{name: arguments[name] for name in PREPARED})
+        stepper, known_facts = self._prepared[key]
+        return {"facts": known_facts, "variables": describe_variables(stepper.model), "prepared": key}
+
+    def run(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
+        """Runs steps and leaves a trace.
+
+        Arguments: `prepared`, what `prepare` answered; `feeds`, `start`, `follow`, `recorded_counters`, `steps`,
+        `quantities` and `out` as on the TensorFlow side, all in this side's names and layouts.
+        """
+        stepper, known_facts = self._prepared[arguments["prepared"]]
+        precision = json.loads(arguments["prepared"])["precision"]
+        feeds = Trace(arguments["feeds"])
+        follow = Trace(arguments["follow"]) if arguments["follow"] else None
+        keep = set(arguments["quantities"])
+        writer = self._writer(arguments["out"], stepper, known_facts)
+        stepper.load(_all(Trace(arguments["start"]).init()))
+        state = stepper.state()
+        if writer:
+            writer.init(state)
+        numbers, agree = arguments["steps"], True
+        for done, number in enumerate(numbers):
+            if follow is not None:
+                stepper.load(_all(follow.step(number)), arguments["recorded_counters"])
+                state = stepper.state()
+            before = {name: value for name, value in state.items() if name.startswith("state/")}
+            recorded = stepper.step(_batch(feeds.step(number), precision))
+            state = stepper.state()
+            weights = {name: value for name, value in state.items() if name.startswith("var/")}
+            agree = ranks_agree(weights, self._rank, self._device) and agree
+            if writer and recorded is not None:
+                after = {name: value for name, value in state.items() if not name.startswith("state/")}
+                tensors = {**before, **recorded, **after}
+                writer.step(number, {name: tensors[name] for name in tensors if name.split("/", 1)[0] in keep})
+            progress(done + 1, len(numbers))
+        if writer:
+            writer.close(ranks_agree=agree)
+        return {}
+
+    def _writer(self, out: str, stepper: Stepper, known_facts: dict[str, Any]) -> TraceWriter | None:
+        if self._rank.rank:
+            return None
+        producer = {"package": "torch_ddp", "framework": "torch " + torch.__version__}
+        return TraceWriter(out, producer, known_facts, describe_variables(stepper.model))
+
+    def _build(
+        self, case: dict[str, Any], folders: list[str], precision: str, round_hyper_parameters: bool
+    ) -> tuple[Stepper, dict[str, Any]]:
+        self._code.enter(folders)
+        torch.manual_seed(case["seed"])
+        model = self._code.load(case["model"])()
+        if not isinstance(model, torch.nn.Module):
+            raise SideError(
+                f"case: expected {case['model']} to make a torch.nn.Module, got {type(model).__name__}. "
+                "Name the module's class, or a function that returns one."
+            )
+        model = model.to(self._device, getattr(torch, precision))
+        described = case["optimizer"]
+        if isinstance(described, str):
+            optimizer = self._code.load(described)(model)
+        else:
+            optimizer = make_optimizer(described, model)
+        if round_hyper_parameters:
+            round_to_float32(optimizer)
+        stepper = Stepper(model, self._code.load(case["loss"]), optimizer, self._rank, case["combine"])
+        return stepper, facts(stepper, self._rank, case["combine"], self._backend, precision)
+
+
+def _same_case(one: str, other: str) -> bool:
+    first, second = json.loads(one), json.loads(other)
+    return bool(first["case"] == second["case"] and first["folders"] == second["folders"])
+
+
+def _batch(file: TensorFile, precision: str) -> dict[str, np.ndarray]:
+    batch = {}
+    for name in file.names():
+        value = file.read(name)
+        batch[name[len("feed/") :]] = value.astype(precision) if value.dtype.name in FLOATS else value
+    return batch
+
+
+def _all(file: TensorFile) -> dict[str, np.ndarray]:
+    return {name: file.read(name) for name in file.names()}

@@ -1,0 +1,142 @@
+"""Runs single training steps under DDP and returns everything about them as named arrays."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from torch_ddp.errors import TorchDdpError
+from torch_ddp.gather import gather
+from torch_ddp.gradients import GradientReduction, Reduction
+from torch_ddp.group import Rank
+from torch_ddp.optimizer import named_counters, named_slots, set_counters
+from torch_ddp.shard import shard
+from torch_ddp.weights import load_weights, named_statistics
+
+Loss = Callable[..., Tensor | tuple[Tensor, dict[str, Tensor]]]
+
+
+class Stepper:
+    """Trains a model step by step under DDP, with its whole state in the caller's hands.
+
+    Args:
+      model: in the dtype and on the device that it trains in.
+      loss: ``loss(model, **inputs)`` returns a scalar, or a scalar and a dict of name to tensor.
+      optimizer: over the model's parameters.
+      rank: this process; the process group is up.
+      reduce: "mean" or "sum" over the ranks' gradients.
+
+    Counterpart: tf_towers.Stepper
+    """
+
+    def __init__(
+        self, model: nn.Module, loss: Loss, optimizer: Optimizer, rank: Rank, reduce: Reduction = "mean"
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self._loss = loss
+        self._rank = rank
+        self._device = next(model.parameters()).device
+        self._ddp = DistributedDataParallel(model)
+        self._reduction = GradientReduction(self._ddp, reduce)
+        self._reduction.keep = True
+        self._global_step = 0
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Reads the state: dict of trace name (``var/…``, ``stat/…``, ``slot/…``, ``state/…``) to array."""
+        tensors: dict[str, Tensor] = {f"stat/{name}": value for name, value in named_statistics(self.model).items()}
+        slots = named_slots(self.optimizer, self.model)
+        tensors.update((f"slot/{slot}/{name}", value) for (slot, name), value in slots.items())
+        tensors.update((f"var/{name}", value) for name, value in self.model.named_parameters())
+        state = {name: array(value) for name, value in tensors.items()}
+        for name, value in named_counters(self.optimizer).items():
+            state[f"state/{name}"] = np.float32(value) if name.endswith("_power") else np.float64(value)
+        state["state/global_step"] = np.int64(self._global_step)
+        return state
+
+    def load(self, state: Mapping[str, np.ndarray], counters: bool = True) -> None:
+        """Overwrites weights, statistics and slots, and counters if asked to: dict of trace name to array.
+
+        Raises:
+          TorchDdpError: a weight or statistic is missing or left over, a slot is unknown, or a shape differs.
+        """
+        parts: dict[str, dict[str, np.ndarray]] = {"var": {}, "stat": {}, "slot": {}, "state": {}}
+        for key, value in state.items():
+            quantity, name = key.split("/", 1)
+            parts[quantity][name] = value
+        load_weights(self.model, {**parts["var"], **parts["stat"]})
+        slots = {f"{slot}/{name}": value for (slot, name), value in named_slots(self.optimizer, self.model).items()}
+        with torch.no_grad():
+            for name, value in parts["slot"].items():
+                if name not in slots or tuple(slots[name].shape) != value.shape:
+                    expected = tuple(slots[name].shape) if name in slots else "a slot of this optimizer"
+                    raise TorchDdpError(f"load: expected slot/{name} to be {expected}, got shape {value.shape}.")
+                slots[name].copy_(torch.from_numpy(np.array(value)))
+        if counters:
+            set_counters(self.optimizer, {name: float(value) for name, value in parts["state"].items()})
+            self._global_step = int(parts["state"].get("global_step", self._global_step))
+
+    def step(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+        """Runs one update on this rank's shard of the batch.
+
+        Args:
+          batch: dict of input name to array ``[batch, ...]``, the whole batch, the same on every rank.
+
+        Returns:
+          On rank 0 a dict of trace name to array with every rank's feeds, outputs, losses and gradients and the combined
+          gradients; None on the others.
+
+        Raises:
+          TorchDdpError: the batch does not divide, or the loss is no scalar.
+        """
+        whole = {name: torch.from_numpy(np.array(value)).to(self._device) for name, value in batch.items()}
+        inputs = shard(whole, self._rank.rank, self._rank.world_size)
+        self.optimizer.zero_grad(set_to_none=True)
+        self._reduction.local.clear()
+        returned = self._loss(self._ddp, **inputs)
+        loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
+        if loss.ndim:
+            raise TorchDdpError(f"loss: expected a scalar, got shape {tuple(loss.shape)}. Reduce it, e.g. with mean().")
+        loss.backward()  # type: ignore[no-untyped-call]
+        own = self._own(inputs, loss, outputs)
+        combined = {
+            f"grad/{name}": array(value.grad)
+            for name, value in self.model.named_parameters()
+            if value.grad is not None
+        }
+        self.optimizer.step()
+        self._global_step += 1
+        towers = gather(own, self._rank, self._device)
+        return None if towers is None else {**_merged(towers), **combined}
+
+    def _own(self, inputs: dict[str, Tensor], loss: Tensor, outputs: dict[str, Tensor]) -> dict[str, np.ndarray]:
+        own = {f"feed/{name}": array(value) for name, value in inputs.items()}
+        for name, value in outputs.items():
+            own[f"act/{name}" if value.ndim else f"metric/{name}"] = array(value)
+        own["loss"] = array(loss)
+        own.update((f"tower_grad/{name}", array(value)) for name, value in self._reduction.local.items())
+        return own
+
+
+def array(tensor: Tensor) -> np.ndarray:
+    """Returns a copy of a tensor as an array on the host, in C order."""
+    return np.array(tensor.detach().cpu().numpy(), order="C")
+
+
+def _merged(towers: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    merged: dict[str, np.ndarray] = {}
+    metrics: dict[str, list[np.ndarray]] = {}
+    for tower, own in enumerate(towers):
+        for key, value in own.items():
+            quantity, _, name = key.partition("/")
+            if quantity == "metric":
+                metrics.setdefault(name, []).append(value)
+            else:
+                merged["/".join(part for part in (quantity, str(tower), name) if part)] = value
+    for name, values in metrics.items():
+        merged[f"metric/{name}"] = np.mean(values, axis=0, dtype=values[0].dtype)
+    return merged
