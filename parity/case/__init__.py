@@ -1,0 +1,14 @@
+"""Reads and checks case files: what is compared with what, and how."""
+
+from parity.case.errors import CaseError as CaseError
+from parity.case.load import OVERRIDES as OVERRIDES
+from parity.case.load import load_case as load_case
+from parity.case.models import Adam as Adam
+from parity.case.models import Case as Case
+from parity.case.models import Momentum as Momentum
+from parity.case.models import Sgd as Sgd
+from parity.case.models import TfSide as TfSide
+from parity.case.models import TorchSide as TorchSide
+from parity.case.not_offered import NOT_OFFERED as NOT_OFFERED
+from parity.case.source import find_source as find_source
+from parity.mapping import MappingEntry as MappingEntry

@@ -1,0 +1,72 @@
+"""The checks that look at several keys of a case, or at the files around it."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from parity.case.errors import CaseError, Problem
+from parity.case.models import FUNCTION
+from parity.case.source import find_source
+
+FUNCTIONS = (
+    ("batches",),
+    ("tf", "tower"),
+    ("tf", "optimizer"),
+    ("torch", "model"),
+    ("torch", "loss"),
+    ("torch", "optimizer"),
+)
+
+
+def cross_checks(data: dict[str, Any]) -> list[Problem]:
+    """Returns the impossible combinations in a parsed case; keys of a wrong type are left to the other checks."""
+    return [*_whole_shards(data), *_optimizers(data)]
+
+
+def missing_sources(data: dict[str, Any], directory: Path) -> list[Problem]:
+    """Returns a problem for each "module:function" whose file or name does not exist."""
+    problems = []
+    for key in FUNCTIONS:
+        spec = _value(data, key)
+        if not isinstance(spec, str) or not re.match(FUNCTION, spec):
+            continue
+        try:
+            find_source(spec, directory)
+        except CaseError as error:
+            expected, _, rest = str(error).removeprefix("case: expected ").partition(", got ")
+            got, _, write = rest.partition(". ")
+            problems.append(Problem(key, expected, got, write))
+    return problems
+
+
+def _whole_shards(data: dict[str, Any]) -> list[Problem]:
+    size, towers = data.get("batch_size"), data.get("towers")
+    if type(size) is not int or type(towers) is not int or size < 1 or towers < 1 or size % towers == 0:
+        return []
+    below, above = size // towers * towers, (size // towers + 1) * towers
+    nearest = f"{below} or {above}" if below else str(above)
+    expected = f"a multiple of towers = {towers}, so that every tower gets as many examples"
+    return [Problem(("batch_size",), expected, str(size), f"Write {nearest}, or another number of towers.")]
+
+
+def _optimizers(data: dict[str, Any]) -> list[Problem]:
+    described = "optimizer" in data
+    of_tf, of_torch = (_value(data, (side, "optimizer")) is not None for side in ("tf", "torch"))
+    if described and of_tf:
+        write = "Leave [optimizer] out and write torch.optimizer too, or leave tf.optimizer out."
+        return [Problem(("tf", "optimizer"), "either [optimizer] or an optimizer of its own", "both", write)]
+    if described or (of_tf and of_torch):
+        return []
+    if not of_tf and not of_torch:
+        write = "Write [optimizer] with name and learning_rate, or tf.optimizer and torch.optimizer."
+        return [Problem(("optimizer",), "an optimizer", "none", write)]
+    one, other = ("tf", "torch") if of_tf else ("torch", "tf")
+    write = f"Write {other}.optimizer, or an [optimizer] table."
+    return [Problem((other, "optimizer"), f"an optimizer beside {one}.optimizer", "none", write)]
+
+
+def _value(data: dict[str, Any], key: tuple[str, ...]) -> Any:
+    value: Any = data
+    for part in key:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,16 @@
+"""Joins the variables of two sides once, names and layouts; whatever hangs on a variable follows."""
+
+from parity.mapping import layouts as _layouts  # noqa: F401  (fills the table of transforms)
+from parity.mapping import recurrent as _recurrent  # noqa: F401  (likewise)
+from parity.mapping.build import build_mapping as build_mapping
+from parity.mapping.entry import MappingEntry as MappingEntry
+from parity.mapping.errors import MappingError as MappingError
+from parity.mapping.mapping import Mapping as Mapping
+from parity.mapping.mapping import Pair as Pair
+from parity.mapping.slots import slot_partner as slot_partner
+from parity.mapping.transforms import TRANSFORMS as TRANSFORMS
+from parity.mapping.transforms import Transform as Transform
+from parity.mapping.transforms import parse_transform as parse_transform
+from parity.mapping.transforms import register as register
+from parity.mapping.variable import Variable as Variable
+from parity.mapping.variable import variables_of as variables_of

@@ -1,0 +1,91 @@
+"""Checks what a case's [mapping] table says."""
+
+import difflib
+from collections.abc import Mapping as Map
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from parity.mapping.entry import MappingEntry
+from parity.mapping.errors import MappingError
+from parity.mapping.fits import fits
+from parity.mapping.mapping import Pair, line
+from parity.mapping.transforms import parse_transform
+from parity.mapping.variable import Variable
+
+
+class ByHand(NamedTuple):
+    """What the entries decide.
+
+    Fields:
+      pairs: the reference's name to its pair.
+      problems: one text for each thing that is wrong with an entry.
+    """
+
+    pairs: dict[str, Pair]
+    problems: list[str]
+
+
+def pairs_by_hand(
+    reference: Sequence[Variable], candidate: Sequence[Variable], entries: Map[str, MappingEntry]
+) -> ByHand:
+    """Makes a pair of each entry, and notes every entry that cannot be right."""
+    of_reference = {variable.name: variable for variable in reference}
+    of_candidate = {variable.name: variable for variable in candidate}
+    pairs: dict[str, Pair] = {}
+    problems: list[str] = []
+    used: dict[str, str] = {}
+    for name, entry in entries.items():
+        for known, side, wanted in ((of_reference, "reference", (name,)), (of_candidate, "candidate", entry.to)):
+            problems += [unknown(part, side, known) for part in wanted if part not in known]
+        if name not in of_reference or any(part not in of_candidate for part in entry.to):
+            continue
+        taken = [part for part in entry.to if part in used]
+        problems += [f"{part}: expected to be used once, got it for {used[part]} and {name}" for part in taken]
+        used.update((part, name) for part in entry.to)
+        try:
+            pairs[name] = _pair(of_reference[name], [of_candidate[part] for part in entry.to], entry.transform)
+        except MappingError as error:
+            problems.append(str(error))
+    return ByHand(pairs, problems)
+
+
+def unknown(name: str, side: str, known: Map[str, Variable]) -> str:
+    """Returns the problem of a name that a side does not have, with the nearest that it has."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"{name}: expected a variable of the {side}, got none of this name" + (
+        f"; did you mean {near[0]!r}?" if near else ""
+    )
+
+
+def _pair(reference: Variable, candidates: list[Variable], written: str | None) -> Pair:
+    for part in candidates:
+        if part.kind != reference.kind:
+            raise MappingError(f"{reference}: expected another {reference.kind}, got {part}")
+    text = _chosen(reference, candidates) if written is None else written
+    transform = parse_transform(text)
+    names = tuple(part.name for part in candidates)
+    if transform.parts != len(names):
+        raise MappingError(f"{reference.name}: {text} makes {transform.parts} arrays, got {len(names)} names in 'to'")
+    try:
+        shapes = transform.shapes(reference.shape)
+    except MappingError as error:
+        raise MappingError(f"{reference.name}: {error}") from None
+    for part, shape in zip(candidates, shapes, strict=True):
+        if shape != part.shape:
+            raise MappingError(f"{reference}: {text} makes {list(shape)} of it, got {part}")
+    return Pair(reference.name, names, transform, "by hand", reference.shape)
+
+
+def _chosen(reference: Variable, candidates: list[Variable]) -> str:
+    if len(candidates) > 1:
+        raise MappingError(f"{reference.name}: expected a transform beside several names, such as lstm_gates or sum")
+    (candidate,) = candidates
+    found = fits(reference, candidate)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise MappingError(
+            f"{reference}: expected a shape that a known layout turns into {candidate}; write a transform"
+        )
+    lines = "\n".join(f"    {line(reference.name, [candidate.name], text)}" for text in found)
+    raise MappingError(f"{reference}: several transforms fit {candidate}; write one of\n{lines}")

@@ -1,0 +1,63 @@
+"""Which transforms can turn one variable into another, given who uses them."""
+
+from parity.mapping.errors import MappingError
+from parity.mapping.transforms import parse_transform
+from parity.mapping.variable import Variable
+
+# Class of torch's module, and the TensorFlow op that fixes the kernel's layout: a layout that no shape can overrule.
+_BY_USE: dict[tuple[str, str], str] = {
+    ("Linear", "MatMul"): "transpose",
+    ("Linear", "BatchMatMul"): "transpose",
+    ("Linear", "BatchMatMulV2"): "transpose",
+    ("Linear", "SparseTensorDenseMatMul"): "transpose",
+    ("Conv1d", "Conv2D"): "wio_to_oiw",
+    ("Conv2d", "Conv2D"): "hwio_to_oihw",
+    ("Conv2d", "DepthwiseConv2dNative"): "hwcm_to_depthwise",
+    ("Conv3d", "Conv3D"): "dhwio_to_oidhw",
+    ("ConvTranspose2d", "Conv2DBackpropInput"): "hwoi_to_iohw",
+    ("Embedding", "GatherV2"): "identity",
+    ("Embedding", "Gather"): "identity",
+    ("Embedding", "ResourceGather"): "identity",
+    ("EmbeddingBag", "GatherV2"): "identity",
+    ("EmbeddingBag", "Gather"): "identity",
+    ("EmbeddingBag", "ResourceGather"): "identity",
+}
+# What may happen to an array of so many axes where the uses do not say.
+_BY_RANK: dict[int, tuple[str, ...]] = {
+    2: ("identity", "transpose"),
+    3: ("identity", "wio_to_oiw"),
+    4: ("identity", "hwio_to_oihw", "hwcm_to_depthwise"),
+    5: ("identity", "dhwio_to_oidhw"),
+}
+
+
+def fits(reference: Variable, candidate: Variable) -> list[str]:
+    """Returns every transform that may turn `reference` into `candidate`: one where the choice is clear.
+
+    Uses decide first: a `Linear` fed by `MatMul` is transposed even where it is square. Where they say nothing, every
+    transform whose result has the right shape is listed. Different kinds never fit.
+    """
+    if reference.kind != candidate.kind:
+        return []
+    return [text for text in _possible(reference, candidate) if becomes(text, reference, candidate)]
+
+
+def becomes(text: str, reference: Variable, *candidates: Variable) -> bool:
+    """Returns whether the transform gives exactly the shapes of `candidates`, in order."""
+    try:
+        return parse_transform(text).shapes(reference.shape) == tuple(candidate.shape for candidate in candidates)
+    except MappingError:
+        return False
+
+
+def _possible(reference: Variable, candidate: Variable) -> tuple[str, ...]:
+    ops = (reference.use or "").split("+")
+    by_use = {_BY_USE[(candidate.use or "", op)] for op in ops if (candidate.use or "", op) in _BY_USE}
+    # Tied weights are both looked up and multiplied; then no single use speaks for the layout.
+    tied = any("Gather" in op for op in ops) and any("MatMul" in op for op in ops)
+    if len(by_use) == 1 and not tied:
+        return tuple(by_use)
+    rank = len(reference.shape)
+    if rank == 4 and "Conv2DBackpropInput" in ops:
+        return ("identity", "hwoi_to_iohw")
+    return _BY_RANK.get(rank, ("identity",))

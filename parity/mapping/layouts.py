@@ -1,0 +1,156 @@
+"""The transforms that only move elements: kernels, activations, flattened and reshaped arrays."""
+
+import math
+
+from parity.mapping.errors import MappingError
+from parity.mapping.transforms import Array, Shape, Transform, misfit, register
+
+
+def _one(array: Array, linear: bool) -> tuple[Array, ...]:
+    return (array,)
+
+
+@register("identity")
+def identity() -> Transform:
+    """Leaves an array as it is."""
+    return Transform("identity", 1, False, _one, lambda arrays, shape, linear: arrays[0])
+
+
+def permutation(text: str, axes: tuple[int, ...]) -> Transform:
+    """Makes the transform whose result has axis ``axes[i]`` of the reference as its axis i; a view both ways."""
+    inverse = tuple(axes.index(axis) for axis in range(len(axes)))
+
+    def moved(array: Array, order: tuple[int, ...]) -> Array:
+        if array.ndim != len(order):
+            raise misfit(text, f"{len(order)} axes", array.shape)
+        return array.transpose(order)
+
+    return Transform(
+        text,
+        1,
+        False,
+        lambda array, linear: (moved(array, axes),),
+        lambda arrays, shape, linear: moved(arrays[0], inverse),
+    )
+
+
+@register("transpose")
+def transpose() -> Transform:
+    """Turns a dense kernel ``[in, out]`` into ``torch.nn.Linear``'s ``[out, in]``."""
+    return permutation("transpose", (1, 0))
+
+
+@register("hwio_to_oihw")
+def hwio_to_oihw() -> Transform:
+    """Turns a 2-D convolution's kernel ``[h, w, in, out]`` into ``torch.nn.Conv2d``'s ``[out, in, h, w]``."""
+    return permutation("hwio_to_oihw", (3, 2, 0, 1))
+
+
+@register("hwoi_to_iohw")
+def hwoi_to_iohw() -> Transform:
+    """Turns a transposed convolution's kernel ``[h, w, out, in]`` into ``[in, out, h, w]``."""
+    return permutation("hwoi_to_iohw", (3, 2, 0, 1))
+
+
+@register("wio_to_oiw")
+def wio_to_oiw() -> Transform:
+    """Turns a 1-D convolution's kernel ``[w, in, out]`` into ``torch.nn.Conv1d``'s ``[out, in, w]``."""
+    return permutation("wio_to_oiw", (2, 1, 0))
+
+
+@register("dhwio_to_oidhw")
+def dhwio_to_oidhw() -> Transform:
+    """Turns a 3-D convolution's kernel ``[d, h, w, in, out]`` into ``torch.nn.Conv3d``'s ``[out, in, d, h, w]``."""
+    return permutation("dhwio_to_oidhw", (4, 3, 0, 1, 2))
+
+
+@register("nhwc_to_nchw")
+def nhwc_to_nchw() -> Transform:
+    """Turns images ``[n, h, w, c]`` into ``[n, c, h, w]``."""
+    return permutation("nhwc_to_nchw", (0, 3, 1, 2))
+
+
+@register("nlc_to_ncl")
+def nlc_to_ncl() -> Transform:
+    """Turns sequences ``[n, length, c]`` into ``[n, c, length]``."""
+    return permutation("nlc_to_ncl", (0, 2, 1))
+
+
+@register("hwcm_to_depthwise")
+def hwcm_to_depthwise() -> Transform:
+    """Turns a depthwise kernel ``[h, w, c, m]`` into ``torch.nn.Conv2d(groups=c)``'s ``[c * m, 1, h, w]``.
+
+    Backward needs the reference's shape: c and m do not show in their product.
+    """
+    text = "hwcm_to_depthwise"
+
+    def forward(array: Array, linear: bool) -> tuple[Array, ...]:
+        if array.ndim != 4:
+            raise misfit(text, "[h, w, c, m]", array.shape)
+        h, w, c, m = array.shape
+        return (array.transpose(2, 3, 0, 1).reshape(c * m, 1, h, w),)
+
+    def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
+        (array,) = arrays
+        if shape is None or len(shape) != 4:
+            raise MappingError(f"{text}: expected the reference's shape [h, w, c, m], got {shape}. Pass it as shape.")
+        h, w, c, m = shape
+        if array.shape != (c * m, 1, h, w):
+            raise misfit(text, f"[{c * m}, 1, {h}, {w}]", array.shape)
+        return array.reshape(c, m, h, w).transpose(2, 3, 0, 1)
+
+    return Transform(text, 1, False, forward, backward)
+
+
+@register("flatten_hwc")
+def flatten_hwc(height: int, width: int, channels: int) -> Transform:
+    """Turns the kernel of a dense layer behind a flatten, ``[h * w * c, out]``, into ``[out, c * h * w]``.
+
+    TensorFlow flattens with channels last, torch with channels first: the same shape, another order of the inputs.
+    """
+    text = f"flatten_hwc({height}, {width}, {channels})"
+    sizes = _sizes(text, (height, width, channels))
+    inputs = math.prod(sizes)
+
+    def forward(array: Array, linear: bool) -> tuple[Array, ...]:
+        if array.ndim != 2 or array.shape[0] != inputs:
+            raise misfit(text, f"[{inputs}, out]", array.shape)
+        outputs = array.shape[1]
+        return (array.reshape(height, width, channels, outputs).transpose(3, 2, 0, 1).reshape(outputs, inputs),)
+
+    def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
+        (array,) = arrays
+        if array.ndim != 2 or array.shape[1] != inputs:
+            raise misfit(text, f"[out, {inputs}]", array.shape)
+        outputs = array.shape[0]
+        return array.reshape(outputs, channels, height, width).transpose(2, 3, 1, 0).reshape(inputs, outputs)
+
+    return Transform(text, 1, False, forward, backward)
+
+
+@register("reshape")
+def reshape(*sizes: int) -> Transform:
+    """Gives an array of as many elements the shape ``[d0, d1, ...]``; backward needs the reference's shape."""
+    text = f"reshape({', '.join(str(size) for size in sizes)})"
+    wanted = _sizes(text, sizes)
+
+    def forward(array: Array, linear: bool) -> tuple[Array, ...]:
+        if array.size != math.prod(wanted):
+            raise misfit(text, f"{math.prod(wanted)} elements", array.shape)
+        return (array.reshape(wanted),)
+
+    def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
+        (array,) = arrays
+        if shape is None:
+            raise MappingError(f"{text}: expected the reference's shape, got none. Pass it as shape.")
+        if array.shape != wanted or array.size != math.prod(shape):
+            raise misfit(text, f"{wanted}, and {math.prod(shape)} elements", array.shape)
+        return array.reshape(shape)
+
+    return Transform(text, 1, False, forward, backward)
+
+
+def _sizes(text: str, sizes: tuple[int, ...]) -> Shape:
+    if any(type(size) is not int or size < 1 for size in sizes):
+        raise MappingError(f"{text}: expected whole numbers of at least 1, got {sizes}. Write the sizes of the axes.")
+    return tuple(sizes)

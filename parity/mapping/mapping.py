@@ -1,0 +1,113 @@
+"""The joined variables of two sides, and arrays carried between them."""
+
+import json
+from collections.abc import Mapping as Map
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from parity.mapping.errors import MappingError
+from parity.mapping.transforms import Array, Shape, Transform
+
+
+class Pair(NamedTuple):
+    """One variable of the reference and what it is on the other side.
+
+    Fields:
+      reference: the reference's name.
+      candidate: the candidate's names, one for each part of the transform.
+      transform: carries arrays from one to the other.
+      why: "by hand", "by name and shape" or "only shape that fits".
+      shape: the reference's shape.
+    """
+
+    reference: str
+    candidate: tuple[str, ...]
+    transform: Transform
+    why: str
+    shape: Shape
+
+
+class Mapping:
+    """Joins the variables of two sides, each exactly once; whatever hangs on a variable follows it.
+
+    Args:
+      pairs: in the reference's order.
+
+    Attributes:
+      pairs: the same, as a tuple.
+    """
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self.pairs = tuple(pairs)
+        self._by_reference = {pair.reference: pair for pair in pairs}
+        self._by_candidate = {name: pair for pair in pairs for name in pair.candidate}
+
+    def pair(self, reference: str) -> Pair:
+        """Returns the pair of one of the reference's variables.
+
+        Raises:
+          MappingError: it has no such variable.
+        """
+        return _look_up(self._by_reference, reference, "reference")
+
+    def pair_of(self, candidate: str) -> Pair:
+        """Returns the pair that one of the candidate's variables belongs to.
+
+        Raises:
+          MappingError: it has no such variable.
+        """
+        return _look_up(self._by_candidate, candidate, "candidate")
+
+    def to_candidate(self, name: str, array: Array, linear: bool = False) -> dict[str, Array]:
+        """Carries an array of the reference's variable `name` to the candidate's names and layout.
+
+        Args:
+          name: the reference's variable.
+          array: its value, or with `linear` its gradient or slot; in its shape.
+          linear: see `Transform.forward`.
+
+        Raises:
+          MappingError: no such variable, or the array does not fit.
+        """
+        pair = self.pair(name)
+        return dict(zip(pair.candidate, pair.transform.forward(array, linear), strict=True))
+
+    def to_reference(self, name: str, arrays: Map[str, Array], linear: bool = False) -> Array:
+        """Carries the candidate's arrays to the layout of the reference's variable `name`.
+
+        Args:
+          name: the reference's variable.
+          arrays: the candidate's name to array. With `linear`, a sum's frozen term may be left out.
+          linear: see `Transform.backward`.
+
+        Raises:
+          MappingError: no such variable, an array is missing, extra or does not fit.
+        """
+        pair = self.pair(name)
+        missing = [part for part in pair.candidate if part not in arrays]
+        extra = [part for part in arrays if part not in pair.candidate]
+        if extra or not arrays or (missing and not (linear and pair.transform.is_sum)):
+            raise MappingError(
+                f"mapping: expected arrays of {', '.join(pair.candidate)} for {name}, "
+                f"got {', '.join(arrays) or 'none'}. Pass exactly these."
+            )
+        parts = [arrays[part] for part in pair.candidate if part in arrays]
+        return pair.transform.backward(*parts, shape=pair.shape, linear=linear)
+
+    def toml(self) -> str:
+        """Returns a full [mapping] table that says the same by hand."""
+        lines = [line(pair.reference, pair.candidate, pair.transform.text) for pair in self.pairs]
+        return "\n".join(["[mapping]", *lines]) + "\n"
+
+
+def line(reference: str, candidate: Sequence[str], transform: str) -> str:
+    """Returns one line of a [mapping] table."""
+    names = [json.dumps(name, ensure_ascii=False) for name in candidate]
+    to = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
+    return f"{json.dumps(reference, ensure_ascii=False)} = {{ to = {to}, transform = {json.dumps(transform)} }}"
+
+
+def _look_up(table: Map[str, Pair], name: str, side: str) -> Pair:
+    if name not in table:
+        raise MappingError(f"mapping: expected a variable of the {side}, got {name!r}. Use a name of its trace.")
+    return table[name]

@@ -1,0 +1,93 @@
+"""The transforms that make two arrays of one: an LSTM's kernel and bias, and a bias that torch keeps as a sum."""
+
+import math
+
+import numpy as np
+
+from parity.mapping.errors import MappingError
+from parity.mapping.transforms import Array, Shape, Transform, misfit, register
+
+
+@register("lstm_gates")
+def lstm_gates() -> Transform:
+    """Turns an LSTM cell's kernel ``[in + h, 4 h]`` into ``weight_ih`` ``[4 h, in]`` and ``weight_hh`` ``[4 h, h]``.
+
+    TensorFlow orders the gates i, j, f, o; torch i, f, g, o, where its g is j.
+
+    Source: tensorflow/python/ops/rnn_cell_impl.py (1.15), BasicLSTMCell.call; torch/nn/modules/rnn.py, LSTM.
+    """
+    text = "lstm_gates"
+
+    def forward(array: Array, linear: bool) -> tuple[Array, ...]:
+        if array.ndim != 2 or array.shape[1] % 4 or array.shape[0] <= array.shape[1] // 4:
+            raise misfit(text, "[in + h, 4 h]", array.shape)
+        inputs = array.shape[0] - array.shape[1] // 4
+        rows = swap_gates(array.T)
+        return rows[:, :inputs], rows[:, inputs:]
+
+    def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
+        of_input, of_state = arrays
+        if of_state.ndim != 2 or of_state.shape[0] != 4 * of_state.shape[1]:
+            raise misfit(text, "weight_hh [4 h, h]", of_state.shape)
+        if of_input.ndim != 2 or of_input.shape[0] != of_state.shape[0]:
+            raise misfit(text, f"weight_ih [{of_state.shape[0]}, in]", of_input.shape)
+        return swap_gates(np.concatenate([of_input, of_state], axis=1)).T
+
+    return Transform(text, 2, False, forward, backward)
+
+
+@register("lstm_bias")
+def lstm_bias(forget_bias: float = 1.0) -> Transform:
+    """Turns an LSTM cell's bias ``[4 h]`` into ``bias_ih`` and ``bias_hh``, ``[4 h]`` each, whose sum counts in torch.
+
+    TensorFlow adds `forget_bias` to the forget gate at run time and keeps it out of the variable; torch's bias holds
+    it. `bias_hh` becomes 0 and must stay frozen: where both are trained their sum moves twice as far in a step.
+
+    Source: tensorflow/python/ops/rnn_cell_impl.py (1.15), BasicLSTMCell.call.
+    """
+    if not math.isfinite(forget_bias):
+        raise MappingError(f"lstm_bias: expected a finite forget_bias, got {forget_bias}. Write the cell's own.")
+
+    def constant(array: Array) -> Array:
+        if array.ndim != 1 or array.size % 4:
+            raise misfit("lstm_bias", "[4 h]", array.shape)
+        added = np.zeros_like(array)
+        added[array.size // 4 : array.size // 2] = forget_bias
+        return added
+
+    def forward(array: Array, linear: bool) -> tuple[Array, ...]:
+        added = constant(array)
+        ordered = swap_gates(array)
+        return (ordered, ordered) if linear else (ordered + added, np.zeros_like(array))
+
+    def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
+        added = constant(arrays[0])
+        total = _total("lstm_bias", arrays, linear)
+        return swap_gates(total if linear else total - added)
+
+    return Transform(f"lstm_bias({forget_bias})", 2, True, forward, backward)
+
+
+@register("sum")
+def sum_of_two() -> Transform:
+    """Declares one array of the reference as the sum of two of the candidate's; split as itself and zeros."""
+
+    def forward(array: Array, linear: bool) -> tuple[Array, ...]:
+        return (array, array if linear else np.zeros_like(array))
+
+    return Transform("sum", 2, True, forward, lambda arrays, shape, linear: _total("sum", arrays, linear))
+
+
+def swap_gates(array: Array) -> Array:
+    """Reorders four equal blocks of the first axis from i, j, f, o to i, f, g, o, and back by the same swap."""
+    first, second, third, fourth = np.split(array, 4)
+    return np.concatenate([first, third, second, fourth])
+
+
+def _total(text: str, arrays: tuple[Array, ...], linear: bool) -> Array:
+    if any(array.shape != arrays[0].shape for array in arrays):
+        raise misfit(text, f"{arrays[0].shape} of every part", arrays[-1].shape)
+    if len(arrays) == 1:
+        return arrays[0]
+    # Half of twice a number is that number exactly, so gradients that agree come back unrounded.
+    return (arrays[0] + arrays[1]) * arrays[0].dtype.type(0.5) if linear else arrays[0] + arrays[1]

@@ -1,0 +1,138 @@
+"""Named, invertible changes of layout between TensorFlow's arrays and torch's."""
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from parity.mapping.errors import MappingError
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Carries arrays from the reference's layout to the candidate's and back.
+
+    Attributes:
+      text: as written in a case, e.g. "flatten_hwc(7, 7, 32)"; `parse_transform` reads it back.
+      parts: number of the candidate's arrays that one of the reference's becomes.
+      is_sum: whether the reference's value is the sum of the parts: then each part has the reference's gradient.
+    """
+
+    text: str
+    parts: int
+    is_sum: bool
+    _forward: Callable[[Array, bool], tuple[Array, ...]]
+    _backward: Callable[[tuple[Array, ...], Shape | None, bool], Array]
+
+    def forward(self, array: Array, linear: bool = False) -> tuple[Array, ...]:
+        """Carries one array of the reference to the candidate's layout, as views where a view can say it.
+
+        Args:
+          array: in the reference's layout; any dtype.
+          linear: the array is a gradient or a slot, so no constant is added to it; where `is_sum`, every part gets it
+            whole, as the derivative of a sum by each of its terms is 1.
+
+        Returns:
+          `parts` arrays.
+
+        Raises:
+          MappingError: the array's shape is not one that this transform takes.
+        """
+        return self._forward(array, linear)
+
+    def backward(self, *arrays: Array, shape: Shape | None = None, linear: bool = False) -> Array:
+        """Carries the candidate's arrays to the reference's layout; undoes `forward`.
+
+        Args:
+          *arrays: `parts` arrays, in the order in which `forward` returns them. Of a sum's gradients some may be left
+            out, for a frozen term has none; their mean is taken, so compare them in the candidate's layout where their
+            disagreement matters.
+          shape: the reference's shape; "reshape" and "hwcm_to_depthwise" cannot do without.
+          linear: the arrays are gradients or slots; see `forward`.
+
+        Raises:
+          MappingError: number or shapes of the arrays are not what this transform makes, or `shape` is needed.
+        """
+        fewer = linear and self.is_sum and 0 < len(arrays) < self.parts
+        if len(arrays) != self.parts and not fewer:
+            raise MappingError(
+                f"{self.text}: expected {self.parts} arrays of the candidate, got {len(arrays)}. Give one a name."
+            )
+        return self._backward(arrays, shape, linear)
+
+    def shapes(self, shape: Shape) -> tuple[Shape, ...]:
+        """Returns the shapes that an array of `shape` takes on.
+
+        Raises:
+          MappingError: this transform does not take such an array.
+        """
+        return tuple(part.shape for part in self.forward(np.broadcast_to(np.int8(0), shape), linear=True))
+
+
+TRANSFORMS: dict[str, Callable[..., Transform]] = {}
+
+
+def register(name: str) -> Callable[[Callable[..., Transform]], Callable[..., Transform]]:
+    """Puts a function that makes a `Transform` from literal arguments into `TRANSFORMS`.
+
+    Raises:
+      MappingError: the name is taken.
+    """
+
+    def add(factory: Callable[..., Transform]) -> Callable[..., Transform]:
+        if name in TRANSFORMS:
+            raise MappingError(f"register: expected a new transform, got {name!r} a second time. Choose another name.")
+        TRANSFORMS[name] = factory
+        return factory
+
+    return add
+
+
+def parse_transform(text: str) -> Transform:
+    """Makes the transform that a case names, e.g. "transpose" or "flatten_hwc(7, 7, 32)".
+
+    Arguments are numbers, by position or by name. Nothing is evaluated.
+
+    Raises:
+      MappingError: no such transform, or not such arguments.
+    """
+    match = re.fullmatch(r"\s*([A-Za-z]\w*)\s*(\(.*\))?\s*", text, re.DOTALL)
+    name = match.group(1) if match else text
+    if match is None or name not in TRANSFORMS:
+        known = ", ".join(sorted(TRANSFORMS))
+        raise MappingError(f"transform: expected one of {known}, got {text!r}. Write one of these.")
+    positional, named = _arguments(text, match.group(2) or "()")
+    try:
+        return TRANSFORMS[name](*positional, **named)
+    except TypeError as error:
+        reason = str(error).partition("() ")[2] or str(error)
+        raise MappingError(f"transform: expected arguments that {name} takes, got {text!r}: {reason}.") from None
+
+
+def _arguments(text: str, arguments: str) -> tuple[list[Any], dict[str, Any]]:
+    try:
+        call = ast.parse(f"f{arguments}", mode="eval").body
+        if not isinstance(call, ast.Call) or any(keyword.arg is None for keyword in call.keywords):
+            raise ValueError
+        positional = [ast.literal_eval(value) for value in call.args]
+        named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        if not isinstance(call.func, ast.Name) or any(
+            type(value) not in (int, float) for value in [*positional, *named.values()]
+        ):
+            raise ValueError
+    except (ValueError, SyntaxError):
+        raise MappingError(
+            f"transform: expected numbers between the parentheses, got {text!r}. Write them like flatten_hwc(7, 7, 32)."
+        ) from None
+    return positional, named
+
+
+def misfit(text: str, expected: str, shape: Shape) -> MappingError:
+    """Returns the error for an array whose shape a transform does not take."""
+    return MappingError(f"{text}: expected {expected}, got an array of shape {shape}. Name the transform that fits.")
