@@ -3,6 +3,7 @@
 from parity.case.errors import CaseError as CaseError
 from parity.case.load import OVERRIDES as OVERRIDES
 from parity.case.load import load_case as load_case
+from parity.case.load import load_mapping as load_mapping
 from parity.case.models import Adam as Adam
 from parity.case.models import Case as Case
 from parity.case.models import Momentum as Momentum

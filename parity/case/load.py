@@ -10,8 +10,9 @@ from parity.case.checks import cross_checks, missing_sources
 from parity.case.errors import CaseError, Problem, describe, suggest
 from parity.case.explain import SET_BY_LOADER, SUB_TABLES, explain, known_keys
 from parity.case.lines import line_of, lines_of_keys
-from parity.case.models import Case
+from parity.case.models import Case, MappingTables
 from parity.case.not_offered import take_not_offered
+from parity.mapping import MappingEntry
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -128,3 +129,25 @@ def _with_sub_tables(data: dict[str, Any]) -> dict[str, Any]:
     kept = {name: value for name, value in mapping.items() if name not in tables}
     rest = {name: value for name, value in data.items() if name not in SET_BY_LOADER}
     return {**rest, "mapping": kept, "mapping_of": {name: tables.get(name, {}) for name in SUB_TABLES}}
+
+
+def load_mapping(path: str | Path) -> tuple[dict[str, MappingEntry], dict[str, dict[str, MappingEntry]]]:
+    """Reads only the [mapping] tables of a case, or of a file that has nothing else.
+
+    Args:
+      path: the file, or the folder that holds it as ``case.toml``.
+
+    Returns:
+      The variables' entries, and those of "act", "noise", "feed" and "metric".
+
+    Raises:
+      CaseError: the file or an entry is not what it should be.
+    """
+    file = Path(path) / "case.toml" if Path(path).is_dir() else Path(path)
+    data = _with_sub_tables({"mapping": _parse(file, _read(file)).get("mapping", {})})
+    try:
+        read = MappingTables.model_validate(data)
+    except ValidationError as error:
+        found = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise CaseError(f"case: expected [mapping] tables in {file}, got: {found}. Mend these entries.") from None
+    return read.mapping, {str(name): entries for name, entries in read.mapping_of.items()}

@@ -75,6 +75,13 @@ class TorchSide(Table):
     sync_batch_norm: bool = False
 
 
+class MappingTables(Table):
+    """The [mapping] tables of a case."""
+
+    mapping: dict[str, MappingEntry] = {}
+    mapping_of: dict[Literal["act", "noise", "feed", "metric"], dict[str, MappingEntry]] = {}
+
+
 class Case(Table):
     """One comparison, checked.
 

@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.report import print_mapping
     from parity.trace import Trace
 
-    entries = load_mapping(arguments.map).variables if arguments.map else {}
+    entries = load_mapping(arguments.map)[0] if arguments.map else {}
     reference, candidate = Trace(arguments.reference, whole=False), Trace(arguments.candidate, whole=False)
     mapping = build_mapping(variables_of(reference.variables), variables_of(candidate.variables), entries)
     console = Console(highlight=False, soft_wrap=True)

@@ -28,11 +28,8 @@ def compare_traces(reference: Path, candidate: Path, mapping_file: Path | None =
       MappingError: the variables do not join.
     """
     one, other = Trace(reference), Trace(candidate)
-    entries = load_mapping(mapping_file) if mapping_file else None
-    mapping = build_mapping(
-        variables_of(one.variables), variables_of(other.variables), entries.variables if entries else {}
-    )
-    named = {"feed": entries.feed, "act": entries.act, "metric": entries.metric} if entries else {}
+    entries, named = load_mapping(mapping_file) if mapping_file else ({}, {})
+    mapping = build_mapping(variables_of(one.variables), variables_of(other.variables), entries)
     names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
     join = Join(mapping, names, other.facts.get("slots", []))
     steps = [step for step in one.step_numbers if step in set(other.step_numbers)]

@@ -20,11 +20,11 @@ LATER = {
 def judge_function(recorded: Recorded, steps: Sequence[int], towers: int) -> Level:
     """Decides level 1 from the float64 runs, in lockstep and free."""
     traces = recorded.lockstep
-    checks = judge_init(recorded.join, recorded.start.init(), traces.candidate64.init())
+    checks = judge_init(recorded.join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(recorded.join, traces, steps)
     checks += judge_free(recorded.join, recorded.reference_free, recorded.candidate_free, recorded.replicas)
     pairs = {
-        "init": (recorded.start, traces.candidate64),
+        "init": (traces.reference64, traces.candidate64),
         "lockstep": (traces.reference64, traces.candidate64),
         "free": (recorded.reference_free, recorded.candidate_free),
     }

@@ -116,7 +116,7 @@ class Recorder:
         self._round = False
         self._suffix = ""
         self._tick = tick
-        self._folders = [str(case.directory), str(case.directory.parent)]
+        self._folders = [str(folder) for folder in case.folders]
         self._steps = list(range(case.steps))
         self._prepared: dict[str, str] = {}
         out.mkdir(parents=True, exist_ok=True)
@@ -224,17 +224,9 @@ class Recorder:
 
     def _join(self, tf: Any, torch: Any) -> tuple[Join, list[tuple[str, str, str, str]]]:
         mapping = build_mapping(
-            variables_of(tf["variables"]), variables_of(torch["variables"]), self._case.mapping.variables
+            variables_of(tf["variables"]), variables_of(torch["variables"]), self._case.mapping
         )
-        names = {
-            quantity: Renaming(quantity, entries)
-            for quantity, entries in (
-                ("feed", self._case.mapping.feed),
-                ("act", self._case.mapping.act),
-                ("metric", self._case.mapping.metric),
-            )
-            if entries
-        }
+        names = {quantity: Renaming(quantity, entries) for quantity, entries in self._case.mapping_of.items()}
         pairs = [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs]
         return Join(mapping, names, torch["facts"]["slots"]), pairs
 
