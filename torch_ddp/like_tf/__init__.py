@@ -8,6 +8,13 @@ from torch_ddp.like_tf.initializers import (
     truncated_normal_,
     variance_scaling_,
 )
+from torch_ddp.like_tf.normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    l2_normalize,
+    layer_norm,
+    local_response_normalization,
+)
 from torch_ddp.like_tf.optim import Adadelta, Adagrad, Adam, Ftrl, GradientDescent, Momentum, RMSProp
 from torch_ddp.like_tf.spatial import (
     AvgPool2d,
@@ -31,6 +38,8 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AvgPool2d",
+    "BatchNorm1d",
+    "BatchNorm2d",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -49,6 +58,9 @@ __all__ = [
     "glorot_normal_",
     "glorot_uniform_",
     "he_normal_",
+    "l2_normalize",
+    "layer_norm",
+    "local_response_normalization",
     "max_pool",
     "pad_same",
     "same_padding",
