@@ -1,6 +1,6 @@
 """Adam with the epsilon that TensorFlow calls epsilon hat, and float32 powers of beta."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,12 +29,15 @@ class Adam(SlotOptimizer):
     Counterpart: tf.compat.v1.train.AdamOptimizer.
     """
 
-    slot_names: ClassVar[tuple[str, ...]] = ("m", "v")
-
     def __init__(
         self, params: ParamsT, lr: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
     ) -> None:
         super().__init__(params, lr, beta1=beta1, beta2=beta2, epsilon=epsilon)
+
+    @property
+    def slot_names(self) -> tuple[str, ...]:
+        """The names of the slots."""
+        return ("m", "v")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group of parameters, its slots, and its powers of beta, which start at beta itself.

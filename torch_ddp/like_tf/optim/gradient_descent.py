@@ -12,7 +12,8 @@ from torch_ddp.like_tf.optim.slot_optimizer import SlotOptimizer
 class GradientDescent(SlotOptimizer):
     """Updates ``w -= g * lr``, with the learning rate rounded to float32.
 
-    Source: tensorflow/python/training/gradient_descent.py, 1.15, and kernels/training_ops.cc.
+    TensorFlow 1.15 alone does not round it for a sparse gradient of a resource variable; this does always. Source:
+    tensorflow/python/training/gradient_descent.py, 1.15, and kernels/training_ops.cc.
 
     Args:
         params: parameters or groups of them, as for torch.optim.

@@ -1,6 +1,6 @@
 """Momentum and Nesterov momentum, with the learning rate outside the buffer."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
@@ -25,10 +25,13 @@ class Momentum(SlotOptimizer):
     Counterpart: tf.compat.v1.train.MomentumOptimizer.
     """
 
-    slot_names: ClassVar[tuple[str, ...]] = ("momentum",)
-
     def __init__(self, params: ParamsT, lr: float, momentum: float = 0.9, use_nesterov: bool = False) -> None:
         super().__init__(params, lr, momentum=momentum, use_nesterov=use_nesterov)
+
+    @property
+    def slot_names(self) -> tuple[str, ...]:
+        """The names of the slots."""
+        return ("momentum",)
 
     def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
         lr = kernel_scalar(group["lr"], param.dtype)

@@ -1,7 +1,7 @@
 """The part that all optimizers share: slots named as TensorFlow names them, made before the first step."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,20 +14,26 @@ from torch_ddp.like_tf.graph_scalar import graph_float
 class SlotOptimizer(torch.optim.Optimizer):
     """Updates parameters under TensorFlow 1 rules (abstract).
 
+    A slot is ``state[parameter][slot name]``, a tensor with the shape and dtype of the parameter; it is there before
+    the first step and may be read and overwritten at any time.
+
     Every hyper-parameter is rounded to float32, as the graph holds it. ``param_group["lr"]`` may be changed between
     steps and is rounded when it is used. A parameter without a gradient is left alone; when no parameter has one,
     ``step`` changes nothing at all, where TensorFlow refuses to build the graph.
 
     Attributes:
-        slot_names: the names of the slots, in TensorFlow's order; each is ``state[parameter][name]``, a tensor with
-            the shape and dtype of the parameter, there before the first step and free to be overwritten.
+        in_variable_dtype: the hyper-parameters that TensorFlow casts to the variable's dtype without float32 between.
     """
 
-    slot_names: ClassVar[tuple[str, ...]] = ()
+    in_variable_dtype: frozenset[str] = frozenset()
 
     def __init__(self, params: ParamsT, lr: float, **hyper: Any) -> None:
-        defaults = {name: _rounded(value) for name, value in {"lr": lr, **hyper}.items()}
-        super().__init__(params, defaults)
+        super().__init__(params, self._rounded({"lr": lr, **hyper}))
+
+    @property
+    def slot_names(self) -> tuple[str, ...]:
+        """The names of the slots, in the order in which TensorFlow makes them."""
+        return ()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group of parameters and makes its slots.
@@ -38,8 +44,7 @@ class SlotOptimizer(torch.optim.Optimizer):
         Raises:
             LikeTfError: a hyper-parameter of the group is impossible.
         """
-        group = {name: value if name == "params" else _rounded(value) for name, value in param_group.items()}
-        super().add_param_group(group)
+        super().add_param_group(self._rounded(param_group))
         self._check(self.param_groups[-1])
         self.init_slots()
 
@@ -122,6 +127,8 @@ class SlotOptimizer(torch.optim.Optimizer):
     def _finish(self, group: dict[str, Any]) -> None:
         """Advances what TensorFlow advances once per step, after all updates."""
 
-
-def _rounded(value: Any) -> Any:
-    return graph_float(value) if isinstance(value, float) else value
+    def _rounded(self, hyper: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: graph_float(value) if isinstance(value, float) and name not in self.in_variable_dtype else value
+            for name, value in hyper.items()
+        }

@@ -1,0 +1,96 @@
+import copy
+
+import pytest
+import torch
+
+from torch_ddp import like_tf
+
+ALL = {
+    "GradientDescent": (),
+    "Momentum": ("momentum",),
+    "Adam": ("m", "v"),
+    "RMSProp": ("rms", "momentum"),
+    "Adagrad": ("accumulator",),
+    "Adadelta": ("accum", "accum_update"),
+    "Ftrl": ("accum", "linear"),
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_slots_are_there_before_the_first_step_and_can_be_overwritten(name):
+    parameter = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
+    optimizer = getattr(like_tf, name)([parameter], lr=0.1)
+    assert optimizer.slot_names == ALL[name]
+    assert tuple(optimizer.state[parameter]) == ALL[name]
+    for slot in ALL[name]:
+        optimizer.state[parameter][slot].fill_(0.25)
+    optimizer.init_slots()
+    assert all((value == 0.25).all() for value in optimizer.state[parameter].values())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_saved_and_loaded_optimizer_goes_on_bit_for_bit(name):
+    torch.manual_seed(0)
+    first = torch.nn.Parameter(torch.randn(5, dtype=torch.float64))
+    optimizer = getattr(like_tf, name)([first], lr=0.1)
+    second = torch.nn.Parameter(torch.zeros(5, dtype=torch.float64))
+    other = getattr(like_tf, name)([second], lr=0.7)
+    for step in range(6):
+        if step == 3:
+            other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+            second.data.copy_(first.data)
+        grad = torch.randn(5, dtype=torch.float64)
+        for parameter, opt in ((first, optimizer), (second, other)):
+            parameter.grad = grad.clone()
+            opt.step()
+    assert torch.equal(first, second)
+
+
+def test_parameters_without_a_gradient_are_left_alone_but_share_the_powers_of_beta():
+    used, unused = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    adam = like_tf.Adam([{"params": [used]}, {"params": [unused], "beta1": 0.5}])
+    used.grad = torch.ones(2)
+    adam.step()
+    assert torch.equal(unused, torch.ones(2))
+    assert adam.param_groups[0]["beta1_power"] == pytest.approx(0.81)
+    assert adam.param_groups[1]["beta1_power"] == pytest.approx(0.25)
+
+
+def test_a_step_without_any_gradient_changes_nothing():
+    adam = like_tf.Adam([torch.nn.Parameter(torch.ones(2))])
+    before = adam.param_groups[0]["beta1_power"]
+    adam.step()
+    assert adam.param_groups[0]["beta1_power"] == before
+
+
+def test_hyper_parameters_are_held_as_float32():
+    group = like_tf.Adam([torch.nn.Parameter(torch.ones(2))]).param_groups[0]
+    assert group["beta2"] == 0.9990000128746033
+    assert group["lr"] == 0.0010000000474974513
+
+
+def test_the_closure_is_called_with_gradients_on_and_its_loss_returned():
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = like_tf.GradientDescent([parameter], lr=0.5)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (parameter**2).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 2.0
+    assert parameter.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: like_tf.Adagrad(p, 0.1, initial_accumulator_value=0.0), "initial_accumulator_value > 0, got 0.0"),
+        (lambda p: like_tf.Ftrl(p, 0.1, learning_rate_power=0.5), "learning_rate_power <= 0, got 0.5"),
+        (lambda p: like_tf.Ftrl(p, 0.1, l1_regularization_strength=-1.0), "l1_regularization_strength >= 0, got -1.0"),
+    ],
+)
+def test_values_that_tensorflow_refuses_are_refused(make, message):
+    with pytest.raises(like_tf.LikeTfError, match=message):
+        make([torch.nn.Parameter(torch.ones(2))])

@@ -1,0 +1,87 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from torch_ddp import like_tf
+
+from .closeness import difference
+
+SHAPE = (200, 40, 3, 3)  # torch's [out, in, *kernel]; TensorFlow's is [3, 3, 40, 200]
+INITIALIZERS = {
+    "truncated_normal": (lambda t: like_tf.truncated_normal_(t, 0.5, 0.1), "tf.truncated_normal_initializer(0.5, 0.1)"),
+    "glorot_uniform": (like_tf.glorot_uniform_, "tf.glorot_uniform_initializer()"),
+    "glorot_normal": (like_tf.glorot_normal_, "tf.glorot_normal_initializer()"),
+    "he_normal": (like_tf.he_normal_, "tf.keras.initializers.he_normal()"),
+    "fan_out": (
+        lambda t: like_tf.variance_scaling_(t, 3.0, "fan_out", "untruncated_normal"),
+        'tf.variance_scaling_initializer(3.0, "fan_out", "untruncated_normal")',
+    ),
+    "fan_in, uniform": (
+        lambda t: like_tf.variance_scaling_(t, 0.5, "fan_in", "uniform"),
+        'tf.variance_scaling_initializer(0.5, "fan_in", "uniform")',
+    ),
+}
+
+
+def tf_draw(tf, np, session, make, shape):
+    tf.set_random_seed(1)
+    value = eval(make, {"tf": tf})(shape, dtype=tf.float64)
+    with session() as opened:
+        return {"value": opened.run(value)}
+
+
+def _quantiles(x):
+    return np.quantile(np.asarray(x, np.float64), np.linspace(0, 1, 21))
+
+
+@pytest.mark.parametrize("name", INITIALIZERS)
+def test_quantiles_of_seventy_thousand_draws_are_tensorflows(tf, name):
+    fill, make = INITIALIZERS[name]
+    want = _quantiles(tf(tf_draw, make=make, shape=[3, 3, 40, 200])["value"].ravel())
+    torch.manual_seed(0)
+    got = _quantiles(fill(torch.empty(SHAPE, dtype=torch.float64)).flatten())
+    inner = slice(1, -1) if "fan_out" in name else slice(None)  # a normal's extremes have no bound to agree on
+    assert np.abs(got - want)[inner].max() < 0.03 * want[inner].std()
+
+
+def test_plain_normal_is_wider_than_the_truncated_one(semantics):
+    torch.manual_seed(0)
+    ours = like_tf.truncated_normal_(torch.empty(100_000, dtype=torch.float64)).std().item()
+    plain = torch.nn.init.normal_(torch.empty(100_000, dtype=torch.float64)).std().item()
+    assert ours == pytest.approx(0.8796, abs=0.005)
+    semantics(
+        "Truncated normal, standard deviation",
+        "cut at two sigma: 0.88 sigma",
+        "`normal_` is not cut, `trunc_normal_` cuts at -2 and 2 whatever the sigma",
+        difference(np.array(plain), np.array(ours)),
+        "truncated_normal_",
+    )
+
+
+def test_the_default_of_a_convolution_is_wider_than_torchs(semantics):
+    torch.manual_seed(0)
+    plain = torch.nn.Conv2d(40, 200, 3).weight.detach()
+    ours = like_tf.Conv2d(40, 200, 3).weight.detach()
+    assert ours.std().item() == pytest.approx(math.sqrt(2 / (9 * 240)), rel=0.02)
+    semantics(
+        "Initial kernel of a convolution, standard deviation",
+        "glorot uniform, variance 2 / (fan_in + fan_out); bias 0",
+        "`kaiming_uniform_(a=sqrt(5))`, variance 1 / (3 fan_in); bias drawn",
+        difference(plain.std(), ours.std()),
+        "glorot_uniform_, glorot_normal_, he_normal_, variance_scaling_",
+    )
+
+
+@pytest.mark.parametrize("shape", [(), (7,)])
+def test_a_vector_has_its_length_as_both_fans(shape):
+    filled = like_tf.glorot_uniform_(torch.empty(shape))
+    assert filled.abs().max().item() <= math.sqrt(3 / max(1, math.prod(shape)))
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(like_tf.LikeTfError, match=r"expected a mode of .*, got 'fan'"):
+        like_tf.variance_scaling_(torch.empty(2, 2), mode="fan")
+    with pytest.raises(like_tf.LikeTfError, match=r"expected a distribution of .*, got 'cauchy'"):
+        like_tf.variance_scaling_(torch.empty(2, 2), distribution="cauchy")

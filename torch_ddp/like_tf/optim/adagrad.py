@@ -1,0 +1,51 @@
+"""Adagrad that starts at 0.1 and has no epsilon."""
+
+from typing import Any
+
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from torch_ddp.like_tf.errors import LikeTfError
+from torch_ddp.like_tf.graph_scalar import kernel_scalar
+from torch_ddp.like_tf.optim.slot_optimizer import SlotOptimizer
+
+
+class Adagrad(SlotOptimizer):
+    """Updates ``accumulator += g * g; w -= g * lr / sqrt(accumulator)``.
+
+    Source: tensorflow/python/training/adagrad.py, 1.15, and kernels/training_ops.cc.
+
+    Args:
+        params: parameters or groups of them, as for torch.optim.
+        lr: learning rate.
+        initial_accumulator_value: positive; TensorFlow casts it to the variable's dtype without rounding to float32.
+
+    Raises:
+        LikeTfError: the initial accumulator value is not positive.
+
+    Counterpart: tf.compat.v1.train.AdagradOptimizer.
+    """
+
+    in_variable_dtype = frozenset({"initial_accumulator_value"})
+
+    def __init__(self, params: ParamsT, lr: float, initial_accumulator_value: float = 0.1) -> None:
+        super().__init__(params, lr, initial_accumulator_value=initial_accumulator_value)
+
+    @property
+    def slot_names(self) -> tuple[str, ...]:
+        """The name of the slot."""
+        return ("accumulator",)
+
+    def _check(self, group: dict[str, Any]) -> None:
+        if not group["initial_accumulator_value"] > 0:
+            raise LikeTfError(
+                f"Adagrad: expected initial_accumulator_value > 0, got {group['initial_accumulator_value']}. "
+                "Take TensorFlow's default, 0.1."
+            )
+
+    def _initial_slot_value(self, slot: str, group: dict[str, Any]) -> float:
+        return float(group["initial_accumulator_value"])
+
+    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+        accumulator = slots["accumulator"].add_(grad.square())
+        param.sub_((grad * kernel_scalar(group["lr"], param.dtype)).mul_(accumulator.rsqrt()))

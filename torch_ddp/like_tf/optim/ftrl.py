@@ -1,0 +1,87 @@
+"""Follow the regularized leader, which torch does not have."""
+
+from typing import Any
+
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from torch_ddp.like_tf.errors import LikeTfError
+from torch_ddp.like_tf.graph_scalar import kernel_scalar
+from torch_ddp.like_tf.optim.slot_optimizer import SlotOptimizer
+
+
+class Ftrl(SlotOptimizer):
+    """Recomputes each weight from its sums: ``w = (sign(linear) * l1 - linear) / (accum^-power / lr + 2 * l2)``.
+
+    Where ``|linear| <= l1`` the weight is zero, so that a weight that never had a gradient becomes zero at the first
+    dense step. The strength of l2 is doubled, and shrinkage adds ``2 * shrinkage * w`` to the gradient in ``linear``
+    alone. A sparse gradient moves the touched rows alone. Source: tensorflow/python/training/ftrl.py, 1.15, and
+    kernels/training_ops.cc.
+
+    Args:
+        params: parameters or groups of them, as for torch.optim.
+        lr: learning rate.
+        learning_rate_power: zero or negative.
+        initial_accumulator_value: zero or positive; cast to the variable's dtype without rounding to float32.
+        l1_regularization_strength: zero or positive.
+        l2_regularization_strength: zero or positive; a stabilisation, not a decay.
+        l2_shrinkage_regularization_strength: zero or positive; a decay by magnitude.
+
+    Raises:
+        LikeTfError: a value is outside its range.
+
+    Counterpart: tf.compat.v1.train.FtrlOptimizer.
+    """
+
+    in_variable_dtype = frozenset({"initial_accumulator_value"})
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float,
+        learning_rate_power: float = -0.5,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        l2_shrinkage_regularization_strength: float = 0.0,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            learning_rate_power=learning_rate_power,
+            initial_accumulator_value=initial_accumulator_value,
+            l1_regularization_strength=l1_regularization_strength,
+            l2_regularization_strength=l2_regularization_strength,
+            l2_shrinkage_regularization_strength=l2_shrinkage_regularization_strength,
+        )
+
+    @property
+    def slot_names(self) -> tuple[str, ...]:
+        """The names of the slots."""
+        return ("accum", "linear")
+
+    def _check(self, group: dict[str, Any]) -> None:
+        if group["learning_rate_power"] > 0:
+            raise LikeTfError(
+                f"Ftrl: expected learning_rate_power <= 0, got {group['learning_rate_power']}. "
+                "Take TensorFlow's default, -0.5."
+            )
+        for name, value in group.items():
+            if name.endswith(("_strength", "_value")) and value < 0:
+                raise LikeTfError(f"Ftrl: expected {name} >= 0, got {value}. Give its size without the sign.")
+
+    def _initial_slot_value(self, slot: str, group: dict[str, Any]) -> float:
+        return float(group["initial_accumulator_value"]) if slot == "accum" else 0.0
+
+    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+        dtype = param.dtype
+        lr, power = kernel_scalar(group["lr"], dtype), -group["learning_rate_power"]
+        l1 = kernel_scalar(group["l1_regularization_strength"], dtype)
+        l2 = kernel_scalar(group["l2_regularization_strength"], dtype)
+        shrinkage = kernel_scalar(group["l2_shrinkage_regularization_strength"], dtype)
+        accum, linear = slots["accum"], slots["linear"]
+        old = accum.pow(power)
+        new = accum.add_(grad.square()).pow(power)
+        linear.add_((grad + 2.0 * shrinkage * param).sub_(((new - old) / lr).mul_(param)))
+        weights = (l1 * linear.sign()).sub_(linear).div_((new / lr).add_(2.0 * l2))
+        param.copy_(weights.where(linear.abs() > l1, 0.0))

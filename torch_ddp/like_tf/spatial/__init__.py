@@ -1,0 +1,24 @@
+"""Convolution, pooling and flattening as TensorFlow does them."""
+
+from torch_ddp.like_tf.spatial.conv import Conv1d, Conv2d, Conv3d, conv
+from torch_ddp.like_tf.spatial.conv_transpose import ConvTranspose2d, conv2d_transpose
+from torch_ddp.like_tf.spatial.flatten import Flatten, flatten
+from torch_ddp.like_tf.spatial.pool import AvgPool2d, MaxPool2d, avg_pool, max_pool
+from torch_ddp.like_tf.spatial.same_padding import pad_same, same_padding
+
+__all__ = [
+    "AvgPool2d",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose2d",
+    "Flatten",
+    "MaxPool2d",
+    "avg_pool",
+    "conv",
+    "conv2d_transpose",
+    "flatten",
+    "max_pool",
+    "pad_same",
+    "same_padding",
+]
