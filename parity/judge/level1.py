@@ -9,7 +9,7 @@ from parity.judge.compare import EXACT, judge_exact, refuse
 from parity.judge.join import OPTIONAL, Join
 from parity.judge.numbers import Array, distance, norm
 from parity.judge.result import Check
-from parity.trace import Key, TensorFile, Trace, parse_key
+from parity.trace import Key, TensorFile, Trace
 
 LIMIT = 64.0
 UNIT64 = 2.0**-53
@@ -79,13 +79,18 @@ def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[C
     return checks
 
 
-def judge_free(join: Join, reference: Trace, candidate: Trace, replicas: Sequence[Trace]) -> list[Check]:
+def judge_free(
+    join: Join, reference: Trace, candidate: Trace, replicas: Sequence[Trace], lockstep: Sequence[Check] = ()
+) -> list[Check]:
     """Judges float64 runs that nobody resets, against runs of the reference started one ulp away.
 
-    Allowed is 64 times the largest distance that any such run has had from the reference up to the step.
+    Allowed is 64 times the largest distance that any such run has had from the reference up to the step, and at least what
+    rounding in the single steps adds up to: the sum of what `lockstep` allowed the tensor so far.
     """
     checks: list[Check] = []
     spread: dict[str, float] = {}
+    single = {(check.step, check.key): check.allowed for check in lockstep if check.run == "lockstep"}
+    summed: dict[str, float] = {}
     for step in reference.step_numbers:
         one_file, other_file = reference.step(step), candidate.step(step)
         replica_files = [replica.step(step) for replica in replicas]
@@ -100,7 +105,8 @@ def judge_free(join: Join, reference: Trace, candidate: Trace, replicas: Sequenc
             spread[text] = max([spread.get(text, 0.0)] + [distance(file.read(text), one) for file in replica_files])
             size, difference = norm(one), distance(one, other)
             scale = max(spread[text] / UNIT64, size)
-            allowed = LIMIT * max(spread[text], FREE_FLOOR * size)
+            summed[text] = summed.get(text, 0.0) + single.get((step, text), 0.0)
+            allowed = max(LIMIT * spread[text], LIMIT * FREE_FLOOR * size, summed[text])
             verdict = "same" if difference <= allowed else "different"
             checks.append(Check("free", step, text, verdict, difference, allowed, scale, size))  # type: ignore[arg-type]
     return checks
@@ -138,7 +144,3 @@ def _judged(
     verdict = "same" if difference <= allowed else "different"
     return Check("lockstep", step, text, verdict, difference, allowed, scale, size)  # type: ignore[arg-type]
 
-
-def parsed(text: str) -> Key:
-    """Returns a check's name taken apart."""
-    return parse_key(text)

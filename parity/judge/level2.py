@@ -13,7 +13,10 @@ from parity.trace import Trace
 
 LIMIT = 3.0
 UNIT32 = 2.0**-24
-ACCURACY_LIMIT = 4.0
+# Measured: a kernel that sums 25,000 values naively (batch norm over channels-last tensors on the CPU, in either framework)
+# reaches 13, TensorFloat-32 at least 390. Above NOTED the report says which side is the less accurate one.
+ACCURACY_LIMIT = 64.0
+ACCURACY_NOTED = 4.0
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Accuracy:
 
     Attributes:
       candidate: median over states of the median over gradients of the candidate's distance from its float64 run, over the
-        larger of the reference's and the reference's spread under one-ulp changes; at most 4.
+        larger of the reference's and the reference's spread under one-ulp changes; at most `ACCURACY_LIMIT`.
       reference: the same the other way round.
       states: the steps it was measured at.
     """
