@@ -127,6 +127,12 @@ def test_two_that_only_shape_could_join_are_refused_where_shapes_agree():
         build_mapping(reference, [weight("a.bias", (4,)), weight("b.bias", (4,))], {})
 
 
+@pytest.mark.parametrize("names", [("Variable", "Variable_1"), ("a/kernel", "a/weights")])
+def test_a_candidate_that_two_of_the_reference_could_be_is_left_to_neither(names):
+    with pytest.raises(MappingError, match="got 3 that do not"):
+        build_mapping([weight(name, (4,)) for name in names], [weight("a.weight", (4,))], {})
+
+
 def test_a_shape_never_joins_what_the_names_call_different_things():
     with pytest.raises(MappingError, match="left over of the reference:\n  one/beta"):
         build_mapping([weight("one/beta", (4,))], [weight("two.weight", (4,), "BatchNorm2d")], {})
