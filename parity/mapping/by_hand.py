@@ -84,8 +84,6 @@ def _chosen(reference: Variable, candidates: list[Variable]) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise MappingError(
-            f"{reference}: expected a shape that a known layout turns into {candidate}; write a transform"
-        )
+        raise MappingError(f"{reference}: expected a transform, for no layout is known that makes {candidate} of it")
     lines = "\n".join(f"    {line(reference.name, [candidate.name], text)}" for text in found)
     raise MappingError(f"{reference}: several transforms fit {candidate}; write one of\n{lines}")

@@ -30,14 +30,18 @@ _BY_RANK: dict[int, tuple[str, ...]] = {
     5: ("identity", "dhwio_to_oidhw"),
 }
 
+# These pack several blocks into one array, in an order of torch's own that no shape shows: never joined unasked.
+_PACKED = frozenset(["LSTM", "LSTMCell", "GRU", "GRUCell", "MultiheadAttention"])
+
 
 def fits(reference: Variable, candidate: Variable) -> list[str]:
     """Returns every transform that may turn `reference` into `candidate`: one where the choice is clear.
 
     Uses decide first: a `Linear` fed by `MatMul` is transposed even where it is square. Where they say nothing, every
-    transform whose result has the right shape is listed. Different kinds never fit.
+    transform whose result has the right shape is listed. Different kinds never fit, nor do modules such as `LSTM`,
+    whose arrays hold several blocks in torch's own order.
     """
-    if reference.kind != candidate.kind:
+    if reference.kind != candidate.kind or candidate.use in _PACKED:
         return []
     return [text for text in _possible(reference, candidate) if becomes(text, reference, candidate)]
 

@@ -1,0 +1,267 @@
+# ruff: noqa: E501  (messages under test are easier to read whole)
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from parity.case import NOT_OFFERED, OVERRIDES, Adam, CaseError, Momentum, Sgd, find_source, load_case
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TOP = """name = "tiny"
+steps = 3
+batch_size = 8
+towers = 2
+combine = "mean"
+batches = "data:batches"
+"""
+OPTIMIZER = """[optimizer]
+name = "sgd"
+learning_rate = 0.1
+"""
+TF = """[tf]
+tower = "model_tf:tower"
+"""
+TORCH = """[torch]
+model = "model_torch:Model"
+loss = "model_torch:loss"
+"""
+WHOLE = TOP + OPTIMIZER + TF + TORCH
+
+
+@pytest.fixture
+def folder(tmp_path):
+    directory = tmp_path / "tiny"
+    directory.mkdir()
+    (tmp_path / "data.py").write_text("def batches(steps, batch_size, seed): pass\n")
+    (directory / "model_tf.py").write_text("def tower(): pass\ndef optimizer(): pass\n")
+    (directory / "model_torch.py").write_text("class Model: pass\nloss = optimizer = lambda model: None\n")
+    return directory
+
+
+def load(folder, text, **overrides):
+    (folder / "case.toml").write_text(text)
+    return load_case(folder, **overrides)
+
+
+def refused(folder, text, **overrides):
+    with pytest.raises(CaseError) as caught:
+        load(folder, text, **overrides)
+    return str(caught.value).replace(str(folder) + "/", "")
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in EXAMPLES.glob("*/case.toml")))
+def test_the_examples_are_cases(name):
+    case = load_case(EXAMPLES / name)
+    assert case.name == name
+    assert case.directory == (EXAMPLES / name).resolve()
+
+
+def test_a_minimal_case_has_the_documented_defaults(folder):
+    case = load(folder, WHOLE)
+    assert (case.seed, case.precision, case.init, case.expect, case.mapping) == (0, "float32", "perturbed", {}, {})
+    assert (case.tf.variables, case.tf.batch_norm_updates, case.tf.python) == ("cpu", "first", None)
+    assert (case.torch.combine, case.torch.backend, case.torch.opt_level) == (None, "gloo", "O0")
+    assert case.torch.sync_batch_norm is False
+    assert case.mapping_of == {"act": {}, "noise": {}, "feed": {}, "metric": {}}
+    assert case.folders == (folder, folder.parent)
+
+
+def test_the_file_and_its_folder_load_the_same(folder):
+    assert load(folder, WHOLE) == load_case(str(folder / "case.toml"))
+
+
+def test_a_case_never_changes(folder):
+    with pytest.raises(ValidationError, match="frozen"):
+        load(folder, WHOLE).steps = 4
+
+
+@pytest.mark.parametrize(
+    ("table", "made"),
+    [
+        ('name = "sgd"\nlearning_rate = 1', Sgd(name="sgd", learning_rate=1.0)),
+        (
+            'name = "momentum"\nlearning_rate = 0.1\nmomentum = 0.9',
+            Momentum(name="momentum", learning_rate=0.1, momentum=0.9, use_nesterov=False),
+        ),
+        ('name = "adam"', Adam(name="adam", learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8)),
+    ],
+)
+def test_optimizers_have_tensorflows_defaults(folder, table, made):
+    case = load(folder, TOP + TF + TORCH + "[optimizer]\n" + table)
+    assert case.optimizer == made
+    assert type(case.optimizer.learning_rate) is float
+
+
+def test_mapping_tables_take_names_lists_and_transforms(folder):
+    case = load(
+        folder,
+        WHOLE
+        + '[mapping]\n"a/w" = "a.weight"\n"b" = { to = ["c", "d"], transform = "lstm_gates" }\n'
+        + '[mapping.act]\n"x" = { to = "y", transform = "nhwc_to_nchw" }\n[mapping.metric]\nm = "n"\n',
+    )
+    assert [(name, entry.to, entry.transform) for name, entry in case.mapping.items()] == [
+        ("a/w", ("a.weight",), None),
+        ("b", ("c", "d"), "lstm_gates"),
+    ]
+    assert case.mapping_of["act"]["x"].transform == "nhwc_to_nchw"
+    assert case.mapping_of["metric"]["m"].to == ("n",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("towers = 2", "towers = 2\nsede = 1", "case.toml:5: sede: expected a key of this table, got an unknown one. Did you mean 'seed'?"),
+        ("towers = 2", "", "case.toml:1: towers: expected to be there, got none. Write towers = 2."),
+        ("towers = 2", "towers = 3", "case.toml:3: batch_size: expected a multiple of towers = 3, so that every tower gets as many examples, got 8. Write 6 or 9, or another number of towers."),
+        ("towers = 2", "towers = 9", "got 8. Write 9, or another number of towers."),
+        ("towers = 2", "towers = true", "case.toml:4: towers: expected a whole number, got true."),
+        ("steps = 3", "steps = 0", "case.toml:2: steps: expected at least 1, got 0."),
+        ("steps = 3", 'steps = "3"', "case.toml:2: steps: expected a whole number, got '3'."),
+        ("steps = 3", "steps = 3.0", "case.toml:2: steps: expected a whole number, got 3.0."),
+        ('combine = "mean"', "", "case.toml:1: combine: expected \"mean\" or \"sum\", got none. Write combine = \"mean\" or \"sum\", whichever the legacy combine_gradients does: towers that sum take steps as many times as large as there are towers, so there is no default."),
+        ('combine = "mean"', 'combine = "max"', "case.toml:5: combine: expected 'mean' or 'sum', got 'max'."),
+        ("data:batches", "data", "case.toml:6: batches: expected \"module:function\", got 'data'."),
+        ("data:batches", "dta:batches", "case.toml:6: batches: expected dta.py in "),
+        ("model_tf:tower", "model_tf:twoer", "model_tf.py to define 'twoer', got no such name. Did you mean 'tower'?"),
+        ('name = "sgd"', 'name = "sdg"', "case.toml:8: optimizer.name: expected one of 'sgd', 'momentum', 'adam', got 'sdg'. Did you mean 'sgd'?"),
+        ('name = "sgd"', "", "optimizer.name: expected to be there, got none. Write name, one of sgd, momentum, adam."),
+        ('name = "sgd"', 'name = "momentum"', "optimizer.momentum: expected to be there, got none. Write momentum = 0.9, for TensorFlow has no default."),
+        ('name = "sgd"', 'name = "sgd"\nbeta1 = 0.9', "case.toml:9: optimizer.beta1: expected a key of this table, got an unknown one."),
+        ("learning_rate = 0.1", "learning_rate = nan", "case.toml:9: optimizer.learning_rate: expected a finite number, got nan."),
+        ("learning_rate = 0.1", "learning_rate = -0.1", "case.toml:9: optimizer.learning_rate: expected more than 0"),
+        ("learning_rate = 0.1", "learning_rate = true", "case.toml:9: optimizer.learning_rate: expected a number, got true."),
+        (OPTIMIZER, "optimizer = 3\n", "case.toml:7: optimizer: expected a table, got 3."),
+        (OPTIMIZER, "", "optimizer: expected an optimizer, got none. Write [optimizer] with name and learning_rate"),
+        (TF, "", "case.toml:1: tf: expected to be there, got none. Write [tf] with tower"),
+        (TF, TF + 'optimizer = "model_tf:optimizer"\n', "case.toml:12: tf.optimizer: expected either [optimizer] or an optimizer of its own, got both."),
+        (TF, TF + 'batch_norm_updates = "frist"\n', "case.toml:12: tf.batch_norm_updates: expected 'first', 'last', 'all_ordered' or 'unordered', got 'frist'."),
+        (TORCH, TORCH + 'opt_level = "00"\n', "case.toml:15: torch.opt_level: expected 'O0', 'O1', 'O2' or 'O3', got '00'. Write \"O0\", with the letter O and a zero."),
+        (TORCH, TORCH + '[mapping]\na = 3\n', "case.toml:16: mapping.a: expected a name or a table, got 3."),
+        (TORCH, TORCH + '[mapping]\na = { to = "b", transform = "no" }\n', "case.toml:16: mapping.a.transform: expected one of dhwio_to_oidhw"),
+        (TORCH, TORCH + '[mapping]\na = { to = [] }\n', "case.toml:16: mapping.a.to: expected a name, or a list of names, got []."),
+        (TORCH, TORCH + '[mapping]\na = { to = "b", transfrm = "sum" }\n', "case.toml:16: mapping.a.transfrm: expected a key of this table, got an unknown one. Did you mean 'transform'?"),
+        (TORCH, TORCH + '[mapping.act]\na = { transform = "identity" }\n', "case.toml:16: mapping.act.a.to: expected to be there"),
+        ('name = "tiny"', 'name = "tiny"\ndirectory = "x"', "case.toml:2: directory: expected a key of this table, got an unknown one."),
+        ('name = "tiny"', 'name = "tiny"\nmapping_of = {}', "case.toml:2: mapping_of: expected a key of this table, got an unknown one."),
+        ('name = "tiny"', 'name = "tiny"\ninit = "zeros"', 'case.toml:2: init: expected "perturbed", "model" or "checkpoint:PATH", got \'zeros\'.'),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_refused_with_its_line_what_was_expected_and_what_to_write(folder, old, new, message):
+    assert old in WHOLE
+    text = refused(folder, WHOLE.replace(old, new, 1))
+    assert message in text
+    assert "got 1 problem." in text
+
+
+def test_every_problem_of_a_file_is_in_one_message(folder):
+    text = refused(folder, WHOLE.replace("steps", "stps").replace("towers = 2", "towers = 0").replace(TORCH, ""))
+    assert "got 4 problems" in text
+    assert [line.split(": ")[1] for line in text.splitlines()[1:]] == ["steps", "torch", "stps", "towers"]
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (("optimizer", "clip"), OPTIMIZER + "clip = 1.0"),
+        (("optimizer", "weight_decay"), OPTIMIZER + "weight_decay = 1e-4"),
+        (("optimizer", "ema"), OPTIMIZER + "ema = { decay = 0.99 }"),
+        (("optimizer", "accumulate"), OPTIMIZER + "accumulate = 2"),
+        (("optimizer", "loss_scale"), OPTIMIZER + 'loss_scale = "dynamic"'),
+        (("optimizer", "learning_rate"), '[optimizer]\nname = "sgd"\nlearning_rate = { schedule = "x" }'),
+        (("tf", "variables"), OPTIMIZER + TF + 'variables = "balanced"'),
+        (("tf", "variables"), OPTIMIZER + TF + 'variables = "replicated"'),
+        (("tf", "batch_norm_updates"), OPTIMIZER + TF + 'batch_norm_updates = "unordered"'),
+        (("torch", "scheduler"), OPTIMIZER + TORCH + 'scheduler = "model_torch:scheduler"'),
+        (("torch", "step"), OPTIMIZER + TORCH + 'step = "model_torch:step"'),
+        (("torch", "opt_level"), OPTIMIZER + TORCH + 'opt_level = "O2"'),
+        (("torch", "sync_batch_norm"), OPTIMIZER + TORCH + "sync_batch_norm = true"),
+        (("mapping", "noise", "*"), OPTIMIZER + '[mapping.noise]\n"*" = "b"'),
+        (("expect", "*"), OPTIMIZER + '[expect]\n"*" = 1'),
+    ],
+)
+def test_what_this_version_cannot_do_is_refused_and_never_ignored(folder, key, text):
+    rest = "".join(table for table in (TF, TORCH) if table not in text)
+    message = refused(folder, TOP + text + "\n" + rest)
+    assert f"{'.'.join(key)}: expected what this version can do, got " in message
+    assert "which is not offered yet by this version" in message
+    assert "got 1 problem." in message
+    assert key in {row.key for row in NOT_OFFERED}
+
+
+def test_empty_tables_and_offered_values_of_restricted_keys_pass(folder):
+    text = (
+        TOP
+        + OPTIMIZER
+        + TF
+        + 'variables = "first_gpu"\n'
+        + TORCH
+        + "sync_batch_norm = false\n[expect]\n[mapping.noise]\n"
+    )
+    assert load(folder, text).tf.variables == "first_gpu"
+
+
+def test_optimizers_of_the_users_own_come_in_pairs_or_beside_a_description(folder):
+    own_tf, own_torch = TF + 'optimizer = "model_tf:optimizer"\n', TORCH + 'optimizer = "model_torch:optimizer"\n'
+    assert load(folder, TOP + own_tf + own_torch).optimizer is None
+    assert load(folder, TOP + OPTIMIZER + TF + own_torch).torch.optimizer == "model_torch:optimizer"
+    assert "torch.optimizer: expected an optimizer beside tf.optimizer" in refused(folder, TOP + own_tf + TORCH)
+    assert "tf.optimizer: expected an optimizer beside torch.optimizer" in refused(folder, TOP + TF + own_torch)
+
+
+def test_overrides_replace_the_files_values_and_are_checked_like_them(folder):
+    case = load(folder, WHOLE, towers=4, tf_python="python3.7", steps=None, opt_level="O0", precision="float64")
+    assert (case.towers, case.tf.python, case.steps, case.precision) == (4, "python3.7", 3, "float64")
+    text = refused(folder, WHOLE, steps=0, opt_level="O2", tf_python="")
+    assert "  --steps: steps: expected at least 1, got 0." in text
+    assert "  --opt-level: torch.opt_level: expected what this version can do, got 'O2'" in text
+    assert "got an unknown" not in text
+    assert "expected an override that exists, got 'tower'. Did you mean 'towers'?" in refused(folder, WHOLE, tower=2)
+
+
+def test_every_override_goes_to_a_key_that_a_case_has(folder):
+    case = load(folder, WHOLE)
+    for key in OVERRIDES.values():
+        value = case
+        for part in key:
+            assert part in type(value).model_fields
+            value = getattr(value, part)
+
+
+def test_bad_toml_is_refused_with_line_and_column(folder):
+    assert "(at line 2, column 9)" in refused(folder, 'name = "x"\nsteps = = 3\n')
+
+
+def test_a_file_that_is_not_there_or_not_text_is_refused(folder):
+    with pytest.raises(CaseError, match=r"expected a case file at .*none\.toml, got: No such file"):
+        load_case(folder / "none.toml")
+    (folder / "case.toml").write_bytes(b"name = '\xff'")
+    with pytest.raises(CaseError, match=r"expected UTF-8 in .*, got byte 8"):
+        load_case(folder)
+
+
+def test_a_source_is_found_beside_the_case_and_then_above_it_without_being_run(folder):
+    (folder / "bomb.py").write_text("raise SystemExit\ndef f(): pass\n")
+    assert find_source("bomb:f", folder) == folder / "bomb.py"
+    assert find_source("data:batches", folder) == folder.parent / "data.py"
+    (folder / "data.py").write_text("batches: object = None\n")
+    assert find_source("data:batches", folder) == folder / "data.py"
+    package = folder / "pack" / "inner"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "from other import (a as b, c)\ntry:\n  import x.y\nexcept ImportError:\n  d, e = 1, 2\n"
+    )
+    for name in "bcxde":
+        assert find_source(f"pack.inner:{name}", folder) == package / "__init__.py"
+    with pytest.raises(CaseError, match="to define 'a', got no such name"):
+        find_source("pack.inner:a", folder)
+
+
+def test_a_source_that_does_not_parse_is_refused_with_its_line(folder):
+    (folder / "old.py").write_text("x = 1\nprint x\n")
+    with pytest.raises(CaseError, match=r"expected Python in .*old\.py, got at line 2: "):
+        find_source("old:x", folder)
+
+
+def test_a_star_import_may_define_any_name(folder):
+    (folder / "star.py").write_text("from model_tf import *\n")
+    assert find_source("star:tower", folder) == folder / "star.py"

@@ -1,0 +1,271 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parity.mapping import TRANSFORMS, MappingError, parse_transform, register
+
+RANDOM = np.random.default_rng(0)
+sizes = st.integers(1, 4)
+
+
+def numbered(*shape):
+    return np.arange(1.0, 1 + math.prod(shape)).reshape(shape)
+
+
+@st.composite
+def written_transforms(draw):
+    """A transform's text and an array that it takes."""
+    a, b, c, d, e = (draw(sizes) for _ in range(5))
+    cases = {
+        "identity": ("identity", (a, b, c)),
+        "transpose": ("transpose", (a, b)),
+        "hwio_to_oihw": ("hwio_to_oihw", (a, b, c, d)),
+        "hwoi_to_iohw": ("hwoi_to_iohw", (a, b, c, d)),
+        "hwcm_to_depthwise": ("hwcm_to_depthwise", (a, b, c, d)),
+        "wio_to_oiw": ("wio_to_oiw", (a, b, c)),
+        "dhwio_to_oidhw": ("dhwio_to_oidhw", (a, b, c, d, e)),
+        "nhwc_to_nchw": ("nhwc_to_nchw", (a, b, c, d)),
+        "nlc_to_ncl": ("nlc_to_ncl", (a, b, c)),
+        "flatten_hwc": (f"flatten_hwc({a}, {b}, {c})", (a * b * c, d)),
+        "reshape": (f"reshape({a * b}, {c})", (a, b, c)),
+        "lstm_gates": ("lstm_gates", (a + b, 4 * b)),
+        "lstm_bias": (f"lstm_bias({c}.5)", (4 * a,)),
+        "sum": ("sum", (a, b)),
+    }
+    assert set(cases) == set(TRANSFORMS)
+    text, shape = cases[draw(st.sampled_from(sorted(cases)))]
+    return text, numbered(*shape)
+
+
+@given(written_transforms(), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_there_and_back_is_the_identity(written, linear):
+    text, array = written
+    transform = parse_transform(text)
+    parts = transform.forward(array, linear)
+    assert len(parts) == transform.parts
+    np.testing.assert_array_equal(transform.backward(*parts, shape=array.shape, linear=linear), array)
+
+
+@given(written_transforms())
+@settings(max_examples=200, deadline=None)
+def test_back_and_there_is_the_identity_where_no_sum_is_split(written):
+    text, array = written
+    transform = parse_transform(text)
+    if transform.is_sum:
+        return
+    parts = tuple(RANDOM.standard_normal(part.shape) for part in transform.forward(array))
+    again = transform.forward(transform.backward(*parts, shape=array.shape))
+    for part, other in zip(parts, again, strict=True):
+        np.testing.assert_array_equal(part, other)
+
+
+@given(written_transforms())
+@settings(max_examples=200, deadline=None)
+def test_shapes_are_those_of_the_arrays_made_and_the_text_reads_back(written):
+    text, array = written
+    transform = parse_transform(text)
+    assert transform.shapes(array.shape) == tuple(part.shape for part in transform.forward(array))
+    again = parse_transform(transform.text)
+    assert again.text == transform.text
+    for part, other in zip(transform.forward(array), again.forward(array), strict=True):
+        np.testing.assert_array_equal(part, other)
+
+
+@given(written_transforms())
+@settings(max_examples=100, deadline=None)
+def test_a_linear_transform_adds_no_constant(written):
+    text, array = written
+    for part in parse_transform(text).forward(np.zeros_like(array), linear=True):
+        assert not part.any()
+
+
+@pytest.mark.parametrize("text", ["transpose", "hwio_to_oihw", "nhwc_to_nchw"])
+def test_permutations_are_views(text):
+    array = numbered(*range(2, 2 + (2 if text == "transpose" else 4)))
+    (moved,) = parse_transform(text).forward(array)
+    assert np.shares_memory(moved, array)
+    assert np.shares_memory(parse_transform(text).backward(moved), array)
+
+
+def layouts():
+    functional = pytest.importorskip("torch.nn.functional")
+    return {
+        # text: kernel, input (one position wide), TensorFlow's rule, torch's op, and how torch takes the input
+        "transpose": ((3, 5), (3,), "i,io->o", functional.linear, lambda x: x[None]),
+        "wio_to_oiw": ((2, 3, 5), (2, 3), "wi,wio->o", functional.conv1d, lambda x: x.T[None]),
+        "hwio_to_oihw": (
+            (2, 4, 3, 5),
+            (2, 4, 3),
+            "hwi,hwio->o",
+            functional.conv2d,
+            lambda x: x.transpose(2, 0, 1)[None],
+        ),
+        "dhwio_to_oidhw": (
+            (2, 4, 3, 2, 5),
+            (2, 4, 3, 2),
+            "dhwi,dhwio->o",
+            functional.conv3d,
+            lambda x: x.transpose(3, 0, 1, 2)[None],
+        ),
+        "hwcm_to_depthwise": (
+            (2, 4, 3, 5),
+            (2, 4, 3),
+            "hwc,hwcm->cm",
+            lambda x, k: functional.conv2d(x, k, groups=3),
+            lambda x: x.transpose(2, 0, 1)[None],
+        ),
+        "hwoi_to_iohw": (
+            (2, 4, 5, 3),
+            (3,),
+            "i,hwoi->ohw",
+            functional.conv_transpose2d,
+            lambda x: x[None, :, None, None],
+        ),
+        "flatten_hwc(2, 4, 3)": (
+            (24, 5),
+            (2, 4, 3),
+            None,
+            functional.linear,
+            lambda x: x.transpose(2, 0, 1).reshape(1, -1),
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "transpose",
+        "wio_to_oiw",
+        "hwio_to_oihw",
+        "dhwio_to_oidhw",
+        "hwcm_to_depthwise",
+        "hwoi_to_iohw",
+        "flatten_hwc(2, 4, 3)",
+    ],
+)
+def test_torch_computes_with_the_new_layout_what_tensorflow_defines_for_the_old(text):
+    torch = pytest.importorskip("torch")
+    kernel_shape, input_shape, rule, op, laid_out = layouts()[text]
+    kernel, x = RANDOM.standard_normal(kernel_shape), RANDOM.standard_normal(input_shape)
+    expected = np.einsum(rule, x, kernel) if rule else x.reshape(-1) @ kernel
+    (changed,) = parse_transform(text).forward(kernel)
+    got = op(torch.tensor(laid_out(x).copy()), torch.tensor(changed.copy())).numpy()
+    np.testing.assert_allclose(got.reshape(-1), expected.reshape(-1), rtol=1e-12, atol=1e-14)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def basic_lstm_cell(x, kernel, bias, forget_bias):
+    """tensorflow/python/ops/rnn_cell_impl.py (1.15), BasicLSTMCell.call, over ``[time, in]``; returns ``[time, h]``."""
+    h = c = np.zeros(len(bias) // 4)
+    outputs = []
+    for row in x:
+        i, j, f, o = np.split(np.concatenate([row, h]) @ kernel + bias, 4)
+        c = c * sigmoid(f + forget_bias) + sigmoid(i) * np.tanh(j)
+        h = np.tanh(c) * sigmoid(o)
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+@pytest.mark.parametrize("forget_bias", [0.0, 1.0, 2.5])
+def test_torchs_lstm_computes_what_basic_lstm_cell_does(forget_bias):
+    torch = pytest.importorskip("torch")
+    x, kernel, bias = (RANDOM.standard_normal(shape) for shape in ((6, 3), (3 + 5, 4 * 5), (4 * 5,)))
+    lstm = torch.nn.LSTM(3, 5, dtype=torch.float64)
+    parts = parse_transform("lstm_gates").forward(kernel) + parse_transform(f"lstm_bias({forget_bias})").forward(bias)
+    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+    lstm.load_state_dict({name: torch.tensor(part.copy()) for name, part in zip(names, parts, strict=True)})
+    got = lstm(torch.tensor(x))[0].detach().numpy()
+    np.testing.assert_allclose(got, basic_lstm_cell(x, kernel, bias, forget_bias), rtol=1e-12)
+
+
+def test_the_forget_bias_is_added_to_a_value_and_never_to_a_gradient():
+    bias = parse_transform("lstm_bias")
+    value, zeros = bias.forward(np.zeros(8))
+    np.testing.assert_array_equal(value, [0, 0, 1, 1, 0, 0, 0, 0])
+    assert not zeros.any()
+    for part in bias.forward(np.zeros(8), linear=True):
+        assert not part.any()
+    np.testing.assert_array_equal(bias.backward(np.zeros(8), np.zeros(8), linear=True), np.zeros(8))
+
+
+def test_each_term_of_a_sum_has_the_whole_gradient_and_a_frozen_term_may_have_none():
+    split = parse_transform("sum")
+    gradient = numbered(3)
+    for part in split.forward(gradient, linear=True):
+        np.testing.assert_array_equal(part, gradient)
+    np.testing.assert_array_equal(split.backward(gradient, gradient, linear=True), gradient)
+    np.testing.assert_array_equal(split.backward(gradient, linear=True), gradient)
+    np.testing.assert_array_equal(split.backward(gradient, gradient), 2 * gradient)
+    with pytest.raises(MappingError, match="expected 2 arrays of the candidate, got 1"):
+        split.backward(gradient)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_no_transform_changes_the_dtype(dtype):
+    for text, shape in (("lstm_bias", (8,)), ("lstm_gates", (3, 8)), ("sum", (3,)), ("transpose", (2, 3))):
+        for linear in (False, True):
+            transform = parse_transform(text)
+            parts = transform.forward(np.ones(shape, dtype), linear)
+            back = transform.backward(*parts, linear=linear)
+            assert {part.dtype.name for part in parts} | {back.dtype.name} == {dtype}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("transposed", "expected one of dhwio_to_oidhw, .*, wio_to_oiw, got 'transposed'"),
+        ("", "got ''"),
+        ("flatten_hwc", "expected arguments that flatten_hwc takes"),
+        ("flatten_hwc(7, 7)", "missing 1 required positional argument: 'channels'"),
+        ("flatten_hwc(7, 7, 2.5)", r"expected whole numbers of at least 1, got \(7, 7, 2.5\)"),
+        ("flatten_hwc(7, 7, True)", "expected numbers between the parentheses"),
+        ("flatten_hwc(7, 7, __import__('os'))", "expected numbers between the parentheses"),
+        ("flatten_hwc(*[7, 7, 7])", "expected numbers between the parentheses"),
+        ("lstm_bias(**{})", "expected numbers between the parentheses"),
+        ("lstm_bias(1)(2)", "expected numbers between the parentheses"),
+        ("lstm_bias(1) + lstm_bias(2)", "expected numbers between the parentheses|expected one of"),
+        ("lstm_bias(1e999)", "expected a finite forget_bias"),
+        ("reshape(0)", "at least 1"),
+        ("transpose(1)", "expected arguments that transpose takes"),
+    ],
+)
+def test_what_is_no_transform_is_refused(text, message):
+    with pytest.raises(MappingError, match=message):
+        parse_transform(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("transpose", (2, 3, 4)),
+        ("hwio_to_oihw", (2, 3)),
+        ("hwcm_to_depthwise", (2, 3)),
+        ("flatten_hwc(2, 2, 2)", (9, 3)),
+        ("reshape(2, 2)", (5,)),
+        ("lstm_gates", (2, 12)),
+        ("lstm_gates", (8, 10)),
+        ("lstm_bias", (6,)),
+    ],
+)
+def test_an_array_of_another_shape_is_refused_with_both_shapes(text, shape):
+    with pytest.raises(MappingError, match=r"expected .*, got an array of shape \("):
+        parse_transform(text).forward(np.zeros(shape))
+
+
+@pytest.mark.parametrize("text", ["hwcm_to_depthwise", "reshape(2, 3)"])
+def test_going_back_without_the_shape_it_needs_is_refused(text):
+    with pytest.raises(MappingError, match="Pass it as shape"):
+        parse_transform(text).backward(numbered(2, 3))
+
+
+def test_a_name_cannot_be_registered_twice():
+    with pytest.raises(MappingError, match="got 'transpose' a second time"):
+        register("transpose")(TRANSFORMS["identity"])
+    assert parse_transform("transpose").shapes((2, 3)) == ((3, 2),)
