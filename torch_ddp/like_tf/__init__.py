@@ -1,5 +1,13 @@
 """TensorFlow 1 rules that a PyTorch port needs, each proven against TensorFlow in float64."""
 
+from torch_ddp.like_tf.averages import ExponentialMovingAverage, MovingAverage
+from torch_ddp.like_tf.clipping import (
+    clip_by_global_norm,
+    clip_by_norm,
+    clip_by_value,
+    clip_grads_by_global_norm_,
+    global_norm,
+)
 from torch_ddp.like_tf.errors import LikeTfError
 from torch_ddp.like_tf.initializers import (
     glorot_normal_,
@@ -16,6 +24,17 @@ from torch_ddp.like_tf.normalization import (
     local_response_normalization,
 )
 from torch_ddp.like_tf.optim import Adadelta, Adagrad, Adam, Ftrl, GradientDescent, Momentum, RMSProp
+from torch_ddp.like_tf.schedules import (
+    Scheduler,
+    cosine_decay,
+    cosine_decay_restarts,
+    exponential_decay,
+    inverse_time_decay,
+    linear_warm_up,
+    natural_exp_decay,
+    piecewise_constant,
+    polynomial_decay,
+)
 from torch_ddp.like_tf.spatial import (
     AvgPool2d,
     Conv1d,
@@ -44,25 +63,41 @@ __all__ = [
     "Conv2d",
     "Conv3d",
     "ConvTranspose2d",
+    "ExponentialMovingAverage",
     "Flatten",
     "Ftrl",
     "GradientDescent",
     "LikeTfError",
     "MaxPool2d",
     "Momentum",
+    "MovingAverage",
     "RMSProp",
+    "Scheduler",
     "avg_pool",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "clip_grads_by_global_norm_",
     "conv",
     "conv2d_transpose",
+    "cosine_decay",
+    "cosine_decay_restarts",
+    "exponential_decay",
     "flatten",
+    "global_norm",
     "glorot_normal_",
     "glorot_uniform_",
     "he_normal_",
+    "inverse_time_decay",
     "l2_normalize",
     "layer_norm",
+    "linear_warm_up",
     "local_response_normalization",
     "max_pool",
+    "natural_exp_decay",
     "pad_same",
+    "piecewise_constant",
+    "polynomial_decay",
     "same_padding",
     "truncated_normal_",
     "variance_scaling_",
