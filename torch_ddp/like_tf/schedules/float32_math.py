@@ -4,6 +4,7 @@ import ctypes
 import math
 from collections.abc import Callable
 from functools import cache
+from typing import Any, cast
 
 import numpy as np
 
@@ -103,9 +104,10 @@ def check_steps(who: str, steps: int) -> None:
 @cache
 def _libm(name: str, arguments: int) -> Callable[..., float]:
     try:
-        function = getattr(ctypes.CDLL(None), name)
+        function: Any = getattr(ctypes.CDLL(None), name)
     except (AttributeError, TypeError, OSError):  # no such symbol in this process: round the double instead
-        return {"powf": math.pow, "cosf": math.cos, "logf": math.log}[name]
+        function = {"powf": math.pow, "cosf": math.cos, "logf": math.log}[name]
+        return cast(Callable[..., float], function)
     function.restype = ctypes.c_float
     function.argtypes = [ctypes.c_float] * arguments
-    return function  # type: ignore[no-any-return]
+    return cast(Callable[..., float], function)
