@@ -63,10 +63,15 @@ def test_plain_clipping_adds_to_the_norm(tf2, semantics):
         off,
         "clip_by_global_norm, clip_grads_by_global_norm_, global_norm",
     )
+    want = tf2(tf_clip, x=x0, norm=1e-3, axes=None)["by_norm"]
+    parameters[0].grad = torch.tensor(x0)
+    torch.nn.utils.clip_grad_norm_(parameters[0], 1e-3)
+    off = difference(parameters[0].grad, want)
+    assert off > 1e-5
     semantics(
-        "Clipping by norm, by value",
-        "each tensor by its own norm; `clamp`",
-        "`clip_grad_norm_` of one tensor: as above",
+        "Clipping one tensor by its norm, norm 5e-3; by value",
+        "`x * clip / max(norm, clip)`; `clamp`",
+        "`clip_grad_norm_`: `clip / (norm + 1e-6)`; `clamp`",
         off,
         "clip_by_norm, clip_by_value",
     )

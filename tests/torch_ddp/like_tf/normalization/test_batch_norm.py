@@ -196,6 +196,12 @@ def test_scale_and_center_can_be_left_out():
     assert_close(layer(x), torch.nn.functional.batch_norm(x, None, None, training=True, eps=1e-3), 1e-6)
 
 
+def test_conversion_to_sync_batch_norm_keeps_the_decay_and_the_epsilon():
+    synced = torch.nn.SyncBatchNorm.convert_sync_batchnorm(like_tf.BatchNorm2d(3, momentum=0.999))
+    assert synced.momentum == float(np.float32(1) - np.float32(0.999))
+    assert synced.eps == 1e-3
+
+
 def test_a_state_without_the_count_of_batches_loads():
     state = {name: torch.full((2,), 3.0) for name in ("weight", "bias", "running_mean", "running_var")}
     layer = torch.nn.Sequential(like_tf.BatchNorm1d(2))

@@ -58,6 +58,18 @@ def test_a_dense_gradient_is_another_update_for_the_lazy_optimizers_alone(tf2, s
     semantics(f"{name}, gradient of an embedding", rule, form, off, name)
 
 
+@pytest.mark.tf1
+def test_tensorflow_1_alone_does_not_round_the_rate_of_sparse_descent_on_resource_variables(tf1):
+    w, rows, values = lookups()
+    fixed = {"w": w, "rows": rows, "values": values, "name": "GradientDescent", "hyper": {"learning_rate": 0.1}}
+    got = torch_sparse(partial(like_tf.GradientDescent, lr=0.1), w, rows, values)
+    assert moved(got, tf1(tf_sparse, resource=False, **fixed), w) < 1e-14
+    unrounded = torch_sparse(partial(torch.optim.SGD, lr=0.1), w, rows, values)
+    want = tf1(tf_sparse, resource=True, **fixed)
+    assert moved(unrounded, want, w) < 1e-14
+    assert moved(got, want, w) > 1e-9
+
+
 def test_rows_never_looked_up_stay_under_momentum_and_move_under_dense_momentum():
     w, rows, values = lookups()
     got = torch_sparse(partial(like_tf.Momentum, lr=0.1), w, rows, values)
