@@ -1,5 +1,6 @@
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
@@ -75,6 +76,16 @@ def test_rows_never_looked_up_stay_under_momentum_and_move_under_dense_momentum(
     got = torch_sparse(partial(like_tf.Momentum, lr=0.1), w, rows, values)
     assert (got["var"][9:] == w[9:]).all()
     assert (got["var"][:9] != w[:9]).all()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_sparse_gradient_of_every_row_once_is_the_dense_gradient(case):
+    name, hyper = CASES[case]
+    w, _, values = lookups(rows=11, batch=11)
+    rows = np.stack([np.random.RandomState(step).permutation(11) for step in range(len(values))])
+    dense = np.stack([value[np.argsort(at)] for at, value in zip(rows, values, strict=True)])
+    make = partial(getattr(like_tf, name), lr=0.125, **hyper)
+    assert_same(torch_sparse(make, w, rows, values), torch_dense(make, w, dense), 1e-14)
 
 
 def test_a_gradient_sparse_in_two_axes_is_refused():

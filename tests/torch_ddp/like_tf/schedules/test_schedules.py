@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from torch_ddp import like_tf
+from torch_ddp.like_tf.schedules import float32_math
 
 STEPS = [*range(260), 999, 1000, 1001, 12_345, 2**24 + 1]
 CASES = {
@@ -119,6 +120,21 @@ def test_a_schedule_in_double_precision_is_not_the_graphs(tf2, semantics):
         "exponential_decay, natural_exp_decay, inverse_time_decay, polynomial_decay, cosine_decay, "
         "cosine_decay_restarts, linear_warm_up, Scheduler",
     )
+
+
+def test_without_the_c_library_the_double_is_rounded_instead(monkeypatch):
+    with_library = [like_tf.cosine_decay_restarts(0.1, 7, 1.5, 0.8)(step) for step in range(60)]
+
+    def no_library(name):
+        raise OSError("no library")
+
+    monkeypatch.setattr(float32_math.ctypes, "CDLL", no_library)
+    float32_math._libm.cache_clear()
+    try:
+        without = [like_tf.cosine_decay_restarts(0.1, 7, 1.5, 0.8)(step) for step in range(60)]
+    finally:
+        float32_math._libm.cache_clear()
+    assert np.abs(np.array(without) / with_library - 1).max() < 1e-6
 
 
 def test_the_scheduler_gives_each_step_the_rate_of_its_number_and_resumes():
