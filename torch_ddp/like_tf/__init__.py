@@ -1,6 +1,9 @@
 """TensorFlow 1 rules that a PyTorch port needs, each proven against TensorFlow in float64."""
 
-from torch_ddp.like_tf.averages import ExponentialMovingAverage, MovingAverage
+from torch_ddp.like_tf.averages import (
+    ExponentialMovingAverage,
+    MovingAverage,
+)
 from torch_ddp.like_tf.clipping import (
     clip_by_global_norm,
     clip_by_norm,
@@ -8,8 +11,13 @@ from torch_ddp.like_tf.clipping import (
     clip_grads_by_global_norm_,
     global_norm,
 )
-from torch_ddp.like_tf.dropout import Dropout, dropout
-from torch_ddp.like_tf.errors import LikeTfError
+from torch_ddp.like_tf.dropout import (
+    Dropout,
+    dropout,
+)
+from torch_ddp.like_tf.errors import (
+    LikeTfError,
+)
 from torch_ddp.like_tf.initializers import (
     glorot_normal_,
     glorot_uniform_,
@@ -40,8 +48,20 @@ from torch_ddp.like_tf.normalization import (
     layer_norm,
     local_response_normalization,
 )
-from torch_ddp.like_tf.optim import Adadelta, Adagrad, Adam, Ftrl, GradientDescent, Momentum, RMSProp
-from torch_ddp.like_tf.recurrent import GRUCell, LSTMCell, dynamic_rnn
+from torch_ddp.like_tf.optim import (
+    Adadelta,
+    Adagrad,
+    Adam,
+    Ftrl,
+    GradientDescent,
+    Momentum,
+    RMSProp,
+)
+from torch_ddp.like_tf.recurrent import (
+    GRUCell,
+    LSTMCell,
+    dynamic_rnn,
+)
 from torch_ddp.like_tf.schedules import (
     Scheduler,
     cosine_decay,

@@ -25,6 +25,7 @@ def _inputs():
         "classes": rng.randint(0, 5, 6),
         "probabilities": rng.rand(*SHAPE),
         "any": rng.randn(*SHAPE) * 2,
+        "wrong": (rng.rand(*SHAPE) > 0.5) * 1.0,  # certain, and often wrong
     }
 
 
@@ -39,6 +40,7 @@ LOSSES = {
     "mean_squared_error": ("any", "logits", {}, True),
     "huber_loss": ("any", "logits", {"delta": 1.3}, True),
     "log_loss": ("binary", "probabilities", {}, True),
+    "log_loss, certain": ("binary", "wrong", {"epsilon": 1e-3}, True),
     "hinge_loss": ("binary", "logits", {}, True),
     "cosine_distance": ("any", "logits", {"axis": 1}, True),
 }

@@ -68,6 +68,20 @@ def test_l2_normalize_is_tensorflows_for_short_vectors_too(tf, size):
     assert_close(x.grad, want["dx"], 1e-14)
 
 
+def tf_l2_normalize_floor(tf, np, session, x, epsilon):
+    inputs = tf.constant(x)
+    y = tf.nn.l2_normalize(inputs, 1, epsilon)
+    with session() as opened:
+        return {"dx": opened.run(tf.gradients(y[:, 1], inputs)[0])}
+
+
+def test_a_sum_of_squares_on_the_floor_itself_passes_its_gradient_on(tf):
+    x0 = np.array([[2.0, 0.0], [0.0, 2.0]])
+    x = torch.tensor(x0, requires_grad=True)
+    like_tf.l2_normalize(x, 1, epsilon=4.0)[:, 1].sum().backward()
+    assert np.array_equal(x.grad.numpy(), tf(tf_l2_normalize_floor, x=x0, epsilon=4.0)["dx"])
+
+
 def test_plain_normalize_differs_for_short_vectors(tf2, semantics):
     x = np.random.RandomState(0).randn(4, 6) * 1e-7
     off = difference(torch.nn.functional.normalize(torch.tensor(x), dim=1), tf2(tf_l2_normalize, x=x)["y"])

@@ -8,7 +8,7 @@ from ..closeness import assert_close, difference
 from .layouts import channels_first, channels_last, weighted
 
 GRIDS = [{}, {"align_corners": True}, {"half_pixel_centers": True}]
-SIZES = [[10, 14], [3, 4], [5, 7], [9, 5], [1, 1], [13, 100]]
+SIZES = [[10, 14], [3, 4], [5, 7], [9, 5], [1, 1], [2, 3], [13, 100]]
 
 
 def tf_resize(tf, np, session, x, sizes, kind, grid):
