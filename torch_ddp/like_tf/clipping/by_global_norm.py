@@ -12,7 +12,9 @@ def global_norm(tensors: Iterable[Tensor | None]) -> Tensor:
     """Returns the Euclidean norm of all tensors together.
 
     Of a sparse tensor the stored values count, as in TensorFlow: rows that were looked up twice and are not summed yet
-    (not coalesced) count as two. Source: global_norm in tensorflow/python/ops/clip_ops.py, 1.15.
+    (not coalesced) count as two. DistributedDataParallel hands such gradients over summed: then take the norm of the
+    gradient at the output of the embedding on each rank and give the whole as ``use_norm``. Source: global_norm in
+    tensorflow/python/ops/clip_ops.py, 1.15.
 
     Args:
         tensors: any shapes, dense or sparse COO; None is left out.

@@ -57,7 +57,7 @@ def cosine_decay_restarts(
 ) -> Schedule:
     """Returns cosine decays one after the other, each ``t_mul`` times as long and ``m_mul`` times as high.
 
-    The restart is found from float32 logarithms, as in the graph, and is late by a step where they round down. Source:
+    The restart is found from float32 logarithms, as in the graph. Source:
     CosineDecayRestarts in tensorflow/python/keras/optimizer_v2/learning_rate_schedule.py, 1.15.
 
     Args:

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
 from torch_ddp import like_tf
 
@@ -100,6 +101,30 @@ def test_rows_looked_up_twice_count_twice_in_the_norm(tf):
     assert_close(
         clipped.to_dense(), 0.5 / like_tf.global_norm([table.weight.grad]) * table.weight.grad.to_dense(), 1e-15
     )
+
+
+def test_distributed_data_parallel_sums_rows_before_the_norm_can_be_taken(tmp_path):
+    rows, values = torch.tensor([1, 1, 4, 1]), torch.ones(4, 3)
+    table = torch.nn.Embedding(5, 3, sparse=True)
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        model = torch.nn.parallel.DistributedDataParallel(table)
+        looked_up = model(rows)
+        looked_up.retain_grad()
+        looked_up.backward(values)
+    finally:
+        dist.destroy_process_group()
+    assert like_tf.global_norm([table.weight.grad]).item() == pytest.approx(30**0.5)
+    assert like_tf.global_norm([looked_up.grad]).item() == pytest.approx(12**0.5)
+
+
+@pytest.mark.parametrize("limit", [0.5, -0.5])
+def test_an_element_on_the_limit_passes_its_gradient_on(tf, limit):
+    x0 = np.array([[limit, 0.0, 2 * limit]])
+    x = torch.tensor(x0, requires_grad=True)
+    like_tf.clip_by_value(x, -0.5, 0.5).sum().backward()
+    assert x.grad.tolist() == [[1.0, 1.0, 0.0]]
+    assert (tf(tf_clip, x=x0, norm=1.0, axes=None)["dby_value"] / np.cos(np.arange(3))).tolist() == [[1.0, 1.0, 0.0]]
 
 
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])

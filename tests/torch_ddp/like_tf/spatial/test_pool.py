@@ -61,6 +61,20 @@ def test_of_equal_elements_the_same_one_gets_the_gradient(tf):
     _compare(cases, tf(tf_pool, cases=cases, padding="SAME", axes=2, levels=2, dtype="float64"), "SAME")
 
 
+def tf_max_pool(tf, np, session, x):
+    with session() as opened:
+        return {"y": opened.run(tf.nn.max_pool(tf.constant(x), [1, 2, 2, 1], [1, 2, 2, 1], "VALID"))}
+
+
+def test_nan_is_passed_on_where_tensorflow_ignores_it(tf):
+    x = np.arange(8.0).reshape(1, 2, 4, 1)
+    x[0, 0, 1] = np.nan
+    assert tf(tf_max_pool, x=x)["y"].ravel().tolist() == [5.0, 7.0]
+    got = like_tf.max_pool(channels_first(x), 2).flatten()
+    assert torch.isnan(got[0])
+    assert got[1] == 7.0
+
+
 def test_plain_average_pooling_counts_its_padding(tf2, semantics):
     want = tf2(tf_pool, cases=[[5, 3, 2, "AVG"]], padding="SAME", axes=2, levels=0, dtype="float64")
     plain = torch.nn.functional.avg_pool2d(channels_first(want["0/x"])[..., :5], 3, 2, padding=1)
