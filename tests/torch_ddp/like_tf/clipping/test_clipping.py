@@ -38,14 +38,14 @@ def test_clipping_is_tensorflows_with_its_gradients(tf, size, axes):
         x = torch.tensor(x0, requires_grad=True)
         y = clip(x)
         (y * cosines).sum().backward()
-        assert_close(y, want[name], 1e-15)
+        assert_close(y, want[name], 1e-14)
         assert_close(x.grad, want["d" + name], 1e-14)
     x = torch.tensor(x0)
     (first, second, third), norm = like_tf.clip_by_global_norm([x, None, 2 * x], 0.7)
     assert second is None
-    assert_close(norm, want["global_norm"], 1e-15)
-    assert_close(first, want["first"], 1e-15)
-    assert_close(third, want["third"], 1e-15)
+    assert_close(norm, want["global_norm"], 1e-14)
+    assert_close(first, want["first"], 1e-14)
+    assert_close(third, want["third"], 1e-14)
 
 
 def test_plain_clipping_adds_to_the_norm(tf2, semantics):
@@ -94,12 +94,12 @@ def test_rows_looked_up_twice_count_twice_in_the_norm(tf):
     table = torch.nn.Embedding(5, 3, sparse=True, dtype=torch.float64)
     table(torch.tensor(rows)).backward(torch.tensor(values))
     norm = like_tf.clip_grads_by_global_norm_([weight, table.weight, torch.nn.Parameter(torch.ones(1))], 1.1)
-    assert_close(norm, want["norm"], 1e-15)
-    assert_close(weight.grad, want["dense"], 1e-15)
-    assert_close(table.weight.grad.to_dense(), want["sparse"], 1e-15)
+    assert_close(norm, want["norm"], 1e-14)
+    assert_close(weight.grad, want["dense"], 1e-14)
+    assert_close(table.weight.grad.to_dense(), want["sparse"], 1e-14)
     (clipped,), _ = like_tf.clip_by_global_norm([table.weight.grad], 0.5)
     assert_close(
-        clipped.to_dense(), 0.5 / like_tf.global_norm([table.weight.grad]) * table.weight.grad.to_dense(), 1e-15
+        clipped.to_dense(), 0.5 / like_tf.global_norm([table.weight.grad]) * table.weight.grad.to_dense(), 1e-14
     )
 
 

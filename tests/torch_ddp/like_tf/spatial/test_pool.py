@@ -36,7 +36,7 @@ def tf_pool(tf, np, session, cases, padding, axes, levels, dtype):
         return dict(out, **opened.run(tensors))
 
 
-def _compare(cases, want, padding, limit=1e-15):
+def _compare(cases, want, padding, limit=1e-14):
     for i, (_, k, s, kind) in enumerate(cases):
         x = channels_first(want[f"{i}/x"])
         y = TORCH[kind](x, k, s, padding)
@@ -50,7 +50,7 @@ def test_values_and_gradients_are_tensorflows_for_every_size_window_and_stride(t
     _compare(CASES, tf(tf_pool, cases=CASES, padding=padding, axes=2, levels=0, dtype="float64"), padding)
 
 
-@pytest.mark.parametrize(("axes", "dtype", "limit"), [(1, "float64", 1e-15), (3, "float32", 3e-7)])
+@pytest.mark.parametrize(("axes", "dtype", "limit"), [(1, "float64", 1e-14), (3, "float32", 3e-7)])
 def test_one_and_three_axes_are_pooled_too(tf, axes, dtype, limit):
     cases = [[5, 3, 2, kind] for kind in TORCH] + [[6, 3, 3, kind] for kind in TORCH]
     _compare(cases, tf(tf_pool, cases=cases, padding="SAME", axes=axes, levels=0, dtype=dtype), "SAME", limit)
