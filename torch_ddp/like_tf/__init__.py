@@ -1,12 +1,45 @@
 """TensorFlow 1 rules that a PyTorch port needs, each proven against TensorFlow in float64."""
 
-from torch_ddp.like_tf.errors import LikeTfError
+from torch_ddp.like_tf.averages import (
+    ExponentialMovingAverage,
+    MovingAverage,
+)
+from torch_ddp.like_tf.clipping import (
+    clip_by_global_norm,
+    clip_by_norm,
+    clip_by_value,
+    clip_grads_by_global_norm_,
+    global_norm,
+)
+from torch_ddp.like_tf.dropout import (
+    Dropout,
+    dropout,
+)
+from torch_ddp.like_tf.errors import (
+    LikeTfError,
+)
 from torch_ddp.like_tf.initializers import (
     glorot_normal_,
     glorot_uniform_,
     he_normal_,
     truncated_normal_,
     variance_scaling_,
+)
+from torch_ddp.like_tf.losses import (
+    absolute_difference,
+    compute_weighted_loss,
+    cosine_distance,
+    hinge_loss,
+    huber_loss,
+    l2_loss,
+    log_loss,
+    mean_squared_error,
+    sigmoid_cross_entropy,
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy,
+    softmax_cross_entropy_with_logits,
+    sparse_softmax_cross_entropy,
+    sparse_softmax_cross_entropy_with_logits,
 )
 from torch_ddp.like_tf.normalization import (
     BatchNorm1d,
@@ -15,7 +48,31 @@ from torch_ddp.like_tf.normalization import (
     layer_norm,
     local_response_normalization,
 )
-from torch_ddp.like_tf.optim import Adadelta, Adagrad, Adam, Ftrl, GradientDescent, Momentum, RMSProp
+from torch_ddp.like_tf.optim import (
+    Adadelta,
+    Adagrad,
+    Adam,
+    Ftrl,
+    GradientDescent,
+    Momentum,
+    RMSProp,
+)
+from torch_ddp.like_tf.recurrent import (
+    GRUCell,
+    LSTMCell,
+    dynamic_rnn,
+)
+from torch_ddp.like_tf.schedules import (
+    Scheduler,
+    cosine_decay,
+    cosine_decay_restarts,
+    exponential_decay,
+    inverse_time_decay,
+    linear_warm_up,
+    natural_exp_decay,
+    piecewise_constant,
+    polynomial_decay,
+)
 from torch_ddp.like_tf.spatial import (
     AvgPool2d,
     Conv1d,
@@ -30,6 +87,8 @@ from torch_ddp.like_tf.spatial import (
     flatten,
     max_pool,
     pad_same,
+    resize_bilinear,
+    resize_nearest_neighbor,
     same_padding,
 )
 
@@ -44,26 +103,63 @@ __all__ = [
     "Conv2d",
     "Conv3d",
     "ConvTranspose2d",
+    "Dropout",
+    "ExponentialMovingAverage",
     "Flatten",
     "Ftrl",
+    "GRUCell",
     "GradientDescent",
+    "LSTMCell",
     "LikeTfError",
     "MaxPool2d",
     "Momentum",
+    "MovingAverage",
     "RMSProp",
+    "Scheduler",
+    "absolute_difference",
     "avg_pool",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "clip_grads_by_global_norm_",
+    "compute_weighted_loss",
     "conv",
     "conv2d_transpose",
+    "cosine_decay",
+    "cosine_decay_restarts",
+    "cosine_distance",
+    "dropout",
+    "dynamic_rnn",
+    "exponential_decay",
     "flatten",
+    "global_norm",
     "glorot_normal_",
     "glorot_uniform_",
     "he_normal_",
+    "hinge_loss",
+    "huber_loss",
+    "inverse_time_decay",
+    "l2_loss",
     "l2_normalize",
     "layer_norm",
+    "linear_warm_up",
     "local_response_normalization",
+    "log_loss",
     "max_pool",
+    "mean_squared_error",
+    "natural_exp_decay",
     "pad_same",
+    "piecewise_constant",
+    "polynomial_decay",
+    "resize_bilinear",
+    "resize_nearest_neighbor",
     "same_padding",
+    "sigmoid_cross_entropy",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax_cross_entropy",
+    "softmax_cross_entropy_with_logits",
+    "sparse_softmax_cross_entropy",
+    "sparse_softmax_cross_entropy_with_logits",
     "truncated_normal_",
     "variance_scaling_",
 ]

@@ -4,14 +4,15 @@ import os
 from pathlib import Path
 
 PAGE = Path(__file__).parents[3] / "docs" / "semantics.md"
-COMMAND = "REFRESH_SEMANTICS=1 python -m pytest tests/torch_ddp/like_tf"
+COMMAND = "REFRESH_SEMANTICS=all python -m pytest tests/torch_ddp/like_tf"
 HEAD = f"""# TensorFlow 1 rules and where plain torch differs
 
 Every row was measured by a test, in float64 unless it says otherwise: the reference is TensorFlow, the difference is
 that of the plain torch form from it, as the largest absolute difference over the largest absolute value. The names in
 the last column are in `torch_ddp.like_tf` and agree with TensorFlow to rounding; the same tests prove it.
 
-This page is written by `{COMMAND}`.
+This page is written by `{COMMAND}`, with both TensorFlows
+at hand; `REFRESH_SEMANTICS=some` keeps the rows that the chosen tests do not measure.
 
 | rule | TensorFlow 1 | plain torch | difference of plain torch | use |
 |---|---|---|---|---|
@@ -31,10 +32,10 @@ class SemanticsTable:
             rule: what the row is about; unique.
             tensorflow: what TensorFlow does.
             torch: what the torch form does that a port would use without thinking.
-            difference: the measured relative difference, or None where torch has no such form.
+            difference: the measured relative difference, or None where there are not two numbers to compare.
             use: the names to use, as in ``torch_ddp.like_tf``, separated by commas.
         """
-        shown = "no such form" if difference is None else f"{difference:.1e}"
+        shown = "-" if difference is None else f"{difference:.1e}"
         names = ", ".join(f"`{name.strip()}`" for name in use.split(","))
         self._rows[rule] = f"| {rule} | {tensorflow} | {torch} | {shown} | {names} |"
         if not os.environ.get("REFRESH_SEMANTICS"):
@@ -43,8 +44,9 @@ class SemanticsTable:
             assert want in have, f"docs/semantics.md is stale: no row {want}. Run: {COMMAND}"
 
     def write(self) -> None:
-        """Writes the page from the rows of this session, by name of the rule, keeping the rows not measured in it."""
-        kept = {_cells(row)[0]: row for row in committed_rows()} if PAGE.exists() else {}
+        """Writes the page from the rows of this session, by name of the rule."""
+        keep = os.environ["REFRESH_SEMANTICS"] == "some" and PAGE.exists()
+        kept = {_cells(row)[0]: row for row in committed_rows()} if keep else {}
         rows = {**kept, **self._rows}
         PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(HEAD + "".join(f"{rows[rule]}\n" for rule in sorted(rows, key=str.lower)))

@@ -30,6 +30,16 @@ def test_an_error_in_the_child_is_raised_here_and_the_child_lives_on(tf2):
     assert tf2(_versions, x=np.zeros(1))["major"] == 2
 
 
+def test_a_child_that_does_not_answer_is_ended(tmp_path):
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\nexec sleep 60\n")
+    script.chmod(0o755)
+    child = TfChild(str(script), timeout=0.2)
+    with pytest.raises(TimeoutError, match=r"_versions took more than 0.2 seconds"):
+        child(_versions, x=np.zeros(1))
+    child.close()
+
+
 def test_a_child_that_cannot_start_is_an_error_and_not_a_wait(tmp_path):
     script = tmp_path / "python"
     script.write_text("#!/bin/sh\nread line\necho broken >&2\nexit 1\n")

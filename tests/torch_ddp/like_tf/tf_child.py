@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import queue
 import subprocess
 import tempfile
@@ -19,7 +20,8 @@ TIMEOUT_SECONDS = 240
 class TfChild:
     """Runs test functions under TensorFlow in a process of its own, which pays for its imports once."""
 
-    def __init__(self, python: str) -> None:
+    def __init__(self, python: str, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._timeout = timeout
         main = Path(__file__).with_name("tf_child_main.py")
         self._folder = tempfile.TemporaryDirectory()
         self._log = Path(self._folder.name, "log").open("w")  # noqa: SIM115 - closed in close()
@@ -29,6 +31,7 @@ class TfChild:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
+            env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
         )
         self._replies: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -48,11 +51,18 @@ class TfChild:
         }
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        reply = json.loads(self._replies.get(timeout=TIMEOUT_SECONDS))
+        reply = json.loads(self._reply(program.__name__))
         if "error" in reply:
             raise RuntimeError(f"{program.__name__} failed under TensorFlow:\n{reply['error']}")
         with np.load(folder / "outputs.npz", allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
+
+    def _reply(self, name: str) -> str:
+        try:
+            return self._replies.get(timeout=self._timeout)
+        except queue.Empty:
+            self._process.kill()  # its late reply must not answer the next call
+            raise TimeoutError(f"{name} took more than {self._timeout} seconds under TensorFlow") from None
 
     def close(self) -> None:
         """Ends the process, by force when it does not end by itself."""

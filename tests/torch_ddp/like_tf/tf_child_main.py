@@ -1,7 +1,8 @@
 """Runs TensorFlow programs sent over stdin, one JSON line each; Python 3.7 and 3.10+, TensorFlow 1.15 and 2.x.
 
 A program is the source of one function ``f(tf, np, session, **inputs)`` that builds a graph and returns a dict of
-arrays; ``session()`` opens a single-threaded session on it and initialises its variables.
+arrays; ``session()`` opens a single-threaded session on it, with TensorFlow's graph optimizer unless told otherwise,
+and initialises its variables.
 """
 
 import json
@@ -20,8 +21,9 @@ tf.disable_v2_behavior()
 tf.logging.set_verbosity(tf.logging.ERROR)
 
 
-def session():
+def session(optimized=True):
     config = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+    config.graph_options.rewrite_options.disable_meta_optimizer = not optimized
     opened = tf.Session(config=config)
     opened.run(tf.global_variables_initializer())
     return opened

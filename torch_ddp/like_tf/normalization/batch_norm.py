@@ -1,5 +1,6 @@
 """Batch normalisation with TensorFlow's moving statistics."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
 
     The moving variance is fed the **unbiased** variance when fused and the biased one when not. One value per channel
     (a batch of one, no space) has the variance 0, where torch raises. After construction ``momentum`` is torch's, the
-    weight of the new statistics, rounded as the graph rounds it, so that tools that read it are not misled.
+    weight of the new statistics, rounded as the graph rounds it, so that ``convert_sync_batchnorm`` keeps it.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
         new = float(np.float32(1.0) - np.float32(momentum)) if fused else graph_float(1.0 - momentum)
         super().__init__(num_features, eps=max(eps, fused_epsilon_floor) if fused else eps, momentum=new)
         self.fused = fused
+        self.decay = new
         if not scale:
             self.register_parameter("weight", None)
         if not center:
@@ -55,7 +57,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
         Returns:
             The same shape.
         """
-        self._check_input_dim(input)
+        self._check_axes(input)
         if not self.training:
             return F.batch_norm(
                 input, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
@@ -73,7 +75,10 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
 
     def extra_repr(self) -> str:
         """Names the settings for ``repr``."""
-        return f"{super().extra_repr()}, fused={self.fused}"
+        return f"{self.num_features}, eps={self.eps}, decay={self.decay}, fused={self.fused}"
+
+    def _check_axes(self, input: Tensor) -> None:
+        raise AssertionError("a batch norm that takes no input")
 
     def _statistics(self) -> tuple[Tensor, Tensor]:
         assert self.running_mean is not None and self.running_var is not None
@@ -82,13 +87,13 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     @torch.no_grad()
     def _move(self, mean: Tensor, variance: Tensor) -> None:
         for moving, batch in zip(self._statistics(), (mean, variance), strict=True):
-            moving.sub_((moving - batch) * self.momentum)
+            moving.sub_((moving - batch) * self.decay)
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
 
     def _scaled_and_shifted(self, input: Tensor) -> Tensor:
         shape = (1, -1, *[1] * (input.dim() - 2))
-        output = (input - input) * self.eps**-0.5
+        output = (input - input) / math.sqrt(self.eps)
         if self.weight is not None:
             output = output * self.weight.reshape(shape)
         return output if self.bias is None else output + self.bias.reshape(shape)
@@ -141,7 +146,7 @@ class BatchNorm1d(_BatchNorm):
     ) -> None:
         super().__init__(num_features, eps, momentum, fused, scale, center, fused_epsilon_floor)
 
-    def _check_input_dim(self, input: Tensor) -> None:
+    def _check_axes(self, input: Tensor) -> None:
         if input.dim() not in (2, 3):
             raise LikeTfError(f"BatchNorm1d: expected 2 or 3 axes, got {input.dim()}. Take BatchNorm2d for images.")
 
@@ -179,6 +184,6 @@ class BatchNorm2d(_BatchNorm):
     ) -> None:
         super().__init__(num_features, eps, momentum, fused, scale, center, fused_epsilon_floor)
 
-    def _check_input_dim(self, input: Tensor) -> None:
+    def _check_axes(self, input: Tensor) -> None:
         if input.dim() != 4:
             raise LikeTfError(f"BatchNorm2d: expected 4 axes, got {input.dim()}. Take BatchNorm1d for 2 or 3.")

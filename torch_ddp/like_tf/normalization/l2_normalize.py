@@ -1,12 +1,10 @@
 """Scaling to unit length, with the floor under the sum of squares."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 
-def l2_normalize(x: Tensor, axis: int | Sequence[int], epsilon: float = 1e-12) -> Tensor:
+def l2_normalize(x: Tensor, axis: int | tuple[int, ...], epsilon: float = 1e-12) -> Tensor:
     """Scales to unit length: ``x * rsqrt(max(sum(x * x), epsilon))``.
 
     torch's ``normalize`` has its floor under the length and not under its square: vectors shorter than 1e-6 come out

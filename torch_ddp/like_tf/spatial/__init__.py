@@ -4,6 +4,7 @@ from torch_ddp.like_tf.spatial.conv import Conv1d, Conv2d, Conv3d, conv
 from torch_ddp.like_tf.spatial.conv_transpose import ConvTranspose2d, conv2d_transpose
 from torch_ddp.like_tf.spatial.flatten import Flatten, flatten
 from torch_ddp.like_tf.spatial.pool import AvgPool2d, MaxPool2d, avg_pool, max_pool
+from torch_ddp.like_tf.spatial.resize import resize_bilinear, resize_nearest_neighbor
 from torch_ddp.like_tf.spatial.same_padding import pad_same, same_padding
 
 __all__ = [
@@ -20,5 +21,7 @@ __all__ = [
     "flatten",
     "max_pool",
     "pad_same",
+    "resize_bilinear",
+    "resize_nearest_neighbor",
     "same_padding",
 ]

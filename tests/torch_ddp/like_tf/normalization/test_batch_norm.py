@@ -184,7 +184,7 @@ def test_one_value_per_channel_has_variance_zero(tf):
     x, gamma, beta = _inputs((1, 5))
     want = tf(tf_layer, x=x, gamma=gamma, beta=beta, momentum=0.9, epsilon=1e-3, fused=False)
     want.pop("fused")
-    _assert_all_close(_torch(lambda n: like_tf.BatchNorm1d(n, momentum=0.9), x, gamma, beta), want, 1e-14)
+    _assert_all_close(_torch(lambda n: like_tf.BatchNorm1d(n, momentum=0.9), x, gamma, beta), want, 1e-13)
 
 
 def test_scale_and_center_can_be_left_out():
@@ -194,6 +194,12 @@ def test_scale_and_center_can_be_left_out():
     layer.reset_parameters()
     x = torch.randn(4, 3, 2, 2)
     assert_close(layer(x), torch.nn.functional.batch_norm(x, None, None, training=True, eps=1e-3), 1e-6)
+
+
+def test_conversion_to_sync_batch_norm_keeps_the_decay_and_the_epsilon():
+    synced = torch.nn.SyncBatchNorm.convert_sync_batchnorm(like_tf.BatchNorm2d(3, momentum=0.999))
+    assert synced.momentum == float(np.float32(1) - np.float32(0.999))
+    assert synced.eps == 1e-3
 
 
 def test_a_state_without_the_count_of_batches_loads():

@@ -64,8 +64,22 @@ def test_l2_normalize_is_tensorflows_for_short_vectors_too(tf, size):
     x = torch.tensor(x0, requires_grad=True)
     y = like_tf.l2_normalize(x, 1)
     (y * torch.cos(torch.arange(24.0).double()).reshape(4, 6)).sum().backward()
-    assert_close(y, want["y"], 1e-15)
+    assert_close(y, want["y"], 1e-14)
     assert_close(x.grad, want["dx"], 1e-14)
+
+
+def tf_l2_normalize_floor(tf, np, session, x, epsilon):
+    inputs = tf.constant(x)
+    y = tf.nn.l2_normalize(inputs, 1, epsilon)
+    with session() as opened:
+        return {"dx": opened.run(tf.gradients(y[:, 1], inputs)[0])}
+
+
+def test_a_sum_of_squares_on_the_floor_itself_passes_its_gradient_on(tf):
+    x0 = np.array([[2.0, 0.0], [0.0, 2.0]])
+    x = torch.tensor(x0, requires_grad=True)
+    like_tf.l2_normalize(x, 1, epsilon=4.0)[:, 1].sum().backward()
+    assert np.array_equal(x.grad.numpy(), tf(tf_l2_normalize_floor, x=x0, epsilon=4.0)["dx"])
 
 
 def test_plain_normalize_differs_for_short_vectors(tf2, semantics):
@@ -107,7 +121,7 @@ def test_lrn_is_its_formula_in_float64_and_tensorflows_kernel_in_float32(tf, set
     sums = np.stack([np.square(doubles[..., max(0, c - r) : c + r + 1]).sum(-1) for c in range(9)], -1)
     formula = doubles / (full["bias"] + full["alpha"] * sums) ** full["beta"]
     got = like_tf.local_response_normalization(channels_first(doubles), **settings)
-    assert_close(channels_last(got), formula, 1e-15)
+    assert_close(channels_last(got), formula, 1e-14)
 
 
 def test_plain_lrn_divides_alpha(tf2, semantics):

@@ -1,5 +1,6 @@
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
@@ -58,11 +59,33 @@ def test_a_dense_gradient_is_another_update_for_the_lazy_optimizers_alone(tf2, s
     semantics(f"{name}, gradient of an embedding", rule, form, off, name)
 
 
+@pytest.mark.tf1
+def test_tensorflow_1_alone_does_not_round_the_rate_of_sparse_descent_on_resource_variables(tf1):
+    w, rows, values = lookups()
+    fixed = {"w": w, "rows": rows, "values": values, "name": "GradientDescent", "hyper": {"learning_rate": 0.1}}
+    got = torch_sparse(partial(like_tf.GradientDescent, lr=0.1), w, rows, values)
+    assert moved(got, tf1(tf_sparse, resource=False, **fixed), w) < 1e-14
+    unrounded = torch_sparse(partial(torch.optim.SGD, lr=0.1), w, rows, values)
+    want = tf1(tf_sparse, resource=True, **fixed)
+    assert moved(unrounded, want, w) < 1e-14
+    assert moved(got, want, w) > 1e-9
+
+
 def test_rows_never_looked_up_stay_under_momentum_and_move_under_dense_momentum():
     w, rows, values = lookups()
     got = torch_sparse(partial(like_tf.Momentum, lr=0.1), w, rows, values)
     assert (got["var"][9:] == w[9:]).all()
     assert (got["var"][:9] != w[:9]).all()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_sparse_gradient_of_every_row_once_is_the_dense_gradient(case):
+    name, hyper = CASES[case]
+    w, _, values = lookups(rows=11, batch=11)
+    rows = np.stack([np.random.RandomState(step).permutation(11) for step in range(len(values))])
+    dense = np.stack([value[np.argsort(at)] for at, value in zip(rows, values, strict=True)])
+    make = partial(getattr(like_tf, name), lr=0.125, **hyper)
+    assert_same(torch_sparse(make, w, rows, values), torch_dense(make, w, dense), 1e-14)
 
 
 def test_a_gradient_sparse_in_two_axes_is_refused():

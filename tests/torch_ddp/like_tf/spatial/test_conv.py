@@ -52,7 +52,7 @@ def test_symmetric_padding_is_another_convolution_at_stride_two(tf2, semantics):
         "pads 0 before and 1 after",
         "`padding=1` pads 1 and 1",
         off,
-        "Conv2d, conv, same_padding",
+        "Conv1d, Conv2d, Conv3d, conv, same_padding",
     )
 
 

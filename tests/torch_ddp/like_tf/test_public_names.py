@@ -1,0 +1,114 @@
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from torch_ddp import like_tf
+
+from .semantics_table import COMMAND, committed_names
+
+NAMES = [
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AvgPool2d",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose2d",
+    "Dropout",
+    "ExponentialMovingAverage",
+    "Flatten",
+    "Ftrl",
+    "GRUCell",
+    "GradientDescent",
+    "LSTMCell",
+    "LikeTfError",
+    "MaxPool2d",
+    "Momentum",
+    "MovingAverage",
+    "RMSProp",
+    "Scheduler",
+    "absolute_difference",
+    "avg_pool",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "clip_grads_by_global_norm_",
+    "compute_weighted_loss",
+    "conv",
+    "conv2d_transpose",
+    "cosine_decay",
+    "cosine_decay_restarts",
+    "cosine_distance",
+    "dropout",
+    "dynamic_rnn",
+    "exponential_decay",
+    "flatten",
+    "global_norm",
+    "glorot_normal_",
+    "glorot_uniform_",
+    "he_normal_",
+    "hinge_loss",
+    "huber_loss",
+    "inverse_time_decay",
+    "l2_loss",
+    "l2_normalize",
+    "layer_norm",
+    "linear_warm_up",
+    "local_response_normalization",
+    "log_loss",
+    "max_pool",
+    "mean_squared_error",
+    "natural_exp_decay",
+    "pad_same",
+    "piecewise_constant",
+    "polynomial_decay",
+    "resize_bilinear",
+    "resize_nearest_neighbor",
+    "same_padding",
+    "sigmoid_cross_entropy",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax_cross_entropy",
+    "softmax_cross_entropy_with_logits",
+    "sparse_softmax_cross_entropy",
+    "sparse_softmax_cross_entropy_with_logits",
+    "truncated_normal_",
+    "variance_scaling_",
+]
+WITHOUT_A_ROW = {"LikeTfError"}
+
+
+def test_the_public_names_are_these():
+    assert like_tf.__all__ == NAMES
+    assert all(hasattr(like_tf, name) for name in NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_says_what_it_does(name):
+    doc = inspect.getdoc(getattr(like_tf, name))
+    assert doc
+    assert doc.splitlines()[0].endswith(".")
+
+
+def test_the_page_of_semantics_names_every_public_name_and_no_other():
+    missing = set(like_tf.__all__) - WITHOUT_A_ROW - committed_names()
+    unknown = committed_names() - set(like_tf.__all__)
+    assert not missing, f"docs/semantics.md has no row for {sorted(missing)}. Add one to a test, then: {COMMAND}"
+    assert not unknown, f"docs/semantics.md names {sorted(unknown)}, which torch_ddp.like_tf has not. Run: {COMMAND}"
+
+
+def _modules_after(statement):
+    code = f"{statement}\nimport sys\nprint('tensorflow' in sys.modules)"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def test_importing_does_not_import_tensorflow():
+    assert _modules_after("import torch_ddp.like_tf").strip() == "False"
+
+
+def test_the_check_for_tensorflow_can_fail():
+    assert _modules_after("import sys, types\nsys.modules['tensorflow'] = types.ModuleType('tensorflow')") == "True\n"

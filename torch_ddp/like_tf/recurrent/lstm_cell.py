@@ -1,0 +1,108 @@
+"""The LSTM cell with TensorFlow's gates: i, j, f, o and a forget bias that is no variable."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_ddp.like_tf.initializers import glorot_uniform_
+
+
+class LSTMCell(nn.Module):
+    """Computes one step of an LSTM over a batch.
+
+    One kernel takes the input and the last output together; its rows are the gates i, j (the new input), f and o, in
+    that order, where torch has i, f, g, o. ``forget_bias`` is added to f at run time. There is one bias, not two: two
+    trained ones would move twice as fast. Without the options it is BasicLSTMCell. Source:
+    tensorflow/python/ops/rnn_cell_impl.py, 1.15.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: TensorFlow's num_units.
+        use_peepholes: whether the gates see the cell through a diagonal each, o the new one.
+        cell_clip: limit of the cell's absolute value, or None.
+        num_proj: features of the output where it is projected, or None.
+        proj_clip: limit of the projected output's absolute value, or None.
+        forget_bias: added to f.
+
+    Attributes:
+        weight: shape [4 * hidden_size, input_size + output_size], TensorFlow's kernel transposed.
+        bias: shape [4 * hidden_size].
+        w_f_diag, w_i_diag, w_o_diag: shape [hidden_size], or None without peepholes.
+        projection: shape [num_proj, hidden_size], TensorFlow's projection/kernel transposed, or None.
+        output_size: num_proj, or hidden_size without it.
+
+    Counterpart: tf.compat.v1.nn.rnn_cell.LSTMCell, tf.compat.v1.nn.rnn_cell.BasicLSTMCell.
+    """
+
+    w_f_diag: nn.Parameter | None
+    w_i_diag: nn.Parameter | None
+    w_o_diag: nn.Parameter | None
+    projection: nn.Parameter | None
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        use_peepholes: bool = False,
+        cell_clip: float | None = None,
+        num_proj: int | None = None,
+        proj_clip: float | None = None,
+        forget_bias: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.hidden_size, self.output_size = hidden_size, num_proj or hidden_size
+        self.cell_clip, self.proj_clip, self.forget_bias = cell_clip, proj_clip, forget_bias
+        self.weight = nn.Parameter(torch.empty(4 * hidden_size, input_size + self.output_size))
+        self.bias = nn.Parameter(torch.empty(4 * hidden_size))
+        for name in ("w_f_diag", "w_i_diag", "w_o_diag"):
+            self.register_parameter(name, nn.Parameter(torch.empty(hidden_size)) if use_peepholes else None)
+        projection = nn.Parameter(torch.empty(num_proj, hidden_size)) if num_proj else None
+        self.register_parameter("projection", projection)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the initial values of TensorFlow's cell: glorot uniform, bias zero."""
+        for name, parameter in self.named_parameters():
+            if name == "bias":
+                nn.init.zeros_(parameter)
+            else:
+                glorot_uniform_(parameter)
+
+    def zero_state(self, batch_size: int) -> tuple[Tensor, Tensor]:
+        """Returns the state before the first step.
+
+        Args:
+            batch_size: examples.
+
+        Returns:
+            Zeros of shapes [batch, hidden_size] and [batch, output_size].
+        """
+        return self.weight.new_zeros(batch_size, self.hidden_size), self.weight.new_zeros(batch_size, self.output_size)
+
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Computes one step.
+
+        Args:
+            x: shape [batch, input_size].
+            state: the cell, shape [batch, hidden_size], and the last output, shape [batch, output_size]; TensorFlow's
+                order, which is the reverse of torch's.
+
+        Returns:
+            The output, shape [batch, output_size], and the new state, whose second part it is.
+        """
+        cell, output = state
+        i, j, f, o = F.linear(torch.cat([x, output], 1), self.weight, self.bias).chunk(4, 1)
+        f = f + self.forget_bias
+        if self.w_f_diag is not None and self.w_i_diag is not None:
+            f, i = f + self.w_f_diag * cell, i + self.w_i_diag * cell
+        cell = f.sigmoid() * cell + i.sigmoid() * j.tanh()
+        if self.cell_clip is not None:
+            cell = cell.clamp(-self.cell_clip, self.cell_clip)
+        if self.w_o_diag is not None:
+            o = o + self.w_o_diag * cell
+        output = o.sigmoid() * cell.tanh()
+        if self.projection is not None:
+            output = F.linear(output, self.projection)
+            if self.proj_clip is not None:
+                output = output.clamp(-self.proj_clip, self.proj_clip)
+        return output, (cell, output)
