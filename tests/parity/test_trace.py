@@ -1,0 +1,139 @@
+"""Traces: written with numpy alone, read lazily, refused where they are not whole."""
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from safetensors.numpy import load_file
+
+from parity.trace import Trace, TraceError, TraceWriter, decode, encode, format_key, parse_key, write_tensors
+from parity.trace.tensors import BFloat16, TensorFile
+
+DTYPES = ["float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+ARRAYS = st.sampled_from(DTYPES).flatmap(lambda name: hnp.arrays(name, hnp.array_shapes(min_dims=0, min_side=0)))
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=8).filter(lambda s: s != "__metadata__"), ARRAYS, max_size=4))
+def test_what_is_encoded_is_decoded(tensors):
+    found = decode(b"".join(bytes(part) for part in encode(tensors)))
+    assert list(found) == sorted(found, key=list(tensors).index)
+    for name, array in tensors.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_the_safetensors_library_reads_what_we_write(tmp_path):
+    tensors = {"a": np.arange(6.0).reshape(2, 3), "b": np.float32(3), "c": np.arange(6).reshape(2, 3).T}
+    write_tensors(tmp_path / "x.safetensors", tensors)
+    found = load_file(tmp_path / "x.safetensors")
+    assert set(found) == set(tensors)
+    for name, array in tensors.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_bfloat16_comes_back_as_float32(tmp_path):
+    write_tensors(tmp_path / "x.safetensors", {"half": BFloat16(np.array([0x3F80, 0xC000], np.uint16))})
+    file = TensorFile(tmp_path / "x.safetensors")
+    assert file.dtype("half") == "bfloat16"
+    assert file.read("half").tolist() == [1.0, -2.0]
+
+
+def test_objects_are_refused_by_name(tmp_path):
+    with pytest.raises(TraceError, match="expected w as a bool, integer or float array, got dtype object"):
+        write_tensors(tmp_path / "x", {"w": np.array([None])})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("keep", [0, 7, 20, 0.5, -1])
+def test_a_file_cut_short_is_refused(tmp_path, keep):
+    path = tmp_path / "x.safetensors"
+    write_tensors(path, {"a": np.arange(100.0)})
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
+    with pytest.raises(TraceError, match="whole safetensors file"):
+        TensorFile(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"a": {"dtype": "F64", "shape": [2], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "F64", "shape": [1], "data_offsets": [8, 16]}},
+        {"a": {"dtype": "F64", "shape": [-1], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "PICKLE", "shape": [1], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "F64", "shape": "1", "data_offsets": [0, 8]}},
+        {"a": [1]},
+        [],
+    ],
+)
+def test_a_header_that_lies_is_refused(tmp_path, header):
+    text = json.dumps(header).encode()
+    (tmp_path / "x").write_bytes(struct.pack("<Q", len(text)) + text + bytes(8))
+    with pytest.raises(TraceError, match="whole safetensors file"):
+        TensorFile(tmp_path / "x")
+
+
+def test_a_header_longer_than_its_file_is_refused(tmp_path):
+    (tmp_path / "x").write_bytes(struct.pack("<Q", 2**60) + bytes(8))
+    with pytest.raises(TraceError, match="a header of"):
+        TensorFile(tmp_path / "x")
+
+
+def write(folder: Path) -> TraceWriter:
+    writer = TraceWriter(folder, {"package": "test"}, {"towers": 2}, {"w": {"shape": [2]}})
+    writer.init({"var/w": np.zeros(2)})
+    writer.step(0, {"loss/0": np.float64(1)})
+    return writer
+
+
+def test_a_trace_is_complete_only_once_it_is_closed(tmp_path):
+    writer = write(tmp_path)
+    with pytest.raises(TraceError, match="whose writer stopped early"):
+        Trace(tmp_path)
+    assert Trace(tmp_path, whole=False).step_numbers == [0]
+    writer.close(late=1)
+    trace = Trace(tmp_path)
+    assert trace.facts == {"towers": 2, "late": 1}
+    assert trace.step(0).read("loss/0") == 1.0
+    assert [path.name for path in tmp_path.glob("*.part")] == []
+
+
+def test_a_missing_step_is_named(tmp_path):
+    write(tmp_path).close()
+    (tmp_path / "step-000000.safetensors").unlink()
+    with pytest.raises(TraceError, match="got no file for step 0"):
+        Trace(tmp_path)
+
+
+def test_another_format_version_is_refused(tmp_path):
+    write(tmp_path).close()
+    meta = json.loads((tmp_path / "trace.json").read_text())
+    (tmp_path / "trace.json").write_text(json.dumps({**meta, "format_version": 99}))
+    with pytest.raises(TraceError, match="expected format version 1 .* got 99"):
+        Trace(tmp_path)
+
+
+def test_a_writer_never_clears_a_folder_of_something_else(tmp_path):
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(TraceError, match="got other files"):
+        TraceWriter(tmp_path, {})
+    assert (tmp_path / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["state/lr", "feed/0/x", "loss/0", "loss/1/aux", "tower_grad/0.1/a/b", "slot/m/a/b", "section/gan/grad/a", "var/w"],
+)
+def test_names_come_apart_and_together(text):
+    assert format_key(parse_key(text)) == text
+
+
+@pytest.mark.parametrize("text", ["weights/a", "loss", "slot/m", "grad", "tower_grad/0", ""])
+def test_names_that_say_too_little_are_refused(text):
+    with pytest.raises(ValueError, match="trace: expected"):
+        parse_key(text)
