@@ -1,0 +1,73 @@
+"""The main job: real TensorFlow towers against real DDP ranks, through the same processes as `parity run` uses."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from parity.case import Adam, Case, Momentum, Sgd, load_case
+from parity.run import Sides, open_sides, run_case
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+OPTIMIZERS = {
+    "sgd": Sgd(name="sgd", learning_rate=0.05),
+    "momentum": Momentum(name="momentum", learning_rate=0.02, momentum=0.9),
+    "adam": Adam(name="adam", learning_rate=1e-3),
+}
+
+
+@pytest.fixture(scope="session")
+def sides2():
+    """Long-lived sides with this interpreter's TensorFlow 2."""
+    with open_sides(None) as sides:
+        yield sides
+
+
+@pytest.fixture(scope="session")
+def sides1(tf1_python):
+    """Long-lived sides with genuine TensorFlow 1.15."""
+    with open_sides(tf1_python) as sides:
+        yield sides
+
+
+@pytest.fixture(params=["tf2", pytest.param("tf1", marks=pytest.mark.tf1)])
+def sides(request) -> Sides:
+    return request.getfixturevalue({"tf2": "sides2", "tf1": "sides1"}[request.param])
+
+
+def changed(case: Case, **changes) -> Case:
+    return case.model_copy(update=changes)
+
+
+def example(name: str, towers: int = 2, steps: int = 20, **changes) -> Case:
+    return changed(load_case(EXAMPLES / name, towers=towers, steps=steps, batch_size=24), **changes)
+
+
+def explain(result) -> str:
+    return "\n".join(f"{level.name}: {level.verdict} {level.reason} {level.first_difference}" for level in result.levels.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("combine", ["mean", "sum"])
+@pytest.mark.parametrize("towers", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ["digits_mlp", "digits_convnet"])
+def test_a_right_port_is_the_same_down_to_rounding(sides, name, towers, combine, optimizer):
+    result = run_case(example(name, towers, combine=combine, optimizer=OPTIMIZERS[optimizer]), sides)
+    assert result.verdict == "same", explain(result)
+    compared = [check for check in result.levels["function"].checks if check.verdict == "same"]
+    assert len(compared) > 900
+    assert max(check.of_scale for check in compared) <= 1e-11
+    assert {check.step for check in compared} == set(range(20))
+
+
+def test_towers_that_sum_against_ranks_that_average_are_found_and_named(sides2):
+    case = example("digits_mlp", towers=4, steps=3, combine="sum")
+    case = changed(case, torch=case.torch.model_copy(update={"combine": "mean"}))
+    result = run_case(case, sides2)
+    assert result.exit_code == 1
+    first = result.first_difference
+    assert (first.quantity, first.check.step, first.check.run) == ("grad", 0, "lockstep")
+    assert result.causes[0].name == "sum_instead_of_mean"
+    assert result.causes[0].title == "sum instead of mean, ratio 4"
+    assert "the reference sums over 4 towers where the candidate averages" in result.causes[0].evidence
