@@ -22,7 +22,9 @@ def batches(steps: int, batch_size: int, seed: int) -> Iterator[dict[str, np.nda
     """
     images, labels = load()
     if batch_size > len(images):
-        raise ValueError(f"digits: expected a batch of at most {len(images)} images, got {batch_size}. Make it smaller.")
+        raise ValueError(
+            f"digits: expected a batch of at most {len(images)} images, got {batch_size}. Make it smaller."
+        )
     random = np.random.default_rng(seed)
     order = random.permutation(len(images))
     at = 0

@@ -1,6 +1,5 @@
 """The main job: real TensorFlow towers against real DDP ranks, through the same processes as `parity run` uses."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,8 @@ def example(name: str, towers: int = 2, steps: int = 20, **changes) -> Case:
 
 
 def explain(result) -> str:
-    return "\n".join(f"{level.name}: {level.verdict} {level.reason} {level.first_difference}" for level in result.levels.values())
+    levels = result.levels.values()
+    return "\n".join(f"{level.name}: {level.verdict} {level.reason} {level.first_difference}" for level in levels)
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ class Side(object):
         precision = arguments["precision"]
         if precision not in self._prepared:
             self._prepared[precision] = self._build(precision, **case)
-        training, stepper, known = self._prepared[precision]
+        training, _, known = self._prepared[precision]
         return {
             "facts": known,
             "variables": describe_variables(training),

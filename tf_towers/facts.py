@@ -53,13 +53,13 @@ def describe_variables(training):
 def _consumers(variable):
     # Reads, casts and regrouped shapes only pass the variable on; what computes with it says what it is.
     passing = {"Identity", "ReadVariableOp", "Cast", "Reshape", "ExpandDims", "Squeeze"}
-    writing = {"Assign", "AssignVariableOp", "VarIsInitializedOp", "IsVariableInitialized", "AssignSub", "AssignSubVariableOp"}
+    writing = ("Assign", "Apply", "ResourceApply", "SparseApply", "Save", "VarIsInitialized", "IsVariableInitialized")
     found, seen = [], set()
-    pending = [output for output in variable.op.outputs]
+    pending = list(variable.op.outputs)
     while pending:
         tensor = pending.pop(0)
         for op in tensor.consumers():
-            if op in seen or op.type in writing or op.type.startswith(("Apply", "ResourceApply", "SparseApply", "Save")):
+            if op in seen or op.type.startswith(writing):
                 continue
             seen.add(op)
             if op.type in passing:

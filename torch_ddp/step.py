@@ -104,9 +104,7 @@ class Stepper:
         loss.backward()  # type: ignore[no-untyped-call]
         own = self._own(inputs, loss, outputs)
         combined = {
-            f"grad/{name}": array(value.grad)
-            for name, value in self.model.named_parameters()
-            if value.grad is not None
+            f"grad/{name}": array(value.grad) for name, value in self.model.named_parameters() if value.grad is not None
         }
         self.optimizer.step()
         self._global_step += 1

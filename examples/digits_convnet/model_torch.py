@@ -36,9 +36,7 @@ class Model(nn.Module):
         return layer1, layer2, self.logits(layer2.flatten(1))
 
 
-def loss(
-    model: nn.Module, images: torch.Tensor, labels: torch.Tensor
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+def loss(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Returns the mean cross entropy over this rank's shard, and what else to compare."""
     layer1, layer2, logits = model(images)
     return F.cross_entropy(logits, labels.long()), {"layer1": layer1, "layer2": layer2, "logits": logits}

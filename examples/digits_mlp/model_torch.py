@@ -18,9 +18,7 @@ class Model(nn.Module):
         return hidden, self.logits(hidden)
 
 
-def loss(
-    model: nn.Module, images: torch.Tensor, labels: torch.Tensor
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+def loss(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Returns the mean cross entropy over this rank's shard, and what else to compare."""
     hidden, logits = model(images)
     return F.cross_entropy(logits, labels.long()), {"hidden": hidden, "logits": logits}

@@ -17,7 +17,7 @@ def sum_instead_of_mean(first: FirstDifference, evidence: Evidence) -> Cause | N
         summing, averaging, fix = "candidate", "reference", "divide by the world size, or let DDP average"
     elif is_close(factor, 1 / towers):
         summing, averaging = "reference", "candidate"
-        fix = "sum in the port too ([torch] combine = \"sum\"), or average in the towers and scale the learning rate"
+        fix = 'sum in the port too ([torch] combine = "sum"), or average in the towers and scale the learning rate'
     else:
         return None
     return Cause(

@@ -51,7 +51,12 @@ def run(arguments: argparse.Namespace) -> int:
     count = gpus() if "torch" in here else 0
     row("GPUs (NCCL)", count > 0, f"{count} seen by torch", "not needed: ranks run on the CPU over gloo")
     row("NVIDIA Apex", False, _apex(here), "not needed: Apex's semantics are built in")
-    row("examples", "scikit-learn" in here, f"scikit-learn {here.get('scikit-learn', 'missing')}", "pip install scikit-learn")
+    row(
+        "examples",
+        "scikit-learn" in here,
+        f"scikit-learn {here.get('scikit-learn', 'missing')}",
+        "pip install scikit-learn",
+    )
     Console(highlight=False, soft_wrap=True).print(table)
     return 0 if has_tf and "torch" in here else 2
 

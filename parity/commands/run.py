@@ -13,13 +13,19 @@ LEVEL_NAMES = {"1": "function", "2": "float32", "3": "trajectory", "4": "mixed"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
     parser.add_argument("case", type=Path, help="a case.toml, or the folder that holds one")
-    parser.add_argument("--levels", type=_levels, default=["function", "float32"], metavar="1,2", help="levels to decide")
+    parser.add_argument(
+        "--levels", type=_levels, default=["function", "float32"], metavar="1,2", help="levels to decide"
+    )
     parser.add_argument("--steps", type=int, help="instead of the case's")
     parser.add_argument("--towers", type=int, help="instead of the case's")
-    parser.add_argument("--tf-python", metavar="PATH", help="interpreter with TensorFlow, e.g. of a Python 3.7 environment")
+    parser.add_argument(
+        "--tf-python", metavar="PATH", help="interpreter with TensorFlow, e.g. of a Python 3.7 environment"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces here")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result for machines")
-    parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds without a sign of life allowed")
+    parser.add_argument(
+        "--timeout", type=float, default=300.0, metavar="S", help="seconds without a sign of life allowed"
+    )
     parser.add_argument("--mapping", action="store_true", help="also print which variable became which")
 
 

@@ -131,9 +131,7 @@ def _settled(run: str, step: int, key: Key, text: str, one: Array, other: Array 
     return None
 
 
-def _judged(
-    step: int, text: str, key: Key, one: Array, other: Array, before: TensorFile, rough: float
-) -> Check:
+def _judged(step: int, text: str, key: Key, one: Array, other: Array, before: TensorFile, rough: float) -> Check:
     size = norm(one)
     moved, stored = size, 0.0
     if key.quantity in UPDATED and text in before:
@@ -143,4 +141,3 @@ def _judged(
     scale = rough * 2.0**24 + moved
     verdict = "same" if difference <= allowed else "different"
     return Check("lockstep", step, text, verdict, difference, allowed, scale, size)  # type: ignore[arg-type]
-

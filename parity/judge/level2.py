@@ -40,9 +40,7 @@ class Accuracy:
         return max(self.candidate, self.reference) <= ACCURACY_LIMIT
 
 
-def judge_float32(
-    join: Join, traces: Lockstep, draws: Sequence[Trace], steps: Sequence[int]
-) -> list[Check]:
+def judge_float32(join: Join, traces: Lockstep, draws: Sequence[Trace], steps: Sequence[int]) -> list[Check]:
     """Judges float32 runs from the same states: ``3 (max(eT, eP, W, S) + 2 u ||T||)``.
 
     eT and eP are the distances of the sides from their own float64 runs; W and S are the reference's spread under one-ulp
@@ -90,7 +88,9 @@ def judge_accuracy(
     steps = sorted({step for draw in reference_draws for step in draw.step_numbers})
     forwards, backwards = [], []
     for step in steps:
-        ratios = [_ratios(join, traces, reference_draws, candidate_draws, step, text) for text in _gradients(traces, step)]
+        ratios = [
+            _ratios(join, traces, reference_draws, candidate_draws, step, text) for text in _gradients(traces, step)
+        ]
         found = [pair for pair in ratios if pair is not None]
         if found:
             forwards.append(median(pair[0] for pair in found))

@@ -38,7 +38,9 @@ def as_json(result: Result) -> dict[str, Any]:
         "first_difference": _first(result.first_difference),
         "causes": [_cause(cause) for cause in result.causes],
         "checks": [summary for name, level in result.levels.items() for summary in _summaries(name, level.checks)],
-        "mapping": [dict(zip(("reference", "candidate", "transform", "why"), pair, strict=True)) for pair in result.pairs],
+        "mapping": [
+            dict(zip(("reference", "candidate", "transform", "why"), pair, strict=True)) for pair in result.pairs
+        ],
         "notes": result.notes,
     }
 

@@ -13,14 +13,17 @@ from parity.run.levels import find_first, not_run
 from parity.run.session import LEVELS
 from parity.trace import Trace
 
-UNMEASURED = "no float64 shadow of either side is at hand, so allowances are not measured: weaker evidence than `parity run`"
+UNMEASURED = (
+    "no float64 shadow of either side is at hand, so allowances are not measured: weaker evidence than `parity run`"
+)
 
 
 def compare_traces(reference: Path, candidate: Path, mapping_file: Path | None = None) -> Result:
     """Judges two traces step by step.
 
     Args:
-      reference, candidate: trace folders.
+      reference: a trace folder.
+      candidate: another.
       mapping_file: a case or a file with its [mapping] tables; by default names and shapes decide.
 
     Raises:

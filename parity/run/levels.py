@@ -44,9 +44,7 @@ def judge_single(recorded: Recorded, steps: Sequence[int]) -> Level:
     checks = judge_float32(recorded.join, traces, recorded.reference_draws, steps)
     accuracy = judge_accuracy(recorded.join, traces, recorded.reference_draws, recorded.candidate_draws)
     level = Level("float32", decide(checks), _reason(checks), checks)
-    level.first_difference = find_first(
-        recorded.join, checks, {"lockstep": (traces.reference32, traces.candidate32)}
-    )
+    level.first_difference = find_first(recorded.join, checks, {"lockstep": (traces.reference32, traces.candidate32)})
     states = ", ".join(str(step) for step in accuracy.states)
     level.notes.append(
         f"accuracy of the gradients at steps {states}: candidate {accuracy.candidate:.2f}, "
@@ -69,9 +67,7 @@ def not_run(name: str, reason: str) -> Level:
     return Level(name, "not_run", reason)
 
 
-def find_first(
-    join: Join, checks: Sequence[Check], traces: dict[str, tuple[Trace, Trace]]
-) -> FirstDifference | None:
+def find_first(join: Join, checks: Sequence[Check], traces: dict[str, tuple[Trace, Trace]]) -> FirstDifference | None:
     """Returns the first tensor that is not the same: the checks come in the order of the steps and of computation."""
     order = {"init": 0, "lockstep": 1, "free": 2}
     found = [check for check in checks if check.verdict in ("different", "incomparable")]

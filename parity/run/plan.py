@@ -223,9 +223,7 @@ class Recorder:
         )
 
     def _join(self, tf: Any, torch: Any) -> tuple[Join, list[tuple[str, str, str, str]]]:
-        mapping = build_mapping(
-            variables_of(tf["variables"]), variables_of(torch["variables"]), self._case.mapping
-        )
+        mapping = build_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), self._case.mapping)
         names = {quantity: Renaming(quantity, entries) for quantity, entries in self._case.mapping_of.items()}
         pairs = [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs]
         return Join(mapping, names, torch["facts"]["slots"]), pairs

@@ -56,9 +56,7 @@ def run_case(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _set_aside_rounding(
-    case: Case, recorder: Recorder, recorded: Recorded, function: Level
-) -> tuple[Recorded, Level]:
+def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, function: Level) -> tuple[Recorded, Level]:
     # TensorFlow's graph holds float32 hyper-parameters, torch.optim doubles: an effect of 1e-8 to 1e-5 that is a fact about
     # the port and no bug. Rounding the port's own shows whether there is anything else.
     first = function.first_difference
@@ -80,7 +78,7 @@ def _set_aside_rounding(
 def _level(name: str, asked: Sequence[str], decided: dict[str, Level]) -> Level:
     if name in decided:
         return decided[name]
-    return not_run(name, LATER[name] if name in LATER else "not asked for")
+    return not_run(name, LATER.get(name, "not asked for"))
 
 
 def _facts(trace: Any) -> dict[str, Any]:
@@ -90,4 +88,4 @@ def _facts(trace: Any) -> dict[str, Any]:
 def _weaker(case: Case) -> list[str]:
     if case.init != "model":
         return []
-    return ["init = \"model\": zero biases, unit gammas and empty slots can hide swapped or missing parts"]
+    return ['init = "model": zero biases, unit gammas and empty slots can hide swapped or missing parts']

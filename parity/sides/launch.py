@@ -36,8 +36,6 @@ def launch_data(log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:
     return _launch("data", sys.executable, "parity.sides.data", dict(os.environ), log, silence)
 
 
-def _launch(
-    side: str, python: str, module: str, environment: dict[str, str], log: Path, silence: float
-) -> SideProcess:
+def _launch(side: str, python: str, module: str, environment: dict[str, str], log: Path, silence: float) -> SideProcess:
     # -u: what a side prints must reach its log before it dies.
     return SideProcess(side, [python, "-u", str(bootstrap.__file__), module], environment, log, silence)

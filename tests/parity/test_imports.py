@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LEGACY = [ROOT / "parity" / "__init__.py", *(ROOT / "parity" / "trace").rglob("*.py"), *(ROOT / "tf_towers").rglob("*.py")]
+LEGACY = [
+    ROOT / "parity" / "__init__.py",
+    *(ROOT / "parity" / "trace").rglob("*.py"),
+    *(ROOT / "tf_towers").rglob("*.py"),
+]
 BLOCK = """
 import sys
 class Refuse:

@@ -114,7 +114,7 @@ def test_another_format_version_is_refused(tmp_path):
     write(tmp_path).close()
     meta = json.loads((tmp_path / "trace.json").read_text())
     (tmp_path / "trace.json").write_text(json.dumps({**meta, "format_version": 99}))
-    with pytest.raises(TraceError, match="expected format version 1 .* got 99"):
+    with pytest.raises(TraceError, match=r"expected format version 1 .* got 99"):
         Trace(tmp_path)
 
 
