@@ -97,12 +97,8 @@ def _build_towers(tower, shards, devices, home, ordered):
     built = []
     for index, (inputs, device) in enumerate(zip(shards, devices)):
         earlier = [update for replica in built for update in replica.updates] if ordered else []
-        with (
-            tf.device(place_variables(home, device)),
-            tf.name_scope(f"tower_{index}"),
-            tf.control_dependencies(earlier),
-        ):
-            with tf.variable_scope(tf.get_variable_scope(), reuse=index > 0):
+        with tf.device(place_variables(home, device)), tf.name_scope(f"tower_{index}"):
+            with tf.control_dependencies(earlier), tf.variable_scope(tf.get_variable_scope(), reuse=index > 0):
                 built.append(_build_tower(tower, index, inputs))
     return built
 
