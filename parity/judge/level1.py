@@ -84,13 +84,14 @@ def judge_free(
 ) -> list[Check]:
     """Judges float64 runs that nobody resets, against runs of the reference started one ulp away.
 
-    Allowed is 64 times the largest distance that any such run has had from the reference up to the step, and at least what
-    rounding in the single steps adds up to: the sum of what `lockstep` allowed the tensor so far.
+    Two things are allowed. What the step itself rounds: `lockstep` allowed it that much. And what came of the rounding of
+    earlier steps: 64 times the largest distance that any such run has had from the reference up to the step, times how
+    much larger the rounding of those steps is, by `lockstep`, than that first ulp.
     """
     checks: list[Check] = []
     spread: dict[str, float] = {}
+    louder = _louder(reference, replicas, lockstep)
     single = {(check.step, check.key): check.allowed for check in lockstep if check.run == "lockstep"}
-    summed: dict[str, float] = {}
     for step in reference.step_numbers:
         one_file, other_file = reference.step(step), candidate.step(step)
         replica_files = [replica.step(step) for replica in replicas]
@@ -104,12 +105,29 @@ def judge_free(
                 continue
             spread[text] = max([spread.get(text, 0.0)] + [distance(file.read(text), one) for file in replica_files])
             size, difference = norm(one), distance(one, other)
-            scale = max(spread[text] / UNIT64, size)
-            summed[text] = summed.get(text, 0.0) + single.get((step, text), 0.0)
-            allowed = max(LIMIT * spread[text], LIMIT * FREE_FLOOR * size, summed[text])
+            allowed = single.get((step, text), 0.0) + LIMIT * max(louder[step] * spread[text], FREE_FLOOR * size)
             verdict = "same" if difference <= allowed else "different"
+            scale = max(allowed / (LIMIT * UNIT64), size)
             checks.append(Check("free", step, text, verdict, difference, allowed, scale, size))  # type: ignore[arg-type]
     return checks
+
+
+def _louder(reference: Trace, replicas: Sequence[Trace], lockstep: Sequence[Check]) -> dict[int, float]:
+    # A replica is moved once, by an ulp of the weights; rounding moves the weights in every step. Their ratio, the
+    # roundings of all steps so far taken as independent of each other, carries the spread of the one over to the other.
+    start = reference.init()
+    weights = [text for text in start.names() if text.startswith("var/")]
+    moved = [
+        norm(np.array([distance(file.read(text), start.read(text)) for text in weights]))
+        for file in (replica.init() for replica in replicas)
+    ]
+    ulp = min(moved, default=0.0)
+    rounded = dict.fromkeys(reference.step_numbers, 0.0)
+    for check in lockstep:
+        if check.run == "lockstep" and check.key.startswith("var/") and check.step in rounded:
+            rounded[check.step] += (check.allowed / LIMIT) ** 2
+    sums = np.sqrt(np.cumsum(list(rounded.values())))
+    return {step: max(1.0, float(sum_) / ulp) if ulp > 0.0 else 1.0 for step, sum_ in zip(rounded, sums, strict=True)}
 
 
 def judge_counter(run: str, step: int, key: Key, text: str, reference: Array, candidate: Array | None) -> Check:
