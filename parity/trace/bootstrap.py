@@ -10,6 +10,7 @@ import json
 import os
 import runpy
 import sys
+from typing import Any, Optional
 
 PACKAGES = ("parity", "tf_towers", "torch_ddp")
 CURES = {
@@ -25,14 +26,14 @@ class OurPackages(object):
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
     @classmethod
-    def find_spec(cls, name, path=None, target=None):
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> "Optional[importlib.machinery.ModuleSpec]":
         """Returns the spec of one of our top-level packages, else None."""
         if name in PACKAGES:
             return importlib.machinery.PathFinder.find_spec(name, [cls.root])
         return None
 
 
-def main(module):
+def main(module: str) -> None:
     """Runs `module` as the main program, or answers that it cannot be."""
     sys.meta_path.insert(0, OurPackages)
     del sys.path[0]

@@ -11,6 +11,9 @@ import os
 import signal
 import sys
 import traceback
+from typing import Any, BinaryIO, Callable, Dict, Optional
+
+Handler = Callable[[Dict[str, Any], Callable[[int, int], None]], Any]
 
 
 class SideError(ValueError):
@@ -21,7 +24,7 @@ class SideError(ValueError):
       described: the error of another process as `describe_error` gave it, to be passed on as it came.
     """
 
-    def __init__(self, message, described=None):
+    def __init__(self, message: str, described: Optional[Dict[str, Any]] = None) -> None:
         super(SideError, self).__init__(message)
         self.described = described
 
@@ -34,22 +37,22 @@ class Channel(object):
       writer: binary file to write to.
     """
 
-    def __init__(self, reader, writer):
+    def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
         self._reader = reader
         self._writer = writer
 
-    def send(self, message):
+    def send(self, message: Any) -> None:
         """Writes one message (a JSON value) and flushes."""
         self._writer.write(json.dumps(message).encode("utf-8") + b"\n")
         self._writer.flush()
 
-    def receive(self):
+    def receive(self) -> Any:
         """Returns the next message, or None at the end of the stream."""
         line = self._reader.readline()
         return json.loads(line.decode("utf-8")) if line else None
 
 
-def claim_standard_streams():
+def claim_standard_streams() -> Channel:
     """Takes stdin and stdout for messages and sends later prints to stderr; returns the `Channel`.
 
     From here on the process ends with its parent.
@@ -65,14 +68,14 @@ def claim_standard_streams():
     return Channel(reader, writer)
 
 
-def die_with_parent():
+def die_with_parent() -> None:
     """Asks Linux to kill this process when its parent ends, however it ends; elsewhere does nothing."""
     if sys.platform == "linux":
         set_parent_death_signal = 1
         ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, int(signal.SIGKILL))
 
 
-def serve(channel, handlers):
+def serve(channel: Channel, handlers: Dict[str, Handler]) -> None:
     """Answers requests until the stream ends: the main loop of a side.
 
     Args:
@@ -86,7 +89,7 @@ def serve(channel, handlers):
             return
         name = message.pop("request")
 
-        def progress(done, total, name=name):
+        def progress(done: int, total: int, name: str = name) -> None:
             channel.send({"progress": [done, total], "request": name})
 
         try:
@@ -95,7 +98,7 @@ def serve(channel, handlers):
             channel.send({"error": getattr(error, "described", None) or describe_error(error)})
 
 
-def describe_error(error):
+def describe_error(error: BaseException) -> Dict[str, Any]:
     """Returns an exception as JSON: `type`, `message`, `traceback`, and whether its message already says what to do."""
     ours = type(error).__module__.split(".")[0] in ("parity", "tf_towers", "torch_ddp")
     return {

@@ -3,7 +3,7 @@
 The order is the diagnosis: the first quantity that differs, in the first step that differs, is where the bug lives.
 """
 
-import collections
+from typing import NamedTuple, Tuple
 
 QUANTITIES = (
     "state",
@@ -26,19 +26,26 @@ RANK_OF = {quantity: rank for rank, quantity in enumerate(QUANTITIES)}
 OF_A_TOWER = frozenset(["feed", "noise", "act", "loss", "tower_grad", "tower_clip"])
 OF_A_VARIABLE = frozenset(["stat", "tower_grad", "tower_clip", "grad", "clip", "slot", "var", "ema"])
 
-Key = collections.namedtuple("Key", ["section", "quantity", "tower", "slot", "name"])
-Key.__doc__ = """One name in a trace, taken apart.
 
-Fields:
-  section: the optimizer it belongs to where there are several, else "".
-  quantity: one of `QUANTITIES`.
-  tower: "0", "1", ... ("0.1" is micro-batch 1 of tower 0), or "" where the quantity has none.
-  slot: the slot's name for quantity "slot", else "".
-  name: the variable, input, layer or metric; "" for a tower's one loss.
-"""
+class Key(NamedTuple):
+    """One name in a trace, taken apart.
+
+    Fields:
+      section: the optimizer it belongs to where there are several, else "".
+      quantity: one of `QUANTITIES`.
+      tower: "0", "1", ... ("0.1" is micro-batch 1 of tower 0), or "" where the quantity has none.
+      slot: the slot's name for quantity "slot", else "".
+      name: the variable, input, layer or metric; "" for a tower's one loss.
+    """
+
+    section: str
+    quantity: str
+    tower: str
+    slot: str
+    name: str
 
 
-def parse_key(text):
+def parse_key(text: str) -> Key:
     """Takes a trace's name apart, e.g. "slot/m/conv1/kernel" or "tower_grad/0/conv1/kernel".
 
     Raises:
@@ -64,12 +71,12 @@ def parse_key(text):
     return Key(section, quantity, tower, slot, name)
 
 
-def format_key(key):
+def format_key(key: Key) -> str:
     """Puts a `Key` together again; the inverse of `parse_key`."""
     prefix = ["section", key.section] if key.section else []
     return "/".join(prefix + [part for part in (key.quantity, key.tower, key.slot, key.name) if part])
 
 
-def tower_order(tower):
+def tower_order(tower: str) -> Tuple[int, ...]:
     """Returns a sort key that counts towers as numbers: "2" before "10", "0.1" after "0"."""
     return tuple(int(part) if part.isdigit() else -1 for part in tower.split(".")) if tower else ()

@@ -2,6 +2,7 @@
 
 import json
 import os
+from typing import Any, Dict, List, Union
 
 from parity.trace.tensors import TensorFile, TraceError
 from parity.trace.writer import FORMAT, FORMAT_VERSION, step_file
@@ -25,15 +26,15 @@ class Trace(object):
       TraceError: not a trace, of another format version, unfinished, or cut short.
     """
 
-    def __init__(self, directory, whole=True):
+    def __init__(self, directory: "Union[str, os.PathLike[str]]", whole: bool = True) -> None:
         self.directory = str(directory)
         self.meta = _load(self.directory)
-        self.facts = self.meta["facts"]
-        self.variables = self.meta["variables"]
-        self.activations = self.meta["activations"]
-        self.producer = self.meta["producer"]
-        self.complete = self.meta["complete"]
-        self.step_numbers = self.meta["step_numbers"]
+        self.facts: Dict[str, Any] = self.meta["facts"]
+        self.variables: Dict[str, Dict[str, Any]] = self.meta["variables"]
+        self.activations: List[str] = self.meta["activations"]
+        self.producer: Dict[str, Any] = self.meta["producer"]
+        self.complete: bool = self.meta["complete"]
+        self.step_numbers: List[int] = self.meta["step_numbers"]
         if not self.complete:
             if whole:
                 raise TraceError(
@@ -48,19 +49,19 @@ class Trace(object):
                 f"got no file for step {missing[0]}. Record it again."
             )
 
-    def init(self):
+    def init(self) -> TensorFile:
         """Returns the state before the first step as a lazy `TensorFile`."""
         return TensorFile(self._path("init.safetensors"))
 
-    def step(self, number):
+    def step(self, number: int) -> TensorFile:
         """Returns the quantities of step `number` as a lazy `TensorFile`."""
         return TensorFile(self._path(step_file(number)))
 
-    def _path(self, name):
+    def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)
 
 
-def _load(directory):
+def _load(directory: str) -> Dict[str, Any]:
     path = os.path.join(directory, "trace.json")
     try:
         with open(path, "rb") as file:
@@ -99,7 +100,7 @@ def _load(directory):
     return meta
 
 
-def _steps_present(directory):
+def _steps_present(directory: str) -> List[int]:
     numbers = []
     for name in os.listdir(directory):
         if name.startswith("step-") and name.endswith(".safetensors"):

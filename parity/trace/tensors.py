@@ -10,8 +10,13 @@ import json
 import os
 import struct
 import uuid
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple, Union
 
 import numpy as np
+
+Path = Union[str, "os.PathLike[str]"]
+Buffer = Union[bytes, memoryview]
+Entry = Tuple[str, str, Tuple[int, ...], int, int]
 
 MAX_HEADER_BYTES = 100_000_000
 
@@ -59,11 +64,11 @@ class BFloat16(object):
       words: uint16 array of any shape, the upper halves of the float32 words.
     """
 
-    def __init__(self, words):
+    def __init__(self, words: Any) -> None:
         self.words = np.asarray(words, dtype=np.uint16)
 
 
-def encode(tensors):
+def encode(tensors: Mapping[str, Any]) -> List[Buffer]:
     """Encodes named arrays as the bytes of a safetensors file.
 
     Args:
@@ -75,7 +80,9 @@ def encode(tensors):
     Raises:
       TraceError: an array has a dtype that the format does not know (object, string, complex).
     """
-    header, buffers, offset = {}, [], 0
+    header: Dict[str, Any] = {}
+    buffers: List[Buffer] = []
+    offset = 0
     for name in tensors:
         dtype, array = _as_stored(name, tensors[name])
         end = offset + array.nbytes
@@ -87,7 +94,7 @@ def encode(tensors):
     return [struct.pack("<Q", len(text)), text, *buffers]
 
 
-def decode(data, source="bytes"):
+def decode(data: Buffer, source: str = "bytes") -> Dict[str, "np.ndarray[Any, Any]"]:
     """Decodes the bytes of a safetensors file into a dict of name to array (copies nothing).
 
     Raises:
@@ -99,7 +106,7 @@ def decode(data, source="bytes"):
     return {name: _array(flat[start + begin : start + end], dtype, shape) for name, dtype, shape, begin, end in entries}
 
 
-def write_tensors(path, tensors):
+def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
     """Writes named arrays to `path`, which appears whole or not at all.
 
     Args:
@@ -112,7 +119,7 @@ def write_tensors(path, tensors):
     _write_whole(path, encode(tensors))
 
 
-def write_json(path, value):
+def write_json(path: Path, value: Any) -> None:
     """Writes `value` as JSON to `path`, which appears whole or not at all."""
     text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
     _write_whole(path, [text.encode("utf-8"), b"\n"])
@@ -128,7 +135,7 @@ class TensorFile(object):
       TraceError: the file is missing, cut short, or not a safetensors file.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path = str(path)
         try:
             size = os.path.getsize(self.path)
@@ -139,24 +146,24 @@ class TensorFile(object):
                 f"trace: expected the file {self.path}, got {error.strerror}. Record the trace again."
             ) from error
         self._entries = {name: (dtype, shape, start + begin, end - begin) for name, dtype, shape, begin, end in entries}
-        self._map = None
+        self._map: "Optional[np.memmap[Any, Any]]" = None
 
-    def names(self):
+    def names(self) -> List[str]:
         """Returns the tensors' names in the order of writing."""
         return list(self._entries)
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return name in self._entries
 
-    def shape(self, name):
+    def shape(self, name: str) -> Tuple[int, ...]:
         """Returns a tensor's shape as a tuple."""
         return self._entries[name][1]
 
-    def dtype(self, name):
+    def dtype(self, name: str) -> str:
         """Returns a tensor's logical dtype: "float64", "float32", "bfloat16", "int64", "bool", ..."""
         return _LOGICAL_OF[self._entries[name][0]]
 
-    def read(self, name):
+    def read(self, name: str) -> "np.ndarray[Any, Any]":
         """Returns one tensor as a read-only array over the mapped file; bfloat16 comes as float32."""
         dtype, shape, begin, length = self._entries[name]
         if self._map is None:
@@ -164,7 +171,7 @@ class TensorFile(object):
         return _array(self._map[begin : begin + length], dtype, shape)
 
 
-def _as_stored(name, value):
+def _as_stored(name: str, value: Any) -> Tuple[str, "np.ndarray[Any, Any]"]:
     if isinstance(value, BFloat16):
         return "BF16", np.ascontiguousarray(value.words).reshape(value.words.shape)
     array = np.asarray(value)
@@ -177,15 +184,15 @@ def _as_stored(name, value):
     return _NAME_OF[array.dtype], np.ascontiguousarray(array, dtype=little).reshape(array.shape)
 
 
-def _array(flat, dtype, shape):
+def _array(flat: "np.ndarray[Any, Any]", dtype: str, shape: Tuple[int, ...]) -> "np.ndarray[Any, Any]":
     array = flat.view(_NUMPY_OF[dtype]).reshape(shape) if flat.size else np.zeros(shape, _NUMPY_OF[dtype])
     if dtype == "BF16":
         array = (array.astype(np.uint32) << 16).view(np.float32)
     return array
 
 
-def _checked_header(prefix, read, size, source):
-    def refuse(why):
+def _checked_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source: str) -> Tuple[List[Entry], int]:
+    def refuse(why: str) -> NoReturn:
         raise TraceError(
             f"trace: expected {source} to be a whole safetensors file, "
             f"got {why}. It may have been cut short; record it again."
@@ -202,7 +209,8 @@ def _checked_header(prefix, read, size, source):
         refuse(f"a header that is not JSON ({error})")
     if not isinstance(header, dict):
         refuse("a header that is not an object")
-    entries, position = [], 0
+    entries: List[Entry] = []
+    position = 0
     for name, entry in sorted(header.items(), key=_begin_of):
         if name == "__metadata__":
             continue
@@ -221,15 +229,15 @@ def _checked_header(prefix, read, size, source):
     return entries, 8 + length
 
 
-def _begin_of(item):
+def _begin_of(item: Tuple[str, Any]) -> Tuple[int, ...]:
     try:
         return tuple(item[1]["data_offsets"])
     except (KeyError, TypeError):
         return ()
 
 
-def _is_entry(entry):
-    def natural(value):
+def _is_entry(entry: Any) -> bool:
+    def natural(value: Any) -> bool:
         return type(value) is int and value >= 0
 
     return (
@@ -243,7 +251,7 @@ def _is_entry(entry):
     )
 
 
-def _write_whole(path, buffers):
+def _write_whole(path: Path, buffers: List[Buffer]) -> None:
     path = str(path)
     partial = f"{path}.{uuid.uuid4().hex}.part"
     try:

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from typing import Any, Callable, List
 
 from parity.trace.channel import SideError
 
@@ -13,10 +14,10 @@ class UserCode(object):
     Modules of an earlier case are forgotten when the folders change, so that two cases may both have a `model.py`.
     """
 
-    def __init__(self):
-        self._folders = []
+    def __init__(self) -> None:
+        self._folders: List[str] = []
 
-    def enter(self, folders):
+    def enter(self, folders: List[str]) -> None:
         """Makes `folders` (absolute paths, searched in order) the place to load from."""
         if folders == self._folders:
             return
@@ -29,7 +30,7 @@ class UserCode(object):
         self._folders = list(folders)
         importlib.invalidate_caches()
 
-    def load(self, spec):
+    def load(self, spec: str) -> Callable[..., Any]:
         """Returns the function named "module:function".
 
         Raises:
@@ -51,4 +52,4 @@ class UserCode(object):
                 f"case: expected a function {function_name!r} in {module.__file__}, got none. "
                 f"Define it there, or write its right name for {spec!r} into the case."
             )
-        return function
+        return function  # type: ignore[no-any-return]

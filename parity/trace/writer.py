@@ -3,10 +3,11 @@
 import os
 import platform
 import shutil
+from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 import numpy as np
 
-from parity.trace.tensors import TraceError, write_json, write_tensors
+from parity.trace.tensors import Path, TraceError, write_json, write_tensors
 
 FORMAT = "tower-parity-trace"
 FORMAT_VERSION = 1
@@ -31,11 +32,18 @@ class TraceWriter(object):
       TraceError: `directory` exists and is something other than a trace.
     """
 
-    def __init__(self, directory, producer, facts=None, variables=None, activations=()):
+    def __init__(
+        self,
+        directory: Path,
+        producer: Mapping[str, Any],
+        facts: Optional[Mapping[str, Any]] = None,
+        variables: Optional[Mapping[str, Dict[str, Any]]] = None,
+        activations: Iterable[str] = (),
+    ) -> None:
         self.directory = str(directory)
         self._clear()
-        self._steps = []
-        self._meta = {
+        self._steps: List[int] = []
+        self._meta: Dict[str, Any] = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "producer": dict(producer, python=platform.python_version(), numpy=np.__version__),
@@ -45,25 +53,25 @@ class TraceWriter(object):
         }
         self._save(complete=False)
 
-    def init(self, tensors):
+    def init(self, tensors: Mapping[str, Any]) -> None:
         """Writes the state before the first step: dict of name to array."""
         write_tensors(os.path.join(self.directory, "init.safetensors"), tensors)
 
-    def step(self, number, tensors):
+    def step(self, number: int, tensors: Mapping[str, Any]) -> None:
         """Writes one step's quantities: dict of name to array; `number` counts from 0."""
         write_tensors(os.path.join(self.directory, step_file(number)), tensors)
         self._steps.append(number)
 
-    def close(self, **facts):
+    def close(self, **facts: Any) -> None:
         """Marks the trace complete, adding `facts` that became known on the way."""
         self._meta["facts"].update(facts)
         self._save(complete=True)
 
-    def _save(self, complete):
+    def _save(self, complete: bool) -> None:
         meta = dict(self._meta, steps=len(self._steps), step_numbers=self._steps, complete=complete)
         write_json(os.path.join(self.directory, "trace.json"), meta)
 
-    def _clear(self):
+    def _clear(self) -> None:
         if not os.path.isdir(self.directory):
             os.makedirs(self.directory)
             return
@@ -81,6 +89,6 @@ class TraceWriter(object):
                 shutil.rmtree(path)
 
 
-def step_file(number):
+def step_file(number: int) -> str:
     """Returns the file name of a step: "step-000007.safetensors"."""
     return f"step-{number:06d}.safetensors"
