@@ -18,7 +18,7 @@ class Worst(NamedTuple):
       ulp: the same in units in the last place of the coarser dtype of the two at the reference's value.
     """
 
-    index: tuple[int, ...]
+    index: tuple[int, ...]  # type: ignore[assignment]
     reference: float
     candidate: float
     max_abs: float

@@ -2,7 +2,7 @@
 
 from parity.run.plan import Recorded as Recorded
 from parity.run.plan import Recorder as Recorder
-from parity.run.plan import Sides as Sides
-from parity.run.plan import open_sides as open_sides
+from parity.run.processes import Sides as Sides
+from parity.run.processes import open_sides as open_sides
 from parity.run.session import LEVELS as LEVELS
 from parity.run.session import run_case as run_case

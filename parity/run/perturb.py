@@ -40,3 +40,11 @@ def reordered(batch: Mapping[str, Array], towers: int, seed: int) -> Tensors:
     piece = size // towers
     order = np.concatenate([tower * piece + random.permutation(piece) for tower in range(towers)])
     return {text: value[order] for text, value in batch.items()}
+
+
+def as_float64(tensors: Mapping[str, Array]) -> Tensors:
+    """Widens every float but the counters, so that an ulp of float64 can be added."""
+    return {
+        text: value.astype("float64") if value.dtype.kind == "f" and not text.startswith("state/") else value
+        for text, value in tensors.items()
+    }

@@ -1,21 +1,20 @@
-"""Runs a case on both sides: what is asked of whom, in which order."""
+"""Records a case on both sides: which runs are made, from which states, in which order."""
 
-import contextlib
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from parity.case import Case
 from parity.judge.join import Join
 from parity.judge.level1 import Lockstep
 from parity.judge.renaming import Renaming
 from parity.mapping import build_mapping, variables_of
-from parity.run.perturb import one_ulp, reordered
-from parity.run.states import Tensors, read_all, states_before, translated, write_init, write_states
-from parity.sides import DEFAULT_SILENCE, SideProcess, launch_data, launch_tf, launch_torch
+from parity.run.perturb import as_float64, one_ulp, reordered
+from parity.run.processes import Sides
+from parity.run.roles import Asked, TensorFlowRole, Tick, TorchRole
+from parity.run.states import Tensors, read_all, states_before, translated, translated_batch, write_init, write_states
 from parity.trace import Trace
 
 DRAWS = 4
@@ -23,46 +22,7 @@ REPLICAS = 3
 EVERYTHING = ("state", "feed", "act", "stat", "loss", "tower_grad", "grad", "slot", "var", "metric")
 FREE = ("state", "stat", "loss", "grad", "slot", "var", "metric")
 SPREAD = ("act", "stat", "loss", "tower_grad", "grad", "slot", "var", "metric")
-Tick = Callable[[str, int, int], None]
-
-
-@dataclass
-class Sides:
-    """The three processes of a run; several runs may use the same ones, one after the other.
-
-    Attributes:
-      data, tf, torch: the processes.
-      folder: where their logs are.
-    """
-
-    data: SideProcess
-    tf: SideProcess
-    torch: SideProcess
-    folder: Path
-
-    def close(self) -> None:
-        """Ends all three."""
-        for side in (self.data, self.tf, self.torch):
-            side.close()
-
-
-@contextlib.contextmanager
-def open_sides(tf_python: str | None, silence: float = DEFAULT_SILENCE, folder: Path | None = None) -> Iterator[Sides]:
-    """Starts all sides at once, and ends them with everything that they started.
-
-    Args:
-      tf_python: the interpreter with TensorFlow; None for this one.
-      silence: seconds without a sign of life after which a side counts as hanging.
-      folder: where logs go; by default a temporary one.
-    """
-    with contextlib.ExitStack() as stack:
-        where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parity-")))
-        started: list[SideProcess] = []
-        stack.callback(lambda: [side.close() for side in started])
-        started.append(launch_tf(tf_python, where / "logs" / "tf.log", silence))
-        started.append(launch_torch(where / "logs" / "torch.log", silence))
-        started.append(launch_data(where / "logs" / "data.log", silence))
-        yield Sides(data=started[2], tf=started[0], torch=started[1], folder=where)
+WEIGHTS, FEEDS = frozenset(["var"]), frozenset(["feed"])
 
 
 @dataclass
@@ -90,6 +50,11 @@ class Recorded:
     pairs: list[tuple[str, str, str, str]] = field(default_factory=list)
 
 
+class _Both(NamedTuple):
+    tf: Path
+    torch: Path
+
+
 class Recorder:
     """Records one case with both sides.
 
@@ -113,12 +78,10 @@ class Recorder:
         self._sides = sides
         self._out = out
         self._spread = spread
-        self._round = False
-        self._suffix = ""
         self._tick = tick
-        self._folders = [str(folder) for folder in case.folders]
         self._steps = list(range(case.steps))
-        self._prepared: dict[str, str] = {}
+        self._tf = TensorFlowRole(case, sides, out / "tf", tick)
+        self._torch = TorchRole(case, sides, out / "torch", tick)
         out.mkdir(parents=True, exist_ok=True)
 
     def record(self) -> Recorded:
@@ -128,16 +91,16 @@ class Recorder:
           SideFailed: a side could not do its part.
           MappingError: the variables do not join.
         """
-        join, pairs = self._join(*self._prepare())
+        join, pairs = self._prepare()
         self._feeds = self._write_feeds(join)
         self._start = self._write_start(join)
-        asked = self._tf_run("float32", "float32", self._feeds.tf, self._start.tf, None, EVERYTHING)
-        free = self._torch_run("float64", "free", self._feeds.torch, self._start.torch, None, FREE)
+        asked = self._tf.run(Asked("float32", "float32", self._feeds.tf, self._start.tf, None, EVERYTHING, self._steps))
+        free = self._torch_free()
         rough = asked.result()
         self._states = self._write_states(join, rough)
         candidates = self._torch_lockstep()
-        references = self._tf_rest()
-        draws = self._draws(join) if self._spread else []
+        references = self._tf_float64()
+        draws = list(self._draws(join)) if self._spread else []
         return Recorded(
             join=join,
             start=Trace(self._start.tf),
@@ -158,252 +121,109 @@ class Recorder:
 
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:
         """Records the candidate once more, its optimizer's hyper-parameters rounded to float32."""
-        self._round = True
-        self._suffix = "-rounded"
-        self._prepared.clear()
-        free = self._torch_run("float64", "free", self._feeds.torch, self._start.torch, None, FREE)
+        self._torch = TorchRole(
+            self._case, self._sides, self._out / "torch-rounded", self._tick, round_hyper_parameters=True
+        )
+        free = self._torch_free()
         candidates = self._torch_lockstep()
         lockstep = recorded.lockstep._replace(
             candidate32=candidates["float32"].result(), candidate64=candidates["float64"].result()
         )
         return replace(recorded, lockstep=lockstep, candidate_free=free.result())
 
-    def _prepare(self) -> tuple[Any, Any]:
+    def _prepare(self) -> tuple[Join, list[tuple[str, str, str, str]]]:
         case = self._case
         feeding = self._sides.data.ask(
             "batches",
-            self._ticker("batches"),
+            lambda done, total: self._tick("batches", done, total),
             batches=case.batches,
-            folders=self._folders,
+            folders=[str(folder) for folder in case.folders],
             steps=case.steps,
             batch_size=case.batch_size,
             seed=case.seed,
             out=str(self._out / "feeds" / "tf"),
         )
         self._tick("start TensorFlow and torch", 0, 1)
-        torch32 = self._prepare_torch("float32")
+        candidate = self._torch.prepare("float32")
         self._inputs = feeding.result()
-        tf32 = self._prepare_tf("float32")
-        described = tf32.result(), torch32.result()
+        tf, torch = self._tf.prepare("float32", self._inputs).result(), candidate.result()
         self._tick("start TensorFlow and torch", 1, 1)
-        return described
-
-    def _prepare_tf(self, precision: str) -> "Future[Any]":
-        case = self._case
-        described = {
-            "tower": case.tf.tower,
-            "optimizer": case.tf.optimizer or _table(case.optimizer),
-            "towers": case.towers,
-            "combine": case.combine,
-            "variables": case.tf.variables,
-            "batch_norm_updates": case.tf.batch_norm_updates,
-            "seed": case.seed,
-        }
-        return self._sides.tf.ask(
-            "prepare", case=described, folders=self._folders, inputs=self._inputs, precision=precision
-        )
-
-    def _prepare_torch(self, precision: str) -> "Future[Any]":
-        case = self._case
-        described = {
-            "model": case.torch.model,
-            "loss": case.torch.loss,
-            "optimizer": case.torch.optimizer or _table(case.optimizer),
-            "ranks": case.towers,
-            "combine": case.torch.combine or case.combine,
-            "backend": case.torch.backend,
-            "seed": case.seed,
-        }
-        return self._sides.torch.ask(
-            "prepare",
-            case=described,
-            folders=self._folders,
-            precision=precision,
-            round_hyper_parameters=self._round,
-        )
-
-    def _join(self, tf: Any, torch: Any) -> tuple[Join, list[tuple[str, str, str, str]]]:
-        mapping = build_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), self._case.mapping)
-        names = {quantity: Renaming(quantity, entries) for quantity, entries in self._case.mapping_of.items()}
+        mapping = build_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
+        names = {str(quantity): Renaming(quantity, entries) for quantity, entries in case.mapping_of.items()}
         pairs = [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs]
         return Join(mapping, names, torch["facts"]["slots"]), pairs
 
-    def _write_feeds(self, join: Join) -> "_Both":
+    def _write_feeds(self, join: Join) -> _Both:
         tf = self._out / "feeds" / "tf"
         trace = Trace(tf)
-        batches = ((number, translated(join, _fed(read_all(trace.step(number))))) for number in self._steps)
-        torch = write_states(self._out / "feeds" / "torch", ((n, _unfed(batch)) for n, batch in batches))
-        return _Both(tf, torch)
+        batches = ((step, translated_batch(join, read_all(trace.step(step)))) for step in self._steps)
+        return _Both(tf, write_states(self._out / "feeds" / "torch", batches))
 
-    def _write_start(self, join: Join) -> "_Both":
-        case = self._case
+    def _write_start(self, join: Join) -> _Both:
         tf = self._out / "start" / "tf"
-        self._sides.tf.ask("initialize", precision="float32", init=case.init, seed=case.seed, out=str(tf)).result()
-        torch = write_init(self._out / "start" / "torch", translated(join, read_all(Trace(tf).init())))
-        return _Both(tf, torch)
+        self._tf.initialize(tf)
+        return _Both(tf, write_init(self._out / "start" / "torch", translated(join, read_all(Trace(tf).init()))))
 
-    def _write_states(self, join: Join, rough: Trace) -> "_Both":
+    def _write_states(self, join: Join, rough: Trace) -> _Both:
         states = list(states_before(rough, self._steps))
         tf = write_states(self._out / "states" / "tf", states)
-        torch = write_states(self._out / "states" / "torch", ((n, translated(join, state)) for n, state in states))
-        return _Both(tf, torch)
+        return _Both(
+            tf, write_states(self._out / "states" / "torch", ((n, translated(join, state)) for n, state in states))
+        )
 
-    def _tf_rest(self) -> dict[str, "Future[Trace]"]:
-        self._prepare_tf("float64").result()
-        feeds, start, states = self._feeds, self._start, self._states
-        runs = {
-            "float64": self._tf_run("float64", "float64", feeds.tf, start.tf, states.tf, EVERYTHING),
-            "free": self._tf_run("float64", "free", feeds.tf, start.tf, None, FREE),
-        }
-        for number in range(REPLICAS):
-            name = f"replica-{number}"
-            begin = _as_float64(read_all(Trace(start.tf).init()))
-            moved = write_init(self._out / "start" / name, one_ulp(begin, number, frozenset(["var"])))
-            fed = Trace(feeds.tf)
-            batches = (
-                (step, one_ulp(_as_float64(read_all(fed.step(step))), 1000 * number + step, frozenset(["feed"])))
-                for step in self._steps
-            )
-            moved_feeds = write_states(self._out / "feeds" / name, batches)
-            runs[name] = self._tf_run("float64", name, moved_feeds, moved, None, FREE)
-        return runs
+    def _tf_float64(self) -> dict[str, "Future[Trace]"]:
+        self._tf.prepare("float64", self._inputs).result()
+        lockstep = Asked("float64", "float64", self._feeds.tf, self._start.tf, self._states.tf, EVERYTHING, self._steps)
+        free = lockstep._replace(name="free", follow=None, quantities=FREE)
+        asked = [lockstep, free, *(self._replica(free, number) for number in range(REPLICAS))]
+        return {each.name: self._tf.run(each) for each in asked}
+
+    def _replica(self, free: Asked, number: int) -> Asked:
+        name = f"replica-{number}"
+        start, feeds = Trace(free.start), Trace(free.feeds)
+        moved = one_ulp(as_float64(read_all(start.init())), number, WEIGHTS)
+        batches = (
+            (step, one_ulp(as_float64(read_all(feeds.step(step))), 1000 * number + step, FEEDS)) for step in self._steps
+        )
+        return free._replace(
+            name=name,
+            start=write_init(self._out / "start" / name, moved),
+            feeds=write_states(self._out / "feeds" / name, batches),
+        )
+
+    def _torch_free(self) -> "Future[Trace]":
+        return self._torch.run(Asked("free", "float64", self._feeds.torch, self._start.torch, None, FREE, self._steps))
 
     def _torch_lockstep(self) -> dict[str, "Future[Trace]"]:
         feeds, start, states = self._feeds.torch, self._start.torch, self._states.torch
         return {
-            precision: self._torch_run(precision, precision, feeds, start, states, EVERYTHING)
+            precision: self._torch.run(Asked(precision, precision, feeds, start, states, EVERYTHING, self._steps))
             for precision in ("float64", "float32")
         }
 
-    def _draws(self, join: Join) -> list[tuple["Future[Trace]", "Future[Trace]"]]:
-        feeds, start, states = self._feeds, self._start, self._states
+    def _draws(self, join: Join) -> Iterator[tuple["Future[Trace]", "Future[Trace]"]]:
         steps = sorted({0, len(self._steps) // 2, len(self._steps) - 1})
-        state, fed = Trace(states.tf), Trace(feeds.tf)
-        runs = []
+        state, fed = Trace(self._states.tf), Trace(self._feeds.tf)
         for draw in range(2 * DRAWS):
-            name = f"ulp-{draw}" if draw < DRAWS else f"order-{draw - DRAWS}"
-            moved_states: list[tuple[int, Tensors]] = []
-            moved_feeds: list[tuple[int, Tensors]] = []
-            for step in steps:
-                before, batch = read_all(state.step(step)), read_all(fed.step(step))
-                if draw < DRAWS:
-                    before = one_ulp(before, 7919 * draw + step, frozenset(["var"]))
-                    batch = one_ulp(batch, 7907 * draw + step, frozenset(["feed"]))
-                else:
-                    batch = reordered(batch, self._case.towers, 7901 * draw + step)
-                moved_states.append((step, before))
-                moved_feeds.append((step, batch))
-            here = _Both(
-                write_states(self._out / "states" / f"tf-{name}", moved_states),
-                write_states(
-                    self._out / "states" / f"torch-{name}", ((n, translated(join, part)) for n, part in moved_states)
-                ),
-            )
-            batches = _Both(
-                write_states(self._out / "feeds" / f"tf-{name}", moved_feeds),
-                write_states(
-                    self._out / "feeds" / f"torch-{name}",
-                    ((n, _unfed(translated(join, _fed(batch)))) for n, batch in moved_feeds),
-                ),
-            )
-            runs.append(
-                (
-                    self._tf_run("float32", name, batches.tf, start.tf, here.tf, SPREAD, steps),
-                    self._torch_run("float32", name, batches.torch, start.torch, here.torch, SPREAD, steps),
-                )
-            )
-        return runs
+            ulp = draw < DRAWS
+            name = f"ulp-{draw}" if ulp else f"order-{draw - DRAWS}"
+            drawn = [
+                (step, *self._drawn(read_all(state.step(step)), read_all(fed.step(step)), draw, step, ulp))
+                for step in steps
+            ]
+            states = [(step, before) for step, before, _ in drawn]
+            feeds = [(step, batch) for step, _, batch in drawn]
+            out, into = self._out / "states", self._out / "feeds"
+            asked = Asked(name, "float32", into / f"tf-{name}", self._start.tf, out / f"tf-{name}", SPREAD, steps, True)
+            write_states(out / f"tf-{name}", states)
+            write_states(into / f"tf-{name}", feeds)
+            reference = self._tf.run(asked)
+            write_states(out / f"torch-{name}", ((n, translated(join, before)) for n, before in states))
+            write_states(into / f"torch-{name}", ((n, translated_batch(join, batch)) for n, batch in feeds))
+            moved = asked._replace(feeds=into / f"torch-{name}", start=self._start.torch, follow=out / f"torch-{name}")
+            yield reference, self._torch.run(moved)
 
-    def _tf_run(
-        self,
-        precision: str,
-        name: str,
-        feeds: Path,
-        start: Path,
-        follow: Path | None,
-        quantities: tuple[str, ...],
-        steps: list[int] | None = None,
-    ) -> "Future[Trace]":
-        out = self._out / "tf" / name
-        asked = self._sides.tf.ask(
-            "run",
-            self._ticker(f"TensorFlow {name}"),
-            precision=precision,
-            feeds=str(feeds),
-            start=str(start),
-            follow=str(follow) if follow else None,
-            recorded_counters=steps is not None,
-            steps=steps or self._steps,
-            quantities=quantities,
-            out=str(out),
-        )
-        return _then(asked, lambda _: Trace(out))
-
-    def _torch_run(
-        self,
-        precision: str,
-        name: str,
-        feeds: Path,
-        start: Path,
-        follow: Path | None,
-        quantities: tuple[str, ...],
-        steps: list[int] | None = None,
-    ) -> "Future[Trace]":
-        out = self._out / "torch" / (name + self._suffix)
-        if precision not in self._prepared:
-            self._prepared[precision] = self._prepare_torch(precision).result()["prepared"]
-        asked = self._sides.torch.ask(
-            "run",
-            self._ticker(f"torch {name}"),
-            prepared=self._prepared[precision],
-            feeds=str(feeds),
-            start=str(start),
-            follow=str(follow) if follow else None,
-            recorded_counters=steps is not None,
-            steps=steps or self._steps,
-            quantities=quantities,
-            out=str(out),
-        )
-        return _then(asked, lambda _: Trace(out))
-
-    def _ticker(self, what: str) -> Callable[[int, int], None]:
-        return lambda done, total: self._tick(what, done, total)
-
-
-@dataclass(frozen=True)
-class _Both:
-    tf: Path
-    torch: Path
-
-
-def _table(optimizer: Any) -> dict[str, Any]:
-    return {name: value for name, value in optimizer.model_dump().items() if value is not None}
-
-
-def _fed(batch: Tensors) -> Tensors:
-    # A whole batch has no tower; the join speaks of towers.
-    return {text.replace("feed/", "feed/0/", 1): value for text, value in batch.items()}
-
-
-def _unfed(batch: Tensors) -> Tensors:
-    return {text.replace("feed/0/", "feed/", 1): value for text, value in batch.items()}
-
-
-def _as_float64(tensors: Tensors) -> Tensors:
-    return {
-        text: value.astype("float64") if value.dtype.kind == "f" and not text.startswith("state/") else value
-        for text, value in tensors.items()
-    }
-
-
-def _then(future: "Future[Any]", change: Callable[[Any], Trace]) -> "Future[Trace]":
-    changed: Future[Trace] = Future()
-
-    def done(finished: "Future[Any]") -> None:
-        try:
-            changed.set_result(change(finished.result()))
-        except BaseException as error:
-            changed.set_exception(error)
-
-    future.add_done_callback(done)
-    return changed
+    def _drawn(self, before: Tensors, batch: Tensors, draw: int, step: int, ulp: bool) -> tuple[Tensors, Tensors]:
+        if not ulp:
+            return before, reordered(batch, self._case.towers, 7901 * draw + step)
+        return one_ulp(before, 7919 * draw + step, WEIGHTS), one_ulp(batch, 7907 * draw + step, FEEDS)

@@ -9,7 +9,9 @@ from typing import Any
 from parity.case import Case
 from parity.judge.result import Level, Result
 from parity.run.levels import LATER, judge_function, judge_single, not_run
-from parity.run.plan import Recorded, Recorder, Sides, Tick
+from parity.run.plan import Recorded, Recorder
+from parity.run.processes import Sides
+from parity.run.roles import Tick
 
 LEVELS = ("function", "float32", "trajectory", "mixed")
 

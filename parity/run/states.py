@@ -48,6 +48,12 @@ def translated(join: Join, tensors: Mapping[str, Array]) -> Tensors:
     return moved
 
 
+def translated_batch(join: Join, batch: Mapping[str, Array]) -> Tensors:
+    """Returns a whole batch ("feed/<input>", which has no tower) in the candidate's names and layouts."""
+    fed = {text.replace("feed/", "feed/0/", 1): value for text, value in batch.items()}
+    return {text.replace("feed/0/", "feed/", 1): value for text, value in translated(join, fed).items()}
+
+
 def read_all(file: TensorFile) -> Tensors:
     """Reads a whole file of tensors."""
     return {text: file.read(text) for text in file.names()}

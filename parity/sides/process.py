@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from parity.trace import Channel
 
@@ -67,7 +67,8 @@ class SideProcess:
                 raise SideFailed(
                     side, f"expected to start {command[0]}, got: {error.strerror}. Name another interpreter."
                 ) from error
-        self._channel = Channel(self._process.stdout, self._process.stdin)
+        assert self._process.stdin and self._process.stdout
+        self._channel = Channel(cast("BinaryIO", self._process.stdout), cast("BinaryIO", self._process.stdin))
 
     @property
     def pid(self) -> int:

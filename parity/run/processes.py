@@ -1,0 +1,47 @@
+"""The three processes of a run: the user's batches, the TensorFlow side, the torch side."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from parity.sides import DEFAULT_SILENCE, SideProcess, launch_data, launch_tf, launch_torch
+
+
+@dataclass
+class Sides:
+    """The three processes of a run; several runs may use the same ones, one after the other.
+
+    Attributes:
+      data, tf, torch: the processes.
+      folder: where their logs are.
+    """
+
+    data: SideProcess
+    tf: SideProcess
+    torch: SideProcess
+    folder: Path
+
+    def close(self) -> None:
+        """Ends all three."""
+        for side in (self.data, self.tf, self.torch):
+            side.close()
+
+
+@contextlib.contextmanager
+def open_sides(tf_python: str | None, silence: float = DEFAULT_SILENCE, folder: Path | None = None) -> Iterator[Sides]:
+    """Starts all sides at once, and ends them with everything that they started.
+
+    Args:
+      tf_python: the interpreter with TensorFlow; None for this one.
+      silence: seconds without a sign of life after which a side counts as hanging.
+      folder: where logs go; by default a temporary one.
+    """
+    with contextlib.ExitStack() as stack:
+        where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parity-")))
+        logs = where / "logs"
+        tf = stack.enter_context(contextlib.closing(launch_tf(tf_python, logs / "tf.log", silence)))
+        torch = stack.enter_context(contextlib.closing(launch_torch(logs / "torch.log", silence)))
+        data = stack.enter_context(contextlib.closing(launch_data(logs / "data.log", silence)))
+        yield Sides(data=data, tf=tf, torch=torch, folder=where)

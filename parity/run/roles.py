@@ -1,0 +1,162 @@
+"""The two roles that sides play in a case: what is asked of each, and the traces that it answers with."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from parity.case import Case
+from parity.run.processes import Sides
+from parity.trace import Trace
+
+Tick = Callable[[str, int, int], None]
+
+
+class Asked(NamedTuple):
+    """One run of a side.
+
+    Fields:
+      name: of the run, and of its trace's folder.
+      precision: "float32" or "float64".
+      feeds: trace whose step k holds the batch of step k.
+      start: trace whose init holds the state before the first step.
+      follow: trace whose step k holds the state before step k, for lockstep; None for a free run.
+      quantities: what to record.
+      steps: the steps to make.
+      recorded_counters: whether step count and learning rate are taken from `follow` too, for steps out of order.
+    """
+
+    name: str
+    precision: str
+    feeds: Path
+    start: Path
+    follow: Path | None
+    quantities: tuple[str, ...]
+    steps: Sequence[int]
+    recorded_counters: bool = False
+
+
+class TensorFlowRole:
+    """Asks the TensorFlow side of a case.
+
+    Args:
+      case: what to play.
+      sides: started processes.
+      out: folder for its traces.
+      tick: told how far a run is.
+    """
+
+    def __init__(self, case: Case, sides: Sides, out: Path, tick: Tick) -> None:
+        self._case, self._side, self._out, self._tick = case, sides.tf, out, tick
+        self._folders = [str(folder) for folder in case.folders]
+
+    def prepare(self, precision: str, inputs: Any) -> "Future[Any]":
+        """Builds the graph; answers with its variables and facts."""
+        case = self._case
+        described = {
+            "tower": case.tf.tower,
+            "optimizer": case.tf.optimizer or _table(case.optimizer),
+            "towers": case.towers,
+            "combine": case.combine,
+            "variables": case.tf.variables,
+            "batch_norm_updates": case.tf.batch_norm_updates,
+            "seed": case.seed,
+        }
+        return self._side.ask("prepare", case=described, folders=self._folders, inputs=inputs, precision=precision)
+
+    def initialize(self, out: Path) -> None:
+        """Leaves a trace at `out` whose init is the state that everything starts from."""
+        self._side.ask(
+            "initialize", precision="float32", init=self._case.init, seed=self._case.seed, out=str(out)
+        ).result()
+
+    def run(self, asked: Asked) -> "Future[Trace]":
+        """Starts a run; its precision is prepared."""
+        out = self._out / asked.name
+        answer = self._side.ask(
+            "run", _ticker(self._tick, f"TensorFlow {asked.name}"), precision=asked.precision, **_message(asked, out)
+        )
+        return _then(answer, lambda _: Trace(out))
+
+
+class TorchRole:
+    """Asks the torch side of a case.
+
+    Args:
+      case: what to play.
+      sides: started processes.
+      out: folder for its traces.
+      tick: told how far a run is.
+      round_hyper_parameters: whether its optimizer's are rounded to float32 first.
+    """
+
+    def __init__(self, case: Case, sides: Sides, out: Path, tick: Tick, round_hyper_parameters: bool = False) -> None:
+        self._case, self._side, self._out, self._tick = case, sides.torch, out, tick
+        self._round = round_hyper_parameters
+        self._folders = [str(folder) for folder in case.folders]
+        self._prepared: dict[str, Future[Any]] = {}
+
+    def prepare(self, precision: str) -> "Future[Any]":
+        """Starts the ranks, once for each precision; answers with their variables and facts."""
+        if precision in self._prepared:
+            return self._prepared[precision]
+        case = self._case
+        described = {
+            "model": case.torch.model,
+            "loss": case.torch.loss,
+            "optimizer": case.torch.optimizer or _table(case.optimizer),
+            "ranks": case.towers,
+            "combine": case.torch.combine or case.combine,
+            "backend": case.torch.backend,
+            "seed": case.seed,
+        }
+        self._prepared[precision] = self._side.ask(
+            "prepare",
+            case=described,
+            folders=self._folders,
+            precision=precision,
+            round_hyper_parameters=self._round,
+        )
+        return self._prepared[precision]
+
+    def run(self, asked: Asked) -> "Future[Trace]":
+        """Starts a run."""
+        out = self._out / asked.name
+        prepared = self.prepare(asked.precision).result()["prepared"]
+        answer = self._side.ask(
+            "run", _ticker(self._tick, f"torch {asked.name}"), prepared=prepared, **_message(asked, out)
+        )
+        return _then(answer, lambda _: Trace(out))
+
+
+def _message(asked: Asked, out: Path) -> dict[str, Any]:
+    return {
+        "feeds": str(asked.feeds),
+        "start": str(asked.start),
+        "follow": str(asked.follow) if asked.follow else None,
+        "recorded_counters": asked.recorded_counters,
+        "steps": list(asked.steps),
+        "quantities": asked.quantities,
+        "out": str(out),
+    }
+
+
+def _table(optimizer: Any) -> dict[str, Any]:
+    return {name: value for name, value in optimizer.model_dump().items() if value is not None}
+
+
+def _ticker(tick: Tick, what: str) -> Callable[[int, int], None]:
+    return lambda done, total: tick(what, done, total)
+
+
+def _then(future: "Future[Any]", change: Callable[[Any], Trace]) -> "Future[Trace]":
+    changed: Future[Trace] = Future()
+
+    def done(finished: "Future[Any]") -> None:
+        try:
+            changed.set_result(change(finished.result()))
+        except BaseException as error:
+            changed.set_exception(error)
+
+    future.add_done_callback(done)
+    return changed
