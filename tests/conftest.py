@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from parity.interpreters import legacy_interpreters, probe
+from parity.run import Sides, open_sides
 
 TF1_PACKAGES = ("tensorflow==1.15.5", "protobuf<3.21")
 INSTALL_TIMEOUT = 900
@@ -33,6 +34,20 @@ def tf1_python() -> str:
 def tf_python(request: pytest.FixtureRequest) -> str:
     """Both TensorFlows, one after the other: this interpreter's, and genuine 1.15."""
     return sys.executable if request.param == "tf2" else str(request.getfixturevalue("tf1_python"))
+
+
+@pytest.fixture(scope="session")
+def tf2_sides() -> Iterator[Sides]:
+    """The processes of a run, with this interpreter's TensorFlow 2; they serve every test that asks."""
+    with open_sides(None) as sides:
+        yield sides
+
+
+@pytest.fixture(scope="session")
+def tf1_sides(tf1_python: str) -> Iterator[Sides]:
+    """The processes of a run, with genuine TensorFlow 1.15."""
+    with open_sides(tf1_python) as sides:
+        yield sides
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from parity.case import Adam, Case, Momentum, Sgd, load_case
-from parity.run import Sides, open_sides, run_case
+from parity.run import Sides, run_case
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 OPTIMIZERS = {
@@ -15,23 +15,9 @@ OPTIMIZERS = {
 }
 
 
-@pytest.fixture(scope="session")
-def sides2():
-    """Long-lived sides with this interpreter's TensorFlow 2."""
-    with open_sides(None) as sides:
-        yield sides
-
-
-@pytest.fixture(scope="session")
-def sides1(tf1_python):
-    """Long-lived sides with genuine TensorFlow 1.15."""
-    with open_sides(tf1_python) as sides:
-        yield sides
-
-
 @pytest.fixture(params=["tf2", pytest.param("tf1", marks=pytest.mark.tf1)])
 def sides(request) -> Sides:
-    return request.getfixturevalue({"tf2": "sides2", "tf1": "sides1"}[request.param])
+    return request.getfixturevalue({"tf2": "tf2_sides", "tf1": "tf1_sides"}[request.param])
 
 
 def changed(case: Case, **changes) -> Case:
@@ -62,13 +48,32 @@ def test_a_right_port_is_the_same_down_to_rounding(sides, name, towers, combine,
     assert {check.step for check in compared} == set(range(20))
 
 
-def test_towers_that_sum_against_ranks_that_average_are_found_and_named(sides2):
+def test_towers_that_sum_against_ranks_that_average_are_found_and_named(tf2_sides):
     case = example("digits_mlp", towers=4, steps=3, combine="sum")
     case = changed(case, torch=case.torch.model_copy(update={"combine": "mean"}))
-    result = run_case(case, sides2)
+    result = run_case(case, tf2_sides)
     assert result.exit_code == 1
     first = result.first_difference
     assert (first.quantity, first.check.step, first.check.run) == ("grad", 0, "lockstep")
     assert result.causes[0].name == "sum_instead_of_mean"
     assert result.causes[0].title == "sum instead of mean, ratio 4"
     assert "the reference sums over 4 towers where the candidate averages" in result.causes[0].evidence
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "towers", "combine", "optimizer"),
+    [
+        ("digits_mlp", 2, "mean", "momentum"),
+        ("digits_mlp", 3, "sum", "sgd"),
+        ("digits_mlp", 4, "mean", "adam"),
+        ("digits_convnet", 1, "mean", "sgd"),
+        ("digits_convnet", 2, "mean", "adam"),
+        ("digits_convnet", 4, "sum", "momentum"),
+    ],
+)
+def test_no_seed_of_twenty_raises_an_alarm(tf2_sides, name, towers, combine, optimizer):
+    for seed in range(20):
+        case = example(name, towers, steps=4, combine=combine, optimizer=OPTIMIZERS[optimizer], seed=seed)
+        result = run_case(case, tf2_sides)
+        assert result.verdict == "same", f"seed {seed}: {explain(result)}"

@@ -49,7 +49,7 @@ def adam_epsilon(first: FirstDifference, evidence: Evidence) -> Cause | None:
 
 def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """Every update is the same but for one factor."""
-    if first.quantity != "var":
+    if first.quantity != "var" and first.check.key != "state/learning_rate":
         return None
     step = first.check.step
     moves = []

@@ -1,0 +1,133 @@
+"""Bugs planted in right ports: each is found, at the right quantity and tensor, and called by its name."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from parity.case import Adam, Sgd, load_case
+from parity.mapping import MappingEntry
+from parity.run import run_case
+
+ROOT = Path(__file__).parents[1]
+SQUARE = Path(__file__).parent / "cases" / "square"
+ADAM = Adam(name="adam", learning_rate=1e-3)
+SGD = Sgd(name="sgd", learning_rate=0.05)
+
+BIASED = """class Biased(BatchNorm2d):
+    def forward(self, x):
+        self.count = x.numel() // x.shape[1]
+        return super().forward(x)
+
+    def _move(self, mean, variance):
+        super()._move(mean, variance * ((self.count - 1) / self.count))
+
+
+"""
+
+
+@pytest.fixture
+def example(tmp_path):
+    """Loads a copy of an example, its port's text changed by pairs of old and new."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+
+    def load(name, *changes):
+        port = tmp_path / "examples" / name / "model_torch.py"
+        for old, new in changes:
+            text = port.read_text()
+            assert old in text
+            port.write_text(text.replace(old, new))
+        return load_case(port.parent, steps=3, batch_size=24)
+
+    return load
+
+
+def mapped(case, entries):
+    tables = {name: MappingEntry.model_validate(value) for name, value in entries.items()}
+    return case.model_copy(update={"mapping": tables})
+
+
+def trained_by(case, optimizer, native):
+    """The towers train by `optimizer`, the port by one of torch's own."""
+    (case.directory / "native.py").write_text(f"import torch\n\n\ndef make(model):\n    return torch.optim.{native}\n")
+    port = case.torch.model_copy(update={"optimizer": "native:make"})
+    return case.model_copy(update={"optimizer": optimizer, "torch": port})
+
+
+def first_of(result):
+    assert result.exit_code == 1, result.verdict
+    check = result.first_difference.check
+    return check.run, check.step, check.key
+
+
+def test_the_square_port_is_right_before_anything_is_planted(tf2_sides):
+    assert run_case(load_case(SQUARE), tf2_sides).verdict == "same"
+
+
+def test_variables_swapped_in_the_mapping_show_in_the_first_layer_that_uses_one(tf2_sides):
+    swapped = {
+        f"{layer}/{part}": f"{other}.{name}"
+        for layer, other in (("first", "second"), ("second", "first"))
+        for part, name in (("kernel", "weight"), ("bias", "bias"))
+    }
+    result = run_case(mapped(load_case(SQUARE), swapped), tf2_sides)
+    assert first_of(result) == ("lockstep", 0, "act/0/first")
+
+
+def test_a_square_kernel_carried_over_untransposed_shows_in_its_own_layer(tf2_sides):
+    untransposed = {"second/kernel": {"to": "second.weight", "transform": "identity"}}
+    result = run_case(mapped(load_case(SQUARE), untransposed), tf2_sides)
+    assert first_of(result) == ("lockstep", 0, "act/0/second")
+
+
+def test_another_epsilon_of_adam_is_named_with_both_values(tf2_sides, example):
+    case = trained_by(example("digits_mlp"), ADAM, "Adam(model.parameters(), lr=1e-3, eps=1e-6)")
+    result = run_case(case, tf2_sides)
+    run, step, key = first_of(result)
+    assert (run, step, key.split("/")[0]) == ("lockstep", 0, "var")
+    assert result.causes[0].name == "adam_epsilon"
+    assert result.causes[0].title == "Adam's epsilon is 1e-06 where the reference has 1e-08"
+
+
+def test_plain_adam_of_torch_is_reported_for_what_it_is_with_the_size_of_the_effect(tf2_sides, example):
+    case = trained_by(example("digits_mlp"), ADAM, "Adam(model.parameters(), lr=1e-3)")
+    result = run_case(case, tf2_sides)
+    run, step, key = first_of(result)
+    assert (run, step, key.split("/")[0]) == ("lockstep", 0, "var")
+    assert result.causes[0].name == "adam_epsilon_placement"
+    assert "Size of the effect at step 0: up to" in result.causes[0].evidence
+    assert result.causes[0].fix == "use torch_ddp.like_tf.Adam, whose epsilon is TensorFlow's"
+    assert any("up to float32 hyper-parameters" in note for note in result.levels["function"].notes)
+
+
+def test_plain_sgd_of_torch_is_the_same_up_to_float32_hyper_parameters(tf2_sides, example):
+    result = run_case(trained_by(example("digits_mlp"), SGD, "SGD(model.parameters(), lr=0.05)"), tf2_sides)
+    assert result.verdict == "same"
+    assert any("up to float32 hyper-parameters" in note for note in result.levels["function"].notes)
+
+
+def test_a_wrong_variance_shows_only_in_the_moving_variance_and_is_named(tf2_sides, example):
+    case = example("digits_convnet", ("= BatchNorm2d(", "= Biased("), ("class Block", BIASED + "class Block"))
+    result = run_case(case, tf2_sides)
+    assert first_of(result) == ("lockstep", 0, "stat/layer1/norm/moving_variance")
+    assert result.causes[0].name == "batch_norm_variance"
+    assert result.causes[0].title == "batch norm's moving variance takes the biased variance (n)"
+    wrong = {check.key for check in result.levels["function"].checks if check.verdict != "same"}
+    assert wrong == {"stat/layer1/norm/moving_variance", "stat/layer2/norm/moving_variance"}
+
+
+def test_a_learning_rate_off_by_a_factor_is_named_with_the_factor(tf2_sides, example):
+    result = run_case(trained_by(example("digits_mlp"), SGD, "SGD(model.parameters(), lr=0.04)"), tf2_sides)
+    assert first_of(result) == ("lockstep", 0, "state/learning_rate")
+    assert result.causes[0].name == "learning_rate"
+    assert result.causes[0].title == "learning rate off by the factor 0.8"
+
+
+def test_batch_norm_with_torchs_meaning_of_momentum_is_named(tf2_sides, example):
+    case = example(
+        "digits_convnet",
+        ("self.norm = BatchNorm2d(channels)", "self.norm = nn.BatchNorm2d(channels, eps=1e-3, momentum=0.1)"),
+    )
+    result = run_case(case, tf2_sides)
+    assert first_of(result)[2].startswith("stat/layer1/norm/moving_")
+    assert result.causes[0].name == "batch_norm_momentum"
