@@ -25,7 +25,7 @@ def changed(case: Case, **changes) -> Case:
 
 
 def example(name: str, towers: int = 2, steps: int = 20, **changes) -> Case:
-    return changed(load_case(EXAMPLES / name, towers=towers, steps=steps, batch_size=24), **changes)
+    return changed(load_case(EXAMPLES / name, towers=towers, steps=steps, batch_size=12), **changes)
 
 
 def explain(result) -> str:
