@@ -62,6 +62,7 @@ class RankServer:
         keep = set(arguments["quantities"])
         writer = self._writer(arguments["out"], stepper, known_facts)
         stepper.load(_all(Trace(arguments["start"]).init()))
+        stepper.model.zero_grad(set_to_none=True)  # an optimizer clears only its own, and a run starts with none
         state = stepper.state()
         if writer:
             writer.init(state)

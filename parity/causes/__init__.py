@@ -2,16 +2,54 @@
 
 from collections.abc import Callable
 
-from parity.causes.aggregation import sum_instead_of_mean
+from parity.causes.activations import (
+    activation_factor,
+    activation_function,
+    bias_missing,
+    border,
+    dropout_active,
+    normalisation,
+    rectifier,
+    reduced_precision,
+)
+from parity.causes.aggregation import gradient_factor, loss_factor, not_shared, some_towers, sum_instead_of_mean
+from parity.causes.cross_entropy import cross_entropy_variant
+from parity.causes.data import order_of_examples, other_shard
+from parity.causes.decay import weight_decay
 from parity.causes.evidence import Evidence as Evidence
-from parity.causes.statistics import batch_norm_statistics
-from parity.causes.updates import adam_epsilon, learning_rate_factor
+from parity.causes.gradients_used import gradients_used, left_over
+from parity.causes.statistics import batch_norm_statistics, statistics_frozen
+from parity.causes.updates import adam_epsilon, bias_correction, learning_rate_factor, nesterov, not_updated, slot_decay
 from parity.judge.result import Cause, FirstDifference
 
+# The more a hypothesis has to say exactly, the earlier it comes: the first that holds is the first that is named.
 HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
+    not_shared,
+    other_shard,
+    order_of_examples,
+    rectifier,
+    dropout_active,
+    reduced_precision,
+    activation_factor,
+    activation_function,
+    bias_missing,
+    normalisation,
+    border,
     sum_instead_of_mean,
+    some_towers,
+    loss_factor,
+    cross_entropy_variant,
+    gradient_factor,
+    weight_decay,
+    left_over,
+    statistics_frozen,
     batch_norm_statistics,
+    not_updated,
+    slot_decay,
+    gradients_used,
+    nesterov,
     adam_epsilon,
+    bias_correction,
     learning_rate_factor,
 )
 

@@ -1,7 +1,22 @@
 """Causes in how the gradients of towers or ranks are put together."""
 
-from parity.causes.evidence import Evidence, common_factor, is_close
+import numpy as np
+
+from parity.causes.evidence import CLOSE, Evidence, common_factor, fit, is_close
+from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
+
+
+def not_shared(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The ranks end a step with different weights: a gradient, or an update, stays on its rank."""
+    if evidence.candidate.facts.get("ranks_agree", True) or first.quantity not in ("tower_grad", "grad", "slot", "var"):
+        return None
+    return Cause(
+        "not_shared",
+        "gradients are not shared between the ranks",
+        f"after a step the ranks hold different weights; what is shown of {first.check.key} is rank 0's own",
+        "call the DistributedDataParallel module itself, not its .module, and leave no_sync() before the last backward pass",
+    )
 
 
 def sum_instead_of_mean(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -27,3 +42,153 @@ def sum_instead_of_mean(first: FirstDifference, evidence: Evidence) -> Cause | N
         f"differ by the factor {max(factor, 1 / factor):.12g}, and the gradients of the single towers are the same",
         fix,
     )
+
+
+def some_towers(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Towers do not count alike: one alone, one not at all, one more than the others."""
+    if first.quantity not in ("tower_grad", "grad") or evidence.towers == 1:
+        return None
+    found = _factors_of_towers if first.quantity == "tower_grad" else _weights_of_towers
+    weights = found(first.check.step, evidence)
+    if weights is None or max(weights) - min(weights) <= CLOSE * max(abs(each) for each in weights):
+        return None
+    silent = [tower for tower, weight in enumerate(weights) if abs(weight) <= CLOSE]
+    if len(silent) == len(weights) - 1:
+        title = f"only the gradient of tower {next(t for t in range(len(weights)) if t not in silent)} is used"
+    elif silent:
+        title = f"the gradient of tower {', '.join(map(str, silent))} is left out"
+    else:
+        title = "the gradients of the towers do not count alike"
+    shown = ", ".join(f"{weight:.6g}" for weight in weights)
+    return Cause(
+        "some_towers",
+        title,
+        f"the candidate's gradients are the reference's towers' times {shown}, for every variable",
+        "let the gradient of every rank take part once: no condition on the rank around loss and backward pass",
+    )
+
+
+def gradient_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Gradients are off by a factor: all of them, or those of some variables."""
+    if first.quantity not in ("tower_grad", "grad"):
+        return None
+    step = first.check.step
+    towers = evidence.tower_names(step, first.quantity) if first.quantity == "tower_grad" else [""]
+    factors = _factors_of_variables(evidence, step, first.quantity, towers)
+    if factors is None:
+        return None
+    wrong = {name: factor for name, factor in factors.items() if abs(factor - 1) > CLOSE}
+    values = list(wrong.values())
+    if not wrong or any(not is_close(value, values[0]) and abs(value - values[0]) > CLOSE for value in values):
+        return None
+    factor = values[0]
+    where = "every variable" if len(wrong) == len(factors) else ", ".join(wrong)
+    evidence_text = f"the candidate's gradient of {where} is {factor:.9g} times the reference's, in every tower"
+    if abs(factor) <= CLOSE:
+        return Cause(
+            "zero_gradient",
+            f"no gradient reaches {where}",
+            f"the candidate's gradient of {where} is zero where the reference's is not",
+            "look for detach(), no_grad(), requires_grad = False or .data between this variable and the loss",
+        )
+    if is_close(factor, -1.0):
+        return Cause("sign", "the gradient has the wrong sign", evidence_text, "minimise the loss, not its negative")
+    if len(wrong) == len(factors) and _is_loss_scale(factor):
+        return _loss_scale(factor, evidence_text)
+    if is_close(factor, 1 / evidence.towers):
+        fix = "divide by the number of towers once: DDP does it already"
+    else:
+        fix = "look for what multiplies the loss, or this variable's gradient, by that factor"
+    return Cause("gradient_factor", f"gradients off by the factor {factor:.6g}", evidence_text, fix)
+
+
+def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The loss of every tower is off by one factor: reduction, loss scale, or something else."""
+    if first.quantity != "loss":
+        return None
+    step = first.check.step
+    pairs = [
+        (one, other)
+        for tower in evidence.tower_names(step, "loss")
+        for _, one, other in evidence.pairs(step, "loss", "", tower)
+    ]
+    factor = common_factor(pairs)
+    if factor is None or len(pairs) < 2:
+        return None
+    text = f"every tower's loss is {factor:.9g} times the reference's"
+    examples = _examples(evidence, step)
+    for count, what in ((examples, "examples of a shard"), (examples * evidence.towers, "examples of a batch")):
+        if count > 1 and (is_close(factor, count) or is_close(factor, 1 / count)):
+            kind = "a sum" if factor > 1 else "a mean"
+            return Cause(
+                "loss_reduction",
+                f"the loss is {kind} over examples where the reference takes {'a mean' if factor > 1 else 'a sum'}",
+                f"{text}: the number of {what}, or one over it",
+                'give the loss the reduction of the graph: reduction="mean", or "sum"',
+            )
+    if _is_loss_scale(factor):
+        return _loss_scale(factor, text)
+    fix = "look for what multiplies or divides the loss by that factor"
+    return Cause("gradient_factor", f"the loss is off by the factor {factor:.6g}", text, fix)
+
+
+def _loss_scale(factor: float, evidence: str) -> Cause:
+    return Cause(
+        "loss_scale",
+        f"the loss scale of {max(factor, 1 / factor):g} is not taken out",
+        f"{evidence}, a power of two",
+        "unscale before the update: scaler.unscale_, or leave amp.scale_loss before step()",
+    )
+
+
+def _is_loss_scale(factor: float) -> bool:
+    power = np.log2(max(factor, 1 / factor)) if factor > 0 else 0.0
+    return bool(power >= 6 and abs(power - round(power)) < 1e-9)
+
+
+def _examples(evidence: Evidence, step: int) -> int:
+    feeds = [one for _, one, _ in evidence.pairs(step, "feed", "", evidence.tower_names(step, "feed")[0])]
+    return max((len(feed) for feed in feeds if feed.ndim), default=0)
+
+
+def _factors_of_variables(evidence: Evidence, step: int, quantity: str, towers: list[str]) -> dict[str, float] | None:
+    found: dict[str, list[tuple[Array, Array]]] = {}
+    for tower in towers:
+        for name, one, other in evidence.pairs(step, quantity, "", tower):
+            found.setdefault(name, []).append((one, other))
+    largest = max((norm(one) for pairs in found.values() for one, _ in pairs), default=0.0)
+    factors = {}
+    for name, pairs in found.items():
+        if max(norm(one) for one, _ in pairs) <= 1e-8 * largest:
+            continue  # zero but for rounding
+        factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs)
+        if factor is None:
+            return None
+        factors[name] = factor
+    return factors
+
+
+def _factors_of_towers(step: int, evidence: Evidence) -> list[float] | None:
+    factors = []
+    for tower in evidence.tower_names(step, "tower_grad"):
+        pairs = [(one, other) for _, one, other in evidence.pairs(step, "tower_grad", "", tower)]
+        factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs)
+        if factor is None:
+            return None
+        factors.append(factor)
+    return factors
+
+
+def _weights_of_towers(step: int, evidence: Evidence) -> list[float] | None:
+    own = {
+        tower: {name: one for name, one, _ in evidence.pairs(step, "tower_grad", "", tower)}
+        for tower in evidence.tower_names(step, "tower_grad")
+    }
+    pairs = list(evidence.pairs(step, "grad"))
+    if len(own) < 2 or any(name not in found for name, _, _ in pairs for found in own.values()):
+        return None
+    columns = [[found[name] for found in own.values()] for name, _, _ in pairs]
+    expected, got = fit(columns, [one for _, one, _ in pairs]), fit(columns, [other for _, _, other in pairs])
+    if expected is None or got is None or max(expected.residual, got.residual) > 1e-8:
+        return None
+    return [each / wanted for each, wanted in zip(got.coefficients, expected.coefficients, strict=True)]

@@ -1,14 +1,14 @@
 """What hypotheses about a difference are tested against."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from parity.judge.join import Join
 from parity.judge.numbers import Array, norm
-from parity.trace import Key, Trace, format_key
+from parity.trace import Key, Trace, format_key, tower_order
 
 CLOSE = 1e-9
 
@@ -31,15 +31,25 @@ class Evidence:
     states: Trace | None
     towers: int
 
-    def pairs(self, step: int, quantity: str, slot: str = "") -> Iterator[tuple[str, Array, Array]]:
+    def pairs(self, step: int, quantity: str, slot: str = "", tower: str = "") -> Iterator[tuple[str, Array, Array]]:
         """Yields name, reference and candidate of every tensor of a quantity that both sides have."""
         one_file, other_file = self.reference.step(step), self.candidate.step(step)
         for key, text in self.join.ordered(one_file.names()):
-            if key.quantity != quantity or key.slot != slot:
+            if key.quantity != quantity or key.slot != slot or key.tower != tower:
                 continue
             one, other = one_file.read(text), self.join.read(key, other_file)
             if other is not None and other.shape == one.shape:
                 yield key.name, np.asarray(one, np.float64), np.asarray(other, np.float64)
+
+    def tower_names(self, step: int, quantity: str) -> list[str]:
+        """Returns the towers that have a quantity, in order."""
+        keys = [key for key, _ in self.join.ordered(self.reference.step(step).names()) if key.quantity == quantity]
+        return sorted({key.tower for key in keys}, key=tower_order)
+
+    def slots(self, step: int) -> list[str]:
+        """Returns the names of the reference's slots."""
+        keys = self.join.ordered(self.reference.step(step).names())
+        return sorted({key.slot for key, _ in keys if key.quantity == "slot"})
 
     def before(self, step: int, quantity: str, name: str, slot: str = "") -> Array | None:
         """Returns a part of the state before a step, or None where there is none."""
@@ -56,6 +66,37 @@ class Evidence:
     def optimizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The optimizers' facts: reference, candidate."""
         return self.reference.facts.get("optimizer", {}), self.candidate.facts.get("optimizer", {})
+
+
+class Fit(NamedTuple):
+    """A target as a combination of columns.
+
+    Fields:
+      coefficients: one for each column.
+      residual: norm of what is left, over the norm of the target.
+    """
+
+    coefficients: tuple[float, ...]
+    residual: float
+
+
+def fit(columns: Sequence[Sequence[Array]], targets: Sequence[Array]) -> Fit | None:
+    """Fits tensors by one combination of columns for all of them, or returns None where that cannot be told.
+
+    Args:
+      columns: for each tensor its columns, arrays of the tensor's shape.
+      targets: the tensors.
+    """
+    matrix = np.concatenate([np.stack([part.reshape(-1) for part in each], axis=1) for each in columns])
+    target = np.concatenate([each.reshape(-1) for each in targets])
+    lengths = np.linalg.norm(matrix, axis=0)
+    if not lengths.all() or not norm(target) > 0.0 or len(target) <= matrix.shape[1]:
+        return None
+    found, _, rank, _ = np.linalg.lstsq(matrix / lengths, target, rcond=1e-9)
+    if rank < matrix.shape[1]:
+        return None
+    coefficients = found / lengths
+    return Fit(tuple(float(each) for each in coefficients), norm(target - matrix @ coefficients) / norm(target))
 
 
 def common_factor(pairs: list[tuple[Array, Array]]) -> float | None:
@@ -77,3 +118,8 @@ def common_factor(pairs: list[tuple[Array, Array]]) -> float | None:
 def is_close(one: float, other: float) -> bool:
     """Returns whether two factors are the same but for rounding."""
     return abs(one - other) <= CLOSE * abs(other)
+
+
+def same_values(one: Array, other: Array) -> bool:
+    """Returns whether two arrays are equal but for rounding in float64."""
+    return one.shape == other.shape and norm(one - other) <= CLOSE * norm(one)

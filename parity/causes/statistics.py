@@ -7,6 +7,25 @@ from parity.judge.numbers import norm
 from parity.judge.result import Cause, FirstDifference
 
 
+def statistics_frozen(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The candidate's moving statistics stay as they were."""
+    step = first.check.step
+    pairs = list(evidence.pairs(step, "stat")) if first.quantity == "stat" else []
+    still = []
+    for name, one, other in pairs:
+        before = evidence.before(step, "stat", name)
+        if before is not None and norm(one - before) > 0.0 and norm(other - before) <= 1e-12 * norm(before):
+            still.append(name)
+    if first.name not in still:
+        return None
+    return Cause(
+        "statistics_frozen",
+        "the moving statistics never move",
+        f"{len(still)} of {len(pairs)} statistics of the candidate are as they were before step {step}: {', '.join(still)}",
+        "train in training mode, with a momentum; in the towers: run UPDATE_OPS",
+    )
+
+
 def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The moving statistics move by another variance (n against n - 1) or with another momentum.
 

@@ -2,9 +2,116 @@
 
 import numpy as np
 
-from parity.causes.evidence import CLOSE, Evidence, common_factor
+from parity.causes.evidence import CLOSE, Evidence, common_factor, fit
+from parity.causes.optimizer_input import EXACT, linear_slot, slot_rule
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
+
+
+def not_updated(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Some variables stay as they were, slots and all, though they have a gradient."""
+    if first.quantity not in ("slot", "var"):
+        return None
+    step = first.check.step
+    gradients = {name: one for name, one, _ in evidence.pairs(step, "grad")}
+    still, moved = [], 0
+    for name, one, other in evidence.pairs(step, "var"):
+        before = evidence.before(step, "var", name)
+        if before is None or norm(one - before) <= 1e-12 * norm(before) or not gradients.get(name, one).any():
+            continue
+        if norm(other - before) <= 1e-12 * norm(before):
+            still.append(name)
+        else:
+            moved += 1
+    if first.name not in still:
+        return None
+    return Cause(
+        "not_updated",
+        f"{', '.join(still)} gets no update",
+        f"the candidate leaves {', '.join(still)} as it was at step {step}, though its gradient is not zero; "
+        f"{moved} others move",
+        "give the optimizer all of model.parameters(), after the last of them is made",
+    )
+
+
+def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """A slot keeps, or takes up, another share than the reference's: momentum, beta1, beta2, decay; or it starts anew."""
+    if first.quantity != "slot":
+        return None
+    step = first.check.step
+    slot = next((s for s in evidence.slots(step) if f"slot/{s}/{first.name}" == first.check.key), "")
+    wanted = slot_rule(evidence, step, slot, candidate=False)
+    got = slot_rule(evidence, step, slot, candidate=True)
+    if wanted is None or got is None or wanted.power != got.power or abs(got.keep - wanted.keep) <= EXACT:
+        return None
+    text = (
+        f"slot' = {got.keep:.9g} slot + {got.take:.9g} gradient{'^2' if got.power == 2 else ''} fits every variable of the "
+        f"candidate, where the reference has {wanted.keep:.9g} and {wanted.take:.9g}"
+    )
+    if abs(got.keep) <= EXACT:
+        return Cause(
+            "slot_reset",
+            f"the slot {slot} is forgotten in every step",
+            text,
+            "make the optimizer once, before the loop, and load its state with the weights",
+        )
+    averaging = abs(wanted.keep + wanted.take - 1) <= 1e-6
+    if averaging and wanted.power == 1:
+        name, what = "adam_beta", "beta1"
+    elif averaging:
+        name, what = "adam_beta", "beta2"
+    else:
+        name, what = "momentum", "the momentum"
+    return Cause(
+        name,
+        f"{what} is {got.keep:.6g} where the reference has {wanted.keep:.6g}",
+        text,
+        f"give the port's optimizer {wanted.keep:.6g}",
+    )
+
+
+def nesterov(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """One side's update looks a step ahead, the other's does not."""
+    step = first.check.step
+    found = linear_slot(evidence, step) if first.quantity == "var" else None
+    if found is None:
+        return None
+    slot, _ = found
+    ahead = [_looks_ahead(evidence, step, slot, side) for side in (False, True)]
+    if None in ahead or ahead[0] == ahead[1]:
+        return None
+    whose = "candidate" if ahead[1] else "reference"
+    return Cause(
+        "nesterov",
+        f"Nesterov momentum in the {whose} only",
+        f"the {whose}'s update is a combination of the gradient and the slot {slot}, the other side's of the slot alone",
+        f"use_nesterov={ahead[0]} (torch: nesterov={ahead[0]}), as the graph has it",
+    )
+
+
+def bias_correction(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Adam without the correction of its moments' bias."""
+    reference, _ = evidence.optimizers
+    step = first.check.step
+    if first.quantity != "var" or "beta1" not in reference or evidence.counter(step, "beta1_power") is None:
+        return None
+    seen = 0
+    for name, one, other in evidence.pairs(step, "var"):
+        before = evidence.before(step, "var", name)
+        predicted = _adam_step(evidence, step, name, reference["epsilon"], inside=False, corrected=False)
+        if before is None or predicted is None:
+            return None
+        if norm(other - before - predicted) > 1e-6 * norm(one - before):
+            return None
+        seen += 1
+    if not seen:
+        return None
+    return Cause(
+        "bias_correction",
+        "Adam without bias correction",
+        f"lr m / (sqrt(v) + epsilon) gives the candidate's update of all {seen} variables at step {step}",
+        "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments",
+    )
 
 
 def adam_epsilon(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -72,7 +179,25 @@ def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | 
     )
 
 
-def _adam_step(evidence: Evidence, step: int, name: str, epsilon: float, inside: bool) -> Array | None:
+def _looks_ahead(evidence: Evidence, step: int, slot: str, candidate: bool) -> bool | None:
+    gradients = {name: pair[candidate] for name, *pair in evidence.pairs(step, "grad")}
+    slots = {name: pair[candidate] for name, *pair in evidence.pairs(step, "slot", slot)}
+    columns, targets = [], []
+    for name, *pair in evidence.pairs(step, "var"):
+        before = evidence.before(step, "var", name)
+        if before is None or name not in gradients or name not in slots:
+            return None
+        columns.append([gradients[name], slots[name]])
+        targets.append(pair[candidate] - before)
+    found = fit(columns, targets) if targets else None
+    if found is None or found.residual > EXACT:
+        return None
+    return abs(found.coefficients[0]) > 1e-6 * abs(found.coefficients[1])
+
+
+def _adam_step(
+    evidence: Evidence, step: int, name: str, epsilon: float, inside: bool, corrected: bool = True
+) -> Array | None:
     reference, _ = evidence.optimizers
     gradient = next((other for each, _, other in evidence.pairs(step, "grad") if each == name), None)
     m, v = evidence.before(step, "slot", name, "m"), evidence.before(step, "slot", name, "v")
@@ -82,6 +207,8 @@ def _adam_step(evidence: Evidence, step: int, name: str, epsilon: float, inside:
     m = m + (gradient - m) * (1 - reference["beta1"])
     v = v + (gradient**2 - v) * (1 - reference["beta2"])
     rate = reference["learning_rate"]
+    if not corrected:
+        return np.asarray(-rate * m / (np.sqrt(v) + epsilon))
     if inside:
         return np.asarray(-rate / (1 - power1) * m / (np.sqrt(v) / np.sqrt(1 - power2) + epsilon))
     return np.asarray(-rate * np.sqrt(1 - power2) / (1 - power1) * m / (np.sqrt(v) + epsilon))

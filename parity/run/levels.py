@@ -30,7 +30,7 @@ def judge_function(recorded: Recorded, steps: Sequence[int], towers: int) -> Lev
     }
     first = find_first(recorded.join, checks, pairs)
     evidence = Evidence(recorded.join, traces.reference64, traces.candidate64, traces.states, towers)
-    causes = find_causes(first, evidence) if first and first.check.verdict == "different" else []
+    causes = find_causes(first, evidence) if first else []
     level = Level("function", decide(checks), _reason(checks), checks, first, causes, _never_moved(traces))
     if not traces.candidate64.facts.get("ranks_agree", True):
         level.verdict = "different"

@@ -1,6 +1,6 @@
 """Records a case on both sides: which runs are made, from which states, in which order."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -80,6 +80,7 @@ class Recorder:
         self._spread = spread
         self._tick = tick
         self._steps = list(range(case.steps))
+        self._repeats = 0
         self._tf = TensorFlowRole(case, sides, out / "tf", tick)
         self._torch = TorchRole(case, sides, out / "torch", tick)
         out.mkdir(parents=True, exist_ok=True)
@@ -118,6 +119,69 @@ class Recorder:
             candidate_draws=[candidate.result() for _, candidate in draws],
             pairs=pairs,
         )
+
+    @property
+    def towers(self) -> int:
+        """The number of towers."""
+        return self._case.towers
+
+    @property
+    def batch_norm_updates(self) -> str:
+        """Which tower's statistics survive in the reference."""
+        return self._case.tf.batch_norm_updates
+
+    def batch(self, step: int) -> Tensors:
+        """Returns a whole batch as the candidate is fed it, dict of "feed/<input>" to array."""
+        return read_all(Trace(self._feeds.torch).step(step))
+
+    def state(self, step: int) -> Tensors:
+        """Returns the state before a step in the candidate's names and layouts."""
+        return read_all(Trace(self._states.torch).step(step))
+
+    def repeat(
+        self,
+        step: int,
+        batch: Callable[[Tensors], Tensors],
+        state: Callable[[Tensors], Tensors],
+        twice: bool = False,
+    ) -> Trace:
+        """Runs one step of the candidate in float64 once more, from a changed state on a changed batch.
+
+        Args:
+          step: its number.
+          batch: what becomes of the whole batch.
+          state: what becomes of the state before the step.
+          twice: whether to run it two times, for ports that keep something of the step before.
+
+        Returns:
+          The trace; its last step is the one that counts.
+        """
+        self._repeats += 1
+        name = f"repeat-{self._repeats}"
+        steps = [step, step + 1] if twice else [step]
+        feeds = write_states(self._out / "feeds" / name, ((n, batch(self.batch(step))) for n in steps))
+        states = write_states(self._out / "states" / name, ((n, state(self.state(step))) for n in steps))
+        return self._torch.run(
+            Asked(name, "float64", feeds, self._start.torch, states, EVERYTHING, steps, True)
+        ).result()
+
+    def repeat_reference(self, step: int, batch_norm_updates: str) -> Trace:
+        """Runs one step of the reference in float64 once more, other towers' statistics surviving."""
+        changed = self._case.tf.model_copy(update={"batch_norm_updates": batch_norm_updates})
+        role = TensorFlowRole(self._case.model_copy(update={"tf": changed}), self._sides, self._out / "tf", self._tick)
+        role.prepare("float64", self._inputs).result()
+        return role.run(
+            Asked(
+                f"statistics-{batch_norm_updates}",
+                "float64",
+                self._feeds.tf,
+                self._start.tf,
+                self._states.tf,
+                EVERYTHING,
+                [step],
+                True,
+            )
+        ).result()
 
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:
         """Records the candidate once more, its optimizer's hyper-parameters rounded to float32."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from parity.case import Case
 from parity.judge.result import Level, Result
+from parity.run.experiments import find_by_experiment
 from parity.run.levels import LATER, judge_function, judge_single, not_run
 from parity.run.plan import Recorded, Recorder
 from parity.run.processes import Sides
@@ -42,6 +43,10 @@ def run_case(
         recorded = recorder.record()
         function = judge_function(recorded, range(case.steps), case.towers)
         recorded, function = _set_aside_rounding(case, recorder, recorded, function)
+        first = function.first_difference
+        if first is not None and not function.causes:
+            traces = recorded.lockstep
+            function.causes = find_by_experiment(first, recorder, recorded.join, traces.reference64, traces.candidate64)
         decided = {"function": function}
         if "float32" in levels:
             decided["float32"] = judge_single(recorded, range(case.steps))

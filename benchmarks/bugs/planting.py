@@ -1,0 +1,82 @@
+"""Plants one mutation in a copy of a case."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from parity.case import Case
+
+HERE = Path(__file__).parent
+MUTANT = '''"""The port with a bug in it."""
+
+import importlib
+import json
+from pathlib import Path
+
+from mutations import MUTATIONS, Port
+
+from torch_ddp.optimizer import make_optimizer
+
+planted = json.loads((Path(__file__).parent / "planted.json").read_text())
+
+
+def load(spec):
+    module, _, name = spec.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def make(model):
+    described = planted["optimizer"]
+    return load(described)(model) if isinstance(described, str) else make_optimizer(described, model)
+
+
+port = MUTATIONS[planted["mutation"]].plant(Port(load(planted["model"]), load(planted["loss"]), make), planted["size"])
+Model, loss, optimizer = port.model, port.loss, port.optimizer
+'''
+
+
+class Planted(NamedTuple):
+    """A bug in a net.
+
+    Fields:
+      mutation: its name in `mutations.MUTATIONS`.
+      size: what it is off by, 1 where it has no size.
+    """
+
+    mutation: str
+    size: float = 1.0
+
+
+def plant(case: Case, planted: Planted, into: Path, changes_optimizer: bool) -> Case:
+    """Copies a case's folder to `into` and plants a bug in its port.
+
+    Args:
+      case: a right port.
+      planted: the bug.
+      into: folder to make; its parent gets what cases share.
+      changes_optimizer: whether the bug sits in the optimizer, so that the port has to bring its own.
+    """
+    into.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(HERE / "mutations.py", into.parent)
+    for shared in case.directory.parent.glob("*.py"):
+        shutil.copy(shared, into.parent)
+    shutil.copytree(case.directory, into)
+    port = case.torch
+    described = port.optimizer or (case.optimizer.model_dump(exclude_none=True) if case.optimizer else None)
+    (into / "planted.json").write_text(
+        json.dumps(
+            {
+                "mutation": planted.mutation,
+                "size": planted.size,
+                "model": port.model,
+                "loss": port.loss,
+                "optimizer": described,
+            }
+        )
+    )
+    (into / "mutant.py").write_text(MUTANT)
+    changed = {"model": "mutant:Model", "loss": "mutant:loss"}
+    if changes_optimizer:
+        changed["optimizer"] = "mutant:optimizer"
+    return case.model_copy(update={"directory": into, "torch": port.model_copy(update=changed)})

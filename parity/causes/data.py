@@ -1,0 +1,74 @@
+"""Causes in what towers and ranks are fed, seen in what they make of it."""
+
+import numpy as np
+
+from parity.causes.evidence import CLOSE, Evidence, same_values
+from parity.judge.numbers import Array
+from parity.judge.result import Cause, FirstDifference
+
+
+def other_shard(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Ranks work on other towers' shards: all on one, or in another order."""
+    found = _of_towers(first, evidence)
+    if found is None:
+        return None
+    ones, others = found
+    read = [next((tower for tower, one in enumerate(ones) if same_values(one, other)), None) for other in others]
+    if None in read or read == list(range(len(read))):
+        return None
+    shown = ", ".join(f"rank {rank} that of tower {tower}" for rank, tower in enumerate(read))
+    alike = len(set(read)) == 1
+    return Cause(
+        "other_shard",
+        f"every rank reads the shard of tower {read[0]}" if alike else "the ranks read each other's shards",
+        f"each rank's {_named(first)} is a tower's to the last bit but rounding: {shown}",
+        "give rank k the k-th contiguous piece of the batch: torch_ddp.shard, or DistributedSampler over ordered examples",
+    )
+
+
+def order_of_examples(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The ranks together see the same examples, cut up otherwise: each result belongs to some example of the batch."""
+    found = _of_towers(first, evidence)
+    if found is None or first.quantity != "act" or found[0][0].ndim < 2:
+        return None
+    ones, others = (np.concatenate([each.reshape(len(each), -1) for each in side]) for side in found)
+    if ones.shape != others.shape:
+        return None
+    line = np.random.default_rng(0).standard_normal(ones.shape[1])
+    place, other_place = np.argsort(ones @ line), np.argsort(others @ line)
+    if not same_values(ones[place], others[other_place]):
+        return None
+    went = np.empty(len(place), np.int64)
+    went[other_place] = place
+    ranks, size = len(found[0]), len(found[0][0])
+    dealt = np.concatenate([np.arange(rank, ranks * size, ranks) for rank in range(ranks)])
+    how = (
+        "dealt out in turn (rank, rank + world size, ...), as DistributedSampler does" if (went == dealt).all() else ""
+    )
+    within = all((went[rank * size : (rank + 1) * size] // size == rank).all() for rank in range(ranks))
+    return Cause(
+        "order_of_examples",
+        "the examples of the batch come in another order" + ("" if within else " and to other ranks"),
+        f"the rows of {_named(first)} over all ranks are those of the towers in another order"
+        + (f": {how}" if how else ""),
+        "cut the batch into contiguous pieces as tf.split does: torch_ddp.shard",
+    )
+
+
+def _of_towers(first: FirstDifference, evidence: Evidence) -> tuple[list[Array], list[Array]] | None:
+    if first.quantity not in ("feed", "act", "loss") or evidence.towers == 1:
+        return None
+    step = first.check.step
+    pairs = [
+        (one, other)
+        for tower in evidence.tower_names(step, first.quantity)
+        for name, one, other in evidence.pairs(step, first.quantity, "", tower)
+        if name == first.name
+    ]
+    ones, others = [one for one, _ in pairs], [other for _, other in pairs]
+    alike = any(same_values(one, other) for k, one in enumerate(ones) for other in ones[k + 1 :])
+    return None if len(pairs) < 2 or alike or max(np.abs(one).max() for one in ones) <= CLOSE else (ones, others)
+
+
+def _named(first: FirstDifference) -> str:
+    return f"{first.quantity} {first.name}" if first.name else first.quantity

@@ -1,0 +1,61 @@
+"""Weight decay: what differs is proportional to the weights."""
+
+import numpy as np
+
+from parity.causes.evidence import Evidence, fit
+from parity.causes.optimizer_input import optimizer_inputs
+from parity.judge.numbers import Array, norm
+from parity.judge.result import Cause, FirstDifference
+
+TELLING = 1e-10
+
+
+def weight_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The gradient, or the update beside it, is off by a multiple of the weight: decay missing, extra or of another size."""
+    step = first.check.step
+    if first.quantity in ("loss", "tower_grad"):
+        tower = first.tower or (evidence.tower_names(step, "tower_grad") or [""])[0]
+        apart = _apart(evidence, step, [*evidence.pairs(step, "tower_grad", "", tower)])
+        where, per_weight = "gradient", 1.0
+    elif first.quantity == "grad":
+        apart, where, per_weight = _apart(evidence, step, [*evidence.pairs(step, "grad")]), "gradient", 1.0
+    elif first.quantity == "slot" or (first.quantity == "var" and not evidence.slots(step)):
+        inputs = optimizer_inputs(evidence, step) or []
+        apart = _apart(evidence, step, [(each.name, each.gradient, each.used) for each in inputs])
+        where, per_weight = "gradient that the optimizer works with", 1.0
+    elif first.quantity == "var":
+        apart = _apart(evidence, step, [*evidence.pairs(step, "var")])
+        rate = evidence.counter(step, "learning_rate") or evidence.optimizers[0].get("learning_rate")
+        where, per_weight = "update", -float(rate) if rate else -1.0
+    else:
+        return None
+    decayed = {name: (weight, difference) for name, weight, difference in apart if difference is not None}
+    found = fit([[w] for w, _ in decayed.values()], [d for _, d in decayed.values()]) if decayed else None
+    if found is None or found.residual > 1e-5:
+        return None
+    amount = found.coefficients[0] / per_weight
+    whole = len(decayed) == len(apart)
+    where_it_is = "every variable" if whole else ", ".join(decayed)
+    who, other = ("candidate", "reference") if amount > 0 else ("reference", "candidate")
+    return Cause(
+        "weight_decay",
+        f"weight decay of {abs(amount):.4g} in the {who} that the {other} does not have",
+        f"the {where} of {where_it_is} is off by {amount:.9g} times the weight, and nothing else",
+        f"decay what the graph decays, once: {where_it_is} by {abs(amount):.4g}"
+        + ("" if amount < 0 else " less in the port"),
+    )
+
+
+def _apart(
+    evidence: Evidence, step: int, pairs: list[tuple[str, Array, Array]]
+) -> list[tuple[str, Array, Array | None]]:
+    found = []
+    largest = max((norm(other - one) for _, one, other in pairs), default=0.0)
+    for name, one, other in pairs:
+        weight = evidence.before(step, "var", name)
+        if weight is None or not np.any(weight):
+            continue
+        difference = other - one
+        telling = norm(difference) > 1e-6 * largest and norm(difference) > TELLING * norm(one)
+        found.append((name, weight, difference if telling else None))
+    return found

@@ -1,0 +1,119 @@
+"""Causes between the combined gradient and the optimizer: what it was given is not what was computed."""
+
+import numpy as np
+
+from parity.causes.evidence import Evidence, common_factor, fit
+from parity.causes.optimizer_input import Input, linear_slot, optimizer_inputs
+from parity.judge.numbers import Array, norm
+from parity.judge.result import Cause, FirstDifference
+
+ROUGH = 1e-6
+
+
+def gradients_used(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The optimizer works with another gradient than the combined one: negated, scaled, clipped."""
+    step = first.check.step
+    if first.quantity not in ("slot", "var", "clip") or (first.quantity == "var" and evidence.slots(step)):
+        return None
+    inputs = optimizer_inputs(evidence, step)
+    if not inputs:
+        return None
+    changed = [each for each in inputs if norm(each.used - each.gradient) > ROUGH * norm(each.gradient)]
+    found = linear_slot(evidence, step)
+    cause = _factor(inputs, changed, found[1].keep if found else 0.0)
+    return cause or _clipped_by_norm(inputs, changed) or _clipped_by_value(inputs, changed)
+
+
+def left_over(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """A gradient of the step before is still in this one."""
+    step = first.check.step
+    if first.quantity not in ("tower_grad", "grad", "slot", "var") or step - 1 not in evidence.reference.step_numbers:
+        return None
+    earlier = {name: one for name, one, _ in evidence.pairs(step - 1, "grad")}
+    if first.quantity in ("tower_grad", "grad"):
+        pairs = [
+            (name, one, other)
+            for name, one, other in evidence.pairs(step, first.quantity, "", first.tower)
+            if name in earlier
+        ]
+    else:
+        pairs = [each for each in optimizer_inputs(evidence, step) or [] if each.name in earlier]
+    found = fit([[one, earlier[name]] for name, one, _ in pairs], [other for _, _, other in pairs]) if pairs else None
+    if found is None or found.residual > ROUGH or abs(found.coefficients[1]) <= ROUGH:
+        return None
+    now, before = found.coefficients
+    return Cause(
+        "stale_gradient",
+        "the gradient of an earlier step is still in it",
+        f"the candidate's gradient at step {step} is {now:.6g} times the reference's plus {before:.6g} times that of step "
+        f"{step - 1}",
+        "call optimizer.zero_grad() before every backward pass, unless the graph accumulates too",
+    )
+
+
+def _factor(inputs: list[Input], changed: list[Input], momentum: float) -> Cause | None:
+    factor = _rough_factor([(each.gradient, each.used) for each in changed])
+    if factor is None or abs(factor - 1) <= ROUGH:
+        return None
+    where = "every variable" if len(changed) == len(inputs) else ", ".join(each.name for each in changed)
+    text = f"the candidate's optimizer works with {factor:.9g} times the gradient of {where}"
+    if abs(factor + 1) <= ROUGH:
+        return Cause("sign", "the update goes uphill", text, "minimise: check maximize=True and the loss's sign")
+    if momentum and abs(factor - (1 - momentum)) <= ROUGH:
+        return Cause(
+            "momentum",
+            f"the momentum is dampened: the gradient enters the slot {factor:.6g} times",
+            text,
+            "TensorFlow's momentum takes the whole gradient: dampening=0, or torch_ddp.like_tf.Momentum",
+        )
+    if 0 < factor < 1 and len(changed) == len(inputs) and len(inputs) > 1:
+        norms = float(np.sqrt(sum(norm(each.used) ** 2 for each in changed)))
+        return Cause(
+            "clipping",
+            f"the gradients are scaled to {factor:.4g} of what they are before the update, as clipping by global norm does",
+            f"{text}; their global norm is then {norms:.6g}",
+            "clip as the graph does: by this norm on both sides, or on neither",
+        )
+    return Cause("gradient_factor", f"the update's gradient is off by the factor {factor:.6g}", text, "take it out")
+
+
+def _clipped_by_norm(inputs: list[Input], changed: list[Input]) -> Cause | None:
+    factors = [_rough_factor([(each.gradient, each.used)]) for each in changed]
+    if not changed or any(factor is None or not 0 < factor < 1 for factor in factors):
+        return None
+    norms = [norm(each.used) for each in changed]
+    if max(norms) - min(norms) > ROUGH * max(norms):
+        return None
+    return Cause(
+        "clipping",
+        f"each variable's gradient is clipped to norm {norms[0]:.6g}",
+        f"the candidate's optimizer works with gradients of norm {norms[0]:.9g} for {len(changed)} of {len(inputs)} "
+        "variables, in the direction of the combined ones",
+        "clip where the graph clips: per variable or by global norm, before or after combining",
+    )
+
+
+def _clipped_by_value(inputs: list[Input], changed: list[Input]) -> Cause | None:
+    limits = []
+    for each in changed:
+        limit = float(np.abs(each.used).max())
+        if norm(np.clip(each.gradient, -limit, limit) - each.used) > ROUGH * norm(each.gradient):
+            return None
+        limits.append(limit)
+    if not limits:
+        return None
+    return Cause(
+        "clipping",
+        f"gradients are clipped by value to {min(limits):.4g}"
+        + ("" if max(limits) <= min(limits) * 1.001 else " or more"),
+        f"in {len(changed)} of {len(inputs)} variables the larger elements of the gradient are cut off, no others differ",
+        "clip as the graph does: by value, by norm or not at all",
+    )
+
+
+def _rough_factor(pairs: list[tuple[Array, Array]]) -> float | None:
+    factor = common_factor(pairs)
+    if factor is not None or not pairs:
+        return factor
+    found = fit([[one] for one, _ in pairs], [other for _, other in pairs])
+    return found.coefficients[0] if found is not None and found.residual <= ROUGH else None
