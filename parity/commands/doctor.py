@@ -17,7 +17,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.markup import escape
 
     from parity.interpreters import gpus, legacy_interpreters, probe
-    from parity.report.tables import plain_table
+    from parity.report.tables import plain_table, print_trimmed
 
     here = probe(sys.executable) or {}
     named = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON")
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"scikit-learn {here.get('scikit-learn', 'missing')}",
         "pip install scikit-learn",
     )
-    Console(highlight=False).print(table)
+    print_trimmed(Console(highlight=False), table)
     return 0 if has_tf and "torch" in here else 2
 
 

@@ -17,7 +17,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from parity.case import load_mapping
     from parity.mapping import build_mapping, variables_of
-    from parity.report import show_mapping
+    from parity.report.tables import print_trimmed, show_mapping
     from parity.trace import Trace
 
     entries = load_mapping(arguments.map)[0] if arguments.map else {}
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     mapping = build_mapping(variables_of(reference.variables), variables_of(candidate.variables), entries)
     console = Console(highlight=False)
     pairs = [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs]
-    console.print(show_mapping(pairs))
+    print_trimmed(console, show_mapping(pairs))
     console.print()
     console.print(mapping.toml(), markup=False, end="", soft_wrap=True)
     return 0

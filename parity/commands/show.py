@@ -16,7 +16,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.markup import escape
 
     from parity.judge.numbers import norm
-    from parity.report.tables import plain_table
+    from parity.report.tables import plain_table, print_trimmed
     from parity.trace import Trace, TraceError
 
     trace = Trace(arguments.trace, whole=False)
@@ -39,5 +39,5 @@ def run(arguments: argparse.Namespace) -> int:
         for text in file.names():
             table.add_row(escape(text), file.dtype(text), str(list(file.shape(text))), f"{norm(file.read(text)):.6g}")
         console.print(f"step {number}", style="bold")
-        console.print(table)
+        print_trimmed(console, table)
     return 0

@@ -29,7 +29,12 @@ def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """Returns the names of flat facts that both sides have and that differ, and of optimizer settings that one lacks."""
     names = [name for name in sorted({*one, *other}) if name.split(".")[0] not in NOT_A_DIFFERENCE]
     shared = [name for name in names if (name in one and name in other) or name.startswith("optimizer.")]
-    return [name for name in shared if one.get(name) != other.get(name)]
+    return [name for name in shared if _meaning(name, one.get(name)) != _meaning(name, other.get(name))]
+
+
+def _meaning(name: str, value: Any) -> Any:
+    # The frameworks name one optimizer differently: AdamOptimizer, torch_ddp.like_tf.optim.adam.Adam.
+    return value.rpartition(".")[2].removesuffix("Optimizer") if name == "optimizer.name" and value else value
 
 
 def _flat(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:

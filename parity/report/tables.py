@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rich.console import Group
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -59,6 +59,14 @@ def plain_table(*headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, overflow="fold")
     return table
+
+
+def print_trimmed(console: Console, *parts: RenderableType) -> None:
+    """Prints without the blanks that pad a table's lines to its width: nothing that a file or a diff should hold."""
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part)
+    console.file.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
 def name_of(check: Check, level: Level) -> str:

@@ -7,7 +7,7 @@ from rich.text import Text
 from parity.judge.result import Level, Result
 from parity.report.difference import show_causes, show_first_difference
 from parity.report.facts import show_facts
-from parity.report.tables import COLOURS, show_levels, show_mapping, show_worst
+from parity.report.tables import COLOURS, print_trimmed, show_levels, show_mapping, show_worst
 
 WIDEST = 120
 # Figures that a reader needs only where the level is not the same.
@@ -43,13 +43,9 @@ def print_verdict(result: Result, title: str, console: Console) -> None:
 
 def print_result(result: Result, title: str, console: Console, verbose: bool = False) -> None:
     """Prints the whole report."""
-    with console.capture() as captured:
-        print_verdict(result, title, console)
-        for part in _parts(result, verbose):
-            console.print()
-            console.print(part)
-    # Tables pad every line to their width, which is nothing that a file or a diff should hold.
-    console.file.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
+    print_verdict(result, title, console)
+    for part in _parts(result, verbose):
+        print_trimmed(console, "", part)
 
 
 def _parts(result: Result, verbose: bool) -> list[RenderableType]:
@@ -86,9 +82,10 @@ def _matters(text: str, level: Level) -> bool:
 def _accounting(result: Result) -> str:
     checks = [check for level in result.levels.values() for check in level.checks]
     judged = [check for check in checks if check.verdict != "not_run"]
-    zero = sum(1 for check in judged if check.size == 0.0)
+    zero = sum(1 for check in judged if check.size == 0.0 and not check.note)
+    broken = sum(1 for check in judged if "not finite" in check.note)
     trivial = sum(1 for check in judged if 0.0 < check.size <= check.allowed)
     return (
         f"compared {len(judged):,} tensors; skipped {len(checks) - len(judged):,}; all zero {zero:,}; "
-        f"smaller than their own allowance {trivial:,}"
+        f"not finite {broken:,}; smaller than their own allowance {trivial:,}"
     )

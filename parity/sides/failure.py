@@ -1,5 +1,6 @@
 """Says what went wrong in a side: in one sentence, and with that part of a traceback that is the user's."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,8 @@ TASKS = {
 ROOT = Path(__file__).resolve().parents[2]
 OURS = tuple(str(ROOT / package) + "/" for package in ("parity", "tf_towers", "torch_ddp"))
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+))?$')
-MACHINERY = ("<frozen importlib", "/importlib/__init__.py")
+MACHINERY = ("<frozen ", "/importlib/__init__.py")
+LIBRARIES = ("site-packages", "dist-packages", str(Path(os.__file__).parent))
 STARTUP_NOISE = re.compile(
     r"^(WARNING: All log messages before absl|[IWE]\d{4} |\d{4}-\d\d-\d\d .*: [IW] |WARNING:tensorflow:From .*deprecated"
     r"|Instructions for updating:|non-resource variables are not supported|To enable the following instructions)"
@@ -79,6 +81,21 @@ def without_our_frames(traceback: str) -> str:
     return "\n".join(kept) if any(FRAME.match(line) for line in kept) else traceback.rstrip()
 
 
+def telling_stacks(printed: str) -> str:
+    """Returns those stacks of a dump by `faulthandler` that pass through the user's code, without our frames.
+
+    Args:
+      printed: stacks, each under a line like "Thread 0x… (most recent call first):".
+    """
+    stacks: list[list[str]] = []
+    for line in printed.splitlines():
+        if "most recent call first" in line or not stacks:
+            stacks.append([])
+        stacks[-1].append(line)
+    shown = [without_our_frames("\n".join(stack)) for stack in stacks]
+    return "\n".join(stack for stack in shown if _is_telling(stack)) or printed.rstrip()
+
+
 def last_frame(traceback: str) -> str:
     """Returns the innermost place of a traceback as "model_tf.py, line 5, in tower"; "" where it has none."""
     frames = [found for line in traceback.splitlines() for found in [FRAME.match(line)] if found]
@@ -106,6 +123,11 @@ def last_lines(log: Path, count: int, start: int = 0) -> str:
     except OSError:
         return ""
     return "\n".join([line for line in lines if line.strip() and not STARTUP_NOISE.match(line)][-count:])
+
+
+def _is_telling(stack: str) -> bool:
+    files = [frame["file"] for line in stack.splitlines() for frame in [FRAME.match(line)] if frame]
+    return any(not _is_ours(file) and not any(part in file for part in LIBRARIES) for file in files)
 
 
 def _is_ours(file: str) -> bool:

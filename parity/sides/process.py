@@ -12,13 +12,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from parity.sides.failure import SideFailed, failure, last_lines, without_our_frames
+from parity.sides.failure import SideFailed, failure, last_lines, telling_stacks
 from parity.trace import Channel
 
 Progress = Callable[[int, int], None]
 LOG_LINES = 15
 STACK_LINES = 40
-STACK_SECONDS = 1.0
+STACK_SECONDS = 0.3
 GRACE_SECONDS = 0.2
 POLL_SECONDS = 0.5
 
@@ -137,11 +137,13 @@ class SideProcess:
 
     def _silent(self, request: str) -> SideFailed:
         start = self._log.stat().st_size
-        self._signal(signal.SIGUSR1)  # has every process of the side print where it is
-        time.sleep(min(STACK_SECONDS, self._silence))
+        for pid in self._members():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGUSR1)  # has it print where it is; one at a time, for they share the log
+            time.sleep(STACK_SECONDS)
         self._signal(signal.SIGKILL)
-        stacks = without_our_frames(last_lines(self._log, 1000, start))
-        printed = "\n".join(stacks.splitlines()[-STACK_LINES:]) or last_lines(self._log, LOG_LINES)
+        stacks = telling_stacks(last_lines(self._log, 1000, start))
+        printed = "\n".join(stacks.splitlines()[:STACK_LINES]) or last_lines(self._log, LOG_LINES)
         return SideFailed(
             self.side,
             f"expected a sign of life within {self._silence:g} s of {request!r}, got none; it was ended. "
@@ -167,6 +169,16 @@ class SideProcess:
             f"expected an answer to {request!r}, but its process {how}. {cure}, and run again.",
             printed=last_lines(self._log, LOG_LINES),
         )
+
+    def _members(self) -> list[int]:
+        """Returns the process ids of the side's group; its leader alone where there is no /proc to look in."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                state, _, group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+                if int(group) == self.pid and state != "Z":
+                    found.append(int(stat.parent.name))
+        return sorted(found) or [self.pid]
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
