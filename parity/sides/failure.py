@@ -93,7 +93,7 @@ def telling_stacks(printed: str) -> str:
             stacks.append([])
         stacks[-1].append(line)
     shown = [without_our_frames("\n".join(stack)) for stack in stacks]
-    return "\n".join(stack for stack in shown if _is_telling(stack)) or printed.rstrip()
+    return "\n".join([stack for stack in shown if _is_telling(stack)] or shown)
 
 
 def last_frame(traceback: str) -> str:
