@@ -16,6 +16,7 @@ from parity.sides.failure import SideFailed, failure, last_lines, telling_stacks
 from parity.trace import Channel
 
 Progress = Callable[[int, int], None]
+BEGINNINGS = ("batches", "prepare")
 LOG_LINES = 15
 STACK_LINES = 40
 STACK_SECONDS = 0.3
@@ -95,8 +96,9 @@ class SideProcess:
     def _ask_unless_failed(
         self, failures: int, request: str, arguments: dict[str, Any], on_progress: Progress | None
     ) -> Any:
-        if len(self._failures) > failures:
-            raise self._failures[-1]  # it was asked before that was known, and what it would say follows from it
+        # What a side says after it has failed follows from that, until it is asked to begin anew.
+        if self._failures and (len(self._failures) > failures or request not in BEGINNINGS):
+            raise self._failures[-1]
         try:
             return self._ask(request, arguments, on_progress)
         except SideFailed as error:
