@@ -107,7 +107,7 @@ def test_a_rank_that_raises_is_named_and_not_the_one_that_waits_for_it(attempt):
     outcome = attempt(torch=f"{BREAK} -> assert dist.get_rank() == 0 or CALLS < 2, 'late'")
     could_not_compare(outcome, "torch")
     assert outcome.message.startswith("parity: torch side: rank 1: expected to run the steps, got AssertionError: late")
-    assert "model_torch.py, line 17, in loss" in outcome.message
+    assert "model_torch.py, line 18, in loss" in outcome.message
     assert "torch/free" in incomplete_traces(outcome.out)
 
 
@@ -150,7 +150,7 @@ def test_a_hanging_rank_is_ended_and_shows_where_it_hung(attempt):
         "parity: torch side: expected a sign of life within 20 s of 'run', got none; it was ended. "
         "Look above for where it hung, or allow more with --timeout."
     )
-    assert 'model_torch.py", line 17 in loss' in outcome.errors
+    assert 'model_torch.py", line 18 in loss' in outcome.errors
     assert "torch_ddp/child.py" not in outcome.errors
 
 
