@@ -89,7 +89,7 @@ def _failed(parsed: argparse.Namespace, error: BaseException) -> int:
         return COULD_NOT
     print_failure(error)
     json = getattr(parsed, "json", None)
-    if json:
+    if json and not str(error).startswith("--json: "):
         try:
             write_failure(error, json)
         except OSError as unwritten:

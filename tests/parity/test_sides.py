@@ -155,3 +155,11 @@ def test_an_error_of_several_lines_is_told_by_its_first_with_the_rest_in_the_tra
         "Mend it there; its traceback is above."
     )
     assert failed.traceback == trace
+
+
+def test_the_public_names_are_these():
+    import parity.sides
+
+    names = {name for name in vars(parity.sides) if not name.startswith("_")}
+    launchers = {"DEFAULT_SILENCE", "launch_data", "launch_tf", "launch_torch"}
+    assert names - {"data", "failure", "launch", "process"} == launchers | {"SideFailed", "SideProcess"}
