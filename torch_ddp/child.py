@@ -151,12 +151,11 @@ class Ranks:
             return f"expected rank {rank} to answer, got a closed channel. Look above for why, and run again."
         if os.WIFSIGNALED(status):
             how = f"it was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+            cure = "Look for memory limits or whoever ends processes here"
         else:
             how = f"it ended with status {os.WEXITSTATUS(status)}"
-        return (
-            f"expected rank {rank} of {self.world_size} to answer, but {how}. "
-            "Look for memory limits or whoever ends processes here, and run again."
-        )
+            cure = "Look above for why"
+        return f"expected rank {rank} of {self.world_size} to answer, but {how}. {cure}, and run again."
 
 
 def _blame(described: dict[str, Any]) -> int:
