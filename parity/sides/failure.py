@@ -14,9 +14,9 @@ TASKS = {
     "run": "to run the steps",
 }
 ROOT = Path(__file__).resolve().parents[2]
-OURS = tuple(str(ROOT / package) + "/" for package in ("parity", "tf_towers", "torch_ddp"))
+OURS = tuple(f"{ROOT / package}/".lstrip("/") for package in ("parity", "tf_towers", "torch_ddp"))
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+))?$')
-MACHINERY = ("<frozen ", "/importlib/__init__.py")
+MACHINERY = ("<frozen ", "/importlib/__init__.py", "/runpy.py", "/tensorflow/python/", "/tensorflow_core/python/")
 LIBRARIES = ("site-packages", "dist-packages", str(Path(os.__file__).parent))
 STARTUP_NOISE = re.compile(
     r"^(WARNING: All log messages before absl|[IWE]\d{4} |\d{4}-\d\d-\d\d .*: [IW] |WARNING:tensorflow:From .*deprecated"
@@ -67,7 +67,7 @@ def failure(side: str, request: str, error: Mapping[str, Any], printed: str = ""
 
 
 def without_our_frames(traceback: str) -> str:
-    """Drops the frames of this project and of the import machinery, unless nothing else would be left."""
+    """Drops the frames of this project, of TensorFlow and of the import machinery, unless nothing else would be left."""
     kept: list[str] = []
     dropping = False
     for line in traceback.splitlines():
@@ -131,4 +131,5 @@ def _is_telling(stack: str) -> bool:
 
 
 def _is_ours(file: str) -> bool:
-    return file.startswith(OURS) or any(part in file for part in MACHINERY)
+    # TensorFlow 1 prints where an op was made without the leading slash.
+    return file.lstrip("/").startswith(OURS) or any(part in file for part in MACHINERY)

@@ -163,13 +163,14 @@ class SideProcess:
             how = f"was killed by {signal.Signals(-status).name}"
         else:
             how = f"ended with status {status}"
-        cure = (
-            "Look for memory limits or whoever ends processes here" if status and status < 0 else "Look above for why"
-        )
+        printed = last_lines(self._log, LOG_LINES)
+        cure = "Look above for why" if printed else "It printed nothing; try its interpreter by hand"
+        if status and status < 0:
+            cure = "Look for memory limits or whoever ends processes here"
         return SideFailed(
             self.side,
             f"expected an answer to {request!r}, but its process {how}. {cure}, and run again.",
-            printed=last_lines(self._log, LOG_LINES),
+            printed=printed,
         )
 
     def _members(self) -> list[int]:

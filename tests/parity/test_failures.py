@@ -96,6 +96,24 @@ def test_a_tower_that_raises_shows_the_users_traceback_and_place(attempt):
     assert "model_tf.py" in frames[0]
 
 
+def test_an_operation_that_fails_in_the_graph_is_named_where_it_was_made(attempt):
+    outcome = attempt(tf=f"{BREAK} -> x = tf.debugging.check_numerics(x / 0.0, 'bad x')")
+    could_not_compare(outcome, "tf")
+    assert "TensorFlow side: expected to run the steps, got InvalidArgumentError: " in outcome.message
+    assert "(model_tf.py, line 4, in tower)" in outcome.message
+    assert "tf_towers/child.py" not in outcome.errors
+
+
+def test_a_rank_that_ends_by_itself_is_told_with_what_it_printed(attempt):
+    outcome = attempt(torch=f"{BREAK} -> print('giving up', flush=True); dist.get_rank() and os._exit(5)")
+    could_not_compare(outcome, "torch")
+    assert outcome.message == (
+        "parity: torch side: expected rank 1 of 2 to answer, but it ended with status 5. "
+        "Look above for why, and run again."
+    )
+    assert "  giving up" in outcome.errors.splitlines()
+
+
 def test_a_loss_that_is_no_scalar_is_told_in_one_line_without_a_traceback(attempt):
     outcome = attempt(torch="square().mean() -> square()")
     could_not_compare(outcome, "torch")
@@ -143,6 +161,7 @@ def test_a_side_that_ends_by_itself_is_told_with_its_status(attempt):
     assert "data side: expected an answer to 'batches', but its process ended with status 7." in outcome.message
 
 
+@pytest.mark.slow
 def test_a_hanging_rank_is_ended_and_shows_where_it_hung(attempt):
     outcome = attempt("--timeout", "20", torch=f"{BREAK} -> time.sleep(1000 * dist.get_rank())")
     could_not_compare(outcome, "torch")

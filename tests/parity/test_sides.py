@@ -68,7 +68,8 @@ def test_what_was_asked_before_a_failure_was_known_fails_with_it_and_a_new_begin
 @pytest.mark.parametrize(
     ("program", "how"),
     [
-        ("import sys; sys.exit(3)", "ended with status 3. Look above for why, and run again."),
+        ("import sys; sys.exit('mine')", "ended with status 1. Look above for why, and run again."),
+        ("import sys; sys.exit(3)", "ended with status 3. It printed nothing; try its interpreter by hand, and run"),
         ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL. Look for memory limits"),
         ("print('{\"resu', end='')", "ended with status 0."),
         ("print('this is no message')", "ended with status 0."),
@@ -120,6 +121,10 @@ def test_our_frames_are_dropped_and_a_traceback_of_ours_alone_is_kept(tmp_path):
         "RuntimeError: boom",
     ]
     assert last_frame(short) == "model.py, line 5, in tower"
+    operation = (
+        f'Original stack trace:\n  File "{ours.lstrip("/")}", line 1, in serve\n  File "home/me/m.py", line 5, in tower'
+    )
+    assert without_our_frames(operation).splitlines()[1:] == ['  File "home/me/m.py", line 5, in tower']
     bug = f'Traceback (most recent call last):\n  File "{ours}", line 1, in serve\nKeyError: 1'
     assert without_our_frames(bug) == bug
 
