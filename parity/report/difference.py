@@ -40,10 +40,11 @@ def show_first_difference(level: Level, first: FirstDifference) -> Group:
 
 
 def show_causes(causes: Sequence[Cause]) -> Group:
-    """Shows every cause with its evidence and its mend."""
+    """Shows every cause with its evidence and its mend, best first."""
     shown: list[RenderableType] = []
-    for cause in causes:
-        shown.append(Text.assemble(("Cause", "bold"), f": {cause.title}"))
+    for place, cause in enumerate(causes):
+        shown += [Text()] if place else []
+        shown.append(Text.assemble(("Or" if place else "Cause", "bold"), f": {cause.title}"))
         shown.append(Padding(Text(cause.evidence), (0, 0, 0, 2)))
         shown.append(Padding(Text.assemble(("mend: ", "bold green"), cause.fix), (0, 0, 0, 2)))
     return Group(*shown)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from parity.cli import main
+from parity.commands.errors import CommandError
+from parity.commands.out_folder import claim_file, claim_folder
 from parity.judge.result import Level, Result
 
 ROOT = Path(__file__).parents[2]
@@ -182,3 +184,24 @@ def test_doctor_finds_the_frameworks_of_this_interpreter(capsys, monkeypatch):
     assert code == 0
     assert "torch side                 yes torch 2." in printed
     assert "TensorFlow side            yes tensorflow 2." in printed
+
+
+def test_out_is_emptied_of_what_an_earlier_run_left(tmp_path):
+    for name in ("tf", "torch", "logs"):
+        (tmp_path / "out" / name / "free").mkdir(parents=True)
+        (tmp_path / "out" / name / "free" / "trace.json").write_text('{"complete": true}')
+    assert claim_folder(tmp_path / "out") == tmp_path / "out"
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_out_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(CommandError, match=r"--out: expected a folder at .*, got: File exists\. Name another\."):
+        claim_folder(tmp_path / "out")
+
+
+def test_an_old_result_is_gone_as_soon_as_a_new_run_begins(tmp_path):
+    for name in ("result.json", "result.checks.npz"):
+        (tmp_path / name).write_text("old")
+    assert claim_file("--json", tmp_path / "result.json") == tmp_path / "result.json"
+    assert list(tmp_path.iterdir()) == []

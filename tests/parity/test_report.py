@@ -76,9 +76,10 @@ def different() -> Result:
         "and the gradients of the single towers are the same",
         'sum in the port too ([torch] combine = "sum"), or average in the towers and scale the learning rate',
     )
+    other = Cause("gradient_factor", "gradients off by the factor 0.5", "in every tower", "divide once")
     checks = [right(0, "loss/0"), wrong, later]
     levels = {
-        "function": Level("function", "different", "2 of 3 tensors", checks, first, [cause]),
+        "function": Level("function", "different", "2 of 3 tensors", checks, first, [cause, other]),
         "float32": Level("float32", "not_run", "not asked for"),
         **LATER,
     }
