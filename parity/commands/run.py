@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.commands.out_folder import claim_file, claim_folder
     from parity.report import report, write_json
     from parity.run import open_sides, run_case
+    from parity.sides import fail_together
 
     if arguments.json:
         claim_file("--json", arguments.json)
@@ -62,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     out = claim_folder(arguments.out) if arguments.out else None
     with _progress() as tick, open_sides(python, arguments.timeout, out) as sides:
+        fail_together(sides.data, sides.tf, sides.torch)
         result = run_case(case, sides, arguments.levels, out, tick)
     if arguments.json:
         write_json(result, arguments.json)

@@ -6,3 +6,4 @@ from parity.sides.launch import launch_data as launch_data
 from parity.sides.launch import launch_tf as launch_tf
 from parity.sides.launch import launch_torch as launch_torch
 from parity.sides.process import SideProcess as SideProcess
+from parity.sides.process import fail_together as fail_together

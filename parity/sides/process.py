@@ -24,6 +24,15 @@ GRACE_SECONDS = 0.2
 POLL_SECONDS = 0.5
 
 
+def fail_together(*sides: "SideProcess") -> None:
+    """Lets the first failure of any of these sides end what the others are asked, now and later, with that failure.
+
+    For a single run, which is lost with any of them: nobody should wait for a long answer to hear of an early failure.
+    """
+    for side in sides:
+        side.companions = [other for other in sides if other is not side]
+
+
 class SideProcess:
     """Starts a side, passes it requests one after the other, and ends it with everything that it started.
 
@@ -46,6 +55,8 @@ class SideProcess:
         self._silence = silence
         self._closing = threading.Event()
         self._failures: list[SideFailed] = []
+        self._lost: SideFailed | None = None
+        self.companions: list[SideProcess] = []
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as stderr:
             try:
@@ -97,12 +108,16 @@ class SideProcess:
         self, failures: int, request: str, arguments: dict[str, Any], on_progress: Progress | None
     ) -> Any:
         # What a side says after it has failed follows from that, until it is asked to begin anew.
+        if self._lost:
+            raise self._lost
         if self._failures and (len(self._failures) > failures or request not in BEGINNINGS):
             raise self._failures[-1]
         try:
             return self._ask(request, arguments, on_progress)
         except SideFailed as error:
             self._failures.append(error)
+            for other in self.companions:
+                other._lost = other._lost or error
             raise
 
     def _ask(self, request: str, arguments: dict[str, Any], on_progress: Progress | None) -> Any:
@@ -126,6 +141,8 @@ class SideProcess:
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)
             while not selector.select(min(POLL_SECONDS, max(0.0, deadline - time.monotonic()))):
+                if self._lost:
+                    raise self._lost
                 if self._closing.is_set():
                     raise SideFailed(self.side, f"expected an answer to {request!r}, but it was ended. Run again.")
                 if time.monotonic() >= deadline:

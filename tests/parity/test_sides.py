@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from parity.sides import SideFailed, SideProcess
+from parity.sides import SideFailed, SideProcess, fail_together
 from parity.sides.failure import failure, last_frame, last_lines, telling_stacks, without_our_frames
 
 ANSWER = "import sys, json, time\nfor line in sys.stdin:\n    message = json.loads(line)\n"
@@ -63,6 +63,17 @@ def test_what_was_asked_before_a_failure_was_known_fails_with_it_and_a_new_begin
     with pytest.raises(SideFailed, match="TensorFlow side: first"):
         process.ask("initialize").result(60)
     assert process.ask("prepare").result(60) == "begun"
+
+
+def test_sides_that_fail_together_do_not_make_anyone_wait_for_the_other(side):
+    slow, broken = side("import time; time.sleep(1000)", 1000.0, "tf"), side("import sys; sys.exit(3)", name="torch")
+    fail_together(slow, broken)
+    waiting = [slow.ask("run"), slow.ask("prepare")]
+    with pytest.raises(SideFailed, match="torch side: expected an answer to 'run'"):
+        broken.ask("run").result(60)
+    for future in waiting:
+        with pytest.raises(SideFailed, match="torch side: expected an answer to 'run'"):
+            future.result(60)
 
 
 @pytest.mark.parametrize(
@@ -167,4 +178,8 @@ def test_the_public_names_are_these():
 
     names = {name for name in vars(parity.sides) if not name.startswith("_")}
     launchers = {"DEFAULT_SILENCE", "launch_data", "launch_tf", "launch_torch"}
-    assert names - {"data", "failure", "launch", "process"} == launchers | {"SideFailed", "SideProcess"}
+    assert names - {"data", "failure", "launch", "process"} == launchers | {
+        "SideFailed",
+        "SideProcess",
+        "fail_together",
+    }
