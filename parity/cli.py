@@ -1,11 +1,19 @@
 """The command line; exit codes as `diff`: 0 same, 1 different, 2 could not compare."""
 
 import argparse
+import contextlib
+import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from parity import __version__
 from parity.commands import COMMANDS
+from parity.commands.not_offered import VERBS, add_verbs
+
+COULD_NOT = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -14,10 +22,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
       arguments: the words after the program's name; by default the process's own.
     """
+    parsed = _parser().parse_args(arguments)
+    if parsed.run is None:
+        print(f"parity: {parsed.verb} is not offered yet by this version. {VERBS[parsed.verb]}.", file=sys.stderr)
+        return COULD_NOT
+    try:
+        with _ended_as_interrupted(), _reader_may_leave():
+            code = int(parsed.run(parsed))
+            sys.stdout.flush()
+            return code
+    except KeyboardInterrupt as interrupt:
+        return _failed(parsed, interrupt)
+    except Exception as error:
+        return _failed(parsed, error)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="parity",
         description="Proves that a PyTorch port of TensorFlow 1 tower training is the same training, down to rounding.",
-        epilog="Exit codes: 0 same, 1 different, 2 could not compare.",
+        epilog=f"Exit codes: 0 same, 1 different, 2 could not compare. Not offered yet: {', '.join(VERBS)}.",
     )
     parser.add_argument("--version", action="version", version=f"tower-parity {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -25,27 +49,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sub = verbs.add_parser(command.name, help=command.help, description=command.help)
         command.add_arguments(sub)
         sub.set_defaults(run=command.run)
-    parsed = parser.parse_args(arguments)
+    add_verbs(verbs)
+    return parser
+
+
+@contextlib.contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    # So that a cancelled job ends its sides and removes its folders like one stopped with Ctrl-C.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
-        return int(parsed.run(parsed))
-    except KeyboardInterrupt:
-        print("parity: stopped", file=sys.stderr)
-        return 2
-    except ValueError as error:
-        # The errors that users can mend are ValueErrors of ours; one of another origin is a bug and shows as such.
-        if not type(error).__module__.startswith("parity"):
-            raise
-        _print_error(error)
-        return 2
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
-def _print_error(error: ValueError) -> None:
-    traceback = getattr(error, "traceback", "")
-    if traceback:
-        print(traceback.rstrip(), file=sys.stderr)
-        print(file=sys.stderr)
-    print(f"parity: {error}", file=sys.stderr)
-    print("verdict: incomparable", file=sys.stderr)
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    # `parity … | head -1` closes the pipe early; Python would complain about it once more at its end.
+    try:
+        yield
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+        raise
+
+
+def _failed(parsed: argparse.Namespace, error: BaseException) -> int:
+    from parity.report import print_failure, write_failure
+
+    if isinstance(error, BrokenPipeError):
+        return COULD_NOT
+    print_failure(error)
+    json = getattr(parsed, "json", None)
+    if json and not str(error).startswith("--json: "):
+        try:
+            write_failure(error, json)
+        except OSError as unwritten:
+            print(f"parity: --json: expected to write {json}, got: {unwritten.strerror}.", file=sys.stderr)
+    return COULD_NOT
 
 
 if __name__ == "__main__":

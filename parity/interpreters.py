@@ -47,13 +47,16 @@ def gpus(python: str = sys.executable) -> int:
     return int(printed) if printed and printed.strip().isdigit() else 0
 
 
-def legacy_interpreters() -> list[dict[str, Any]]:
+def legacy_interpreters(also: str | None = None) -> list[dict[str, Any]]:
     """Returns the Python 3.7 interpreters that can be found, best first, as `probe` describes them.
 
     Looked for in ``PARITY_TF_PYTHON``, on PATH, and under pyenv; one that has TensorFlow comes before one that has not.
+
+    Args:
+      also: another interpreter to look at, first.
     """
     found: dict[str, dict[str, Any]] = {}
-    for candidate in _candidates():
+    for candidate in [*([also] if also else []), *_candidates()]:
         described = probe(candidate)
         if described and described["version"].startswith("3.7."):
             found.setdefault(described["executable"], described)

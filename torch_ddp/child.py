@@ -21,6 +21,7 @@ from torch_ddp.group import Rank, process_group
 from torch_ddp.rank import RankServer
 
 COLLECTIVE_TIMEOUT = 120.0
+SETTLE_SECONDS = 0.3
 
 
 class Ranks:
@@ -51,26 +52,25 @@ class Ranks:
             with contextlib.suppress(BrokenPipeError):
                 channel.send(message)
         answers: dict[int, Any] = {}
+        failures: dict[int, dict[str, Any]] = {}
         selector = selectors.DefaultSelector()
         for rank, (reader, _) in enumerate(self._files):
             selector.register(reader, selectors.EVENT_READ, rank)
         try:
-            while len(answers) < self.world_size:
+            while len(answers) < self.world_size and not failures:
                 for key, _ in selector.select():
-                    reply = self._channels[key.data].receive()
-                    if reply is None:
-                        raise SideError(self._obituary(key.data))
-                    if "error" in reply:
-                        raise SideError(reply["error"]["message"], {**reply["error"], "rank": key.data})
-                    if "result" in reply:
-                        answers[key.data] = reply["result"]
-                    elif key.data == 0:
-                        progress(*reply["progress"])
-        except SideError:
-            self.close()
-            raise
+                    self._take(key.data, answers, failures, progress)
+            if failures:
+                # A rank that fails pulls the others down with it: what they say then is no news.
+                for key, _ in selector.select(SETTLE_SECONDS):
+                    if key.data not in failures:
+                        self._take(key.data, answers, failures, progress)
         finally:
             selector.close()
+        if failures:
+            self.close()
+            described = failures[min(failures, key=lambda rank: (_blame(failures[rank]), rank))]
+            raise SideError(described["message"], described)
         return answers[0]
 
     def close(self) -> None:
@@ -86,6 +86,25 @@ class Ranks:
                 os.waitpid(pid, 0)
         self._pids, self._files, self._channels = [], [], []
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _take(self, rank: int, answers: dict[int, Any], failures: dict[int, dict[str, Any]], progress: Any) -> None:
+        reply = self._channels[rank].receive()
+        if reply is None:
+            message = self._obituary(rank)
+            failures[rank] = {
+                "type": "SideError",
+                "message": message,
+                "traceback": "",
+                "plain": True,
+                "died": True,
+                "rank": rank,
+            }
+        elif "error" in reply:
+            failures[rank] = {**reply["error"], "rank": rank}
+        elif "result" in reply:
+            answers[rank] = reply["result"]
+        elif rank == 0:
+            progress(*reply["progress"])
 
     def _fork(self, rank: int) -> None:
         request_reader, request_writer = os.pipe()
@@ -129,15 +148,23 @@ class Ranks:
                 break
             time.sleep(0.1)
         else:
-            return f"torch side: expected rank {rank} to answer, got a closed channel. See its log."
+            return f"expected rank {rank} to answer, got a closed channel. Look above for why, and run again."
         if os.WIFSIGNALED(status):
             how = f"it was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+            cure = "Look for memory limits or whoever ends processes here"
         else:
             how = f"it ended with status {os.WEXITSTATUS(status)}"
-        return (
-            f"torch side: expected rank {rank} of {self.world_size} to answer, but {how}. "
-            "Look for memory limits or whoever ends processes here, and run again; its log is below the output folder."
-        )
+            cure = "Look above for why"
+        return f"expected rank {rank} of {self.world_size} to answer, but {how}. {cure}, and run again."
+
+
+def _blame(described: dict[str, Any]) -> int:
+    """Returns 0 for a rank that died, 1 for one whose own code failed, 2 for one that lost the others."""
+    if described.get("died"):
+        return 0
+    text = described["message"]
+    lost = described["type"].startswith("Dist") or any(word in text for word in ("gloo", "NCCL", "closed by peer"))
+    return 2 if lost else 1
 
 
 class Side:
@@ -175,7 +202,7 @@ class Side:
 
     def _ask(self, message: dict[str, Any], progress: Any) -> Any:
         if self._ranks is None:
-            raise SideError("torch side: expected 'prepare' before 'run'. Prepare the case again.")
+            raise SideError("expected 'prepare' before 'run'. Prepare the case again.")
         try:
             return self._ranks.ask(message, progress)
         except SideError:

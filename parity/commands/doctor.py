@@ -15,30 +15,33 @@ def run(arguments: argparse.Namespace) -> int:
 
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     from parity.interpreters import gpus, legacy_interpreters, probe
+    from parity.report.tables import plain_table, print_trimmed
 
     here = probe(sys.executable) or {}
     named = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON")
     other = probe(named) if named else None
-    legacy = legacy_interpreters()
-    has_tf = "tensorflow" in (other or here)
-    table = Table("for", "state", "what to do", box=None, pad_edge=False)
+    legacy = legacy_interpreters(named)
+    of_tf = (other or {}) if named else here
+    has_tf = "tensorflow" in of_tf
+    table = plain_table("for", "state", "what to do")
 
     def row(purpose: str, good: bool, state: str, cure: str) -> None:
         mark = "[green]yes[/]" if good else "[yellow]no[/] "
         table.add_row(purpose, f"{mark} {escape(state)}", "" if good else escape(cure))
 
     row("torch side", "torch" in here, f"torch {here.get('torch', 'missing')}", "pip install 'tower-parity[torch]'")
-    found = f"tensorflow {(other or here).get('tensorflow', 'missing')}" + (f" in {named}" if named else "")
+    found = f"tensorflow {of_tf.get('tensorflow', 'missing')}" + (f" in {named}" if named else "")
+    if named and other is None:
+        found = f"{named} does not run"
     row("TensorFlow side", has_tf, found, "pip install 'tower-parity[tf]', or --tf-python PATH")
-    keras = (other or here).get("tf_keras")
-    needs_keras = not (other or here).get("tensorflow", "2").startswith("1.")
+    keras = of_tf.get("tf_keras")
+    needs_keras = not of_tf.get("tensorflow", "2").startswith("1.")
     row(
         "tf.layers on TensorFlow 2",
         bool(keras) or not needs_keras,
-        f"tf_keras {keras}" if keras else "not needed" if not needs_keras else "tf_keras missing",
+        f"tf_keras {keras}" if keras else "tf_keras missing" if needs_keras else "not needed",
         "pip install tf_keras, of TensorFlow's version",
     )
     ready = [each for each in legacy if each.get("tensorflow", "").startswith("1.")]
@@ -57,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"scikit-learn {here.get('scikit-learn', 'missing')}",
         "pip install scikit-learn",
     )
-    Console(highlight=False, soft_wrap=True).print(table)
+    print_trimmed(Console(highlight=False), table)
     return 0 if has_tf and "torch" in here else 2
 
 

@@ -17,16 +17,15 @@ def run(arguments: argparse.Namespace) -> int:
 
     from parity.case import load_mapping
     from parity.mapping import build_mapping, variables_of
-    from parity.report import print_mapping
+    from parity.report.tables import print_trimmed, show_mapping
     from parity.trace import Trace
 
     entries = load_mapping(arguments.map)[0] if arguments.map else {}
     reference, candidate = Trace(arguments.reference, whole=False), Trace(arguments.candidate, whole=False)
     mapping = build_mapping(variables_of(reference.variables), variables_of(candidate.variables), entries)
-    console = Console(highlight=False, soft_wrap=True)
-    print_mapping(
-        [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs], console
-    )
+    console = Console(highlight=False)
+    pairs = [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs]
+    print_trimmed(console, show_mapping(pairs))
     console.print()
-    console.print(mapping.toml(), markup=False, end="")
+    console.print(mapping.toml(), markup=False, end="", soft_wrap=True)
     return 0

@@ -14,27 +14,30 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the trace; returns 0."""
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     from parity.judge.numbers import norm
+    from parity.report.tables import plain_table, print_trimmed
     from parity.trace import Trace, TraceError
 
     trace = Trace(arguments.trace, whole=False)
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False)
     state = "complete" if trace.complete else "its writer stopped early"
-    console.print(f"[bold]{escape(str(arguments.trace))}[/bold]: {len(trace.step_numbers)} steps, {state}")
+    console.print(
+        f"[bold]{escape(str(arguments.trace))}[/bold]: {len(trace.step_numbers)} steps, {state}", soft_wrap=True
+    )
     for name, value in sorted({**trace.producer, **trace.facts}.items()):
-        console.print(escape(f"  {name}: {value}"))
+        console.print(escape(f"  {name}: {value}"), soft_wrap=True)
     steps = [arguments.step] if arguments.step is not None else trace.step_numbers[:1]
     for number in steps:
         if number not in trace.step_numbers:
             raise TraceError(
-                f"show: expected a step among {trace.step_numbers or 'none'} of {arguments.trace}, got {number}."
+                f"show: expected a step among {trace.step_numbers or 'none'} of {arguments.trace}, got {number}. "
+                "Name one of them."
             )
         file = trace.step(number)
-        table = Table("tensor", "dtype", "shape", "norm", box=None, pad_edge=False)
+        table = plain_table("tensor", "dtype", "shape", "norm")
         for text in file.names():
             table.add_row(escape(text), file.dtype(text), str(list(file.shape(text))), f"{norm(file.read(text)):.6g}")
         console.print(f"step {number}", style="bold")
-        console.print(table)
+        print_trimmed(console, table)
     return 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from statistics import median
 
 from parity.judge.compare import EXACT, judge_exact, refuse
@@ -117,6 +118,8 @@ def _ratios(
     other, other64 = join.read(key, traces.candidate32.step(step)), join.read(key, traces.candidate64.step(step))
     if other is None or other64 is None or other.shape != one.shape or not norm(one64) > 0.0:
         return None
+    if not all(isfinite(norm(each)) for each in (one, one64, other, other64)):
+        return None  # told by the checks; accuracy is a question between finite numbers
     floor = 2 * UNIT32 * norm(one)
     reference_spread = max(distance(draw.step(step).read(text), one) for draw in reference_draws)
     candidate_spread = 0.0

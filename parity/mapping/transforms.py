@@ -30,6 +30,9 @@ class Transform:
     _forward: Callable[[Array, bool], tuple[Array, ...]]
     _backward: Callable[[tuple[Array, ...], Shape | None, bool], Array]
 
+    def __str__(self) -> str:
+        return self.text
+
     def forward(self, array: Array, linear: bool = False) -> tuple[Array, ...]:
         """Carries one array of the reference to the candidate's layout, as views where a view can say it.
 

@@ -1,8 +1,11 @@
 """Shows results to people and to machines."""
 
+from parity.report.failure import print_failure as print_failure
+from parity.report.failure import write_failure as write_failure
 from parity.report.machine import as_json as as_json
 from parity.report.machine import columns as columns
 from parity.report.machine import write_json as write_json
-from parity.report.terminal import print_facts as print_facts
-from parity.report.terminal import print_mapping as print_mapping
+from parity.report.tables import show_mapping as show_mapping
 from parity.report.terminal import print_result as print_result
+from parity.report.terminal import print_verdict as print_verdict
+from parity.report.terminal import report as report

@@ -1,31 +1,45 @@
 """Writes a result for machines: JSON with frozen keys, and the full table of checks as columns beside it."""
 
+import contextlib
 import json
 import math
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 
 
-def write_json(result: Result, path: Path) -> None:
+def write_json(result: Result, path: Path, error: dict[str, Any] | None = None) -> None:
     """Writes the result to `path`, and every check to ``<path without suffix>.checks.npz``.
 
-    Both appear whole or not at all. Numbers that are not finite become strings, since JSON has none.
+    Both appear whole or not at all, the table first. Numbers that are not finite become strings, since JSON has none.
+
+    Args:
+      result: what was found.
+      path: the JSON file to make.
+      error: why nothing could be compared: `message`, `side`, `traceback`; None where something was.
     """
-    whole = json.dumps(as_json(result), indent=2, allow_nan=False) + "\n"
+    whole = json.dumps({**as_json(result), "error": error}, indent=2, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".part")
-    partial.write_text(whole)
-    partial.replace(path)
-    table = path.with_suffix(".checks.npz")
-    partial = table.with_name(table.name + ".part")
-    with partial.open("wb") as file:
+    with _appearing(path.with_suffix(".checks.npz")) as file:
         np.savez_compressed(file, allow_pickle=False, **columns(result))
-    partial.replace(table)
+    with _appearing(path) as file:
+        file.write(whole.encode("utf-8"))
+
+
+@contextlib.contextmanager
+def _appearing(path: Path) -> Iterator[BinaryIO]:
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def as_json(result: Result) -> dict[str, Any]:

@@ -76,6 +76,8 @@ def find_first(join: Join, checks: Sequence[Check], traces: dict[str, tuple[Trac
     check = min(found, key=lambda each: order[each.run])
     key = parse_key(check.key)
     reference, candidate = traces[check.run]
+    if check.run != "init" and not all(check.step in trace.step_numbers for trace in (reference, candidate)):
+        return FirstDifference(check, key.quantity, key.name, key.tower, None)
     one_file = reference.init() if check.run == "init" else reference.step(check.step)
     other_file = candidate.init() if check.run == "init" else candidate.step(check.step)
     one = one_file.read(check.key) if check.key in one_file else None

@@ -5,31 +5,32 @@ import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from parity.sides.failure import SideFailed, failure, last_lines, telling_stacks
 from parity.trace import Channel
 
 Progress = Callable[[int, int], None]
+BEGINNINGS = ("batches", "prepare")
 LOG_LINES = 15
+STACK_LINES = 40
+STACK_SECONDS = 0.3
+GRACE_SECONDS = 0.2
+POLL_SECONDS = 0.5
 
 
-class SideFailed(ValueError):
-    """A side could not do what it was asked.
+def fail_together(*sides: "SideProcess") -> None:
+    """Lets the first failure of any of these sides end what the others are asked, now and later, with that failure.
 
-    Args:
-      side: "tf", "torch" or "data".
-      message: who, expected, got, what to do.
-      traceback: of the side's own process, or "".
+    For a single run, which is lost with any of them: nobody should wait for a long answer to hear of an early failure.
     """
-
-    def __init__(self, side: str, message: str, traceback: str = "") -> None:
-        super().__init__(f"{side} side: {message}")
-        self.side = side
-        self.traceback = traceback
+    for side in sides:
+        side.companions = [other for other in sides if other is not side]
 
 
 class SideProcess:
@@ -41,6 +42,9 @@ class SideProcess:
       environment: the child's whole environment.
       log: file that takes everything the child prints.
       silence: seconds without an answer or a sign of progress after which the child is ended.
+
+    Raises:
+      SideFailed: the program cannot be started.
     """
 
     def __init__(
@@ -49,8 +53,10 @@ class SideProcess:
         self.side = side
         self._log = log
         self._silence = silence
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=side)
-        self._closed = False
+        self._closing = threading.Event()
+        self._failures: list[SideFailed] = []
+        self._lost: SideFailed | None = None
+        self.companions: list[SideProcess] = []
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as stderr:
             try:
@@ -65,93 +71,135 @@ class SideProcess:
                 )
             except OSError as error:
                 raise SideFailed(
-                    side, f"expected to start {command[0]}, got: {error.strerror}. Name another interpreter."
+                    side,
+                    f"expected to start the interpreter {command[0]}, got: {error.strerror}. "
+                    "Name one that runs, e.g. with --tf-python.",
                 ) from error
-        assert self._process.stdin and self._process.stdout
-        self._channel = Channel(cast("BinaryIO", self._process.stdout), cast("BinaryIO", self._process.stdin))
+        self._requests = cast("BinaryIO", self._process.stdin)
+        self._replies = cast("BinaryIO", self._process.stdout)
+        self._channel = Channel(self._replies, self._requests)
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=side)
 
     @property
     def pid(self) -> int:
-        """The process id of the child."""
+        """The process id of the child, which is also that of its process group."""
         return self._process.pid
 
     def ask(self, request: str, on_progress: Progress | None = None, **arguments: Any) -> "Future[Any]":
         """Sends a request; the future gives the side's answer, or raises `SideFailed`."""
-        return self._worker.submit(self._ask, request, arguments, on_progress)
+        return self._worker.submit(self._ask_unless_failed, len(self._failures), request, arguments, on_progress)
 
     def close(self) -> None:
-        """Ends the child and every process of its session, and waits for them."""
-        if self._closed:
+        """Ends the child and every process of its group, and waits for them."""
+        if self._closing.is_set():
             return
-        self._closed = True
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        self._closing.set()
+        with contextlib.suppress(OSError):
+            self._requests.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=0.2)
-        self._kill()
+            self._process.wait(timeout=GRACE_SECONDS)
+        self._signal(signal.SIGKILL)
         self._process.wait()
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        # Only now: a pipe that is closed while the worker waits for it never wakes it.
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        self._replies.close()
+
+    def _ask_unless_failed(
+        self, failures: int, request: str, arguments: dict[str, Any], on_progress: Progress | None
+    ) -> Any:
+        # What a side says after it has failed follows from that, until it is asked to begin anew.
+        if self._lost:
+            raise self._lost
+        if self._failures and (len(self._failures) > failures or request not in BEGINNINGS):
+            raise self._failures[-1]
+        try:
+            return self._ask(request, arguments, on_progress)
+        except SideFailed as error:
+            self._failures.append(error)
+            for other in self.companions:
+                other._lost = other._lost or error
+            raise
 
     def _ask(self, request: str, arguments: dict[str, Any], on_progress: Progress | None) -> Any:
-        try:
+        # A child that has ended may still have left an answer that says why.
+        with contextlib.suppress(OSError, ValueError):
             self._channel.send({"request": request, **arguments})
-        except (BrokenPipeError, ValueError):
-            return self._dead()
+        while True:
+            self._wait_for_reply(request)
+            reply = self._receive()
+            if reply is None:
+                raise self._dead(request)
+            if "result" in reply:
+                return reply["result"]
+            if "error" in reply:
+                raise failure(self.side, request, reply["error"], last_lines(self._log, LOG_LINES))
+            if on_progress:
+                on_progress(*reply["progress"])
+
+    def _wait_for_reply(self, request: str) -> None:
         deadline = time.monotonic() + self._silence
         with selectors.DefaultSelector() as selector:
-            selector.register(self._channel_fd(), selectors.EVENT_READ)
-            while True:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    self._kill()
-                    raise SideFailed(
-                        self.side,
-                        f"expected a sign of life within {self._silence:.0f} s of {request!r}, got none; it was ended. "
-                        f"{self._log_tail()}Allow more with --timeout.",
-                    )
-                reply = self._channel.receive()
-                if reply is None:
-                    return self._dead()
-                if "result" in reply:
-                    return reply["result"]
-                if "error" in reply:
-                    raise self._failure(reply["error"])
-                deadline = time.monotonic() + self._silence
-                if on_progress:
-                    on_progress(*reply["progress"])
+            selector.register(self._replies, selectors.EVENT_READ)
+            while not selector.select(min(POLL_SECONDS, max(0.0, deadline - time.monotonic()))):
+                if self._lost:
+                    raise self._lost
+                if self._closing.is_set():
+                    raise SideFailed(self.side, f"expected an answer to {request!r}, but it was ended. Run again.")
+                if time.monotonic() >= deadline:
+                    raise self._silent(request)
 
-    def _channel_fd(self) -> int:
-        assert self._process.stdout is not None
-        return self._process.stdout.fileno()
+    def _receive(self) -> Any:
+        try:
+            return self._channel.receive()
+        except (OSError, ValueError):
+            return None  # a line cut short: its writer ended in the middle of it
 
-    def _failure(self, error: dict[str, Any]) -> SideFailed:
-        where = f"rank {error['rank']}: " if "rank" in error else ""
-        message = error["message"]
-        if not error["plain"]:
-            frames = [line for line in error["traceback"].splitlines() if line.strip().startswith("File ")]
-            at = f" at {frames[-1].strip()}" if frames else ""
-            message = f"{error['type']}: {message}{at}"
-        return SideFailed(self.side, where + message, "" if error["plain"] else error["traceback"])
+    def _silent(self, request: str) -> SideFailed:
+        start = self._log.stat().st_size
+        for pid in self._members():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGUSR1)  # has it print where it is; one at a time, for they share the log
+            time.sleep(STACK_SECONDS)
+        self._signal(signal.SIGKILL)
+        stacks = telling_stacks(last_lines(self._log, 1000, start))
+        printed = "\n".join(stacks.splitlines()[:STACK_LINES]) or last_lines(self._log, LOG_LINES)
+        return SideFailed(
+            self.side,
+            f"expected a sign of life within {self._silence:g} s of {request!r}, got none; it was ended. "
+            "Look above for where it hung, or allow more with --timeout.",
+            printed=printed,
+        )
 
-    def _dead(self) -> Any:
+    def _dead(self, request: str) -> SideFailed:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
         status = self._process.returncode
-        if status is not None and status < 0:
+        if status is None:
+            how = "closed its channel"
+        elif status < 0:
             how = f"was killed by {signal.Signals(-status).name}"
         else:
             how = f"ended with status {status}"
-        raise SideFailed(
+        printed = last_lines(self._log, LOG_LINES)
+        cure = "Look above for why" if printed else "It printed nothing; try its interpreter by hand"
+        if status and status < 0:
+            cure = "Look for memory limits or whoever ends processes here"
+        return SideFailed(
             self.side,
-            f"expected an answer, but its process {how}. {self._log_tail()}"
-            "Look for memory limits or whoever ends processes here, and run again.",
+            f"expected an answer to {request!r}, but its process {how}. {cure}, and run again.",
+            printed=printed,
         )
 
-    def _log_tail(self) -> str:
-        lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-        return "It last printed:\n  " + "\n  ".join(lines[-LOG_LINES:]) + "\n" if lines else ""
+    def _members(self) -> list[int]:
+        """Returns the process ids of the side's group; its leader alone where there is no /proc to look in."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                state, _, group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+                if int(group) == self.pid and state != "Z":
+                    found.append(int(stat.parent.name))
+        return sorted(found) or [self.pid]
 
-    def _kill(self) -> None:
+    def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, number)

@@ -6,6 +6,7 @@ prints goes to its log.
 """
 
 import ctypes
+import faulthandler
 import json
 import os
 import signal
@@ -55,9 +56,11 @@ class Channel(object):
 def claim_standard_streams() -> Channel:
     """Takes stdin and stdout for messages and sends later prints to stderr; returns the `Channel`.
 
-    From here on the process ends with its parent.
+    From here on the process ends with its parent, and prints where it is when it gets SIGUSR1.
     """
     die_with_parent()
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
     reader = os.fdopen(os.dup(0), "rb")
     writer = os.fdopen(os.dup(1), "wb")
     sys.stdout.flush()

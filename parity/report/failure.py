@@ -1,0 +1,71 @@
+"""Shows why nothing could be compared: what the side printed, the user's traceback, and one sentence."""
+
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from parity.judge.result import Level, Result
+from parity.report.machine import write_json
+
+LEVELS = ("function", "float32", "trajectory", "mixed")
+TITLES = {"tf": "TensorFlow side", "torch": "torch side", "data": "data side"}
+
+
+class Failure(NamedTuple):
+    """Why nothing could be compared.
+
+    Fields:
+      message: who, expected, got, what to do.
+      side: "tf", "torch" or "data" where one of them failed, else "".
+      traceback: of the user's code, or of ours where the bug is ours; else "".
+      printed: what the side printed last, or "".
+    """
+
+    message: str
+    side: str = ""
+    traceback: str = ""
+    printed: str = ""
+
+
+def described(error: BaseException) -> Failure:
+    """Returns what to say about an exception that ended a command."""
+    if isinstance(error, KeyboardInterrupt):
+        return Failure("stopped before there was a verdict; every process of the run has been ended. Run it again.")
+    if isinstance(error, ValueError) and type(error).__module__.partition(".")[0] == "parity":
+        parts = {name: getattr(error, name, "") for name in ("side", "traceback", "printed")}
+        return Failure(str(error), **parts)
+    if isinstance(error, OSError):
+        where = f" {error.filename}" if error.filename else " a file"
+        return Failure(f"expected to read or write{where}, got: {error.strerror or error}. Mend that and run again.")
+    whole = "".join(traceback.format_exception(error))
+    return Failure(
+        f"expected to finish, got {type(error).__name__}: {error}. This is a bug here: report it.", "", whole
+    )
+
+
+def print_failure(error: BaseException) -> None:
+    """Prints on stderr what ended a command, the sentence to act on last."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.text import Text
+
+    failure = described(error)
+    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    if failure.printed:
+        console.print(Text(f"The {TITLES.get(failure.side, failure.side)} last printed:", "bold"))
+        console.print(Text("\n".join("  " + line for line in failure.printed.splitlines())))
+        console.print()
+    if failure.traceback:
+        console.print(Text(failure.traceback.rstrip()))
+        console.print()
+    console.print(f"[bold]parity[/]: {escape(failure.message)}")
+    console.print("verdict: [bold yellow]incomparable[/]")
+
+
+def write_failure(error: BaseException, path: Path) -> None:
+    """Writes the same for machines: verdict `incomparable`, no level run, and the key `error`."""
+    failure = described(error)
+    levels = {name: Level(name, "not_run", "nothing could be compared") for name in LEVELS}
+    found: dict[str, Any] = {"message": failure.message, "side": failure.side or None, "traceback": failure.traceback}
+    write_json(Result(levels, {}, {}), path, found)
