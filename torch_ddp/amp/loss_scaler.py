@@ -1,5 +1,7 @@
 """The automaton of dynamic loss scaling, with Apex's numbers."""
 
+import torch
+
 from torch_ddp.amp.errors import AmpError
 
 INITIAL_SCALE = 2.0**16
@@ -18,6 +20,7 @@ class LossScaler:
         loss_scale: the factor on the loss, at least 0.
         unskipped: backward passes since the last overflow or doubling; a static scaler counts on for ever, as Apex does.
         dynamic: whether the scale moves at all.
+        found: tensors of one element, above 0 for an overflow that has not been counted yet.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class LossScaler:
         self.minimum = minimum or 0.0
         self.maximum = float("inf") if maximum is None else maximum
         self.unskipped = 0
+        self.found: list[torch.Tensor] = []
         if self.minimum > self.maximum:
             raise AmpError(
                 f"LossScaler: expected min_loss_scale <= max_loss_scale, got {self.minimum} and {self.maximum}. "
@@ -67,3 +71,18 @@ class LossScaler:
             self.loss_scale = min(self.maximum, self.loss_scale * FACTOR)
             self.unskipped = 0
         return False
+
+    def take_found(self) -> bool:
+        """Returns whether an overflow was found since the last call; a static scaler does not wait for the device."""
+        found, self.found = self.found, []
+        return self.dynamic and any(bool(one) for one in found)
+
+    def set_state(self, loss_scale: float, unskipped: int) -> None:
+        """Sets the scale and the count of clean passes, as a checkpoint holds them.
+
+        Args:
+            loss_scale: at least 0.
+            unskipped: at least 0.
+        """
+        self.loss_scale = loss_scale
+        self.unskipped = unskipped
