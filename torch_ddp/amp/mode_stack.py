@@ -1,13 +1,13 @@
 """The calling thread's stack of torch function modes, with one mode kept at its bottom.
 
 `TorchFunctionMode.__exit__` pops whatever is on top. A mode that stays on beyond the block in which it was switched on
-must therefore lie below every mode that comes and goes. `torch.device` as a context expects to be the very lowest, so
-ours lies just above it.
+must therefore lie below every mode that comes and goes. Only the mode of `torch.set_default_device` expects to be the
+very lowest, so ours lies just above it.
 """
 
+import torch
 from torch._C import _len_torch_function_stack  # no public form; torch/utils/_device.py orders its stack with these
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
-from torch.utils._device import DeviceContext
 
 
 def holds(mode: TorchFunctionMode) -> bool:
@@ -18,10 +18,11 @@ def holds(mode: TorchFunctionMode) -> bool:
 
 
 def insert(mode: TorchFunctionMode) -> None:
-    """Switches the mode on for this thread, below all other modes except a device context; twice is once."""
+    """Switches the mode on for this thread, below all others except the default device's; twice is once."""
     stack = _emptied()
     if not any(one is mode for one in stack):
-        stack.insert(1 if stack and isinstance(stack[0], DeviceContext) else 0, mode)
+        default_device = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+        stack.insert(1 if stack and stack[0] is default_device else 0, mode)
     _refilled(stack)
 
 

@@ -1,0 +1,258 @@
+"""The casts are on from `initialize` to `deactivate`: outside models, on every thread, under other modes."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from torch_ddp import amp
+from torch_ddp.amp import mode_stack
+
+HALF, FLOAT = torch.float16, torch.float32
+TIMEOUT = 60
+
+
+def _product(*_):
+    return F.linear(torch.ones(2, 3), torch.ones(4, 3)).dtype
+
+
+class _Backward(torch.autograd.Function):
+    """Records, in its backward pass, the dtype of a product and the thread; goes `depth` backward passes deep."""
+
+    @staticmethod
+    def forward(ctx, x, depth, seen):
+        ctx.depth, ctx.seen = depth, seen
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.seen.append((threading.get_ident(), _product()))
+        if ctx.depth:
+            with torch.enable_grad():
+                leaf = torch.ones(1, requires_grad=True)
+                _Backward.apply(leaf, ctx.depth - 1, ctx.seen).backward()
+        return grad, None, None
+
+
+class _Spy(TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.dtypes = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is F.linear:
+            self.dtypes.append(args[0].dtype)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_loss_outside_the_model_is_cast(casts):
+    model = nn.Linear(3, 2)
+    output = model(torch.ones(4, 3))
+    assert output.dtype is HALF
+    assert F.cross_entropy(output, torch.zeros(4, dtype=torch.long)).dtype is FLOAT
+    assert (output @ torch.ones(2, 2)).dtype is HALF
+
+
+def test_they_end_with_deactivate(casts):
+    assert _product() is HALF
+    amp.deactivate()
+    assert _product() is FLOAT
+    assert not mode_stack.holds(casts.mode)
+    amp.deactivate()
+
+
+def test_a_new_session_ends_those_of_the_one_before(casts):
+    amp.initialize([], opt_level="O0", verbosity=0)
+    assert _product() is FLOAT
+    assert not mode_stack.holds(casts.mode)
+
+
+def test_patch_torch_functions_false_leaves_them_out():
+    amp.initialize([], patch_torch_functions=False, verbosity=0)
+    assert _product() is FLOAT
+
+
+def test_disable_casts_is_a_block(casts):
+    with amp.disable_casts():
+        assert _product() is FLOAT
+        with amp.disable_casts():
+            assert _product() is FLOAT
+        assert _product() is FLOAT
+    assert _product() is HALF
+
+
+def test_disable_casts_holds_for_models_and_threads_inside_it(casts):
+    model, _ = amp.initialize([nn.Linear(3, 2)], [], verbosity=0)
+    with amp.disable_casts():
+        assert model[0](torch.ones(1, 3)).dtype is FLOAT
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(_product).result(TIMEOUT) is FLOAT
+
+
+def test_disable_casts_without_a_session_does_nothing():
+    with amp.disable_casts():
+        assert _product() is FLOAT
+
+
+@pytest.mark.parametrize("call", ["method", "function", "grad"])
+def test_a_backward_pass_casts_on_its_threads_too(casts, call):
+    # From 60 nested backward passes on, autograd goes on in threads of its own, as it does for each GPU.
+    seen = []
+    leaf = torch.ones(1, requires_grad=True)
+    output = _Backward.apply(leaf, 70, seen)
+    if call == "method":
+        output.backward()
+    elif call == "function":
+        torch.autograd.backward(output)
+    else:
+        torch.autograd.grad(output, [leaf])
+    assert len(seen) == 71
+    assert len({thread for thread, _ in seen}) > 1
+    assert {dtype for _, dtype in seen} == {HALF}
+
+
+def test_backward_threads_do_not_cast_where_casts_are_off(casts):
+    amp.deactivate()
+    seen = []
+    _Backward.apply(torch.ones(1, requires_grad=True), 70, seen).backward()
+    assert {dtype for _, dtype in seen} == {FLOAT}
+
+
+def test_a_hook_on_a_gradient_is_cast(casts):
+    seen = []
+    x = torch.ones(1, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda grad: seen.append(_product()))
+    y.backward()
+    assert seen == [HALF]
+
+
+def test_threads_started_later_cast(casts):
+    class Own(threading.Thread):
+        def run(self):
+            self.dtype = _product()
+
+    results = []
+    plain = threading.Thread(target=lambda: results.append(_product()))
+    own = Own()
+    for thread in (plain, own):
+        thread.start()
+        thread.join(TIMEOUT)
+    with ThreadPoolExecutor(2) as pool:
+        results += pool.map(_product, range(4), timeout=TIMEOUT)
+    assert results == [HALF] * 5
+    assert own.dtype is HALF
+
+
+def test_a_thread_whose_run_was_replaced_keeps_its_own(casts):
+    results = []
+    thread = threading.Thread()
+    thread.run = own = lambda: results.append(_product())
+    thread.start()
+    thread.join(TIMEOUT)
+    assert results == [HALF]
+    assert thread.run is own
+
+
+def test_a_thread_that_ran_before_casts_from_its_first_call_of_a_model():
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(_product).result(TIMEOUT) is FLOAT
+        model = amp.initialize(nn.Linear(3, 2), verbosity=0)
+        assert pool.submit(_product).result(TIMEOUT) is FLOAT
+        assert pool.submit(lambda: model(torch.ones(1, 3)).dtype).result(TIMEOUT) is HALF
+        assert pool.submit(_product).result(TIMEOUT) is HALF
+        amp.deactivate()
+        assert pool.submit(_product).result(TIMEOUT) is FLOAT
+
+
+def test_starting_threads_is_as_before_after_deactivate():
+    before = threading.Thread.start
+    amp.initialize([], verbosity=0)
+    assert threading.Thread.start is not before
+    amp.deactivate()
+    assert threading.Thread.start is before
+
+
+def test_a_wrapper_of_thread_start_by_others_survives(monkeypatch):
+    before = threading.Thread.start
+    amp.initialize([], verbosity=0)
+    ours = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: ours(thread))
+    amp.deactivate()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(_product).result(TIMEOUT) is FLOAT
+    monkeypatch.undo()
+    monkeypatch.setattr(threading.Thread, "start", before)
+
+
+class _Products(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return _product() is HALF
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_forked_workers_of_a_data_loader_cast(casts):
+    loader = torch.utils.data.DataLoader(
+        _Products(), batch_size=1, num_workers=1, multiprocessing_context="fork", timeout=TIMEOUT
+    )
+    assert [bool(flag) for flag in loader] == [True, True]
+
+
+def test_a_device_context_around_initialize_leaves_the_casts_on():
+    with torch.device("cpu"):
+        amp.initialize([], verbosity=0)
+        assert _product() is HALF
+    assert _product() is HALF
+
+
+def test_a_device_context_later_works_beside_the_casts(casts):
+    with torch.device("meta"):
+        x = torch.ones(2, 3)
+        assert x.device.type == "meta"
+        assert F.linear(x, torch.ones(4, 3)).dtype is HALF
+    assert _product() is HALF
+    assert torch.ones(1).device.type == "cpu"
+
+
+@pytest.mark.parametrize("first", ["default device", "casts"])
+def test_a_default_device_works_beside_the_casts(first):
+    try:
+        for what in ("default device", "casts") if first == "default device" else ("casts", "default device"):
+            if what == "casts":
+                amp.initialize([], verbosity=0)
+            else:
+                torch.set_default_device("meta")
+        assert torch.ones(1).device.type == "meta"
+        assert _product() is HALF
+    finally:
+        torch.set_default_device(None)
+    assert torch.ones(1).device.type == "cpu"
+    assert _product() is HALF
+
+
+def test_a_mode_entered_before_or_after_sees_calls_as_written_and_leaves_as_it_came():
+    with _Spy() as outer:
+        amp.initialize([], verbosity=0)
+        assert _product() is HALF
+        with _Spy() as inner:
+            assert _product() is HALF
+    assert outer.dtypes == [FLOAT, FLOAT]
+    assert inner.dtypes == [FLOAT]
+    assert _product() is HALF
+    assert torch._C._len_torch_function_stack() == 1
+
+
+def test_an_error_inside_a_call_leaves_the_casts_on(casts):
+    with pytest.raises(RuntimeError):
+        F.linear(torch.ones(2, 3), torch.ones(4, 5))
+    with pytest.raises(AssertionError):
+        nn.MultiheadAttention(4, 2)(torch.ones(1, 1, 4), torch.ones(1, 1, 4), torch.ones(2, 2, 4))
+    assert _product() is HALF
+    assert torch._C._len_torch_function_stack() == 1
