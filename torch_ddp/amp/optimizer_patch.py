@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
 from types import MethodType
 from typing import Any
 
@@ -69,7 +70,10 @@ def _before_loading(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]
 
 
 def _step(stash: Stash, step: Callable[..., Any], casts: Casts | None) -> Callable[..., Any]:
+    # A schedule made before looks for its mark on the step, and for _opt_called; it warns even of a skipped first step.
+    @wraps(step)
     def amp_step(optimizer: torch.optim.Optimizer, closure: Any = None, **kwargs: Any) -> Any:
+        optimizer._opt_called = True  # type: ignore[attr-defined]
         if closure is not None:
             closure = _checked(closure, optimizer, stash, casts)
             kwargs["closure"] = closure
