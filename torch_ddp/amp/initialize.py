@@ -83,6 +83,8 @@ def initialize(
             "loss_scale": loss_scale,
         },
     )
+    if num_losses < 1:
+        raise AmpError(f"amp.initialize: expected num_losses to be at least 1, got {num_losses}. Count the losses.")
     native = _native(precision, properties, min_loss_scale, max_loss_scale)
     if not enabled:
         begin(Session(properties, [], enabled=False))
