@@ -10,7 +10,10 @@ from torch_ddp.amp import registry, session
 @pytest.fixture(autouse=True)
 def fresh_amp():
     torch.manual_seed(0)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # tensors of a few elements: more threads only wait for each other
     yield
+    torch.set_num_threads(threads)
     amp.deactivate()
     session._sessions.clear()
     registry._registered.clear()

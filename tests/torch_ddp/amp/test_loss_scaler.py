@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torch_ddp.amp.errors import AmpError
@@ -27,6 +27,7 @@ def test_a_hundred_thousand_random_steps_agree_with_an_independent_model(rate, m
     assert list(_run(LossScaler(minimum=minimum), overflows)) == list(scales(overflows, minimum))
 
 
+@settings(deadline=None, max_examples=50)
 @given(
     runs=st.lists(st.tuples(st.integers(0, 4100), st.integers(1, 30)), max_size=8),
     minimum=st.sampled_from([None, 1.0, 256.0, 2.0**16]),
