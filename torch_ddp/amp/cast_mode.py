@@ -51,7 +51,10 @@ class CastMode(TorchFunctionMode):
         if rule is not None:
             args, kwargs = self.arguments(rule, func.__name__, args, kwargs)
             return func(*args, **kwargs)
-        inside = without_own_check(func) if self.active else None
+        # torch.compile cannot trace the rebuilding, and shows the mode the calls inside by itself.
+        if torch.compiler.is_compiling() or not self.active:
+            return func(*args, **kwargs)
+        inside = without_own_check(func)
         if inside is None:
             return func(*args, **kwargs)
         mode_stack.on_top(self)

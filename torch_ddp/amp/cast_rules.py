@@ -1,6 +1,6 @@
 """What each rule of the cast lists does to the arguments of one call."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -12,6 +12,8 @@ from torch_ddp.amp.properties import HALF_DTYPES
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Cast = Callable[[torch.Tensor], torch.Tensor]
+SEQUENCES = (list, tuple)
+NESTED = (torch.Tensor, list, tuple)
 
 
 def cast_arguments(rule: Rule, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], to_half: Cast) -> Arguments:
@@ -39,21 +41,27 @@ def cast_arguments(rule: Rule, name: str, args: tuple[Any, ...], kwargs: dict[st
         return _widest(args, kwargs)
     if rule is Rule.LIKE_FIRST:
         return _like_first(args, kwargs)
-    if any(tensor.dtype in HALF_DTYPES for tensor in floating_tensors((args, kwargs))):
+    if _floating(args, kwargs).intersection(HALF_DTYPES):
         raise BannedFunctionError(_refusal(rule, name))
     return args, kwargs
 
 
-def floating_tensors(value: object) -> Iterator[torch.Tensor]:
-    """Yields the floating point tensors in a tensor, list, tuple or dict, whatever its depth."""
+def _add_floating(value: object, into: set[torch.dtype]) -> None:
     if isinstance(value, torch.Tensor):
         if value.is_floating_point():
-            yield value
-    elif isinstance(value, list | tuple):
+            into.add(value.dtype)
+    elif isinstance(value, SEQUENCES):
         for part in value:
-            yield from floating_tensors(part)
-    elif isinstance(value, dict):
-        yield from floating_tensors(list(value.values()))
+            _add_floating(part, into)
+
+
+def _floating(args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[torch.dtype]:
+    found: set[torch.dtype] = set()
+    for arg in args:
+        _add_floating(arg, found)
+    for arg in kwargs.values():
+        _add_floating(arg, found)
+    return found
 
 
 def _refusal(rule: Rule, name: str) -> str:
@@ -69,15 +77,21 @@ def _cast_all(cast: Cast, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Argu
     def narrow(tensor: torch.Tensor) -> torch.Tensor:
         return tensor if tensor.dtype is torch.float64 else cast(tensor)
 
-    return tuple(_mapped(narrow, arg) for arg in args), {key: _mapped(narrow, arg) for key, arg in kwargs.items()}
+    return _map_call(narrow, args, kwargs)
+
+
+def _map_call(cast: Cast, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    return tuple([_mapped(cast, arg) for arg in args]), {key: _mapped(cast, arg) for key, arg in kwargs.items()}
 
 
 def _mapped(cast: Cast, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return cast(value) if value.is_floating_point() else value
+    if not isinstance(value, SEQUENCES):
+        return value
     if isinstance(value, list):
         return [_mapped(cast, part) for part in value]
-    if isinstance(value, tuple) and any(isinstance(part, torch.Tensor | list | tuple) for part in value):
+    if any(isinstance(part, NESTED) for part in value):
         parts = [_mapped(cast, part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return value
@@ -88,7 +102,7 @@ def _to_float(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _widest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    dtypes = {tensor.dtype for tensor in floating_tensors((args, kwargs))}
+    dtypes = _floating(args, kwargs)
     if len(dtypes) < 2:
         return args, kwargs
     widest = reduce(torch.promote_types, dtypes)
@@ -96,7 +110,7 @@ def _widest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     def promote(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(widest)
 
-    return tuple(_mapped(promote, arg) for arg in args), {key: _mapped(promote, arg) for key, arg in kwargs.items()}
+    return _map_call(promote, args, kwargs)
 
 
 def _like_first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:

@@ -28,6 +28,12 @@ def insert(mode: TorchFunctionMode) -> None:
 
 def remove(mode: TorchFunctionMode) -> None:
     """Switches the mode off for this thread, wherever it lies."""
+    if not _len_torch_function_stack():
+        return
+    top = _pop_mode()  # type: ignore[no-untyped-call]
+    if top is mode:  # nearly always, and this runs for every call seen through
+        return
+    _push_mode(top)  # type: ignore[no-untyped-call]
     stack = _emptied()
     _refilled([one for one in stack if one is not mode])
 

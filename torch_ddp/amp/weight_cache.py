@@ -32,8 +32,9 @@ class WeightCache:
         """Returns the tensor in the half dtype, from the cache where it is a float32 weight."""
         if tensor.dtype is self.half:
             return tensor
-        # A copy made in inference mode could not be saved for a backward pass later.
-        if not _is_weight(tensor) or torch.is_inference_mode_enabled():
+        # A compiled graph casts anew, and its compiler shares the casts. A copy made in inference mode could not be
+        # saved for a backward pass later.
+        if torch.compiler.is_compiling() or not _is_weight(tensor) or torch.is_inference_mode_enabled():
             return tensor.to(self.half)
         kept = self._casts.get(id(tensor))
         if kept is None or not _still_good(kept, tensor):

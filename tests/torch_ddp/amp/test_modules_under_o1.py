@@ -140,3 +140,33 @@ def test_a_model_can_be_saved_whole():
     torch.save(model, file)
     file.seek(0)
     assert torch.load(file, weights_only=False)(torch.ones(1, 1, 2))[0].dtype is HALF
+
+
+def test_a_compiled_model_is_cast_as_one_graph_and_follows_deactivate():
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.ReLU(), nn.Linear(4, 1))
+    twin = copy.deepcopy(model)
+    models = [model, twin]
+    models, optimizers = amp.initialize(
+        models, [torch.optim.SGD(one.parameters(), lr=0.1) for one in models], loss_scale=128.0, verbosity=0
+    )
+    forwards = (torch.compile(model, backend="eager", fullgraph=True), twin)
+    x = torch.randn(2, 4)
+    for _ in range(2):
+        for forward, optimizer in zip(forwards, optimizers, strict=True):
+            optimizer.zero_grad()
+            output = forward(x)
+            assert output.dtype is HALF
+            with amp.scale_loss(output.float().mean(), optimizer) as scaled:
+                scaled.backward()
+            optimizer.step()
+    assert torch.equal(forwards[0](x), twin(x))
+    amp.deactivate()
+    assert forwards[0](x).dtype is FLOAT
+
+
+def test_compiled_attention_is_cast_inside_as_it_is_without_compiling():
+    model = amp.initialize(nn.MultiheadAttention(4, 2), verbosity=0)
+    x = torch.randn(3, 2, 4)
+    expected, got = model(x, x, x), torch.compile(model, backend="eager")(x, x, x)
+    assert [one.dtype for one in got] == [HALF, FLOAT]
+    assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
