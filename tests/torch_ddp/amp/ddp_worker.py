@@ -42,7 +42,7 @@ def _train(rank, level, plan):
         optimizer.zero_grad()
         for index in range(1 if plan in ("plain", "overflow") else 2):
             first_of_two = plan == "no_sync" and index == 0
-            x = (rank + 1) * X
+            x = (rank + 1) * (index + 1) * X  # unlike micro-batches: the same twice would hide a lost one
             if plan == "overflow" and (rank, step) == (1, 1):
                 x = x * float("inf")
             with (

@@ -30,7 +30,7 @@ def ranks(tmp_path_factory):
 @pytest.mark.parametrize("opt_level", LEVELS)
 @pytest.mark.parametrize("plan", ddp_worker.PLANS)
 def test_two_ranks_train_as_one_by_hand_on_the_mean_gradient(ranks, opt_level, plan):
-    mean = 1.5 * ddp_worker.X * (2 if plan in ("no_sync", "bucket_view") else 1)
+    mean = 1.5 * ddp_worker.X * (3 if plan in ("no_sync", "bucket_view") else 1)
     steps = [mean] * ddp_worker.STEPS
     if plan == "overflow":
         steps[1] = None

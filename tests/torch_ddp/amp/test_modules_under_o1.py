@@ -124,6 +124,18 @@ def test_every_kind_of_adam_steps_out_of_the_casts(options):
     assert torch.equal(*results)
 
 
+def test_products_inside_a_step_are_not_cast():
+    class Preconditioned(torch.optim.SGD):
+        def step(self, closure=None):
+            self.dtype = (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
+
+    layer = nn.Linear(2, 2)
+    layer, optimizer = amp.initialize(layer, Preconditioned(layer.parameters(), lr=0.1), verbosity=0)
+    optimizer.step()
+    assert optimizer.dtype is FLOAT
+    assert layer(torch.ones(1, 2)).dtype is HALF
+
+
 def test_a_deep_copy_of_a_model_is_a_model_of_its_own():
     model = amp.initialize(nn.Linear(2, 2), verbosity=0)
     twin = copy.deepcopy(model)

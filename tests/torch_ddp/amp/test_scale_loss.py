@@ -263,6 +263,20 @@ def test_wrong_calls_are_refused_with_a_remedy():
         amp.scale_loss(model(INPUTS[0]), optimizer).__enter__()
 
 
+@pytest.mark.parametrize("opt_level", LEVELS)
+def test_zero_grad_forgets_gradients_that_wait(opt_level):
+    model, optimizer = _one(opt_level, num_losses=2)
+    amp.load_state_dict({f"loss_scaler{i}": {"loss_scale": 2.0 + i, "unskipped": 0} for i in range(2)})
+    for delay in (False, True):
+        with amp.scale_loss(model(INPUTS[0]), optimizer, loss_id=0, delay_unscale=delay) as scaled:
+            scaled.backward()
+    optimizer.zero_grad()
+    with amp.scale_loss(model(INPUTS[1]), optimizer, loss_id=1) as scaled:
+        scaled.backward()
+    for param in list(amp.master_params(optimizer))[:2]:
+        torch.testing.assert_close(param.grad.float(), INPUTS[1], rtol=1e-3, atol=0)
+
+
 def test_gradients_that_wait_under_another_scale_are_refused():
     model, optimizer = _one("O1", num_losses=2)
     amp.load_state_dict({f"loss_scaler{i}": {"loss_scale": 2.0**i, "unskipped": 0} for i in range(2)})
