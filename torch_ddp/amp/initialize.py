@@ -1,6 +1,6 @@
 """The call with which amp begins."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -70,8 +70,8 @@ def initialize(
     Raises:
         AmpError: an argument is refused; the message says what to pass.
     """
-    several_models = _listed(models, nn.Module, "models")
-    several_optimizers = [] if optimizers is None else _listed(optimizers, torch.optim.Optimizer, "optimizers")
+    several_models = _listed(models, _is_model, "models", "Module")
+    several_optimizers = [] if optimizers is None else _listed(optimizers, _is_optimizer, "optimizers", "Optimizer")
     given = models if optimizers is None else (models, optimizers)
     properties = overridden(
         level(opt_level, half_dtype),
@@ -110,15 +110,25 @@ def initialize(
     return given
 
 
-def _listed(given: Any, kind: type, name: str) -> list[Any]:
+def _listed(given: Any, accepted: Callable[[Any], bool], name: str, kind: str) -> list[Any]:
     several: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
     for one in several:
-        if not isinstance(one, kind):
+        if not accepted(one):
             raise AmpError(
-                f"amp.initialize: expected {name} to be one torch {kind.__name__} or a list of them, "
-                f"got {type(one).__name__}. Pass the objects themselves."
+                f"amp.initialize: expected {name} to be one torch {kind} or a list of them, got {type(one).__name__}. "
+                "Pass the objects themselves."
             )
     return list(several)
+
+
+def _is_model(one: Any) -> bool:
+    return isinstance(one, nn.Module)
+
+
+def _is_optimizer(one: Any) -> bool:
+    # Wrappers such as LARC need not be subclasses.
+    needed = ("param_groups", "state", "step", "zero_grad", "state_dict", "load_state_dict")
+    return not isinstance(one, type) and all(hasattr(one, name) for name in needed)
 
 
 def _native(precision: str, properties: Properties, minimum: float | None, maximum: float) -> bool:

@@ -34,7 +34,7 @@ def patch_optimizer(optimizer: torch.optim.Optimizer, keeps_masters: bool, casts
     """Puts amp around `step` and `zero_grad` of an optimizer, in place.
 
     Args:
-        optimizer: not patched before.
+        optimizer: not patched before; a wrapper with the methods of an optimizer will do.
         keeps_masters: whether half weights get float32 masters.
         casts: of O1, out of which the step keeps.
     """
@@ -46,7 +46,10 @@ def patch_optimizer(optimizer: torch.optim.Optimizer, keeps_masters: bool, casts
     for name, function in replacements.items():
         setattr(optimizer, name, MethodType(function, optimizer))
     # Loaded into half weights, the state would be rounded to half.
-    optimizer.register_load_state_dict_pre_hook(_before_loading)
+    if isinstance(optimizer, torch.optim.Optimizer):
+        optimizer.register_load_state_dict_pre_hook(_before_loading)
+    else:
+        _wrap_load_state_dict(optimizer)
 
 
 def step_was_skipped(optimizer: torch.optim.Optimizer) -> bool:
@@ -67,6 +70,16 @@ def step_was_skipped(optimizer: torch.optim.Optimizer) -> bool:
 
 def _before_loading(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
     make_masters(optimizer, stash_of(optimizer, "load_state_dict"))
+
+
+def _wrap_load_state_dict(optimizer: Any) -> None:
+    load = optimizer.load_state_dict
+
+    def load_state_dict(optimizer: Any, state_dict: dict[str, Any]) -> Any:
+        _before_loading(optimizer, state_dict)
+        return load(state_dict)
+
+    optimizer.load_state_dict = MethodType(load_state_dict, optimizer)
 
 
 def _step(stash: Stash, step: Callable[..., Any], casts: Casts | None) -> Callable[..., Any]:
@@ -134,7 +147,7 @@ def _checked(
 def _zero_grad(stash: Stash, zero_grad: Callable[..., None]) -> Callable[..., None]:
     def amp_zero_grad(optimizer: torch.optim.Optimizer, set_to_none: bool = True) -> None:
         zero_grad(set_to_none)
-        stash.delayed_scale, stash.set_aside = None, []
+        stash.delayed_scale = None
         for weight, master in stash.pairs:
             master.grad = None
             if set_to_none:

@@ -82,6 +82,18 @@ def test_without_the_masters_o2_goes_on_from_rounded_weights():
     assert torch.equal(masters[0].half().float(), rounded[0])
 
 
+def test_masters_alone_bring_the_weights_back():
+    model, optimizer = _network("O2")
+    _train(model, optimizer, 5)
+    saved = amp.state_dict()
+    weight = model[0].weight.detach().clone()
+    torch.manual_seed(9)
+    model, optimizer = _network("O2")
+    assert not torch.equal(model[0].weight, weight)
+    amp.load_state_dict(saved)
+    assert torch.equal(model[0].weight, weight)
+
+
 def test_weights_loaded_in_the_middle_of_a_run_reach_the_masters():
     model, optimizer = _network("O2")
     start = model.state_dict()

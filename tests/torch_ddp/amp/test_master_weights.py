@@ -202,3 +202,38 @@ def test_every_kind_of_adam_steps_masters_as_it_steps_float32_weights(options):
             optimizer.step()
         results.append([param.detach().clone() for param in amp.master_params(optimizer)])
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+class _Wrapper:
+    """Wraps an optimizer as LARC does, without being one."""
+
+    def __init__(self, optimizer):
+        self.inner = optimizer
+        self.seen = []
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def step(self):
+        self.seen.append([weight.dtype for group in self.param_groups for weight in group["params"]])
+        self.inner.step()
+
+    def zero_grad(self, set_to_none=True):
+        self.inner.zero_grad(set_to_none)
+
+    def load_state_dict(self, state):
+        self.inner.load_state_dict(state)
+
+
+def test_a_wrapper_around_an_optimizer_is_one():
+    model = Product(1.0)
+    model, optimizer = amp.initialize(model, _Wrapper(sgd(model)), opt_level="O2", max_loss_scale=128.0, verbosity=0)
+    _backward(model, optimizer)
+    optimizer.step()
+    assert optimizer.seen == [[FLOAT] * 3]
+    assert torch.equal(model.weight.detach().double(), momentum_steps(torch.tensor([1.0, 0.5]), [X]))
+    saved = optimizer.state_dict()
+    model = Product(1.0)
+    model, optimizer = amp.initialize(model, _Wrapper(sgd(model)), opt_level="O2", max_loss_scale=128.0, verbosity=0)
+    optimizer.load_state_dict(saved)
+    assert {state["momentum_buffer"].dtype for state in optimizer.state.values()} == {FLOAT}

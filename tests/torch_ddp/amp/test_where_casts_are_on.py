@@ -93,6 +93,24 @@ def test_disable_casts_holds_for_models_and_threads_inside_it(casts):
             assert pool.submit(_product).result(TIMEOUT) is FLOAT
 
 
+def test_disable_casts_switches_nothing_on_where_casts_were_off():
+    def both():
+        with amp.disable_casts():
+            inside = _product()
+        return inside, _product()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(_product).result(TIMEOUT)
+        amp.initialize([], verbosity=0)
+        assert pool.submit(both).result(TIMEOUT) == (FLOAT, FLOAT)
+
+
+def test_disable_casts_ends_with_an_error_too(casts):
+    with pytest.raises(KeyError), amp.disable_casts():
+        raise KeyError
+    assert _product() is HALF
+
+
 def test_disable_casts_without_a_session_does_nothing():
     with amp.disable_casts():
         assert _product() is FLOAT
