@@ -83,22 +83,13 @@ def initialize(
             "loss_scale": loss_scale,
         },
     )
-    if num_losses < 1:
-        raise AmpError(f"amp.initialize: expected num_losses to be at least 1, got {num_losses}. Count the losses.")
     native = _native(precision, properties, min_loss_scale, max_loss_scale)
     if not enabled:
         begin(Session(properties, [], enabled=False))
         return given
-    for model in several_models:
-        check_model(model, allow_incoming_model_not_fp32)
-    for optimizer in several_optimizers:
-        check_fresh(optimizer)
-    scalers = [
-        GradScalerAsLossScaler(_device_type(several_models))
-        if native and properties.loss_scale == "dynamic"
-        else LossScaler(properties.loss_scale, min_loss_scale, max_loss_scale)
-        for _ in range(num_losses)
-    ]
+    _check(several_models, several_optimizers, num_losses, allow_incoming_model_not_fp32)
+    limits = (min_loss_scale, max_loss_scale)
+    scalers = [_scaler(properties, native, several_models, *limits) for _ in range(num_losses)]
     casts = Casts(properties.half_dtype, allow_banned) if properties.patch_torch_functions and not native else None
     for model in several_models:
         _prepare_model(model, properties, cast_model_outputs, native)
@@ -108,6 +99,23 @@ def initialize(
     if verbosity:
         print(f"amp: {_described(properties, precision)}")
     return given
+
+
+def _check(models: list[nn.Module], optimizers: list[Any], num_losses: int, any_dtype: bool) -> None:
+    if num_losses < 1:
+        raise AmpError(f"amp.initialize: expected num_losses to be at least 1, got {num_losses}. Count the losses.")
+    for model in models:
+        check_model(model, any_dtype)
+    for optimizer in optimizers:
+        check_fresh(optimizer)
+
+
+def _scaler(
+    properties: Properties, native: bool, models: list[nn.Module], minimum: float | None, maximum: float
+) -> LossScaler:
+    if native and properties.loss_scale == "dynamic":
+        return GradScalerAsLossScaler(device_type_of(models[0]) if models else "cpu")
+    return LossScaler(properties.loss_scale, minimum, maximum)
 
 
 def _listed(given: Any, accepted: Callable[[Any], bool], name: str, kind: str) -> list[Any]:
@@ -147,10 +155,6 @@ def _native(precision: str, properties: Properties, minimum: float | None, maxim
             f"{maximum}. GradScaler has neither; use precision='apex'."
         )
     return True
-
-
-def _device_type(models: list[nn.Module]) -> str:
-    return device_type_of(models[0]) if models else "cpu"
 
 
 def _prepare_model(model: nn.Module, properties: Properties, outputs: torch.dtype | None, native: bool) -> None:
