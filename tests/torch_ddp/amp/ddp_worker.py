@@ -1,0 +1,60 @@
+"""What each of two ranks does for test_distributed: trains exact models under DistributedDataParallel."""
+
+import contextlib
+import datetime
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from torch_ddp import amp
+
+from .linear_models import LEVELS, Product, sgd
+
+X = torch.tensor([0.5, 1.0])
+STEPS = 3
+PLANS = ("plain", "no_sync", "bucket_view", "overflow")
+
+
+def run(rank, init_file, result_file):
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{init_file}",
+        rank=rank,
+        world_size=2,
+        timeout=datetime.timedelta(seconds=60),
+    )
+    torch.set_num_threads(1)
+    results = {(level, plan): _train(rank, level, plan) for level in LEVELS for plan in PLANS}
+    torch.save(results, f"{result_file}{rank}")
+    dist.destroy_process_group()
+
+
+def _train(rank, level, plan):
+    model = Product(1.0)
+    model.norm.bias.requires_grad_(False)
+    model, optimizer = amp.initialize(
+        model, sgd(model), opt_level=level, loss_scale="dynamic", max_loss_scale=128.0, verbosity=0
+    )
+    ddp = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=plan == "bucket_view")
+    skipped = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        for index in range(1 if plan in ("plain", "overflow") else 2):
+            first_of_two = plan == "no_sync" and index == 0
+            x = (rank + 1) * (index + 1) * X  # unlike micro-batches: the same twice would hide a lost one
+            if plan == "overflow" and (rank, step) == (1, 1):
+                x = x * float("inf")
+            with (
+                ddp.no_sync() if first_of_two else contextlib.nullcontext(),
+                amp.scale_loss(ddp(x), optimizer, delay_unscale=first_of_two) as scaled,
+            ):
+                scaled.backward()
+        optimizer.step()
+        skipped.append(amp.step_was_skipped(optimizer))
+    return {
+        "weight": model.weight.detach().float(),
+        "norm": model.norm.weight.detach().float(),
+        "skipped": skipped,
+        "scale": amp.state_dict()["loss_scaler0"]["loss_scale"],
+    }

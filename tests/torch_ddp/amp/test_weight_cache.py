@@ -1,0 +1,129 @@
+"""Half copies of weights: one per iteration, right gradients however a weight is used, never stale."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from torch_ddp import amp
+from torch_ddp.amp.weight_cache import WeightCache
+
+HALF, FLOAT = torch.float16, torch.float32
+
+
+class _OneUse(nn.Module):
+    """Uses one weight in a listed product, a float32 function or a promoting one, as `rule` says."""
+
+    def __init__(self, rule, dtype):
+        super().__init__()
+        self.rule = rule
+        self.weight = nn.Parameter(torch.linspace(0.5, 1.5, 4).reshape(2, 2).to(dtype))
+
+    def forward(self, x):
+        if self.rule == "white":
+            return x @ self.weight
+        if self.rule == "black":
+            return x * torch.exp(self.weight).sum()
+        return x + self.weight
+
+
+def _grads(model, optimizer, x, accumulate=1):
+    optimizer.zero_grad()
+    for _ in range(accumulate):
+        with amp.scale_loss(model(x).float().pow(2).sum(), optimizer) as scaled:
+            scaled.backward()
+    return model.weight.grad.clone()
+
+
+@pytest.mark.parametrize("rule", ["white", "black", "promote"])
+@pytest.mark.parametrize("dtype", [HALF, FLOAT])
+def test_gradients_are_right_in_training_evaluation_training(rule, dtype):
+    model = _OneUse(rule, dtype)
+    reference = copy.deepcopy(model).float()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
+    model, optimizer = amp.initialize(model, optimizer, loss_scale=4.0, verbosity=0, allow_incoming_model_not_fp32=True)
+    x = torch.tensor([[0.5, 0.25], [1.0, -0.5]])
+    for training in (True, False, True):
+        with amp.disable_casts():
+            expected = torch.autograd.grad(reference(x).pow(2).sum(), [reference.weight])[0]
+        if training:
+            grad = _grads(model, optimizer, x)
+            assert grad.dtype is dtype
+            torch.testing.assert_close(grad.float(), expected, rtol=4e-3, atol=4e-3)
+            continue
+        with torch.no_grad():
+            model(x)
+
+
+def test_a_weight_used_twice_gets_the_sum_of_both_gradients():
+    layer = nn.Linear(2, 2, bias=False)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    expected_layer = copy.deepcopy(layer)
+    x = torch.tensor([[1.0, 2.0]])
+    expected_layer(expected_layer(x)).sum().backward()
+    layer, optimizer = amp.initialize(layer, optimizer, loss_scale=128.0, verbosity=0)
+    with amp.scale_loss(layer(layer(x)).float().sum(), optimizer) as scaled:
+        scaled.backward()
+    assert layer.weight.grad.dtype is FLOAT
+    torch.testing.assert_close(layer.weight.grad, expected_layer.weight.grad, rtol=2e-3, atol=2e-3)
+
+
+def test_a_weight_is_cast_once_per_iteration(casts):
+    weight = nn.Parameter(torch.ones(2, 2))
+    first, second = casts.mode.cache.cast(weight), casts.mode.cache.cast(weight)
+    assert first is second
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    _, optimizer = amp.initialize([], optimizer, verbosity=0)
+    cache = amp.session.current_casts().mode.cache
+    kept = cache.cast(weight)
+    with amp.scale_loss((torch.ones(1, 2) @ weight).float().sum(), optimizer) as scaled:
+        assert cache.cast(weight) is kept
+        scaled.backward()
+    assert cache.cast(weight) is not kept
+
+
+def test_a_copy_made_without_a_graph_is_not_used_with_one():
+    cache, weight = WeightCache(HALF), nn.Parameter(torch.ones(2))
+    with torch.no_grad():
+        assert not cache.cast(weight).requires_grad
+    assert cache.cast(weight).requires_grad
+    with torch.no_grad():
+        assert cache.cast(weight).requires_grad
+
+
+def test_a_copy_follows_its_weight():
+    cache, weight = WeightCache(HALF), nn.Parameter(torch.ones(2))
+    cache.cast(weight)
+    with torch.no_grad():
+        weight.fill_(3.0)
+    assert cache.cast(weight)[0] == 3.0
+    weight.data = torch.full((2,), 5.0)
+    assert cache.cast(weight)[0] == 5.0
+
+
+def test_a_step_without_scale_loss_is_seen_by_the_next_forward_pass(casts):
+    layer = nn.Linear(1, 1, bias=False)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+    x = torch.ones(1, 1)
+    before = layer(x).item()
+    layer(x).sum().backward()
+    optimizer.step()
+    assert layer(x).item() == pytest.approx(before - 1.0, abs=2e-3)
+
+
+def test_only_float32_weights_are_kept():
+    cache = WeightCache(HALF)
+    for tensor in (torch.ones(2), torch.ones(2, requires_grad=True), nn.Parameter(torch.ones(2, dtype=torch.bfloat16))):
+        assert cache.cast(tensor) is not cache.cast(tensor)
+    half = nn.Parameter(torch.ones(2, dtype=HALF))
+    assert cache.cast(half) is half
+
+
+def test_inference_mode_leaves_nothing_behind_that_training_could_not_use(casts):
+    layer = nn.Linear(2, 2)
+    with torch.inference_mode():
+        layer(torch.ones(1, 2))
+    F.relu(layer(torch.ones(1, 2))).sum().backward()
+    assert layer.weight.grad is not None

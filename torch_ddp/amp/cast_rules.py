@@ -1,0 +1,121 @@
+"""What each rule of the cast lists does to the arguments of one call."""
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import torch
+
+from torch_ddp.amp.cast_lists import BANNED, Rule
+from torch_ddp.amp.errors import BannedFunctionError
+from torch_ddp.amp.properties import HALF_DTYPES
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Cast = Callable[[torch.Tensor], torch.Tensor]
+SEQUENCES = (list, tuple)
+NESTED = (torch.Tensor, list, tuple)
+
+
+def cast_arguments(rule: Rule, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], to_half: Cast) -> Arguments:
+    """Returns the arguments as the rule wants them.
+
+    A call that writes into `out` is left alone: the result would go into a cast copy of it.
+
+    Args:
+        rule: what to do.
+        name: of the function, for messages.
+        args: tensors may sit in lists and tuples of any depth.
+        kwargs: likewise.
+        to_half: casts one tensor to half precision.
+
+    Raises:
+        BannedFunctionError: the function refuses half precision, and an argument is in it.
+    """
+    if kwargs.get("out") is not None:
+        return args, kwargs
+    if rule is Rule.HALF:
+        return _cast_all(to_half, args, kwargs)
+    if rule is Rule.FLOAT:
+        return _cast_all(_to_float, args, kwargs)
+    if rule is Rule.WIDEST:
+        return _widest(args, kwargs)
+    if rule is Rule.LIKE_FIRST:
+        return _like_first(args, kwargs)
+    if _floating(args, kwargs).intersection(HALF_DTYPES):
+        raise BannedFunctionError(_refusal(rule, name))
+    return args, kwargs
+
+
+def _add_floating(value: object, into: set[torch.dtype]) -> None:
+    if isinstance(value, torch.Tensor):
+        if value.is_floating_point():
+            into.add(value.dtype)
+    elif isinstance(value, SEQUENCES):
+        for part in value:
+            _add_floating(part, into)
+
+
+def _floating(args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[torch.dtype]:
+    found: set[torch.dtype] = set()
+    for arg in args:
+        _add_floating(arg, found)
+    for arg in kwargs.values():
+        _add_floating(arg, found)
+    return found
+
+
+def _refusal(rule: Rule, name: str) -> str:
+    if rule is Rule.BANNED:
+        return f"amp: expected float32 arguments of {name}, which is unsafe in half precision, got half. {BANNED[name]}"
+    return (
+        f"amp: expected a float32 tensor for {name}, which must run in float32 and cannot change the type of its tensor "
+        f"in place, got half. Call {name.rstrip('_')}, or cast the tensor with .float() before."
+    )
+
+
+def _cast_all(cast: Cast, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    def narrow(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if tensor.dtype is torch.float64 else cast(tensor)
+
+    return _map_call(narrow, args, kwargs)
+
+
+def _map_call(cast: Cast, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    return tuple([_mapped(cast, arg) for arg in args]), {key: _mapped(cast, arg) for key, arg in kwargs.items()}
+
+
+def _mapped(cast: Cast, value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return cast(value) if value.is_floating_point() else value
+    if not isinstance(value, SEQUENCES):
+        return value
+    if isinstance(value, list):
+        return [_mapped(cast, part) for part in value]
+    if any(isinstance(part, NESTED) for part in value):
+        parts = [_mapped(cast, part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
+
+
+def _to_float(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float()
+
+
+def _widest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    dtypes = _floating(args, kwargs)
+    if len(dtypes) < 2:
+        return args, kwargs
+    widest = reduce(torch.promote_types, dtypes)
+
+    def promote(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(widest)
+
+    return _map_call(promote, args, kwargs)
+
+
+def _like_first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    first = args[0] if args else None
+    if not isinstance(first, torch.Tensor) or not first.is_floating_point():
+        return args, kwargs
+    rest, named = _cast_all(lambda tensor: tensor.to(first.dtype), args[1:], kwargs)
+    return (first, *rest), named

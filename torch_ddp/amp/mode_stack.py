@@ -1,0 +1,52 @@
+"""The calling thread's stack of torch function modes, with one mode kept at its bottom.
+
+`TorchFunctionMode.__exit__` pops whatever is on top. A mode that stays on beyond the block in which it was switched on
+must therefore lie below every mode that comes and goes. Only the mode of `torch.set_default_device` expects to be the
+very lowest, so ours lies just above it.
+"""
+
+import torch
+from torch._C import _len_torch_function_stack  # no public form; torch/utils/_device.py orders its stack with these
+from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+
+
+def holds(mode: TorchFunctionMode) -> bool:
+    """Returns whether the mode is on for this thread."""
+    stack = _emptied()
+    _refilled(stack)
+    return any(one is mode for one in stack)
+
+
+def insert(mode: TorchFunctionMode) -> None:
+    """Switches the mode on for this thread, below all others except the default device's; twice is once."""
+    stack = _emptied()
+    if not any(one is mode for one in stack):
+        default_device = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+        stack.insert(1 if stack and stack[0] is default_device else 0, mode)
+    _refilled(stack)
+
+
+def remove(mode: TorchFunctionMode) -> None:
+    """Switches the mode off for this thread, wherever it lies."""
+    if not _len_torch_function_stack():
+        return
+    top = _pop_mode()  # type: ignore[no-untyped-call]
+    if top is mode:  # nearly always, and this runs for every call seen through
+        return
+    _push_mode(top)  # type: ignore[no-untyped-call]
+    stack = _emptied()
+    _refilled([one for one in stack if one is not mode])
+
+
+def on_top(mode: TorchFunctionMode) -> None:
+    """Puts the mode on top for this thread, for the time until `remove`."""
+    _push_mode(mode)  # type: ignore[no-untyped-call]
+
+
+def _emptied() -> list[TorchFunctionMode]:
+    return [_pop_mode() for _ in range(_len_torch_function_stack())][::-1]  # type: ignore[no-untyped-call]
+
+
+def _refilled(stack: list[TorchFunctionMode]) -> None:
+    for mode in stack:
+        _push_mode(mode)  # type: ignore[no-untyped-call]
