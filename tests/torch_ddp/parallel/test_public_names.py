@@ -5,7 +5,11 @@ import pytest
 from torch_ddp import parallel
 
 NAMES = [
+    "LARC",
+    "DistributedDataParallel",
     "ParallelError",
+    "ReduceOp",
+    "Reducer",
     "SyncBatchNorm",
     "convert_syncbn_model",
     "create_syncbn_process_group",
@@ -17,7 +21,7 @@ def test_the_public_names_are_these():
     assert all(hasattr(parallel, name) for name in NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"ReduceOp"}))  # torch writes the text of ReduceOp
 def test_every_public_name_says_what_it_does(name):
     doc = inspect.getdoc(getattr(parallel, name))
     assert doc
