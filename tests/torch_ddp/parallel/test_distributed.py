@@ -256,14 +256,24 @@ def test_delayed_parameters_that_no_rank_used_have_no_gradient_and_others_have_t
     assert two_ranks(partly_used) == [[[1.0, 0.5, None]] * 2] * 2
 
 
+def after_a_failure(rank):
+    model = wrap(Product(1), delay_allreduce=True, gradient_average=False)
+    first = _Raises.apply(model.module.a.sum())
+    with pytest.raises(RuntimeError, match="planned"):
+        (first + model.module.b.sum()).backward()  # what was made last comes first
+    assert model.module.a.grad is None and model.module.b.grad is not None
+    model.zero_grad()
+    model(torch.tensor([rank.rank + 1.0])).sum().backward()
+    return model.module.b.grad.item()
+
+
+def test_delayed_reduction_goes_on_after_a_backward_that_failed(two_ranks):
+    assert two_ranks(after_a_failure) == [3.0, 3.0]
+
+
 def two_losses(rank):
     model = wrap(Weights(1), delay_allreduce=True, gradient_average=False)
-    x = torch.tensor([rank.rank + 1.0], dtype=torch.float64, requires_grad=True)
-    loss = model(x)
-    with pytest.raises(RuntimeError, match="planned"):
-        (loss * _Raises.apply(model.module.w.sum())).backward()
-    model.zero_grad()
-    loss = model(x)
+    loss = model(torch.tensor([rank.rank + 1.0], dtype=torch.float64))
     loss.backward(retain_graph=True)
     once = model.module.w.grad.item()
     model.zero_grad()
@@ -281,11 +291,23 @@ class _Raises(torch.autograd.Function):
         raise RuntimeError("planned")
 
 
-def test_delayed_reduction_follows_each_backward_also_after_one_that_failed(two_ranks):
+def test_delayed_reduction_follows_each_backward(two_ranks):
     assert two_ranks(two_losses) == [[3.0, 3.0]] * 2
 
 
-def sparse(rank):
+def sparse(rank, settings):
+    model = wrap(nn.Embedding(3, 1, sparse=True), **settings)
+    model(torch.tensor([rank.rank, 2, 2])).sum().backward()
+    return model.module.weight.grad.is_sparse, model.module.weight.grad.to_dense().flatten()
+
+
+def test_sparse_gradients_are_reduced_as_they_come(two_ranks):
+    for is_sparse, values in two_ranks(sparse, {"gradient_predivide_factor": 2.0}):
+        assert is_sparse
+        assert values.tolist() == [0.5, 0.5, 2.0]
+
+
+def sparse_delayed(rank):
     model = wrap(nn.Embedding(3, 1, sparse=True), delay_allreduce=True)
     with pytest.raises(ParallelError) as refused:
         model(torch.tensor([rank.rank])).sum().backward()
@@ -293,7 +315,7 @@ def sparse(rank):
 
 
 def test_delayed_sparse_gradients_are_refused(two_ranks):
-    assert set(two_ranks(sparse)) == {
+    assert set(two_ranks(sparse_delayed)) == {
         "flatten: expected dense gradients, got one of layout torch.sparse_coo. Use Embedding(sparse=False)."
     }
 
