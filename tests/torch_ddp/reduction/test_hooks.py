@@ -120,11 +120,27 @@ def test_weighted_means_are_the_gradients_of_the_whole_batch_for_ragged_and_empt
             np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-15)
 
 
+def no_number(rank):
+    counts = ExampleCounts()
+    model = DistributedDataParallel(Weights(1))
+    model.register_comm_hook(counts, weighted_mean_hook)
+    x = torch.ones(2 * rank.rank, dtype=torch.float64)
+    with counts.of(len(x)):
+        (model(torch.ones(1).double()) * x.mean()).backward()
+    return model.module.w.grad.item()
+
+
+def test_a_mean_over_no_examples_does_not_spread_its_nan(two_ranks):
+    assert two_ranks(no_number) == [1.0, 1.0]
+
+
 def uncounted(rank):
     said = []
     counts = ExampleCounts()
     model = DistributedDataParallel(Weights(2))
     model.register_comm_hook(counts, weighted_mean_hook)
+    with counts.of(1):
+        model(torch.ones(2)).backward()
     with pytest.raises((ParallelError, RuntimeError)) as refused:
         model(torch.ones(2)).backward()
     said.append(str(refused.value))
