@@ -90,10 +90,14 @@ class DistributedDataParallel(TorchDDP):
         self._retained: dict[int, Tensor] = {}
         self._enabled = True
         self._delayed: DelayedReduction | None = None
+        self._arrived: set[int] | None = None
         if delay_allreduce:
             self._delayed = DelayedReduction(module, self._scaling, retain_allreduce_buffers, self._reduces)
         else:
             self.register_comm_hook(None, self._hook)
+            for parameter in module.parameters():
+                if parameter.requires_grad:
+                    parameter.register_post_accumulate_grad_hook(self._arrive)  # type: ignore[no-untyped-call]
 
     @property
     def allreduce_buffers(self) -> list[Tensor]:
@@ -115,10 +119,22 @@ class DistributedDataParallel(TorchDDP):
         self._retained = {}
         if self._delayed is not None:
             return self.module(*inputs, **kwargs)
+        if torch.is_grad_enabled():
+            self._arrived = set()
         return super().forward(*inputs, **kwargs)  # type: ignore[no-untyped-call]
 
     def _reduces(self) -> bool:
         return bool(self._enabled and self.require_backward_grad_sync)
+
+    def _arrive(self, parameter: Tensor) -> None:
+        # torch reduces once per forward of the wrapper, and says nothing when it does not.
+        if self._reduces() and (self._arrived is None or id(parameter) in self._arrived):
+            raise ParallelError(
+                "DistributedDataParallel: expected one backward after each call of the wrapper, got another, whose "
+                "gradients would stay this rank's own. Call the wrapper, not its module, add losses up, or set delay_allreduce=True."
+            )
+        if self._arrived is not None:
+            self._arrived.add(id(parameter))
 
     def _hook(self, state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
         flat = bucket.buffer()

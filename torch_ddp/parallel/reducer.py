@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from torch_ddp.parallel.errors import ParallelError
@@ -37,7 +38,9 @@ class Reducer:
     def reduce(self) -> None:
         """Averages in place; every rank has to call it."""
         found = self.grads if self.module is None else gradients(list(self.module.parameters()))
-        all_reduce(found, Scaling())
+        all_reduce(found, Scaling(average=False))
+        for gradient in found:  # divided, where the wrapper multiplies by the reciprocal: so does Apex
+            gradient.detach().div_(dist.get_world_size())
 
 
 def _tensors(nested: Any) -> list[Tensor]:

@@ -9,6 +9,9 @@ from torch.nn.parallel import DistributedDataParallel as TorchDDP
 from torch_ddp.parallel import DistributedDataParallel, ParallelError, SyncBatchNorm
 
 
+THIRD = 1 / 3
+
+
 class Product(nn.Module):
     """The gradients of a and b are as large as the other: a gradient used too early or late has another value."""
 
@@ -88,6 +91,12 @@ def test_gradients_are_averaged_or_summed_and_divided_before(three_ranks, settin
     values = [1.0, 2.0, 6.0]
     got = three_ranks(one_gradient, {**settings, "delay_allreduce": delay}, "float64", values)
     assert got == pytest.approx([want] * 3, rel=1e-15)
+
+
+@pytest.mark.parametrize("delay", [False, True])
+def test_the_average_is_a_product_with_the_reciprocal_as_in_apex(three_ranks, delay):
+    assert THIRD * 5.0 != 5.0 / 3
+    assert three_ranks(one_gradient, {"delay_allreduce": delay}, "float64", [5.0, 0.0, 0.0]) == [5.0 * THIRD] * 3
 
 
 @pytest.mark.parametrize("delay", [False, True])
@@ -293,6 +302,51 @@ class _Raises(torch.autograd.Function):
 
 def test_delayed_reduction_follows_each_backward(two_ranks):
     assert two_ranks(two_losses) == [[3.0, 3.0]] * 2
+
+
+def unreduced(rank):
+    said = []
+    x = torch.tensor([rank.rank + 1.0], dtype=torch.float64)
+
+    def refused(loss):
+        with pytest.raises((ParallelError, RuntimeError)) as caught:
+            loss.backward()
+        said.append(str(caught.value))
+
+    model = wrap(Weights(1))
+    with torch.no_grad():
+        model(x)
+    refused(model.module(x))
+    model = wrap(Weights(1))
+    loss = model(x)
+    loss.backward(retain_graph=True)
+    refused(loss)
+    model = wrap(Weights(1))
+    first, second = model(x), model(x)
+    first.backward()
+    refused(second)
+    model.disable_allreduce()
+    model.module(x).backward()
+    return said
+
+
+def test_a_backward_that_would_stay_unreduced_is_refused(two_ranks):
+    for said in two_ranks(unreduced):
+        assert len(said) == 3
+        assert set(said) == {
+            "DistributedDataParallel: expected one backward after each call of the wrapper, got another, whose "
+            "gradients would stay this rank's own. Call the wrapper, not its module, add losses up, or set delay_allreduce=True."
+        }
+
+
+def through_the_module(rank):
+    model = wrap(Weights(1), delay_allreduce=True)
+    model.module(torch.tensor([rank.rank + 1.0], dtype=torch.float64)).backward()
+    return model.module.w.grad.item()
+
+
+def test_delayed_reduction_does_not_need_the_wrapper_to_be_called(two_ranks):
+    assert two_ranks(through_the_module) == [1.5, 1.5]
 
 
 def sparse(rank, settings):

@@ -27,6 +27,17 @@ def test_a_models_gradients_are_averaged_when_asked_to_and_its_parameters_come_f
     assert after0 == after1 == [[3.0, 3.0], [2.0], [4.0], [1.0], None, None]
 
 
+def of_fives(rank):
+    five = torch.full((1,), 5.0 if rank.rank == 0 else 0.0, dtype=torch.float64)
+    Reducer(five).reduce()
+    return five.item()
+
+
+def test_the_average_is_a_quotient_as_in_apex(three_ranks):
+    assert 5.0 / 3 != 5.0 * (1 / 3)
+    assert three_ranks(of_fives) == [5.0 / 3] * 3
+
+
 def of_tensors(rank):
     one, two = torch.full((2, 2), float(rank.rank)), torch.full((3,), 2.0 * rank.rank, dtype=torch.float64)
     Reducer([one, (two, {"name": 1}, None)]).reduce()
