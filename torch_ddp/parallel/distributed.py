@@ -131,7 +131,8 @@ class DistributedDataParallel(TorchDDP):
         if self._reduces() and (self._arrived is None or id(parameter) in self._arrived):
             raise ParallelError(
                 "DistributedDataParallel: expected one backward after each call of the wrapper, got another, whose "
-                "gradients would stay this rank's own. Call the wrapper, not its module, add losses up, or set delay_allreduce=True."
+                "gradients would stay this rank's own. Call the wrapper, not its module, add losses up, or set "
+                "delay_allreduce=True."
             )
         if self._arrived is not None:
             self._arrived.add(id(parameter))

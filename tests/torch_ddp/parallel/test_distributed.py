@@ -8,7 +8,6 @@ from torch.nn.parallel import DistributedDataParallel as TorchDDP
 
 from torch_ddp.parallel import DistributedDataParallel, ParallelError, SyncBatchNorm
 
-
 THIRD = 1 / 3
 
 
@@ -335,7 +334,8 @@ def test_a_backward_that_would_stay_unreduced_is_refused(two_ranks):
         assert len(said) == 3
         assert set(said) == {
             "DistributedDataParallel: expected one backward after each call of the wrapper, got another, whose "
-            "gradients would stay this rank's own. Call the wrapper, not its module, add losses up, or set delay_allreduce=True."
+            "gradients would stay this rank's own. Call the wrapper, not its module, add losses up, or set "
+            "delay_allreduce=True."
         }
 
 
