@@ -142,6 +142,43 @@ def test_training_is_that_of_torchs_own_wrapper(ranks):
         np.testing.assert_allclose(delayed, torchs, rtol=1e-14, atol=1e-16)
 
 
+def with_masters(rank, delay):
+    """A half precision model whose update is made in float32 copies of its weights."""
+    torch.manual_seed(rank.rank)
+    linear = nn.Linear(6, 3).half()
+    model = wrap(linear, delay_allreduce=delay)
+    masters = [parameter.detach().float().requires_grad_() for parameter in linear.parameters()]
+    optimizer = torch.optim.SGD(masters, lr=1e-2)
+    x, y = torch.randn(8, 6).half(), torch.randn(8, 3)
+    losses = []
+    for _ in range(20):
+        model.zero_grad()
+        loss = (model(x).float() - y).square().mean()
+        (loss * 128.0).backward()
+        for master, parameter in zip(masters, linear.parameters(), strict=True):
+            master.grad = parameter.grad.float() / 128.0
+        optimizer.step()
+        with torch.no_grad():
+            for master, parameter in zip(masters, linear.parameters(), strict=True):
+                parameter.copy_(master)
+        losses.append(loss.item())
+    return losses, list(linear.parameters()), masters
+
+
+@pytest.mark.parametrize("delay", [False, True])
+def test_half_weights_and_their_float32_masters_stay_the_same_on_all_ranks(two_ranks, delay):
+    (first_losses, *first), (second_losses, *second) = two_ranks(with_masters, delay)
+    assert first_losses != second_losses
+    assert first_losses[-1] + second_losses[-1] < first_losses[0] + second_losses[0]
+    for kind in (0, 1):
+        for one, other in zip(first[kind], second[kind], strict=True):
+            np.testing.assert_array_equal(one, other)
+    for half, master in zip(*first, strict=True):
+        assert (half.dtype, master.dtype) == (np.float16, np.float32)
+        np.testing.assert_array_equal(half, master.astype(np.float16))
+        assert (half != master).any()
+
+
 def started(rank, delay):
     torch.manual_seed(rank.rank)
     layer = nn.BatchNorm1d(2)

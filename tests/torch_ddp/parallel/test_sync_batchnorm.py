@@ -3,6 +3,8 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from torch_ddp.parallel import ParallelError, SyncBatchNorm, create_syncbn_process_group
@@ -106,6 +108,24 @@ def test_it_is_one_batch_norm_of_the_whole_batch_however_the_batch_is_split(pool
     parts = pool(synchronized, x, dy, sizes, {"momentum": momentum}, channels_first)
     assert_whole(parts, whole(x, dy, momentum=momentum), sizes)
     assert all(part["num_batches_tracked"] == 3 for part in parts)
+
+
+def statistics_of(rank, shards):
+    return group_statistics(torch.from_numpy(np.array(shards[rank.rank], dtype=np.float64)).reshape(-1, 1), [0], None)
+
+
+values = st.lists(st.floats(-1e3, 1e3, width=32), max_size=4)
+
+
+@given(shards=st.tuples(values, values, values).filter(lambda shards: any(shards)))
+@settings(max_examples=40, deadline=None)
+def test_mean_and_variance_are_those_of_all_values_however_they_are_spread(three_ranks, shards):
+    together = np.concatenate([np.array(shard, dtype=np.float64) for shard in shards])
+    scale = np.abs(together).max()
+    for mean, variance, count in three_ranks(statistics_of, shards):
+        assert count == len(together)
+        assert np.abs(mean - together.mean()) <= 1e-15 * scale
+        assert np.abs(variance - together.var()) <= 1e-14 * scale**2
 
 
 @pytest.mark.parametrize("settings", [{"affine": False}, {"track_running_stats": False}, {"eps": 0.1}])
