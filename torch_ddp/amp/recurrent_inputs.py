@@ -43,7 +43,7 @@ class RecurrentInputs:
             original(layer, input, batch_sizes)
 
         self._original, self._wrapper = original, check_input
-        nn.RNNBase.check_input = check_input  # type: ignore[method-assign]
+        nn.RNNBase.check_input = check_input  # type: ignore[method-assign,assignment]
 
     def release(self) -> None:
         """Puts the former check back, unless somebody wrapped ours since: then ours stays and finds the casts off."""
