@@ -1,0 +1,36 @@
+"""A drop-in for apex.parallel on CPU and GPU: data parallelism, synchronised batch norm, LARC."""
+
+from torch.distributed import (
+    ReduceOp,
+)
+
+from torch_ddp.parallel.convert import (
+    convert_syncbn_model,
+    create_syncbn_process_group,
+)
+from torch_ddp.parallel.distributed import (
+    DistributedDataParallel,
+)
+from torch_ddp.parallel.errors import (
+    ParallelError,
+)
+from torch_ddp.parallel.LARC import (
+    LARC,
+)
+from torch_ddp.parallel.reducer import (
+    Reducer,
+)
+from torch_ddp.parallel.sync_batchnorm import (
+    SyncBatchNorm,
+)
+
+__all__ = [
+    "LARC",
+    "DistributedDataParallel",
+    "ParallelError",
+    "ReduceOp",
+    "Reducer",
+    "SyncBatchNorm",
+    "convert_syncbn_model",
+    "create_syncbn_process_group",
+]
