@@ -1,10 +1,11 @@
 """States the facts of a training: everything that may differ from another run on purpose."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from torch_ddp.group import Rank
 from torch_ddp.optimizer import hyper_parameters, named_slots
@@ -57,7 +58,10 @@ def describe_variables(model: nn.Module) -> dict[str, dict[str, Any]]:
     """
     modules = dict(model.named_modules())
     described = {}
-    groups = {"weight": dict(model.named_parameters()), "statistic": named_statistics(model)}
+    groups: dict[str, Mapping[str, Tensor]] = {
+        "weight": dict(model.named_parameters()),
+        "statistic": named_statistics(model),
+    }
     for kind, group in groups.items():
         for name, value in group.items():
             described[name] = {
