@@ -33,9 +33,9 @@ def recorded(folder: Path, rank: int) -> Iterator[None]:
     """Leaves a record in `folder` if the block raises and there is none yet, and lets the exception through."""
     try:
         yield
-    except Exception:
+    except (Exception, SystemExit) as error:
         record = folder / f"{rank}{SUFFIX}"
-        if record.exists():
+        if record.exists() or (isinstance(error, SystemExit) and not error.code):
             raise
         unfinished = record.with_suffix(".unfinished")
         unfinished.write_text(f"{time.monotonic_ns()}\n{traceback.format_exc()}", encoding="utf-8")
