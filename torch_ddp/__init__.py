@@ -9,11 +9,21 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torch_ddp.checkpoint.checkpoints import Checkpoints as Checkpoints
+    from torch_ddp.checkpoint.checkpoints import Progress as Progress
+    from torch_ddp.checkpoint.files import newest_whole as newest_whole
+    from torch_ddp.checkpoint.files import read_whole as read_whole
+    from torch_ddp.checkpoint.files import write_whole as write_whole
+    from torch_ddp.checkpoint.masters import MasterWeights as MasterWeights
+    from torch_ddp.checkpoint.random_state import random_state as random_state
+    from torch_ddp.checkpoint.random_state import set_random_state as set_random_state
+    from torch_ddp.errors import CheckpointError as CheckpointError
     from torch_ddp.errors import TorchDdpError as TorchDdpError
     from torch_ddp.facts import describe_variables as describe_variables
     from torch_ddp.facts import facts as facts
     from torch_ddp.facts import make_repeatable as make_repeatable
     from torch_ddp.gather import gather as gather
+    from torch_ddp.gather import gather_everywhere as gather_everywhere
     from torch_ddp.gather import ranks_agree as ranks_agree
     from torch_ddp.gradients import GradientReduction as GradientReduction
     from torch_ddp.gradients import unreduced as unreduced
@@ -25,12 +35,15 @@ if TYPE_CHECKING:
     from torch_ddp.launch.options import add_launch_options as add_launch_options
     from torch_ddp.launch.options import launch as launch
     from torch_ddp.launch.options import under_torchrun as under_torchrun
+    from torch_ddp.learning_rate import scaled_learning_rate as scaled_learning_rate
+    from torch_ddp.learning_rate import warm_up as warm_up
     from torch_ddp.optimizer import hyper_parameters as hyper_parameters
     from torch_ddp.optimizer import make_optimizer as make_optimizer
     from torch_ddp.optimizer import named_counters as named_counters
     from torch_ddp.optimizer import named_slots as named_slots
     from torch_ddp.optimizer import round_hyper_parameters as round_hyper_parameters
     from torch_ddp.optimizer import set_counters as set_counters
+    from torch_ddp.sampler import TrainingSampler as TrainingSampler
     from torch_ddp.shard import shard as shard
     from torch_ddp.step import Stepper as Stepper
     from torch_ddp.weights import load_weights as load_weights
@@ -38,15 +51,21 @@ if TYPE_CHECKING:
 
 # A test holds this table and the imports above together.
 _HOMES = {
+    "CheckpointError": "errors",
+    "Checkpoints": "checkpoint.checkpoints",
     "GradientReduction": "gradients",
+    "MasterWeights": "checkpoint.masters",
+    "Progress": "checkpoint.checkpoints",
     "Rank": "group",
     "Stepper": "step",
     "TorchDdpError": "errors",
+    "TrainingSampler": "sampler",
     "add_launch_options": "launch.options",
     "describe_variables": "facts",
     "device_of": "group",
     "facts": "facts",
     "gather": "gather",
+    "gather_everywhere": "gather",
     "hyper_parameters": "optimizer",
     "launch": "launch.options",
     "load_weights": "weights",
@@ -55,15 +74,22 @@ _HOMES = {
     "named_counters": "optimizer",
     "named_slots": "optimizer",
     "named_statistics": "weights",
+    "newest_whole": "checkpoint.files",
     "process_group": "group",
+    "random_state": "checkpoint.random_state",
     "rank_from_environment": "group",
     "ranks_agree": "gather",
+    "read_whole": "checkpoint.files",
     "round_hyper_parameters": "optimizer",
+    "scaled_learning_rate": "learning_rate",
     "set_counters": "optimizer",
+    "set_random_state": "checkpoint.random_state",
     "shard": "shard",
     "spawn": "group",
     "under_torchrun": "launch.options",
     "unreduced": "gradients",
+    "warm_up": "learning_rate",
+    "write_whole": "checkpoint.files",
 }
 
 
