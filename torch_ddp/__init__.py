@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from torch_ddp.checkpoint.random_state import set_random_state as set_random_state
     from torch_ddp.errors import CheckpointError as CheckpointError
     from torch_ddp.errors import TorchDdpError as TorchDdpError
+    from torch_ddp.evaluation.evaluate import evaluate as evaluate
+    from torch_ddp.evaluation.exact_sampler import ExactSampler as ExactSampler
+    from torch_ddp.evaluation.ragged import gather_by_index as gather_by_index
+    from torch_ddp.evaluation.ragged import gather_ragged as gather_ragged
+    from torch_ddp.evaluation.reduce import mean_over_ranks as mean_over_ranks
+    from torch_ddp.evaluation.reduce import reduce_tensor as reduce_tensor
     from torch_ddp.facts import describe_variables as describe_variables
     from torch_ddp.facts import facts as facts
     from torch_ddp.facts import make_repeatable as make_repeatable
@@ -53,6 +59,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "CheckpointError": "errors",
     "Checkpoints": "checkpoint.checkpoints",
+    "ExactSampler": "evaluation.exact_sampler",
     "GradientReduction": "gradients",
     "MasterWeights": "checkpoint.masters",
     "Progress": "checkpoint.checkpoints",
@@ -63,14 +70,18 @@ _HOMES = {
     "add_launch_options": "launch.options",
     "describe_variables": "facts",
     "device_of": "group",
+    "evaluate": "evaluation.evaluate",
     "facts": "facts",
     "gather": "gather",
+    "gather_by_index": "evaluation.ragged",
     "gather_everywhere": "gather",
+    "gather_ragged": "evaluation.ragged",
     "hyper_parameters": "optimizer",
     "launch": "launch.options",
     "load_weights": "weights",
     "make_optimizer": "optimizer",
     "make_repeatable": "facts",
+    "mean_over_ranks": "evaluation.reduce",
     "named_counters": "optimizer",
     "named_slots": "optimizer",
     "named_statistics": "weights",
@@ -80,6 +91,7 @@ _HOMES = {
     "rank_from_environment": "group",
     "ranks_agree": "gather",
     "read_whole": "checkpoint.files",
+    "reduce_tensor": "evaluation.reduce",
     "round_hyper_parameters": "optimizer",
     "scaled_learning_rate": "learning_rate",
     "set_counters": "optimizer",
