@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch_ddp.checkpoint.files import write_whole as write_whole
     from torch_ddp.checkpoint.masters import MasterWeights as MasterWeights
     from torch_ddp.checkpoint.random_state import random_state as random_state
+    from torch_ddp.checkpoint.random_state import seed_all as seed_all
     from torch_ddp.checkpoint.random_state import set_random_state as set_random_state
     from torch_ddp.errors import CheckpointError as CheckpointError
     from torch_ddp.errors import TorchDdpError as TorchDdpError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from torch_ddp.evaluation.ragged import gather_ragged as gather_ragged
     from torch_ddp.evaluation.reduce import mean_over_ranks as mean_over_ranks
     from torch_ddp.evaluation.reduce import reduce_tensor as reduce_tensor
+    from torch_ddp.evaluation.statistics import broadcast_statistics as broadcast_statistics
     from torch_ddp.facts import describe_variables as describe_variables
     from torch_ddp.facts import facts as facts
     from torch_ddp.facts import make_repeatable as make_repeatable
@@ -68,6 +70,7 @@ _HOMES = {
     "TorchDdpError": "errors",
     "TrainingSampler": "sampler",
     "add_launch_options": "launch.options",
+    "broadcast_statistics": "evaluation.statistics",
     "describe_variables": "facts",
     "device_of": "group",
     "evaluate": "evaluation.evaluate",
@@ -94,6 +97,7 @@ _HOMES = {
     "reduce_tensor": "evaluation.reduce",
     "round_hyper_parameters": "optimizer",
     "scaled_learning_rate": "learning_rate",
+    "seed_all": "checkpoint.random_state",
     "set_counters": "optimizer",
     "set_random_state": "checkpoint.random_state",
     "shard": "shard",

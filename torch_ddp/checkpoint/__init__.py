@@ -7,4 +7,5 @@ from torch_ddp.checkpoint.files import read_whole as read_whole
 from torch_ddp.checkpoint.files import write_whole as write_whole
 from torch_ddp.checkpoint.masters import MasterWeights as MasterWeights
 from torch_ddp.checkpoint.random_state import random_state as random_state
+from torch_ddp.checkpoint.random_state import seed_all as seed_all
 from torch_ddp.checkpoint.random_state import set_random_state as set_random_state

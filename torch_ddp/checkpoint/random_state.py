@@ -8,6 +8,17 @@ import numpy as np
 import torch
 
 
+def seed_all(seed: int) -> None:
+    """Seeds the global generators of this process: torch's, every GPU's, Python's and numpy's.
+
+    Args:
+      seed: 0 to ``2**32 - 1``. Give each rank its own, or all draw the same dropout masks.
+    """
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
+
+
 def random_state(device: torch.device) -> dict[str, np.ndarray]:
     """Returns where this process's global generators stand, as arrays of integers and float64.
 

@@ -16,6 +16,7 @@ from torch_ddp import (
     newest_whole,
     random_state,
     read_whole,
+    seed_all,
     set_random_state,
 )
 
@@ -114,6 +115,14 @@ def test_all_generators_go_on_where_they_stood():
         set_random_state({name: torch.from_numpy(value) for name, value in state.items()}, CPU)
     assert draws[0][:4] == draws[1][:4]
     assert torch.equal(draws[0][4], draws[1][4])
+
+
+def test_the_same_seed_gives_the_same_draws_of_every_generator():
+    draws = []
+    for _ in range(2):
+        seed_all(2**32 - 1)
+        draws.append((random.random(), float(np.random.rand()), float(torch.rand(()))))
+    assert draws[0] == draws[1]
 
 
 def test_masters_that_are_the_optimizers_own_are_saved_and_the_models_are_not(tmp_path):
