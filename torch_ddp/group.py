@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.launch.failures import join_ranks, recorded
+from torch_ddp.launch.meeting import fresh_store, shares_store_over_restarts
 
 BACKENDS = ("gloo", "nccl")
 DEFAULT_TIMEOUT = 60.0
@@ -91,13 +93,15 @@ def process_group(
     device = device_of(who, backend)
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group(
-        backend,
-        init_method=init_method,
-        rank=who.rank,
-        world_size=who.world_size,
-        timeout=datetime.timedelta(seconds=timeout),
-    )
+    limit = datetime.timedelta(seconds=timeout)
+    if init_method == "env://" and shares_store_over_restarts():
+        shared, _, _ = next(rendezvous(init_method, timeout=limit))
+        store = fresh_store(shared, who.rank, who.world_size, timeout)
+        dist.init_process_group(backend, store=store, rank=who.rank, world_size=who.world_size, timeout=limit)
+    else:
+        dist.init_process_group(
+            backend, init_method=init_method, rank=who.rank, world_size=who.world_size, timeout=limit
+        )
     try:
         yield who
     finally:

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import torch
 from data import digits
-from model import Net, with_sync_batch_norm
+from model import Net
 from options import examples_per_piece
 from precision import PRECISIONS, Precision
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset
@@ -85,9 +86,9 @@ def assemble(rank: Rank, options: argparse.Namespace) -> Training:
 
 def wrapped(sync_batch_norm: bool, device: torch.device) -> DistributedDataParallel:
     """Returns a new net in DDP."""
-    net = Net().to(device)
+    net: nn.Module = Net().to(device)
     if sync_batch_norm:
-        net = with_sync_batch_norm(net, device)
+        net = nn.SyncBatchNorm.convert_sync_batchnorm(net)
     return DistributedDataParallel(net, device_ids=[device.index] if device.type == "cuda" else None)
 
 

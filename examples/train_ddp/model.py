@@ -1,10 +1,8 @@
-"""The net, and batch norm over all ranks where that works."""
+"""The net."""
 
 import torch
 from torch import nn
 from torch.nn import functional as F
-
-from torch_ddp import TorchDdpError
 
 
 class Net(nn.Module):
@@ -27,17 +25,3 @@ def block(inputs: int, channels: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(inputs, channels, 5, padding=2), nn.BatchNorm2d(channels), nn.ReLU(), nn.MaxPool2d(2)
     )
-
-
-def with_sync_batch_norm(net: nn.Module, device: torch.device) -> nn.Module:
-    """Returns the net with batch norm taken over the batch of all ranks.
-
-    Raises:
-      TorchDdpError: the device is a CPU, where torch's class refuses to train.
-    """
-    if device.type == "cpu":
-        raise TorchDdpError(
-            "train: expected GPUs for --sync-batch-norm, got CPUs, on which torch.nn.SyncBatchNorm does not train. "
-            "Add --backend nccl, or leave --sync-batch-norm out."
-        )
-    return nn.SyncBatchNorm.convert_sync_batchnorm(net)

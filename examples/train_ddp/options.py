@@ -33,12 +33,18 @@ def check_options(options: argparse.Namespace) -> None:
     """Refuses what cannot work before any rank is started.
 
     Raises:
-      TorchDdpError: a number is not positive, or TensorBoard is asked for and not there.
+      TorchDdpError: a number is not positive, batch norm over all ranks is asked for on CPUs, or TensorBoard is asked
+        for and not there.
     """
     for name in ("epochs", "steps", "batch_size", "accumulate", "save_every", "report_every"):
         if getattr(options, name) < 1:
             flag = "--" + name.replace("_", "-")
             raise TorchDdpError(f"train: expected {flag} to be at least 1, got {getattr(options, name)}. Raise it.")
+    if options.sync_batch_norm and options.backend == "gloo":
+        raise TorchDdpError(
+            "train: expected GPUs for --sync-batch-norm, got CPUs, on which torch.nn.SyncBatchNorm does not train. "
+            "Add --backend nccl, or leave --sync-batch-norm out."
+        )
     if options.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise TorchDdpError(
             "train: expected the package tensorboard for --tensorboard, got none. "

@@ -46,13 +46,13 @@ class Report:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._bar.stop()
-        if self._curves:
+        if self._curves is not None:
             self._curves.close()
 
     def update(self, progress: Made, measured: dict[str, float], optimizer: Optimizer) -> None:
         """Shows one update."""
         self._bar.update(self._task, completed=progress.step, epoch=progress.epoch, loss=measured["loss"])
-        if self._curves:
+        if self._curves is not None:
             self._curves.add_scalar("training/loss", measured["loss"], progress.step)
             self._curves.add_scalar("training/learning_rate", optimizer.param_groups[0]["lr"], progress.step)
 
@@ -60,7 +60,7 @@ class Report:
         """Shows one evaluation."""
         found = ", ".join(f"{name} {value:.4f}" for name, value in measured.items())
         self._console.print(f"{progress.epoch} epochs, {progress.step} updates, held out: {found}")
-        if self._curves:
+        if self._curves is not None:
             for name, value in measured.items():
                 self._curves.add_scalar(f"held_out/{name}", value, progress.step)
 

@@ -27,13 +27,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from torch_ddp import Progress, Rank, broadcast_statistics, evaluate, launch, mean_over_ranks
+from torch_ddp import Progress, Rank, TorchDdpError, broadcast_statistics, evaluate, launch, mean_over_ranks
 
 
 def main() -> None:
     """Runs `train` in every rank."""
-    options = make_parser(__doc__, PRECISIONS).parse_args()
-    check_options(options)
+    parser = make_parser(__doc__, PRECISIONS)
+    options = parser.parse_args()
+    try:
+        check_options(options)
+    except TorchDdpError as error:
+        parser.error(str(error))
     launch(train, options, options)
 
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from process_tree import end_tree
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "training.md"
 BLOCK = re.compile(r"(?:<!-- (file|prints): (.*?) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -32,11 +34,7 @@ def blocks() -> list[Block]:
 
 
 def run(block: Block, folder: Path) -> str:
-    command = (
-        ["bash", "-euo", "pipefail", "-c", block.text]
-        if block.language == "bash"
-        else [sys.executable, "-c", block.text]
-    )
+    interpreter = ["bash", "-euo", "pipefail", "-c"] if block.language == "bash" else [sys.executable, "-c"]
     kept = {name: value for name, value in os.environ.items() if name not in ("MASTER_ADDR", "MASTER_PORT")}
     environment = {
         **kept,
@@ -46,9 +44,13 @@ def run(block: Block, folder: Path) -> str:
         "OMP_NUM_THREADS": "1",
     }
     merged = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    done = subprocess.run(command, cwd=folder, env=environment, timeout=WITHIN, check=False, **merged)
-    assert done.returncode == 0, f"{block.text}\n{done.stdout}"
-    return done.stdout
+    process = subprocess.Popen([*interpreter, block.text], cwd=folder, env=environment, **merged)
+    try:
+        printed, _ = process.communicate(timeout=WITHIN)
+    finally:
+        end_tree(process)
+    assert process.returncode == 0, f"{block.text}\n{printed}"
+    return printed
 
 
 def with_free_ports(text: str) -> str:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from process_tree import end_tree
 from rank_functions import notes
 
 ROOT = Path(__file__).parents[3]
@@ -36,8 +37,7 @@ def finish(*processes: subprocess.Popen) -> list[tuple[int, str]]:
         return [(process.communicate(timeout=WITHIN)[0], process.returncode)[::-1] for process in processes]
     finally:
         for process in processes:
-            process.kill()
-            process.wait()
+            end_tree(process)
 
 
 def test_python_alone_starts_the_ranks_of_one_machine(tmp_path):

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from process_tree import children
 from trainer import SCRIPT, TORCHRUN, WITHIN, final, finish, result, same_bits, start
 
 STEPS = 30
@@ -21,12 +22,6 @@ def uninterrupted(tmp_path_factory) -> Path:
     finish(start([*TORCHRUN, 2, SCRIPT, "--out", "out", *OPTIONS], folder))
     assert result(folder / "out")["restarts"] == 0
     return folder / "out"
-
-
-def children(pid: int) -> list[int]:
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, timeout=60, check=True)
-    pairs = [line.split() for line in listed.stdout.splitlines()]
-    return sorted(int(child) for child, parent in pairs if int(parent) == pid)
 
 
 def newest_step(out: Path) -> int:

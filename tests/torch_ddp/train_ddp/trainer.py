@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from process_tree import end_tree
 
 from torch_ddp import newest_whole, read_whole
 
@@ -36,8 +37,7 @@ def finish(*processes: subprocess.Popen) -> list[str]:
         logs = [process.communicate(timeout=WITHIN)[0] for process in processes]
     finally:
         for process in processes:
-            process.kill()
-            process.wait()
+            end_tree(process)
     for process, log in zip(processes, logs, strict=True):
         assert process.returncode == 0, log
     return logs
