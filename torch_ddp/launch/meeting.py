@@ -2,7 +2,7 @@
 
 torchrun keeps one store over all its restarts. A rank that looks up its peer's address finds the dead one's if it comes
 first, connects to nobody, or to a stranger, and hangs (pytorch issues 135712 and 167288; measured with gloo on torch
-2.13: one restart in four). Nor can restarts be told apart by number: each machine's torchrun counts its own.
+2.13: three restarts in seven). Nor can restarts be told apart by number: each machine's torchrun counts its own.
 """
 
 import os
