@@ -50,7 +50,8 @@ class Checkpoints:
     DDP sums in another order in its first step.
 
     Args:
-      folder: where checkpoints lie. Only rank 0 reads and writes there, so that machines need not share it.
+      folder: where checkpoints lie. Only rank 0 writes there; one rank per machine looks there, and the newest of all
+        machines is used, so that they need not share it.
       rank: this process; with more than one, the process group is up.
       parts: dict of name to what is saved: "model", "optimizer", and whatever else has a state. A model wrapped in DDP
         is saved without the wrapper.
@@ -111,19 +112,21 @@ class Checkpoints:
         return Progress(**state["progress"])
 
     def _newest(self) -> bytes:
-        found = newest_whole(self._folder) if self._rank.rank == 0 else None
-        data = found.data if found else b""
+        # Rank 0 may have been on another machine when it saved: torchrun numbers anew with each restart.
+        found = newest_whole(self._folder) if self._rank.local_rank == 0 else None
         if self._rank.world_size == 1:
-            return data
-        size = torch.tensor([len(data)], device=self._device)
-        dist.broadcast(size, src=0)
-        if not int(size):
-            return b""
-        if found:
-            content = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(self._device)
-        else:
-            content = torch.empty(int(size), dtype=torch.uint8, device=self._device)
-        dist.broadcast(content, src=0)
+            return found.data if found else b""
+        own = torch.tensor([found.step, len(found.data)] if found else [-1, 0], device=self._device)
+        everyone = [torch.zeros_like(own) for _ in range(self._rank.world_size)]
+        dist.all_gather(everyone, own)
+        steps = [int(other[0]) for other in everyone]
+        source = steps.index(max(steps))
+        size = int(everyone[source][1])
+        content = torch.zeros(size, dtype=torch.uint8, device=self._device)
+        if found and self._rank.rank == source:
+            content.copy_(torch.frombuffer(bytearray(found.data), dtype=torch.uint8))
+        if size:
+            dist.broadcast(content, src=source)
         return content.cpu().numpy().tobytes()
 
     def _check(self, state: dict[str, Any]) -> None:

@@ -24,10 +24,12 @@ class Whole(NamedTuple):
 
     Fields:
       path: its file.
+      step: number of updates made.
       data: its bytes, which have the digest that the name states.
     """
 
     path: Path
+    step: int
     data: bytes
 
 
@@ -79,7 +81,7 @@ def newest_whole(folder: Path) -> Whole | None:
     for path in _newest_first(folder):
         data = path.read_bytes()
         if _is_whole(path, data):
-            return Whole(path, data)
+            return Whole(path, _step(path), data)
         warnings.warn(
             f"checkpoint: expected the whole of {path}, got a damaged file of {len(data)} bytes. "
             "An older one is used; delete this one.",

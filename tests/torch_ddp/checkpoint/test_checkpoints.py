@@ -38,15 +38,19 @@ def test_two_resumed_ranks_go_on_to_the_bit(two_ranks, tmp_path):
         assert not equal(cut[rank]["weights"], straight[rank]["weights"])
 
 
-def test_ranks_that_do_not_see_the_folder_get_their_state_from_rank_0(two_ranks, tmp_path):
-    two_ranks.run(trainings.run, str(tmp_path / "0"), 2, (2,))
-    assert len(list((tmp_path / "0").glob("*"))) == 1
+@pytest.mark.parametrize("saved_by", [0, 1])
+def test_machines_that_do_not_share_a_folder_all_go_on_from_the_newest_of_any(two_ranks, tmp_path, saved_by):
+    for step, machine in ((2, saved_by), (1, 1 - saved_by)):
+        two_ranks.run(trainings.run, str(tmp_path / str(machine)), step, (step,))
     found = two_ranks.run(resume_elsewhere, str(tmp_path))
-    assert found == [(2, 0, 2), (2, 0, 2)]
+    assert [begun for begun, _ in found] == [(2, 0, 2)] * 2
+    assert equal(found[0][1], found[1][1])
 
 
 def resume_elsewhere(rank: Rank, folder: str) -> tuple:
-    return trainings.run(rank, f"{folder}/{rank.rank}", 2, ())["begun"]
+    machine = rank._replace(local_rank=0)
+    found = trainings.run(machine, f"{folder}/{rank.rank}", 2, ())
+    return found["begun"], found["weights"]
 
 
 def test_another_world_size_is_refused(two_ranks, tmp_path):

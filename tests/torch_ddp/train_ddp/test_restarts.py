@@ -3,13 +3,17 @@
 import os
 import random
 import signal
+import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from process_tree import children
 from trainer import SCRIPT, TORCHRUN, WITHIN, final, finish, result, same_bits, start
+
+from torch_ddp import newest_whole, read_whole
 
 STEPS = 30
 OPTIONS = ["--steps", STEPS, "--batch-size", 8, "--save-every", 2, "--warm-up", 5, "--accumulate", 2, "--quiet"]
@@ -29,16 +33,24 @@ def newest_step(out: Path) -> int:
     return max((int(name[5:15]) for name in names), default=0)
 
 
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN
+    while not condition():
+        assert time.monotonic() < deadline, "the moment did not come"
+        time.sleep(PAUSE)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return listener.getsockname()[1]
+
+
 def kill_a_rank_after(moment: random.Random, torchrun: subprocess.Popen, out: Path) -> int:
     """Kills one rank some time after a random step was saved; returns that step."""
     step, rank, pause = moment.randrange(0, STEPS - 4, 2), moment.randrange(2), moment.uniform(0, 0.03)
-    deadline = time.monotonic() + WITHIN
-    ranks: list[int] = []
-    while time.monotonic() < deadline and torchrun.poll() is None:
-        if newest_step(out) >= step and len(ranks := children(torchrun.pid)) == 2:
-            break
-        time.sleep(PAUSE)
-    assert len(ranks) == 2, "the ranks were not there to be killed"
+    wait_for(lambda: newest_step(out) >= step and len(children(torchrun.pid)) == 2)
+    ranks = children(torchrun.pid)
     time.sleep(pause)
     os.kill(ranks[rank], signal.SIGKILL)
     return step
@@ -72,6 +84,28 @@ def test_a_killed_rank_leaves_no_trace_in_the_weights(uninterrupted, tmp_path, s
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_a_rank_killed_at_any_of_twenty_moments_leaves_no_trace_in_the_weights(uninterrupted, tmp_path, seed):
     check(interrupted(seed, tmp_path), uninterrupted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_killed_on_one_of_two_machines_leaves_no_trace_in_the_weights(uninterrupted, tmp_path, victim):
+    # Each machine's torchrun counts its own restarts, and the ranks may be numbered anew.
+    meet = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}", "--local-addr", "localhost"]
+    nodes = [*TORCHRUN[:3], "--nnodes", 2, "--nproc-per-node", 1, "--max-restarts", 3, *meet]
+    machines = [start([*nodes, SCRIPT, "--out", f"out-{number}", *OPTIONS], tmp_path) for number in range(2)]
+    try:
+        wait_for(lambda: max(newest_step(tmp_path / f"out-{number}") for number in range(2)) >= 4)
+        [rank] = children(machines[victim].pid)
+        os.kill(rank, signal.SIGKILL)
+    finally:
+        finish(*machines)
+    found = [
+        read_whole(whole.data) for number in range(2) if (whole := newest_whole(tmp_path / f"out-{number}/checkpoints"))
+    ]
+    last = max(found, key=lambda state: state["progress"]["step"])
+    assert last["progress"]["step"] == STEPS
+    assert same_bits(last["parts"], final(uninterrupted)["parts"])
+    assert same_bits(last["random"], final(uninterrupted)["random"])
 
 
 def test_the_comparison_can_fail(uninterrupted):
