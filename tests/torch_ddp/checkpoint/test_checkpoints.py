@@ -146,6 +146,22 @@ def test_masters_that_are_the_optimizers_own_are_saved_and_the_models_are_not(tm
     assert not torch.equal(master, model.weight.float())
 
 
+def test_a_loss_scaler_is_a_part_like_any_other(tmp_path):
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=5)
+    parameter = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    for factor in (1.0, float("inf"), 1.0):
+        scaler.scale(parameter.sum() * factor).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    Checkpoints(tmp_path, ALONE, {"scaler": scaler, "optimizer": optimizer}).save(Progress(3, 0, 3))
+    fresh = torch.amp.GradScaler("cpu")
+    Checkpoints(tmp_path, ALONE, {"scaler": fresh, "optimizer": optimizer}).resume()
+    assert fresh.state_dict() == scaler.state_dict()
+    assert (fresh.get_scale(), fresh.state_dict()["_growth_tracker"]) == (4.0, 1)
+
+
 def test_masters_of_other_shapes_are_refused_and_none_is_copied():
     model = nn.Linear(2, 1)
     master = nn.Parameter(torch.ones(2))

@@ -15,7 +15,7 @@ from trainer import SCRIPT, TORCHRUN, WITHIN, final, finish, result, same_bits, 
 
 from torch_ddp import newest_whole, read_whole
 
-STEPS = 30
+STEPS = 36  # the last of them are never the moment: by then the training may have ended
 OPTIONS = ["--steps", STEPS, "--batch-size", 8, "--save-every", 2, "--warm-up", 5, "--accumulate", 2, "--quiet"]
 PAUSE = 0.002
 
@@ -48,9 +48,10 @@ def free_port() -> int:
 
 def kill_a_rank_after(moment: random.Random, torchrun: subprocess.Popen, out: Path) -> int:
     """Kills one rank some time after a random step was saved; returns that step."""
-    step, rank, pause = moment.randrange(0, STEPS - 4, 2), moment.randrange(2), moment.uniform(0, 0.03)
-    wait_for(lambda: newest_step(out) >= step and len(children(torchrun.pid)) == 2)
+    step, rank, pause = moment.randrange(0, STEPS - 10, 2), moment.randrange(2), moment.uniform(0, 0.03)
+    wait_for(lambda: len(children(torchrun.pid)) == 2)
     ranks = children(torchrun.pid)
+    wait_for(lambda: newest_step(out) >= step)
     time.sleep(pause)
     os.kill(ranks[rank], signal.SIGKILL)
     return step
