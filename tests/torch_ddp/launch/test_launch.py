@@ -60,6 +60,17 @@ def test_two_machines_meet_in_a_file(tmp_path):
     assert notes(tmp_path) == TWO_NODES
 
 
+def test_a_rank_that_fails_on_one_machine_ends_those_of_the_other(tmp_path):
+    meeting = (tmp_path / "meeting").as_uri()
+    command = [sys.executable, SCRIPT, tmp_path, "--fail", 1, "-n", 2, "-g", 1, "--rendezvous", meeting, "-nr"]
+    (first, left_behind), (second, cause) = finish(started([*command, 0]), started([*command, 1]))
+    assert (first, second) == (1, 1)
+    assert "Rank 1 failed first" in cause
+    assert "RuntimeError: the cause of it all" in cause
+    assert "Rank 0 failed first" in left_behind
+    assert "the cause of it all" not in left_behind
+
+
 def test_two_machines_meet_at_the_address_of_the_first(tmp_path):
     command = [sys.executable, SCRIPT, tmp_path, "--nodes", 2, "--gpus", 1, "--nr"]
     where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
