@@ -9,7 +9,7 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torch_ddp import TorchDdpError
+from torch_ddp import TorchDdpError, process_group
 from torch_ddp.launch.meeting import fresh_store, shares_store_over_restarts
 
 LONG = 60.0
@@ -69,6 +69,24 @@ def test_what_an_earlier_start_left_would_have_been_found_without_it():
     for start in (store, store):
         dist.PrefixStore("default_pg", start).set("address/0", "dead")
     assert dist.PrefixStore("default_pg", store).get("address/0") == b"dead"
+
+
+def test_under_torchrun_each_start_of_a_group_gets_a_part_of_the_store_of_its_own(monkeypatch):
+    agent = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    places = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost"}
+    for name, value in {**places, "MASTER_PORT": str(agent.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}.items():
+        monkeypatch.setenv(name, value)
+    given: list[dict] = []
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **options: given.append(options))
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: None)
+    for start in ("first", "second"):
+        with process_group(timeout=LONG):
+            given[-1]["store"].set("address", start)
+    assert [options["store"].get("address") for options in given] == [b"first", b"second"]
+    assert not agent.check(["address"])
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "False")
+    with process_group(timeout=LONG):
+        assert given[-1]["init_method"] == "env://"
 
 
 def test_ranks_that_do_not_come_are_named():
