@@ -42,17 +42,14 @@ class GradientReduction:
         self._names = {id(parameter): name for name, parameter in model.module.named_parameters()}
         model.register_comm_hook(None, self._hook)
 
-    def _hook(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
+    def _hook(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         if self.keep:
             for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
                 self.local[self._names[id(parameter)]] = gradient.detach().clone()
         flat = bucket.buffer()
         if self.reduce == "mean":
             flat.div_(dist.get_world_size())
-        reduced: torch.futures.Future[Tensor] = (
-            dist.all_reduce(flat, async_op=True).get_future().then(lambda done: done.value()[0])
-        )
-        return reduced
+        return dist.all_reduce(flat, async_op=True).get_future().then(lambda done: done.value()[0])
 
 
 def unreduced(model: nn.Module) -> list[str]:
