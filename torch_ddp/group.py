@@ -148,7 +148,7 @@ def spawn(
         meeting = rendezvous or (Path(folder) / "meeting").as_uri()
         first, count = node * world_size // nodes, world_size // nodes
         join_ranks(
-            start_processes(
+            start_processes(  # type: ignore[no-untyped-call]
                 _spawned,
                 (first, function, world_size, meeting, backend, timeout, arguments, folder),
                 nprocs=count,
