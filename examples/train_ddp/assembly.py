@@ -67,11 +67,14 @@ def assemble(rank: Rank, options: argparse.Namespace) -> Training:
     device = device_of(rank, options.backend)
     make_repeatable()
     seed_all(options.seed + rank.rank)  # DDP spreads rank 0's weights; dropout differs between ranks
-    model = wrapped(options.sync_batch_norm, device)
+    net: nn.Module = Net().to(device)
+    if options.sync_batch_norm:
+        net = nn.SyncBatchNorm.convert_sync_batchnorm(net)
     rate = scaled_learning_rate(options.learning_rate, options.batch_size, REFERENCE_BATCH)
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9)
     schedule = warm_up(optimizer, options.warm_up, start=1 / rank.world_size)
-    precision = PRECISIONS[options.precision](optimizer, device)
+    precision = PRECISIONS[options.precision](net, optimizer, device)
+    model = DistributedDataParallel(precision.net, device_ids=[device.index] if device.type == "cuda" else None)
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule, **precision.parts}
     checkpoints = Checkpoints(Path(options.out) / "checkpoints", rank, parts, device)
     training, held_out = digits()
@@ -82,14 +85,6 @@ def assemble(rank: Rank, options: argparse.Namespace) -> Training:
     return Training(
         rank, device, model, optimizer, schedule, precision, checkpoints, sampler, loader, measured, piece, updates
     )
-
-
-def wrapped(sync_batch_norm: bool, device: torch.device) -> DistributedDataParallel:
-    """Returns a new net in DDP."""
-    net: nn.Module = Net().to(device)
-    if sync_batch_norm:
-        net = nn.SyncBatchNorm.convert_sync_batchnorm(net)
-    return DistributedDataParallel(net, device_ids=[device.index] if device.type == "cuda" else None)
 
 
 def loader_of(data: Dataset, batch_size: int, sampler: Any) -> DataLoader:
