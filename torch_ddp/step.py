@@ -54,8 +54,8 @@ class Stepper:
         tensors.update((f"var/{name}", value) for name, value in self.model.named_parameters())
         state = {name: array(value) for name, value in tensors.items()}
         for name, value in named_counters(self.optimizer).items():
-            state[f"state/{name}"] = np.float32(value) if name.endswith("_power") else np.float64(value)
-        state["state/global_step"] = np.int64(self._global_step)
+            state[f"state/{name}"] = np.array(value, np.float32 if name.endswith("_power") else np.float64)
+        state["state/global_step"] = np.array(self._global_step, np.int64)
         return state
 
     def load(self, state: Mapping[str, np.ndarray], counters: bool = True) -> None:
