@@ -54,11 +54,13 @@ def _consumers(variable):
     # Reads, casts and regrouped shapes only pass the variable on; what computes with it says what it is.
     passing = {"Identity", "ReadVariableOp", "Cast", "Reshape", "ExpandDims", "Squeeze"}
     writing = ("Assign", "Apply", "ResourceApply", "SparseApply", "Save", "VarIsInitialized", "IsVariableInitialized")
+    # TensorFlow lists consumers in an order that changes from run to run; that of the graph does not.
+    order = {op: place for place, op in enumerate(variable.graph.get_operations())}
     found, seen = [], set()
     pending = list(variable.op.outputs)
     while pending:
         tensor = pending.pop(0)
-        for op in tensor.consumers():
+        for op in sorted(tensor.consumers(), key=order.get):
             if op in seen or op.type.startswith(writing):
                 continue
             seen.add(op)
