@@ -7,6 +7,7 @@ from tf_towers.build import Tower as Tower
 from tf_towers.build import Training as Training
 from tf_towers.build import build as build
 from tf_towers.combine import combine_gradients as combine_gradients
+from tf_towers.errors import TowerError as TowerError
 from tf_towers.facts import describe_variables as describe_variables
 from tf_towers.facts import facts as facts
 from tf_towers.initial import perturbed as perturbed

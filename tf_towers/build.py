@@ -5,6 +5,7 @@ import collections
 import tensorflow.compat.v1 as tf
 
 from tf_towers.combine import combine_gradients
+from tf_towers.errors import TowerError
 from tf_towers.optimizer import slot_variables
 from tf_towers.place import place_variables, tower_devices
 from tf_towers.shard import shard
@@ -65,11 +66,11 @@ def build(
       A `Training`.
 
     Raises:
-      ValueError: the batch does not divide, a tower's loss is no scalar, a tower makes new variables, a gradient is
+      TowerError: the batch does not divide, a tower's loss is no scalar, a tower makes new variables, a gradient is
         missing in some towers, or an argument is not one of its choices.
     """
     if batch_norm_updates not in BATCH_NORM_UPDATES:
-        raise ValueError(
+        raise TowerError(
             f"build: expected batch_norm_updates to be one of {', '.join(BATCH_NORM_UPDATES)}, "
             f"got {batch_norm_updates!r}."
         )
@@ -110,16 +111,16 @@ def _build_tower(tower, index, inputs):
     returned = tower(**inputs)
     loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
     if loss.shape.ndims != 0:
-        raise ValueError(f"tower: expected a scalar loss, got shape {loss.shape}. Reduce it, e.g. with tf.reduce_mean.")
+        raise TowerError(f"tower: expected a scalar loss, got shape {loss.shape}. Reduce it, e.g. with tf.reduce_mean.")
     made = [variable.op.name for variable in tf.global_variables() if variable not in known]
     if index and made:
-        raise ValueError(
+        raise TowerError(
             f"tower: expected tower {index} to share the variables of tower 0, got new ones: {', '.join(made)}. "
             "Make variables with tf.get_variable, which obeys the shared scope."
         )
     weights = tf.trainable_variables()
     if not weights:
-        raise ValueError("tower: expected trainable variables, got none. Make them with tf.get_variable.")
+        raise TowerError("tower: expected trainable variables, got none. Make them with tf.get_variable.")
     gradients = list(zip(tf.gradients(loss, weights), weights))
     updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)[updates_before:]
     return Tower(inputs, loss, dict(outputs), gradients, updates)

@@ -2,6 +2,8 @@
 
 import tensorflow.compat.v1 as tf
 
+from tf_towers.errors import TowerError
+
 REDUCTIONS = ("mean", "sum")
 
 
@@ -21,14 +23,14 @@ def combine_gradients(tower_grads, reduce="mean"):
       left out.
 
     Raises:
-      ValueError: `reduce` is neither; a variable has a gradient in some towers only, or is missing from some.
+      TowerError: `reduce` is neither; a variable has a gradient in some towers only, or is missing from some.
 
     Counterpart: torch_ddp.gradients
     """
     if reduce not in REDUCTIONS:
-        raise ValueError(f"combine_gradients: expected reduce to be 'mean' or 'sum', got {reduce!r}.")
+        raise TowerError(f"combine_gradients: expected reduce to be 'mean' or 'sum', got {reduce!r}.")
     if not tower_grads:
-        raise ValueError("combine_gradients: expected at least one tower, got none.")
+        raise TowerError("combine_gradients: expected at least one tower, got none.")
     by_name = [_by_name(tower, pairs) for tower, pairs in enumerate(tower_grads)]
     _require_same_variables(by_name)
     combined = []
@@ -36,7 +38,7 @@ def combine_gradients(tower_grads, reduce="mean"):
         gradients = [pairs[name][0] for pairs in by_name]
         present = [tower for tower, gradient in enumerate(gradients) if gradient is not None]
         if present and len(present) < len(gradients):
-            raise ValueError(
+            raise TowerError(
                 f"combine_gradients: expected a gradient of {name!r} in every tower, got one in towers {present} "
                 f"of {len(gradients)} only. Give every tower the same loss, or leave the variable out of all."
             )
@@ -50,7 +52,7 @@ def _by_name(tower, pairs):
     for gradient, variable in pairs:
         name = variable.op.name
         if name in named:
-            raise ValueError(f"combine_gradients: expected each variable once, got {name!r} twice in tower {tower}.")
+            raise TowerError(f"combine_gradients: expected each variable once, got {name!r} twice in tower {tower}.")
         named[name] = (gradient, variable)
     return named
 
@@ -60,7 +62,7 @@ def _require_same_variables(by_name):
     for tower, pairs in enumerate(by_name):
         odd = sorted(first.symmetric_difference(pairs))
         if odd:
-            raise ValueError(
+            raise TowerError(
                 f"combine_gradients: expected the same variables in every tower, got {', '.join(odd)} "
                 f"in only one of towers 0 and {tower}. Compute all gradients with the same variable list."
             )

@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf_towers.errors import TowerError
+
 
 def make_optimizer(description):
     """Makes a `tf.train` optimizer.
@@ -12,7 +14,7 @@ def make_optimizer(description):
         optimizer has: `momentum`, `use_nesterov`; `beta1`, `beta2`, `epsilon`.
 
     Raises:
-      ValueError: the name is another one.
+      TowerError: the name is another one.
     """
     settings = dict(description)
     name = settings.pop("name")
@@ -22,7 +24,7 @@ def make_optimizer(description):
         "adam": tf.train.AdamOptimizer,
     }
     if name not in makers:
-        raise ValueError(f"optimizer: expected one of {', '.join(sorted(makers))}, got {name!r}.")
+        raise TowerError(f"optimizer: expected one of {', '.join(sorted(makers))}, got {name!r}.")
     return makers[name](**settings)
 
 

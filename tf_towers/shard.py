@@ -2,6 +2,8 @@
 
 import tensorflow.compat.v1 as tf
 
+from tf_towers.errors import TowerError
+
 
 def shard(batch, towers):
     """Cuts every input of a batch into one contiguous piece per tower with `tf.split`.
@@ -14,7 +16,7 @@ def shard(batch, towers):
       A list over the towers of dicts of input name to tensor ``[batch / towers, ...]``; tower 0 holds the first examples.
 
     Raises:
-      ValueError: the batch size is not divisible by the number of towers.
+      TowerError: the batch size is not divisible by the number of towers.
 
     Counterpart: torch_ddp.shard
     """
@@ -23,7 +25,7 @@ def shard(batch, towers):
         size = tensor.shape[0]
         size = getattr(size, "value", size)
         if size is not None and size % towers:
-            raise ValueError(
+            raise TowerError(
                 f"shard: expected the batch of {name!r} to be divisible by {towers} towers, got {size}. "
                 f"Use {size - size % towers} or {size - size % towers + towers} examples."
             )

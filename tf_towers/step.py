@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tf_towers.errors import TowerError
 from tf_towers.optimizer import learning_rate
 
 
@@ -34,14 +35,14 @@ class Stepper(object):
         """Overwrites variables: dict of trace name to array, cast to the variable's dtype.
 
         Raises:
-          ValueError: a name is no variable here, or an array has another shape.
+          TowerError: a name is no variable here, or an array has another shape.
         """
         feeds, initializers = {}, []
         for name, value in state.items():
             variable = self._keys.get(name)
             if variable is None or tuple(variable.shape.as_list()) != np.shape(value):
                 expected = "a variable of this graph" if variable is None else f"shape {variable.shape}"
-                raise ValueError(f"load: expected {name} to be {expected}, got an array of shape {np.shape(value)}.")
+                raise TowerError(f"load: expected {name} to be {expected}, got an array of shape {np.shape(value)}.")
             initializers.append(variable.initializer)
             feeds[variable.initializer.inputs[1]] = value
         self._session.run(initializers, feeds)
