@@ -1,0 +1,105 @@
+# ruff: noqa: F821 - programs find tf, tf_towers and small there
+import numpy as np
+import pytest
+
+from parity.sides.process import SideFailed
+
+
+def _combined(gradients, reduce, order=None):
+    """`gradients`: per tower, a dict of variable name to its gradient or None; `order`: names by tower."""
+    variables = {name: tf.get_variable(name, [2], tf.float64) for name in sorted(gradients[0])}
+    towers = []
+    for index, tower in enumerate(gradients):
+        names = order[index] if order else sorted(tower)
+        pairs = [(None if tower[name] is None else tf.constant(tower[name], tf.float64)) for name in names]
+        towers.append([(pairs[place], variables[name]) for place, name in enumerate(names)])
+    pairs = tf_towers.combine_gradients(towers, reduce)
+    values = small.run([gradient for gradient, _ in pairs])
+    return {variable.op.name: values[place] for place, (_, variable) in enumerate(pairs)}
+
+
+@pytest.mark.parametrize(("reduce", "expected"), [("mean", [2.0, 5.0]), ("sum", [6.0, 15.0])])
+def test_gradients_are_averaged_or_summed(tf, reduce, expected):
+    answer = tf(_combined, gradients=[{"a": [1, 4]}, {"a": [2, 5]}, {"a": [3, 6]}], reduce=reduce)
+    assert answer["a"].tolist() == expected
+    assert answer["a"].dtype == np.float64
+
+
+def test_pairs_are_made_by_variable_whatever_the_order(tf):
+    gradients = [{"a": [1, 1], "b": [10, 10]}, {"a": [3, 3], "b": [30, 30]}]
+    answer = tf(_combined, gradients=gradients, reduce="mean", order=[["a", "b"], ["b", "a"]])
+    assert {name: value.tolist() for name, value in answer.items()} == {"a": [2.0, 2.0], "b": [20.0, 20.0]}
+
+
+def _published(gradients):
+    """What published averaging does: drop what is missing, then pair by position. Shown beside ours."""
+    a, b = (tf.get_variable(name, [2], tf.float64) for name in "ab")
+    towers = [
+        [(tf.constant(value, tf.float64), variable) for value, variable in pairs if value is not None]
+        for pairs in ([(gradients[0][0], a), (gradients[0][1], b)], [(gradients[1][0], a), (gradients[1][1], b)])
+    ]
+    shortest = min(len(tower) for tower in towers)
+    merged = [
+        (tf.add_n([tower[place][0] for tower in towers]), towers[0][place][1].op.name) for place in range(shortest)
+    ]
+    values = small.run([gradient for gradient, _ in merged])
+    return {name: values[place] for place, (_, name) in enumerate(merged)}
+
+
+def test_dropping_what_is_missing_and_pairing_by_position_merges_different_variables(tf):
+    answer = tf(_published, gradients=[[[1, 1], None], [None, [10, 10]]])
+    assert list(answer) == ["a"]
+    assert answer["a"].tolist() == [11.0, 11.0]
+
+
+def test_ours_refuses_the_same_gradients_and_names_the_towers(tf):
+    gradients = [{"a": [1, 1], "b": None}, {"a": None, "b": [10, 10]}]
+    with pytest.raises(SideFailed) as refused:
+        tf(_combined, gradients=gradients, reduce="mean")
+    assert str(refused.value) == (
+        "tf side: combine_gradients: expected a gradient of 'a' in every tower, got one in towers [0] of 2 only. "
+        "Give every tower the same loss, or leave the variable out of all."
+    )
+
+
+def test_a_variable_without_a_gradient_in_any_tower_is_left_out(tf):
+    answer = tf(_combined, gradients=[{"a": [1, 1], "b": None}, {"a": [3, 3], "b": None}], reduce="mean")
+    assert {name: value.tolist() for name, value in answer.items()} == {"a": [2.0, 2.0]}
+
+
+def _slices(reduce, towers):
+    table = tf.get_variable("table", [4, 2], tf.float64)
+    pairs = []
+    for index in range(towers):
+        rows = tf.constant([0, 0, index + 1])
+        values = tf.constant(np.full([3, 2], index + 1.0))
+        pairs.append([(tf.IndexedSlices(values, rows, tf.constant([4, 2])), table)])
+    ((gradient, _),) = tf_towers.combine_gradients(pairs, reduce)
+    return {"gradient": small.run(gradient), "sparse": isinstance(gradient, tf.IndexedSlices)}
+
+
+def test_sparse_gradients_become_dense_and_repeated_rows_are_added(tf):
+    answer = tf(_slices, reduce="mean", towers=2)
+    assert not answer["sparse"]
+    assert answer["gradient"].tolist() == [[3.0, 3.0], [0.5, 0.5], [1.0, 1.0], [0.0, 0.0]]
+
+
+def _refusals():
+    a, b = (tf.get_variable(name, [2]) for name in "ab")
+    one = tf.ones([2])
+    return {
+        "reduce": small.refused(tf_towers.combine_gradients, [[(one, a)]], "average"),
+        "none": small.refused(tf_towers.combine_gradients, []),
+        "twice": small.refused(tf_towers.combine_gradients, [[(one, a), (one, a)]]),
+        "others": small.refused(tf_towers.combine_gradients, [[(one, a)], [(one, a), (one, b)]]),
+    }
+
+
+def test_wrong_use_is_refused_in_one_line(tf):
+    assert tf(_refusals) == {
+        "reduce": "combine_gradients: expected reduce to be 'mean' or 'sum', got 'average'.",
+        "none": "combine_gradients: expected at least one tower, got none.",
+        "twice": "combine_gradients: expected each variable once, got 'a' twice in tower 0.",
+        "others": "combine_gradients: expected the same variables in every tower, got b in only one of towers 0 and 1. "
+        "Compute all gradients with the same variable list.",
+    }
