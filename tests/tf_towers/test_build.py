@@ -86,4 +86,6 @@ def test_wrong_use_is_refused_in_one_line(tf):
     assert answer["none"] == "tower: expected trainable variables, got none. Make them with tf.get_variable."
     assert answer["updates"].startswith("build: expected batch_norm_updates to be one of first, last, all_ordered")
     assert answer["updates"].endswith("got 'some'.")
-    assert answer["reduce"] == "combine_gradients: expected reduce to be 'mean' or 'sum', got 'median'."
+    assert answer["reduce"] == (
+        "build: expected reduce to be one of mean, sum, prescaled, mean_of_losses, examples, got 'median'."
+    )

@@ -20,7 +20,7 @@ def _known(towers, resource, variables="cpu"):
         tower, small.inputs(4), towers, lambda: tf_towers.make_optimizer({"name": "adam"}), "sum", variables
     )
     return {
-        "facts": tf_towers.facts(training, "sum", variables, "first", "float64", 1),
+        "facts": tf_towers.facts(training, "float64", 1),
         "variables": tf_towers.describe_variables(training),
     }
 
