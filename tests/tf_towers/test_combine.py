@@ -183,7 +183,7 @@ def _vector_loss():
     w = tf.get_variable("w", [], tf.float64, tf.ones_initializer())
     cross_entropy, terms = 3.0 * w, [0.5 * w * w] * 22
     wrong = tf.gradients(cross_entropy + terms, w)[0]
-    right = tf.gradients(tf.add_n([cross_entropy] + terms), w)[0]
+    right = tf.gradients(tf.add_n([cross_entropy, *terms]), w)[0]
     wrong, right = small.run([wrong, right])
     return {"wrong": float(wrong), "right": float(right)}
 

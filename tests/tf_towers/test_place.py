@@ -1,4 +1,5 @@
 # ruff: noqa: F821 - programs find tf, tf_towers and small there
+import numpy as np
 import pytest
 
 KINDS = {"ref": ("VariableV2",), "resource": ("VarHandleOp",)}
@@ -96,3 +97,113 @@ def _without_a_function(home):
 def test_a_device_function_that_knows_the_type_variable_only_places_no_variable_at_all(tf):
     answer = tf(_without_a_function, home="/cpu:0")
     assert {device.lower()[-5:] for device in answer.values()} == {"cpu:1"}
+
+
+def _balanced(towers, resource):
+    def tower(x, y):
+        tf.get_variable_scope().set_use_resource(resource)
+        made = [
+            tf.get_variable(name, [size], x.dtype)
+            for name, size in (("a", 10), ("b", 2), ("c", 3), ("d", 1), ("e", 20))
+        ]
+        return tf.add_n([tf.reduce_sum(one) for one in made]) * tf.reduce_mean(x) + 0 * tf.reduce_mean(y)
+
+    training = tf_towers.build(
+        tower, small.inputs(4), towers, lambda: tf.train.MomentumOptimizer(0.1, 0.9), variables="balanced"
+    )
+    stepper = small.stepper(training)
+    stepper.step(small.batch(4))
+    stepper.close()
+    return {
+        "weights": {name: small.cpu(variable.device) for name, variable in training.weights.items()},
+        "slots": {name: small.cpu(variable.device) for (_, name), variable in training.slots.items()},
+        "all": sorted({small.cpu(variable.device) for variable in training.saved}),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_balanced_variables_go_where_the_fewest_bytes_are_and_slots_go_with_them(tf, kind):
+    answer = tf(_balanced, towers=2, resource=kind == "resource")
+    assert answer["weights"] == {"a": "/cpu:1", "b": "/cpu:2", "c": "/cpu:2", "d": "/cpu:2", "e": "/cpu:2"}
+    assert answer["slots"] == answer["weights"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_one_device_balanced_variables_have_no_host_copy(tf, kind):
+    assert tf(_balanced, towers=1, resource=kind == "resource")["all"] == ["/cpu:1"]
+
+
+def _normalised(x, y):
+    images = tf_towers.batch_norm(tf.reshape(x, [-1, 1, 1, 3]), "norm", momentum=0.5)
+    return small.linear(tf.reshape(images, [-1, 3]), y) + tf.reduce_sum(tf.square(images))
+
+
+def _replicated(variables, resource, steps, updates):
+    def tower(x, y):
+        tf.get_variable_scope().set_use_resource(resource)
+        # What every tower starts from differs until the first one's values are handed to the others.
+        noise = tf.get_variable("noise", [3], x.dtype, tf.random_normal_initializer())
+        return _normalised(x + noise, y)
+
+    training = tf_towers.build(
+        tower, small.inputs(6), 3, lambda: tf.train.AdamOptimizer(0.1), variables=variables, batch_norm_updates=updates
+    )
+    stepper = small.stepper(training)
+    stepper.load({"var/noise": np.linspace(0, 1, 3)})
+    for seed in range(steps):
+        recorded = stepper.step(small.batch(6, seed))
+    recorded.update(stepper.state())
+    copies = stepper._session.run(training.copies)
+    stepper.close()
+    found = {"step:" + name: value for name, value in recorded.items()}
+    for name, values in copies.items():
+        found.update((f"copy:{index}:{name}", value) for index, value in enumerate(values))
+    found["devices"] = {name: [small.cpu(one.device) for one in group] for name, group in training.copies.items()}
+    found["first"] = {name: small.cpu(one.device) for name, one in training.weights.items()}
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_replicated_variables_live_on_every_tower_and_stay_equal_to_what_one_copy_becomes(tf, kind):
+    one, answer = (
+        tf(_replicated, variables=variables, resource=kind == "resource", steps=3, updates="first")
+        for variables in ("cpu", "replicated")
+    )
+    weights = ["noise", "norm/gamma", "norm/beta", "w", "b"]
+    assert answer["first"] == dict.fromkeys(weights, "/cpu:1")
+    for name in weights:
+        assert answer["devices"][name] == ["/cpu:2", "/cpu:3"]
+        np.testing.assert_allclose(answer[f"step:var/{name}"], one[f"step:var/{name}"], rtol=1e-12)
+        for index in range(2):
+            np.testing.assert_array_equal(answer[f"copy:{index}:{name}"], answer[f"step:var/{name}"])
+    assert sum(name.startswith("copy:0:") and name.endswith("/Adam") for name in answer) == len(weights)
+    assert {name for name in one if name.startswith("step:")} == {name for name in answer if name.startswith("step:")}
+
+
+def test_the_first_copy_s_statistics_move_with_the_first_tower_and_the_others_only_with_their_own(tf):
+    first, every = (
+        tf(_replicated, variables="replicated", resource=False, steps=1, updates=updates)
+        for updates in ("first", "unordered")
+    )
+    name = "norm/moving_mean"
+    assert first[f"copy:0:{name}"].tolist() == [0.0, 0.0, 0.0]
+    np.testing.assert_array_equal(every[f"step:stat/{name}"], first[f"step:stat/{name}"])
+    for index in range(2):
+        mean = (every[f"step:feed/{index + 1}/x"] + np.linspace(0, 1, 3)).mean(0)
+        np.testing.assert_allclose(every[f"copy:{index}:{name}"], mean * 0.5, rtol=1e-12)
+
+
+def _refused():
+    return {
+        "policy": small.refused(tf_towers.homes, "gpu", ["/cpu:1"]),
+        "both": small.refused(
+            tf_towers.build, small.linear, small.inputs(4), 2, small.sgd(), variables="replicated", share="auto_reuse"
+        ),
+    }
+
+
+def test_what_cannot_be_placed_is_refused(tf):
+    assert tf(_refused) == {
+        "policy": "place: expected variables to be one of cpu, first_gpu, balanced, replicated, got 'gpu'.",
+        "both": "build: expected replicated variables or share, got both. Leave one of them out.",
+    }

@@ -39,7 +39,7 @@ def test_every_way_of_sharing_trains_the_same_variables_to_the_same_values(tf, s
 
 
 def _own(style):
-    class Model(object):
+    class Model:
         """Keeps its variables, as layers that are objects do."""
 
         def __init__(self):
