@@ -166,8 +166,8 @@ def _checked(optimizer):
         )
     if optimizer.variables():
         raise TowerError(
-            "optimizer: expected a new tf.train.Optimizer, got one with slots of another graph. "
-            "Make it inside the function, so that every graph gets its own."
+            "optimizer: expected an optimizer that has not been applied yet, got one with slots. "
+            "Return it as it was made: the towers' combined gradients are applied here."
         )
     return optimizer
 

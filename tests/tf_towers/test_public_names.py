@@ -24,6 +24,7 @@ NAMES = [
     "float32_places",
     "homes",
     "hyper_parameters",
+    "make_learning_rate",
     "make_optimizer",
     "make_plan",
     "perturbed",
