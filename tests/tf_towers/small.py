@@ -61,3 +61,10 @@ def refused(function, *arguments, **keywords):
     except ValueError as error:
         return str(error)
     raise AssertionError("nothing was refused")
+
+
+def moving_averages():
+    """TensorFlow's own module of moving averages, which `tf.layers` and slim call."""
+    from tensorflow.python.training import moving_averages
+
+    return moving_averages

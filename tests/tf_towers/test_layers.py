@@ -79,3 +79,29 @@ def test_gamma_and_beta_are_trained_and_the_statistics_are_not(tf, images):
     answer = tf(_normalised, x=images, dtype="float64")
     assert answer["trainable"] == ["norm/gamma", "norm/beta"]
     assert answer["updates"] == 2
+
+
+def _over_towers(x, towers, dtype):
+    whole = tf.constant(x.astype(dtype))
+    shards = tf.split(whole, towers)
+    with tf.variable_scope("together"):
+        outputs = tf.concat(tf_towers.batch_norm_over_towers(shards, "norm", 0.5), 0)
+    with tf.variable_scope("one"):
+        reference = tf_towers.batch_norm(whole, "norm", 0.5)
+    gradients = [tf.gradients(tf.reduce_sum(one * tf.sin(whole)), whole)[0] for one in (outputs, reference)]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        found = session.run({"ours": [outputs, gradients[0]], "one": [reference, gradients[1]]})
+        session.run(tf.get_collection(tf.GraphKeys.UPDATE_OPS))
+        moved = session.run({variable.op.name: variable for variable in tf.global_variables()})
+    arrays = {f"{name}{place}": value for name, pair in found.items() for place, value in enumerate(pair)}
+    return dict(arrays, updates=len(tf.get_collection(tf.GraphKeys.UPDATE_OPS)), **moved)
+
+
+def test_over_towers_it_is_the_batch_norm_of_the_whole_batch(tf, images):
+    answer = tf(_over_towers, x=np.concatenate([images, images[:1] ** 2, images[1:]]), towers=2, dtype="float64")
+    for place in range(2):
+        np.testing.assert_allclose(answer[f"ours{place}"], answer[f"one{place}"], rtol=1e-10, atol=1e-12)
+    for name in ("moving_mean", "moving_variance"):
+        np.testing.assert_allclose(answer[f"together/norm/{name}"], answer[f"one/norm/{name}"], rtol=1e-13)
+    assert answer["updates"] == 4

@@ -13,6 +13,7 @@ NAMES = [
     "all_finite",
     "balanced",
     "batch_norm",
+    "batch_norm_over_towers",
     "build",
     "choose_updates",
     "clip_gradients",
