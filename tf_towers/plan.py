@@ -21,7 +21,9 @@ CHOICES = {
     "regularization": ("none", "every_tower", "scoped", "divided", "first_tower", "last_tower", "once"),
 }
 
-Plan = collections.namedtuple("Plan", sorted(CHOICES) + ["accumulate", "clip", "ema", "loss_scale", "weight_decay"])
+Plan = collections.namedtuple(
+    "Plan", sorted(list(CHOICES) + ["accumulate", "clip", "ema", "loss_scale", "weight_decay"])
+)
 Plan.__doc__ = """The choices of a tower graph.
 
 Fields:

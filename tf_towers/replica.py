@@ -52,15 +52,22 @@ def build_replicas(tower, shards, devices, homes, plan, loss_scale=None):
     for index, inputs in enumerate(shards):
         micros = []
         for micro, pieces in enumerate(shard(inputs, steps) if steps > 1 else [inputs]):
-            earlier = (
-                micros if plan.batch_norm_updates != "all_ordered" else micros + [one for row in built for one in row]
-            )
+            earlier = _updates_before(plan.batch_norm_updates, built, micros, len(shards))
             name = f"tower_{index}" if steps == 1 else f"tower_{index}/micro_{micro}"
             with tf.device(place_variables(homes[index], devices[index])), tf.name_scope(name) as scope:
-                with tf.control_dependencies([update for one in earlier for update in one.updates]):
+                with tf.control_dependencies(earlier):
                     micros.append(made.build(call, index, micro, pieces, scope))
         built.append(micros)
     return built
+
+
+def _updates_before(policy, built, micros, towers):
+    # Whoever waits for an update makes it run: no tower may wait for updates that the policy leaves out.
+    index = len(built)
+    if (policy == "first" and index > 0) or (policy == "last" and index < towers - 1):
+        return []
+    before = [one for row in built for one in row] if policy == "all_ordered" else []
+    return [update for one in before + micros for update in one.updates]
 
 
 class _Made(object):

@@ -47,6 +47,9 @@ def gated_update(optimizer, gradients, global_step, recorded, towers, plan, fini
     """
     updates = choose_updates(plan.batch_norm_updates, _by_tower(towers))
     before = list(recorded) + (updates if plan.update_ops == "before" else [])
+    if finite is not None:
+        # Inside the condition they would be named after it.
+        optimizer._create_slots([variable for _, variable in gradients])
     with tf.control_dependencies(before):
         if finite is None:
             applied = optimizer.apply_gradients(gradients, global_step=global_step)
