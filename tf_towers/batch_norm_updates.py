@@ -1,5 +1,7 @@
 """Chooses whose batch-norm updates run, and finds updates that race."""
 
+import itertools
+
 WRITES = ("Assign", "ResourceAssign", "ScatterUpdate", "ScatterAdd", "ScatterSub", "AssignVariableOp")
 PASSING = ("NoOp", "Identity", "ReadVariableOp")  # groups, and reads of what was written
 
@@ -30,8 +32,10 @@ def racing_updates(updates):
     writers = {}
     for update in updates:
         for op in _writing_ops(getattr(update, "op", update)):
-            writers.setdefault(_variable_of(op), []).append(op)
-    return sorted(name for name, ops in writers.items() if _unordered(ops))
+            writers.setdefault(_variable_of(op), set()).add(op)
+    several = {name: ops for name, ops in writers.items() if len(ops) > 1}
+    before = _writers_before([op for ops in several.values() for op in ops])
+    return sorted(name for name, ops in several.items() if _unordered(ops, before))
 
 
 def _writing_ops(op):
@@ -49,21 +53,23 @@ def _variable_of(op):
     return op.name
 
 
-def _unordered(ops):
-    ancestors = {op: _ancestors(op) for op in ops}
-    for place, one in enumerate(ops):
-        for other in ops[place + 1 :]:
-            if one is not other and one not in ancestors[other] and other not in ancestors[one]:
-                return True
-    return False
+def _unordered(ops, before):
+    pairs = itertools.combinations(ops, 2)
+    return any(one not in before[other] and other not in before[one] for one, other in pairs)
 
 
-def _ancestors(op):
-    found, pending = set(), [op]
-    while pending:
-        current = pending.pop()
-        for before in [tensor.op for tensor in current.inputs] + list(current.control_inputs):
-            if before not in found:
-                found.add(before)
-                pending.append(before)
-    return found
+def _writers_before(writers):
+    """Returns dict of writer to the set of writers that run before it.
+
+    One pass over the graph, whose operations come in the order of their making: what an operation waits for was there.
+    """
+    if not writers:
+        return {}
+    bits = {op: 1 << place for place, op in enumerate(writers)}
+    masks = {}
+    for op in writers[0].graph.get_operations():
+        mask = 0
+        for earlier in [tensor.op for tensor in op.inputs] + list(op.control_inputs):
+            mask |= masks.get(earlier, 0) | bits.get(earlier, 0)
+        masks[op] = mask
+    return {op: {other for other in writers if masks[op] & bits[other]} for op in writers}

@@ -51,7 +51,7 @@ def build_replicas(tower, shards, devices, homes, plan, loss_scale=None):
     made, built = _Made(plan, len(shards), loss_scale), []
     for index, inputs in enumerate(shards):
         micros = []
-        for micro, pieces in enumerate(shard(inputs, steps) if steps > 1 else [inputs]):
+        for micro, pieces in enumerate(shard(inputs, steps, parts="micro-batches") if steps > 1 else [inputs]):
             earlier = _updates_before(plan.batch_norm_updates, built, micros, len(shards))
             name = f"tower_{index}" if steps == 1 else f"tower_{index}/micro_{micro}"
             with tf.device(place_variables(homes[index], devices[index])), tf.name_scope(name) as scope:

@@ -19,7 +19,7 @@ Fields:
 """
 
 
-def shard(batch, towers, cut="split"):
+def shard(batch, towers, cut="split", parts="towers"):
     """Cuts every input of a batch into one contiguous piece per tower.
 
     Args:
@@ -28,6 +28,7 @@ def shard(batch, towers, cut="split"):
       towers: number of towers, at least 1; divides the batch size.
       cut: "split" with `tf.split`, or "slices" ``x[i * size : (i + 1) * size]``, which is what towers with one
         placeholder and an index do. Both give the same.
+      parts: what the pieces are called in a message.
 
     Returns:
       A list over the towers of dicts of input name to tensor ``[batch / towers, ...]``; tower 0 holds the first examples.
@@ -45,7 +46,7 @@ def shard(batch, towers, cut="split"):
             continue
         size = _static_size(tensor)
         if size is not None and size % towers:
-            raise TowerError(_not_divisible(name, size, towers))
+            raise TowerError(_not_divisible(name, size, towers, parts))
         pieces[name] = _slices(tensor, towers) if cut == "slices" else tf.split(tensor, towers, axis=0)
     return [{name: pieces[name][tower] for name in pieces} for tower in range(towers)]
 
@@ -103,18 +104,19 @@ def tower_feeds(inputs, towers):
     made = [{} for _ in range(towers)]
     for name, (dtype, shape) in inputs.items():
         if shape and shape[0] is not None and shape[0] % towers:
-            raise TowerError(_not_divisible(name, shape[0], towers))
+            raise TowerError(_not_divisible(name, shape[0], towers, "towers"))
         piece = [shape[0] and shape[0] // towers] + list(shape[1:]) if shape else []
         for tower in range(towers):
             made[tower][name] = tf.placeholder(dtype, piece, f"{name}_{tower}")
     return made
 
 
-def _not_divisible(name, size, towers):
+def _not_divisible(name, size, towers, parts):
     below = size - size % towers
+    nearest = f"{below} or {below + towers}" if below else f"{towers}"
     return (
-        f"shard: expected the batch of {name!r} to be divisible by {towers} towers, got {size}. "
-        f"Use {below} or {below + towers} examples."
+        f"shard: expected the batch of {name!r} to be divisible by {towers} {parts}, got {size}. "
+        f"Use {nearest} examples."
     )
 
 

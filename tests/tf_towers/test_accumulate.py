@@ -79,7 +79,8 @@ def _refused():
 def test_wrong_use_is_refused_in_one_line(tf):
     answer = tf(_refused)
     assert (
-        answer["divide"] == "shard: expected the batch of 'x' to be divisible by 5 towers, got 6. Use 5 or 10 examples."
+        answer["divide"]
+        == "shard: expected the batch of 'x' to be divisible by 5 micro-batches, got 6. Use 5 or 10 examples."
     )
     assert answer["both"] == "build: expected uneven shards or accumulate, got both. Leave one of them out."
     assert answer["table"] == "build: expected accumulate to be a dict of steps, reduce, got reduce. Add steps."
