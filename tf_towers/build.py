@@ -17,6 +17,7 @@ from tf_towers.regularize import decay_terms, effective_coefficient
 from tf_towers.replica import build_replicas
 from tf_towers.training import Training, broadcast, collect, copies_of
 from tf_towers.update import all_finite, gated_update, tensors_of
+from tf_towers.wrong_use import require_graph_mode
 
 
 def build(
@@ -54,6 +55,7 @@ def build(
       TowerError: the batch does not divide, a tower's loss is no scalar, a tower makes new variables, a gradient is
         missing in some towers, or an argument is not one of its choices.
     """
+    require_graph_mode("build")
     plan = make_plan(reduce=reduce, variables=variables, batch_norm_updates=batch_norm_updates, **options)
     graph = tf.Graph()
     with graph.as_default():
@@ -75,6 +77,7 @@ def _train(graph, feeding, rows, optimizer, plan, scale):
     combined = _combined(of_towers, replicas, weights, feeding.examples, plan)
     clipped = _clipped(combined, plan) if plan.clip and plan.clip["at"] == "combined" else []
     finite = all_finite(combined) if scale and scale.dynamic else None
+    of_towers_only = tf.global_variables()
     made = _checked(optimizer())
     global_step = tf.train.get_or_create_global_step()
     made._prepare()
@@ -85,7 +88,12 @@ def _train(graph, feeding, rows, optimizer, plan, scale):
     gradients = _to_every_copy(clipped or combined, replicas)
     train_op = gated_update(made, gradients, global_step, recorded, replicas, plan, finite, after)
     sorted_out = collect(
-        made, weights, replicas, scale.variables if scale else {}, averages.variables() if averages else {}, global_step
+        made,
+        weights,
+        of_towers_only,
+        copies_of(replicas),
+        dict(scale.variables if scale else {}, global_step=global_step),
+        averages.variables() if averages else {},
     )
     return Training(
         graph=graph,

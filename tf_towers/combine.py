@@ -3,6 +3,7 @@
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
+from tf_towers.wrong_use import require_graph_mode
 
 REDUCTIONS = ("mean", "sum")
 MISSING = ("refuse", "zeros", "present", "skip")
@@ -38,6 +39,7 @@ def combine_gradients(tower_grads, reduce="mean", missing="refuse", sparse="dens
 
     Counterpart: torch_ddp.gradients
     """
+    require_graph_mode("combine_gradients")
     _require("reduce", reduce, REDUCTIONS)
     _require("missing", missing, MISSING)
     _require("sparse", sparse, SPARSE)

@@ -1,18 +1,12 @@
 """Finds where a tower leaves the dtype of its inputs, by file and line of the user's code."""
 
 import contextlib
-import linecache
-import os
 import traceback
 
-import tensorflow as real
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
-
-OURS = os.path.dirname(os.path.abspath(__file__))
-THEIRS = os.path.dirname(os.path.abspath(real.__file__))
-NOT_THE_USER_S = (OURS + os.sep, THEIRS + os.sep, os.sep + "site-packages" + os.sep, "contextlib.py", "<")
+from tf_towers.user_lines import users_line
 
 
 @contextlib.contextmanager
@@ -31,9 +25,9 @@ def explain_mixed_dtypes(inputs):
         message = str(error)
         if not (_takes_float64(inputs) and "float32" in message and "float64" in message):
             raise
-        frames = [(frame[0], frame[1]) for frame in traceback.extract_tb(error.__traceback__)]
+        place = users_line(traceback.extract_tb(error.__traceback__))
         raise TowerError(
-            f"tower: expected float64 throughout, as the inputs are, got float32 at {_place(frames)}. "
+            f"tower: expected float64 throughout, as the inputs are, got float32 at {place}. "
             "Take the dtype from an input: tf.constant(..., x.dtype), tf.get_variable(..., dtype=x.dtype), "
             "tf.cast(..., x.dtype)."
         ) from error
@@ -46,9 +40,9 @@ def require_dtype(tensor, what, inputs):
       TowerError: it is one.
     """
     if _takes_float64(inputs) and tensor.dtype.base_dtype == tf.float32:
-        frames = [(frame[0], frame[1]) for frame in tensor.op.traceback]
         raise TowerError(
-            f"tower: expected {what} to be float64, as the inputs are, got float32 at {_place(frames)}. "
+            f"tower: expected {what} to be float64, as the inputs are, got float32 at "
+            f"{users_line(list(tensor.op.traceback))}. "
             "Pass dtype=x.dtype, or convert with tf.cast(..., x.dtype)."
         )
 
@@ -68,7 +62,7 @@ def float32_places(tower):
     for op in tower.loss.graph.get_operations():
         computed = op.inputs and op.name.startswith(scope) and any(one.dtype == tf.float32 for one in op.outputs)
         if computed and "gradients" not in op.name:
-            place = f"{_place([(frame[0], frame[1]) for frame in op.traceback], False)}: {op.type}"
+            place = f"{users_line(list(op.traceback), with_text=False)}: {op.type}"
             if place not in places:
                 places.append(place)
     return places
@@ -76,12 +70,3 @@ def float32_places(tower):
 
 def _takes_float64(inputs):
     return any(tensor.dtype.base_dtype == tf.float64 for tensor in inputs.values())
-
-
-def _place(frames, with_line=True):
-    users = [frame for frame in frames if not any(part in frame[0] for part in NOT_THE_USER_S)]
-    if not users:
-        return "a line that is not known"
-    file, number = users[-1]
-    line = linecache.getline(file, number).strip()
-    return f"{os.path.basename(file)}:{number}" + (f": `{line}`" if with_line and line else "")

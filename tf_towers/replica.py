@@ -12,6 +12,7 @@ from tf_towers.place import place_variables
 from tf_towers.regularize import decay_terms, regularization_terms
 from tf_towers.shard import shard
 from tf_towers.share import share
+from tf_towers.wrong_use import explain_foreign_graph
 
 Tower = collections.namedtuple(
     "Tower", ["inputs", "loss", "outputs", "gradients", "updates", "name", "terms", "available", "copies"]
@@ -125,7 +126,7 @@ class _Made(object):
 
 
 def _loss_and_outputs(call, index, inputs):
-    with explain_mixed_dtypes(inputs):
+    with explain_mixed_dtypes(inputs), explain_foreign_graph():
         returned = call(index, inputs)
     loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
     if not isinstance(loss, tf.Tensor):

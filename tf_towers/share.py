@@ -3,6 +3,7 @@
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
+from tf_towers.wrong_use import require_graph_mode
 
 TEMPLATE = "model"
 
@@ -26,6 +27,7 @@ def share(tower, style="variable_scope"):
     Raises:
       TowerError: the style is not one of these.
     """
+    require_graph_mode("share")
     if style not in SHARING:
         raise TowerError(f"share: expected style to be one of {', '.join(sorted(SHARING))}, got {style!r}.")
     return SHARING[style](tower)

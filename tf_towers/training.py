@@ -39,40 +39,41 @@ Fields:
 """
 
 
-def collect(optimizer, weights, replicas, scale, averages, global_step):
+def collect(optimizer, weights, of_towers, copied, counted, averages):
     """Sorts the variables of a graph by what they are for.
 
     Args:
       optimizer: the `tf.train.Optimizer` that has been applied.
-      weights: list of the trainable variables, the first copy of each.
-      replicas: list of `Tower`.
-      scale: dict of name to variable of the loss scale.
+      weights: list of the trainable variables, the first copy of each. What hand-made optimizers keep is often trainable
+        too, by mistake, and belongs to the counters.
+      of_towers: every variable that was there before the optimizer.
+      copied: dict of variable name to the list of its copies; the slots' copies are added.
+      counted: dict of name to variable of the counters that are known.
       averages: dict of variable name to average.
-      global_step: counts updates.
 
     Returns:
       Dict of the fields `weights`, `statistics`, `slots`, `counters`, `saved`, `averages` and `copies`.
     """
-    copied = copies_of(replicas)
     slots = slot_variables(optimizer, weights)
     for (slot, name), variable in slots.items():
         others = [slot_variables(optimizer, [copy]) for copy in copied.get(name, [])]
         if others:
             copied[variable.op.name] = [other[slot, copy.op.name] for other, copy in zip(others, copied[name])]
     copies = [copy for group in copied.values() for copy in group]
-    taken = weights + list(slots.values()) + copies
-    counters = {variable.op.name: variable for variable in optimizer.variables() if not _among(variable, taken)}
-    counters.update(scale, global_step=global_step)
+    sorted_out = weights + list(slots.values()) + list(averages.values()) + copies + list(counted.values())
+    rest = [variable for variable in tf.global_variables() if not _among(variable, sorted_out)]
+    statistics = [variable for variable in rest if _among(variable, of_towers)]
+    counters = {variable.op.name: variable for variable in rest if not _among(variable, of_towers)}
+    counters.update(counted)
     counters.update((f"local/{variable.op.name}", variable) for variable in tf.local_variables())
-    others = list(slots.values()) + list(counters.values()) + weights + list(averages.values())
-    statistics = [variable for variable in tf.global_variables() if not _among(variable, others + copies)]
+    saved = list(slots.values()) + list(counters.values()) + weights + list(averages.values()) + statistics + copies
     return {
         "weights": {variable.op.name: variable for variable in weights},
         "statistics": {variable.op.name: variable for variable in statistics},
         "slots": slots,
         "counters": counters,
         "averages": averages,
-        "saved": others + statistics + copies,
+        "saved": saved,
         "copies": copied,
     }
 

@@ -68,3 +68,10 @@ def moving_averages():
     from tensorflow.python.training import moving_averages
 
     return moving_averages
+
+
+def eager_mode():
+    """Turns eager execution on for a while."""
+    from tensorflow.python.eager import context
+
+    return context.eager_mode()
