@@ -15,7 +15,7 @@ from tf_towers.initial import perturbed
 from tf_towers.optimizer import make_optimizer
 from tf_towers.plan import TABLES, Plan
 from tf_towers.session import session
-from tf_towers.step import Stepper
+from tf_towers.step import Stepper, in_order
 
 THREADS = 1
 FLOATS = ("float32", "float64")
@@ -107,7 +107,7 @@ class Side(object):
             tensors.update(stepper.step(_batch(feeds.step(number), arguments["precision"])))
             state = stepper.state()
             tensors.update((name, value) for name, value in state.items() if not name.startswith("state/"))
-            writer.step(number, {name: tensors[name] for name in tensors if name.split("/", 1)[0] in keep})
+            writer.step(number, in_order({name: tensors[name] for name in tensors if name.split("/", 1)[0] in keep}))
             progress(done + 1, len(numbers))
         writer.close()
         return {}

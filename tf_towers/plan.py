@@ -74,7 +74,6 @@ def make_plan(**chosen):
         if name in CHOICES and value not in CHOICES[name]:
             raise TowerError(f"build: expected {name} to be one of {', '.join(CHOICES[name])}, got {value!r}.")
     settings = dict({name: choices[0] for name, choices in CHOICES.items()}, **chosen)
-    settings["share"] = chosen.get("share", "variable_scope")
     for name in TABLES:
         settings[name] = _table(name, chosen.get(name))
     if settings["weight_decay"] and "regularization" not in chosen:
@@ -106,12 +105,17 @@ def _table(name, given):
 def _require_possible(plan):
     uneven = plan.uneven != "refuse"
     steps = plan.accumulate["steps"] if plan.accumulate else 1
+    whole = plan.reduce == "mean_of_losses"  # one gradient of one loss: no tower has a part in it
     excluded = (
         (uneven and steps > 1, "uneven shards", "accumulate"),
         (uneven and plan.cut == "feeds", "uneven shards", 'cut="feeds"'),
-        (plan.variables == "replicated" and plan.reduce == "mean_of_losses", "replicated variables", "mean_of_losses"),
+        (plan.variables == "replicated" and whole, "replicated variables", "mean_of_losses"),
         (plan.variables == "replicated" and plan.share != "variable_scope", "replicated variables", "share"),
-        (steps > 1 and plan.reduce == "mean_of_losses", "accumulate", "mean_of_losses"),
+        (whole and steps > 1, "accumulate", "mean_of_losses"),
+        (whole and plan.loss_scale is not None, "loss_scale", "mean_of_losses"),
+        (whole and plan.missing != "refuse", "missing", "mean_of_losses"),
+        (whole and plan.sparse != "dense", "sparse", "mean_of_losses"),
+        (whole and plan.clip and plan.clip["at"] == "tower", "clipping in towers", "mean_of_losses"),
     )
     for both, one, other in excluded:
         if both:

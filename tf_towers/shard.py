@@ -23,8 +23,8 @@ def shard(batch, towers, cut="split", parts="towers"):
     """Cuts every input of a batch into one contiguous piece per tower.
 
     Args:
-      batch: dict of input name to tensor ``[batch, ...]``; a scalar (a learning rate, a dropout rate) goes to every
-        tower as it is.
+      batch: dict of input name to tensor or `tf.SparseTensor` ``[batch, ...]``, or to another such dict, as features
+        often come; a scalar (a learning rate, a dropout rate) goes to every tower as it is.
       towers: number of towers, at least 1; divides the batch size.
       cut: "split" with `tf.split`, or "slices" ``x[i * size : (i + 1) * size]``, which is what towers with one
         placeholder and an index do. Both give the same.
@@ -39,15 +39,7 @@ def shard(batch, towers, cut="split", parts="towers"):
 
     Counterpart: torch_ddp.shard
     """
-    pieces = {}
-    for name, tensor in batch.items():
-        if tensor.shape.ndims == 0:
-            pieces[name] = [tensor] * towers
-            continue
-        size = _static_size(tensor)
-        if size is not None and size % towers:
-            raise TowerError(_not_divisible(name, size, towers, parts))
-        pieces[name] = _slices(tensor, towers) if cut == "slices" else tf.split(tensor, towers, axis=0)
+    pieces = {name: _cut(name, value, towers, cut, parts) for name, value in batch.items()}
     return [{name: pieces[name][tower] for name in pieces} for tower in range(towers)]
 
 
@@ -109,6 +101,19 @@ def tower_feeds(inputs, towers):
         for tower in range(towers):
             made[tower][name] = tf.placeholder(dtype, piece, f"{name}_{tower}")
     return made
+
+
+def _cut(name, value, towers, cut, parts):
+    if isinstance(value, dict):
+        return shard(value, towers, cut, parts)
+    if value.shape.ndims == 0:
+        return [value] * towers
+    size = _static_size(value)
+    if size is not None and size % towers:
+        raise TowerError(_not_divisible(name, size, towers, parts))
+    if isinstance(value, tf.SparseTensor):
+        return tf.sparse.split(sp_input=value, num_split=towers, axis=0)
+    return _slices(value, towers) if cut == "slices" else tf.split(value, towers, axis=0)
 
 
 def _not_divisible(name, size, towers, parts):

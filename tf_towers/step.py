@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from parity.trace import RANK_OF
 from tf_towers.errors import TowerError
 from tf_towers.update import tensors_of
 
@@ -64,10 +65,15 @@ class Stepper(object):
 
         Returns:
           Dict of trace name to array: feeds, outputs, losses and gradients of each tower, combined gradients, metrics.
-          The rows of a sparse gradient are two arrays, ``….indices`` and ``….values``.
+          The rows of a sparse gradient are two arrays, ``….indices`` and ``….values``. In the order of a trace.
         """
         values = self._session.run([self._training.train_op, self._fetches], self._training.feeds(batch))[1]
-        return _with_metrics(values)
+        return in_order(_with_metrics(values))
+
+
+def in_order(tensors):
+    """Returns a dict of trace name to array in the order in which a step computes what the names stand for."""
+    return {name: tensors[name] for name in sorted(tensors, key=lambda name: RANK_OF[name.split("/", 1)[0]])}
 
 
 def _state_keys(training):

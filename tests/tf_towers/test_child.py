@@ -5,7 +5,7 @@ import pytest
 
 from parity.sides import launch_tf
 from parity.sides.process import SideFailed
-from parity.trace import Trace, TraceWriter, parse_key
+from parity.trace import RANK_OF, Trace, TraceWriter, parse_key
 
 TOWER = """
 import tensorflow.compat.v1 as tf
@@ -94,6 +94,8 @@ def test_a_case_s_options_reach_the_graph_and_what_they_add_is_in_the_trace(side
     trace = recorded(side, folder)
     keys = [parse_key(name) for name in trace.step(1).names()]
     assert {key.quantity for key in keys} == PLAIN | more
+    ranks = [RANK_OF[key.quantity] for key in keys]
+    assert ranks == sorted(ranks)
     assert set(described["variables"]) == {"w", "b"}
     assert trace.facts["plan"]["variables"] == changes.get("variables", "cpu")
     assert {

@@ -224,3 +224,27 @@ def _examples_seen(cut):
 def test_together_the_towers_see_every_example_once(tf, cut):
     answer = tf(_examples_seen, cut=cut)
     np.testing.assert_array_equal(answer["seen"], answer["all"])
+
+
+def _nested(size):
+    rows = tf.SparseTensor([[0, 1], [size - 1, 0]], [5.0, 7.0], [size, 2])
+    batch = {"features": {"dense": tf.range(size), "sparse": rows, "rate": tf.constant(0.5)}, "labels": tf.range(size)}
+    try:
+        shards = tf_towers.shard(batch, 2)
+    except tf_towers.TowerError as error:
+        return {"refused": str(error)}
+    dense = [[one["features"]["dense"], one["labels"], tf.sparse.to_dense(one["features"]["sparse"])] for one in shards]
+    first, second = small.run(dense)
+    return {"first": [part.tolist() for part in first], "second": [part.tolist() for part in second]}
+
+
+def test_nested_and_sparse_features_are_cut_alike(tf):
+    assert tf(_nested, size=4) == {
+        "first": [[0, 1], [0, 1], [[0.0, 5.0], [0.0, 0.0]]],
+        "second": [[2, 3], [2, 3], [[0.0, 0.0], [7.0, 0.0]]],
+    }
+
+
+def test_a_nested_feature_that_does_not_divide_is_refused_by_its_name(tf):
+    refused = tf(_nested, size=5)["refused"]
+    assert refused == "shard: expected the batch of 'dense' to be divisible by 2 towers, got 5. Use 4 or 6 examples."

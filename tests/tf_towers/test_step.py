@@ -52,6 +52,15 @@ def test_a_step_gives_these_quantities_of_every_tower(tf, towers):
     assert all(parse_key(name).quantity in RANK_OF for name in answer["recorded"])
 
 
+def test_quantities_come_in_the_order_in_which_a_step_computes_them(tf):
+    answer = tf(_a_step, towers=2, optimizer=ADAM)
+    ranks = [RANK_OF[parse_key(name).quantity] for name in answer["recorded"]]
+    assert ranks == sorted(ranks)
+    assert {ranks[0], ranks[-1]} == {RANK_OF["state"], RANK_OF["metric"]}
+    losses = [name for name in answer["recorded"] if name.startswith("loss")]
+    assert losses == ["loss/0", "loss/1"]
+
+
 def test_the_recorded_numbers_belong_to_one_another(tf):
     answer = tf(_a_step, towers=2, optimizer={"name": "sgd", "learning_rate": 0.5})
     for name in VARIABLES:
