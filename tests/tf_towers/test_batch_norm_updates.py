@@ -118,3 +118,28 @@ def _in_place():
 def test_updates_in_place_escape_every_policy(tf):
     answer = tf(_in_place)
     assert np.abs(answer["mean"] - _moved(answer, [0])).max() > 1e-3
+
+
+def _reads(resource):
+    """What a tower's update waits for before it reads the statistics that it moves."""
+    training = tf_towers.build(
+        _normalised("ours", resource), small.inputs(8), 2, small.sgd(), batch_norm_updates="all_ordered"
+    )
+    first, second = ([getattr(one, "op", one) for one in tower.updates] for tower in training.towers)
+    found = []
+    for update in second:
+        read = update.inputs[1].op.inputs[0].op.inputs[0].op  # the change is (read - batch) * decay
+        if read.inputs[0].op.type == "ReadVariableOp":
+            read = read.inputs[0].op
+        found.append([read.type, sorted(one.name for one in read.control_inputs if one in first)])
+    return {"reads": found, "first": sorted(one.name for one in first)}
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_a_tower_reads_the_statistics_after_the_tower_before_it_has_moved_them(tf, resource):
+    """On a device of its own an older read would be a copy of what was there before."""
+    answer = tf(_reads, resource=resource)
+    assert len(answer["reads"]) == 2
+    for kind, waited in answer["reads"]:
+        assert kind in ("Identity", "ReadVariableOp")
+        assert waited == answer["first"]

@@ -207,3 +207,23 @@ def test_what_cannot_be_placed_is_refused(tf):
         "policy": "place: expected variables to be one of cpu, first_gpu, balanced, replicated, got 'gpu'.",
         "both": "build: expected replicated variables or share, got both. Leave one of them out.",
     }
+
+
+def _initialized():
+    def tower(x, y):
+        return small.linear(x + tf.get_variable("noise", [3], x.dtype, tf.random_normal_initializer()), y)
+
+    training = tf_towers.build(tower, small.inputs(4), 2, small.sgd(), variables="replicated")
+    with tf_towers.session(training.graph, 2) as session:
+        session.run([variable.initializer for variable in training.saved])
+        drawn = session.run(training.copies["noise"][0])
+    stepper = small.stepper(training)
+    first, copy = stepper._session.run([training.weights["noise"], training.copies["noise"][0]])
+    stepper.close()
+    return {"drawn": drawn, "first": first, "copy": copy}
+
+
+def test_copies_start_from_the_values_of_the_first_whatever_they_drew(tf):
+    answer = tf(_initialized)
+    np.testing.assert_array_equal(answer["copy"], answer["first"])
+    assert np.all(answer["drawn"] != answer["first"])
