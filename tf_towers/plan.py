@@ -84,9 +84,12 @@ def make_plan(**chosen):
 
 
 def _table(name, given):
-    if given is None or (name == "loss_scale" and isinstance(given, (int, float))):
-        return given
     defaults = TABLES[name]
+    number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if given is None or (name == "loss_scale" and number):
+        return given
+    if not isinstance(given, dict):
+        raise TowerError(f"build: expected {name} to be a dict of {', '.join(defaults)}, got {given!r}. Write a dict.")
     unknown = sorted(set(given) - set(defaults))
     missing = sorted(key for key, default in defaults.items() if default is None and key not in given)
     if unknown or missing:
@@ -105,6 +108,11 @@ def _table(name, given):
 def _require_possible(plan):
     uneven = plan.uneven != "refuse"
     steps = plan.accumulate["steps"] if plan.accumulate else 1
+    if steps < 1:
+        raise TowerError(f"build: expected accumulate.steps to be at least 1, got {steps}.")
+    scale = plan.loss_scale["initial"] if isinstance(plan.loss_scale, dict) else plan.loss_scale
+    if scale is not None and not scale > 0:
+        raise TowerError(f"build: expected loss_scale to be positive, got {scale}.")
     whole = plan.reduce == "mean_of_losses"  # one gradient of one loss: no tower has a part in it
     excluded = (
         (uneven and steps > 1, "uneven shards", "accumulate"),
