@@ -22,7 +22,7 @@ def _with_regularizer(manual, coefficient):
     return tower
 
 
-def _counted(policy, towers, reduce, manual, coefficient, variables="cpu"):
+def _counted(policy, towers, reduce, manual, coefficient, variables="cpu", accumulate=None):
     training = tf_towers.build(
         _with_regularizer(manual, coefficient),
         small.inputs(8),
@@ -31,6 +31,7 @@ def _counted(policy, towers, reduce, manual, coefficient, variables="cpu"):
         reduce,
         variables,
         regularization=policy,
+        accumulate=accumulate,
     )
     stepper = small.stepper(training)
     # Inputs of zero: nothing but the regularisation has a gradient.
@@ -41,7 +42,7 @@ def _counted(policy, towers, reduce, manual, coefficient, variables="cpu"):
         "counts": float(recorded["grad/w"][0, 0] / coefficient),
         "terms": known["regularization_terms"],
         "told": known["regularization_counts"],
-        "losses": [float(recorded[f"loss/{index}"] / coefficient / 3) for index in range(towers)],
+        "losses": [float(recorded[f"loss/{one.name}"] / coefficient / 3) for one in training.towers],
     }
 
 
@@ -82,6 +83,27 @@ def test_terms_that_towers_add_themselves_pile_up_where_the_whole_collection_is_
     assert answer["terms"] == [1, 2]
     assert answer["counts"] == answer["told"] == 1.5
     assert answer["losses"] == pytest.approx([1, 2])
+
+
+@pytest.mark.parametrize("manual", [False, True])
+def test_added_after_the_towers_terms_count_once_whoever_put_them_there(tf, manual):
+    answer = tf(_counted, policy="once", towers=2, reduce="sum", manual=manual, coefficient=COEFFICIENT)
+    assert answer["counts"] == answer["told"] == 1
+
+
+@pytest.mark.parametrize(("reduce", "expected"), [("mean", 1), ("sum", 2)])
+def test_a_sum_over_micro_batches_multiplies_regularisation_too(tf, reduce, expected):
+    accumulate = {"steps": 2, "reduce": reduce}
+    answer = tf(
+        _counted,
+        policy="every_tower",
+        towers=2,
+        reduce="mean",
+        manual=False,
+        coefficient=COEFFICIENT,
+        accumulate=accumulate,
+    )
+    assert answer["counts"] == answer["told"] == expected
 
 
 @pytest.mark.parametrize("policy", ["every_tower", "once"])
