@@ -33,9 +33,14 @@ def share(tower, style="variable_scope"):
     return SHARING[style](tower)
 
 
+def _same_scope(reuse=None):
+    # Entering a scope that is open opens its name scope a second time, unless told not to.
+    return tf.variable_scope(tf.get_variable_scope(), reuse=reuse, auxiliary_name_scope=False)
+
+
 def _in_variable_scope(tower):
     def call(index, inputs):
-        with tf.variable_scope(tf.get_variable_scope(), reuse=index > 0):
+        with _same_scope(reuse=index > 0):
             return tower(**inputs)
 
     return call
@@ -43,7 +48,7 @@ def _in_variable_scope(tower):
 
 def _auto_reuse(tower):
     def call(index, inputs):
-        with tf.variable_scope(tf.get_variable_scope(), reuse=tf.AUTO_REUSE):
+        with _same_scope(reuse=tf.AUTO_REUSE):
             return tower(**inputs)
 
     return call
@@ -52,7 +57,7 @@ def _auto_reuse(tower):
 def _reuse_variables(tower):
     def call(index, inputs):
         # A scope of its own: left on, reuse would stop the optimizer from making its slots.
-        with tf.variable_scope(tf.get_variable_scope()):
+        with _same_scope():
             if index:
                 tf.get_variable_scope().reuse_variables()
             return tower(**inputs)
@@ -70,10 +75,10 @@ def _model_first(tower):
         if not index:
             updates = tf.get_collection_ref(tf.GraphKeys.UPDATE_OPS)
             known = len(updates)
-            with tf.name_scope("model_first"), tf.variable_scope(tf.get_variable_scope()):
+            with tf.name_scope("model_first"), _same_scope():
                 tower(**inputs)
             del updates[known:]  # its batch-norm updates belong to no tower
-        with tf.variable_scope(tf.get_variable_scope(), reuse=True):
+        with _same_scope(reuse=True):
             return tower(**inputs)
 
     return call

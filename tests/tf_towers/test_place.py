@@ -227,3 +227,30 @@ def test_copies_start_from_the_values_of_the_first_whatever_they_drew(tf):
     answer = tf(_initialized)
     np.testing.assert_array_equal(answer["copy"], answer["first"])
     assert np.all(answer["drawn"] != answer["first"])
+
+
+SPREAD = {
+    "balanced": {"w": 1, "b": 2, "w/Momentum": 1, "b/Momentum": 2, "global_step": 1},
+    "replicated": {
+        "w": 1,
+        "b": 1,
+        "copy_1/w": 2,
+        "copy_1/b": 2,
+        "w/Momentum": 1,
+        "b/Momentum": 1,
+        "copy_1/w/Momentum": 2,
+        "copy_1/b/Momentum": 2,
+        "global_step": 1,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("variables", SPREAD)
+def test_spread_variables_really_are_there_and_towers_still_compute_on_their_own_device(tf, variables, kind):
+    answer = tf(_placed, variables=variables, towers=2, resource=kind == "resource")
+    there = {name: int(device[-1]) for name, device in answer["variables"].items() if name in SPREAD[variables]}
+    assert there == SPREAD[variables]
+    assert answer["kinds"] == list(KINDS[kind])
+    assert answer["matmul"] == answer["backward"] == ["/cpu:1", "/cpu:2"]
+    assert answer["updates"] == ["/cpu:1", "/cpu:2"]
