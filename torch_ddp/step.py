@@ -11,9 +11,10 @@ from torch.optim import Optimizer
 
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
-from torch_ddp.gradients import GradientReduction, Reduction
+from torch_ddp.gradients import GradientReduction
 from torch_ddp.group import Rank
 from torch_ddp.optimizer import named_counters, named_slots, set_counters
+from torch_ddp.reduction import Reduction
 from torch_ddp.shard import shard
 from torch_ddp.weights import load_weights, named_statistics
 
