@@ -52,8 +52,10 @@ if TYPE_CHECKING:
     from torch_ddp.optimizer import round_hyper_parameters as round_hyper_parameters
     from torch_ddp.optimizer import set_counters as set_counters
     from torch_ddp.sampler import TrainingSampler as TrainingSampler
+    from torch_ddp.schedule import make_schedule as make_schedule
     from torch_ddp.shard import shard as shard
     from torch_ddp.step import Stepper as Stepper
+    from torch_ddp.update import Update as Update
     from torch_ddp.weights import load_weights as load_weights
     from torch_ddp.weights import named_statistics as named_statistics
 
@@ -69,6 +71,7 @@ _HOMES = {
     "Stepper": "step",
     "TorchDdpError": "errors",
     "TrainingSampler": "sampler",
+    "Update": "update",
     "add_launch_options": "launch.options",
     "broadcast_statistics": "evaluation.statistics",
     "describe_variables": "facts",
@@ -84,6 +87,7 @@ _HOMES = {
     "load_weights": "weights",
     "make_optimizer": "optimizer",
     "make_repeatable": "facts",
+    "make_schedule": "schedule",
     "mean_over_ranks": "evaluation.reduce",
     "named_counters": "optimizer",
     "named_slots": "optimizer",

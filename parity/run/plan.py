@@ -1,5 +1,6 @@
 """Records a case on both sides: which runs are made, from which states, in which order."""
 
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from parity.case import Case
 from parity.judge.join import Join
 from parity.judge.level1 import Lockstep
 from parity.judge.renaming import Renaming
-from parity.mapping import build_mapping, variables_of
+from parity.mapping import Mapping, build_mapping, variables_of
 from parity.run.perturb import as_float64, one_ulp, reordered
 from parity.run.processes import Sides
 from parity.run.roles import Asked, TensorFlowRole, Tick, TorchRole
@@ -19,9 +20,9 @@ from parity.trace import Trace
 
 DRAWS = 4
 REPLICAS = 3
-EVERYTHING = ("state", "feed", "act", "stat", "loss", "tower_grad", "grad", "slot", "var", "metric")
-FREE = ("state", "stat", "loss", "grad", "slot", "var", "metric")
-SPREAD = ("act", "stat", "loss", "tower_grad", "grad", "slot", "var", "metric")
+EVERYTHING = ("state", "feed", "act", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var", "ema", "metric")
+FREE = ("state", "stat", "loss", "grad", "clip", "slot", "var", "ema", "metric")
+SPREAD = ("act", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var", "ema", "metric")
 WEIGHTS, FEEDS = frozenset(["var"]), frozenset(["feed"])
 
 
@@ -213,9 +214,16 @@ class Recorder:
         tf, torch = self._tf.prepare("float32", self._inputs).result(), candidate.result()
         self._tick("start TensorFlow and torch", 1, 1)
         mapping = build_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
+        self._choose_what_decays(mapping)
         names = {str(quantity): Renaming(quantity, entries) for quantity, entries in case.mapping_of.items()}
         pairs = [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs]
         return Join(mapping, names, torch["facts"]["slots"]), pairs
+
+    def _choose_what_decays(self, mapping: Mapping) -> None:
+        decay = self._case.optimizer.weight_decay if self._case.optimizer else None
+        if decay is not None and decay.only:
+            chosen = [pair for pair in mapping.pairs if re.search(decay.only, pair.reference)]
+            self._torch.decay_only([name for pair in chosen for name in pair.candidate])
 
     def _write_feeds(self, join: Join) -> _Both:
         tf = self._out / "feeds" / "tf"

@@ -95,6 +95,7 @@ class TorchRole:
         self._round = round_hyper_parameters
         self._folders = [str(folder) for folder in case.folders]
         self._prepared: dict[str, Future[Any]] = {}
+        self._decaying: list[str] | None = None
 
     def prepare(self, precision: str) -> "Future[Any]":
         """Starts the ranks, once for each precision; answers with their variables and facts."""
@@ -105,6 +106,7 @@ class TorchRole:
             "model": case.torch.model,
             "loss": case.torch.loss,
             "optimizer": case.torch.optimizer or _table(case.optimizer),
+            "update": self._around_the_update(),
             "ranks": case.towers,
             "combine": case.torch.combine or case.combine,
             "backend": case.torch.backend,
@@ -119,6 +121,11 @@ class TorchRole:
         )
         return self._prepared[precision]
 
+    def decay_only(self, names: Sequence[str]) -> None:
+        """Says which of the port's parameters decay, where a case names some of them; what is prepared is prepared anew."""
+        self._decaying = list(names)
+        self._prepared.clear()
+
     def run(self, asked: Asked) -> "Future[Trace]":
         """Starts a run."""
         out = self._out / asked.name
@@ -127,6 +134,16 @@ class TorchRole:
             "run", _ticker(self._tick, f"torch {asked.name}"), prepared=prepared, **_message(asked, out)
         )
         return _then(answer, lambda _: Trace(out))
+
+    def _around_the_update(self) -> dict[str, Any]:
+        # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss.
+        if self._case.torch.optimizer or self._case.optimizer is None:
+            return {}
+        table = _table(self._case.optimizer)
+        found: dict[str, Any] = {name: table[name] for name in ("clip", "ema", "learning_rate") if name in table}
+        if "weight_decay" in table:
+            found["weight_decay"] = {"coefficient": table["weight_decay"]["coefficient"], "names": self._decaying}
+        return found
 
 
 def _message(asked: Asked, out: Path) -> dict[str, Any]:
@@ -142,7 +159,7 @@ def _message(asked: Asked, out: Path) -> dict[str, Any]:
 
 
 def _table(optimizer: Any) -> dict[str, Any]:
-    return {name: value for name, value in optimizer.model_dump().items() if value is not None}
+    return dict(optimizer.model_dump(exclude_none=True))
 
 
 def _ticker(tick: Tick, what: str) -> Callable[[int, int], None]:

@@ -128,7 +128,10 @@ def test_a_described_optimizer_is_tensorflows():
 def test_an_unknown_optimizer_is_refused():
     with pytest.raises(TorchDdpError) as error:
         make_optimizer({"name": "lion", "learning_rate": 1.0}, net())
-    assert str(error.value) == "optimizer: expected one of adam, momentum, sgd, got 'lion'."
+    assert (
+        str(error.value)
+        == "optimizer: expected one of adadelta, adagrad, adam, ftrl, momentum, rmsprop, sgd, got 'lion'."
+    )
 
 
 def test_the_counters_of_adam_are_its_powers_of_beta():
