@@ -103,7 +103,10 @@ def _of_the_statistics(first: FirstDifference, recorder: Recorder, join: Join, c
     for policy, survivor in POLICIES.items():
         if policy == asked:
             continue
-        wanted = recorder.repeat_reference(step, policy).step(step).read(first.check.key)
+        traced = recorder.repeat_reference(step, policy)
+        if traced is None:
+            return []
+        wanted = traced.step(step).read(first.check.key)
         if wanted.shape == got.shape and distance(wanted, got) <= first.check.allowed:
             return [
                 Cause(

@@ -14,7 +14,7 @@ from parity.judge.renaming import Renaming
 from parity.mapping import Mapping, build_mapping, variables_of
 from parity.run.perturb import as_float64, one_ulp, reordered
 from parity.run.processes import Sides
-from parity.run.roles import Asked, TensorFlowRole, Tick, TorchRole
+from parity.run.roles import Asked, Reference, TensorFlowRole, Tick, TorchRole
 from parity.run.states import Tensors, read_all, states_before, translated, translated_batch, write_init, write_states
 from parity.trace import Trace
 
@@ -65,6 +65,7 @@ class Recorder:
       out: folder for the traces; made, and best empty.
       spread: whether to measure the spread under perturbation (level 2 needs it).
       tick: told how far it is: what, done, total.
+      reference: what plays the reference; by default the TensorFlow side.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Recorder:
         out: Path,
         spread: bool = True,
         tick: Tick = lambda what, done, total: None,
+        reference: Reference | None = None,
     ) -> None:
         self._case = case
         self._sides = sides
@@ -82,7 +84,7 @@ class Recorder:
         self._tick = tick
         self._steps = list(range(case.steps))
         self._repeats = 0
-        self._tf = TensorFlowRole(case, sides, out / "tf", tick)
+        self._tf: Reference = reference or TensorFlowRole(case, sides, out / "tf", tick)
         self._torch = TorchRole(case, sides, out / "torch", tick)
         out.mkdir(parents=True, exist_ok=True)
 
@@ -166,23 +168,19 @@ class Recorder:
             Asked(name, "float64", feeds, self._start.torch, states, EVERYTHING, steps, True)
         ).result()
 
-    def repeat_reference(self, step: int, batch_norm_updates: str) -> Trace:
-        """Runs one step of the reference in float64 once more, other towers' statistics surviving."""
-        changed = self._case.tf.model_copy(update={"batch_norm_updates": batch_norm_updates})
-        role = TensorFlowRole(self._case.model_copy(update={"tf": changed}), self._sides, self._out / "tf", self._tick)
-        role.prepare("float64", self._inputs).result()
-        return role.run(
-            Asked(
-                f"statistics-{batch_norm_updates}",
-                "float64",
-                self._feeds.tf,
-                self._start.tf,
-                self._states.tf,
-                EVERYTHING,
-                [step],
-                True,
-            )
-        ).result()
+    def repeat_reference(self, step: int, batch_norm_updates: str) -> Trace | None:
+        """Runs one step of the reference in float64 once more, other towers' statistics surviving, where that can be had."""
+        asked = Asked(
+            f"statistics-{batch_norm_updates}",
+            "float64",
+            self._feeds.tf,
+            self._start.tf,
+            self._states.tf,
+            EVERYTHING,
+            [step],
+            True,
+        )
+        return self._tf.run_with_statistics(batch_norm_updates, self._inputs, asked)
 
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:
         """Records the candidate once more, its optimizer's hyper-parameters rounded to float32."""
@@ -198,16 +196,7 @@ class Recorder:
 
     def _prepare(self) -> tuple[Join, list[tuple[str, str, str, str]]]:
         case = self._case
-        feeding = self._sides.data.ask(
-            "batches",
-            lambda done, total: self._tick("batches", done, total),
-            batches=case.batches,
-            folders=[str(folder) for folder in case.folders],
-            steps=case.steps,
-            batch_size=case.batch_size,
-            seed=case.seed,
-            out=str(self._out / "feeds" / "tf"),
-        )
+        feeding = self._tf.batches(self._out / "feeds" / "tf")
         self._tick("start TensorFlow and torch", 0, 1)
         candidate = self._torch.prepare("float32")
         self._inputs = feeding.result()
