@@ -70,6 +70,12 @@ def test_a_step_that_overflows_leaves_weights_slots_and_counters_and_halves_the_
         assert np.any(answer[f"3:{name}"] != value)
 
 
+def test_averages_move_in_a_step_that_is_skipped(tf):
+    answer = tf(_trained, loss_scale=DYNAMIC, batches="gb")
+    np.testing.assert_allclose(answer["2:ema/w"], (answer["1:ema/w"] + answer["1:var/w"]) / 2, rtol=1e-14)
+    assert np.abs(answer["2:ema/w"] - answer["1:ema/w"]).max() > 1e-3
+
+
 def test_the_scale_doubles_after_so_many_good_steps_in_a_row(tf):
     answer = tf(_trained, loss_scale=DYNAMIC, batches="gggbggg")
     assert [float(answer[f"{step}:state/loss_scale"]) for step in range(8)] == [8, 8, 16, 16, 8, 8, 16, 16]
