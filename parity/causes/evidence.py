@@ -68,6 +68,11 @@ class Evidence:
         file = self.states.step(step) if self.states else None
         return float(file.read(f"state/{name}")) if file and f"state/{name}" in file else None
 
+    def learning_rate(self, step: int) -> float | None:
+        """Returns the reference's learning rate of a step, or None where it is not known."""
+        known = self.counter(step, "learning_rate") or self.optimizers[0].get("learning_rate")
+        return float(known) if isinstance(known, int | float) else None
+
     @property
     def optimizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The optimizers' facts: reference, candidate."""
