@@ -72,12 +72,15 @@ def test_variables_swapped_in_the_mapping_show_in_the_first_layer_that_uses_one(
     }
     result = run_case(mapped(load_case(SQUARE), swapped), tf2_sides)
     assert first_of(result) == ("lockstep", 0, "act/0/first")
+    assert result.causes[0].name == "swapped_variables"
+    assert result.causes[0].title == "the layers first and second stand for each other"
 
 
 def test_a_square_kernel_carried_over_untransposed_shows_in_its_own_layer(tf2_sides):
     untransposed = {"second/kernel": {"to": "second.weight", "transform": "identity"}}
     result = run_case(mapped(load_case(SQUARE), untransposed), tf2_sides)
     assert first_of(result) == ("lockstep", 0, "act/0/second")
+    assert result.causes[0].title == "the square kernel second.weight is used transposed"
 
 
 def test_another_epsilon_of_adam_is_named_with_both_values(tf2_sides, example):
@@ -131,3 +134,10 @@ def test_batch_norm_with_torchs_meaning_of_momentum_is_named(tf2_sides, example)
     result = run_case(case, tf2_sides)
     assert first_of(result)[2].startswith("stat/layer1/norm/moving_")
     assert result.causes[0].name == "batch_norm_momentum"
+
+
+def test_a_flatten_in_the_other_order_is_named_with_the_mapping_that_mends_it(tf2_sides, example):
+    result = run_case(mapped(example("digits_convnet"), {}), tf2_sides)
+    assert first_of(result) == ("lockstep", 0, "act/0/logits")
+    assert result.causes[0].name == "flatten_order"
+    assert 'transform = "flatten_hwc(7, 7, 32)"' in result.causes[0].fix

@@ -3,18 +3,41 @@
 Runs on TensorFlow 1.15 (Python 3.7) and on TensorFlow 2.x in graph mode.
 """
 
-from tf_towers.build import Tower as Tower
-from tf_towers.build import Training as Training
+from tf_towers.averages import Averages as Averages
+from tf_towers.batch_norm_updates import choose_updates as choose_updates
+from tf_towers.batch_norm_updates import racing_updates as racing_updates
 from tf_towers.build import build as build
+from tf_towers.clip import Clipped as Clipped
+from tf_towers.clip import clip_gradients as clip_gradients
+from tf_towers.clip import sum_duplicate_rows as sum_duplicate_rows
 from tf_towers.combine import combine_gradients as combine_gradients
+from tf_towers.errors import TowerError as TowerError
 from tf_towers.facts import describe_variables as describe_variables
 from tf_towers.facts import facts as facts
 from tf_towers.initial import perturbed as perturbed
 from tf_towers.layers import batch_norm as batch_norm
+from tf_towers.layers import batch_norm_over_towers as batch_norm_over_towers
+from tf_towers.loss_scale import LossScale as LossScale
+from tf_towers.mixed_dtypes import float32_places as float32_places
 from tf_towers.optimizer import hyper_parameters as hyper_parameters
 from tf_towers.optimizer import make_optimizer as make_optimizer
+from tf_towers.place import balanced as balanced
+from tf_towers.place import homes as homes
 from tf_towers.place import place_variables as place_variables
 from tf_towers.place import tower_devices as tower_devices
+from tf_towers.plan import Plan as Plan
+from tf_towers.plan import make_plan as make_plan
+from tf_towers.regularize import decay_terms as decay_terms
+from tf_towers.regularize import effective_coefficient as effective_coefficient
+from tf_towers.regularize import regularization_terms as regularization_terms
+from tf_towers.replica import Tower as Tower
+from tf_towers.schedules import make_learning_rate as make_learning_rate
 from tf_towers.session import session as session
+from tf_towers.shard import Shards as Shards
 from tf_towers.shard import shard as shard
+from tf_towers.shard import shard_uneven as shard_uneven
+from tf_towers.shard import tower_feeds as tower_feeds
+from tf_towers.share import share as share
 from tf_towers.step import Stepper as Stepper
+from tf_towers.training import Training as Training
+from tf_towers.update import all_finite as all_finite

@@ -1,5 +1,6 @@
 """Plays the TensorFlow side of a case: a long-lived process that is told what to build and which steps to run."""
 
+import functools
 import json
 import os
 
@@ -12,11 +13,14 @@ from tf_towers.build import build
 from tf_towers.facts import describe_variables, facts
 from tf_towers.initial import perturbed
 from tf_towers.optimizer import make_optimizer
+from tf_towers.plan import TABLES, Plan
 from tf_towers.session import session
-from tf_towers.step import Stepper
+from tf_towers.step import Stepper, in_order
 
 THREADS = 1
 FLOATS = ("float32", "float64")
+OF_THE_OPTIMIZER = tuple(TABLES)  # keys of a case's [optimizer] that say more than what optimizer it is
+COMPUTED = ("state/learning_rate", "state/skipped")  # recorded and never loaded: tensors of the graph, not variables
 
 
 class Side(object):
@@ -103,7 +107,7 @@ class Side(object):
             tensors.update(stepper.step(_batch(feeds.step(number), arguments["precision"])))
             state = stepper.state()
             tensors.update((name, value) for name, value in state.items() if not name.startswith("state/"))
-            writer.step(number, {name: tensors[name] for name in tensors if name.split("/", 1)[0] in keep})
+            writer.step(number, in_order({name: tensors[name] for name in tensors if name.split("/", 1)[0] in keep}))
             progress(done + 1, len(numbers))
         writer.close()
         return {}
@@ -112,7 +116,13 @@ class Side(object):
         self._code.enter(folders)
         tower = self._code.load(case["tower"])
         described = case["optimizer"]
-        optimizer = self._code.load(described) if isinstance(described, str) else lambda: make_optimizer(described)
+        options = {name: case[name] for name in Plan._fields if name in case}
+        if isinstance(described, str):
+            optimizer = self._code.load(described)
+        else:
+            options.update((name, described[name]) for name in OF_THE_OPTIMIZER if name in described)
+            rest = {name: value for name, value in described.items() if name not in OF_THE_OPTIMIZER}
+            optimizer = functools.partial(make_optimizer, rest)
         gpus = tf.config.experimental.list_logical_devices("GPU") if tf.test.is_built_with_cuda() else []
         training = build(
             tower,
@@ -120,12 +130,13 @@ class Side(object):
             case["towers"],
             optimizer,
             case["combine"],
-            case["variables"],
-            case["batch_norm_updates"],
+            options.pop("variables"),
+            options.pop("batch_norm_updates"),
             [device.name for device in gpus],
             case["seed"],
+            **options,
         )
-        known = facts(training, case["combine"], case["variables"], case["batch_norm_updates"], precision, THREADS)
+        known = facts(training, precision, THREADS)
         return training, Stepper(training, session(training.graph, case["towers"], THREADS)), known
 
     def _close(self):
@@ -143,9 +154,8 @@ def _batch(file, precision):
 
 
 def _variables(file, counters):
-    # The learning rate is a tensor of the graph, not a variable: it is recorded and never loaded.
-    quantities = ("var", "stat", "slot", "state") if counters else ("var", "stat", "slot")
-    names = [name for name in file.names() if name.split("/", 1)[0] in quantities and name != "state/learning_rate"]
+    quantities = ("var", "stat", "slot", "ema", "state") if counters else ("var", "stat", "slot", "ema")
+    names = [name for name in file.names() if name.split("/", 1)[0] in quantities and name not in COMPUTED]
     return {name: file.read(name) for name in names}
 
 

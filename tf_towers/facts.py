@@ -10,24 +10,33 @@ from tf_towers.optimizer import hyper_parameters
 FLAGS = ("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS", "NVIDIA_TF32_OVERRIDE")
 
 
-def facts(training, reduce, variables, batch_norm_updates, precision, threads):
-    """Returns the facts as a dict of JSON values."""
+def facts(training, precision, threads):
+    """Returns the facts as a dict of JSON values.
+
+    Args:
+      training: a `Training`.
+      precision: of the inputs that are floats, "float32" or "float64".
+      threads: of the session.
+    """
+    plan = training.plan
     saved = list(training.weights.values())
     return {
         "side": "tf_towers",
         "framework": "tensorflow " + real.__version__,
-        "towers": len(training.towers),
-        "combine": reduce,
+        "towers": len({replica.name.split(".")[0] for replica in training.towers}),
+        "combine": plan.reduce,
         "precision": precision,
         "optimizer": hyper_parameters(training.optimizer),
         "slots": sorted({slot for slot, _ in training.slots}),
-        "variables_on": variables,
-        "batch_norm_updates": batch_norm_updates if training.statistics else "none",
+        "variables_on": plan.variables,
+        "batch_norm_updates": plan.batch_norm_updates if training.statistics else "none",
         "resource_variables": any(variable.op.type == "VarHandleOp" for variable in saved),
         "threads": threads,
         "flags": {name: os.environ[name] for name in FLAGS if name in os.environ},
         "devices": sorted({tower.loss.op.device or "" for tower in training.towers}),
         "gpu": bool(tf.test.is_built_with_cuda()),
+        "plan": {name: value for name, value in plan._asdict().items() if value is not None},
+        **training.known,
     }
 
 
@@ -54,11 +63,13 @@ def _consumers(variable):
     # Reads, casts and regrouped shapes only pass the variable on; what computes with it says what it is.
     passing = {"Identity", "ReadVariableOp", "Cast", "Reshape", "ExpandDims", "Squeeze"}
     writing = ("Assign", "Apply", "ResourceApply", "SparseApply", "Save", "VarIsInitialized", "IsVariableInitialized")
+    # TensorFlow lists consumers in an order that changes from run to run; that of the graph does not.
+    order = {op: place for place, op in enumerate(variable.graph.get_operations())}
     found, seen = [], set()
     pending = list(variable.op.outputs)
     while pending:
         tensor = pending.pop(0)
-        for op in tensor.consumers():
+        for op in sorted(tensor.consumers(), key=order.get):
             if op in seen or op.type.startswith(writing):
                 continue
             seen.add(op)

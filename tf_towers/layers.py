@@ -39,7 +39,46 @@ def batch_norm(inputs, name, momentum=0.99, epsilon=1e-3, training=True):
             outputs, batch_mean, batch_variance = _fused_in_float64(inputs, gamma, beta, epsilon)
         decay = tf.constant(np.float32(1) - np.float32(momentum), inputs.dtype)
         for moving, batch in ((mean, batch_mean), (variance, batch_variance)):
-            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, tf.assign_sub(moving, (moving - batch) * decay))
+            # A read of its own: the one that was made with a ref variable is older than the update of an earlier tower.
+            change = (moving.read_value() - batch) * decay
+            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, tf.assign_sub(moving, change))
+        return outputs
+
+
+def batch_norm_over_towers(inputs, name, momentum=0.99, epsilon=1e-3):
+    """Normalises the towers' shards with the statistics of all of them together: synchronised batch norm.
+
+    For layers that take a list with a tensor for each tower. The moving statistics move once, by the whole batch's.
+
+    Args:
+      inputs: a list over the towers of ``[shard, ..., channels]``, float32 or float64.
+      name: variable scope of gamma, beta, moving_mean and moving_variance.
+      momentum: weight of the old statistics, 0 to 1.
+      epsilon: added to the variance.
+
+    Returns:
+      A list of tensors of the inputs' shapes; each is computed on its input's device.
+
+    Counterpart: torch.nn.SyncBatchNorm
+    """
+    axes = list(range(inputs[0].shape.ndims - 1))
+    dtype, channels = inputs[0].dtype, int(inputs[0].shape[-1])
+    with tf.variable_scope(name):
+        gamma = _variable("gamma", channels, dtype, tf.ones_initializer())
+        beta = _variable("beta", channels, dtype, tf.zeros_initializer())
+        moving_mean = _variable("moving_mean", channels, dtype, tf.zeros_initializer(), trainable=False)
+        moving_variance = _variable("moving_variance", channels, dtype, tf.ones_initializer(), trainable=False)
+        count = tf.cast(tf.add_n([tf.reduce_prod(tf.shape(one)[:-1]) for one in inputs]), dtype)
+        mean = tf.add_n([tf.reduce_sum(one, axes) for one in inputs]) / count
+        variance = tf.add_n([tf.reduce_sum(tf.squared_difference(one, mean), axes) for one in inputs]) / count
+        decay = tf.constant(np.float32(1) - np.float32(momentum), dtype)
+        for moving, batch in ((moving_mean, mean), (moving_variance, variance * count / (count - 1))):
+            change = (moving.read_value() - batch) * decay
+            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, tf.assign_sub(moving, change))
+        outputs = []
+        for one in inputs:
+            with tf.device(one.device):
+                outputs.append(tf.nn.batch_normalization(one, mean, variance, beta, gamma, epsilon))
         return outputs
 
 

@@ -1,6 +1,11 @@
 """Places variables on one device and the computation on the towers' own."""
 
+import tensorflow.compat.v1 as tf
+
+from tf_towers.errors import TowerError
+
 VARIABLE_OPS = frozenset(["Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp", "VarIsInitializedOp"])
+POLICIES = ("cpu", "first_gpu", "balanced", "replicated")
 
 
 def place_variables(variables, compute):
@@ -10,7 +15,7 @@ def place_variables(variables, compute):
     every variable of a later TensorFlow on the tower's device.
 
     Args:
-      variables: device of the variables, e.g. "/cpu:0".
+      variables: device of the variables, e.g. "/cpu:0", or a function of the variable's operation that chooses one.
       compute: device of every other op, e.g. "/gpu:1".
 
     Returns:
@@ -19,9 +24,57 @@ def place_variables(variables, compute):
 
     def device_of(op):
         node = op if hasattr(op, "op") and not hasattr(op, "type") else op.node_def
-        return variables if node.op in VARIABLE_OPS else compute
+        if node.op not in VARIABLE_OPS:
+            return compute
+        return variables(op) if callable(variables) else variables
 
     return device_of
+
+
+def balanced(devices):
+    """Returns a function of a variable's operation that puts it on the device with the fewest bytes of variables.
+
+    Ties go to the first device, and every variable counts when it is made, so the order of making them decides. With
+    one device everything is there, and no host copy.
+
+    Args:
+      devices: names of the devices, at least one.
+    """
+    loads = dict.fromkeys(devices, 0)
+
+    def device_of(op):
+        if op.type == "VarIsInitializedOp":
+            return op.inputs[0].op.device
+        device = min(devices, key=loads.get)
+        loads[device] += tf.TensorShape(op.get_attr("shape")).num_elements() * tf.as_dtype(op.get_attr("dtype")).size
+        return device
+
+    return device_of
+
+
+def homes(policy, devices):
+    """Returns where the variables of each tower live, and where gradients are combined.
+
+    Args:
+      policy: "cpu": one copy on the host; "first_gpu": on the first tower's device; "balanced": spread over the towers'
+        devices by size; "replicated": a copy for each tower on its own device.
+      devices: the towers' devices.
+
+    Returns:
+      A list over the towers of devices or functions for `place_variables`, and the device that combines.
+
+    Raises:
+      TowerError: the policy is not one of these.
+    """
+    if policy not in POLICIES:
+        raise TowerError(f"place: expected variables to be one of {', '.join(POLICIES)}, got {policy!r}.")
+    if policy == "cpu":
+        return ["/cpu:0"] * len(devices), "/cpu:0"
+    if policy == "first_gpu":
+        return [devices[0]] * len(devices), devices[0]
+    if policy == "balanced":
+        return [balanced(devices)] * len(devices), devices[0]
+    return list(devices), devices[0]
 
 
 def tower_devices(towers, gpus=()):

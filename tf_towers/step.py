@@ -1,8 +1,11 @@
 """Runs single training steps and returns everything about them as named arrays."""
 
 import numpy as np
+import tensorflow.compat.v1 as tf
 
-from tf_towers.optimizer import learning_rate
+from parity.trace import RANK_OF
+from tf_towers.errors import TowerError
+from tf_towers.update import tensors_of
 
 
 class Stepper(object):
@@ -17,11 +20,14 @@ class Stepper(object):
         self._training = training
         self._session = session
         self._keys = _state_keys(training)
-        self._fetches = _step_fetches(training)
+        with training.graph.as_default():
+            self._fetches = _step_fetches(training)
 
     def initialize(self):
-        """Runs the variables' own initialisers."""
+        """Runs the variables' own initialisers, and gives copies the values of the first."""
         self._session.run([variable.initializer for variable in self._training.saved])
+        if self._training.broadcast is not None:
+            self._session.run(self._training.broadcast)
 
     def state(self):
         """Reads every variable: dict of trace name (``var/conv1/kernel``, ``slot/m/conv1/kernel``, ...) to array.
@@ -31,19 +37,20 @@ class Stepper(object):
         return dict(zip(self._keys, self._session.run(list(self._keys.values()))))
 
     def load(self, state):
-        """Overwrites variables: dict of trace name to array, cast to the variable's dtype.
+        """Overwrites variables and their copies: dict of trace name to array, cast to the variable's dtype.
 
         Raises:
-          ValueError: a name is no variable here, or an array has another shape.
+          TowerError: a name is no variable here, or an array has another shape.
         """
         feeds, initializers = {}, []
         for name, value in state.items():
             variable = self._keys.get(name)
             if variable is None or tuple(variable.shape.as_list()) != np.shape(value):
                 expected = "a variable of this graph" if variable is None else f"shape {variable.shape}"
-                raise ValueError(f"load: expected {name} to be {expected}, got an array of shape {np.shape(value)}.")
-            initializers.append(variable.initializer)
-            feeds[variable.initializer.inputs[1]] = value
+                raise TowerError(f"load: expected {name} to be {expected}, got an array of shape {np.shape(value)}.")
+            for copy in [variable] + self._training.copies.get(variable.op.name, []):
+                initializers.append(copy.initializer)
+                feeds[copy.initializer.inputs[1]] = value
         self._session.run(initializers, feeds)
 
     def close(self):
@@ -58,10 +65,15 @@ class Stepper(object):
 
         Returns:
           Dict of trace name to array: feeds, outputs, losses and gradients of each tower, combined gradients, metrics.
+          The rows of a sparse gradient are two arrays, ``….indices`` and ``….values``. In the order of a trace.
         """
-        feeds = {placeholder: batch[name] for name, placeholder in self._training.inputs.items()}
-        values = self._session.run([self._training.train_op, self._fetches], feeds)[1]
-        return _with_metrics(values)
+        values = self._session.run([self._training.train_op, self._fetches], self._training.feeds(batch))[1]
+        return in_order(_with_metrics(values))
+
+
+def in_order(tensors):
+    """Returns a dict of trace name to array in the order in which a step computes what the names stand for."""
+    return {name: tensors[name] for name in sorted(tensors, key=lambda name: RANK_OF[name.split("/", 1)[0]])}
 
 
 def _state_keys(training):
@@ -69,26 +81,41 @@ def _state_keys(training):
     keys.update((f"stat/{name}", variable) for name, variable in training.statistics.items())
     keys.update((f"slot/{slot}/{name}", variable) for (slot, name), variable in training.slots.items())
     keys.update((f"var/{name}", variable) for name, variable in training.weights.items())
+    keys.update((f"ema/{name}", variable) for name, variable in training.averages.items())
     return keys
 
 
 def _step_fetches(training):
     fetches = {}
-    for index, tower in enumerate(training.towers):
-        for name, tensor in tower.inputs.items():
-            fetches[f"feed/{index}/{name}"] = tensor
-        for name, tensor in tower.outputs.items():
+    dense = training.plan.sparse == "dense"
+    for replica in training.towers:
+        for name, tensor in replica.inputs.items():
+            fetches[f"feed/{replica.name}/{name}"] = tensor
+        for name, tensor in replica.outputs.items():
             quantity = "act" if tensor.shape.ndims else "metric"
-            fetches[f"{quantity}/{index}/{name}"] = tensor
-        fetches[f"loss/{index}"] = tower.loss
-        for gradient, variable in tower.gradients:
-            if gradient is not None:
-                fetches[f"tower_grad/{index}/{variable.op.name}"] = gradient
-    for gradient, variable in training.combined:
-        fetches[f"grad/{variable.op.name}"] = gradient
-    rate = learning_rate(training.optimizer)
-    if rate is not None:
-        fetches["state/learning_rate"] = rate
+            fetches[f"{quantity}/{replica.name}/{name}"] = tensor
+        fetches[f"loss/{replica.name}"] = replica.loss
+        fetches.update(_of_gradients(f"tower_grad/{replica.name}", replica.gradients, dense))
+    for replica, clipped in zip(training.towers, training.tower_clipped):
+        fetches.update(_of_gradients(f"tower_clip/{replica.name}", clipped, dense))
+    fetches.update(_of_gradients("grad", training.combined, dense))
+    fetches.update(_of_gradients("clip", training.clipped, dense))
+    if training.rate is not None:
+        fetches["state/learning_rate"] = training.rate
+    if training.finite is not None:
+        fetches["state/skipped"] = tf.logical_not(training.finite)
+    return fetches
+
+
+def _of_gradients(prefix, gradients, dense):
+    fetches = {}
+    for gradient, variable in gradients:
+        name = f"{prefix}/{variable.op.name}"
+        if isinstance(gradient, tf.IndexedSlices) and not dense:
+            fetches[name + ".values"], fetches[name + ".indices"] = tensors_of([gradient])
+        elif gradient is not None:
+            with tf.device(variable.device):
+                fetches[name] = tf.convert_to_tensor(gradient)
     return fetches
 
 

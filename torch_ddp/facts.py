@@ -1,10 +1,11 @@
 """States the facts of a training: everything that may differ from another run on purpose."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from torch_ddp.group import Rank
 from torch_ddp.optimizer import hyper_parameters, named_slots
@@ -12,6 +13,8 @@ from torch_ddp.step import Stepper
 from torch_ddp.weights import named_statistics
 
 FLAGS = ("OMP_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE")
+# Where classes say how their weights are laid out; those of `like_tf` have the layout of torch's class of that name.
+LAYERS = ("torch.nn.modules", "torch_ddp.like_tf.spatial", "torch_ddp.like_tf.normalization")
 
 
 def make_repeatable(threads: int = 1) -> None:
@@ -57,7 +60,10 @@ def describe_variables(model: nn.Module) -> dict[str, dict[str, Any]]:
     """
     modules = dict(model.named_modules())
     described = {}
-    groups = {"weight": dict(model.named_parameters()), "statistic": named_statistics(model)}
+    groups: dict[str, Mapping[str, Tensor]] = {
+        "weight": dict(model.named_parameters()),
+        "statistic": named_statistics(model),
+    }
     for kind, group in groups.items():
         for name, value in group.items():
             described[name] = {
@@ -71,8 +77,8 @@ def describe_variables(model: nn.Module) -> dict[str, dict[str, Any]]:
 
 
 def _torch_class(module: nn.Module) -> str:
-    # A user's subclass of a torch layer keeps that layer's layout; any other class says nothing about layout.
+    # A user's subclass of a known layer keeps that layer's layout; any other class says nothing about layout.
     for kind in type(module).__mro__:
-        if kind.__module__.startswith("torch.nn.modules") and kind is not nn.Module:
+        if kind.__module__.startswith(LAYERS) and kind is not nn.Module:
             return kind.__name__
     return ""

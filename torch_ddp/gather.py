@@ -1,10 +1,11 @@
-"""Brings every rank's named arrays to rank 0, without pickling anything."""
+"""Brings every rank's named arrays to rank 0 or to all, without pickling anything."""
 
 import hashlib
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from parity.trace import decode, encode
 from torch_ddp.group import Rank
@@ -20,17 +21,20 @@ def gather(arrays: dict[str, np.ndarray], rank: Rank, device: torch.device) -> l
     """
     if rank.world_size == 1:
         return [arrays]
-    data = torch.frombuffer(bytearray(b"".join(bytes(part) for part in encode(arrays))), dtype=torch.uint8).to(device)
-    sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(rank.world_size)]
-    dist.all_gather(sizes, torch.tensor([data.numel()], dtype=torch.int64, device=device))
-    longest = max(int(size) for size in sizes)
-    padded = torch.zeros(longest, dtype=torch.uint8, device=device)
-    padded[: data.numel()] = data
+    padded, sizes = _padded(arrays, rank, device)
     parts = [torch.zeros_like(padded) for _ in sizes] if rank.rank == 0 else None
     dist.gather(padded, parts, dst=0)
-    if parts is None:
-        return None
-    return [decode(part[: int(size)].cpu().numpy().tobytes()) for part, size in zip(parts, sizes, strict=True)]
+    return None if parts is None else _unpadded(parts, sizes)
+
+
+def gather_everywhere(arrays: dict[str, np.ndarray], rank: Rank, device: torch.device) -> list[dict[str, np.ndarray]]:
+    """Returns on every rank a list over the ranks of their dicts of arrays; arguments as for `gather`."""
+    if rank.world_size == 1:
+        return [arrays]
+    padded, sizes = _padded(arrays, rank, device)
+    parts = [torch.zeros_like(padded) for _ in sizes]
+    dist.all_gather(parts, padded)
+    return _unpadded(parts, sizes)
 
 
 def ranks_agree(arrays: dict[str, np.ndarray], rank: Rank, device: torch.device) -> bool:
@@ -44,3 +48,18 @@ def ranks_agree(arrays: dict[str, np.ndarray], rank: Rank, device: torch.device)
     everyone = [torch.zeros_like(own) for _ in range(rank.world_size)]
     dist.all_gather(everyone, own)
     return all(bool(other == own) for other in everyone)
+
+
+def _padded(arrays: dict[str, np.ndarray], rank: Rank, device: torch.device) -> tuple[Tensor, list[int]]:
+    # Collectives want the same size of every rank: everyone learns the longest, and pads to it.
+    data = torch.frombuffer(bytearray(b"".join(bytes(part) for part in encode(arrays))), dtype=torch.uint8).to(device)
+    found = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(rank.world_size)]
+    dist.all_gather(found, torch.tensor([data.numel()], dtype=torch.int64, device=device))
+    sizes = [int(size) for size in found]
+    padded = torch.zeros(max(sizes), dtype=torch.uint8, device=device)
+    padded[: data.numel()] = data
+    return padded, sizes
+
+
+def _unpadded(parts: list[Tensor], sizes: list[int]) -> list[dict[str, np.ndarray]]:
+    return [decode(part[:size].cpu().numpy().tobytes()) for part, size in zip(parts, sizes, strict=True)]

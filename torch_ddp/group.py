@@ -10,9 +10,13 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from torch_ddp.errors import TorchDdpError
+from torch_ddp.launch.failures import join_ranks, recorded
+from torch_ddp.launch.meeting import fresh_store, shares_store_over_restarts
 
+BACKENDS = ("gloo", "nccl")
 DEFAULT_TIMEOUT = 60.0
 FROM_ENVIRONMENT = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -46,6 +50,24 @@ def rank_from_environment() -> Rank:
     return Rank(int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"]))
 
 
+def device_of(rank: Rank, backend: str) -> torch.device:
+    """Returns where a rank trains: the CPU with "gloo", the GPU of its local rank with "nccl".
+
+    Raises:
+      TorchDdpError: the backend is another one, or this machine has no GPU of that number.
+    """
+    if backend not in BACKENDS:
+        raise TorchDdpError(f"group: expected one of the backends {', '.join(BACKENDS)}, got {backend!r}. Name one.")
+    if backend == "gloo":
+        return torch.device("cpu")
+    if rank.local_rank >= torch.cuda.device_count():
+        raise TorchDdpError(
+            f"group: expected a GPU of its own for local rank {rank.local_rank} with the backend 'nccl', "
+            f"got {torch.cuda.device_count()} GPUs. Start fewer ranks, or use backend 'gloo'."
+        )
+    return torch.device("cuda", rank.local_rank)
+
+
 @contextlib.contextmanager
 def process_group(
     rank: Rank | None = None,
@@ -65,20 +87,21 @@ def process_group(
       The `Rank`.
 
     Raises:
-      TorchDdpError: not under torchrun and no rank given, or the backend is not there.
+      TorchDdpError: not under torchrun and no rank given, or the backend is unknown or lacks its GPU.
     """
-    if backend == "nccl" and not torch.cuda.is_available():
-        raise TorchDdpError("group: expected a GPU for the backend 'nccl', got none. Use backend 'gloo'.")
     who = rank or rank_from_environment()
-    if backend == "nccl":
-        torch.cuda.set_device(who.local_rank)
-    dist.init_process_group(
-        backend,
-        init_method=init_method,
-        rank=who.rank,
-        world_size=who.world_size,
-        timeout=datetime.timedelta(seconds=timeout),
-    )
+    device = device_of(who, backend)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    limit = datetime.timedelta(seconds=timeout)
+    if init_method == "env://" and shares_store_over_restarts():
+        shared, _, _ = next(rendezvous(init_method, timeout=limit))
+        store = fresh_store(shared, who.rank, who.world_size, timeout)
+        dist.init_process_group(backend, store=store, rank=who.rank, world_size=who.world_size, timeout=limit)
+    else:
+        dist.init_process_group(
+            backend, init_method=init_method, rank=who.rank, world_size=who.world_size, timeout=limit
+        )
     try:
         yield who
     finally:
@@ -92,41 +115,84 @@ def spawn(
     *arguments: Any,
     backend: str = "gloo",
     timeout: float = DEFAULT_TIMEOUT,
+    nodes: int = 1,
+    node: int = 0,
+    rendezvous: str | None = None,
 ) -> None:
-    """Runs ``function(rank, *arguments)`` in `world_size` new processes on this machine, joined in a process group.
+    """Runs ``function(rank, *arguments)`` in new processes, joined in a process group.
 
-    Returns when all have ended. A rank that fails ends the others, and its traceback is what is raised here.
+    On one machine it starts all ranks. On several, call it once on each: it starts that machine's share, numbered as
+    ``node * world_size / nodes`` and up. Returns when this machine's ranks have ended. A rank that fails ends the
+    others; the traceback of the one that failed first is raised here.
 
     Args:
       function: defined at the top level of a module; gets its `Rank` first.
-      world_size: number of processes, at least 1.
-      arguments: further arguments.
+      world_size: number of processes over all machines, at least 1.
+      arguments: further arguments; they are pickled.
       backend: "gloo" or "nccl".
       timeout: seconds that a rank waits for the others in one collective.
+      nodes: number of machines; divides `world_size`.
+      node: which of them this is, 0 to ``nodes - 1``.
+      rendezvous: where the ranks meet: "tcp://host:port" of the first machine, or "file:///path" of a file that all
+        see and that does not exist yet. On one machine it may be left out.
 
     Raises:
       torch.multiprocessing.ProcessRaisedException: with the traceback of the rank that failed first.
-      TorchDdpError: the world size is not positive.
+      torch.multiprocessing.ProcessExitedException: a rank ended without one: it was killed, or left by itself.
+      TorchDdpError: the numbers do not fit together, or several machines have no rendezvous.
     """
-    if world_size < 1:
-        raise TorchDdpError(f"spawn: expected at least one rank, got {world_size}.")
-    import torch.multiprocessing as mp
+    _check_nodes(world_size, nodes, node, rendezvous)
+    from torch.multiprocessing.spawn import start_processes
 
     with tempfile.TemporaryDirectory() as folder:
-        meeting = (Path(folder) / "meeting").as_uri()
-        mp.spawn(  # type: ignore[no-untyped-call]
-            _spawned, (function, world_size, meeting, backend, timeout, arguments), nprocs=world_size
+        meeting = rendezvous or (Path(folder) / "meeting").as_uri()
+        first, count = node * world_size // nodes, world_size // nodes
+        join_ranks(
+            start_processes(  # type: ignore[no-untyped-call]
+                _spawned,
+                (first, function, world_size, meeting, backend, timeout, arguments, folder),
+                nprocs=count,
+                join=False,
+                start_method="spawn",
+            ),
+            first,
+            Path(folder),
+        )
+
+
+def _check_nodes(world_size: int, nodes: int, node: int, rendezvous: str | None) -> None:
+    if world_size < 1:
+        raise TorchDdpError(f"spawn: expected at least one rank, got {world_size}. Ask for more.")
+    if nodes < 1 or world_size % nodes:
+        raise TorchDdpError(
+            f"spawn: expected the nodes to share {world_size} ranks evenly, got {nodes} nodes. Change either number."
+        )
+    if not 0 <= node < nodes:
+        raise TorchDdpError(f"spawn: expected a node from 0 to {nodes - 1}, got {node}. Number the machines from 0.")
+    if nodes > 1 and rendezvous is None:
+        raise TorchDdpError(
+            f"spawn: expected a rendezvous for {nodes} nodes, got none. "
+            "Pass 'tcp://host:port' of the first machine, or 'file:///path' of a new file that all see."
         )
 
 
 def _spawned(
-    rank: int,
+    local_rank: int,
+    first: int,
     function: Callable[..., None],
     world_size: int,
     meeting: str,
     backend: str,
     timeout: float,
     arguments: tuple[Any, ...],
+    folder: str,
 ) -> None:
-    with process_group(Rank(rank, rank, world_size), backend, meeting, timeout) as who:
+    rank = Rank(first + local_rank, local_rank, world_size)
+    record = Path(folder)
+    # A failure is put on record before the group is left: leaving makes the others fail, maybe faster.
+    with (
+        recorded(record, rank.rank),
+        process_group(rank, backend, meeting, timeout) as who,
+        recorded(record, rank.rank),
+    ):
         function(who, *arguments)

@@ -10,6 +10,8 @@ from torch.optim import Optimizer
 
 from torch_ddp import like_tf
 from torch_ddp.errors import TorchDdpError
+from torch_ddp.schedule import make_schedule
+from torch_ddp.update import OF_THE_UPDATE
 
 COUNTERS = ("beta1_power", "beta2_power")
 
@@ -18,8 +20,9 @@ def make_optimizer(description: Mapping[str, Any], model: nn.Module) -> Optimize
     """Makes an optimizer under TensorFlow 1's rules for all parameters of a model.
 
     Args:
-      description: `name` ("sgd", "momentum" or "adam"), `learning_rate`, and the hyper-parameters that the optimizer
-        has: `momentum`, `use_nesterov`; `beta1`, `beta2`, `epsilon`.
+      description: `name` ("sgd", "momentum", "adam", "rmsprop", "adagrad", "adadelta" or "ftrl"), `learning_rate` (a number,
+        or a schedule: see `make_schedule`), and the hyper-parameters that the optimizer has, by TensorFlow's names. What a
+        table says of the update around it (see `Update`) is left aside.
       model: already in the dtype that it trains in, since slots take the parameters' dtype.
 
     Raises:
@@ -27,16 +30,22 @@ def make_optimizer(description: Mapping[str, Any], model: nn.Module) -> Optimize
 
     Counterpart: tf_towers.make_optimizer
     """
-    settings = dict(description)
+    settings = {name: value for name, value in description.items() if name not in OF_THE_UPDATE}
     name = settings.pop("name")
     makers: dict[str, Callable[..., Optimizer]] = {
         "sgd": like_tf.GradientDescent,
         "momentum": like_tf.Momentum,
         "adam": like_tf.Adam,
+        "rmsprop": like_tf.RMSProp,
+        "adagrad": like_tf.Adagrad,
+        "adadelta": like_tf.Adadelta,
+        "ftrl": like_tf.Ftrl,
     }
     if name not in makers:
         raise TorchDdpError(f"optimizer: expected one of {', '.join(sorted(makers))}, got {name!r}.")
-    return makers[name](model.parameters(), lr=settings.pop("learning_rate"), **settings)
+    rate = settings.pop("learning_rate")
+    rate = make_schedule(rate)(0) if isinstance(rate, Mapping) else rate
+    return makers[name](model.parameters(), lr=rate, **settings)
 
 
 def hyper_parameters(optimizer: Optimizer) -> dict[str, Any]:

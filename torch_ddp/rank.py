@@ -13,6 +13,7 @@ from torch_ddp.group import Rank
 from torch_ddp.optimizer import make_optimizer
 from torch_ddp.optimizer import round_hyper_parameters as round_to_float32
 from torch_ddp.step import Stepper
+from torch_ddp.update import Update
 
 FLOATS = ("float32", "float64")
 PREPARED = ("case", "folders", "precision", "round_hyper_parameters")
@@ -110,7 +111,8 @@ class RankServer:
             optimizer = make_optimizer(described, model)
         if round_hyper_parameters:
             round_to_float32(optimizer)
-        stepper = Stepper(model, self._code.load(case["loss"]), optimizer, self._rank, case["combine"])
+        update = Update(model, optimizer, case["update"])
+        stepper = Stepper(model, self._code.load(case["loss"]), optimizer, self._rank, case["combine"], update)
         return stepper, facts(stepper, self._rank, case["combine"], self._backend, precision)
 
 

@@ -28,9 +28,11 @@ def shard(batch: dict[str, Tensor], rank: int, world_size: int) -> dict[str, Ten
     for name, tensor in batch.items():
         size = tensor.shape[0]
         if size % world_size:
+            below = size - size % world_size
+            choice = f"{below} or {below + world_size}" if below else str(world_size)
             raise TorchDdpError(
                 f"shard: expected the batch of {name!r} to be divisible by {world_size} ranks, got {size}. "
-                f"Use {size - size % world_size} or {size - size % world_size + world_size} examples."
+                f"Use {choice} examples."
             )
         piece = size // world_size
         pieces[name] = tensor[rank * piece : (rank + 1) * piece]

@@ -11,10 +11,12 @@ from torch.optim import Optimizer
 
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
-from torch_ddp.gradients import GradientReduction, Reduction
+from torch_ddp.gradients import GradientReduction
 from torch_ddp.group import Rank
 from torch_ddp.optimizer import named_counters, named_slots, set_counters
+from torch_ddp.reduction import Reduction
 from torch_ddp.shard import shard
+from torch_ddp.update import Update
 from torch_ddp.weights import load_weights, named_statistics
 
 Loss = Callable[..., Tensor | tuple[Tensor, dict[str, Tensor]]]
@@ -29,12 +31,19 @@ class Stepper:
       optimizer: over the model's parameters.
       rank: this process; the process group is up.
       reduce: "mean" or "sum" over the ranks' gradients.
+      update: what happens around the optimizer's step; by default nothing.
 
     Counterpart: tf_towers.Stepper
     """
 
     def __init__(
-        self, model: nn.Module, loss: Loss, optimizer: Optimizer, rank: Rank, reduce: Reduction = "mean"
+        self,
+        model: nn.Module,
+        loss: Loss,
+        optimizer: Optimizer,
+        rank: Rank,
+        reduce: Reduction = "mean",
+        update: Update | None = None,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
@@ -44,38 +53,37 @@ class Stepper:
         self._ddp = DistributedDataParallel(model)
         self._reduction = GradientReduction(self._ddp, reduce)
         self._reduction.keep = True
+        self._update = update or Update(model, optimizer)
         self._global_step = 0
 
     def state(self) -> dict[str, np.ndarray]:
-        """Reads the state: dict of trace name (``var/…``, ``stat/…``, ``slot/…``, ``state/…``) to array."""
+        """Reads the state: dict of trace name (``var/…``, ``stat/…``, ``slot/…``, ``ema/…``, ``state/…``) to array."""
         tensors: dict[str, Tensor] = {f"stat/{name}": value for name, value in named_statistics(self.model).items()}
         slots = named_slots(self.optimizer, self.model)
         tensors.update((f"slot/{slot}/{name}", value) for (slot, name), value in slots.items())
         tensors.update((f"var/{name}", value) for name, value in self.model.named_parameters())
         state = {name: array(value) for name, value in tensors.items()}
+        state.update((f"ema/{name}", array(value)) for name, value in self._update.averages.items())
+        self._update.set_rate(self._global_step)
         for name, value in named_counters(self.optimizer).items():
-            state[f"state/{name}"] = np.float32(value) if name.endswith("_power") else np.float64(value)
-        state["state/global_step"] = np.int64(self._global_step)
+            state[f"state/{name}"] = np.array(value, np.float32 if name.endswith("_power") else np.float64)
+        state["state/global_step"] = np.array(self._global_step, np.int64)
         return state
 
     def load(self, state: Mapping[str, np.ndarray], counters: bool = True) -> None:
-        """Overwrites weights, statistics and slots, and counters if asked to: dict of trace name to array.
+        """Overwrites weights, statistics, slots and averages, and counters if asked to: dict of trace name to array.
 
         Raises:
-          TorchDdpError: a weight or statistic is missing or left over, a slot is unknown, or a shape differs.
+          TorchDdpError: a weight or statistic is missing or left over, a slot or average is unknown, or a shape differs.
         """
-        parts: dict[str, dict[str, np.ndarray]] = {"var": {}, "stat": {}, "slot": {}, "state": {}}
+        parts: dict[str, dict[str, np.ndarray]] = {"var": {}, "stat": {}, "slot": {}, "ema": {}, "state": {}}
         for key, value in state.items():
             quantity, name = key.split("/", 1)
             parts[quantity][name] = value
         load_weights(self.model, {**parts["var"], **parts["stat"]})
         slots = {f"{slot}/{name}": value for (slot, name), value in named_slots(self.optimizer, self.model).items()}
-        with torch.no_grad():
-            for name, value in parts["slot"].items():
-                if name not in slots or tuple(slots[name].shape) != value.shape:
-                    expected = tuple(slots[name].shape) if name in slots else "a slot of this optimizer"
-                    raise TorchDdpError(f"load: expected slot/{name} to be {expected}, got shape {value.shape}.")
-                slots[name].copy_(torch.from_numpy(np.array(value)))
+        _overwrite("slot", slots, parts["slot"])
+        _overwrite("ema", self._update.averages, parts["ema"])
         if counters:
             set_counters(self.optimizer, {name: float(value) for name, value in parts["state"].items()})
             self._global_step = int(parts["state"].get("global_step", self._global_step))
@@ -87,8 +95,8 @@ class Stepper:
           batch: dict of input name to array ``[batch, ...]``, the whole batch, the same on every rank.
 
         Returns:
-          On rank 0 a dict of trace name to array with every rank's feeds, outputs, losses and gradients and the combined
-          gradients; None on the others.
+          On rank 0 a dict of trace name to array with every rank's feeds, outputs, losses (decay included) and gradients and
+          the combined gradients, before and after clipping; None on the others.
 
         Raises:
           TorchDdpError: the batch does not divide, or the loss is no scalar.
@@ -101,13 +109,17 @@ class Stepper:
         loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
         if loss.ndim:
             raise TorchDdpError(f"loss: expected a scalar, got shape {tuple(loss.shape)}. Reduce it, e.g. with mean().")
+        loss = loss + self._update.decay()
         loss.backward()  # type: ignore[no-untyped-call]
         own = self._own(inputs, loss, outputs)
         combined = {
             f"grad/{name}": array(value.grad) for name, value in self.model.named_parameters() if value.grad is not None
         }
+        combined.update((f"clip/{name}", array(value)) for name, value in self._update.clip().items())
+        self._update.set_rate(self._global_step)
         self.optimizer.step()
         self._global_step += 1
+        self._update.move_averages(self._global_step)
         towers = gather(own, self._rank, self._device)
         return None if towers is None else {**_merged(towers), **combined}
 
@@ -118,6 +130,16 @@ class Stepper:
         own["loss"] = array(loss)
         own.update((f"tower_grad/{name}", array(value)) for name, value in self._reduction.local.items())
         return own
+
+
+@torch.no_grad()
+def _overwrite(quantity: str, known: Mapping[str, Tensor], given: Mapping[str, np.ndarray]) -> None:
+    what = {"slot": "a slot of this optimizer", "ema": "an average that is kept"}
+    for name, value in given.items():
+        if name not in known or tuple(known[name].shape) != value.shape:
+            expected = tuple(known[name].shape) if name in known else what[quantity]
+            raise TorchDdpError(f"load: expected {quantity}/{name} to be {expected}, got shape {value.shape}.")
+        known[name].copy_(torch.from_numpy(np.array(value)))
 
 
 def array(tensor: Tensor) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from parity.case.errors import Problem, shown, suggest
-from parity.case.models import OPTIMIZERS, Case, TfSide, TorchSide
+from parity.case.models import OF_OPTIMIZERS, OPTIMIZERS, Case, TfSide, TorchSide
 from parity.mapping import MappingEntry
 
 SET_BY_LOADER = ("directory", "mapping_of")
@@ -58,6 +58,8 @@ def known_keys(key: tuple[str, ...], data: dict[str, Any]) -> Iterable[str]:
     """Returns the keys that the table around `key` may have."""
     if len(key) == 1:
         return [name for name in Case.model_fields if name not in SET_BY_LOADER]
+    if key[0] == "optimizer" and len(key) > 2:
+        return list(OF_OPTIMIZERS[key[1]].model_fields)
     if key[0] == "optimizer":
         described = data.get("optimizer")
         return list(OPTIMIZERS[described["name"]].model_fields) if isinstance(described, dict) else []
@@ -103,7 +105,9 @@ def _of_entry(key: tuple[str, ...], text: str, value: Any) -> Problem:
 def _key(location: tuple[Any, ...]) -> tuple[str, ...]:
     key = tuple(str(part) for part in location)
     if key[0] == "optimizer" and len(key) > 1 and key[1] in OPTIMIZERS:
-        return (key[0], *key[2:])
+        key = (key[0], *key[2:])
+        # The kind that a learning rate was taken for is no key of the case.
+        return key[:2] + key[3:] if key[1:2] == ("learning_rate",) else key
     return ("mapping", *key[1:]) if key[0] == "mapping_of" else key
 
 

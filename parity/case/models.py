@@ -1,9 +1,9 @@
 """What a case holds once it has been checked."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
 from parity.mapping import MappingEntry
 
@@ -21,36 +21,155 @@ class Table(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", protected_namespaces=())
 
 
-class Sgd(Table):
+class Schedule(Table):
+    """A learning rate that changes with the global step: tf.train's function of that name, and what it takes."""
+
+    schedule: Literal[
+        "exponential_decay",
+        "natural_exp_decay",
+        "inverse_time_decay",
+        "polynomial_decay",
+        "piecewise_constant",
+        "cosine_decay",
+        "cosine_decay_restarts",
+    ]
+    learning_rate: Positive | None = None
+    decay_steps: int | None = Field(default=None, ge=1)
+    decay_rate: Positive | None = None
+    staircase: bool | None = None
+    end_learning_rate: float | None = Field(default=None, ge=0)
+    power: Positive | None = None
+    cycle: bool | None = None
+    alpha: Share | None = None
+    first_decay_steps: int | None = Field(default=None, ge=1)
+    t_mul: Positive | None = None
+    m_mul: Positive | None = None
+    boundaries: list[int] | None = None
+    values: list[float] | None = None
+
+
+class Clip(Table):
+    """How the combined gradients are clipped before the update."""
+
+    by: Literal["global_norm", "norm", "value"]
+    limit: Positive
+
+
+class WeightDecay(Table):
+    """Adds ``coefficient * sum(w ** 2) / 2`` to every tower's loss, for the weights whose name `only` is found in."""
+
+    coefficient: Positive
+    only: str = ""
+
+
+class Ema(Table):
+    """Moving averages of the weights, moved after the update; with `num_updates` the decay grows with the step."""
+
+    decay: Share
+    num_updates: bool = False
+
+
+def _kind_of_rate(value: Any) -> str:
+    return "schedule" if isinstance(value, dict | Schedule) else "number"
+
+
+Rate = Annotated[
+    Annotated[Positive, Tag("number")] | Annotated[Schedule, Tag("schedule")], Discriminator(_kind_of_rate)
+]
+
+
+class Optimizer(Table):
+    """What every optimizer may have beside its own hyper-parameters."""
+
+    clip: Clip | None = None
+    weight_decay: WeightDecay | None = None
+    ema: Ema | None = None
+
+
+class Sgd(Optimizer):
     """tf.train.GradientDescentOptimizer.
 
     Source of the defaults here and below: tensorflow/python/training (1.15).
     """
 
     name: Literal["sgd"]
-    learning_rate: Positive
+    learning_rate: Rate
 
 
-class Momentum(Table):
+class Momentum(Optimizer):
     """tf.train.MomentumOptimizer, whose momentum has no default."""
 
     name: Literal["momentum"]
-    learning_rate: Positive
+    learning_rate: Rate
     momentum: Share
     use_nesterov: bool = False
 
 
-class Adam(Table):
+class Adam(Optimizer):
     """tf.train.AdamOptimizer."""
 
     name: Literal["adam"]
-    learning_rate: Positive = 0.001
+    learning_rate: Rate = 0.001
     beta1: Share = 0.9
     beta2: Share = 0.999
     epsilon: Positive = 1e-8
 
 
-OPTIMIZERS: dict[str, type[Table]] = {"sgd": Sgd, "momentum": Momentum, "adam": Adam}
+class RmsProp(Optimizer):
+    """tf.train.RMSPropOptimizer, whose mean square starts at 1."""
+
+    name: Literal["rmsprop"]
+    learning_rate: Rate
+    decay: Share = 0.9
+    momentum: Share = 0.0
+    epsilon: Positive = 1e-10
+    centered: bool = False
+
+
+class Adagrad(Optimizer):
+    """tf.train.AdagradOptimizer."""
+
+    name: Literal["adagrad"]
+    learning_rate: Rate
+    initial_accumulator_value: Positive = 0.1
+
+
+class Adadelta(Optimizer):
+    """tf.train.AdadeltaOptimizer."""
+
+    name: Literal["adadelta"]
+    learning_rate: Rate = 0.001
+    rho: Share = 0.95
+    epsilon: Positive = 1e-8
+
+
+class Ftrl(Optimizer):
+    """tf.train.FtrlOptimizer."""
+
+    name: Literal["ftrl"]
+    learning_rate: Rate
+    learning_rate_power: float = Field(default=-0.5, le=0)
+    initial_accumulator_value: Positive = 0.1
+    l1_regularization_strength: float = Field(default=0.0, ge=0)
+    l2_regularization_strength: float = Field(default=0.0, ge=0)
+
+
+AnyOptimizer = Sgd | Momentum | Adam | RmsProp | Adagrad | Adadelta | Ftrl
+OPTIMIZERS: dict[str, type[Table]] = {
+    "sgd": Sgd,
+    "momentum": Momentum,
+    "adam": Adam,
+    "rmsprop": RmsProp,
+    "adagrad": Adagrad,
+    "adadelta": Adadelta,
+    "ftrl": Ftrl,
+}
+OF_OPTIMIZERS: dict[str, type[Table]] = {
+    "clip": Clip,
+    "weight_decay": WeightDecay,
+    "ema": Ema,
+    "learning_rate": Schedule,
+}
 
 
 class TfSide(Table):
@@ -114,7 +233,7 @@ class Case(Table):
     batches: Function
     init: str = Field(default="perturbed", pattern=r"^(perturbed|model|checkpoint:.+)$")
     directory: Path
-    optimizer: Sgd | Momentum | Adam | None = Field(default=None, discriminator="name")
+    optimizer: AnyOptimizer | None = Field(default=None, discriminator="name")
     tf: TfSide
     torch: TorchSide
     mapping: dict[str, MappingEntry] = {}

@@ -11,24 +11,17 @@ class NotOffered(NamedTuple):
     Fields:
       key: path of the key; "*" stands for every key of the table.
       values: the values refused; empty: all of them.
-      tables: only refused where the value is a table.
       instead: what to do, a sentence.
     """
 
     key: tuple[str, ...]
     values: tuple[object, ...] = ()
-    tables: bool = False
     instead: str = "Leave it out."
 
 
 NOT_OFFERED = (
-    NotOffered(("optimizer", "clip")),
-    NotOffered(("optimizer", "weight_decay")),
-    NotOffered(("optimizer", "ema")),
     NotOffered(("optimizer", "accumulate")),
     NotOffered(("optimizer", "loss_scale")),
-    NotOffered(("optimizer", "learning_rate"), tables=True, instead="Write a number."),
-    NotOffered(("tf", "variables"), ("balanced", "replicated"), instead='Write "cpu" or "first_gpu".'),
     NotOffered(("tf", "batch_norm_updates"), ("unordered",), instead='Write "first", "last" or "all_ordered".'),
     NotOffered(("torch", "scheduler")),
     NotOffered(("torch", "step")),
@@ -63,6 +56,4 @@ def take_not_offered(data: dict[str, Any]) -> list[Problem]:
 
 
 def _refused(row: NotOffered, value: Any) -> bool:
-    if row.tables:
-        return isinstance(value, dict)
     return not row.values or any(type(value) is type(other) and value == other for other in row.values)

@@ -54,10 +54,28 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
 )
 
 
+# What always holds beside something more exact, and is said only where nothing more exact is found.
+GENERAL = frozenset(
+    [
+        "order_of_examples",
+        "activation_factor",
+        "activation_function",
+        "normalisation",
+        "gradient_factor",
+        "batch_norm_momentum",
+        "learning_rate",
+    ]
+)
+
+
 def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:
     """Returns the causes that the numbers support, best first."""
     first_step = evidence.reference.step_numbers[0]
     if first.check.run != "lockstep" and (evidence.states is not None or first.check.step != first_step):
         return []  # after a step that already differed nothing can be told apart
-    found = [hypothesis(first, evidence) for hypothesis in HYPOTHESES]
-    return [cause for cause in found if cause]
+    causes: list[Cause] = []
+    for hypothesis in HYPOTHESES:
+        cause = hypothesis(first, evidence)
+        if cause is not None and not (causes and cause.name in GENERAL):
+            causes.append(cause)
+    return causes

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.causes.evidence import CLOSE, Evidence, common_factor, fit, is_close
+from parity.causes.evidence import Evidence, common_factor, fit, is_close
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
@@ -24,13 +24,13 @@ def sum_instead_of_mean(first: FirstDifference, evidence: Evidence) -> Cause | N
     if first.quantity != "grad" or evidence.towers == 1:
         return None
     pairs = list(evidence.pairs(first.check.step, "grad"))
-    factor = common_factor([(one, other) for _, one, other in pairs])
+    factor = common_factor([(one, other) for _, one, other in pairs], evidence.close)
     if factor is None:
         return None
     towers = evidence.towers
-    if is_close(factor, towers):
+    if is_close(factor, towers, evidence.close):
         summing, averaging, fix = "candidate", "reference", "divide by the world size, or let DDP average"
-    elif is_close(factor, 1 / towers):
+    elif is_close(factor, 1 / towers, evidence.close):
         summing, averaging = "reference", "candidate"
         fix = 'sum in the port too ([torch] combine = "sum"), or average in the towers and scale the learning rate'
     else:
@@ -50,9 +50,9 @@ def some_towers(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     found = _factors_of_towers if first.quantity == "tower_grad" else _weights_of_towers
     weights = found(first.check.step, evidence)
-    if weights is None or max(weights) - min(weights) <= CLOSE * max(abs(each) for each in weights):
+    if weights is None or max(weights) - min(weights) <= evidence.close * max(abs(each) for each in weights):
         return None
-    silent = [tower for tower, weight in enumerate(weights) if abs(weight) <= CLOSE]
+    silent = [tower for tower, weight in enumerate(weights) if abs(weight) <= evidence.close]
     if len(silent) == len(weights) - 1:
         title = f"only the gradient of tower {next(t for t in range(len(weights)) if t not in silent)} is used"
     elif silent:
@@ -77,25 +77,27 @@ def gradient_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     factors = _factors_of_variables(evidence, step, first.quantity, towers)
     if factors is None:
         return None
-    wrong = {name: factor for name, factor in factors.items() if abs(factor - 1) > CLOSE}
+    wrong = {name: factor for name, factor in factors.items() if abs(factor - 1) > evidence.close}
     values = list(wrong.values())
-    if not wrong or any(not is_close(value, values[0]) and abs(value - values[0]) > CLOSE for value in values):
+    if not wrong or any(
+        not is_close(value, values[0], evidence.close) and abs(value - values[0]) > evidence.close for value in values
+    ):
         return None
     factor = values[0]
     where = "every variable" if len(wrong) == len(factors) else ", ".join(wrong)
     evidence_text = f"the candidate's gradient of {where} is {factor:.9g} times the reference's, in every tower"
-    if abs(factor) <= CLOSE:
+    if abs(factor) <= evidence.close:
         return Cause(
             "zero_gradient",
             f"no gradient reaches {where}",
             f"the candidate's gradient of {where} is zero where the reference's is not",
             "look for detach(), no_grad(), requires_grad = False or .data between this variable and the loss",
         )
-    if is_close(factor, -1.0):
+    if is_close(factor, -1.0, evidence.close):
         return Cause("sign", "the gradient has the wrong sign", evidence_text, "minimise the loss, not its negative")
     if len(wrong) == len(factors) and _is_loss_scale(factor):
         return _loss_scale(factor, evidence_text)
-    if is_close(factor, 1 / evidence.towers):
+    if is_close(factor, 1 / evidence.towers, evidence.close):
         fix = "divide by the number of towers once: DDP does it already"
     else:
         fix = "look for what multiplies the loss, or this variable's gradient, by that factor"
@@ -112,13 +114,13 @@ def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
         for tower in evidence.tower_names(step, "loss")
         for _, one, other in evidence.pairs(step, "loss", "", tower)
     ]
-    factor = common_factor(pairs)
+    factor = common_factor(pairs, evidence.close)
     if factor is None or len(pairs) < 2:
         return None
     text = f"every tower's loss is {factor:.9g} times the reference's"
     examples = _examples(evidence, step)
     for count, what in ((examples, "examples of a shard"), (examples * evidence.towers, "examples of a batch")):
-        if count > 1 and (is_close(factor, count) or is_close(factor, 1 / count)):
+        if count > 1 and (is_close(factor, count, evidence.close) or is_close(factor, 1 / count, evidence.close)):
             kind = "a sum" if factor > 1 else "a mean"
             return Cause(
                 "loss_reduction",
@@ -161,7 +163,7 @@ def _factors_of_variables(evidence: Evidence, step: int, quantity: str, towers: 
     for name, pairs in found.items():
         if max(norm(one) for one, _ in pairs) <= 1e-8 * largest:
             continue  # zero but for rounding
-        factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs)
+        factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs, evidence.close)
         if factor is None:
             return None
         factors[name] = factor
@@ -172,7 +174,7 @@ def _factors_of_towers(step: int, evidence: Evidence) -> list[float] | None:
     factors = []
     for tower in evidence.tower_names(step, "tower_grad"):
         pairs = [(one, other) for _, one, other in evidence.pairs(step, "tower_grad", "", tower)]
-        factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs)
+        factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs, evidence.close)
         if factor is None:
             return None
         factors.append(factor)

@@ -13,7 +13,10 @@ def other_shard(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if found is None:
         return None
     ones, others = found
-    read = [next((tower for tower, one in enumerate(ones) if same_values(one, other)), None) for other in others]
+    read = [
+        next((tower for tower, one in enumerate(ones) if same_values(one, other, evidence.close)), None)
+        for other in others
+    ]
     if None in read or read == list(range(len(read))):
         return None
     shown = ", ".join(f"rank {rank} that of tower {tower}" for rank, tower in enumerate(read))
@@ -36,7 +39,7 @@ def order_of_examples(first: FirstDifference, evidence: Evidence) -> Cause | Non
         return None
     line = np.random.default_rng(0).standard_normal(ones.shape[1])
     place, other_place = np.argsort(ones @ line), np.argsort(others @ line)
-    if not same_values(ones[place], others[other_place]):
+    if not same_values(ones[place], others[other_place], evidence.close):
         return None
     went = np.empty(len(place), np.int64)
     went[other_place] = place
@@ -66,7 +69,7 @@ def _of_towers(first: FirstDifference, evidence: Evidence) -> tuple[list[Array],
         if name == first.name
     ]
     ones, others = [one for one, _ in pairs], [other for _, other in pairs]
-    alike = any(same_values(one, other) for k, one in enumerate(ones) for other in ones[k + 1 :])
+    alike = any(same_values(one, other, evidence.close) for k, one in enumerate(ones) for other in ones[k + 1 :])
     return None if len(pairs) < 2 or alike or max(np.abs(one).max() for one in ones) <= CLOSE else (ones, others)
 
 

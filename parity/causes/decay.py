@@ -25,8 +25,10 @@ def weight_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
         where, per_weight = "gradient that the optimizer works with", 1.0
     elif first.quantity == "var":
         apart = _apart(evidence, step, [*evidence.pairs(step, "var")])
-        rate = evidence.counter(step, "learning_rate") or evidence.optimizers[0].get("learning_rate")
-        where, per_weight = "update", -float(rate) if rate else -1.0
+        rate = evidence.learning_rate(step)
+        if not rate:
+            return None
+        where, per_weight = "update", -rate
     else:
         return None
     decayed = {name: (weight, difference) for name, weight, difference in apart if difference is not None}

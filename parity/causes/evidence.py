@@ -10,7 +10,8 @@ from parity.judge.join import Join
 from parity.judge.numbers import Array, norm
 from parity.trace import Key, Trace, format_key, tower_order
 
-CLOSE = 1e-9
+CLOSE = 1e-9  # of float64 traces, relative
+CLOSE32 = 1e-4  # of float32 traces, which is all that `parity compare` may have
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,11 @@ class Evidence:
     candidate: Trace
     states: Trace | None
     towers: int
+
+    @property
+    def close(self) -> float:
+        """How near to each other numbers are that count as one, relative."""
+        return CLOSE if self.reference.facts.get("precision", "float64") == "float64" else CLOSE32
 
     def pairs(self, step: int, quantity: str, slot: str = "", tower: str = "") -> Iterator[tuple[str, Array, Array]]:
         """Yields name, reference and candidate of every tensor of a quantity that both sides have."""
@@ -61,6 +67,11 @@ class Evidence:
         """Returns a counter before a step, or None where there is none."""
         file = self.states.step(step) if self.states else None
         return float(file.read(f"state/{name}")) if file and f"state/{name}" in file else None
+
+    def learning_rate(self, step: int) -> float | None:
+        """Returns the reference's learning rate of a step, or None where it is not known."""
+        known = self.counter(step, "learning_rate") or self.optimizers[0].get("learning_rate")
+        return float(known) if isinstance(known, int | float) else None
 
     @property
     def optimizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -99,7 +110,7 @@ def fit(columns: Sequence[Sequence[Array]], targets: Sequence[Array]) -> Fit | N
     return Fit(tuple(float(each) for each in coefficients), norm(target - matrix @ coefficients) / norm(target))
 
 
-def common_factor(pairs: list[tuple[Array, Array]]) -> float | None:
+def common_factor(pairs: list[tuple[Array, Array]], close: float = CLOSE) -> float | None:
     """Returns the factor that turns every reference into its candidate, or None where no single one does.
 
     Tensors that are zero but for rounding say nothing and are left out.
@@ -110,16 +121,16 @@ def common_factor(pairs: list[tuple[Array, Array]]) -> float | None:
         return None
     square = sum(float(np.vdot(one, one)) for one, _ in telling)
     factor = sum(float(np.vdot(one, other)) for one, other in telling) / square
-    if all(norm(other - factor * one) <= CLOSE * norm(one) * abs(factor) for one, other in telling):
+    if all(norm(other - factor * one) <= close * norm(one) * abs(factor) for one, other in telling):
         return factor
     return None
 
 
-def is_close(one: float, other: float) -> bool:
+def is_close(one: float, other: float, close: float = CLOSE) -> bool:
     """Returns whether two factors are the same but for rounding."""
-    return abs(one - other) <= CLOSE * abs(other)
+    return abs(one - other) <= close * abs(other)
 
 
-def same_values(one: Array, other: Array) -> bool:
-    """Returns whether two arrays are equal but for rounding in float64."""
-    return one.shape == other.shape and norm(one - other) <= CLOSE * norm(one)
+def same_values(one: Array, other: Array, close: float = CLOSE) -> bool:
+    """Returns whether two arrays are equal but for rounding."""
+    return one.shape == other.shape and norm(one - other) <= close * norm(one)

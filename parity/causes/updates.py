@@ -206,7 +206,9 @@ def _adam_step(
         return None
     m = m + (gradient - m) * (1 - reference["beta1"])
     v = v + (gradient**2 - v) * (1 - reference["beta2"])
-    rate = reference["learning_rate"]
+    rate = evidence.learning_rate(step)
+    if rate is None:
+        return None
     if not corrected:
         return np.asarray(-rate * m / (np.sqrt(v) + epsilon))
     if inside:

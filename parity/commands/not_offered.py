@@ -13,7 +13,6 @@ OPTIONS = {
 VERBS = {
     "record": "Build both sides with `parity run`",
     "replay": "Run both sides with `parity run`",
-    "bless": "Keep the JSON of `parity run --json`",
     "teach": "Read examples/ and docs/",
     "port": "Write the port by hand and prove it with `parity run`",
     "scan": "Read the legacy source by hand",

@@ -30,6 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="interpreter with TensorFlow, e.g. of a Python 3.7 environment (default: $PARITY_TF_PYTHON, the case's, this)",
     )
+    parser.add_argument(
+        "--golden", type=Path, metavar="DIR", help="check against what `parity bless` kept, without TensorFlow"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the sides' logs here")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write the result for machines, and every check to FILE's .checks.npz"
@@ -62,9 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     case = load_case(arguments.case, steps=arguments.steps, towers=arguments.towers)
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     out = claim_folder(arguments.out) if arguments.out else None
-    with _progress() as tick, open_sides(python, arguments.timeout, out) as sides:
-        fail_together(sides.data, sides.tf, sides.torch)
-        result = run_case(case, sides, arguments.levels, out, tick)
+    with _progress() as tick, open_sides(python, arguments.timeout, out, not arguments.golden) as sides:
+        fail_together(*sides.started)
+        result = run_case(case, sides, arguments.levels, out, tick, arguments.golden)
     if arguments.json:
         write_json(result, arguments.json)
     report(result, case.name, arguments.quiet, arguments.verbose)

@@ -16,7 +16,7 @@ UNIT64 = 2.0**-53
 FLOAT32_TO_64 = 2.0**-29
 FREE_FLOOR = 2.0**-50
 UPDATED = frozenset(["var", "stat", "ema"])
-FREE_QUANTITIES = frozenset(["loss", "grad", "slot", "stat", "var", "ema", "metric"])
+FREE_QUANTITIES = frozenset(["loss", "grad", "clip", "slot", "stat", "var", "ema", "metric"])
 
 
 class Lockstep(NamedTuple):

@@ -1,5 +1,7 @@
 """Runs a case: both sides, the same batches, the same weights."""
 
+from parity.run.golden import GoldenError as GoldenError
+from parity.run.golden import keep_golden as keep_golden
 from parity.run.plan import Recorded as Recorded
 from parity.run.plan import Recorder as Recorder
 from parity.run.processes import Sides as Sides

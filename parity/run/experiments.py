@@ -63,7 +63,7 @@ def find_by_experiment(
     if first.check.run != "lockstep" or first.quantity not in ("act", "loss", "tower_grad", "metric"):
         return []
     wanted = reference.step(first.check.step).read(first.check.key)
-    for change in _changes(first, recorder, join):
+    for change in _changes(first, recorder, reference):
         traced = recorder.repeat(first.check.step, change.batch, change.state, change.twice)
         got = join.read(parse_key(first.check.key), traced.step(traced.step_numbers[-1]))
         if got is None or got.shape != wanted.shape or not np.isfinite(got).all():
@@ -78,7 +78,7 @@ def find_by_experiment(
     return []
 
 
-def _changes(first: FirstDifference, recorder: Recorder, join: Join) -> Iterator[Change]:
+def _changes(first: FirstDifference, recorder: Recorder, reference: Trace) -> Iterator[Change]:
     batch = recorder.batch(first.check.step)
     yield from _of_the_order(recorder.towers)
     yield Change(
@@ -89,7 +89,9 @@ def _changes(first: FirstDifference, recorder: Recorder, join: Join) -> Iterator
         twice=True,
     )
     yield from _of_the_inputs(batch)
-    yield from _of_the_state(first, join, recorder.state(first.check.step))
+    state = recorder.state(first.check.step)
+    yield from _of_the_flatten(first, reference, state)
+    yield from _of_the_state(first, state)
 
 
 def _of_the_statistics(first: FirstDifference, recorder: Recorder, join: Join, candidate: Trace) -> list[Cause]:
@@ -101,7 +103,10 @@ def _of_the_statistics(first: FirstDifference, recorder: Recorder, join: Join, c
     for policy, survivor in POLICIES.items():
         if policy == asked:
             continue
-        wanted = recorder.repeat_reference(step, policy).step(step).read(first.check.key)
+        traced = recorder.repeat_reference(step, policy)
+        if traced is None:
+            return []
+        wanted = traced.step(step).read(first.check.key)
         if wanted.shape == got.shape and distance(wanted, got) <= first.check.allowed:
             return [
                 Cause(
@@ -174,7 +179,32 @@ def _of_the_inputs(batch: Tensors) -> Iterator[Change]:
                 )
 
 
-def _of_the_state(first: FirstDifference, join: Join, state: Tensors) -> Iterator[Change]:
+def _of_the_flatten(first: FirstDifference, reference: Trace, state: Tensors) -> Iterator[Change]:
+    file = reference.step(first.check.step)
+    images = {
+        file.shape(text)[1:]
+        for text in file.names()
+        if text.startswith(("act/", "feed/")) and len(file.shape(text)) == 4
+    }
+    for text, weight in state.items():
+        if not text.startswith("var/") or weight.ndim != 2:
+            continue
+        for h, w, c in sorted(image for image in images if int(np.prod(image)) == weight.shape[1]):
+            order = np.arange(h * w * c).reshape(h, w, c).transpose(2, 0, 1).reshape(-1)
+            yield Change(
+                "flatten_order",
+                f"the flatten before {text[4:]} counts channels first in the port, last in the towers",
+                f'map its kernel with transform = "flatten_hwc({h}, {w}, {c})", or flatten in the order of the towers '
+                "(torch_ddp.like_tf.flatten)",
+                f"with the inputs of {text[4:]} taken from the order {h}, {w}, {c} to {c}, {h}, {w}",
+                state=lambda state, text=text, order=order: {
+                    **state,
+                    text: np.ascontiguousarray(state[text][:, order]),
+                },  # type: ignore[misc]
+            )
+
+
+def _of_the_state(first: FirstDifference, state: Tensors) -> Iterator[Change]:
     weights = {text: value for text, value in state.items() if text.startswith("var/")}
     near = [text for text in weights if first.name and first.name.split("/")[0] in text] or list(weights)
     for text in near:

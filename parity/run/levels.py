@@ -90,7 +90,7 @@ def _reason(checks: Sequence[Check]) -> str:
     judged = [check for check in checks if check.verdict != "not_run"]
     wrong = [check for check in judged if check.verdict != "same"]
     if wrong:
-        return f"{len(wrong):,} of {len(judged):,} tensors"
+        return f"{len(wrong):,} of {len(judged):,} tensors are not the same"
     highest = max((check.multiple for check in judged), default=0.0)
     scale = max((check.of_scale for check in judged), default=0.0)
     return f"{len(judged):,} tensors; at most {highest:.2g} of what is allowed, {scale:.1g} of the scale"

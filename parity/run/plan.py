@@ -1,5 +1,6 @@
 """Records a case on both sides: which runs are made, from which states, in which order."""
 
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -10,18 +11,18 @@ from parity.case import Case
 from parity.judge.join import Join
 from parity.judge.level1 import Lockstep
 from parity.judge.renaming import Renaming
-from parity.mapping import build_mapping, variables_of
+from parity.mapping import Mapping, build_mapping, variables_of
 from parity.run.perturb import as_float64, one_ulp, reordered
 from parity.run.processes import Sides
-from parity.run.roles import Asked, TensorFlowRole, Tick, TorchRole
+from parity.run.roles import Asked, Reference, TensorFlowRole, Tick, TorchRole
 from parity.run.states import Tensors, read_all, states_before, translated, translated_batch, write_init, write_states
 from parity.trace import Trace
 
 DRAWS = 4
 REPLICAS = 3
-EVERYTHING = ("state", "feed", "act", "stat", "loss", "tower_grad", "grad", "slot", "var", "metric")
-FREE = ("state", "stat", "loss", "grad", "slot", "var", "metric")
-SPREAD = ("act", "stat", "loss", "tower_grad", "grad", "slot", "var", "metric")
+EVERYTHING = ("state", "feed", "act", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var", "ema", "metric")
+FREE = ("state", "stat", "loss", "grad", "clip", "slot", "var", "ema", "metric")
+SPREAD = ("act", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var", "ema", "metric")
 WEIGHTS, FEEDS = frozenset(["var"]), frozenset(["feed"])
 
 
@@ -64,6 +65,7 @@ class Recorder:
       out: folder for the traces; made, and best empty.
       spread: whether to measure the spread under perturbation (level 2 needs it).
       tick: told how far it is: what, done, total.
+      reference: what plays the reference; by default the TensorFlow side.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Recorder:
         out: Path,
         spread: bool = True,
         tick: Tick = lambda what, done, total: None,
+        reference: Reference | None = None,
     ) -> None:
         self._case = case
         self._sides = sides
@@ -81,7 +84,7 @@ class Recorder:
         self._tick = tick
         self._steps = list(range(case.steps))
         self._repeats = 0
-        self._tf = TensorFlowRole(case, sides, out / "tf", tick)
+        self._tf: Reference = reference or TensorFlowRole(case, sides, out / "tf", tick)
         self._torch = TorchRole(case, sides, out / "torch", tick)
         out.mkdir(parents=True, exist_ok=True)
 
@@ -165,23 +168,19 @@ class Recorder:
             Asked(name, "float64", feeds, self._start.torch, states, EVERYTHING, steps, True)
         ).result()
 
-    def repeat_reference(self, step: int, batch_norm_updates: str) -> Trace:
-        """Runs one step of the reference in float64 once more, other towers' statistics surviving."""
-        changed = self._case.tf.model_copy(update={"batch_norm_updates": batch_norm_updates})
-        role = TensorFlowRole(self._case.model_copy(update={"tf": changed}), self._sides, self._out / "tf", self._tick)
-        role.prepare("float64", self._inputs).result()
-        return role.run(
-            Asked(
-                f"statistics-{batch_norm_updates}",
-                "float64",
-                self._feeds.tf,
-                self._start.tf,
-                self._states.tf,
-                EVERYTHING,
-                [step],
-                True,
-            )
-        ).result()
+    def repeat_reference(self, step: int, batch_norm_updates: str) -> Trace | None:
+        """Runs one step of the reference in float64 once more, other towers' statistics surviving, where that can be had."""
+        asked = Asked(
+            f"statistics-{batch_norm_updates}",
+            "float64",
+            self._feeds.tf,
+            self._start.tf,
+            self._states.tf,
+            EVERYTHING,
+            [step],
+            True,
+        )
+        return self._tf.run_with_statistics(batch_norm_updates, self._inputs, asked)
 
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:
         """Records the candidate once more, its optimizer's hyper-parameters rounded to float32."""
@@ -197,25 +196,23 @@ class Recorder:
 
     def _prepare(self) -> tuple[Join, list[tuple[str, str, str, str]]]:
         case = self._case
-        feeding = self._sides.data.ask(
-            "batches",
-            lambda done, total: self._tick("batches", done, total),
-            batches=case.batches,
-            folders=[str(folder) for folder in case.folders],
-            steps=case.steps,
-            batch_size=case.batch_size,
-            seed=case.seed,
-            out=str(self._out / "feeds" / "tf"),
-        )
+        feeding = self._tf.batches(self._out / "feeds" / "tf")
         self._tick("start TensorFlow and torch", 0, 1)
         candidate = self._torch.prepare("float32")
         self._inputs = feeding.result()
         tf, torch = self._tf.prepare("float32", self._inputs).result(), candidate.result()
         self._tick("start TensorFlow and torch", 1, 1)
         mapping = build_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
+        self._choose_what_decays(mapping)
         names = {str(quantity): Renaming(quantity, entries) for quantity, entries in case.mapping_of.items()}
         pairs = [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs]
         return Join(mapping, names, torch["facts"]["slots"]), pairs
+
+    def _choose_what_decays(self, mapping: Mapping) -> None:
+        decay = self._case.optimizer.weight_decay if self._case.optimizer else None
+        if decay is not None and decay.only:
+            chosen = [pair for pair in mapping.pairs if re.search(decay.only, pair.reference)]
+            self._torch.decay_only([name for pair in chosen for name in pair.candidate])
 
     def _write_feeds(self, join: Join) -> _Both:
         tf = self._out / "feeds" / "tf"

@@ -14,34 +14,41 @@ class Sides:
     """The three processes of a run; several runs may use the same ones, one after the other.
 
     Attributes:
-      data, tf, torch: the processes.
+      torch: the process of the port.
+      tf, data: those of the reference and of the batches; None where a golden trace stands for them.
       folder: where their logs are.
     """
 
-    data: SideProcess
-    tf: SideProcess
     torch: SideProcess
     folder: Path
+    tf: SideProcess | None = None
+    data: SideProcess | None = None
 
-    def close(self) -> None:
-        """Ends all three."""
-        for side in (self.data, self.tf, self.torch):
-            side.close()
+    @property
+    def started(self) -> list[SideProcess]:
+        """The processes that there are."""
+        return [side for side in (self.data, self.tf, self.torch) if side is not None]
 
 
 @contextlib.contextmanager
-def open_sides(tf_python: str | None, silence: float = DEFAULT_SILENCE, folder: Path | None = None) -> Iterator[Sides]:
+def open_sides(
+    tf_python: str | None, silence: float = DEFAULT_SILENCE, folder: Path | None = None, reference: bool = True
+) -> Iterator[Sides]:
     """Starts all sides at once, and ends them with everything that they started.
 
     Args:
       tf_python: the interpreter with TensorFlow; None for this one.
       silence: seconds without a sign of life after which a side counts as hanging.
       folder: where logs go; by default a temporary one.
+      reference: whether the TensorFlow side and the batches are needed.
     """
     with contextlib.ExitStack() as stack:
         where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parity-")))
         logs = where / "logs"
-        tf = stack.enter_context(contextlib.closing(launch_tf(tf_python, logs / "tf.log", silence)))
+        tf = data = None
+        if reference:
+            tf = stack.enter_context(contextlib.closing(launch_tf(tf_python, logs / "tf.log", silence)))
         torch = stack.enter_context(contextlib.closing(launch_torch(logs / "torch.log", silence)))
-        data = stack.enter_context(contextlib.closing(launch_data(logs / "data.log", silence)))
-        yield Sides(data=data, tf=tf, torch=torch, folder=where)
+        if reference:
+            data = stack.enter_context(contextlib.closing(launch_data(logs / "data.log", silence)))
+        yield Sides(torch, where, tf, data)

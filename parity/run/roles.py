@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from parity.case import Case
 from parity.run.processes import Sides
-from parity.trace import Trace
+from parity.trace import Trace, write_json
 
 Tick = Callable[[str, int, int], None]
+PREPARED = "prepared.json"
 
 
 class Asked(NamedTuple):
@@ -36,8 +37,27 @@ class Asked(NamedTuple):
     recorded_counters: bool = False
 
 
+class Reference(Protocol):
+    """What plays the reference: live TensorFlow, or a golden trace of what it did."""
+
+    def batches(self, out: Path) -> "Future[Any]":
+        """Leaves a trace of the batches at `out`; answers with dict of input name to dtype and shape."""
+
+    def prepare(self, precision: str, inputs: Any) -> "Future[Any]":
+        """Gets ready for runs in a precision; answers with variables and facts."""
+
+    def initialize(self, out: Path) -> None:
+        """Leaves a trace at `out` whose init is the state that everything starts from."""
+
+    def run(self, asked: Asked) -> "Future[Trace]":
+        """Starts a run; its precision is prepared."""
+
+    def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: Asked) -> Trace | None:
+        """Runs with other towers' moving statistics surviving; None where that cannot be had."""
+
+
 class TensorFlowRole:
-    """Asks the TensorFlow side of a case.
+    """Asks the TensorFlow side of a case, and the side that makes its batches.
 
     Args:
       case: what to play.
@@ -47,11 +67,28 @@ class TensorFlowRole:
     """
 
     def __init__(self, case: Case, sides: Sides, out: Path, tick: Tick) -> None:
+        assert sides.tf is not None and sides.data is not None, "these sides were opened without a reference"
         self._case, self._side, self._out, self._tick = case, sides.tf, out, tick
+        self._sides = sides
+        self._data = sides.data
         self._folders = [str(folder) for folder in case.folders]
 
+    def batches(self, out: Path) -> "Future[Any]":
+        """Has the case's own function make the batches, and leaves them at `out`."""
+        case = self._case
+        return self._data.ask(
+            "batches",
+            _ticker(self._tick, "batches"),
+            batches=case.batches,
+            folders=self._folders,
+            steps=case.steps,
+            batch_size=case.batch_size,
+            seed=case.seed,
+            out=str(out),
+        )
+
     def prepare(self, precision: str, inputs: Any) -> "Future[Any]":
-        """Builds the graph; answers with its variables and facts."""
+        """Builds the graph; answers with its variables and facts, and leaves the answer beside the traces."""
         case = self._case
         described = {
             "tower": case.tf.tower,
@@ -62,13 +99,29 @@ class TensorFlowRole:
             "batch_norm_updates": case.tf.batch_norm_updates,
             "seed": case.seed,
         }
-        return self._side.ask("prepare", case=described, folders=self._folders, inputs=inputs, precision=precision)
+        answer = self._side.ask("prepare", case=described, folders=self._folders, inputs=inputs, precision=precision)
+        if precision != "float32":
+            return answer
+
+        def kept(prepared: Any) -> Any:
+            self._out.mkdir(parents=True, exist_ok=True)
+            write_json(self._out / PREPARED, {"inputs": inputs, "prepared": prepared})
+            return prepared
+
+        return _then(answer, kept)
 
     def initialize(self, out: Path) -> None:
         """Leaves a trace at `out` whose init is the state that everything starts from."""
         self._side.ask(
             "initialize", precision="float32", init=self._case.init, seed=self._case.seed, out=str(out)
         ).result()
+
+    def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: Asked) -> Trace | None:
+        """Builds the graph once more with another choice of the statistics that survive, and runs it."""
+        changed = self._case.tf.model_copy(update={"batch_norm_updates": batch_norm_updates})
+        role = TensorFlowRole(self._case.model_copy(update={"tf": changed}), self._sides, self._out, self._tick)
+        role.prepare(asked.precision, inputs).result()
+        return role.run(asked).result()
 
     def run(self, asked: Asked) -> "Future[Trace]":
         """Starts a run; its precision is prepared."""
@@ -95,6 +148,7 @@ class TorchRole:
         self._round = round_hyper_parameters
         self._folders = [str(folder) for folder in case.folders]
         self._prepared: dict[str, Future[Any]] = {}
+        self._decaying: list[str] | None = None
 
     def prepare(self, precision: str) -> "Future[Any]":
         """Starts the ranks, once for each precision; answers with their variables and facts."""
@@ -105,6 +159,7 @@ class TorchRole:
             "model": case.torch.model,
             "loss": case.torch.loss,
             "optimizer": case.torch.optimizer or _table(case.optimizer),
+            "update": self._around_the_update(),
             "ranks": case.towers,
             "combine": case.torch.combine or case.combine,
             "backend": case.torch.backend,
@@ -119,6 +174,11 @@ class TorchRole:
         )
         return self._prepared[precision]
 
+    def decay_only(self, names: Sequence[str]) -> None:
+        """Says which of the port's parameters decay, where a case names some of them; what is prepared is prepared anew."""
+        self._decaying = list(names)
+        self._prepared.clear()
+
     def run(self, asked: Asked) -> "Future[Trace]":
         """Starts a run."""
         out = self._out / asked.name
@@ -127,6 +187,16 @@ class TorchRole:
             "run", _ticker(self._tick, f"torch {asked.name}"), prepared=prepared, **_message(asked, out)
         )
         return _then(answer, lambda _: Trace(out))
+
+    def _around_the_update(self) -> dict[str, Any]:
+        # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss.
+        if self._case.torch.optimizer or self._case.optimizer is None:
+            return {}
+        table = _table(self._case.optimizer)
+        found: dict[str, Any] = {name: table[name] for name in ("clip", "ema", "learning_rate") if name in table}
+        if "weight_decay" in table:
+            found["weight_decay"] = {"coefficient": table["weight_decay"]["coefficient"], "names": self._decaying}
+        return found
 
 
 def _message(asked: Asked, out: Path) -> dict[str, Any]:
@@ -142,15 +212,15 @@ def _message(asked: Asked, out: Path) -> dict[str, Any]:
 
 
 def _table(optimizer: Any) -> dict[str, Any]:
-    return {name: value for name, value in optimizer.model_dump().items() if value is not None}
+    return dict(optimizer.model_dump(exclude_none=True))
 
 
 def _ticker(tick: Tick, what: str) -> Callable[[int, int], None]:
     return lambda done, total: tick(what, done, total)
 
 
-def _then(future: "Future[Any]", change: Callable[[Any], Trace]) -> "Future[Trace]":
-    changed: Future[Trace] = Future()
+def _then(future: "Future[Any]", change: Callable[[Any], Any]) -> "Future[Any]":
+    changed: Future[Any] = Future()
 
     def done(finished: "Future[Any]") -> None:
         try:

@@ -9,6 +9,7 @@ from typing import Any
 from parity.case import Case
 from parity.judge.result import Level, Result
 from parity.run.experiments import find_by_experiment
+from parity.run.golden import GoldenRole
 from parity.run.levels import LATER, judge_function, judge_single, not_run
 from parity.run.plan import Recorded, Recorder
 from parity.run.processes import Sides
@@ -23,6 +24,7 @@ def run_case(
     levels: Sequence[str] = ("function", "float32"),
     out: Path | None = None,
     tick: Tick = lambda what, done, total: None,
+    golden: Path | None = None,
 ) -> Result:
     """Runs a case on both sides and decides the levels asked for.
 
@@ -32,14 +34,17 @@ def run_case(
       levels: names among `LEVELS`.
       out: folder that keeps the traces; by default they are removed in the end.
       tick: told how far it is: what, done, total.
+      golden: a golden trace that stands for TensorFlow and the batches.
 
     Raises:
       SideFailed: a side could not do its part.
       MappingError: the variables of the two sides do not join.
+      GoldenError: the golden trace is none, or one of another case.
     """
     folder = out or Path(tempfile.mkdtemp(prefix="parity-run-"))
     try:
-        recorder = Recorder(case, sides, folder, spread="float32" in levels, tick=tick)
+        reference = GoldenRole(golden, case) if golden else None
+        recorder = Recorder(case, sides, folder, "float32" in levels, tick, reference)
         recorded = recorder.record()
         function = judge_function(recorded, range(case.steps), case.towers)
         recorded, function = _set_aside_rounding(case, recorder, recorded, function)

@@ -7,7 +7,7 @@ from parity.judge.join import Join
 from parity.judge.numbers import Array
 from parity.trace import TensorFile, Trace, TraceWriter, parse_key
 
-STATE = frozenset(["state", "stat", "slot", "var"])
+STATE = frozenset(["state", "stat", "slot", "var", "ema"])
 PRODUCER = {"package": "parity"}
 Tensors = dict[str, Array]
 

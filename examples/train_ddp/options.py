@@ -1,0 +1,67 @@
+"""The options of the trainer."""
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Iterable
+
+from torch_ddp import Rank, TorchDdpError, add_launch_options
+
+
+def make_parser(description: str, precisions: Iterable[str]) -> argparse.ArgumentParser:
+    """Returns the parser of the command line."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default="train_ddp_out", help="folder for checkpoints, result.json and TensorBoard")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=sys.maxsize, help="stop after so many updates")
+    parser.add_argument("--batch-size", type=int, default=64, help="examples per update, over all ranks and pieces")
+    parser.add_argument("--accumulate", type=int, default=1, help="pieces that a rank's share is worked off in")
+    parser.add_argument("--learning-rate", type=float, default=0.05, help="for a batch of 64; scaled to --batch-size")
+    parser.add_argument("--warm-up", type=int, default=20, help="updates until the full learning rate")
+    parser.add_argument("--precision", choices=sorted(precisions), default="float32")
+    parser.add_argument("--sync-batch-norm", action="store_true", help="batch norm over all ranks; GPUs only")
+    parser.add_argument("--save-every", type=int, default=50, help="updates between checkpoints")
+    parser.add_argument("--report-every", type=int, default=10, help="updates between averages over the ranks")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tensorboard", action="store_true", help="write curves; needs the package tensorboard")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_launch_options(parser)
+    return parser
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Refuses what cannot work before any rank is started.
+
+    Raises:
+      TorchDdpError: a number is not positive, batch norm over all ranks is asked for on CPUs, or TensorBoard is asked
+        for and not there.
+    """
+    for name in ("epochs", "steps", "batch_size", "accumulate", "save_every", "report_every"):
+        if getattr(options, name) < 1:
+            flag = "--" + name.replace("_", "-")
+            raise TorchDdpError(f"train: expected {flag} to be at least 1, got {getattr(options, name)}. Raise it.")
+    if options.sync_batch_norm and options.backend == "gloo":
+        raise TorchDdpError(
+            "train: expected GPUs for --sync-batch-norm, got CPUs, on which torch.nn.SyncBatchNorm does not train. "
+            "Add --backend nccl, or leave --sync-batch-norm out."
+        )
+    if options.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise TorchDdpError(
+            "train: expected the package tensorboard for --tensorboard, got none. "
+            "Install it with 'pip install tensorboard', or leave --tensorboard out."
+        )
+
+
+def examples_per_piece(options: argparse.Namespace, rank: Rank) -> int:
+    """Returns the number of examples in one piece of one rank.
+
+    Raises:
+      TorchDdpError: ranks and pieces do not divide the batch.
+    """
+    parts = rank.world_size * options.accumulate
+    if options.batch_size % parts:
+        raise TorchDdpError(
+            f"train: expected --batch-size to be divisible by {rank.world_size} ranks times {options.accumulate} pieces, "
+            f"got {options.batch_size}. Use a multiple of {parts}."
+        )
+    return options.batch_size // parts

@@ -1,0 +1,73 @@
+"""Keeps a proof alive in a port's own tests: with pytest, or with any test runner that knows `assert`.
+
+Example::
+
+    from parity.testing import assert_parity
+
+    def test_the_port_is_still_what_tensorflow_trained():
+        assert_parity("golden", "case.toml")  # golden: kept by `parity bless case.toml`; needs no TensorFlow
+"""
+
+import io
+import os
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from parity.case import load_case
+from parity.judge.result import Result
+from parity.report import report
+from parity.run import open_sides, run_case
+from parity.run.compare import compare_traces
+from parity.run.golden import DESCRIPTION
+from parity.sides import fail_together
+
+
+def assert_parity(
+    reference: str | Path | None,
+    candidate: str | Path,
+    *,
+    mapping: str | Path | None = None,
+    levels: Sequence[str] = ("function", "float32"),
+    tf_python: str | None = None,
+    **overrides: Any,
+) -> Result:
+    """Raises unless the candidate is the same training as the reference, down to rounding.
+
+    Args:
+      reference: a golden trace (`parity bless`), or a recorded trace, or None for live TensorFlow.
+      candidate: a case (file or folder) whose port is run; or a recorded trace, where the reference is one too.
+      mapping: for two recorded traces, a case or a file with [mapping] tables.
+      levels: to be decided, where something is run.
+      tf_python: the interpreter with TensorFlow, for a live reference.
+      **overrides: keys of the case, e.g. ``steps=5``.
+
+    Returns:
+      The result, for whoever wants to look at its figures.
+
+    Raises:
+      AssertionError: the verdict is different or incomparable; its text is the report.
+      ValueError: the case, the golden trace or a trace is not what it should be, or a side failed.
+    """
+    if reference is not None and not (Path(reference) / DESCRIPTION).is_file():
+        result = compare_traces(Path(reference), Path(candidate), Path(mapping) if mapping else None)
+        name = f"{reference} and {candidate}"
+    else:
+        case = load_case(candidate, **overrides)
+        python = tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
+        golden = Path(reference) if reference is not None else None
+        with open_sides(python, reference=golden is None) as sides:
+            fail_together(*sides.started)
+            result = run_case(case, sides, levels, golden=golden)
+        name = case.name
+    if result.exit_code:
+        raise AssertionError(_text(result, name))
+    return result
+
+
+def _text(result: Result, name: str) -> str:
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        report(result, name)
+    return shown.getvalue().rstrip()

@@ -1,0 +1,35 @@
+"""What docs/cases.md says of a case file is what a case file may say."""
+
+import re
+import shutil
+from pathlib import Path
+
+from parity.case import load_case
+from parity.case.models import OPTIMIZERS, Case, Clip, Ema, Schedule, TfSide, TorchSide, WeightDecay
+from parity.mapping.transforms import TRANSFORMS
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "cases.md").read_text()
+
+
+def test_every_block_of_the_page_is_a_case_that_loads(tmp_path):
+    blocks = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert blocks
+    shutil.copytree(ROOT / "tests" / "cases" / "square", tmp_path / "square")
+    for block in blocks:
+        (tmp_path / "square" / "case.toml").write_text(block)
+        case = load_case(tmp_path / "square")
+        assert case.optimizer.ema.decay == 0.9999
+
+
+def test_every_key_of_a_case_is_on_the_page():
+    tables = (Case, TfSide, TorchSide, Schedule, Clip, WeightDecay, Ema)
+    described_elsewhere = {"directory", "mapping_of", "precision", "expect", "opt_level", "sync_batch_norm"}
+    of_schedules = set(Schedule.model_fields) - {"schedule", "learning_rate"}
+    keys = {name for table in tables for name in table.model_fields} - described_elsewhere - of_schedules
+    assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", PAGE)] == []
+    assert [name for name in OPTIMIZERS if f"`{name}`" not in PAGE] == []
+
+
+def test_every_transform_is_on_the_page():
+    assert [name for name in TRANSFORMS if not re.search(rf"`{name}\b", PAGE)] == []

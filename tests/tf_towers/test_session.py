@@ -1,0 +1,28 @@
+# ruff: noqa: F821 - programs find tf, tf_towers and small there
+
+
+def _configured(towers, threads):
+    with tf.device(f"/cpu:{towers}"):
+        last = tf.constant(1.0) + tf.placeholder_with_default(1.0, [])
+    with tf_towers.session(tf.get_default_graph(), towers, threads) as session:
+        names = [device.name for device in session.list_devices() if ":CPU:" in device.name]
+        value = session.run(last)
+        config = session._config
+    return {
+        "devices": [small.cpu(name) for name in names],
+        "value": float(value),
+        "threads": [config.inter_op_parallelism_threads, config.intra_op_parallelism_threads],
+        "soft": config.allow_soft_placement,
+    }
+
+
+def test_a_session_has_a_cpu_for_the_variables_and_one_for_each_tower(tf):
+    answer = tf(_configured, towers=3, threads=1)
+    assert answer["devices"] == ["/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3"]
+    assert answer["value"] == 2.0
+    assert answer["threads"] == [1, 1]
+    assert answer["soft"]
+
+
+def test_the_number_of_threads_is_passed_on(tf):
+    assert tf(_configured, towers=1, threads=2)["threads"] == [2, 2]

@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from torch_ddp import Rank, Stepper, TorchDdpError, like_tf, process_group
+
+BATCH = {"x": np.arange(12.0).reshape(4, 3) / 7, "y": np.array([1.0, -1.0, 0.5, 2.0])}
+
+
+def squared_error(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    out = model(x)[:, 0]
+    return ((out - y) ** 2).mean(), {"out": out, "bias": out.mean()}
+
+
+def stepper_of(rank: Rank, loss=squared_error, reduce: str = "mean") -> Stepper:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1).double()
+    return Stepper(model, loss, like_tf.Momentum(model.parameters(), lr=0.1, momentum=0.5), rank, reduce)
+
+
+def two_steps(rank: Rank, reduce: str) -> tuple[dict, list, dict]:
+    stepper = stepper_of(rank, reduce=reduce)
+    before = stepper.state()
+    return before, [stepper.step(BATCH) for _ in range(2)], stepper.state()
+
+
+@pytest.fixture
+def alone(tmp_path):
+    with process_group(Rank(0, 0, 1), "gloo", (tmp_path / "meeting").as_uri()) as rank:
+        yield rank
+
+
+def test_a_step_leaves_every_quantity_under_its_name(two_ranks):
+    (_, steps, after), (_, others, _) = two_ranks.run(two_steps, "mean")
+    assert others == [None, None]
+    towers = [f"{quantity}/{tower}" for quantity in ("feed", "tower_grad", "act", "loss") for tower in (0, 1)]
+    assert {"/".join(name.split("/")[:2]) for name in steps[0]} == {*towers, "grad/weight", "grad/bias", "metric/bias"}
+    assert set(after) == {
+        "var/weight",
+        "var/bias",
+        "slot/momentum/weight",
+        "slot/momentum/bias",
+        "state/learning_rate",
+        "state/global_step",
+    }
+    assert after["state/global_step"] == 2
+    np.testing.assert_array_equal(steps[0]["feed/1/x"], BATCH["x"][2:])
+
+
+@pytest.mark.parametrize(("reduce", "divisor"), [("mean", 2), ("sum", 1)])
+def test_the_update_is_that_of_the_combined_gradient(two_ranks, reduce, divisor):
+    before, (first, _), _ = two_ranks.run(two_steps, reduce)[0]
+    x, y = BATCH["x"], BATCH["y"]
+    residual = x @ before["var/weight"][0] + before["var/bias"] - y
+    for tower, part in enumerate((slice(0, 2), slice(2, 4))):
+        by_hand = 2 * residual[part] @ x[part] / 2
+        np.testing.assert_allclose(first[f"tower_grad/{tower}/weight"][0], by_hand, rtol=1e-13)
+        np.testing.assert_allclose(first[f"loss/{tower}"], (residual[part] ** 2).mean(), rtol=1e-14)
+    total = first["tower_grad/0/weight"] + first["tower_grad/1/weight"]
+    np.testing.assert_allclose(first["grad/weight"], total / divisor, rtol=1e-15)
+    np.testing.assert_allclose(first["metric/bias"], (residual + y).mean(), rtol=1e-14)
+
+
+def test_a_loaded_state_goes_on_as_the_one_it_was_taken_from(alone):
+    one, other = stepper_of(alone), stepper_of(alone)
+    one.step(BATCH)
+    other.load(one.state())
+    first, second = one.step(BATCH), other.step(BATCH)
+    assert set(first) == set(second)
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert all(np.array_equal(value, other.state()[name]) for name, value in one.state().items())
+
+
+def test_counters_are_left_alone_if_asked(alone):
+    one, other = stepper_of(alone), stepper_of(alone)
+    one.step(BATCH)
+    other.load(one.state(), counters=False)
+    assert other.state()["state/global_step"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "text"),
+    [
+        (
+            "slot/Adam/weight",
+            (1, 3),
+            "load: expected slot/Adam/weight to be a slot of this optimizer, got shape (1, 3).",
+        ),
+        ("slot/momentum/weight", (3,), "load: expected slot/momentum/weight to be (1, 3), got shape (3,)."),
+    ],
+)
+def test_a_slot_that_does_not_fit_is_refused(alone, name, shape, text):
+    stepper = stepper_of(alone)
+    state = {**stepper.state(), name: np.zeros(shape)}
+    with pytest.raises(TorchDdpError) as error:
+        stepper.load(state)
+    assert str(error.value) == text
+
+
+def test_a_loss_that_is_no_scalar_is_refused(alone):
+    stepper = stepper_of(alone, lambda model, x, y: model(x)[:, 0] - y)
+    with pytest.raises(TorchDdpError) as error:
+        stepper.step(BATCH)
+    assert str(error.value) == "loss: expected a scalar, got shape (4,). Reduce it, e.g. with mean()."

@@ -1,0 +1,75 @@
+"""Chooses whose batch-norm updates run, and finds updates that race."""
+
+import itertools
+
+WRITES = ("Assign", "ResourceAssign", "ScatterUpdate", "ScatterAdd", "ScatterSub", "AssignVariableOp")
+PASSING = ("NoOp", "Identity", "ReadVariableOp")  # groups, and reads of what was written
+
+
+def choose_updates(policy, towers):
+    """Returns the update ops that run.
+
+    Args:
+      policy: "first", "last", "all_ordered" or "unordered".
+      towers: a list over the towers of lists of update ops.
+    """
+    if policy == "first":
+        return list(towers[0])
+    if policy == "last":
+        return list(towers[-1])
+    return [update for tower in towers for update in tower]
+
+
+def racing_updates(updates):
+    """Returns the names of variables that two or more updates write without an order between them, sorted.
+
+    What such a variable holds after a step differs from run to run: the last writer wins, and a decay counts as often as
+    the reads and writes happen to interleave.
+
+    Args:
+      updates: ops or tensors, as `UPDATE_OPS` holds them.
+    """
+    writers = {}
+    for update in updates:
+        for op in _writing_ops(getattr(update, "op", update)):
+            writers.setdefault(_variable_of(op), set()).add(op)
+    several = {name: ops for name, ops in writers.items() if len(ops) > 1}
+    before = _writers_before([op for ops in several.values() for op in ops])
+    return sorted(name for name, ops in several.items() if _unordered(ops, before))
+
+
+def _writing_ops(op):
+    if op.type.startswith(WRITES):
+        return [op]
+    if op.type not in PASSING:
+        return []
+    before = [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+    return [writer for one in before for writer in _writing_ops(one)]
+
+
+def _variable_of(op):
+    while op.inputs and op.type not in ("VarHandleOp", "VariableV2", "Variable"):
+        op = op.inputs[0].op
+    return op.name
+
+
+def _unordered(ops, before):
+    pairs = itertools.combinations(ops, 2)
+    return any(one not in before[other] and other not in before[one] for one, other in pairs)
+
+
+def _writers_before(writers):
+    """Returns dict of writer to the set of writers that run before it.
+
+    One pass over the graph, whose operations come in the order of their making: what an operation waits for was there.
+    """
+    if not writers:
+        return {}
+    bits = {op: 1 << place for place, op in enumerate(writers)}
+    masks = {}
+    for op in writers[0].graph.get_operations():
+        mask = 0
+        for earlier in [tensor.op for tensor in op.inputs] + list(op.control_inputs):
+            mask |= masks.get(earlier, 0) | bits.get(earlier, 0)
+        masks[op] = mask
+    return {op: {other for other in writers if masks[op] & bits[other]} for op in writers}

@@ -1,0 +1,5 @@
+"""The error of this package."""
+
+
+class TowerError(ValueError):
+    """Towers cannot be built or run as asked; the message says who, what was expected, what came and what to do."""

@@ -1,0 +1,48 @@
+"""Scales losses so that gradients in half precision do not vanish; the dynamic scale follows what overflows."""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+
+class LossScale(object):
+    """A loss scale: a constant, or one that halves when a gradient is not finite and doubles after a while.
+
+    Args:
+      description: a number, or dict with `initial`, `growth_interval` (good steps in a row before it grows) and
+        `factor`.
+
+    Attributes:
+      value: what to multiply losses by and to divide gradients by, a number or a float32 scalar.
+      dynamic: whether steps with gradients that are not finite are skipped.
+      variables: dict of name to variable: "loss_scale" and "good_steps" of a dynamic one.
+
+    Source: tensorflow/contrib/mixed_precision/python/loss_scale_manager.py (1.15), without its minimum of 1 and with
+    one bad step, not two, before the scale falls.
+    Counterpart: torch.amp.GradScaler
+    """
+
+    def __init__(self, description):
+        self.dynamic = isinstance(description, dict)
+        self.variables = {}
+        self._description = description
+        if self.dynamic:
+            initial = tf.constant_initializer(np.float32(description["initial"]), tf.float32)
+            self.variables = {
+                "loss_scale": _counter("loss_scale", initial, tf.float32),
+                "good_steps": _counter("good_steps", tf.zeros_initializer(), tf.int32),
+            }
+        self.value = tf.identity(self.variables["loss_scale"]) if self.dynamic else description
+
+    def move(self, finite):
+        """Builds the op that moves a dynamic scale after a step; `finite` says whether its gradients were."""
+        scale, good = self.variables["loss_scale"], self.variables["good_steps"]
+        factor = tf.constant(self._description["factor"], tf.float32)
+        grown = tf.equal(good + 1, self._description["growth_interval"])
+        new_scale = tf.where(finite, tf.where(grown, self.value * factor, self.value), self.value / factor)
+        new_good = tf.where(tf.logical_and(finite, tf.logical_not(grown)), good + 1, 0)
+        with tf.control_dependencies([new_scale, new_good]):
+            return tf.group(tf.assign(scale, new_scale), tf.assign(good, new_good))
+
+
+def _counter(name, initializer, dtype):
+    return tf.get_variable(name, [], dtype, initializer, trainable=False)

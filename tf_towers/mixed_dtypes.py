@@ -1,0 +1,72 @@
+"""Finds where a tower leaves the dtype of its inputs, by file and line of the user's code."""
+
+import contextlib
+import traceback
+
+import tensorflow.compat.v1 as tf
+
+from tf_towers.errors import TowerError
+from tf_towers.user_lines import users_line
+
+
+@contextlib.contextmanager
+def explain_mixed_dtypes(inputs):
+    """Turns TensorFlow's complaint about float32 in a float64 tower into one line that names the user's own.
+
+    Args:
+      inputs: dict of input name to tensor.
+
+    Raises:
+      TowerError: instead of a TypeError or ValueError that speaks of both, where an input is float64.
+    """
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        message = str(error)
+        if not (_takes_float64(inputs) and "float32" in message and "float64" in message):
+            raise
+        place = users_line(traceback.extract_tb(error.__traceback__))
+        raise TowerError(
+            f"tower: expected float64 throughout, as the inputs are, got float32 at {place}. "
+            "Take the dtype from an input: tf.constant(..., x.dtype), tf.get_variable(..., dtype=x.dtype), "
+            "tf.cast(..., x.dtype)."
+        ) from error
+
+
+def require_dtype(tensor, what, inputs):
+    """Refuses a float32 tensor or variable where an input is float64.
+
+    Raises:
+      TowerError: it is one.
+    """
+    if _takes_float64(inputs) and tensor.dtype.base_dtype == tf.float32:
+        raise TowerError(
+            f"tower: expected {what} to be float64, as the inputs are, got float32 at "
+            f"{users_line(list(tensor.op.traceback))}. "
+            "Pass dtype=x.dtype, or convert with tf.cast(..., x.dtype)."
+        )
+
+
+def float32_places(tower):
+    """Returns where a float64 tower computes in float32 all the same, e.g. ``["model.py:12: Cast"]``, without repeats.
+
+    TensorFlow's own losses (`tf.losses`) and schedules do so silently; a float64 run is then no more exact than float32.
+
+    Args:
+      tower: a `Tower`.
+    """
+    if not _takes_float64(tower.inputs):
+        return []
+    scope = tower.loss.op.name.split("/")[0] + "/"
+    places = []
+    for op in tower.loss.graph.get_operations():
+        computed = op.inputs and op.name.startswith(scope) and any(one.dtype == tf.float32 for one in op.outputs)
+        if computed and "gradients" not in op.name:
+            place = f"{users_line(list(op.traceback), with_text=False)}: {op.type}"
+            if place not in places:
+                places.append(place)
+    return places
+
+
+def _takes_float64(inputs):
+    return any(tensor.dtype.base_dtype == tf.float64 for tensor in inputs.values())

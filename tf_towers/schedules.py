@@ -1,0 +1,73 @@
+"""Makes learning rates that change with the global step."""
+
+import tensorflow.compat.v1 as tf
+
+from tf_towers.errors import TowerError
+
+
+def make_learning_rate(description, global_step):
+    """Makes the learning rate that a case describes.
+
+    Args:
+      description: a number; or dict with `schedule`, a name of `SCHEDULES`, and what the TensorFlow function of that name
+        takes, e.g. ``{"schedule": "exponential_decay", "learning_rate": 0.1, "decay_steps": 100, "decay_rate": 0.9}``.
+        Two keys go with every schedule: `step_size` counts that many for each update, where a schedule counts tower
+        batches (the number of towers) or examples (the batch size) and not updates; `warm_up_steps` multiplies the rate
+        by ``step / warm_up_steps`` until it is 1.
+      global_step: int64 variable, counts updates. Its value before the update decides.
+
+    Returns:
+      The number, or a float32 scalar.
+
+    Raises:
+      TowerError: the schedule is unknown, or TensorFlow refuses what it is given.
+
+    Source: tensorflow/python/training/learning_rate_decay.py (1.15).
+    Counterpart: torch_ddp.like_tf.Scheduler
+    """
+    if not isinstance(description, dict):
+        return description
+    settings = dict(description)
+    name = settings.pop("schedule", None)
+    if name not in SCHEDULES:
+        raise TowerError(f"learning_rate: expected schedule to be one of {', '.join(sorted(SCHEDULES))}, got {name!r}.")
+    step = global_step * settings.pop("step_size", 1)
+    warm_up = settings.pop("warm_up_steps", 0)
+    try:
+        rate = SCHEDULES[name](step, **settings)
+    except TypeError as error:
+        raise TowerError(
+            f"learning_rate: expected what tf.train.{name} takes, got {', '.join(sorted(settings))}: {error}. "
+            "Name its own arguments."
+        ) from error
+    return _warmed_up(rate, step, warm_up) if warm_up else rate
+
+
+def _on_rate(function):
+    return lambda step, learning_rate, **settings: function(learning_rate, step, **settings)
+
+
+def _piecewise_constant(step, boundaries, values):
+    # The boundaries must have the step's dtype; the old value holds while step <= boundary.
+    return tf.train.piecewise_constant(step, [tf.constant(one, tf.int64) for one in boundaries], list(values))
+
+
+def _constant(step, learning_rate):
+    return tf.constant(learning_rate, tf.float32)
+
+
+def _warmed_up(rate, step, steps):
+    return rate * tf.minimum(tf.cast(step, tf.float32) / tf.constant(float(steps), tf.float32), 1.0)
+
+
+SCHEDULES = {
+    "constant": _constant,
+    "cosine_decay": _on_rate(tf.train.cosine_decay),
+    "cosine_decay_restarts": _on_rate(tf.train.cosine_decay_restarts),
+    "exponential_decay": _on_rate(tf.train.exponential_decay),
+    "inverse_time_decay": _on_rate(tf.train.inverse_time_decay),
+    "linear_cosine_decay": _on_rate(tf.train.linear_cosine_decay),
+    "natural_exp_decay": _on_rate(tf.train.natural_exp_decay),
+    "piecewise_constant": _piecewise_constant,
+    "polynomial_decay": _on_rate(tf.train.polynomial_decay),
+}

@@ -1,0 +1,160 @@
+"""The files of checkpoints: each is named after its own content, so that one cut short does not answer to its name."""
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from torch_ddp.errors import CheckpointError
+
+NAME = re.compile(r"step-(?P<step>\d{10})-(?P<digest>[0-9a-f]{32})\.pt")
+UNFINISHED = ".unfinished"
+DIGEST_BYTES = 16
+
+
+class Whole(NamedTuple):
+    """A checkpoint that was found whole.
+
+    Fields:
+      path: its file.
+      step: number of updates made.
+      data: its bytes, which have the digest that the name states.
+    """
+
+    path: Path
+    step: int
+    data: bytes
+
+
+def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2) -> Path:
+    """Writes a checkpoint that is there whole or not at all, and removes old ones.
+
+    The file is written under another name, flushed to the disk, and renamed. A process that is killed meanwhile leaves
+    the older checkpoints as they are.
+
+    Args:
+      folder: where checkpoints lie; made where need be. Only one process may write there.
+      step: number of updates made, at least 0.
+      state: tensors, numbers, strings, and containers of them.
+      keep: number of checkpoints to leave, at least 1, the newest.
+
+    Returns:
+      The file.
+
+    Raises:
+      CheckpointError: the state holds something that cannot be loaded without running code of the file's choice, or the
+        folder has a whole checkpoint of a later step.
+    """
+    if keep < 1:
+        raise CheckpointError(f"checkpoint: expected to keep at least one, got keep={keep}. Keep the newest.")
+    folder.mkdir(parents=True, exist_ok=True)
+    _remove_damaged_later(folder, step)
+    unfinished = folder / f"step-{step:010d}{UNFINISHED}"
+    with unfinished.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    _refuse_code(unfinished, state)
+    path = folder / f"step-{step:010d}-{_digest(unfinished.read_bytes())}.pt"
+    unfinished.rename(path)
+    _flush_folder(folder)
+    others = [other for other in _newest_first(folder) if other != path]
+    same = [other for other in others if _step(other) == step]
+    older = [other for other in others if _step(other) < step]
+    for old in [*same, *older[keep - 1 :], *folder.glob(f"*{UNFINISHED}")]:
+        old.unlink()
+    return path
+
+
+def newest_whole(folder: Path) -> Whole | None:
+    """Returns the newest checkpoint whose content has the digest that its name states, or None.
+
+    Warns of every newer one that is damaged; it is never loaded.
+    """
+    for path in _newest_first(folder):
+        data = path.read_bytes()
+        if _is_whole(path, data):
+            return Whole(path, _step(path), data)
+        warnings.warn(
+            f"checkpoint: expected the whole of {path}, got a damaged file of {len(data)} bytes. "
+            "An older one is used; delete this one.",
+            stacklevel=2,
+        )
+    return None
+
+
+def read_whole(data: bytes) -> dict[str, Any]:
+    """Returns what was saved, all tensors on the CPU. No code in the file is run.
+
+    Args:
+      data: content of a checkpoint's file.
+    """
+    state: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    return state
+
+
+def _refuse_code(path: Path, state: dict[str, Any]) -> None:
+    unsafe = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    if not unsafe:
+        return
+    path.unlink()
+    culprits = ", ".join(_unsafe_parts(state)) or "the whole"
+    raise CheckpointError(
+        f"checkpoint: expected tensors, numbers, strings and containers of them, got {', '.join(sorted(unsafe))} "
+        f"in {culprits}. Turn it into one of those in state_dict, e.g. with float() or torch.from_numpy()."
+    )
+
+
+def _unsafe_parts(state: Any, name: str = "") -> Iterator[str]:
+    if isinstance(state, dict | list | tuple):
+        for key, value in state.items() if isinstance(state, dict) else enumerate(state):
+            yield from _unsafe_parts(value, f"{name}[{key!r}]")
+    elif not isinstance(state, torch.Tensor) and type(state) not in (int, float, bool, str, type(None)):
+        yield name
+
+
+def _remove_damaged_later(folder: Path, step: int) -> None:
+    for path in _newest_first(folder):
+        if _step(path) <= step:
+            return
+        if _is_whole(path, path.read_bytes()):
+            raise CheckpointError(
+                f"checkpoint: expected none later than step {step} in {folder}, got {path.name}. "
+                "Resume from it, or save in another folder."
+            )
+        path.unlink()
+
+
+def _is_whole(path: Path, data: bytes) -> bool:
+    return path.stem.endswith(_digest(data))
+
+
+def _step(path: Path) -> int:
+    return int(path.name[5:15])
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    # Two of one step: the earlier was damaged, or its training was started over; the later one counts.
+    found = [path for path in folder.glob("step-*.pt") if NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: (_step(path), path.stat().st_mtime_ns), reverse=True)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def _flush_folder(folder: Path) -> None:
+    # Without it a rename may be lost with the power. Not every system lets a folder be opened.
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
