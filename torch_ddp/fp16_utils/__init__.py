@@ -21,10 +21,14 @@ from torch_ddp.fp16_utils.masters import (
     prep_param_lists,
     to_python_float,
 )
+from torch_ddp.fp16_utils.optimizer import (
+    FP16_Optimizer,
+)
 
 __all__ = [
     "BN_convert_float",
     "FP16Model",
+    "FP16_Optimizer",
     "Fp16Error",
     "clip_grad_norm",
     "convert_module",

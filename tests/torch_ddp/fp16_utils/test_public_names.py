@@ -7,6 +7,7 @@ from torch_ddp import fp16_utils
 NAMES = [
     "BN_convert_float",
     "FP16Model",
+    "FP16_Optimizer",
     "Fp16Error",
     "clip_grad_norm",
     "convert_module",
