@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[3]
 BLOCKS = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "apex_tests.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -120,3 +121,37 @@ def test_apexs_own_tests_with_ranks_pass(apex_tests):
     assert output.count("====SBN group test passed") == 4
     assert "failed" not in output
     assert re.findall(r"comparing.*False", output) == ["comparing bn vs sbn bias:  False"]
+
+
+@pytest.fixture(scope="module")
+def apex_itself(folder):
+    _run(BLOCKS[5], folder)
+    return folder
+
+
+@needs_apex
+@pytest.mark.slow
+def test_training_equals_that_of_apex_bit_for_bit(apex_itself):
+    runs = []
+    for package in ("itself", "shim"):
+        script = Path(__file__).with_name("training_runs.py")
+        _run(
+            f'PYTHONPATH="$PWD/{package}:$PYTHONPATH" python -W ignore {script} {package}.pt', apex_itself, timeout=200
+        )
+        runs.append(torch.load(apex_itself / f"{package}.pt"))
+    theirs, ours = runs
+    assert theirs.keys() == ours.keys()
+    assert len(ours) == 52
+    for case, run in ours.items():
+        assert run["scales"] == theirs[case]["scales"], case
+        assert all(tensor.isfinite().all() for tensor in run["tensors"]), case
+        assert all(map(torch.equal, run["tensors"], theirs[case]["tensors"])), case
+    assert sum(len(set(run["scales"])) > 1 for run in ours.values()) == 26
+
+
+@needs_apex
+@pytest.mark.slow
+def test_the_loss_scaler_moves_as_that_of_apex(apex_itself):
+    script = Path(__file__).with_name("loss_scalers.py")
+    output = _run(f'PYTHONPATH="$PWD/itself:$PYTHONPATH" python -W ignore {script}', apex_itself, timeout=200)
+    assert output.endswith("20 runs of 100000 steps are equal\n")
