@@ -5,6 +5,8 @@ from parity.report.failure import write_failure as write_failure
 from parity.report.machine import as_json as as_json
 from parity.report.machine import columns as columns
 from parity.report.machine import write_json as write_json
+from parity.report.power import power_as_json as power_as_json
+from parity.report.power import show_power as show_power
 from parity.report.tables import show_mapping as show_mapping
 from parity.report.terminal import print_result as print_result
 from parity.report.terminal import print_verdict as print_verdict

@@ -61,12 +61,12 @@ def test_run_offers_what_is_promised(capsys):
         "--verbose",
     ):
         assert f"\n  {option}" in printed
-    assert "Not offered yet: --prove, --precision, --opt-level, --html, --junit." in " ".join(printed.split())
+    assert "Not offered yet: --precision, --opt-level, --html, --junit." in " ".join(printed.split())
 
 
-@pytest.mark.parametrize("option", ["--prove", "--precision", "--opt-level", "--html", "--junit"])
+@pytest.mark.parametrize("option", ["--precision", "--opt-level", "--html", "--junit"])
 def test_an_option_that_is_not_offered_yet_says_so_in_one_line(capsys, option):
-    words = ["run", "case", option, *([] if option == "--prove" else ["x"])]
+    words = ["run", "case", option, "x"]
     code, printed, errors = ended(capsys, *words)
     assert (code, printed) == (2, "")
     assert f"parity run: error: {option}: " in errors.splitlines()[-1]

@@ -251,6 +251,16 @@ def test_the_public_names_are_these():
     import parity.report
 
     names = {name for name in vars(parity.report) if not name.startswith("_")}
-    modules = {"difference", "facts", "failure", "machine", "tables", "terminal"}
-    public = {"as_json", "columns", "print_failure", "print_result", "print_verdict", "report", "show_mapping"}
+    modules = {"difference", "facts", "failure", "machine", "power", "tables", "terminal"}
+    public = {
+        "as_json",
+        "columns",
+        "print_failure",
+        "print_result",
+        "print_verdict",
+        "power_as_json",
+        "report",
+        "show_mapping",
+        "show_power",
+    }
     assert names - modules == public | {"write_failure", "write_json"}
