@@ -1,14 +1,12 @@
 """Bugs in the net."""
 
-from dataclasses import replace
-from typing import Any
-
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from torch_ddp.planted.registry import (
     Port,
     mutation,
+    with_function,
     with_gradients,
     with_modules,
 )
@@ -16,41 +14,17 @@ from torch_ddp.planted.registry import (
 
 @mutation("net", "rectifier", "act loss", needs="relu", sized=True)
 def leaky_rectifier(port: Port, size: float) -> Port:
-    def loss(model: nn.Module, **inputs: Tensor) -> Any:
-        plain = F.relu
-        try:
-            F.relu = lambda x, inplace=False: F.leaky_relu(x, 0.01 * size)  # type: ignore[assignment]
-            return port.loss(model, **inputs)
-        finally:
-            F.relu = plain
-
-    return replace(port, loss=loss)
+    return with_function(port, "relu", lambda plain, x: F.leaky_relu(x, 0.01 * size))
 
 
 @mutation("net", "dropout_active", "act loss", needs="relu")
 def dropout_nobody_asked_for(port: Port, size: float) -> Port:
-    def loss(model: nn.Module, **inputs: Tensor) -> Any:
-        plain = F.relu
-        try:
-            F.relu = lambda x, inplace=False: F.dropout(plain(x), 0.25)  # type: ignore[assignment]
-            return port.loss(model, **inputs)
-        finally:
-            F.relu = plain
-
-    return replace(port, loss=loss)
+    return with_function(port, "relu", lambda plain, x: F.dropout(plain(x), 0.25))
 
 
 @mutation("net", "activation_function", "act loss", needs="relu")
 def smooth_rectifier(port: Port, size: float) -> Port:
-    def loss(model: nn.Module, **inputs: Tensor) -> Any:
-        plain = F.relu
-        try:
-            F.relu = lambda x, inplace=False: F.gelu(x)  # type: ignore[assignment]
-            return port.loss(model, **inputs)
-        finally:
-            F.relu = plain
-
-    return replace(port, loss=loss)
+    return with_function(port, "relu", lambda plain, x: F.gelu(x))
 
 
 @mutation("net", "border", "act loss", needs="conv")
@@ -74,15 +48,7 @@ def padding_on_one_side(port: Port, size: float) -> Port:
 
 @mutation("net", "pooling", "act loss", needs="conv")
 def average_for_the_largest(port: Port, size: float) -> Port:
-    def loss(model: nn.Module, **inputs: Tensor) -> Any:
-        plain = F.max_pool2d
-        try:
-            F.max_pool2d = lambda x, kernel: F.avg_pool2d(x, kernel)  # type: ignore[assignment]
-            return port.loss(model, **inputs)
-        finally:
-            F.max_pool2d = plain
-
-    return replace(port, loss=loss)
+    return with_function(port, "max_pool2d", lambda plain, x, kernel: F.avg_pool2d(x, kernel))
 
 
 @mutation("net", "bias_missing", "act loss", sized=True)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,20 @@ def with_loss(port: Port, change: Callable[[Tensor, nn.Module, dict[str, Tensor]
         returned = port.loss(model, **inputs)
         value, outputs = returned if isinstance(returned, tuple) else (returned, {})
         return change(value, model, inputs), outputs
+
+    return replace(port, loss=loss)
+
+
+def with_function(port: Port, name: str, change: Callable[..., Tensor]) -> Port:
+    """Puts ``change(plain, *arguments)`` in the place of a function of `torch.nn.functional` while the loss is computed."""
+
+    def loss(model: nn.Module, **inputs: Tensor) -> Any:
+        plain = getattr(F, name)
+        try:
+            setattr(F, name, lambda *arguments: change(plain, *arguments))
+            return port.loss(model, **inputs)
+        finally:
+            setattr(F, name, plain)
 
     return replace(port, loss=loss)
 
