@@ -10,6 +10,7 @@ import torch
 from torch_ddp.amp import mode_stack
 from torch_ddp.amp.cast_lists import Rule, rules
 from torch_ddp.amp.cast_mode import CastMode
+from torch_ddp.amp.recurrent_inputs import RecurrentInputs
 from torch_ddp.amp.registry import Registered, registered
 from torch_ddp.amp.thread_starts import ThreadStarts
 
@@ -44,12 +45,14 @@ class Casts:
         self.mode = CastMode(table, half)
         self._thread = _Thread()
         self._starts = ThreadStarts(self._wanted, self.join_thread)
+        self._recurrent = RecurrentInputs(self.on_this_thread)
 
     def activate(self) -> None:
         """Switches the casts on."""
         for entry in self._patches:
             setattr(entry.module, entry.name, entry.wrapped)
         self._starts.watch()
+        self._recurrent.watch()
         self.join_thread()
 
     def deactivate(self) -> None:
@@ -58,6 +61,7 @@ class Casts:
         self.mode.cache.clear()
         mode_stack.remove(self.mode)
         self._starts.release()
+        self._recurrent.release()
         for entry in self._patches:
             if getattr(entry.module, entry.name) is entry.wrapped:
                 setattr(entry.module, entry.name, entry.function)

@@ -28,6 +28,8 @@ class LossScaler:
         loss_scale: float | str = "dynamic",
         minimum: float | None = None,
         maximum: float | None = MAXIMUM_SCALE,
+        *,
+        window: int = WINDOW,
     ) -> None:
         """Starts at 2^16, or at the cap where that is lower; a number makes it static.
 
@@ -35,6 +37,7 @@ class LossScaler:
             loss_scale: "dynamic", or the scale to stay at.
             minimum: the floor of a dynamic scale; None or 0 is no floor, as in Apex.
             maximum: the cap of a dynamic scale; None is no cap.
+            window: backward passes without an overflow that double a dynamic scale; at least 1.
 
         Raises:
             AmpError: a static scale is not above zero, or the floor is above the cap.
@@ -42,6 +45,7 @@ class LossScaler:
         self.dynamic = loss_scale == "dynamic"
         self.minimum = minimum or 0.0
         self.maximum = float("inf") if maximum is None else maximum
+        self.window = window
         self.unskipped = 0
         self.found: list[torch.Tensor] = []
         if self.minimum > self.maximum:
@@ -67,7 +71,7 @@ class LossScaler:
             self.unskipped = 0
             return True
         self.unskipped += 1
-        if self.dynamic and self.unskipped == WINDOW:
+        if self.dynamic and self.unskipped == self.window:
             self.loss_scale = min(self.maximum, self.loss_scale * FACTOR)
             self.unskipped = 0
         return False

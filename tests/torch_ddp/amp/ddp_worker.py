@@ -2,18 +2,26 @@
 
 import contextlib
 import datetime
+from functools import partial
+from itertools import product
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from torch_ddp import amp
+from torch_ddp import amp, parallel
 
 from .linear_models import LEVELS, Product, sgd
 
 X = torch.tensor([0.5, 1.0])
 STEPS = 3
 PLANS = ("plain", "no_sync", "bucket_view", "overflow")
+WRAPPERS = {
+    "torch": nn.parallel.DistributedDataParallel,
+    "apex": partial(parallel.DistributedDataParallel, message_size=1),
+    "apex_delayed": partial(parallel.DistributedDataParallel, delay_allreduce=True),
+}
+BUCKET_VIEW = {"torch": "gradient_as_bucket_view", "apex": "retain_allreduce_buffers"}
 
 
 def run(rank, init_file, result_file):
@@ -25,18 +33,19 @@ def run(rank, init_file, result_file):
         timeout=datetime.timedelta(seconds=60),
     )
     torch.set_num_threads(1)
-    results = {(level, plan): _train(rank, level, plan) for level in LEVELS for plan in PLANS}
+    cases = product(LEVELS, PLANS, WRAPPERS)
+    results = {case: _train(rank, *case) for case in cases}
     torch.save(results, f"{result_file}{rank}")
     dist.destroy_process_group()
 
 
-def _train(rank, level, plan):
+def _train(rank, level, plan, wrapper):
     model = Product(1.0)
     model.norm.bias.requires_grad_(False)
     model, optimizer = amp.initialize(
         model, sgd(model), opt_level=level, loss_scale="dynamic", max_loss_scale=128.0, verbosity=0
     )
-    ddp = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=plan == "bucket_view")
+    ddp = WRAPPERS[wrapper](model, **{BUCKET_VIEW[wrapper.split("_")[0]]: plan == "bucket_view"})
     skipped = []
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -54,6 +63,7 @@ def _train(rank, level, plan):
         skipped.append(amp.step_was_skipped(optimizer))
     return {
         "weight": model.weight.detach().float(),
+        "masters": [master.detach() for master in amp.master_params(optimizer)],
         "norm": model.norm.weight.detach().float(),
         "skipped": skipped,
         "scale": amp.state_dict()["loss_scaler0"]["loss_scale"],

@@ -29,13 +29,15 @@ def ranks(tmp_path_factory):
 
 @pytest.mark.parametrize("opt_level", LEVELS)
 @pytest.mark.parametrize("plan", ddp_worker.PLANS)
-def test_two_ranks_train_as_one_by_hand_on_the_mean_gradient(ranks, opt_level, plan):
+@pytest.mark.parametrize("wrapper", ddp_worker.WRAPPERS)
+def test_two_ranks_train_as_one_by_hand_on_the_mean_gradient(ranks, opt_level, plan, wrapper):
     mean = 1.5 * ddp_worker.X * (3 if plan in ("no_sync", "bucket_view") else 1)
     steps = [mean] * ddp_worker.STEPS
     if plan == "overflow":
         steps[1] = None
-    for result in (rank[opt_level, plan] for rank in ranks):
+    for result in (rank[opt_level, plan, wrapper] for rank in ranks):
         assert torch.equal(result["weight"].double(), momentum_steps(torch.tensor([1.0, 0.5]), steps))
         assert torch.equal(result["norm"].double(), momentum_steps(torch.ones(2), steps))
+        assert torch.equal(result["masters"][0].to(result["weight"].dtype), result["weight"])
         assert result["skipped"] == [step is None for step in steps]
         assert result["scale"] == (64.0 if plan == "overflow" else 128.0)

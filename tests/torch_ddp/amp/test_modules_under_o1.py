@@ -79,6 +79,25 @@ def test_recurrent_layers_take_their_own_half_state_and_packed_sequences():
     assert again.dtype is HALF
 
 
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_that_initialize_was_not_given_take_half_too(casts, layer):
+    assert layer(3, 4)(torch.randn(5, 2, 3).half())[0].dtype is HALF
+    with pytest.raises(RuntimeError, match="input_size"):
+        layer(3, 4)(torch.randn(5, 2, 7).half())
+    with pytest.raises(ValueError, match="does not match weight dtype"):
+        layer(3, 4)(torch.randn(5, 2, 3).double())
+
+
+def test_recurrent_layers_refuse_half_again_where_casts_are_off(casts):
+    x = torch.randn(5, 2, 3).half()
+    with amp.disable_casts(), pytest.raises(ValueError, match="does not match weight dtype"):
+        nn.LSTM(3, 4)(x)
+    amp.deactivate()
+    with pytest.raises(ValueError, match="does not match weight dtype"):
+        nn.LSTM(3, 4)(x)
+    assert not hasattr(nn.RNNBase.check_input, "__wrapped__")
+
+
 @pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
 @pytest.mark.parametrize("dtype", [HALF, FLOAT])
 def test_recurrent_cells_run_in_half(casts, cell, dtype):
