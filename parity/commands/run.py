@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.commands.not_offered import add_options
+from parity.commands.report_files import add_report_files, claim_report_files, write_report_files
 
 LEVEL_NAMES = {"1": "function", "2": "float32", "3": "trajectory", "4": "mixed"}
 
@@ -31,9 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="interpreter with TensorFlow, e.g. of a Python 3.7 environment (default: $PARITY_TF_PYTHON, the case's, this)",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the sides' logs here")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the result for machines, and every check to FILE's .checks.npz"
-    )
+    add_report_files(parser)
     parser.add_argument(
         "--timeout",
         type=_seconds,
@@ -52,21 +51,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the case and prints the report; returns the exit code."""
     from parity.case import load_case
-    from parity.commands.out_folder import claim_file, claim_folder
-    from parity.report import report, write_json
+    from parity.commands.out_folder import claim_folder
+    from parity.report import report
     from parity.run import open_sides, run_case
     from parity.sides import fail_together
 
-    if arguments.json:
-        claim_file("--json", arguments.json)
+    claim_report_files(arguments)
     case = load_case(arguments.case, steps=arguments.steps, towers=arguments.towers)
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     out = claim_folder(arguments.out) if arguments.out else None
     with _progress() as tick, open_sides(python, arguments.timeout, out) as sides:
         fail_together(sides.data, sides.tf, sides.torch)
         result = run_case(case, sides, arguments.levels, out, tick)
-    if arguments.json:
-        write_json(result, arguments.json)
+    write_report_files(arguments, result, case.name)
     report(result, case.name, arguments.quiet, arguments.verbose)
     return result.exit_code
 
