@@ -24,6 +24,7 @@ PARTS = {
 }
 WIDTH, LANES, GAP, BOX = 440, 4, 10, 42
 STEP = BOX + 26
+FITS = 13  # letters that a box of one of four lanes is wide
 
 
 class Box(NamedTuple):
@@ -100,12 +101,13 @@ def _rows(side: Side) -> list[tuple[str, str, bool]]:
             ("combine", f"combine the towers: {side.combine}", True),
             ("update", f"apply once: {side.optimizer}", True),
         ]
+    step = f"{side.optimizer} step"
     return [
         ("start", "weights, a copy on every rank", True),
         ("shard", f"the batch, shard by shard to {side.copies}", True),
         *lanes,
         ("combine", f"all-reduce: {side.combine}", True),
-        ("update", f"step: {side.optimizer}", False),
+        ("update", step if len(step) <= FITS else "own step", False),
     ]
 
 
@@ -138,7 +140,7 @@ def _side(facts: dict[str, Any]) -> Side:
 
 def _title(side: Side) -> str:
     noun = "tower" if side.towers else "rank"
-    return f"{side.copies} {noun}{'' if side.copies == 1 else 's'}"
+    return f"{side.copies} {noun}{'' if side.copies == 1 else 's'}, {side.optimizer}"
 
 
 def _told(side: Side, rows: list[tuple[str, str, bool]], part: str) -> str:

@@ -12,8 +12,10 @@ from parity.report.tables import NUMBERS, WORST, name_of, who
 from parity.report.terminal import accounting
 
 MARKS = {"same": "✅", "different": "❌", "incomparable": "⚠️", "not_run": "➖"}
-# What Markdown or HTML would take for itself, mentions and references of GitHub among it.
-SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~@$&-])")
+# What Markdown or HTML would take for itself inside a line.
+SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
+# GitHub makes mentions and references even of what is escaped; a space of no width after the sign keeps it from that.
+REFERRING = re.compile(r"([@#])(?=\w)")
 
 
 def write_markdown(result: Result, path: Path, title: str) -> None:
@@ -84,7 +86,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _text(text: str) -> str:
-    return SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return REFERRING.sub("\\1\u200b", SPECIAL.sub(r"\\\1", " ".join(text.split())))
 
 
 def _code(text: str) -> str:

@@ -27,13 +27,14 @@ class HeatMap {
     this.box.setAttribute("aria-rowcount", order.length + 1);
     this.box.setAttribute("aria-colcount", grid.steps.length + 1);
     this.resize();
+    this.box.scrollTop = Math.max(0, this.row - Math.floor(this.box.clientHeight / ROW / 2)) * ROW;
     this.into();
   }
 
   resize() {
     if (!this.grid || !this.box.clientWidth) return;
-    this.names = Math.min(320, Math.round(this.box.clientWidth * 0.42));
-    this.cell = Math.max(6, Math.min(44, Math.floor((this.box.clientWidth - this.names - 16) / this.grid.steps.length)));
+    this.names = Math.min(300, Math.round(this.box.clientWidth * 0.34));
+    this.cell = Math.max(4, Math.min(44, Math.floor((this.box.clientWidth - this.names - 16) / this.grid.steps.length)));
     this.tall = Math.min(FULL, HEAD + ROW * Math.max(4, this.order.length) + 18);
     this.box.style.height = this.tall + "px";
     this.sizer.style.height = HEAD + ROW * this.order.length + "px";
@@ -209,7 +210,7 @@ class HeatMap {
   }
 
   jumped(event) {
-    this.go(Math.floor((event.offsetY / this.tall) * this.order.length), this.column);
+    if (this.grid) this.go(Math.floor((event.offsetY / this.tall) * this.order.length), this.column);
   }
 }
 

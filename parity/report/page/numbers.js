@@ -5,7 +5,8 @@ const VERDICTS = { same: "same", different: "different", incomparable: "incompar
 
 async function unpack(number, grid) {
   const text = atob(document.getElementById("grid-" + number).textContent);
-  const packed = Uint8Array.from({ length: text.length }, (_, place) => text.charCodeAt(place));
+  const packed = new Uint8Array(text.length);
+  for (let place = 0; place < text.length; place++) packed[place] = text.charCodeAt(place);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const count = grid.keys.length * grid.steps.length;

@@ -11,20 +11,27 @@ function start() {
 
   function grid() { return data.grids[run.value]; }
 
-  function open(row, column, focus) {
-    const first = data.firsts.find(({ place }) => place[0] === Number(run.value) && place[1] === row && place[2] === column);
+  function show(row, column) {
+    const first = data.firsts.find(({ place }) => String(place) === String([run.value, row, column]));
     showTensor(panel, grid(), row, column, first && first.rows);
+  }
+
+  function open(row, column, focus) {
+    show(row, column);
     if (focus) panel.focus();
     else panel.scrollIntoView({ block: "nearest" });
   }
 
   async function choose(row, column) {
-    if (!grid().unpacked) await unpack(run.value, grid());
+    const wanted = run.value;
+    if (!grid().unpacked) await unpack(wanted, grid());
+    if (run.value !== wanted) return;
     list(row, column);
-    if (heat.order.length) showTensor(panel, grid(), row, column, (data.firsts.find(({ place }) => String(place) === String([Number(run.value), row, column])) || {}).rows);
+    show(row, column);
   }
 
   function list(row = heat.order[heat.row], column = heat.column) {
+    if (!grid().unpacked) return;
     const { keys, steps, states, state } = grid(), wanted = filter.value.toLowerCase();
     const bad = states.map(([verdict]) => verdict === "different" || verdict === "incomparable");
     const kept = (at) => keys[at].toLowerCase().includes(wanted) && (!only.checked || state.subarray(at * steps.length, (at + 1) * steps.length).some((found) => bad[found]));
