@@ -74,7 +74,8 @@ def _data(result: Result, found: list[Grid]) -> dict[str, Any]:
         first = level.first_difference
         where = place(found, level, first.check) if first else None
         if first and where:
-            places.append({"place": where, "rows": first_rows(level, first)})
+            heading = f"{HEADINGS[first.check.verdict]} of this level"
+            places.append({"place": where, "heading": heading, "rows": first_rows(level, first)})
     opened = places[0]["place"] if places else (0, 0, 0)
     return {"grids": [grid.as_json() for grid in found], "firsts": places, "opened": opened}
 

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from parity.judge.result import FirstDifference
+from parity.report.difference import HEADINGS
 
 # Which part of a step makes a quantity of the trace.
 PARTS = {
@@ -28,7 +29,7 @@ FITS = 13  # letters that a box of one of four lanes is wide
 
 
 class Box(NamedTuple):
-    """A part of the step: its place in units of the drawing, its words, and whether the sides differ here first."""
+    """A part of the step: its place in units of the drawing, its words, and whether the first difference is made here."""
 
     x: float
     y: float
@@ -70,6 +71,7 @@ def flow_of(facts: dict[str, Any], first: FirstDifference | None) -> Flow:
     """Returns the drawing of a side: towers that one optimizer serves, or ranks that each hold the weights."""
     side = _side(facts)
     part = ("start" if first.check.run == "init" else PARTS.get(first.quantity, "")) if first else ""
+    mark = f" (the {HEADINGS[first.check.verdict].lower()} is made here)" if first else ""
     lane = int(first.tower.partition(".")[0]) if first and first.tower.partition(".")[0].isdigit() else None
     lanes = _lanes(side.copies)
     boxes: list[Box] = []
@@ -88,7 +90,7 @@ def flow_of(facts: dict[str, Any], first: FirstDifference | None) -> Flow:
             middles = middles if not (wide and not rows[number + 1][2]) else [x + width / 2 for x, width, _ in lanes]
             arrows += [(x, y + BOX, x, y + STEP - 3) for x in middles]
     height = int(8 + (len(rows) - 1) * STEP + BOX)
-    return Flow(_title(side), _told(side, rows, part), boxes, arrows, WIDTH, height)
+    return Flow(_title(side), _told(side, rows, part, mark), boxes, arrows, WIDTH, height)
 
 
 def _rows(side: Side) -> list[tuple[str, str, bool]]:
@@ -143,9 +145,7 @@ def _title(side: Side) -> str:
     return f"{side.copies} {noun}{'' if side.copies == 1 else 's'}, {side.optimizer}"
 
 
-def _told(side: Side, rows: list[tuple[str, str, bool]], part: str) -> str:
+def _told(side: Side, rows: list[tuple[str, str, bool]], part: str, mark: str) -> str:
     each = "each tower: " if side.towers else "each rank: "
-    told = [
-        f"{'' if wide else each}{words}{' (differs here first)' if name == part else ''}" for name, words, wide in rows
-    ]
+    told = [f"{'' if wide else each}{words}{mark if name == part else ''}" for name, words, wide in rows]
     return f"{_title(side)}; " + "; then ".join(told)

@@ -1,6 +1,8 @@
 """The reports for a continuous integration and for a pull request: JUnit XML and Markdown."""
 
 import re
+import shlex
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -13,6 +15,7 @@ from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.report import as_markdown, write_junit, write_junit_of_failure, write_markdown
 from parity.sides import SideFailed
 
+ROOT = Path(__file__).parents[2]
 EVIL = "</failure>]]><a|b>`*x*`\x00\x1b[31m\ud800 @all #1\nnext"
 
 
@@ -159,3 +162,28 @@ def test_a_failed_comparison_leaves_a_junit_error_and_no_page_of_an_earlier_run(
     assert (tmp_path / "page.checks.npz").exists()
     message = next(suite_of(junit).iter("error")).get("message")
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def block_of(name):
+    """Returns the command that docs/report.md shows under a mark."""
+    text = (ROOT / "docs" / "report.md").read_text()
+    return re.search(rf"<!-- {name} -->\n```bash\n(.*?)\n```", text, re.DOTALL)[1]
+
+
+@pytest.mark.slow
+def test_the_command_of_the_docs_writes_what_they_say(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(block_of("run").replace("examples/", f"{ROOT}/examples/"))
+    assert words[0] == "parity"
+    assert main([*words[1:], "--steps", "2", "--levels", "1"]) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.md", "report.xml"]
+    message = "First difference: step 0, grad/logits/bias: sum instead of mean, ratio 4"
+    assert suite_of(tmp_path / "report.xml").find("testcase/failure").get("message") == message
+    assert "sum instead of mean, ratio 4" in (tmp_path / "report.md").read_text()
+    assert "sum instead of mean, ratio 4" in (tmp_path / "report.html").read_text()
+
+
+def test_the_measuring_command_of_the_docs_names_a_test_that_is_there():
+    words = shlex.split(block_of("measure"))
+    assert f"def test_{words[-1]}_" in (ROOT / words[-3]).read_text()
+    assert (ROOT / words[-3]).name == "test_report_page.py"

@@ -9,8 +9,10 @@ class HeatMap {
     this.paint = element("canvas", { class: "paint", "aria-hidden": "true" });
     this.head = element("div", { class: "row head", role: "row", "aria-rowindex": "1" });
     this.rows = element("div", { role: "rowgroup" });
+    this.here = element("div", { class: "here", "aria-hidden": "true" });
     this.sizer.append(this.paint, this.head, this.rows);
     box.append(this.sizer);
+    overview.after(this.here);
     box.addEventListener("scroll", () => this.later());
     box.addEventListener("keydown", (event) => this.pressed(event));
     box.addEventListener("click", (event) => this.clicked(event));
@@ -69,6 +71,9 @@ class HeatMap {
       }
     }
     this.label(pen, begin, end, scrollLeft, wide);
+    const part = this.tall / Math.max(tall, HEAD + ROW * this.order.length);
+    this.here.style.top = scrollTop * part + "px";
+    this.here.style.height = Math.max(6, tall * part) + "px";
     this.write(from, to);
   }
 

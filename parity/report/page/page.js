@@ -13,7 +13,7 @@ function start() {
 
   function show(row, column) {
     const first = data.firsts.find(({ place }) => String(place) === String([run.value, row, column]));
-    showTensor(panel, grid(), row, column, first && first.rows);
+    showTensor(panel, grid(), row, column, first);
   }
 
   function open(row, column, focus) {

@@ -22,17 +22,21 @@ function showTensor(panel, grid, row, column, first) {
   const course = grid.steps.map((_, place) => cellOf(grid, row, place)).filter((found) => found.verdict !== "absent");
   const facts = [["step", cell.step], ["verdict", VERDICTS[cell.verdict]]];
   if (cell.note) facts.push(["what", cell.note]);
-  if (cell.verdict !== "absent") {
+  if (measured(cell)) {
     facts.push(["difference", shown(cell.difference, 4)], ["allowed", cell.allowed > 0 ? shown(cell.allowed, 4) : "none: must be equal"]);
     facts.push(["multiple", shown(cell.multiple, 4) + (Number.isFinite(cell.multiple) ? " times the allowance" : "")]);
   }
-  const known = first ? [element("h4", { text: "The first difference of this level" }), listOf(first)] : [];
+  const known = first ? [element("h4", { text: first.heading }), listOf(first.rows)] : [];
   const parts = [
     element("h3", {}, element("code", { text: cell.key })), listOf(facts), ...known,
     element("h4", { text: "Course over the steps" }), chartOf(course, cell.step), tableOf(course),
   ];
   panel.setAttribute("aria-label", cell.key + ", " + told(cell));
   panel.replaceChildren(...parts);
+}
+
+function measured(cell) {
+  return (cell.verdict === "same" || cell.verdict === "different") && Number.isFinite(cell.difference);
 }
 
 function listOf(facts) {
@@ -42,7 +46,7 @@ function listOf(facts) {
 function tableOf(course) {
   const head = ["step", "difference", "allowed", "multiple", "verdict"].map((text) => element("th", { scope: "col", text }));
   const rows = course.map((cell) => element("tr", {}, element("th", { scope: "row", text: cell.step }),
-    ...[shown(cell.difference), shown(cell.allowed), shown(cell.multiple), VERDICTS[cell.verdict]].map((text) => element("td", { text }))));
+    ...[...(measured(cell) ? [cell.difference, cell.allowed, cell.multiple].map((n) => shown(n)) : ["-", "-", "-"]), VERDICTS[cell.verdict]].map((text) => element("td", { text }))));
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   return element("details", {}, element("summary", { text: "The same as a table" }), element("div", { class: "wide" }, table));
 }
@@ -55,7 +59,7 @@ function chartOf(course, step) {
     svg.append(drawn("text", { x: PLOT.width / 2, y: PLOT.height / 2 }, "no difference that is finite and not zero"));
     return svg;
   }
-  const low = Math.floor(logs.reduce((a, b) => Math.min(a, b))) , high = Math.max(low + 1, Math.ceil(logs.reduce((a, b) => Math.max(a, b))));
+  const low = Math.floor(logs.reduce((a, b) => Math.min(a, b))), high = Math.max(low + 1, Math.ceil(logs.reduce((a, b) => Math.max(a, b))));
   const [begin, end] = [course[0].step, course[course.length - 1].step];
   const x = (at) => PLOT.left + (end > begin ? (at - begin) / (end - begin) : 0.5) * (PLOT.width - PLOT.left - PLOT.right);
   const y = (value) => {
@@ -64,9 +68,10 @@ function chartOf(course, step) {
   };
   axes(svg, low, high, begin, end, x, y);
   svg.append(drawn("line", { class: "at", x1: x(step), x2: x(step), y1: PLOT.top, y2: PLOT.height - PLOT.bottom }));
-  const line = (name) => course.map((cell) => x(cell.step).toFixed(1) + "," + y(cell[name]).toFixed(1)).join(" ");
+  const spread = course.length > 1 ? [0] : [-24, 24];
+  const line = (name) => course.flatMap((cell) => spread.map((aside) => (x(cell.step) + aside).toFixed(1) + "," + y(cell[name]).toFixed(1))).join(" ");
   svg.append(drawn("polyline", { class: "allowed", points: line("allowed") }), drawn("polyline", { class: "difference", points: line("difference") }));
-  for (const cell of course) {
+  for (const cell of course.filter(measured)) {
     svg.append(drawn("circle", { class: cell.verdict === "different" ? "dot over" : "dot", cx: x(cell.step), cy: y(cell.difference), r: cell.step === step ? 4.5 : 2.4 }));
   }
   const worst = course.reduce((a, b) => (b.multiple > a.multiple ? b : a));
