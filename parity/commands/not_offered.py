@@ -6,8 +6,6 @@ from typing import Any
 OPTIONS = {
     "--precision": "not offered yet: level 1 is float64, level 2 is float32",
     "--opt-level": "not offered yet: both sides run without mixed precision, O0",
-    "--html": "not offered yet. Use --json",
-    "--junit": "not offered yet. Use --json",
 }
 VERBS = {
     "record": "Build both sides with `parity run`",

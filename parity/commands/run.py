@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.commands.not_offered import add_options
+from parity.commands.report_files import add_report_files, claim_report_files, write_report_files
 
 LEVEL_NAMES = {"1": "function", "2": "float32", "3": "trajectory", "4": "mixed"}
 
@@ -37,9 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--golden", type=Path, metavar="DIR", help="check against what `parity bless` kept, without TensorFlow"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the sides' logs here")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the result for machines, and every check to FILE's .checks.npz"
-    )
+    add_report_files(parser)
     parser.add_argument(
         "--timeout",
         type=_seconds,
@@ -58,13 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the case and prints the report; returns the exit code."""
     from parity.case import load_case
-    from parity.commands.out_folder import claim_file, claim_folder
-    from parity.report import report, show_power, write_json
+    from parity.commands.out_folder import claim_folder
+    from parity.report import report, show_power
     from parity.run import open_sides, run_case
     from parity.sides import fail_together
 
-    if arguments.json:
-        claim_file("--json", arguments.json)
+    claim_report_files(arguments)
     case = load_case(arguments.case, steps=arguments.steps, towers=arguments.towers)
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     out = claim_folder(arguments.out) if arguments.out else None
@@ -72,8 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         fail_together(*sides.started)
         result = run_case(case, sides, arguments.levels, out, tick, arguments.golden)
         power = _power(case, result, sides, tick) if arguments.prove and result.verdict == "same" else None
-    if arguments.json:
-        write_json(result, arguments.json, power=power)
+    write_report_files(arguments, result, case.name, power)
     report(result, case.name, arguments.quiet, arguments.verbose)
     if power is not None:
         show_power(power)
