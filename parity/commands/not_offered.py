@@ -11,7 +11,6 @@ OPTIONS = {
     "--junit": "not offered yet. Use --json",
 }
 VERBS = {
-    "record": "Build both sides with `parity run`",
     "replay": "Run both sides with `parity run`",
     "bless": "Keep the JSON of `parity run --json`",
     "teach": "Read examples/ and docs/",

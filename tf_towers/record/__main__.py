@@ -97,18 +97,28 @@ def _parse(arguments):
     parser.add_argument("--steps", type=int, metavar="N", help="end after N recorded training steps, with exit code 0")
     parser.add_argument("--skip", type=int, metavar="N", default=0, help="let N training steps go by first")
     parser.add_argument("--out", metavar="DIR", help="folder of the trace (default: SCRIPT.trace)")
-    parser.add_argument("-m", dest="module", metavar="MODULE", help="run a module instead of a script")
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="SCRIPT ARGS…")
     parsed = parser.parse_args(arguments)
-    if parsed.arguments[:1] == ["--"]:
-        del parsed.arguments[0]
-    if not parsed.module and not parsed.arguments:
+    words = parsed.module or parsed.arguments
+    if words[:1] == ["--"]:
+        del words[0]
+    if not words:
         parser.error("expected a script to run, got none. Write it last, after --.")
     if (parsed.steps is not None and parsed.steps < 1) or parsed.skip < 0:
         parser.error(f"expected --steps from 1 and --skip from 0, got {parsed.steps} and {parsed.skip}.")
-    parsed.script = None if parsed.module else parsed.arguments.pop(0)
+    name, parsed.arguments = words[0], words[1:]
+    parsed.script, parsed.module = (None, name) if parsed.module else (name, None)
     stem = parsed.module or os.path.splitext(os.path.basename(parsed.script))[0]
     parsed.out = os.path.abspath(parsed.out or stem + ".trace")
+    if (
+        os.path.isdir(parsed.out)
+        and os.listdir(parsed.out)
+        and not os.path.isfile(os.path.join(parsed.out, "trace.json"))
+    ):
+        parser.error(
+            f"--out: expected an empty folder or an older trace at {parsed.out}, got other files. Name another."
+        )
     return parsed
 
 

@@ -118,15 +118,21 @@ class Calls(object):
 
     def _apply_gradients(self, original):
         @functools.wraps(original)
-        def apply_gradients(optimizer, grads_and_vars, global_step=None, *arguments, **named):
-            pairs = list(grads_and_vars)  # scripts hand over iterators, which can be read once
+        def apply_gradients(optimizer, *arguments, **named):
+            # Scripts hand over iterators, which can be read once.
+            pairs = list(arguments[0] if arguments else named["grads_and_vars"])
+            global_step = arguments[1] if len(arguments) > 1 else named.get("global_step")
+            if arguments:
+                arguments = (pairs,) + arguments[1:]
+            else:
+                named["grads_and_vars"] = pairs
             known = len(self.applies)
-            op = original(optimizer, pairs, global_step, *arguments, **named)
-            op = op if isinstance(op, tf.Operation) else getattr(op, "op", op)
+            returned = original(optimizer, *arguments, **named)
+            op = returned if isinstance(returned, tf.Operation) else getattr(returned, "op", None)
             # A wrapper around an optimizer ends in the wrapped one, and that holds the slots.
             if len(self.applies) == known and isinstance(op, tf.Operation):
                 self.applies.append(ApplyCall(optimizer, pairs, global_step, op))
-            return op
+            return returned
 
         return apply_gradients
 

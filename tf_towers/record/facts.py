@@ -14,14 +14,13 @@ def facts_of(sections, variables, combined, session, soft_placement):
     """Returns the facts as a dict of JSON values.
 
     Args:
-      sections: list of `Section` that trained; the first one's are the facts, all are listed under "sections".
+      sections: list of `Section` that trained; the first one's are the facts.
       variables: the `Variables`.
       combined: dict of section name to what the numbers say: "mean", "sum", "other" or "unknown".
       session: that trains.
       soft_placement: who turned it on.
     """
-    listed = {section.name: _of_section(section, combined[section.name]) for section in sections}
-    first = listed[sections[0].name]
+    first = facts_of_section(sections[0], combined[sections[0].name])
     dtypes = sorted({variable.dtype.base_dtype.name for variable in variables.weights.values()})
     config = session._config
     facts = {
@@ -41,12 +40,11 @@ def facts_of(sections, variables, combined, session, soft_placement):
         "flags": {name: os.environ[name] for name in FLAGS if name in os.environ},
     }
     facts.update(first)
-    if len(listed) > 1:
-        facts["sections"] = listed
     return facts
 
 
-def _of_section(section, from_values):
+def facts_of_section(section, from_values):
+    """Returns what is known of one optimizer's part as a dict of JSON values; `from_values` as in `facts_of`."""
     kinds = sorted({each.kind for each in section.combinations.values()})
     from_graph = kinds[0] if len(kinds) == 1 else "+".join(kinds)
     sure = from_values if from_values in ("mean", "sum") else from_graph

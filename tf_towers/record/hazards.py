@@ -234,7 +234,7 @@ def _step_counter(section, plan):
     return [
         Hazard(
             "global_step_not_counted",
-            "apply_gradients got no global_step",
+            f"apply_gradients got no global_step for {section.apply.op.name}",
             "A schedule that reads the step stands still, unless the script counts by itself.",
         )
     ]

@@ -16,7 +16,7 @@ def combine_from_values(section, tensors):
     """
     towers = len(section.towers)
     kinds = set()
-    for name, combination in section.combinations.items():
+    for name in section.combinations:
         parts = [_entry(section, tensors, tower, name) for tower in range(towers)]
         combined = tensors.get(f"{section.prefix}grad/{name}")
         if towers < 2 or combined is None or any(part is None or part.shape != combined.shape for part in parts):

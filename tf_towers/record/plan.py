@@ -55,7 +55,7 @@ def make_section(apply, name, prefix, calls):
         combinations_of(apply, towers),
         [found for found, _ in draws],
     )
-    left_out = {tensor: "no array: a string, a handle, or inside a loop" for tensor in missed}
+    left_out = dict.fromkeys(missed, "no array: a string, a handle, or inside a loop")
     left_out.update({op: "drawn inside a loop" for _, names in draws for op in names})
     return section, left_out
 

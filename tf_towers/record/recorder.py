@@ -11,7 +11,7 @@ from tensorflow.python.client import session as session_module
 from parity.trace import TraceWriter
 from tf_towers.record.ancestry import ancestors
 from tf_towers.record.calls import Calls
-from tf_towers.record.facts import facts_of
+from tf_towers.record.facts import facts_of, facts_of_section
 from tf_towers.record.hazards import Hazard, hazards_in_graph
 from tf_towers.record.hazards_in_values import combine_from_values, hazards_in_values
 from tf_towers.record.patches import Patches
@@ -52,7 +52,7 @@ class Recorder(object):
         self._on_enough, self._on_failure = on_enough, on_failure
         self._patches = Patches()
         self._lock = threading.RLock()
-        self._plans, self._sections, self._closures = {}, {}, {}
+        self._plans, self._sections = {}, {}
         self._writer = None
         self._variables = None
         self._after = None
@@ -64,6 +64,7 @@ class Recorder(object):
         """Starts to watch."""
         self.calls.install()
         self._patches.wrap(session_module.BaseSession, "run", self._watched_run)
+        self._patches.wrap(session_module.BaseSession, "make_callable", self._watched_callable)
         self._patches.wrap(session_module.BaseSession, "__init__", self._softly_placed)
 
     def finish(self, whole):
@@ -91,10 +92,24 @@ class Recorder(object):
 
         return run
 
+    def _watched_callable(self, original):
+        @functools.wraps(original)
+        def make_callable(session, fetches, feed_list=None, accept_options=False):
+            if accept_options or self._planned(session, fetches) is None:
+                return original(session, fetches, feed_list, accept_options)
+
+            def run(*values):
+                return session.run(fetches, dict(zip(feed_list or (), values)))
+
+            return run
+
+        return make_callable
+
     def _softly_placed(self, original):
         @functools.wraps(original)
         def init(session, target="", graph=None, config=None):
-            if config is None or not config.allow_soft_placement:
+            ours = config is None or isinstance(config, tf.ConfigProto)  # TensorFlow itself refuses anything else
+            if ours and not (config and config.allow_soft_placement):
                 own = tf.ConfigProto()
                 if config is not None:
                     own.CopyFrom(config)
@@ -133,6 +148,7 @@ class Recorder(object):
             if apply not in self._sections:
                 base = getattr(apply.optimizer, "_name", None) or type(apply.optimizer).__name__
                 taken = [section.name for section, _ in self._sections.values()]
+                base = base.replace("/", "_")
                 name = base if base not in taken else f"{base}_{len(taken)}"
                 prefix = f"section/{name}/" if several else ""
                 self._sections[apply] = make_section(apply, name, prefix, self.calls)
@@ -204,9 +220,9 @@ class Recorder(object):
             self._learn(plan, tensors)
         if first:
             self._open(session, plan, before)
-        recorded = {name: value for name, value in before.items() if "state/" in name}
+        recorded = {name: value for name, value in before.items() if _is_state(name)}
         recorded.update((name, value) for name, value in tensors.items() if _is_array(value))
-        recorded.update((name, value) for name, value in after.items() if "state/" not in name)
+        recorded.update((name, value) for name, value in after.items() if not _is_state(name))
         self._writer.step(self.recorded, recorded)
         self._count(before, after)
         self._after = after
@@ -223,7 +239,7 @@ class Recorder(object):
 
     def _count(self, before, after):
         name = "state/global_step"
-        if name in before and int(after[name]) - int(before[name]) > 1:
+        if name in before and name in after and int(after[name]) - int(before[name]) > 1:
             step = int(after[name]) - int(before[name])
             self._keep(
                 [
@@ -246,12 +262,15 @@ class Recorder(object):
         return facts_of(self.sections, self._variables, self._combine, session, self.soft_placement)
 
     def _late_facts(self):
-        return {
+        facts = {
             "hazards": [hazard._asdict() for hazard in self.hazards.values()],
             "not_recorded": dict(self.left_out),
             "skipped_steps": self._skip,
             "steps_of_the_script": self.seen,
         }
+        if any(section.prefix for section in self.sections):
+            facts["sections"] = {each.name: facts_of_section(each, self._combine[each.name]) for each in self.sections}
+        return facts
 
 
 def _fetched(graph, fetches):
@@ -261,6 +280,11 @@ def _fetched(graph, fetches):
         return [graph.as_graph_element(each, allow_tensor=True, allow_operation=True) for each in unique]
     except (TypeError, ValueError, KeyError):
         return None
+
+
+def _is_state(name):
+    parts = name.split("/")
+    return (parts[2] if parts[0] == "section" else parts[0]) == "state"
 
 
 def _is_array(value):

@@ -58,6 +58,10 @@ def sort_variables(graph, applies, sections):
         of, _, average = name.rpartition(AVERAGE)
         if of and not average and of in weights:
             keys[f"ema/{of}"] = variable
+        elif _hand_made_slot(name, variable, weights):
+            weight, slot = _hand_made_slot(name, variable, weights)
+            keys[f"slot/{slot}/{weight}"] = variable
+            slot_names.add(slot)
         elif variable.dtype.base_dtype.is_floating and variable.shape.ndims:
             statistics[name] = variable
             keys[f"stat/{name}"] = variable
@@ -133,6 +137,15 @@ def _consumers(variable, ops):
             elif op.type not in found:
                 found.append(op.type)
     return found
+
+
+def _hand_made_slot(name, variable, weights):
+    """Optimizers that are written by hand keep their slots as variables below the weight's name."""
+    for weight, of in weights.items():
+        below = name.startswith(weight + "/") or name.startswith(weight + "_")
+        if below and of.shape.as_list() == variable.shape.as_list():
+            return weight, name[len(weight) + 1 :].lower().replace("/", "_")
+    return None
 
 
 def _all(graph):
