@@ -262,7 +262,7 @@ def _races(plan, variables):
                 f"{len(updates)} reads may come after the update of what they read: {first.reader} of "
                 f"{first.variable[4:]} against {first.writer}; it flows into {first.reaches[0]}",
                 "The script races: its gradients may be computed from weights that are half updated, differently in "
-                "every run. No port can be the same; gate the gradients (compute_gradients does) and record again.",
+                "every run. No port can be the same: gate the gradients (compute_gradients does) first.",
             )
         )
     if of_loss:
@@ -271,7 +271,7 @@ def _races(plan, variables):
             Hazard(
                 "ungated_loss",
                 f"{first.reader} reads {first.variable[4:]} for a loss, and nothing keeps {first.writer} from coming first",
-                "The loss that is fetched beside the train op may be that of the updated weights. "
+                "The loss that the script fetches beside its train op may be that of the updated weights. "
                 "The gradients are not concerned.",
             )
         )

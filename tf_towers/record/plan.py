@@ -1,4 +1,4 @@
-"""Decides what is fetched beside a script's own fetches in a run of its train op."""
+"""Decides what is recorded of a run of a script's train op."""
 
 import collections
 
@@ -7,7 +7,8 @@ import tensorflow.compat.v1 as tf
 from tf_towers.record.ancestry import ancestors
 from tf_towers.record.combination import combinations_of
 from tf_towers.record.hyper_parameters import learning_rate
-from tf_towers.record.inputs import PLACEHOLDERS, RANDOM, READS, VARIABLES, draws_in, inputs_of, is_source
+from tf_towers.record.inputs import draws_in, inputs_of, is_source
+from tf_towers.record.observe import observe
 from tf_towers.record.towers import towers_of
 
 Section = collections.namedtuple(
@@ -26,13 +27,13 @@ Fields:
   draws: list over the towers of dicts of random op name to its output.
 """
 
-Plan = collections.namedtuple("Plan", ["sections", "fetches", "ops", "left_out", "fetched"])
-Plan.__doc__ = """What a run of the script's train op is asked for beside the script's own fetches.
+Plan = collections.namedtuple("Plan", ["sections", "observed", "ops", "left_out", "fetched"])
+Plan.__doc__ = """What is recorded of a run of the script's train op.
 
 Fields:
   sections: list of the `Section` whose updates this run makes.
-  fetches: dict of trace name to tensor.
-  ops: the set of ops that run.
+  observed: the `Observed` that says how.
+  ops: the set of ops that the script's own run needs.
   left_out: dict of trace name or tensor name to why it is not recorded.
   fetched: names of the tensors and ops that the script itself fetches.
 """
@@ -60,34 +61,27 @@ def make_section(apply, name, prefix, calls):
     return section, left_out
 
 
-def make_plan(graph, fetched, sections, left_out):
-    """Decides what to fetch beside `fetched`.
-
-    Nothing is fetched that would run a random op, an input op or any other op with a state that the script's own run
-    leaves alone.
+def make_plan(graph, fetched, sections, left_out, variables):
+    """Decides what to record of a run that fetches `fetched`, and how.
 
     Args:
       graph: the graph that runs.
       fetched: list of the tensors and ops that the script fetches.
       sections: list of `Section` whose train ops are among their ancestors.
       left_out: dict of name to reason, known so far.
+      variables: the `Variables` of the graph.
     """
     own = ancestors([each if isinstance(each, tf.Operation) else each.op for each in fetched])
-    fetches, reasons, ops = collections.OrderedDict(), dict(left_out), set(own)
+    wanted, reasons = collections.OrderedDict(), dict(left_out)
     for section in sections:
         for key, tensor in _wanted(section):
-            if not graph.is_fetchable(tensor):
-                reasons[key] = "it is inside a loop or a branch"
-                continue
-            more = ancestors([tensor.op]) - own
-            disturbing = sorted(op.name for op in more if _has_effect(op))
-            if disturbing:
-                reasons[key] = f"computing it would also run {disturbing[0]}, which the script's own run does not"
+            if graph.is_fetchable(tensor):
+                wanted[section.prefix + key] = tensor
             else:
-                fetches[section.prefix + key] = tensor
-                ops |= more
-    names = [each.name for each in fetched]
-    return Plan(sections, fetches, ops, reasons, names)
+                reasons[section.prefix + key] = "it is inside a loop or a branch"
+    observed, more = observe(wanted, own, variables)
+    reasons.update(more)
+    return Plan(sections, observed, own, reasons, [each.name for each in fetched])
 
 
 def _wanted(section):
@@ -131,9 +125,3 @@ def _of_gradient(key, gradient):
         yield key + ".indices", gradient.indices
     else:
         yield key, gradient
-
-
-def _has_effect(op):
-    if op.type in VARIABLES | READS or op.type in PLACEHOLDERS:
-        return False
-    return op.type in RANDOM or bool(op.op_def is not None and op.op_def.is_stateful)

@@ -14,6 +14,7 @@ from tf_towers.record.calls import Calls
 from tf_towers.record.facts import facts_of, facts_of_section
 from tf_towers.record.hazards import Hazard, hazards_in_graph
 from tf_towers.record.hazards_in_values import combine_from_values, hazards_in_values
+from tf_towers.record.observe import AFTER, BEFORE, INSIDE
 from tf_towers.record.patches import Patches
 from tf_towers.record.plan import make_plan, make_section
 from tf_towers.record.variables import describe, read_variables, sort_variables
@@ -22,7 +23,8 @@ from tf_towers.record.variables import describe, read_variables, sort_variables
 class Recorder(object):
     """Watches sessions; every run that makes an update is a step of the trace.
 
-    The script's own run is made once, with more fetches. Variables are read in runs of their own, before and after it.
+    The script's own run is made once. Variables are read in runs of their own, before and after it; losses and gradients are
+    computed as `tf_towers.record.observe` decides.
 
     Args:
       out: folder of the trace.
@@ -53,6 +55,7 @@ class Recorder(object):
         self._patches = Patches()
         self._lock = threading.RLock()
         self._plans, self._sections = {}, {}
+        self._graph = None
         self._writer = None
         self._variables = None
         self._after = None
@@ -138,8 +141,17 @@ class Recorder(object):
         if key not in self._plans:
             ops = ancestors([each if isinstance(each, tf.Operation) else each.op for each in fetched])
             applies = [each for each in self.calls.applies if each.graph is graph and each.op in ops]
-            self._plans[key] = make_plan(graph, fetched, *self._sections_of(applies)) if applies else None
+            self._plans[key] = self._new_plan(graph, fetched, applies) if applies else None
         return self._plans[key]
+
+    def _new_plan(self, graph, fetched, applies):
+        if self._graph not in (None, graph):
+            self.left_out[applies[0].op.name] = "it trains another graph than the first one that was trained"
+            return None
+        self._graph = graph
+        sections, left_out = self._sections_of(applies)
+        self._variables = self._variables or self._sort(graph)
+        return make_plan(graph, fetched, sections, left_out, self._variables)
 
     def _sections_of(self, applies):
         several = len([each for each in self.calls.applies if each.graph is applies[0].graph]) > 1
@@ -159,15 +171,35 @@ class Recorder(object):
 
     def _step(self, session, plan, fetches, feed_dict, options, run_metadata):
         recording = self.seen >= self._skip and not self._failed
-        before = self._guarded(self._before, session, plan) if recording else None
-        extra = plan.fetches if before is not None else {}
-        values, tensors = self._run(session, [fetches, extra], feed_dict, options, run_metadata)
+        before = self._guarded(self._before, session, plan, feed_dict) if recording else None
+        if before is None:
+            values = self._run(session, fetches, feed_dict, options, run_metadata)
+            self.seen += 1
+            return values
+        extra = self._extra(plan.observed)
+        # With nothing to be fetched beside it, the script's run is the very same call.
+        if extra:
+            values, found = self._run(session, [fetches, extra], feed_dict, options, run_metadata)
+        else:
+            values, found = self._run(session, fetches, feed_dict, options, run_metadata), []
         self.seen += 1
-        if before is not None:
-            self._guarded(self._after_step, session, plan, before, tensors)
-            if self._steps is not None and self.recorded >= self._steps:
-                self._on_enough()
+        self._guarded(self._after_step, session, plan, before, found, feed_dict)
+        if self._steps is not None and self.recorded >= self._steps:
+            self._on_enough()
         return values
+
+    def _extra(self, observed):
+        return observed.fetches if observed.mode == INSIDE else observed.inside
+
+    def _observed(self, session, observed, state, found, feed_dict):
+        if observed.mode == INSIDE:
+            return found
+        feeds = dict(feed_dict or {})
+        if observed.mode == AFTER:
+            feeds.update(zip(observed.inside, found))
+            for key, tensors in observed.read.items():
+                feeds.update((tensor, state[key]) for tensor in tensors)
+        return self._run(session, observed.fetches, feeds)
 
     def _guarded(self, function, *arguments):
         # The script must not notice what goes wrong here: its output and exit code are its own.
@@ -181,15 +213,14 @@ class Recorder(object):
         self._failed = True
         self._on_failure(error)
 
-    def _before(self, session, plan):
-        self._variables = self._variables if self._writer else self._sort(plan)
+    def _before(self, session, plan, feed_dict):
         state = self._read(session)
         if self._after is not None:
             self._compare_with_last(state)
-        return state
+        early = plan.observed.mode == BEFORE
+        return state, self._observed(session, plan.observed, state, [], feed_dict) if early else None
 
-    def _sort(self, plan):
-        graph = plan.sections[0].apply.graph
+    def _sort(self, graph):
         applies = [each for each in self.calls.applies if each.graph is graph]
         known = {apply: section.prefix for apply, (section, _) in self._sections.items()}
         prefixes = [known[each] if each in known else self._sections_of([each])[0][0].prefix for each in applies]
@@ -213,18 +244,21 @@ class Recorder(object):
         for hazard in hazards:
             self.hazards.setdefault((hazard.name, hazard.evidence), hazard)
 
-    def _after_step(self, session, plan, before, tensors):
+    def _after_step(self, session, plan, before, found, feed_dict):
+        state, tensors = before
         after = self._read(session)
+        if tensors is None:
+            tensors = self._observed(session, plan.observed, state, found, feed_dict)
         first = self._writer is None
         if first or any(section not in self.sections for section in plan.sections):
             self._learn(plan, tensors)
         if first:
-            self._open(session, plan, before)
-        recorded = {name: value for name, value in before.items() if _is_state(name)}
+            self._open(session, plan, state)
+        recorded = {name: value for name, value in state.items() if _is_state(name)}
         recorded.update((name, value) for name, value in tensors.items() if _is_array(value))
         recorded.update((name, value) for name, value in after.items() if not _is_state(name))
         self._writer.step(self.recorded, recorded)
-        self._count(before, after)
+        self._count(state, after)
         self._after = after
         self.recorded += 1
 
@@ -255,7 +289,8 @@ class Recorder(object):
         ops = plan.sections[0].towers_ops[0] if plan.sections[0].towers_ops else plan.ops
         producer = {"package": "tf_towers.record", "framework": "tensorflow " + real.__version__}
         described = describe(self._variables, ops)
-        self._writer = TraceWriter(self._out, producer, dict(self._facts(session), **self._late_facts()), described)
+        facts = dict(self._facts(session), observed=plan.observed.mode, **self._late_facts())
+        self._writer = TraceWriter(self._out, producer, facts, described)
         self._writer.init(before)
 
     def _facts(self, session):

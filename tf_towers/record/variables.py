@@ -41,9 +41,9 @@ def sort_variables(graph, applies, sections):
             keys[f"{section}slot/{slot}/{name}"] = variable
             taken.add(variable.op.name)
             slot_names.add(slot)
-        for variable in _own_scalars(apply.optimizer):
+        for name, variable in _own_scalars(apply.optimizer):
             if variable.op.name not in taken:
-                keys[f"{section}state/{_last(variable)}"] = variable
+                keys[f"{section}state/{name}"] = variable
                 taken.add(variable.op.name)
     # A hand-made optimizer may have made its slots trainable: they are not weights then.
     weights = collections.OrderedDict((name, each) for name, each in weights.items() if name not in taken)
@@ -142,7 +142,7 @@ def _consumers(variable, ops):
 def _hand_made_slot(name, variable, weights):
     """Optimizers that are written by hand keep their slots as variables below the weight's name."""
     for weight, of in weights.items():
-        below = name.startswith(weight + "/") or name.startswith(weight + "_")
+        below = name.startswith((weight + "/", weight + "_"))
         if below and of.shape.as_list() == variable.shape.as_list():
             return weight, name[len(weight) + 1 :].lower().replace("/", "_")
     return None
@@ -158,7 +158,8 @@ def _all(graph):
 
 def _own_scalars(optimizer):
     held = getattr(optimizer, "_non_slot_dict", {})
-    return [variable for variable in held.values() if isinstance(variable, tf.Variable)]
+    # Their keys are (name, graph): a second Adam's variable may be beta1_power_1, its name is beta1_power.
+    return [(key[0], variable) for key, variable in held.items() if isinstance(variable, tf.Variable)]
 
 
 def _global_step(graph, applies):
@@ -167,7 +168,3 @@ def _global_step(graph, applies):
             return apply.global_step
     found = graph.get_collection(tf.GraphKeys.GLOBAL_STEP)
     return found[0] if found and isinstance(found[0], tf.Variable) else None
-
-
-def _last(variable):
-    return variable.op.name.rpartition("/")[2]
