@@ -151,15 +151,15 @@ def _clip_per_tower(section, plan):
 def _decay(section, plan):
     towers = len(section.towers)
     graph = section.apply.graph
-    terms = [
-        each.op for each in graph.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES) if isinstance(each, tf.Tensor)
-    ]
+    # TensorFlow 2 wraps them; asking the wrapper for its tensor would make new ops.
+    collected = [getattr(each, "_master_tensor", each) for each in graph.get_collection("regularization_losses")]
+    terms = [each.op for each in collected if isinstance(each, tf.Tensor)]
     counts = collections.OrderedDict()
     for ops in section.towers_ops:
         for name in {name for op in ops if op.type == "L2Loss" for name in _read_by(op)}:
             counts[name] = counts.get(name, 0) + 1
     if not counts:
-        lost = [op.name for op in terms if not any(op in ops for ops in section.towers_ops)]
+        lost = [op.name for op in terms if not _used(op, section.towers_ops)]
         if not lost:
             return []
         return [
@@ -182,6 +182,12 @@ def _decay(section, plan):
             f"Multiply the coefficient by {effective[wrong[0]]:g} in a port that has it once.",
         )
     ]
+
+
+def _used(term, towers_ops):
+    # What TensorFlow 2 adds to a loss is a copy of the term, made below the same name with a number.
+    scope = term.name.partition("/Regularizer")[0] + "/Regularizer"
+    return any(op is term or op.name.startswith(scope) for ops in towers_ops for op in ops)
 
 
 def _read_by(op):

@@ -46,7 +46,10 @@ def sort_variables(graph, applies, sections):
                 keys[f"{section}state/{name}"] = variable
                 taken.add(variable.op.name)
     # A hand-made optimizer may have made its slots trainable: they are not weights then.
-    weights = collections.OrderedDict((name, each) for name, each in weights.items() if name not in taken)
+    updated = {variable.op.name: variable for apply in applies for _, variable in apply.pairs}
+    for name, variable in list(weights.items()):
+        if name in taken or (name not in updated and _hand_made_slot(name, variable, updated)):
+            del weights[name]
     step = _global_step(graph, applies)
     if step is not None:
         keys["state/global_step"] = step
