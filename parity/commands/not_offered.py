@@ -11,7 +11,6 @@ OPTIONS = {
     "--junit": "not offered yet. Use --json",
 }
 VERBS = {
-    "replay": "Run both sides with `parity run`",
     "bless": "Keep the JSON of `parity run --json`",
     "teach": "Read examples/ and docs/",
     "port": "Write the port by hand and prove it with `parity run`",

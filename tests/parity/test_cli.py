@@ -13,8 +13,8 @@ from parity.commands.out_folder import claim_file, claim_folder
 from parity.judge.result import Level, Result
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("run", "record", "compare", "map", "show", "doctor")
-LATER = ("replay", "bless", "teach", "port", "scan")
+VERBS = ("run", "record", "replay", "compare", "map", "show", "doctor")
+LATER = ("bless", "teach", "port", "scan")
 
 
 def ended(capsys, *words) -> tuple[int, str, str]:

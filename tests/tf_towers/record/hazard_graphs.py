@@ -31,11 +31,11 @@ def towers(loss, count=2, reduce="mean", change=lambda pairs: pairs, x=None, opt
     optimizer = optimizer or tf.train.GradientDescentOptimizer(0.1)
     losses, pairs = [], []
     for tower, piece in enumerate(tf.split(x, count)):
-        with tf.name_scope("tower_%d" % tower), tf.variable_scope("m", reuse=tf.AUTO_REUSE):
+        with tf.name_scope(f"tower_{tower}"), tf.variable_scope("m", reuse=tf.AUTO_REUSE):
             losses.append(loss(piece, tower))
             pairs.append(change(optimizer.compute_gradients(losses[-1])))
     combined = []
-    for each in zip(*pairs):
+    for each in zip(*pairs):  # noqa: B905 - Python 3.7 reads this too
         total = tf.add_n([g for g, _ in each])
         combined.append((total / count if reduce == "mean" else total, each[0][1]))
     step = tf.train.get_or_create_global_step()
@@ -138,7 +138,7 @@ def regularisation_left_behind():
 @graph
 def loss_read_beside_the_update():
     train, losses = towers(lambda piece, tower: plain(piece, tower) + tf.nn.l2_loss(weight("w")))
-    return [train] + losses
+    return [train, *losses]
 
 
 @graph
@@ -171,7 +171,7 @@ def statistics_of_both_towers_in_order():
         return plain(piece, tower)
 
     train, _ = towers(loss)
-    return [train] + tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+    return [train, *tf.get_collection(tf.GraphKeys.UPDATE_OPS)]
 
 
 @graph
@@ -216,5 +216,5 @@ def fail(error):
 
 
 if __name__ == "__main__":
-    found = {name: record(name, "%s/%s" % (sys.argv[1], name)) for name in GRAPHS}
+    found = {name: record(name, f"{sys.argv[1]}/{name}") for name in GRAPHS}
     print("\n" + json.dumps(found))
