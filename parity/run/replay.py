@@ -147,6 +147,7 @@ def _reference(trace: Trace, out: Path) -> tuple[Trace, list[str]]:
         writer.step(number, dict(_kept(trace, trace.step(number), racing, left)))
     writer.close()
     notes = [f"recorded, but not replayed: {', '.join(sorted(left))}"] if left else []
+    notes += [f"{each['name']} in the script: {each['evidence']}" for each in trace.facts.get("hazards", [])]
     return Trace(out), notes
 
 

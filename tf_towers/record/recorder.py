@@ -171,10 +171,13 @@ class Recorder(object):
 
     def _step(self, session, plan, fetches, feed_dict, options, run_metadata):
         recording = self.seen >= self._skip and not self._failed
-        before = self._guarded(self._before, session, plan, feed_dict) if recording else None
+        before, error = self._tried(self._before, session, plan, feed_dict) if recording else (None, None)
         if before is None:
+            # What is wrong with a feed is the script's to find out, in its own run and with its own traceback.
             values = self._run(session, fetches, feed_dict, options, run_metadata)
             self.seen += 1
+            if error is not None:
+                self._give_up(error)
             return values
         extra = self._extra(plan.observed)
         # With nothing to be fetched beside it, the script's run is the very same call.
@@ -183,7 +186,9 @@ class Recorder(object):
         else:
             values, found = self._run(session, fetches, feed_dict, options, run_metadata), []
         self.seen += 1
-        self._guarded(self._after_step, session, plan, before, found, feed_dict)
+        error = self._tried(self._after_step, session, plan, before, found, feed_dict)[1]
+        if error is not None:
+            self._give_up(error)
         if self._steps is not None and self.recorded >= self._steps:
             self._on_enough()
         return values
@@ -201,13 +206,12 @@ class Recorder(object):
                 feeds.update((tensor, state[key]) for tensor in tensors)
         return self._run(session, observed.fetches, feeds)
 
-    def _guarded(self, function, *arguments):
+    def _tried(self, function, *arguments):
         # The script must not notice what goes wrong here: its output and exit code are its own.
         try:
-            return function(*arguments)
+            return function(*arguments), None
         except Exception as error:
-            self._give_up(error)
-            return None
+            return None, error
 
     def _give_up(self, error):
         self._failed = True
