@@ -8,8 +8,6 @@ OPTIONS = {
     "--opt-level": "not offered yet: both sides run without mixed precision, O0",
 }
 VERBS = {
-    "record": "Build both sides with `parity run`",
-    "replay": "Run both sides with `parity run`",
     "teach": "Read examples/ and docs/",
     "port": "Write the port by hand and prove it with `parity run`",
     "scan": "Read the legacy source by hand",
