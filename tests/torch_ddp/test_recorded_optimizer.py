@@ -28,5 +28,5 @@ def test_every_twin_takes_what_a_trace_says_of_it(name):
 
 
 def test_an_optimizer_without_a_twin_is_refused():
-    with pytest.raises(TorchDdpError, match="among AdadeltaOptimizer, .*got LazyAdamOptimizer. Name your port's own"):
+    with pytest.raises(TorchDdpError, match=r"among AdadeltaOptimizer, .*got LazyAdamOptimizer. Name your port's own"):
         recorded_optimizer(torch.nn.Linear(1, 1), {"name": "LazyAdamOptimizer"}, [0.1])
