@@ -83,17 +83,13 @@ def _reader_may_leave() -> Iterator[None]:
 
 
 def _failed(parsed: argparse.Namespace, error: BaseException) -> int:
-    from parity.report import print_failure, write_failure
+    from parity.commands.report_files import write_failure_files
+    from parity.report import print_failure
 
     if isinstance(error, BrokenPipeError):
         return COULD_NOT
     print_failure(error)
-    json = getattr(parsed, "json", None)
-    if json and not str(error).startswith("--json: "):
-        try:
-            write_failure(error, json)
-        except OSError as unwritten:
-            print(f"parity: --json: expected to write {json}, got: {unwritten.strerror}.", file=sys.stderr)
+    write_failure_files(parsed, error)
     return COULD_NOT
 
 

@@ -1,18 +1,16 @@
 """Every mutation of the bench, planted once: found where it can show first, and called by its name."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from parity.case import Adam, Momentum, load_case
+from parity.prove import Planted, plant
 from parity.run import run_case
+from torch_ddp.planted import MUTATIONS, mutation
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks" / "bugs"))
 
-from mutations import MUTATIONS  # noqa: E402
-from planting import Planted, plant  # noqa: E402
 
 NETS = {
     "digits_mlp": {"relu", "images", "classes"},
@@ -52,7 +50,5 @@ def test_a_planted_bug_is_found_and_named(tf2_sides, tmp_path, name):
 
 
 def test_a_mutation_is_registered_once():
-    from mutations import mutation
-
     with pytest.raises(ValueError, match="expected a new name, got 'uphill' again"):
         mutation("optimizer")(MUTATIONS["uphill"].plant)

@@ -17,6 +17,7 @@ from tf_towers.facts import facts as facts
 from tf_towers.initial import perturbed as perturbed
 from tf_towers.layers import batch_norm as batch_norm
 from tf_towers.layers import batch_norm_over_towers as batch_norm_over_towers
+from tf_towers.layers import local_response_normalization as local_response_normalization
 from tf_towers.loss_scale import LossScale as LossScale
 from tf_towers.mixed_dtypes import float32_places as float32_places
 from tf_towers.optimizer import hyper_parameters as hyper_parameters

@@ -82,6 +82,32 @@ def batch_norm_over_towers(inputs, name, momentum=0.99, epsilon=1e-3):
         return outputs
 
 
+def local_response_normalization(inputs, depth_radius=5, bias=1.0, alpha=1.0, beta=0.5):
+    """Divides by ``(bias + alpha * sum of squares of the channels around) ** beta`` as `tf.nn.lrn` does.
+
+    The kernel has no float64 form in any TensorFlow. Here float32 takes the kernel, and float64 its formula.
+
+    Args:
+      inputs: ``[batch, height, width, channels]``, float32 or float64.
+      depth_radius: channels on either side that count, at least 0; beyond the first and last there is nothing.
+      bias: above 0.
+      alpha: of the sum; torch's counts for the mean over ``2 * depth_radius + 1`` channels instead.
+      beta: the exponent.
+
+    Returns:
+      A tensor of the inputs' shape and dtype.
+
+    Source: tensorflow/core/kernels/lrn_op.cc (1.15).
+    Counterpart: torch_ddp.like_tf.local_response_normalization
+    """
+    if inputs.dtype != tf.float64:
+        return tf.nn.local_response_normalization(inputs, depth_radius, bias, alpha, beta)
+    channels = int(inputs.shape[-1])
+    squares = tf.pad(tf.square(inputs), [[0, 0]] * (inputs.shape.ndims - 1) + [[depth_radius, depth_radius]])
+    around = tf.add_n([squares[..., at : at + channels] for at in range(2 * depth_radius + 1)])
+    return inputs / tf.pow(bias + alpha * around, beta)
+
+
 def _fused_in_float64(inputs, gamma, beta, epsilon):
     axes = list(range(inputs.shape.ndims - 1))
     mean, variance = tf.nn.moments(inputs, axes)

@@ -50,7 +50,10 @@ def gated_update(optimizer, gradients, global_step, recorded, towers, plan, fini
     if finite is not None:
         # Inside the condition they would be named after it.
         optimizer._create_slots([variable for _, variable in gradients])
+    # One gate: an edge from everything recorded to every op of the update would be hundreds of thousands of edges.
     with tf.control_dependencies(before):
+        gate = tf.no_op("recorded")
+    with tf.control_dependencies([gate]):
         if finite is None:
             applied = optimizer.apply_gradients(gradients, global_step=global_step)
         else:

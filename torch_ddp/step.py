@@ -60,8 +60,12 @@ class Stepper:
         """Reads the state: dict of trace name (``var/…``, ``stat/…``, ``slot/…``, ``ema/…``, ``state/…``) to array."""
         tensors: dict[str, Tensor] = {f"stat/{name}": value for name, value in named_statistics(self.model).items()}
         slots = named_slots(self.optimizer, self.model)
-        tensors.update((f"slot/{slot}/{name}", value) for (slot, name), value in slots.items())
-        tensors.update((f"var/{name}", value) for name, value in self.model.named_parameters())
+        parameters = dict(self.model.named_parameters())
+        # A frozen parameter's slots never move, and TensorFlow has none for what it does not train.
+        tensors.update(
+            (f"slot/{slot}/{name}", value) for (slot, name), value in slots.items() if parameters[name].requires_grad
+        )
+        tensors.update((f"var/{name}", value) for name, value in parameters.items())
         state = {name: array(value) for name, value in tensors.items()}
         state.update((f"ema/{name}", array(value)) for name, value in self._update.averages.items())
         self._update.set_rate(self._global_step)

@@ -64,8 +64,9 @@ class Update:
                 group["lr"] = rate
 
     def decay(self) -> Tensor | float:
-        """Returns what weight decay adds to the loss: ``coefficient * sum(w ** 2) / 2``, a scalar."""
-        terms = [self._parameters[name].square().sum() / 2 for name in self._decaying]
+        """Returns what weight decay adds to the loss: ``coefficient * sum(w ** 2) / 2`` over what trains, a scalar."""
+        decaying = [self._parameters[name] for name in self._decaying]
+        terms = [parameter.square().sum() / 2 for parameter in decaying if parameter.requires_grad]
         return self._coefficient * torch.stack(terms).sum() if terms else 0.0
 
     def clip(self) -> dict[str, Tensor]:

@@ -14,12 +14,12 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from mutations import MUTATIONS, Mutation
 from plain import judged_plainly
-from planting import Planted, plant
 
 from parity.case import Adam, Case, Momentum, load_case
+from parity.prove import Planted, plant
 from parity.run import Sides, open_sides, run_case
+from torch_ddp.planted import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[2]
 NETS = {

@@ -8,7 +8,7 @@ import torch
 from data import digits
 from model import Net
 from options import examples_per_piece
-from precision import PRECISIONS, Precision
+from precision import Precision, make_precision
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import LRScheduler
@@ -25,6 +25,7 @@ from torch_ddp import (
     seed_all,
     warm_up,
 )
+from torch_ddp.parallel import convert_syncbn_model
 
 REFERENCE_BATCH = 64  # the batch size that --learning-rate belongs to
 EVALUATION_BATCH = 100
@@ -68,12 +69,12 @@ def assemble(rank: Rank, options: argparse.Namespace) -> Training:
     make_repeatable()
     seed_all(options.seed + rank.rank)  # DDP spreads rank 0's weights; dropout differs between ranks
     net: nn.Module = Net().to(device)
-    if options.sync_batch_norm:
-        net = nn.SyncBatchNorm.convert_sync_batchnorm(net)
+    if options.sync_bn:
+        net = convert_syncbn_model(net)
     rate = scaled_learning_rate(options.learning_rate, options.batch_size, REFERENCE_BATCH)
     optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9)
     schedule = warm_up(optimizer, options.warm_up, start=1 / rank.world_size)
-    precision = PRECISIONS[options.precision](net, optimizer, device)
+    precision = make_precision(options, net, optimizer, device)
     model = DistributedDataParallel(precision.net, device_ids=[device.index] if device.type == "cuda" else None)
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule, **precision.parts}
     checkpoints = Checkpoints(Path(options.out) / "checkpoints", rank, parts, device)

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 from torch_ddp import Rank, TorchDdpError, add_launch_options
 
+OPT_LEVELS = ("O0", "O1", "O2", "O3")
+HALVES = ("float16", "bfloat16")
+
 
 def make_parser(description: str, precisions: Iterable[str]) -> argparse.ArgumentParser:
     """Returns the parser of the command line."""
@@ -18,8 +21,10 @@ def make_parser(description: str, precisions: Iterable[str]) -> argparse.Argumen
     parser.add_argument("--accumulate", type=int, default=1, help="pieces that a rank's share is worked off in")
     parser.add_argument("--learning-rate", type=float, default=0.05, help="for a batch of 64; scaled to --batch-size")
     parser.add_argument("--warm-up", type=int, default=20, help="updates until the full learning rate")
-    parser.add_argument("--precision", choices=sorted(precisions), default="float32")
-    parser.add_argument("--sync-batch-norm", action="store_true", help="batch norm over all ranks; GPUs only")
+    parser.add_argument("--precision", choices=sorted(precisions), default="float32", help="by torch alone")
+    parser.add_argument("--opt-level", choices=OPT_LEVELS, help="mixed precision in Apex's terms, by torch_ddp.amp")
+    parser.add_argument("--half-dtype", choices=HALVES, help="half precision of --opt-level; float16 by default")
+    parser.add_argument("--sync-bn", "--sync-batch-norm", action="store_true", help="batch norm over all ranks")
     parser.add_argument("--save-every", type=int, default=50, help="updates between checkpoints")
     parser.add_argument("--report-every", type=int, default=10, help="updates between averages over the ranks")
     parser.add_argument("--seed", type=int, default=0)
@@ -33,22 +38,30 @@ def check_options(options: argparse.Namespace) -> None:
     """Refuses what cannot work before any rank is started.
 
     Raises:
-      TorchDdpError: a number is not positive, batch norm over all ranks is asked for on CPUs, or TensorBoard is asked
-        for and not there.
+      TorchDdpError: a number is not positive, the options of precision contradict each other, or TensorBoard is asked for
+        and not there.
     """
     for name in ("epochs", "steps", "batch_size", "accumulate", "save_every", "report_every"):
         if getattr(options, name) < 1:
             flag = "--" + name.replace("_", "-")
             raise TorchDdpError(f"train: expected {flag} to be at least 1, got {getattr(options, name)}. Raise it.")
-    if options.sync_batch_norm and options.backend == "gloo":
-        raise TorchDdpError(
-            "train: expected GPUs for --sync-batch-norm, got CPUs, on which torch.nn.SyncBatchNorm does not train. "
-            "Add --backend nccl, or leave --sync-batch-norm out."
-        )
+    _check_precision(options)
     if options.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise TorchDdpError(
             "train: expected the package tensorboard for --tensorboard, got none. "
             "Install it with 'pip install tensorboard', or leave --tensorboard out."
+        )
+
+
+def _check_precision(options: argparse.Namespace) -> None:
+    if options.opt_level and options.precision != "float32":
+        raise TorchDdpError(
+            f"train: expected --opt-level or --precision, got {options.opt_level} and {options.precision}. Use one of them."
+        )
+    if options.half_dtype and not options.opt_level:
+        raise TorchDdpError(
+            f"train: expected --opt-level with --half-dtype, got --half-dtype {options.half_dtype} alone. "
+            "Add --opt-level O1."
         )
 
 

@@ -1,16 +1,18 @@
 """The precisions that the trainer offers: what each does around forward pass, backward pass and update.
 
-Another one, with half-precision weights, masters or a loss scale, is one more class in the table: it may change net and
-optimizer before DDP wraps the net, and what it must not forget over a restart goes into its `parts`, which the
-checkpoint then holds.
+Another one is one more class: it may change net and optimizer before DDP wraps the net, and what it must not forget over
+a restart goes into its `parts`, which the checkpoint then holds.
 """
 
+import argparse
 import contextlib
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+
+from torch_ddp import amp
 
 
 class Precision(Protocol):
@@ -27,8 +29,8 @@ class Precision(Protocol):
     def forward(self) -> contextlib.AbstractContextManager[Any]:
         """Returns what the forward pass runs in."""
 
-    def backward(self, loss: Tensor) -> None:
-        """Adds the loss's gradients to what the parameters have."""
+    def backward(self, loss: Tensor, last: bool) -> None:
+        """Adds the loss's gradients to what the parameters have; `last` before an update, when DDP reduces them."""
 
     def step(self) -> None:
         """Updates the weights."""
@@ -45,7 +47,7 @@ class Float32:
     def forward(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
 
-    def backward(self, loss: Tensor) -> None:
+    def backward(self, loss: Tensor, last: bool) -> None:
         loss.backward()
 
     def step(self) -> None:
@@ -63,4 +65,38 @@ class BFloat16(Float32):
         return torch.autocast(self._device.type, torch.bfloat16)
 
 
+class Amp(Float32):
+    """Trains at one of Apex's levels: half-precision arithmetic, float32 masters, a loss scale.
+
+    Its part of the checkpoint holds the loss scale and the masters. The part is named after level and half precision, so
+    that a resume with others is refused: it would be another training.
+
+    Args:
+      net: with float32 weights; changed in place.
+      optimizer: over those weights; changed in place.
+      device: where they are.
+      level: "O0" to "O3".
+      half: "float16" or "bfloat16".
+    """
+
+    def __init__(self, net: nn.Module, optimizer: Optimizer, device: torch.device, level: str, half: str) -> None:
+        net, optimizer = amp.initialize(net, optimizer, opt_level=level, half_dtype=getattr(torch, half), verbosity=0)
+        super().__init__(net, optimizer, device)
+        self.parts = {f"amp {level} {half}": amp}
+
+    def backward(self, loss: Tensor, last: bool) -> None:
+        # Gradients unscaled before the last piece would be set aside, and DDP would not reduce them.
+        with amp.scale_loss(loss, self._optimizer, delay_unscale=not last) as scaled_loss:
+            scaled_loss.backward()
+
+
 PRECISIONS = {"float32": Float32, "bfloat16": BFloat16}
+
+
+def make_precision(
+    options: argparse.Namespace, net: nn.Module, optimizer: Optimizer, device: torch.device
+) -> Precision:
+    """Returns what the options ask for; net and optimizer may be changed in place."""
+    if options.opt_level:
+        return Amp(net, optimizer, device, options.opt_level, options.half_dtype or "float16")
+    return PRECISIONS[options.precision](net, optimizer, device)

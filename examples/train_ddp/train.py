@@ -84,11 +84,12 @@ def update(model: DistributedDataParallel, precision: Precision, pieces: list[li
     model.zero_grad(set_to_none=True)
     total = 0.0
     for number, (images, labels) in enumerate(pieces, start=1):
+        last = number == len(pieces)
         # The forward pass must be inside as well: DDP decides there whether to reduce.
-        with contextlib.nullcontext() if number == len(pieces) else model.no_sync():
+        with contextlib.nullcontext() if last else model.no_sync():
             with precision.forward():
                 loss = F.cross_entropy(model(images), labels) / len(pieces)
-            precision.backward(loss)
+            precision.backward(loss, last)
         total += float(loss.detach())
     precision.step()
     return total

@@ -3,15 +3,15 @@
 import argparse
 from pathlib import Path
 
+from parity.commands.report_files import add_report_files, claim_report_files, write_report_files
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
     parser.add_argument("reference", type=Path, help="a trace, e.g. of TensorFlow towers")
     parser.add_argument("candidate", type=Path, help="a trace, e.g. of the port")
     parser.add_argument("--map", type=Path, metavar="FILE", help="a case.toml, or a file with its [mapping] tables")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the result for machines, and every check to FILE's .checks.npz"
-    )
+    add_report_files(parser)
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument("--quiet", action="store_true", help="print the line of the verdict only")
     amount.add_argument(
@@ -21,14 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compares the traces and prints the report; returns the exit code."""
-    from parity.commands.out_folder import claim_file
-    from parity.report import report, write_json
+    from parity.report import report
     from parity.run.compare import compare_traces
 
-    if arguments.json:
-        claim_file("--json", arguments.json)
+    claim_report_files(arguments)
     result = compare_traces(arguments.reference, arguments.candidate, arguments.map)
-    if arguments.json:
-        write_json(result, arguments.json)
-    report(result, f"{arguments.reference} and {arguments.candidate}", arguments.quiet, arguments.verbose)
+    title = f"{arguments.reference} and {arguments.candidate}"
+    write_report_files(arguments, result, title)
+    report(result, title, arguments.quiet, arguments.verbose)
     return result.exit_code

@@ -4,15 +4,10 @@ import argparse
 from typing import Any
 
 OPTIONS = {
-    "--prove": "planted bugs are not offered yet",
     "--precision": "not offered yet: level 1 is float64, level 2 is float32",
     "--opt-level": "not offered yet: both sides run without mixed precision, O0",
-    "--html": "not offered yet. Use --json",
-    "--junit": "not offered yet. Use --json",
 }
 VERBS = {
-    "record": "Build both sides with `parity run`",
-    "replay": "Run both sides with `parity run`",
     "teach": "Read examples/ and docs/",
     "port": "Write the port by hand and prove it with `parity run`",
     "scan": "Read the legacy source by hand",
@@ -30,8 +25,7 @@ class Refuse(argparse.Action):
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options, named in the help as what they are."""
     for option in OPTIONS:
-        count: Any = 0 if option == "--prove" else None
-        parser.add_argument(option, action=Refuse, nargs=count, help=argparse.SUPPRESS)
+        parser.add_argument(option, action=Refuse, help=argparse.SUPPRESS)
     parser.epilog = f"Not offered yet: {', '.join(OPTIONS)}."
 
 

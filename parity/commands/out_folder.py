@@ -35,7 +35,7 @@ def claim_file(option: str, path: Path) -> Path:
 
     Args:
       option: for the message, e.g. "--json".
-      path: the file to be written when all is done, and ``<path without suffix>.checks.npz`` beside it.
+      path: the file to be written when all is done; of --json also ``<path without suffix>.checks.npz`` beside it.
 
     Raises:
       CommandError: it is a folder, or cannot be written.
@@ -43,7 +43,8 @@ def claim_file(option: str, path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        path.with_suffix(".checks.npz").unlink(missing_ok=True)
+        if option == "--json":
+            path.with_suffix(".checks.npz").unlink(missing_ok=True)
         path.touch()
         path.unlink()
     except OSError as error:

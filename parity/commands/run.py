@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.commands.not_offered import add_options
+from parity.commands.report_files import add_report_files, claim_report_files, write_report_files
 
 LEVEL_NAMES = {"1": "function", "2": "float32", "3": "trajectory", "4": "mixed"}
 
@@ -31,12 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="interpreter with TensorFlow, e.g. of a Python 3.7 environment (default: $PARITY_TF_PYTHON, the case's, this)",
     )
     parser.add_argument(
+        "--prove", action="store_true", help="plant known bugs in this case, and say which are found and named"
+    )
+    parser.add_argument(
         "--golden", type=Path, metavar="DIR", help="check against what `parity bless` kept, without TensorFlow"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the sides' logs here")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the result for machines, and every check to FILE's .checks.npz"
-    )
+    add_report_files(parser)
     parser.add_argument(
         "--timeout",
         type=_seconds,
@@ -55,23 +57,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the case and prints the report; returns the exit code."""
     from parity.case import load_case
-    from parity.commands.out_folder import claim_file, claim_folder
-    from parity.report import report, write_json
+    from parity.commands.out_folder import claim_folder
+    from parity.report import report, show_power
     from parity.run import open_sides, run_case
     from parity.sides import fail_together
 
-    if arguments.json:
-        claim_file("--json", arguments.json)
+    claim_report_files(arguments)
     case = load_case(arguments.case, steps=arguments.steps, towers=arguments.towers)
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     out = claim_folder(arguments.out) if arguments.out else None
     with _progress() as tick, open_sides(python, arguments.timeout, out, not arguments.golden) as sides:
         fail_together(*sides.started)
         result = run_case(case, sides, arguments.levels, out, tick, arguments.golden)
-    if arguments.json:
-        write_json(result, arguments.json)
+        power = _power(case, result, sides, tick) if arguments.prove and result.verdict == "same" else None
+    write_report_files(arguments, result, case.name, power)
     report(result, case.name, arguments.quiet, arguments.verbose)
+    if power is not None:
+        show_power(power)
+    elif arguments.prove:
+        print("\n--prove: nothing is planted in a case whose verdict is not same")
     return result.exit_code
+
+
+def _power(case: Any, result: Any, sides: Any, tick: Any) -> Any:
+    from parity.prove import prove
+
+    statistics = any(pair[0].endswith(("moving_mean", "moving_variance")) for pair in result.pairs)
+    return prove(case, sides, statistics, tick)
 
 
 @contextlib.contextmanager

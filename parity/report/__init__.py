@@ -2,9 +2,17 @@
 
 from parity.report.failure import print_failure as print_failure
 from parity.report.failure import write_failure as write_failure
+from parity.report.failure import write_junit_of_failure as write_junit_of_failure
+from parity.report.html import as_html as as_html
+from parity.report.html import write_html as write_html
+from parity.report.junit import write_junit as write_junit
 from parity.report.machine import as_json as as_json
 from parity.report.machine import columns as columns
 from parity.report.machine import write_json as write_json
+from parity.report.markdown import as_markdown as as_markdown
+from parity.report.markdown import write_markdown as write_markdown
+from parity.report.power import power_as_json as power_as_json
+from parity.report.power import show_power as show_power
 from parity.report.tables import show_mapping as show_mapping
 from parity.report.terminal import print_result as print_result
 from parity.report.terminal import print_verdict as print_verdict

@@ -50,27 +50,34 @@ def show_causes(causes: Sequence[Cause]) -> Group:
     return Group(*shown)
 
 
-def _rows(level: Level, first: FirstDifference) -> Table:
+def first_rows(level: Level, first: FirstDifference) -> list[tuple[str, str]]:
+    """Returns what there is to say of a first difference, as pairs of a term and its text."""
     check, worst = first.check, first.worst
-    table = Table.grid(padding=(0, 2))
+    rows: list[tuple[str, str]] = []
     if check.note:
-        table.add_row("what", Text(check.note))
+        rows.append(("what", check.note))
     if worst:
         at = f"  at {list(worst.index)}" if worst.index else ""
-        table.add_row("reference", Text(f"{worst.reference:.9g}{at}"))
-        table.add_row("candidate", Text(f"{worst.candidate:.9g}"))
+        rows += [("reference", f"{worst.reference:.9g}{at}"), ("candidate", f"{worst.candidate:.9g}")]
         if check.allowed > 0:
-            table.add_row("apart", Text(f"{worst.max_abs:.3g}: {worst.max_rel:.2g} relative, {worst.ulp:.3g} ulp"))
+            rows.append(("apart", f"{worst.max_abs:.3g}: {worst.max_rel:.2g} relative, {worst.ulp:.3g} ulp"))
     if check.allowed > 0:
-        table.add_row("the tensor", Text(f"{check.difference:.3g} apart, {check.of_scale:.2g} of its scale"))
-        table.add_row("allowed", Text(f"{check.allowed:.3g}; this is {check.multiple:.3g} times as much"))
+        rows.append(("the tensor", f"{check.difference:.3g} apart, {check.of_scale:.2g} of its scale"))
+        rows.append(("allowed", f"{check.allowed:.3g}; this is {check.multiple:.3g} times as much"))
     advice = _advice(check)
     if advice:
-        table.add_row("do", Text(advice))
+        rows.append(("do", advice))
     others = sum(1 for other in level.checks if other.verdict == check.verdict) - 1
     if others:
         what = "different" if check.verdict == "different" else "not comparable"
-        table.add_row("after it", Text(f"{others:,} more tensor{'s' if others > 1 else ''} {what}", "dim"))
+        rows.append(("after it", f"{others:,} more tensor{'s' if others > 1 else ''} {what}"))
+    return rows
+
+
+def _rows(level: Level, first: FirstDifference) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for term, text in first_rows(level, first):
+        table.add_row(term, Text(text, "dim" if term == "after it" else ""))
     return table
 
 

@@ -15,13 +15,13 @@ SAME_THING = {"lr": "learning_rate", "eps": "epsilon", "nesterov": "use_nesterov
 
 def show_facts(result: Result, everything: bool = False) -> Group | None:
     """Shows the facts in which the sides differ, or all; None where there are none."""
-    one, other = _flat(result.reference), _flat(result.candidate)
+    one, other = flat(result.reference), flat(result.candidate)
     names = sorted({*one, *other}) if everything else differing(one, other)
     if not names:
         return None
     table = plain_table("fact", "reference", "candidate")
     for name in names:
-        table.add_row(Text(name), Text(_plain(one.get(name))), Text(_plain(other.get(name))))
+        table.add_row(Text(name), Text(plain(one.get(name))), Text(plain(other.get(name))))
     return Group(Text("All facts" if everything else "Facts that differ", "bold"), table)
 
 
@@ -37,18 +37,20 @@ def _meaning(name: str, value: Any) -> Any:
     return value.rpartition(".")[2].removesuffix("Optimizer") if name == "optimizer.name" and value else value
 
 
-def _flat(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns facts without tables in them, e.g. ``optimizer.name``; settings that are one thing get one name."""
+    found: dict[str, Any] = {}
     for name, value in facts.items():
         text = prefix + (SAME_THING.get(name, name) if prefix == "optimizer." else name)
         if isinstance(value, dict):
-            flat.update(_flat(value, f"{text}."))
+            found.update(flat(value, f"{text}."))
         else:
-            flat[text] = value
-    return flat
+            found[text] = value
+    return found
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """Returns a fact as a person writes it."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -56,5 +58,5 @@ def _plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.9g}"
     if isinstance(value, list):
-        return ", ".join(_plain(part) for part in value) or "none"
+        return ", ".join(plain(part) for part in value) or "none"
     return str(value)

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.judge.result import Level, Result
+from parity.report.junit import write_junit_failure
 from parity.report.machine import write_json
+from parity.report.tables import LEVELS
 
-LEVELS = ("function", "float32", "trajectory", "mixed")
 TITLES = {"tf": "TensorFlow side", "torch": "torch side", "data": "data side"}
 
 
@@ -69,3 +70,9 @@ def write_failure(error: BaseException, path: Path) -> None:
     levels = {name: Level(name, "not_run", "nothing could be compared") for name in LEVELS}
     found: dict[str, Any] = {"message": failure.message, "side": failure.side or None, "traceback": failure.traceback}
     write_json(Result(levels, {}, {}), path, found)
+
+
+def write_junit_of_failure(error: BaseException, path: Path) -> None:
+    """Writes the same as a test report in which every level is an error."""
+    failure = described(error)
+    write_junit_failure(failure.message, failure.traceback, path)

@@ -1,19 +1,20 @@
 """Writes a result for machines: JSON with frozen keys, and the full table of checks as columns beside it."""
 
-import contextlib
 import json
 import math
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
+from parity.prove import Power
+from parity.report.appearing import appearing
+from parity.report.power import power_as_json
 
 
-def write_json(result: Result, path: Path, error: dict[str, Any] | None = None) -> None:
+def write_json(result: Result, path: Path, error: dict[str, Any] | None = None, power: Power | None = None) -> None:
     """Writes the result to `path`, and every check to ``<path without suffix>.checks.npz``.
 
     Both appear whole or not at all, the table first. Numbers that are not finite become strings, since JSON has none.
@@ -22,24 +23,14 @@ def write_json(result: Result, path: Path, error: dict[str, Any] | None = None) 
       result: what was found.
       path: the JSON file to make.
       error: why nothing could be compared: `message`, `side`, `traceback`; None where something was.
+      power: what planted bugs showed; None where none were planted.
     """
-    whole = json.dumps({**as_json(result), "error": error}, indent=2, allow_nan=False) + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _appearing(path.with_suffix(".checks.npz")) as file:
+    prove = power_as_json(power) if power is not None else None
+    whole = json.dumps({**as_json(result), "error": error, "prove": prove}, indent=2, allow_nan=False) + "\n"
+    with appearing(path.with_suffix(".checks.npz")) as file:
         np.savez_compressed(file, allow_pickle=False, **columns(result))
-    with _appearing(path) as file:
+    with appearing(path) as file:
         file.write(whole.encode("utf-8"))
-
-
-@contextlib.contextmanager
-def _appearing(path: Path) -> Iterator[BinaryIO]:
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with partial.open("wb") as file:
-            yield file
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def as_json(result: Result) -> dict[str, Any]:

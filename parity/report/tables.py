@@ -10,6 +10,7 @@ from parity.judge.result import Check, Level, Result
 
 COLOURS = {"same": "green", "different": "red", "incomparable": "yellow", "not_run": "dim"}
 NUMBERS = {"function": 1, "float32": 2, "trajectory": 3, "mixed": 4}
+LEVELS = tuple(NUMBERS)
 RUNS = {"init": "before training", "lockstep": "", "free": "free run"}
 WORST = 10
 
@@ -17,8 +18,8 @@ WORST = 10
 def show_levels(result: Result) -> Group:
     """Shows who was compared, and the verdict of each level with what it rests on."""
     sides = Table.grid(padding=(0, 2))
-    sides.add_row("reference", Text(_who(result.reference)))
-    sides.add_row("candidate", Text(_who(result.candidate)))
+    sides.add_row("reference", Text(who(result.reference)))
+    sides.add_row("candidate", Text(who(result.candidate)))
     table = plain_table("level", "verdict", "rests on")
     for level in result.levels.values():
         style = COLOURS[level.verdict]
@@ -75,6 +76,7 @@ def name_of(check: Check, level: Level) -> str:
     return f"{check.key}, {run}" if run else check.key
 
 
-def _who(facts: dict[str, Any]) -> str:
+def who(facts: dict[str, Any]) -> str:
+    """Returns how many towers or ranks of which framework a side is."""
     count, noun = (facts["towers"], "tower") if "towers" in facts else (facts.get("ranks", "?"), "rank")
     return f"{count} {noun}{'' if count == 1 else 's'}, {facts.get('framework', 'unknown framework')}"

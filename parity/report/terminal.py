@@ -64,7 +64,7 @@ def _parts(result: Result, verbose: bool) -> list[RenderableType]:
     if verbose:
         parts += [show_worst(level) for level in result.levels.values() if level.checks]
         parts += [show_mapping(result.pairs)] if result.pairs else []
-    parts.append(Text(_accounting(result), "dim"))
+    parts.append(Text(accounting(result), "dim"))
     return parts
 
 
@@ -79,7 +79,8 @@ def _matters(text: str, level: Level) -> bool:
     return (level.verdict != "same" and not level.first_difference) or not note.startswith(ONLY_VERBOSE)
 
 
-def _accounting(result: Result) -> str:
+def accounting(result: Result) -> str:
+    """Returns how many tensors the verdict rests on, and how many say little, in one sentence."""
     checks = [check for level in result.levels.values() for check in level.checks]
     judged = [check for check in checks if check.verdict != "not_run"]
     zero = sum(1 for check in judged if check.size == 0.0 and not check.note)

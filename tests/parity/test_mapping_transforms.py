@@ -187,12 +187,24 @@ def test_torchs_lstm_computes_what_basic_lstm_cell_does(forget_bias):
 
 def test_the_forget_bias_is_added_to_a_value_and_never_to_a_gradient():
     bias = parse_transform("lstm_bias")
-    value, zeros = bias.forward(np.zeros(8))
-    np.testing.assert_array_equal(value, [0, 0, 1, 1, 0, 0, 0, 0])
-    assert not zeros.any()
+    value, constant = bias.forward(np.zeros(8))
+    assert not value.any()
+    np.testing.assert_array_equal(constant, [0, 0, 1, 1, 0, 0, 0, 0])
     for part in bias.forward(np.zeros(8), linear=True):
         assert not part.any()
     np.testing.assert_array_equal(bias.backward(np.zeros(8), np.zeros(8), linear=True), np.zeros(8))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_bias_is_not_rounded_by_the_forget_bias(dtype):
+    bias, variable = parse_transform("lstm_bias(1.0)"), RANDOM.standard_normal(8).astype(dtype) / 100
+    np.testing.assert_array_equal(bias.backward(*bias.forward(variable)), variable)
+
+
+def test_a_forget_bias_that_a_port_keeps_in_its_trained_bias_is_taken_off_there():
+    bias = parse_transform("lstm_bias(1.0)")
+    trained = np.array([5.0, 6, 8, 9, 1, 2, 3, 4])
+    np.testing.assert_array_equal(bias.backward(trained, np.zeros(8)), [5, 6, 1, 2, 7, 8, 3, 4])
 
 
 def test_each_term_of_a_sum_has_the_whole_gradient_and_a_frozen_term_may_have_none():

@@ -251,6 +251,19 @@ def test_the_public_names_are_these():
     import parity.report
 
     names = {name for name in vars(parity.report) if not name.startswith("_")}
-    modules = {"difference", "facts", "failure", "machine", "tables", "terminal"}
-    public = {"as_json", "columns", "print_failure", "print_result", "print_verdict", "report", "show_mapping"}
-    assert names - modules == public | {"write_failure", "write_json"}
+    modules = {"appearing", "difference", "facts", "failure", "html", "html_flow", "html_grid", "junit", "machine"}
+    modules |= {"markdown", "power", "tables", "terminal"}
+    public = {
+        "as_html",
+        "as_json",
+        "as_markdown",
+        "columns",
+        "print_failure",
+        "print_result",
+        "print_verdict",
+        "power_as_json",
+        "report",
+        "show_power",
+    }
+    public |= {"show_mapping", "write_failure", "write_html", "write_json", "write_junit", "write_junit_of_failure"}
+    assert names - modules == public | {"write_markdown"}

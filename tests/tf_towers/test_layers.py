@@ -105,3 +105,31 @@ def test_over_towers_it_is_the_batch_norm_of_the_whole_batch(tf, images):
     for name in ("moving_mean", "moving_variance"):
         np.testing.assert_allclose(answer[f"together/norm/{name}"], answer[f"one/norm/{name}"], rtol=1e-13)
     assert answer["updates"] == 4
+
+
+def _responses(x, dtype, radius):
+    inputs = tf.constant(x.astype(dtype))
+    outputs = tf_towers.local_response_normalization(inputs, radius, bias=1.5, alpha=0.3, beta=0.75)
+    gradient = tf.gradients(tf.reduce_sum(outputs * tf.sin(inputs)), inputs)[0]
+    with tf.Session() as session:
+        return session.run({"outputs": outputs, "gradient": gradient})
+
+
+@pytest.mark.parametrize("radius", [0, 1, 2, 5])
+def test_local_responses_in_float64_follow_the_float32_kernel(tf, images, radius):
+    exact, kernel = (tf(_responses, x=images, dtype=dtype, radius=radius) for dtype in ("float64", "float32"))
+    assert exact["outputs"].dtype == np.float64 and kernel["outputs"].dtype == np.float32
+    for name in ("outputs", "gradient"):
+        assert np.abs(exact[name] - kernel[name]).max() < 2e-6 * np.abs(exact[name]).max(), name
+
+
+def _takes_float64():
+    try:
+        tf.nn.local_response_normalization(tf.zeros([1, 2, 2, 4], tf.float64))
+    except TypeError:
+        return {"taken": False}
+    return {"taken": True}
+
+
+def test_the_kernel_of_local_responses_has_no_float64_form(tf):
+    assert tf(_takes_float64) == {"taken": False}

@@ -25,6 +25,7 @@ NAMES = [
     "float32_places",
     "homes",
     "hyper_parameters",
+    "local_response_normalization",
     "make_learning_rate",
     "make_optimizer",
     "make_plan",

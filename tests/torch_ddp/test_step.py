@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from torch_ddp import Rank, Stepper, TorchDdpError, like_tf, process_group
+from torch_ddp import Rank, Stepper, TorchDdpError, Update, like_tf, process_group
 
 BATCH = {"x": np.arange(12.0).reshape(4, 3) / 7, "y": np.array([1.0, -1.0, 0.5, 2.0])}
 
@@ -70,6 +70,17 @@ def test_a_loaded_state_goes_on_as_the_one_it_was_taken_from(alone):
     assert set(first) == set(second)
     assert all(np.array_equal(first[name], second[name]) for name in first)
     assert all(np.array_equal(value, other.state()[name]) for name, value in one.state().items())
+
+
+def test_a_frozen_parameter_has_no_slot_and_does_not_decay(alone):
+    model = nn.Linear(3, 1).double()
+    model.bias.requires_grad_(False)
+    optimizer = like_tf.Momentum(model.parameters(), lr=0.1, momentum=0.5)
+    update = Update(model, optimizer, {"weight_decay": {"coefficient": 0.5}})
+    stepper = Stepper(model, squared_error, optimizer, alone, update=update)
+    assert {name for name in stepper.state() if name.startswith("slot/")} == {"slot/momentum/weight"}
+    stepper.load({**stepper.state(), "slot/momentum/bias": np.ones(1)})
+    assert update.decay().item() == pytest.approx(0.25 * model.weight.square().sum().item(), rel=1e-15)
 
 
 def test_counters_are_left_alone_if_asked(alone):

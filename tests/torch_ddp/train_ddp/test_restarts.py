@@ -11,21 +11,12 @@ from pathlib import Path
 
 import pytest
 from process_tree import children
-from trainer import SCRIPT, TORCHRUN, WITHIN, final, finish, result, same_bits, start
+from trainer import OPTIONS, SCRIPT, STEPS, TORCHRUN, WITHIN, final, finish, result, same_bits, start
 
 from torch_ddp import newest_whole, read_whole
 
-STEPS = 36  # the last of them are never the moment: by then the training may have ended
-OPTIONS = ["--steps", STEPS, "--batch-size", 8, "--save-every", 2, "--warm-up", 5, "--accumulate", 2, "--quiet"]
+LATEST = STEPS - 10  # later the training may have ended before the kill
 PAUSE = 0.002
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("uninterrupted")
-    finish(start([*TORCHRUN, 2, SCRIPT, "--out", "out", *OPTIONS], folder))
-    assert result(folder / "out")["restarts"] == 0
-    return folder / "out"
 
 
 def newest_step(out: Path) -> int:
@@ -48,7 +39,7 @@ def free_port() -> int:
 
 def kill_a_rank_after(moment: random.Random, torchrun: subprocess.Popen, out: Path) -> int:
     """Kills one rank some time after a random step was saved; returns that step."""
-    step, rank, pause = moment.randrange(0, STEPS - 10, 2), moment.randrange(2), moment.uniform(0, 0.03)
+    step, rank, pause = moment.randrange(0, LATEST, 2), moment.randrange(2), moment.uniform(0, 0.03)
     wait_for(lambda: len(children(torchrun.pid)) == 2)
     ranks = children(torchrun.pid)
     wait_for(lambda: newest_step(out) >= step)
@@ -59,7 +50,7 @@ def kill_a_rank_after(moment: random.Random, torchrun: subprocess.Popen, out: Pa
 
 def interrupted(seed: int, folder: Path) -> Path:
     moment = random.Random(seed)
-    torchrun = start([*TORCHRUN, 2, "--max-restarts", 3, SCRIPT, "--out", "out", *OPTIONS], folder)
+    torchrun = start([*TORCHRUN, 2, "--max-restarts", 3, SCRIPT, "--out", "out", "--steps", STEPS, *OPTIONS], folder)
     try:
         kill_a_rank_after(moment, torchrun, folder / "out")
     finally:
@@ -76,13 +67,13 @@ def check(out: Path, uninterrupted: Path) -> None:
     assert same_bits(one["random"], other["random"])
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0])  # kills rank 1; the page on training kills rank 0
 def test_a_killed_rank_leaves_no_trace_in_the_weights(uninterrupted, tmp_path, seed):
     check(interrupted(seed, tmp_path), uninterrupted)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("seed", [1, *range(101, 120)])
 def test_a_rank_killed_at_any_of_twenty_moments_leaves_no_trace_in_the_weights(uninterrupted, tmp_path, seed):
     check(interrupted(seed, tmp_path), uninterrupted)
 
@@ -93,7 +84,9 @@ def test_a_rank_killed_on_one_of_two_machines_leaves_no_trace_in_the_weights(uni
     # Each machine's torchrun counts its own restarts, and the ranks may be numbered anew.
     meet = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}", "--local-addr", "localhost"]
     nodes = [*TORCHRUN[:3], "--nnodes", 2, "--nproc-per-node", 1, "--max-restarts", 3, *meet]
-    machines = [start([*nodes, SCRIPT, "--out", f"out-{number}", *OPTIONS], tmp_path) for number in range(2)]
+    machines = [
+        start([*nodes, SCRIPT, "--out", f"out-{number}", "--steps", STEPS, *OPTIONS], tmp_path) for number in range(2)
+    ]
     try:
         wait_for(lambda: max(newest_step(tmp_path / f"out-{number}") for number in range(2)) >= 4)
         [rank] = children(machines[victim].pid)

@@ -76,23 +76,26 @@ def test_numbers_of_nothing_are_refused(modules, flag):
     assert str(error.value) == f"train: expected {flag} to be at least 1, got 0. Raise it."
 
 
-def test_batch_norm_over_all_ranks_is_refused_on_cpus_with_the_reason(modules):
+def test_two_answers_to_the_question_of_precision_are_refused(modules):
     with pytest.raises(TorchDdpError) as error:
-        modules.options.check_options(parsed(modules, "--sync-batch-norm"))
+        modules.options.check_options(parsed(modules, "--opt-level", "O1", "--precision", "bfloat16"))
+    assert str(error.value) == ("train: expected --opt-level or --precision, got O1 and bfloat16. Use one of them.")
+
+
+def test_a_half_precision_without_a_level_is_refused(modules):
+    with pytest.raises(TorchDdpError) as error:
+        modules.options.check_options(parsed(modules, "--half-dtype", "bfloat16"))
     assert str(error.value) == (
-        "train: expected GPUs for --sync-batch-norm, got CPUs, on which torch.nn.SyncBatchNorm does not train. "
-        "Add --backend nccl, or leave --sync-batch-norm out."
+        "train: expected --opt-level with --half-dtype, got --half-dtype bfloat16 alone. Add --opt-level O1."
     )
-    modules.options.check_options(parsed(modules, "--sync-batch-norm", "--backend", "nccl"))
+    modules.options.check_options(parsed(modules, "--half-dtype", "bfloat16", "--opt-level", "O2"))
 
 
-def test_torchs_own_class_still_refuses_cpus(tmp_path):
-    from torch_ddp import process_group
-
-    with process_group(Rank(0, 0, 1), "gloo", (tmp_path / "meeting").as_uri()):
-        net = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm1d(2)))
-        with pytest.raises(ValueError, match="SyncBatchNorm"):
-            net(torch.zeros(4, 2))
+@pytest.mark.parametrize("flag", ["--sync-bn", "--sync-batch-norm"])
+def test_batch_norm_over_all_ranks_is_accepted_on_cpus(modules, flag):
+    options = parsed(modules, flag)
+    modules.options.check_options(options)
+    assert (options.sync_bn, options.backend) == (True, "gloo")
 
 
 def test_a_missing_tensorboard_is_said_before_anything_starts(modules, monkeypatch):

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "examples" / "train_ddp" / "train.py"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 WITHIN = 240
+STEPS = 36
+OPTIONS = ["--batch-size", 8, "--save-every", 2, "--warm-up", 5, "--accumulate", 2, "--quiet"]
 
 
 def start(command: list[Any], cwd: Path) -> subprocess.Popen:
@@ -24,23 +27,37 @@ def start(command: list[Any], cwd: Path) -> subprocess.Popen:
     return subprocess.Popen(
         [str(part) for part in command],
         cwd=cwd,
-        env={**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
 
 
-def finish(*processes: subprocess.Popen) -> list[str]:
-    """Waits for processes and returns what they said; a status other than 0 is an error."""
+def finish(*processes: subprocess.Popen, within: float = WITHIN) -> list[str]:
+    """Waits for processes and returns what they said; all of it is in the error where one fails or does not end."""
+    deadline = time.monotonic() + within
     try:
-        logs = [process.communicate(timeout=WITHIN)[0] for process in processes]
+        logs = [_log(process, deadline) for process in processes]
     finally:
         for process in processes:
             end_tree(process)
-    for process, log in zip(processes, logs, strict=True):
-        assert process.returncode == 0, log
+            process.stdout.close()
+    if any(process.returncode for process in processes):
+        raise AssertionError("\n".join(map(_described, processes, logs)))
     return logs
+
+
+def _log(process: subprocess.Popen, deadline: float) -> str:
+    try:
+        return process.communicate(timeout=max(0.0, deadline - time.monotonic()))[0]
+    except subprocess.TimeoutExpired:
+        end_tree(process)
+        return process.communicate(timeout=WITHIN)[0] + "\n(ended here: it took too long)"
+
+
+def _described(process: subprocess.Popen, log: str) -> str:
+    return f"{subprocess.list2cmdline(process.args)}\nended with {process.returncode} after saying:\n{log}"
 
 
 def result(out: Path) -> dict[str, Any]:

@@ -7,16 +7,14 @@ from typing import NamedTuple
 
 from parity.case import Case
 
-HERE = Path(__file__).parent
 MUTANT = '''"""The port with a bug in it."""
 
 import importlib
 import json
 from pathlib import Path
 
-from mutations import MUTATIONS, Port
-
 from torch_ddp.optimizer import make_optimizer
+from torch_ddp.planted import MUTATIONS, Port
 
 planted = json.loads((Path(__file__).parent / "planted.json").read_text())
 
@@ -40,7 +38,7 @@ class Planted(NamedTuple):
     """A bug in a net.
 
     Fields:
-      mutation: its name in `mutations.MUTATIONS`.
+      mutation: its name in `torch_ddp.planted.MUTATIONS`.
       size: what it is off by, 1 where it has no size.
     """
 
@@ -54,14 +52,13 @@ def plant(case: Case, planted: Planted, into: Path, changes_optimizer: bool) -> 
     Args:
       case: a right port.
       planted: the bug.
-      into: folder to make; its parent gets what cases share.
+      into: folder to make; its parent gets the modules that lie beside the case's folder.
       changes_optimizer: whether the bug sits in the optimizer, so that the port has to bring its own.
     """
     into.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(HERE / "mutations.py", into.parent)
     for shared in case.directory.parent.glob("*.py"):
         shutil.copy(shared, into.parent)
-    shutil.copytree(case.directory, into)
+    shutil.copytree(case.directory, into, ignore=shutil.ignore_patterns("golden", "__pycache__"))
     port = case.torch
     described = port.optimizer or (case.optimizer.model_dump(exclude_none=True) if case.optimizer else None)
     (into / "planted.json").write_text(

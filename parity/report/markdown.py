@@ -1,0 +1,101 @@
+"""Writes a result as Markdown, for a comment on a pull request: short, its details folded away."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from parity.judge.result import FirstDifference, Level, Result
+from parity.report.appearing import appearing
+from parity.report.difference import HEADINGS, first_rows
+from parity.report.facts import differing, flat, plain
+from parity.report.tables import NUMBERS, WORST, name_of, who
+from parity.report.terminal import accounting
+
+MARKS = {"same": "✅", "different": "❌", "incomparable": "⚠️", "not_run": "➖"}
+# What Markdown or HTML would take for itself inside a line.
+SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
+# GitHub makes mentions and references even of what is escaped; a space of no width after the sign keeps it from that.
+REFERRING = re.compile(r"([@#])(?=\w)")
+
+
+def write_markdown(result: Result, path: Path, title: str) -> None:
+    """Writes the report to `path`, whole or not at all.
+
+    Args:
+      result: what was found.
+      path: the Markdown file to make.
+      title: the case's name, or the traces'.
+    """
+    with appearing(path) as file:
+        file.write(as_markdown(result, title).encode("utf-8", "replace"))
+
+
+def as_markdown(result: Result, title: str) -> str:
+    """Returns the report: verdict, levels, first difference, causes, facts that differ, and the worst tensors folded."""
+    parts = [f"### {MARKS[result.verdict]} {result.verdict}: {_text(title)}", _sides(result), _levels(result)]
+    level = next((level for level in result.levels.values() if level.first_difference), None)
+    if level and level.first_difference:
+        parts.append(_first(level, level.first_difference))
+    for place, cause in enumerate(result.causes):
+        heading = f"**{'Or' if place else 'Cause'}: {_text(cause.title)}.**"
+        parts.append(f"{heading} {_text(cause.evidence)}.\n\n> **Mend:** {_text(cause.fix)}")
+    one, other = flat(result.reference), flat(result.candidate)
+    names = differing(one, other)
+    if names:
+        rows = [(_code(name), _code(plain(one.get(name))), _code(plain(other.get(name)))) for name in names]
+        parts.append(_table(("fact that differs", "reference", "candidate"), rows))
+    parts += [f"Note: {_text(note)}" for note in result.notes]
+    parts += [_worst(level) for level in result.levels.values() if level.checks]
+    return "\n\n".join([*parts, _text(accounting(result))]) + "\n"
+
+
+def _sides(result: Result) -> str:
+    return f"{_text(who(result.reference))} against {_text(who(result.candidate))}"
+
+
+def _levels(result: Result) -> str:
+    rows = [
+        (
+            f"{NUMBERS[level.name]} {level.name}",
+            f"{MARKS[level.verdict]} {level.verdict.replace('_', ' ')}",
+            _text(level.reason),
+        )
+        for level in result.levels.values()
+    ]
+    return _table(("level", "verdict", "rests on"), rows)
+
+
+def _first(level: Level, first: FirstDifference) -> str:
+    where = f"**{HEADINGS[first.check.verdict]}:** step {first.check.step}, {_code(name_of(first.check, level))}"
+    return "\n".join([where, "", *(f"- {term}: {_text(text)}" for term, text in first_rows(level, first))])
+
+
+def _worst(level: Level) -> str:
+    judged = [check for check in level.checks if check.verdict != "not_run"]
+    rows = [
+        (str(check.step), _code(name_of(check, level)), f"{check.multiple:.2g}", f"{check.of_scale:.2g}", check.verdict)
+        for check in sorted(judged, key=lambda check: check.multiple, reverse=True)[:WORST]
+    ]
+    table = _table(("step", "tensor", "of allowed", "of scale", "verdict"), rows)
+    return f"<details><summary>Worst tensors of level {level.name}</summary>\n\n{table}\n\n</details>"
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _text(text: str) -> str:
+    return REFERRING.sub("\\1\u200b", SPECIAL.sub(r"\\\1", " ".join(text.split())))
+
+
+def _code(text: str) -> str:
+    # A code span has no escapes: a name with a bar or a backtick goes into an element, whose text has them.
+    plain_text = " ".join(text.split())
+    if plain_text and not set(plain_text) & set("`|<>&"):
+        return f"`{plain_text}`"
+    return f"<code>{SPECIAL.sub(_entity, plain_text)}</code>"
+
+
+def _entity(found: "re.Match[str]") -> str:
+    return f"&#{ord(found[0])};"

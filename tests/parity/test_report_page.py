@@ -1,0 +1,435 @@
+"""The page of --html: what is in it, what it refuses to obey, and what a real browser makes of it."""
+
+import base64
+import html
+import json
+import math
+import re
+import zlib
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from chromium import Chromium, find_chromium
+from hypothesis import given
+from hypothesis import strategies as st
+from test_report import RESULTS, different, same
+
+from parity.judge.result import Cause, Check, FirstDifference, Level, Result
+from parity.report import as_html, write_html
+from parity.report.html_flow import flow_of
+from parity.report.html_grid import grids, packed, shortened
+
+EVIL = "</script><img src=x onerror=alert(1)>\"'&{{7*7}}<!--"
+VOID = {"meta", "input", "br", "img"}
+
+
+class Reader(HTMLParser):
+    """Collects a page's elements, and complains about those that are not closed as they were opened."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements, self.open, self.unmatched, self.words = [], [], [], []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.unmatched.append(tag)
+
+    def handle_data(self, text):
+        if not {"script", "style"} & set(self.open[-1:]):
+            self.words.append(text)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def evil():
+    """A result in which every text that comes from outside is an attack."""
+    wrong = Check("lockstep", 1, f"grad/{EVIL}", "different", 1.0, 0.1, 1.0, 1.0, EVIL)
+    first = FirstDifference(wrong, "grad", EVIL, "", None)
+    level = Level("function", "different", EVIL, [wrong], first, [Cause(EVIL, EVIL, EVIL, EVIL)], [EVIL])
+    facts = {"framework": EVIL, "combine": EVIL, "optimizer": {"name": EVIL, EVIL: EVIL}, "variables_on": EVIL}
+    pairs = [(EVIL, EVIL, EVIL, EVIL)]
+    return Result({"function": level}, {**facts, "towers": 2}, {**facts, "ranks": 2, EVIL: 1}, pairs, [EVIL])
+
+
+def data_of(page):
+    return json.loads(html.unescape(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1]))
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_the_page_is_whole_and_says_what_the_terminal_says(name):
+    result = RESULTS[name]()
+    page = Reader(as_html(result, "convnet"))
+    assert (page.open, page.unmatched) == ([], [])
+    assert f"{result.verdict} convnet" in page.text
+    for level in result.levels.values():
+        assert level.reason in page.text
+    first = result.first_difference
+    assert (first is None) or f"{first.check.key} step {first.check.step}, level 1 function" in page.text
+    for cause in result.causes:
+        assert f"{cause.title} {cause.evidence} Mend: {cause.fix}" in page.text
+
+
+def test_the_facts_that_differ_come_first_and_are_marked_in_words():
+    text = Reader(as_html(different(), "x")).text
+    assert "fact reference candidate differs combine sum mean differs optimizer.learning_rate" in text
+    assert "No setting that both sides tell differs." in Reader(as_html(Result({}, {}, {"a": 1}), "x")).text
+
+
+def test_nothing_in_a_result_becomes_markup():
+    text = as_html(evil(), EVIL)
+    page, plain = Reader(text), Reader(as_html(different(), "x"))
+    assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain.elements} | {"p"}
+    assert (page.open, page.unmatched) == ([], [])
+    assert "<img" not in text
+    assert "49" not in page.text
+    assert page.text.count("</script><img src=x onerror=alert(1)>") > 20
+    assert data_of(text)["grids"][0]["keys"] == [f"grad/{EVIL}"]
+
+
+def test_the_proof_that_nothing_becomes_markup_can_fail():
+    text = as_html(different(), "x").replace("<title>different: x", f"<title>x</title>{EVIL}<title>x")
+    assert "img" in {tag for tag, _ in Reader(text).elements}
+
+
+def test_the_page_may_run_its_own_script_and_load_nothing():
+    page = as_html(same(), "x")
+    policy = dict(Reader(page).elements[3][1])["content"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "script-src 'sha256-" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r'\b(src|href|action)="(?!#)', page)
+    links = re.findall(r"https?://[^\s\"']+", page)
+    assert set(links) <= {"http://www.w3.org/2000/svg"}
+
+
+def test_a_page_that_cannot_be_finished_leaves_the_old_one_and_no_part(tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_html(same(), path, "x")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
+    assert path.read_text() == "old"
+
+
+def test_a_name_that_is_no_text_is_still_written(tmp_path):
+    result = Result({}, {"framework": "\udcff"}, {})
+    write_html(result, tmp_path / "page.html", "\udcff")
+    assert "?" in (tmp_path / "page.html").read_text("utf-8")
+
+
+@given(st.floats(min_value=0.0, allow_nan=False))
+def test_a_number_keeps_four_digits_and_its_range(number):
+    code = int(shortened(np.array([number]))[0])
+    found = float(np.array([code << 39], dtype=np.uint64).view(np.float64)[0])
+    assert 0 <= code < 2**24
+    if number >= 2.3e-308:  # below, float64 itself has fewer digits
+        assert found == number or abs(found / number - 1) <= 6.2e-5 or math.isinf(found)
+    else:
+        assert abs(found - number) <= 2.0**-1035
+
+
+def test_what_is_not_a_number_or_not_finite_stays_so():
+    codes = shortened(np.array([np.inf, np.nan]))
+    found = (codes.astype(np.uint64) << np.uint64(39)).view(np.float64)
+    assert math.isinf(found[0])
+    assert math.isnan(found[1])
+
+
+def test_a_grid_has_a_row_for_every_tensor_in_order_and_a_column_for_every_step():
+    checks = [
+        Check("lockstep", step, key, "same", 1.0 + step, 8.0)
+        for step in (0, 2)
+        for key in ("loss/0", "grad/w", "var/w")
+    ]
+    checks.append(Check("lockstep", 2, "late", "incomparable", math.inf, note="the candidate has no such tensor"))
+    checks.append(Check("init", 0, "var/w", "same", 0.5, 1.0))
+    found = grids(Result({"function": Level("function", "same", "", checks)}, {}, {}))
+    assert [grid.label for grid in found] == ["1 function: lockstep", "1 function: before training"]
+    grid = found[0]
+    assert (grid.keys, grid.steps) == (["loss/0", "grad/w", "var/w", "late"], [0, 2])
+    assert grid.states == [("absent", ""), ("same", ""), ("incomparable", "the candidate has no such tensor")]
+    assert grid.state.tolist() == [[1, 1], [1, 1], [1, 1], [0, 2]]
+    assert grid.difference.tolist() == [[1, 3], [1, 3], [1, 3], [0, math.inf]]
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed(grid))), dtype=np.uint8).reshape(7, 8)
+    assert planes[6].tolist() == [1, 1, 1, 1, 1, 1, 0, 2]
+    codes = planes[0].astype(np.uint64) | planes[1].astype(np.uint64) << 8 | planes[2].astype(np.uint64) << 16
+    assert (codes << np.uint64(39)).view(np.float64).tolist() == [1, 3, 1, 3, 1, 3, 0, math.inf]
+
+
+def test_more_notes_than_a_byte_can_tell_apart_take_two():
+    checks = [Check("free", step, "loss/0", "incomparable", math.inf, note=f"note {step}") for step in range(300)]
+    grid = grids(Result({"function": Level("function", "incomparable", "", checks)}, {}, {}))[0]
+    assert len(zlib.decompress(base64.b64decode(packed(grid)))) == 300 * 8
+
+
+@pytest.mark.parametrize(
+    ("quantity", "tower", "run", "marked"),
+    [
+        ("grad", "", "lockstep", ["combine the towers: sum"]),
+        ("tower_grad", "1", "lockstep", ["tower 1 gradients"]),
+        ("act", "0.1", "lockstep", ["tower 0 forward, loss"]),
+        ("loss", "7", "lockstep", ["towers 3 to 7 forward, loss"]),
+        ("feed", "0", "lockstep", ["the batch, split by 8"]),
+        ("var", "", "lockstep", ["apply once: Adam"]),
+        ("var", "", "init", ["variables, shared, on cpu"]),
+    ],
+)
+def test_the_drawing_marks_the_part_where_the_sides_differ_first(quantity, tower, run, marked):
+    facts = {"towers": 8, "combine": "sum", "optimizer": {"name": "AdamOptimizer"}, "variables_on": "cpu"}
+    first = FirstDifference(Check(run, 0, "x", "different"), quantity, "x", tower, None)
+    flow = flow_of(facts, first)
+    assert [" ".join(box.words) for box in flow.boxes if box.marked] == marked
+    assert flow.told.count("(the first difference is made here)") == 1
+    assert all(
+        box.x >= 0 and box.x + box.width <= flow.width and box.y + box.height <= flow.height for box in flow.boxes
+    )
+
+
+def test_the_drawing_of_equal_sides_marks_nothing_and_ranks_hold_their_own_weights():
+    flow = flow_of({"ranks": 2, "combine": "mean", "optimizer": {"name": "torch.optim.sgd.SGD"}}, None)
+    assert not any(box.marked for box in flow.boxes)
+    assert [box.words for box in flow.boxes][-3:] == [
+        ("all-reduce: mean",),
+        ("rank 0", "SGD step"),
+        ("rank 1", "SGD step"),
+    ]
+    assert "weights, a copy on every rank" in flow.told
+
+
+browser = pytest.mark.skipif(
+    find_chromium() is None,
+    reason="needs a Chromium: apt-get install chromium, or name one in $PARITY_CHROMIUM",
+)
+
+
+@pytest.fixture
+def chromium(tmp_path):
+    opened = []
+
+    def start(**options):
+        opened.append(Chromium(find_chromium(), tmp_path / f"profile{len(opened)}", **options))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.close()
+
+
+def shown(tab):
+    return " ".join(tab.evaluate("document.getElementById('tensor').innerText").split())
+
+
+def silent(tab, path):
+    return tab.complaints == [] and tab.requests == [path.resolve().as_uri()]
+
+
+@browser
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_browser_opens_the_page_in_silence_at_the_first_difference(name, tmp_path, chromium):
+    path = tmp_path / "page.html"
+    write_html(RESULTS[name](), path, "convnet")
+    tab = chromium()
+    tab.open(path)
+    first = RESULTS[name]().first_difference
+    assert (first.check.key if first else "loss/0") in shown(tab)
+    assert (" of this level " in shown(tab)) == bool(first)
+    assert silent(tab, path), (tab.complaints, tab.requests)
+
+
+@browser
+def test_a_click_on_a_cell_opens_that_tensor(tmp_path, chromium):
+    path = tmp_path / "page.html"
+    checks = [
+        Check("lockstep", step, f"grad/{name}", "same", 10.0 ** -(step + place), 1.0)
+        for step in range(5)
+        for place, name in enumerate("abcdef")
+    ]
+    write_html(Result({"function": Level("function", "same", "", checks)}, {}, {}), path, "x")
+    tab = chromium()
+    tab.open(path)
+    # The third row, the second step: the row is 21 pixels high below a head of 23.
+    x, y = tab.evaluate(
+        "(() => { const box = document.getElementById('heat'); box.scrollIntoView();"
+        " const frame = box.getBoundingClientRect(), cell = document.getElementById('now').getBoundingClientRect();"
+        " return [cell.x + 1.5 * cell.width, frame.y + 23 + 2.5 * 21]; })()"
+    )
+    tab.click(x, y)
+    assert shown(tab).startswith("grad/c step 1 verdict same difference 0.001 allowed 1 multiple 0.001 times")
+    assert tab.evaluate("document.querySelectorAll('#tensor circle').length") == 5
+    assert "at most 0.01 times the allowance, at step 0" in tab.evaluate(
+        "document.querySelector('#tensor svg').getAttribute('aria-label')"
+    )
+
+
+@browser
+def test_the_map_works_from_the_keyboard_and_is_a_grid_to_a_screen_reader(tmp_path, chromium):
+    path = tmp_path / "page.html"
+    write_html(different(), path, "x")
+    tab = chromium()
+    tab.open(path)
+    tab.evaluate("document.getElementById('heat').focus()")
+    now = "document.getElementById(document.activeElement.getAttribute('aria-activedescendant'))"
+    assert tab.evaluate(f"{now}.textContent") == "step 0: different, 1.07e+13 times the allowance"
+    tab.press("ArrowUp")
+    assert tab.evaluate(f"{now}.textContent") == "step 0: same, 0.01 times the allowance"
+    assert tab.evaluate(f"{now}.parentNode.firstChild.textContent") == "loss/0"
+    tab.press("n")
+    assert tab.evaluate(f"{now}.closest('[role=row]').getAttribute('aria-rowindex')") == "3"
+    tab.press("Home", modifiers=2)
+    tab.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "tensor"
+    assert tab.evaluate("document.activeElement.getAttribute('aria-label')").startswith("loss/0, step 0: same")
+    tab.press("Escape")
+    assert tab.evaluate("document.activeElement.id") == "heat"
+    tree = tab.ask("Accessibility.getFullAXTree")["nodes"]
+    roles = [node["role"]["value"] for node in tree if not node["ignored"]]
+    assert roles.count("grid") == 1
+    assert {"row", "rowheader", "gridcell", "columnheader"} <= set(roles)
+    assert silent(tab, path)
+
+
+@browser
+def test_the_filters_leave_the_rows_that_were_asked_for(tmp_path, chromium):
+    path = tmp_path / "page.html"
+    write_html(different(), path, "x")
+    tab = chromium()
+    tab.open(path)
+    rows = "Array.from(document.querySelectorAll('#heat [role=rowheader]'), (name) => name.textContent)"
+    tab.evaluate("document.getElementById('only').click()")
+    assert tab.evaluate(rows) == ["grad/tower/conv1/weights"]
+    tab.evaluate("document.getElementById('only').click()")
+    tab.evaluate(
+        "(() => { const at = document.getElementById('filter'); at.value = 'LOSS';"
+        " at.dispatchEvent(new Event('input')); })()"
+    )
+    assert tab.evaluate(rows) == ["loss/0"]
+    assert tab.evaluate("document.getElementById('count').textContent") == "1 of 2 tensors"
+    tab.evaluate(
+        "(() => { const at = document.getElementById('filter'); at.value = 'no such';"
+        " at.dispatchEvent(new Event('input')); })()"
+    )
+    assert tab.evaluate(rows) == []
+    tab.evaluate(
+        "(() => { const at = document.getElementById('filter'); at.value = '';"
+        " document.getElementById('run').value = 1;"
+        " document.getElementById('run').dispatchEvent(new Event('change')); })()"
+    )
+    assert tab.until("document.getElementById('tensor').innerText.startsWith('var/')")
+    assert tab.evaluate(rows) == ["var/tower/conv1/weights"]
+    assert silent(tab, path)
+
+
+@browser
+def test_names_that_attack_are_shown_and_not_run(tmp_path, chromium):
+    path = tmp_path / "page.html"
+    write_html(evil(), path, EVIL)
+    tab = chromium()
+    tab.open(path)
+    assert tab.evaluate("document.images.length") == 0
+    assert f"grad/{EVIL}" in shown(tab)
+    assert silent(tab, path), (tab.complaints, tab.requests)
+
+
+@browser
+def test_the_proof_that_a_page_is_silent_can_fail(tmp_path, chromium):
+    path = tmp_path / "page.html"
+    write_html(same(), path, "x")
+    path.write_text(
+        path.read_text().replace("</main>", "<img src='http://localhost:9/x.png' onerror='alert(1)'></main>")
+    )
+    tab = chromium()
+    tab.open(path)
+    tab.until("document.images[0].complete")
+    assert not silent(tab, path)
+
+
+@browser
+def test_dark_and_light_have_other_colours_and_both_fit_a_narrow_window(tmp_path, chromium):
+    path = tmp_path / "page.html"
+    write_html(different(), path, "x")
+    colours = set()
+    for dark in (False, True):
+        tab = chromium(size=(520, 900), dark=dark)
+        tab.open(path)
+        colours.add(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+        tab.screenshot(tmp_path / "page.png")
+        assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
+        assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert (
+            tab.evaluate(
+                "(() => { const pen = document.querySelector('#heat canvas').getContext('2d');"
+                " const { width, height } = pen.canvas; const found = pen.getImageData(0, 23, width, height - 23).data;"
+                " return new Set(new Uint32Array(found.buffer)).size; })()"
+            )
+            >= 3
+        )
+    assert len(colours) == 2
+
+
+def judged(run, keys, seed):
+    """Checks of 100 steps with random mantissas, which compress worst; from step 60 on the last 30% are wrong."""
+    random = np.random.default_rng(seed)
+    allowed = np.exp(random.normal(-31, 1, (100, len(keys))))
+    apart = allowed * np.exp(random.normal(-4, 1, (100, len(keys))))
+    apart[60:, len(keys) * 7 // 10 :] *= 1e9
+    return [
+        Check(run, step, key, "same" if one <= most else "different", one, most, 1.0, 1.0)
+        for step in range(100)
+        for key, one, most in zip(keys, apart[step].tolist(), allowed[step].tolist(), strict=True)
+    ]
+
+
+def ten_thousand_by_a_hundred():
+    """A result as `parity run` makes it: both levels in lockstep, and the half that a free run is judged by."""
+    keys = [f"{('act/0', 'tower_grad/0', 'grad', 'var')[n // 2500]}/block{n % 2500}/conv/kernel" for n in range(10_000)]
+    checks = judged("lockstep", keys, 0)
+    first = FirstDifference(next(check for check in checks if check.verdict == "different"), "grad", "x", "", None)
+    function = Level("function", "different", "", checks + judged("free", keys[5000:], 1), first)
+    single = Level("float32", "different", "", judged("lockstep", keys, 2))
+    return Result({"function": function, "float32": single}, {"towers": 8}, {"ranks": 8})
+
+
+@browser
+@pytest.mark.slow
+def test_ten_thousand_tensors_by_a_hundred_steps_open_and_answer(tmp_path, chromium, capsys):
+    path = tmp_path / "page.html"
+    write_html(ten_thousand_by_a_hundred(), path, "x")
+    size = path.stat().st_size
+    assert size < 15e6
+    tab = chromium()
+    opened = tab.open(path)
+    tab.evaluate("document.getElementById('heat').focus()")
+    began = tab.evaluate("performance.now()")
+    for key in ("End", "PageUp", "ArrowDown", "n"):
+        tab.press(key, modifiers=2 if key == "End" else 0)
+    keys = tab.evaluate("performance.now()") - began
+    tab.press("End", modifiers=2)
+    tab.press("Enter")
+    assert shown(tab).startswith("var/block2499/conv/kernel step 99 verdict different")
+    assert tab.evaluate("document.querySelectorAll('#heat [role=row]').length") < 60
+    filtered = tab.evaluate(
+        "(() => { const before = performance.now(); document.getElementById('only').click();"
+        " return performance.now() - before; })()"
+    )
+    assert tab.evaluate("document.getElementById('count').textContent").endswith("of 10,000 tensors")
+    assert silent(tab, path)
+    with capsys.disabled():
+        print(f"\n{size / 1e6:.1f} MB, drawn after {opened} ms, {keys / 4:.0f} ms a key, {filtered:.0f} ms a filter")

@@ -1,0 +1,80 @@
+"""Runs legacy scripts, bare and recorded, each once for all tests that look at it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from parity.trace import Trace, bootstrap
+
+SCRIPTS = Path(__file__).parents[2] / "legacy_scripts"
+TIMEOUT = 240
+
+
+class Recorded(NamedTuple):
+    """What one recorded run left."""
+
+    code: int
+    printed: str
+    said: str
+    out: Path
+
+    @property
+    def trace(self) -> Trace:
+        return Trace(self.out, whole=False)
+
+    @property
+    def hazards(self) -> set[str]:
+        return {hazard["name"] for hazard in self.trace.facts["hazards"]}
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", **more}
+
+
+def run(python: str, words: list[str], cwd: Path, **more: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [python, *words],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        cwd=cwd,
+        env=environment(**more),
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def run_bare(python: str, script: Path, *words: str, cwd: Path, **more: str) -> "subprocess.CompletedProcess[str]":
+    return run(python, [str(script), *words], cwd, **more)
+
+
+def run_recorded(python: str, script: Path, *words: str, options=(), cwd: Path, **more: str) -> Recorded:
+    out = cwd / f"{script.stem}.trace"
+    command = [str(bootstrap.__file__), "tf_towers.record", "--out", str(out), *options, "--", str(script), *words]
+    done = run(python, command, cwd, **more)
+    return Recorded(done.returncode, done.stdout, done.stderr, out)
+
+
+@pytest.fixture(scope="session")
+def recorded(tf_python: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recorded]:
+    """Records a script of tests/legacy_scripts by name to its end, once per TensorFlow."""
+    known: dict[str, Recorded] = {}
+
+    def record(name: str) -> Recorded:
+        if name not in known:
+            folder = tmp_path_factory.mktemp(name)
+            known[name] = run_recorded(tf_python, SCRIPTS / f"{name}.py", cwd=folder, SAVE=str(folder / "saved.npz"))
+        return known[name]
+
+    return record
+
+
+@pytest.fixture(scope="session")
+def this_python() -> str:
+    return sys.executable

@@ -1,0 +1,220 @@
+"""Builds small graphs with one thing wrong each, records two steps of each, prints the hazards as JSON; TF 1 and 2.
+
+Run as a program, in the interpreter under test, with a folder for the traces.
+"""
+
+import json
+import sys
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tf_towers.record import Recorder
+
+tf.disable_v2_behavior()
+GRAPHS = {}
+X = np.arange(8, dtype=np.float32).reshape(4, 2)
+
+
+def graph(function):
+    GRAPHS[function.__name__] = function
+    return function
+
+
+def weight(name, shape=(2, 1)):
+    return tf.get_variable(name, shape, initializer=tf.constant_initializer(0.5))
+
+
+def towers(loss, count=2, reduce="mean", change=lambda pairs: pairs, x=None, optimizer=None):
+    """Towers of ``loss(piece, tower)``; returns the train op and the losses."""
+    x = tf.placeholder(tf.float32, [4, 2], "x") if x is None else x
+    optimizer = optimizer or tf.train.GradientDescentOptimizer(0.1)
+    losses, pairs = [], []
+    for tower, piece in enumerate(tf.split(x, count)):
+        with tf.name_scope(f"tower_{tower}"), tf.variable_scope("m", reuse=tf.AUTO_REUSE):
+            losses.append(loss(piece, tower))
+            pairs.append(change(optimizer.compute_gradients(losses[-1])))
+    combined = []
+    for each in zip(*pairs):  # noqa: B905 - Python 3.7 reads this too
+        total = tf.add_n([g for g, _ in each])
+        combined.append((total / count if reduce == "mean" else total, each[0][1]))
+    step = tf.train.get_or_create_global_step()
+    return optimizer.apply_gradients(combined, step), losses
+
+
+def plain(piece, tower):
+    return tf.reduce_mean(tf.matmul(piece, weight("w")))
+
+
+@graph
+def right():
+    return towers(plain)[0]
+
+
+@graph
+def summed():
+    return towers(plain, reduce="sum")[0]
+
+
+@graph
+def summed_after_dividing_the_losses():
+    return towers(lambda piece, tower: plain(piece, tower) / 2.0, reduce="sum")[0]
+
+
+@graph
+def same_batch_for_all():
+    x = tf.placeholder(tf.float32, [4, 2], "x")
+    return towers(lambda piece, tower: tf.reduce_mean(tf.matmul(x, weight("w"))), x=x)[0]
+
+
+@graph
+def overlapping_slices():
+    x = tf.placeholder(tf.float32, [4, 2], "x")
+    return towers(lambda piece, tower: plain(x[tower : tower + 2], tower), x=x)[0]
+
+
+@graph
+def uneven_slices():
+    x = tf.placeholder(tf.float32, [4, 2], "x")
+    return towers(lambda piece, tower: plain(x[:1] if tower else x[1:], tower), x=x)[0]
+
+
+@graph
+def paired_by_position():
+    def loss(piece, tower):
+        a, b = weight("a"), weight("b")
+        return tf.reduce_mean(tf.matmul(piece, a if tower else b))
+
+    return towers(loss, change=lambda pairs: [pair for pair in pairs if pair[0] is not None])[0]
+
+
+@graph
+def gradient_in_one_tower_only():
+    def zeros(pairs):
+        return [(tf.zeros_like(v) if g is None else g, v) for g, v in pairs]
+
+    def loss(piece, tower):
+        a, b = weight("a"), weight("b")
+        return tf.reduce_mean(tf.matmul(piece, a)) + (0.0 if tower else tf.reduce_mean(tf.matmul(piece, b)))
+
+    return towers(loss, change=zeros)[0]
+
+
+@graph
+def loss_of_two_elements():
+    return towers(lambda piece, tower: tf.reduce_mean(tf.matmul(piece, weight("w", (2, 2))), 0))[0]
+
+
+@graph
+def clipped_in_every_tower():
+    return towers(plain, change=lambda pairs: [(tf.clip_by_norm(g, 0.1), v) for g, v in pairs])[0]
+
+
+@graph
+def decay_in_every_summed_tower():
+    def loss(piece, tower):
+        return plain(piece, tower) + 0.1 * tf.nn.l2_loss(weight("w"))
+
+    return towers(loss, reduce="sum")[0]
+
+
+@graph
+def decay_in_the_first_tower_only():
+    def loss(piece, tower):
+        return plain(piece, tower) + (0.0 if tower else 0.1 * tf.nn.l2_loss(weight("w")))
+
+    return towers(loss)[0]
+
+
+@graph
+def regularisation_left_behind():
+    def loss(piece, tower):
+        w = tf.get_variable("w", [2, 1], regularizer=lambda w: 0.1 * tf.reduce_sum(w * w))
+        return tf.reduce_mean(tf.matmul(piece, w))
+
+    return towers(loss)[0]
+
+
+@graph
+def loss_read_beside_the_update():
+    train, losses = towers(lambda piece, tower: plain(piece, tower) + tf.nn.l2_loss(weight("w")))
+    return [train, *losses]
+
+
+@graph
+def last_loss_only():
+    train, losses = towers(plain)
+    return [train, losses[-1]]
+
+
+@graph
+def slots_made_trainable():
+    class ByHand(tf.train.Optimizer):
+        def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+            ops = []
+            for g, v in grads_and_vars:
+                m = tf.Variable(tf.zeros(v.shape), name=v.op.name + "/ByHand_m")
+                with tf.control_dependencies([m.assign(0.9 * m + g)]):
+                    ops.append(v.assign_sub(0.1 * m))
+            return tf.group(*ops, name=name)
+
+    return towers(plain, optimizer=ByHand(False, "ByHand"))[0]
+
+
+@graph
+def statistics_of_both_towers_in_order():
+    def loss(piece, tower):
+        mean = tf.get_variable("mean", [2], trainable=False, initializer=tf.zeros_initializer())
+        with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
+            update = tf.assign_sub(mean, 0.1 * (mean - tf.reduce_mean(piece, 0)))
+        tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
+        return plain(piece, tower)
+
+    train, _ = towers(loss)
+    return [train, *tf.get_collection(tf.GraphKeys.UPDATE_OPS)]
+
+
+@graph
+def statistics_never_updated():
+    def loss(piece, tower):
+        tf.get_variable("moving_mean", [2], trainable=False, initializer=tf.zeros_initializer())
+        return plain(piece, tower)
+
+    return towers(loss)[0]
+
+
+@graph
+def step_counted_twice():
+    train, _ = towers(plain)
+    with tf.control_dependencies([train]):
+        return tf.assign_add(tf.train.get_global_step(), 1)
+
+
+@graph
+def weights_written_between_steps():
+    return towers(plain)[0]
+
+
+def record(name, out):
+    """Records two steps; returns hazards, facts and the variables' trace names."""
+    recorder = Recorder(out, None, 0, None, fail)
+    recorder.install()
+    with tf.Graph().as_default() as made:
+        fetches = GRAPHS[name]()
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            for number in range(2):
+                session.run(fetches, {made.get_tensor_by_name("x:0"): X + number})
+                if name == "weights_written_between_steps":
+                    session.run(tf.trainable_variables()[0].initializer)
+    recorder.finish(whole=True)
+    return {hazard.name: hazard.evidence for hazard in recorder.hazards.values()}
+
+
+def fail(error):
+    raise error
+
+
+if __name__ == "__main__":
+    found = {name: record(name, f"{sys.argv[1]}/{name}") for name in GRAPHS}
+    print("\n" + json.dumps(found))

@@ -1,0 +1,83 @@
+"""One graph per hazard: each is found where it is planted, and nowhere else."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from parity.trace import Trace
+
+from .conftest import run
+
+ROOT = Path(__file__).parents[3]
+EXPECTED = {
+    "right": set(),
+    "summed": {"sum_not_mean"},
+    "summed_after_dividing_the_losses": {"sum_of_scaled_losses"},
+    "same_batch_for_all": {"same_data"},
+    "overlapping_slices": {"overlapping_data"},
+    "uneven_slices": {"uneven_shards"},
+    "paired_by_position": {"positional_pairing", "gradient_missing_in_some_towers"},
+    "gradient_in_one_tower_only": {"gradient_missing_in_some_towers"},
+    "loss_of_two_elements": {"loss_is_no_scalar"},
+    "clipped_in_every_tower": {"changed_before_combining"},
+    "decay_in_every_summed_tower": {"sum_not_mean", "decay_counted"},
+    "decay_in_the_first_tower_only": {"decay_counted"},
+    "regularisation_left_behind": {"regularisation_lost"},
+    "loss_read_beside_the_update": {"ungated_loss"},
+    "last_loss_only": {"last_towers_loss", "ungated_loss"},
+    "slots_made_trainable": {"trainable_slots"},
+    "statistics_of_both_towers_in_order": {"statistics_of_all_towers"},
+    "statistics_never_updated": {"statistics_not_updated"},
+    "step_counted_twice": {"global_step_counted_twice"},
+    "weights_written_between_steps": {"changed_between_steps"},
+}
+
+
+@pytest.fixture(scope="module")
+def graphs(tf_python, tmp_path_factory):
+    """Records all graphs in one process; returns the hazards by graph, and the folder of the traces."""
+    out = tmp_path_factory.mktemp("graphs")
+    words = [str(Path(__file__).with_name("hazard_graphs.py")), str(out)]
+    done = run(tf_python, words, out, PYTHONPATH=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), out
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_hazard_is_found_where_it_is_and_nowhere_else(graphs, name):
+    assert set(graphs[0][name]) == EXPECTED[name], graphs[0][name]
+
+
+def test_no_graph_is_left_untested(graphs):
+    assert set(graphs[0]) == set(EXPECTED)
+
+
+@pytest.mark.parametrize(
+    ("name", "evidence"),
+    [
+        ("summed", "1 of 1 gradients are the sum over 2 towers, e.g. of m/w"),
+        ("overlapping_slices", "towers 0 and 1 share 1 of 2 examples (x)"),
+        ("uneven_slices", "the towers get 3, 1 examples"),
+        ("decay_in_every_summed_tower", "it counts 2 times"),
+        ("decay_in_the_first_tower_only", "it counts 0.5 times"),
+        ("step_counted_twice", "global_step grew by 2 in one update"),
+        ("paired_by_position", "the gradient applied to m/b takes tower 1's of m/a"),
+    ],
+)
+def test_the_evidence_has_names_and_numbers(graphs, name, evidence):
+    assert any(evidence in each for each in graphs[0][name].values()), graphs[0][name]
+
+
+def test_slots_of_a_hand_made_optimizer_are_slots(graphs):
+    trace = Trace(graphs[1] / "slots_made_trainable")
+    assert trace.facts["slots"] == ["byhand_m"]
+    assert set(trace.variables) == {"m/w"}
+    assert "slot/byhand_m/m/w" in trace.step(0).names()
+
+
+def test_gradients_clipped_in_each_tower_are_recorded_before_and_after(graphs):
+    step = Trace(graphs[1] / "clipped_in_every_tower").step(0)
+    clipped = [step.read(f"tower_clip/{tower}/m/w") for tower in range(2)]
+    assert abs(step.read("grad/m/w") - (clipped[0] + clipped[1]) / 2).max() < 1e-8
+    assert abs(step.read("tower_grad/1/m/w") / clipped[1] - 1).min() > 1

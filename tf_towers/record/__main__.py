@@ -1,0 +1,126 @@
+"""Records an unmodified TensorFlow 1 script.
+
+Usage: python -m tf_towers.record [--steps N] [--skip N] [--out DIR] [--] SCRIPT ARGS…
+       python -m tf_towers.record [--steps N] [--skip N] [--out DIR] -m MODULE ARGS…
+"""
+
+import argparse
+import atexit
+import os
+import sys
+import threading
+
+GRACE_SECONDS = 10.0
+
+
+def main(arguments):
+    """Runs the script under the recorder; returns the exit code."""
+    parsed = _parse(arguments)
+    from tf_towers.record.recorder import Recorder
+    from tf_towers.record.report import print_failure, print_report
+    from tf_towers.record.script import run_as_main, show_error
+
+    ending = _Ending()
+
+    def enough():
+        recorder.finish(whole=True)
+        print_report(recorder, parsed.out, whole=True)
+        ending.leave(0)
+
+    def failed(error):
+        print_failure(error)
+        if parsed.steps is not None:
+            ending.leave(2)
+
+    recorder = Recorder(parsed.out, parsed.steps, parsed.skip, enough, failed)
+    recorder.install()
+    code = 0
+    try:
+        run_as_main(parsed.script, parsed.module, parsed.arguments)
+    except Enough:
+        pass
+    except SystemExit as left:
+        code = _exit_code(left)
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException as error:
+        show_error(error)
+        code = 1
+    if ending.code is not None:
+        return ending.code
+    recorder.finish(whole=code == 0)
+    print_report(recorder, parsed.out, whole=code == 0)
+    return code
+
+
+class Enough(BaseException):
+    """Unwinds the script once enough is recorded."""
+
+
+class _Ending(object):
+    """Ends the script: politely at first, so that its `finally` blocks run; for good if it does not let itself be ended."""
+
+    def __init__(self):
+        self.code = None
+
+    def leave(self, code):
+        again, self.code = self.code is not None, code
+        if again or threading.current_thread() is not threading.main_thread():
+            _end_now(code)
+        watch = threading.Timer(GRACE_SECONDS, _end_now, [code])
+        watch.daemon = True
+        watch.start()
+        raise Enough()
+
+
+def _end_now(code):
+    sys.stdout.flush()
+    sys.stderr.flush()
+    atexit._run_exitfuncs()  # so that worker processes of the script end with it
+    os._exit(code)
+
+
+def _exit_code(left):
+    if left.code is None:
+        return 0
+    if isinstance(left.code, int):
+        return left.code
+    sys.stderr.write(f"{left.code}\n")
+    return 1
+
+
+def _parse(arguments):
+    parser = argparse.ArgumentParser(
+        prog="python -m tf_towers.record",
+        description="Runs an unmodified TensorFlow 1 script and leaves a trace of it.",
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="end after N recorded training steps, with exit code 0")
+    parser.add_argument("--skip", type=int, metavar="N", default=0, help="let N training steps go by first")
+    parser.add_argument("--out", metavar="DIR", help="folder of the trace (default: SCRIPT.trace)")
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="SCRIPT ARGS…")
+    parsed = parser.parse_args(arguments)
+    words = parsed.module or parsed.arguments
+    if words[:1] == ["--"]:
+        del words[0]
+    if not words:
+        parser.error("expected a script to run, got none. Write it last, after --.")
+    if (parsed.steps is not None and parsed.steps < 1) or parsed.skip < 0:
+        parser.error(f"expected --steps from 1 and --skip from 0, got {parsed.steps} and {parsed.skip}.")
+    name, parsed.arguments = words[0], words[1:]
+    parsed.script, parsed.module = (None, name) if parsed.module else (name, None)
+    stem = parsed.module or os.path.splitext(os.path.basename(parsed.script))[0]
+    parsed.out = os.path.abspath(parsed.out or stem + ".trace")
+    if (
+        os.path.isdir(parsed.out)
+        and os.listdir(parsed.out)
+        and not os.path.isfile(os.path.join(parsed.out, "trace.json"))
+    ):
+        parser.error(
+            f"--out: expected an empty folder or an older trace at {parsed.out}, got other files. Name another."
+        )
+    return parsed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,187 @@
+"""Reads off the graph how the towers' gradients became the one that is applied."""
+
+import collections
+
+import numpy as np
+from tensorflow.python.framework import tensor_util
+
+from tf_towers.record.towers import values_of
+
+PASSING = frozenset(["Identity", "Reshape", "ExpandDims", "Squeeze", "StopGradient", "CheckNumerics"])
+DENSIFYING = frozenset(["UnsortedSegmentSum"])
+ADDING = frozenset(["AddN", "Add", "AddV2", "AccumulateNV2"])
+STACKING = frozenset(["ConcatV2", "Concat", "Pack"])
+
+Combination = collections.namedtuple("Combination", ["variable", "kind", "factor", "combined", "entries", "sources"])
+Combination.__doc__ = """How one variable's gradient comes about.
+
+Fields:
+  variable: its name.
+  kind: "one" (of one tower only), "sum", "mean", "mean_of_present" (over those towers that have a gradient), "scaled"
+    (a sum times another constant) or "unknown".
+  factor: what the sum is multiplied by, or None where unknown.
+  combined: the tensor after combining and before clipping.
+  entries: dict of tower to the tensor that goes into the combination, where it is not the gradient itself.
+  sources: dict of tower to the name of the variable whose gradient goes into it.
+"""
+
+
+def combinations_of(apply, towers):
+    """Returns dict of variable name to `Combination` for everything that an update applies."""
+    marks = {}
+    for number, tower in enumerate(towers):
+        for name, gradient in tower.gradients.items():
+            marks[values_of(gradient).name] = (number, name)
+    walk = _Walk(marks)
+    return {
+        variable.op.name: walk.combination(variable.op.name, values_of(gradient), len(towers))
+        for gradient, variable in apply.pairs
+    }
+
+
+class _Walk(object):
+    """Walks from an applied gradient back to those of the towers; `marks` says which tensors those are."""
+
+    def __init__(self, marks):
+        self._marks = marks
+        self._known = {}
+
+    def combination(self, variable, applied, towers):
+        reached = self._towers(applied)
+        if not reached:
+            return Combination(variable, "unknown", None, applied, {}, {})
+        chain = [applied]
+        while chain[-1].name not in self._marks:
+            onward = self._onward(chain[-1], reached)
+            if onward is None:
+                break
+            chain.append(onward)
+        join = chain[-1]
+        if join.name in self._marks:
+            source = self._marks[join.name]
+            return Combination(variable, "one", 1.0, join, {}, {source[0]: source[1]})
+        factor = self._factor_of_join(join, reached)
+        if factor is None:
+            return Combination(variable, "unknown", None, applied, {}, {})
+        combined, factor = _scaled(chain, factor)
+        entries, sources = self._entries(join)
+        return Combination(variable, _kind(factor, towers, len(sources)), factor, combined, entries, sources)
+
+    def _towers(self, tensor):
+        pending = [tensor]
+        while pending:
+            current = pending[-1]
+            if current.name in self._known:
+                pending.pop()
+            elif current.name in self._marks:
+                self._known[current.name] = frozenset([self._marks[current.name][0]])
+            else:
+                inputs = list(current.op.inputs)
+                missing = [each for each in inputs if each.name not in self._known]
+                # A loop would come back here: it has nothing to do with combining.
+                if missing and current.op.type not in ("Merge", "NextIteration", "Exit", "While", "StatelessWhile"):
+                    pending += missing
+                else:
+                    known = [self._known.get(each.name, frozenset()) for each in inputs]
+                    self._known[current.name] = frozenset().union(*known)
+        return self._known[tensor.name]
+
+    def _onward(self, tensor, reached):
+        """The input that carries the whole gradient on, or None where the towers are joined here."""
+        if tensor.op.type in ("Mean", "Sum") and self._stack_under(tensor) is not None:
+            return None
+        carrying = [each for each in tensor.op.inputs if self._towers(each) == reached]
+        same = [each for each in carrying if _same_shape(each, tensor)]
+        if tensor.op.type in ADDING | STACKING and len(reached) > 1:
+            return same[0] if len(same) == 1 and len(self._sharing(tensor)) == 1 else None
+        return (same or carrying or [None])[0]
+
+    def _sharing(self, tensor):
+        return [each for each in tensor.op.inputs if self._towers(each)]
+
+    def _stack_under(self, tensor):
+        inside = tensor.op.inputs[0]
+        while inside.op.type in ("Identity",):
+            inside = inside.op.inputs[0]
+        return inside if inside.op.type in STACKING else None
+
+    def _factor_of_join(self, join, reached):
+        if join.op.type == "Mean":
+            return 1.0 / max(1, len(self._sharing(self._stack_under(join))))
+        if join.op.type == "Sum" or join.op.type in ADDING:
+            return 1.0
+        # Sparse gradients are added by putting their rows one after the other.
+        return 1.0 if join.op.type in STACKING else None
+
+    def _entries(self, join):
+        entries, sources = {}, {}
+        pending = [self._stack_under(join) if join.op.type in ("Mean", "Sum") else join]
+        while pending:
+            tensor = pending.pop()
+            found = self._towers(tensor)
+            if len(found) > 1:
+                pending += self._sharing(tensor)
+                continue
+            (tower,) = found
+            entry, mark = self._entry(tensor)
+            if mark is None or mark[1] is None:
+                continue
+            sources[tower] = mark[1]
+            if entry is not None:
+                entries[tower] = entry
+        return entries, sources
+
+    def _entry(self, tensor):
+        """Returns what a tower puts in (None where it is its very gradient), and whose gradient that is."""
+        entry = tensor
+        while entry.name not in self._marks and entry.op.type in PASSING | DENSIFYING:
+            entry = entry.op.inputs[0]
+        mark = self._marks.get(entry.name)
+        if mark is not None:
+            return None, mark
+        inner = entry
+        while inner is not None and inner.name not in self._marks:
+            carrying = [each for each in inner.op.inputs if self._towers(each)]
+            same = [each for each in carrying if _same_shape(each, inner)]
+            inner = (same or carrying or [None])[0]
+        return entry, self._marks[inner.name] if inner is not None else None
+
+
+def _scaled(chain, factor):
+    """Moves from the join towards the applied gradient over constant factors, which still belong to the combining."""
+    combined = chain[-1]
+    for tensor in reversed(chain[:-1]):
+        if tensor.op.type in ("Identity", "Reshape"):
+            continue
+        scale = _constant_factor(tensor.op)
+        if scale is None:
+            break
+        factor *= scale
+        combined = tensor
+    return combined, factor
+
+
+def _constant_factor(op):
+    if op.type not in ("Mul", "RealDiv", "Div", "DivNoNan"):
+        return None
+    left, right = (tensor_util.constant_value(each) for each in op.inputs)
+    if right is not None and np.size(right) == 1:
+        value = float(np.reshape(right, ()))
+        return value if op.type == "Mul" else 1.0 / value if value else None
+    if left is not None and np.size(left) == 1 and op.type == "Mul":
+        return float(np.reshape(left, ()))
+    return None
+
+
+def _kind(factor, towers, present):
+    if abs(factor * towers - 1) < 1e-6:
+        return "mean"
+    if present == 1:
+        return "one"
+    if abs(factor * present - 1) < 1e-6:
+        return "mean_of_present"
+    return "sum" if abs(factor - 1) < 1e-6 else "scaled"
+
+
+def _same_shape(one, other):
+    return one.shape.ndims is not None and one.shape.ndims == other.shape.ndims

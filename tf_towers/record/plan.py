@@ -1,0 +1,127 @@
+"""Decides what is recorded of a run of a script's train op."""
+
+import collections
+
+import tensorflow.compat.v1 as tf
+
+from tf_towers.record.ancestry import ancestors
+from tf_towers.record.combination import combinations_of
+from tf_towers.record.hyper_parameters import learning_rate
+from tf_towers.record.inputs import draws_in, inputs_of, is_source
+from tf_towers.record.observe import observe
+from tf_towers.record.towers import towers_of
+
+Section = collections.namedtuple(
+    "Section", ["name", "prefix", "apply", "towers", "towers_ops", "inputs", "combinations", "draws"]
+)
+Section.__doc__ = """One optimizer's part of a training step.
+
+Fields:
+  name: of the optimizer, made unique.
+  prefix: of its quantities in a trace: "" where there is one optimizer only.
+  apply: the `ApplyCall`.
+  towers: list of `TowerFound`.
+  towers_ops: list over the towers of the set of ops that the loss needs.
+  inputs: list over the towers of lists of `Input`.
+  combinations: dict of variable name to `Combination`.
+  draws: list over the towers of dicts of random op name to its output.
+"""
+
+Plan = collections.namedtuple("Plan", ["sections", "observed", "ops", "left_out", "fetched"])
+Plan.__doc__ = """What is recorded of a run of the script's train op.
+
+Fields:
+  sections: list of the `Section` whose updates this run makes.
+  observed: the `Observed` that says how.
+  ops: the set of ops that the script's own run needs.
+  left_out: dict of trace name or tensor name to why it is not recorded.
+  fetched: names of the tensors and ops that the script itself fetches.
+"""
+
+
+def make_section(apply, name, prefix, calls):
+    """Finds everything about one update; returns a `Section`."""
+    towers = towers_of(apply, calls.gradients)
+    stop = {op for op in ancestors([loss.op for tower in towers for loss in tower.losses]) if is_source(op)}
+    towers_ops = [ancestors([loss.op for loss in tower.losses], stop) for tower in towers]
+    inputs, missed = inputs_of(towers_ops)
+    draws = [draws_in(ops) for ops in towers_ops]
+    section = Section(
+        name,
+        prefix,
+        apply,
+        towers,
+        towers_ops,
+        inputs,
+        combinations_of(apply, towers),
+        [found for found, _ in draws],
+    )
+    left_out = dict.fromkeys(missed, "no array: a string, a handle, or inside a loop")
+    left_out.update({op: "drawn inside a loop" for _, names in draws for op in names})
+    return section, left_out
+
+
+def make_plan(graph, fetched, sections, left_out, variables):
+    """Decides what to record of a run that fetches `fetched`, and how.
+
+    Args:
+      graph: the graph that runs.
+      fetched: list of the tensors and ops that the script fetches.
+      sections: list of `Section` whose train ops are among their ancestors.
+      left_out: dict of name to reason, known so far.
+      variables: the `Variables` of the graph.
+    """
+    own = ancestors([each if isinstance(each, tf.Operation) else each.op for each in fetched])
+    wanted, reasons = collections.OrderedDict(), dict(left_out)
+    for section in sections:
+        for key, tensor in _wanted(section):
+            if graph.is_fetchable(tensor):
+                wanted[section.prefix + key] = tensor
+            else:
+                reasons[section.prefix + key] = "it is inside a loop or a branch"
+    observed, more = observe(wanted, own, variables)
+    reasons.update(more)
+    return Plan(sections, observed, own, reasons, [each.name for each in fetched])
+
+
+def _wanted(section):
+    rate = learning_rate(section.apply.optimizer)
+    if rate is not None:
+        yield "state/learning_rate", rate
+    for number, tower in enumerate(section.towers):
+        for each in section.inputs[number]:
+            yield f"feed/{number}/{each.name}", each.tensor
+        for name, draw in section.draws[number].items():
+            yield f"noise/{number}/{name}", draw
+        for loss in tower.losses:
+            name = "" if len(tower.losses) == 1 else "/" + loss.op.name
+            yield f"loss/{number}{name}", loss
+        for name, gradient in tower.gradients.items():
+            yield from _of_gradient(f"tower_grad/{number}/{name}", gradient)
+        for name, combination in section.combinations.items():
+            if number in combination.entries:
+                yield f"tower_clip/{number}/{name}", combination.entries[number]
+    for gradient, variable in section.apply.pairs:
+        yield from _combined(variable.op.name, gradient, section.combinations[variable.op.name])
+
+
+def _combined(name, applied, combination):
+    sparse = isinstance(applied, tf.IndexedSlices)
+    changed = combination.combined.name != (applied.values if sparse else applied).name
+    if not changed:
+        yield from _of_gradient(f"grad/{name}", applied)
+    elif sparse:
+        yield f"grad/{name}.values", combination.combined
+        yield f"grad/{name}.indices", applied.indices
+        yield from _of_gradient(f"clip/{name}", applied)
+    else:
+        yield f"grad/{name}", combination.combined
+        yield f"clip/{name}", applied
+
+
+def _of_gradient(key, gradient):
+    if isinstance(gradient, tf.IndexedSlices):
+        yield key + ".values", gradient.values
+        yield key + ".indices", gradient.indices
+    else:
+        yield key, gradient

@@ -1,0 +1,97 @@
+"""Finds reads of variables that nothing keeps from coming after the variable's update in the same run."""
+
+import collections
+
+from tf_towers.record.ancestry import ancestors, earlier
+from tf_towers.record.inputs import READS
+
+WRITING = ("Assign", "Apply", "ResourceApply", "SparseApply", "ResourceSparseApply", "Scatter", "ResourceScatter")
+NEITHER = frozenset(["IsVariableInitialized", "VarIsInitializedOp", "Save", "SaveV2", "VariableShape", "Shape"])
+
+Race = collections.namedtuple("Race", ["variable", "reader", "writer", "reaches"])
+Race.__doc__ = """One read that may see a variable before or after its update.
+
+Fields:
+  variable: trace name, e.g. "var/conv1/kernel".
+  reader, writer: names of the ops.
+  reaches: list of the trace names that the reader's outcome flows into: other variables' updates, or "loss".
+"""
+
+
+def writers_of(variable, ops):
+    """Returns the ops among `ops` that write a variable, by name."""
+    found = []
+    for out in variable.op.outputs:
+        found += [op for op in out.consumers() if op in ops and _writes(op, variable)]
+    return sorted(set(found), key=lambda op: op.name)
+
+
+def find_races(variables, ops, losses):
+    """Returns the `Race` of a training run; empty where every update waits for all that read the old value.
+
+    With ref variables a read is an alias of the variable's buffer, so whatever computes with it must have run before the
+    update; with resource variables it is enough that the read has. (A reference variable's `Identity` copies nothing.)
+
+    Args:
+      variables: dict of trace name to variable.
+      ops: the set of ops that run, closed under `before`.
+      losses: the tensors of the towers' losses.
+    """
+    touched = []
+    for key, variable in variables.items():
+        writers = writers_of(variable, ops)
+        if writers:
+            touched.append((key, _readers(variable, ops), writers))
+    marked = sorted({op for _, readers, writers in touched for op in readers + writers}, key=lambda op: op.name)
+    masks = earlier(ops, marked)
+    bits = {op: 1 << number for number, op in enumerate(marked)}
+    found = []
+    for key, readers, writers in touched:
+        for reader in readers:
+            for writer in writers:
+                ordered = masks[writer] & bits[reader] or masks[reader] & bits[writer]
+                if reader is not writer and not ordered:
+                    found.append((key, reader, writer))
+    written = [(key, writer) for key, _, writers in touched for writer in writers]
+    return [
+        Race(key, reader.name, writer.name, _reached(key, reader, written, masks, bits, losses))
+        for key, reader, writer in found
+    ]
+
+
+def _reached(key, reader, written, masks, bits, losses):
+    reached = {other for other, writer in written if other != key and masks[writer] & bits[reader]}
+    if any(masks.get(loss.op, 0) & bits[reader] for loss in losses):
+        reached.add("loss")
+    return sorted(reached)
+
+
+def unordered_writers(variable, ops):
+    """Returns the names of the ops that write one variable in the same run in no given order, else an empty list."""
+    writers = writers_of(variable, ops)
+    for number, one in enumerate(writers):
+        for other in writers[number + 1 :]:
+            if one not in ancestors([other]) and other not in ancestors([one]):
+                return [op.name for op in writers]
+    return []
+
+
+def _readers(variable, ops):
+    found, pending, seen = set(), list(variable.op.outputs), set()
+    while pending:
+        tensor = pending.pop()
+        for op in tensor.consumers():
+            if op not in ops or op in seen or op.type in NEITHER or _writes(op, variable):
+                continue
+            seen.add(op)
+            if op.type in READS:
+                found.add(op)
+            elif op.type in ("Identity", "Enter", "Switch", "RefEnter", "RefSwitch"):
+                pending += op.outputs
+            else:
+                found.add(op)
+    return sorted(found, key=lambda op: op.name)
+
+
+def _writes(op, variable):
+    return op.type.startswith(WRITING) and any(tensor.op is variable.op for tensor in list(op.inputs))

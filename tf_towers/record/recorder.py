@@ -1,0 +1,330 @@
+"""Records a script's own training steps, from inside its `Session.run`."""
+
+import functools
+import threading
+
+import numpy as np
+import tensorflow as real
+import tensorflow.compat.v1 as tf
+from tensorflow.python.client import session as session_module
+
+from parity.trace import TraceWriter
+from tf_towers.record.ancestry import ancestors
+from tf_towers.record.calls import Calls
+from tf_towers.record.facts import facts_of, facts_of_section
+from tf_towers.record.hazards import Hazard, hazards_in_graph
+from tf_towers.record.hazards_in_values import combine_from_values, hazards_in_values
+from tf_towers.record.observe import AFTER, BEFORE, INSIDE
+from tf_towers.record.patches import Patches
+from tf_towers.record.plan import make_plan, make_section
+from tf_towers.record.variables import describe, read_variables, sort_variables
+
+
+class Recorder(object):
+    """Watches sessions; every run that makes an update is a step of the trace.
+
+    The script's own run is made once. Variables are read in runs of their own, before and after it; losses and gradients are
+    computed as `tf_towers.record.observe` decides.
+
+    Args:
+      out: folder of the trace.
+      steps: number of steps to record, or None for all.
+      skip: number of training steps that go by before the first is recorded.
+      on_enough: function without arguments, called after the last step that is to be recorded.
+      on_failure: function of an exception of ours; the script goes on without us when it returns.
+
+    Attributes:
+      calls: the `Calls` of the script.
+      recorded: number of steps in the trace.
+      seen: number of training steps that the script has made.
+      hazards: dict of ``(name, evidence)`` to `Hazard`, in the order of finding.
+      left_out: dict of what is not recorded to the reason.
+      sections: list of `Section` that trained.
+    """
+
+    def __init__(self, out, steps, skip, on_enough, on_failure):
+        self.calls = Calls()
+        self.recorded = 0
+        self.seen = 0
+        self.hazards = {}
+        self.left_out = {}
+        self.sections = []
+        self.soft_placement = "asked for by the script"
+        self._out, self._steps, self._skip = out, steps, skip
+        self._on_enough, self._on_failure = on_enough, on_failure
+        self._patches = Patches()
+        self._lock = threading.RLock()
+        self._plans, self._sections = {}, {}
+        self._graph = None
+        self._writer = None
+        self._variables = None
+        self._after = None
+        self._combine = {}
+        self._failed = False
+        self._run = session_module.BaseSession.run
+
+    def install(self):
+        """Starts to watch."""
+        self.calls.install()
+        self._patches.wrap(session_module.BaseSession, "run", self._watched_run)
+        self._patches.wrap(session_module.BaseSession, "make_callable", self._watched_callable)
+        self._patches.wrap(session_module.BaseSession, "__init__", self._softly_placed)
+
+    def finish(self, whole):
+        """Stops watching; marks the trace complete where the script ended `whole`.
+
+        Returns:
+          Whether there is a trace.
+        """
+        self._patches.undo()
+        self.calls.remove()
+        if self._writer is None:
+            return False
+        if whole and not self._failed:
+            self._writer.close(**self._late_facts())
+        return True
+
+    def _watched_run(self, original):
+        @functools.wraps(original)
+        def run(session, fetches, feed_dict=None, options=None, run_metadata=None):
+            plan = self._planned(session, fetches)
+            if plan is None:
+                return original(session, fetches, feed_dict, options, run_metadata)
+            with self._lock:
+                return self._step(session, plan, fetches, feed_dict, options, run_metadata)
+
+        return run
+
+    def _watched_callable(self, original):
+        @functools.wraps(original)
+        def make_callable(session, fetches, feed_list=None, accept_options=False):
+            if accept_options or self._planned(session, fetches) is None:
+                return original(session, fetches, feed_list, accept_options)
+
+            def run(*values):
+                return session.run(fetches, dict(zip(feed_list or (), values)))
+
+            return run
+
+        return make_callable
+
+    def _softly_placed(self, original):
+        @functools.wraps(original)
+        def init(session, target="", graph=None, config=None):
+            ours = config is None or isinstance(config, tf.ConfigProto)  # TensorFlow itself refuses anything else
+            if ours and not (config and config.allow_soft_placement):
+                own = tf.ConfigProto()
+                if config is not None:
+                    own.CopyFrom(config)
+                own.allow_soft_placement = True
+                self.soft_placement = "turned on by the recorder"
+                config = own
+            original(session, target, graph, config)
+
+        return init
+
+    def _planned(self, session, fetches):
+        if self._failed or not self.calls.applies or (self._steps is not None and self.recorded >= self._steps):
+            return None
+        try:
+            fetched = _fetched(session.graph, fetches)
+            if fetched is None:
+                return None
+            with self._lock:
+                return self._plan(session.graph, fetched)
+        except Exception as error:
+            self._give_up(error)
+            return None
+
+    def _plan(self, graph, fetched):
+        key = (id(graph), tuple(each.name for each in fetched))
+        if key not in self._plans:
+            ops = ancestors([each if isinstance(each, tf.Operation) else each.op for each in fetched])
+            applies = [each for each in self.calls.applies if each.graph is graph and each.op in ops]
+            self._plans[key] = self._new_plan(graph, fetched, applies) if applies else None
+        return self._plans[key]
+
+    def _new_plan(self, graph, fetched, applies):
+        if self._graph not in (None, graph):
+            self.left_out[applies[0].op.name] = "it trains another graph than the first one that was trained"
+            return None
+        self._graph = graph
+        sections, left_out = self._sections_of(applies)
+        self._variables = self._variables or self._sort(graph)
+        return make_plan(graph, fetched, sections, left_out, self._variables)
+
+    def _sections_of(self, applies):
+        several = len([each for each in self.calls.applies if each.graph is applies[0].graph]) > 1
+        sections, left_out = [], {}
+        for apply in applies:
+            if apply not in self._sections:
+                base = getattr(apply.optimizer, "_name", None) or type(apply.optimizer).__name__
+                taken = [section.name for section, _ in self._sections.values()]
+                base = base.replace("/", "_")
+                name = base if base not in taken else f"{base}_{len(taken)}"
+                prefix = f"section/{name}/" if several else ""
+                self._sections[apply] = make_section(apply, name, prefix, self.calls)
+            section, missed = self._sections[apply]
+            sections.append(section)
+            left_out.update(missed)
+        return sections, left_out
+
+    def _step(self, session, plan, fetches, feed_dict, options, run_metadata):
+        recording = self.seen >= self._skip and not self._failed
+        before, error = self._tried(self._before, session, plan, feed_dict) if recording else (None, None)
+        if before is None:
+            # What is wrong with a feed is the script's to find out, in its own run and with its own traceback.
+            values = self._run(session, fetches, feed_dict, options, run_metadata)
+            self.seen += 1
+            if error is not None:
+                self._give_up(error)
+            return values
+        extra = self._extra(plan.observed)
+        # With nothing to be fetched beside it, the script's run is the very same call.
+        if extra:
+            values, found = self._run(session, [fetches, extra], feed_dict, options, run_metadata)
+        else:
+            values, found = self._run(session, fetches, feed_dict, options, run_metadata), []
+        self.seen += 1
+        error = self._tried(self._after_step, session, plan, before, found, feed_dict)[1]
+        if error is not None:
+            self._give_up(error)
+        if self._steps is not None and self.recorded >= self._steps:
+            self._on_enough()
+        return values
+
+    def _extra(self, observed):
+        return observed.fetches if observed.mode == INSIDE else observed.inside
+
+    def _observed(self, session, observed, state, found, feed_dict):
+        if observed.mode == INSIDE:
+            return found
+        feeds = dict(feed_dict or {})
+        if observed.mode == AFTER:
+            feeds.update(zip(observed.inside, found))
+            for key, tensors in observed.read.items():
+                feeds.update((tensor, state[key]) for tensor in tensors)
+        return self._run(session, observed.fetches, feeds)
+
+    def _tried(self, function, *arguments):
+        # The script must not notice what goes wrong here: its output and exit code are its own.
+        try:
+            return function(*arguments), None
+        except Exception as error:
+            return None, error
+
+    def _give_up(self, error):
+        self._failed = True
+        self._on_failure(error)
+
+    def _before(self, session, plan, feed_dict):
+        state = self._read(session)
+        if self._after is not None:
+            self._compare_with_last(state)
+        early = plan.observed.mode == BEFORE
+        return state, self._observed(session, plan.observed, state, [], feed_dict) if early else None
+
+    def _sort(self, graph):
+        applies = [each for each in self.calls.applies if each.graph is graph]
+        known = {apply: section.prefix for apply, (section, _) in self._sections.items()}
+        prefixes = [known[each] if each in known else self._sections_of([each])[0][0].prefix for each in applies]
+        return sort_variables(graph, applies, prefixes)
+
+    def _read(self, session):
+        return read_variables(functools.partial(self._run, session), self._variables.keys)
+
+    def _compare_with_last(self, state):
+        changed = [
+            name
+            for name, value in state.items()
+            if name in self._after and np.asarray(value).tobytes() != np.asarray(self._after[name]).tobytes()
+        ]
+        if changed:
+            what = f"between two steps the script changed {changed[0]}"
+            meaning = "It writes variables outside its train op: the port has to do the same between its steps."
+            self._keep([Hazard("changed_between_steps", what, meaning)])
+
+    def _keep(self, hazards):
+        for hazard in hazards:
+            self.hazards.setdefault((hazard.name, hazard.evidence), hazard)
+
+    def _after_step(self, session, plan, before, found, feed_dict):
+        state, tensors = before
+        after = self._read(session)
+        if tensors is None:
+            tensors = self._observed(session, plan.observed, state, found, feed_dict)
+        first = self._writer is None
+        if first or any(section not in self.sections for section in plan.sections):
+            self._learn(plan, tensors)
+        if first:
+            self._open(session, plan, state)
+        recorded = {name: value for name, value in state.items() if _is_state(name)}
+        recorded.update((name, value) for name, value in tensors.items() if _is_array(value))
+        recorded.update((name, value) for name, value in after.items() if not _is_state(name))
+        self._writer.step(self.recorded, recorded)
+        self._count(state, after)
+        self._after = after
+        self.recorded += 1
+
+    def _learn(self, plan, tensors):
+        self.left_out.update(plan.left_out)
+        self._keep(hazards_in_graph(plan, self._variables))
+        for section in plan.sections:
+            if section not in self.sections:
+                self.sections.append(section)
+                self._combine[section.name] = combine_from_values(section, tensors)
+                self._keep(hazards_in_values(section, tensors))
+
+    def _count(self, before, after):
+        name = "state/global_step"
+        if name in before and name in after and int(after[name]) - int(before[name]) > 1:
+            step = int(after[name]) - int(before[name])
+            self._keep(
+                [
+                    Hazard(
+                        "global_step_counted_twice",
+                        f"global_step grew by {step} in one update",
+                        f"Schedules run {step} times as fast as updates are made.",
+                    )
+                ]
+            )
+
+    def _open(self, session, plan, before):
+        ops = plan.sections[0].towers_ops[0] if plan.sections[0].towers_ops else plan.ops
+        producer = {"package": "tf_towers.record", "framework": "tensorflow " + real.__version__}
+        described = describe(self._variables, ops)
+        facts = dict(self._facts(session), observed=plan.observed.mode, **self._late_facts())
+        self._writer = TraceWriter(self._out, producer, facts, described)
+        self._writer.init(before)
+
+    def _facts(self, session):
+        return facts_of(self.sections, self._variables, self._combine, session, self.soft_placement)
+
+    def _late_facts(self):
+        facts = {
+            "hazards": [hazard._asdict() for hazard in self.hazards.values()],
+            "not_recorded": dict(self.left_out),
+            "skipped_steps": self._skip,
+            "steps_of_the_script": self.seen,
+        }
+        if any(section.prefix for section in self.sections):
+            facts["sections"] = {each.name: facts_of_section(each, self._combine[each.name]) for each in self.sections}
+        return facts
+
+
+def _fetched(graph, fetches):
+    """Returns the tensors and ops of a structure of fetches, or None where TensorFlow itself will refuse it."""
+    try:
+        unique = session_module._FetchMapper.for_fetch(fetches).unique_fetches()
+        return [graph.as_graph_element(each, allow_tensor=True, allow_operation=True) for each in unique]
+    except (TypeError, ValueError, KeyError):
+        return None
+
+
+def _is_state(name):
+    parts = name.split("/")
+    return (parts[2] if parts[0] == "section" else parts[0]) == "state"
+
+
+def _is_array(value):
+    return np.asarray(value).dtype.kind in "biuf"

@@ -1,0 +1,55 @@
+"""Says on stderr what was recorded, which hazards there are, and what could not be identified."""
+
+import sys
+
+
+def print_report(recorder, out, whole):
+    """Prints a few lines; the script's own stdout is left alone."""
+    say = _line
+    calls = recorder.calls
+    if not recorder.recorded:
+        _print_nothing_found(recorder)
+        return
+    state = "" if whole else "; the script did not end well, so the trace says that it is not complete"
+    say(f"record: {recorder.recorded} steps in {out}{state}")
+    for section in recorder.sections:
+        scopes = ", ".join(tower.scope or "(no scope)" for tower in section.towers)
+        say(
+            f"  {section.apply.op.name}: {type(section.apply.optimizer).__name__}, {len(section.towers)} towers: {scopes}"
+        )
+    for hazard in recorder.hazards.values():
+        say(f"  hazard {hazard.name}: {hazard.evidence}.")
+        say(f"    {hazard.meaning}")
+    for name, reason in sorted(recorder.left_out.items()):
+        say(f"  not recorded: {name}: {reason}")
+    for section in recorder.sections:
+        if not section.towers:
+            names = ", ".join(variable.op.name for _, variable in section.apply.pairs[:5])
+            say(f"  no tower found behind {section.apply.op.name}, which updates {names}")
+    unused = len(calls.applies) - len(recorder.sections)
+    if unused:
+        say(f"  {unused} calls of apply_gradients were in no run that was recorded")
+
+
+def print_failure(error):
+    """Prints that recording stopped, and why."""
+    _line(f"record: stopped recording: {type(error).__name__}: {error}")
+
+
+def _print_nothing_found(recorder):
+    calls = recorder.calls
+    _line("record: expected a run of a train op, got none. No trace was written.")
+    _line(f"  calls for gradients: {_names([call.losses[0].name for call in calls.gradients])}")
+    _line(f"  calls of apply_gradients: {_names([call.op.name for call in calls.applies])}")
+    _line(f"  training steps made: {recorder.seen}")
+    if calls.unknown:
+        _line(f"  gradients with respect to what is no variable: {_names(calls.unknown)}")
+
+
+def _names(names):
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "") if names else "none"
+
+
+def _line(text):
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()

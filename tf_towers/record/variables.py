@@ -1,0 +1,173 @@
+"""Sorts a graph's variables into weights, slots, statistics, averages and counters, and reads them."""
+
+import collections
+
+import tensorflow.compat.v1 as tf
+
+AVERAGE = "/ExponentialMovingAverage"
+
+Variables = collections.namedtuple("Variables", ["keys", "weights", "statistics", "owners", "slots"])
+Variables.__doc__ = """The variables of a graph under their names in a trace.
+
+Fields:
+  keys: dict of trace name, e.g. "slot/m/conv1/kernel", to variable.
+  weights, statistics: dicts of variable name to variable.
+  owners: dict of the name of every weight's op to its trace name.
+  slots: sorted names of the slots.
+"""
+
+
+def sort_variables(graph, applies, sections):
+    """Returns the `Variables` of a graph.
+
+    Args:
+      graph: a `tf.Graph`.
+      applies: list of `ApplyCall`.
+      sections: list as long, of the prefix of each in a trace, e.g. "section/Adam/" or "".
+    """
+    everything = _all(graph)
+    weights = collections.OrderedDict(
+        (variable.op.name, variable)
+        for variable in graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)
+        if isinstance(variable, tf.Variable)
+    )
+    for apply in applies:
+        for _, variable in apply.pairs:
+            weights.setdefault(variable.op.name, variable)
+    keys = collections.OrderedDict()
+    taken, slot_names = set(), set()
+    for apply, section in zip(applies, sections):
+        for slot, name, variable in slots_of(apply.optimizer, weights.values()):
+            keys[f"{section}slot/{slot}/{name}"] = variable
+            taken.add(variable.op.name)
+            slot_names.add(slot)
+        for name, variable in _own_scalars(apply.optimizer):
+            if variable.op.name not in taken:
+                keys[f"{section}state/{name}"] = variable
+                taken.add(variable.op.name)
+    # A hand-made optimizer may have made its slots trainable: they are not weights then.
+    updated = {variable.op.name: variable for apply in applies for _, variable in apply.pairs}
+    for name, variable in list(weights.items()):
+        if name in taken or (name not in updated and _hand_made_slot(name, variable, updated)):
+            del weights[name]
+    step = _global_step(graph, applies)
+    if step is not None:
+        keys["state/global_step"] = step
+        taken.add(step.op.name)
+    statistics = collections.OrderedDict()
+    for name, variable in everything.items():
+        if name in taken or name in weights:
+            continue
+        of, _, average = name.rpartition(AVERAGE)
+        if of and not average and of in weights:
+            keys[f"ema/{of}"] = variable
+        elif _hand_made_slot(name, variable, weights):
+            weight, slot = _hand_made_slot(name, variable, weights)
+            keys[f"slot/{slot}/{weight}"] = variable
+            slot_names.add(slot)
+        elif variable.dtype.base_dtype.is_floating and variable.shape.ndims:
+            statistics[name] = variable
+            keys[f"stat/{name}"] = variable
+        elif variable.dtype.base_dtype not in (tf.string, tf.resource, tf.variant):
+            keys[f"state/{name}"] = variable
+    keys.update((f"var/{name}", variable) for name, variable in weights.items())
+    owners = {variable.op.name: key for key, variable in keys.items()}
+    return Variables(keys, weights, statistics, owners, sorted(slot_names))
+
+
+def slots_of(optimizer, weights):
+    """Returns list of ``(slot, variable name, slot variable)`` in TensorFlow's order."""
+    found = []
+    for slot in optimizer.get_slot_names():
+        for variable in weights:
+            held = optimizer.get_slot(variable, slot)
+            if held is not None:
+                found.append((slot.lower(), variable.op.name, held))
+    return found
+
+
+def read_variables(run, variables):
+    """Reads variables in a run of its own; those without a value yet are left out.
+
+    Args:
+      run: function of fetches, TensorFlow's own `Session.run`.
+      variables: dict of trace name to variable.
+
+    Returns:
+      Dict of trace name to array.
+    """
+    try:
+        return run(dict(variables))
+    except tf.errors.FailedPreconditionError:
+        found = {}
+        for key, variable in variables.items():
+            try:
+                found[key] = run(variable)
+            except tf.errors.FailedPreconditionError:
+                continue  # nothing to record: the script has not given it a value
+        return found
+
+
+def describe(variables, ops):
+    """Returns dict of variable name to `shape`, `dtype`, `kind`, `placement`, and `use`: what reads it among `ops`.
+
+    `use` joins the types of the ops with a plus sign, as `tf_towers.describe_variables` does.
+    """
+    described = {}
+    for kind, group in (("weight", variables.weights), ("statistic", variables.statistics)):
+        for name, variable in group.items():
+            described[name] = {
+                "shape": variable.shape.as_list(),
+                "dtype": variable.dtype.base_dtype.name,
+                "kind": kind,
+                "placement": variable.device or "",
+                "use": "+".join(_consumers(variable, ops)),
+            }
+    return described
+
+
+def _consumers(variable, ops):
+    passing = {"Identity", "ReadVariableOp", "Cast", "Reshape", "ExpandDims", "Squeeze"}
+    found, seen, pending = [], set(), list(variable.op.outputs)
+    while pending:
+        tensor = pending.pop(0)
+        for op in tensor.consumers():
+            if op not in ops or op in seen:
+                continue
+            seen.add(op)
+            if op.type in passing:
+                pending += op.outputs
+            elif op.type not in found:
+                found.append(op.type)
+    return found
+
+
+def _hand_made_slot(name, variable, weights):
+    """Optimizers that are written by hand keep their slots as variables below the weight's name."""
+    for weight, of in weights.items():
+        below = name.startswith((weight + "/", weight + "_"))
+        if below and of.shape.as_list() == variable.shape.as_list():
+            return weight, name[len(weight) + 1 :].lower().replace("/", "_")
+    return None
+
+
+def _all(graph):
+    found = collections.OrderedDict()
+    for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES):
+        if isinstance(variable, tf.Variable):
+            found[variable.op.name] = variable
+    return found
+
+
+def _own_scalars(optimizer):
+    held = getattr(optimizer, "_non_slot_dict", {})
+    # Their keys are (name, graph): a second Adam's variable may be beta1_power_1, its name is beta1_power.
+    return [(key[0], variable) for key, variable in held.items() if isinstance(variable, tf.Variable)]
+
+
+def _global_step(graph, applies):
+    for apply in applies:
+        if isinstance(apply.global_step, tf.Variable):
+            return apply.global_step
+    found = graph.get_collection(tf.GraphKeys.GLOBAL_STEP)
+    return found[0] if found and isinstance(found[0], tf.Variable) else None

@@ -1,0 +1,170 @@
+"""Bugs in the update."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torch_ddp.planted.registry import (
+    Port,
+    around_step,
+    mutation,
+    parameters,
+    set_hyper,
+    with_optimizer,
+)
+
+
+@mutation("optimizer", "learning_rate", "state var", sized=True)
+def another_learning_rate(port: Port, size: float) -> Port:
+    def before(optimizer: Any) -> list[float]:
+        rates = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["lr"] *= 1 + size
+        return rates
+
+    def after(optimizer: Any, rates: list[float]) -> None:
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+
+    return around_step(port, before, after)
+
+
+@mutation("optimizer", "weight_decay", "slot var", sized=True)
+def weights_decay_in_the_optimizer(port: Port, size: float) -> Port:
+    def before(optimizer: Any) -> None:
+        for p in parameters(optimizer):
+            p.grad = p.grad + 1e-2 * size * p.detach()
+
+    return around_step(port, before)
+
+
+@mutation("optimizer", "weight_decay", "var", sized=True)
+def weights_decay_beside_the_update(port: Port, size: float) -> Port:
+    def before(optimizer: Any) -> None:
+        with torch.no_grad():
+            for group in optimizer.param_groups:
+                for p in group["params"]:
+                    p.mul_(1 - group["lr"] * 1e-2 * size)
+
+    return around_step(port, before)
+
+
+@mutation("optimizer", "clipping", "slot var")
+def clipped_by_global_norm(port: Port, size: float) -> Port:
+    def before(optimizer: Any) -> None:
+        found = parameters(optimizer)
+        norm = torch.stack([p.grad.norm() for p in found]).norm()
+        for p in found:
+            p.grad = p.grad * (0.5 * norm / norm.clamp(min=1e-30)) / norm.clamp(min=1e-30)
+
+    return around_step(port, before)
+
+
+@mutation("optimizer", "clipping", "slot var")
+def clipped_by_value(port: Port, size: float) -> Port:
+    def before(optimizer: Any) -> None:
+        for p in parameters(optimizer):
+            p.grad = p.grad.clamp(-0.3 * float(p.grad.abs().max()), 0.3 * float(p.grad.abs().max()))
+
+    return around_step(port, before)
+
+
+@mutation("optimizer", "not_updated", "slot var")
+def a_parameter_nobody_gave_the_optimizer(port: Port, size: float) -> Port:
+    def change(optimizer: torch.optim.Optimizer) -> None:
+        optimizer.param_groups[0]["params"] = optimizer.param_groups[0]["params"][1:]
+
+    return with_optimizer(port, change)
+
+
+@mutation("optimizer", "stale_gradient", "tower_grad")
+def gradients_are_never_cleared(port: Port, size: float) -> Port:
+    def change(optimizer: torch.optim.Optimizer) -> None:
+        optimizer.zero_grad = lambda set_to_none=True: None  # type: ignore[method-assign]
+
+    return with_optimizer(port, change)
+
+
+@mutation("optimizer", "sign", "slot var")
+def uphill(port: Port, size: float) -> Port:
+    def before(optimizer: Any) -> None:
+        for p in parameters(optimizer):
+            p.grad = -p.grad
+
+    return around_step(port, before)
+
+
+@mutation("optimizer", "momentum", "slot", needs="momentum", sized=True)
+def another_momentum(port: Port, size: float) -> Port:
+    return with_optimizer(port, lambda optimizer: set_hyper(optimizer, momentum=0.9 - 0.4 * size))
+
+
+@mutation("optimizer", "nesterov", "var", needs="momentum")
+def nesterov_nobody_asked_for(port: Port, size: float) -> Port:
+    return with_optimizer(port, lambda optimizer: set_hyper(optimizer, use_nesterov=True))
+
+
+@mutation("optimizer", "momentum", "slot", needs="momentum")
+def dampened_momentum(port: Port, size: float) -> Port:
+    def before(optimizer: Any) -> None:
+        for p in parameters(optimizer):
+            p.grad = p.grad * 0.1
+
+    return around_step(port, before)
+
+
+@mutation("optimizer", "adam_beta", "slot", needs="adam", sized=True)
+def another_beta1(port: Port, size: float) -> Port:
+    return with_optimizer(port, lambda optimizer: set_hyper(optimizer, beta1=0.9 - 0.4 * size))
+
+
+@mutation("optimizer", "adam_beta", "slot", needs="adam", sized=True)
+def another_beta2(port: Port, size: float) -> Port:
+    return with_optimizer(port, lambda optimizer: set_hyper(optimizer, beta2=0.999 - 0.009 * size))
+
+
+@mutation("optimizer", "adam_epsilon adam_epsilon_placement", "var", needs="adam")
+def adam_of_torch(port: Port, size: float) -> Port:
+    def make(model: nn.Module) -> torch.optim.Optimizer:
+        group = port.optimizer(model).param_groups[0]
+        return torch.optim.Adam(
+            model.parameters(), lr=group["lr"], betas=(group["beta1"], group["beta2"]), eps=group["epsilon"]
+        )
+
+    return replace(port, optimizer=make)
+
+
+@mutation("optimizer", "adam_epsilon", "var", needs="adam", sized=True)
+def another_epsilon_of_adam(port: Port, size: float) -> Port:
+    def change(optimizer: torch.optim.Optimizer) -> None:
+        set_hyper(optimizer, epsilon=optimizer.param_groups[0]["epsilon"] * (1 + 9 * size))
+
+    return with_optimizer(port, change)
+
+
+@mutation("optimizer", "bias_correction", "var", needs="adam")
+def adam_without_bias_correction(port: Port, size: float) -> Port:
+    def before(optimizer: Any) -> list[tuple[float, float]]:
+        powers = [(group["beta1_power"], group["beta2_power"]) for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["beta1_power"] = group["beta2_power"] = 0.0
+        return powers
+
+    def after(optimizer: Any, powers: list[tuple[float, float]]) -> None:
+        for group, (first, second) in zip(optimizer.param_groups, powers, strict=True):
+            group["beta1_power"], group["beta2_power"] = first * group["beta1"], second * group["beta2"]
+
+    return around_step(port, before, after)
+
+
+@mutation("optimizer", "slot_reset", "slot", needs="momentum")
+def slots_forgotten_in_every_step(port: Port, size: float) -> Port:
+    def before(optimizer: Any) -> None:
+        for state in optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, Tensor):
+                    value.zero_()
+
+    return around_step(port, before)
