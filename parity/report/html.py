@@ -76,8 +76,12 @@ def _data(result: Result, found: list[Grid]) -> dict[str, Any]:
         if first and where:
             heading = f"{HEADINGS[first.check.verdict]} of this level"
             places.append({"place": where, "heading": heading, "rows": first_rows(level, first)})
-    opened = places[0]["place"] if places else (0, 0, 0)
-    return {"grids": [grid.as_json() for grid in found], "firsts": places, "opened": opened}
+    bad = {name for name, level in result.levels.items() if level.verdict in ("different", "incomparable")}
+    number = next((number for number, grid in enumerate(found) if grid.level in bad), 0)
+    opened = places[0]["place"] if places else (number, 0, 0)
+    numbers: dict[str, int] = {}
+    shown = [grid.as_json(numbers) for grid in found]
+    return {"names": list(numbers), "grids": shown, "firsts": places, "opened": opened}
 
 
 def _first(result: Result) -> dict[str, Any] | None:

@@ -42,9 +42,10 @@ class Grid(NamedTuple):
         """The run's name for a person, e.g. "1 function: lockstep"."""
         return f"{NUMBERS[self.level]} {self.level}: {RUNS.get(self.run, self.run)}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Returns all but the numbers."""
-        return {"label": self.label, "keys": self.keys, "steps": self.steps, "states": self.states}
+    def as_json(self, numbers: dict[str, int]) -> dict[str, Any]:
+        """Returns all but the numbers in it, a name by its number: runs share their names."""
+        keys = [numbers.setdefault(key, len(numbers)) for key in self.keys]
+        return {"label": self.label, "keys": keys, "steps": self.steps, "states": self.states}
 
 
 def grids(result: Result) -> list[Grid]:

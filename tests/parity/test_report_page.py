@@ -5,6 +5,7 @@ import html
 import json
 import math
 import re
+import time
 import zlib
 from html.parser import HTMLParser
 
@@ -96,12 +97,20 @@ def test_nothing_in_a_result_becomes_markup():
     assert "<img" not in text
     assert "49" not in page.text
     assert page.text.count("</script><img src=x onerror=alert(1)>") > 20
-    assert data_of(text)["grids"][0]["keys"] == [f"grad/{EVIL}"]
+    assert data_of(text)["names"] == [f"grad/{EVIL}"]
 
 
 def test_the_proof_that_nothing_becomes_markup_can_fail():
     text = as_html(different(), "x").replace("<title>different: x", f"<title>x</title>{EVIL}<title>x")
     assert "img" in {tag for tag, _ in Reader(text).elements}
+
+
+def test_the_page_opens_at_the_level_that_is_not_the_same():
+    result = same()
+    result.levels["float32"].verdict = "different"  # as its accuracy decides, without a first difference
+    data = data_of(as_html(result, "x"))
+    assert data["grids"][data["opened"][0]]["label"] == "2 float32: lockstep"
+    assert data_of(as_html(same(), "x"))["opened"] == [0, 0, 0]
 
 
 def test_the_page_may_run_its_own_script_and_load_nothing():
@@ -411,7 +420,10 @@ def ten_thousand_by_a_hundred():
 @pytest.mark.slow
 def test_ten_thousand_tensors_by_a_hundred_steps_open_and_answer(tmp_path, chromium, capsys):
     path = tmp_path / "page.html"
-    write_html(ten_thousand_by_a_hundred(), path, "x")
+    result = ten_thousand_by_a_hundred()
+    began = time.perf_counter()
+    write_html(result, path, "x")
+    writing = time.perf_counter() - began
     size = path.stat().st_size
     assert size < 15e6
     tab = chromium()
@@ -432,4 +444,5 @@ def test_ten_thousand_tensors_by_a_hundred_steps_open_and_answer(tmp_path, chrom
     assert tab.evaluate("document.getElementById('count').textContent").endswith("of 10,000 tensors")
     assert silent(tab, path)
     with capsys.disabled():
-        print(f"\n{size / 1e6:.1f} MB, drawn after {opened} ms, {keys / 4:.0f} ms a key, {filtered:.0f} ms a filter")
+        print(f"\n{size / 1e6:.1f} MB, written in {writing:.0f} s, drawn after {opened} ms,", end=" ")
+        print(f"{keys / 4:.0f} ms a key, {filtered:.0f} ms a filter")

@@ -4,6 +4,7 @@ function start() {
   const find = (id) => document.getElementById(id);
   const data = JSON.parse(find("data").textContent);
   if (!data.grids.length) return;
+  for (const each of data.grids) each.keys = each.keys.map((number) => data.names[number]);
   const [run, filter, only, panel, readout] = ["run", "filter", "only", "tensor", "readout"].map(find);
   const heat = new HeatMap(find("heat"), find("overview"), open, (row, column) => {
     readout.textContent = grid().keys[row] + ", " + told(cellOf(grid(), row, column));

@@ -24,7 +24,7 @@ function showTensor(panel, grid, row, column, first) {
   if (cell.note) facts.push(["what", cell.note]);
   if (measured(cell)) {
     facts.push(["difference", shown(cell.difference, 4)], ["allowed", cell.allowed > 0 ? shown(cell.allowed, 4) : "none: must be equal"]);
-    facts.push(["multiple", shown(cell.multiple, 4) + (Number.isFinite(cell.multiple) ? " times the allowance" : "")]);
+    if (cell.allowed > 0) facts.push(["multiple", shown(cell.multiple, 4) + " times the allowance"]);
   }
   const known = first ? [element("h4", { text: first.heading }), listOf(first.rows)] : [];
   const parts = [
@@ -52,13 +52,11 @@ function tableOf(course) {
 }
 
 function chartOf(course, step) {
-  const svg = drawn("svg", { viewBox: "0 0 " + PLOT.width + " " + PLOT.height, role: "img", class: "chart" });
   const logs = course.flatMap((cell) => [cell.difference, cell.allowed]).filter((n) => n > 0 && Number.isFinite(n)).map(Math.log10);
   if (!logs.length) {
-    svg.setAttribute("aria-label", "Nothing to draw: no difference that is finite and not zero.");
-    svg.append(drawn("text", { x: PLOT.width / 2, y: PLOT.height / 2 }, "no difference that is finite and not zero"));
-    return svg;
+    return element("p", { class: "dim", text: "Nothing to draw: no difference that is finite and not zero." });
   }
+  const svg = drawn("svg", { viewBox: "0 0 " + PLOT.width + " " + PLOT.height, role: "img", class: "chart" });
   const low = Math.floor(logs.reduce((a, b) => Math.min(a, b))), high = Math.max(low + 1, Math.ceil(logs.reduce((a, b) => Math.max(a, b))));
   const [begin, end] = [course[0].step, course[course.length - 1].step];
   const x = (at) => PLOT.left + (end > begin ? (at - begin) / (end - begin) : 0.5) * (PLOT.width - PLOT.left - PLOT.right);
