@@ -10,6 +10,10 @@ Two machines, one rank each; on the second ``--nr 1`` or ``--node-rank 1``:
     python train.py --nodes 2 --gpus 1 --nr 0 --rendezvous tcp://first-machine:29500
     torchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint first-machine:29500 train.py
 
+In half precision at Apex's levels, and with batch norm over all ranks:
+
+    python train.py --gpus 2 --opt-level O2 --sync-bn
+
 It resumes by itself from the newest whole checkpoint in ``--out``: after a restart by torchrun, or when started again.
 """
 
