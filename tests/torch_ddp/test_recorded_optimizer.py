@@ -15,7 +15,7 @@ def test_every_step_has_the_recorded_learning_rate():
     for _ in range(3):
         model.weight.grad = torch.ones_like(model.weight)
         optimizer.step()
-        values.append(float(model.weight))
+        values.append(model.weight.item())
     assert values == [0.5, 0.25, 0.0]
 
 
@@ -28,5 +28,5 @@ def test_every_twin_takes_what_a_trace_says_of_it(name):
 
 
 def test_an_optimizer_without_a_twin_is_refused():
-    with pytest.raises(TorchDdpError, match="among AdadeltaOptimizer, .*got LazyAdamOptimizer. Name your port's own"):
+    with pytest.raises(TorchDdpError, match=r"among AdadeltaOptimizer, .*got LazyAdamOptimizer\. Name your port's own"):
         recorded_optimizer(torch.nn.Linear(1, 1), {"name": "LazyAdamOptimizer"}, [0.1])
