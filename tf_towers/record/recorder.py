@@ -61,6 +61,8 @@ class Recorder(object):
         self._after = None
         self._combine = {}
         self._failed = False
+        self._touched = False
+        self._unseen = False
         self._run = session_module.BaseSession.run
 
     def install(self):
@@ -89,6 +91,7 @@ class Recorder(object):
         def run(session, fetches, feed_dict=None, options=None, run_metadata=None):
             plan = self._planned(session, fetches)
             if plan is None:
+                self._touched = True
                 return original(session, fetches, feed_dict, options, run_metadata)
             with self._lock:
                 return self._step(session, plan, fetches, feed_dict, options, run_metadata)
@@ -99,6 +102,7 @@ class Recorder(object):
         @functools.wraps(original)
         def make_callable(session, fetches, feed_list=None, accept_options=False):
             if accept_options or self._planned(session, fetches) is None:
+                self._unseen = True
                 return original(session, fetches, feed_list, accept_options)
 
             def run(*values):
@@ -218,8 +222,11 @@ class Recorder(object):
         self._on_failure(error)
 
     def _before(self, session, plan, feed_dict):
-        state = self._read(session)
-        if self._after is not None:
+        if self._after is not None and not self._touched and not self._unseen:
+            state = self._after  # nothing has run since it was read
+        else:
+            self._touched = False
+            state = self._read(session)
             self._compare_with_last(state)
         early = plan.observed.mode == BEFORE
         return state, self._observed(session, plan.observed, state, [], feed_dict) if early else None
@@ -234,10 +241,11 @@ class Recorder(object):
         return read_variables(functools.partial(self._run, session), self._variables.keys)
 
     def _compare_with_last(self, state):
+        last = self._after or {}
         changed = [
             name
             for name, value in state.items()
-            if name in self._after and np.asarray(value).tobytes() != np.asarray(self._after[name]).tobytes()
+            if name in last and np.asarray(value).tobytes() != np.asarray(last[name]).tobytes()
         ]
         if changed:
             what = f"between two steps the script changed {changed[0]}"
