@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.case import Adam, Sgd, load_case
+from parity.case import Adagrad, Adam, Sgd, load_case
 from parity.mapping import MappingEntry
 from parity.run import run_case
 
@@ -141,3 +141,19 @@ def test_a_flatten_in_the_other_order_is_named_with_the_mapping_that_mends_it(tf
     assert first_of(result) == ("lockstep", 0, "act/0/logits")
     assert result.causes[0].name == "flatten_order"
     assert 'transform = "flatten_hwc(7, 7, 32)"' in result.causes[0].fix
+
+
+def test_another_initial_value_of_a_slot_is_found_although_the_slots_are_overwritten(tf2_sides, example):
+    case = example("digits_mlp")
+    (case.directory / "own.py").write_text(
+        "from torch_ddp.like_tf import Adagrad\n\n\ndef make(model):\n"
+        "    return Adagrad(model.parameters(), lr=0.01, initial_accumulator_value=0.5)\n"
+    )
+    adagrad = Adagrad(name="adagrad", learning_rate=0.01)
+    port = case.torch.model_copy(update={"optimizer": "own:make"})
+    result = run_case(case.model_copy(update={"optimizer": adagrad, "torch": port}), tf2_sides)
+    assert first_of(result) == ("fresh", 0, "slot/accumulator/hidden/kernel")
+    assert result.first_difference.check.note == "starts at 0.5 where the reference's starts at 0.1"
+    assert result.causes[0].name == "slot_initial_value"
+    wrong = {check.run for check in result.levels["function"].checks if check.verdict != "same"}
+    assert wrong == {"fresh"}

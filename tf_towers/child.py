@@ -62,10 +62,14 @@ class Side(object):
         }
 
     def initialize(self, arguments, progress):
-        """Leaves a trace whose init is the state that training starts from: `precision`, `init`, `seed`, `out`."""
+        """Leaves a trace whose init is the state that training starts from: `precision`, `init`, `seed`, `out`.
+
+        Answers with what the optimizer itself puts into its slots: trace name to the smallest and the largest element.
+        """
         training, stepper, _ = self._prepared[arguments["precision"]]
         stepper.initialize()
         state = stepper.state()
+        fresh = {name: [float(np.min(v)), float(np.max(v))] for name, v in state.items() if name.startswith("slot/")}
         kind, _, path = arguments["init"].partition(":")
         if kind == "perturbed":
             state = perturbed(state, arguments["seed"])
@@ -74,7 +78,7 @@ class Side(object):
         writer = TraceWriter(arguments["out"], {"package": "tf_towers"})
         writer.init(state)
         writer.close()
-        return {}
+        return {"initial_slots": fresh}
 
     def run(self, arguments, progress):
         """Runs steps and leaves a trace.

@@ -34,7 +34,7 @@ class RankServer:
         self._backend = backend
         self._code = UserCode()
         self._device = torch.device("cuda", rank.local_rank) if backend == "nccl" else torch.device("cpu")
-        self._prepared: dict[str, tuple[Stepper, dict[str, Any]]] = {}
+        self._prepared: dict[str, tuple[Stepper, dict[str, Any], dict[str, list[float]]]] = {}
         make_repeatable()
 
     def handlers(self) -> dict[str, Any]:
@@ -47,8 +47,13 @@ class RankServer:
         if key not in self._prepared:
             self._prepared = {known: value for known, value in self._prepared.items() if _same_case(known, key)}
             self._prepared[key] = self._build(**{name: arguments[name] for name in PREPARED})
-        stepper, known_facts = self._prepared[key]
-        return {"facts": known_facts, "variables": describe_variables(stepper.model), "prepared": key}
+        stepper, known_facts, fresh = self._prepared[key]
+        return {
+            "facts": known_facts,
+            "variables": describe_variables(stepper.model),
+            "prepared": key,
+            "initial_slots": fresh,
+        }
 
     def run(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
         """Runs steps and leaves a trace.
@@ -56,7 +61,7 @@ class RankServer:
         Arguments: `prepared`, what `prepare` answered; `feeds`, `start`, `follow`, `recorded_counters`, `steps`,
         `quantities` and `out` as on the TensorFlow side, all in this side's names and layouts.
         """
-        stepper, known_facts = self._prepared[arguments["prepared"]]
+        stepper, known_facts, _ = self._prepared[arguments["prepared"]]
         precision = json.loads(arguments["prepared"])["precision"]
         feeds = Trace(arguments["feeds"])
         follow = Trace(arguments["follow"]) if arguments["follow"] else None
@@ -94,7 +99,7 @@ class RankServer:
 
     def _build(
         self, case: dict[str, Any], folders: list[str], precision: str, round_hyper_parameters: bool
-    ) -> tuple[Stepper, dict[str, Any]]:
+    ) -> tuple[Stepper, dict[str, Any], dict[str, list[float]]]:
         self._code.enter(folders)
         torch.manual_seed(case["seed"])
         model = self._code.load(case["model"])()
@@ -113,7 +118,11 @@ class RankServer:
             round_to_float32(optimizer)
         update = Update(model, optimizer, case["update"])
         stepper = Stepper(model, self._code.load(case["loss"]), optimizer, self._rank, case["combine"], update)
-        return stepper, facts(stepper, self._rank, case["combine"], self._backend, precision)
+        # What the optimizer itself puts into its slots, before anything is loaded: the smallest and the largest element.
+        fresh = {
+            name: [float(v.min()), float(v.max())] for name, v in stepper.state().items() if name.startswith("slot/")
+        }
+        return stepper, facts(stepper, self._rank, case["combine"], self._backend, precision), fresh
 
 
 def _same_case(one: str, other: str) -> bool:

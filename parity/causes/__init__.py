@@ -19,7 +19,15 @@ from parity.causes.decay import weight_decay
 from parity.causes.evidence import Evidence as Evidence
 from parity.causes.gradients_used import gradients_used, left_over
 from parity.causes.statistics import batch_norm_statistics, statistics_frozen
-from parity.causes.updates import adam_epsilon, bias_correction, learning_rate_factor, nesterov, not_updated, slot_decay
+from parity.causes.updates import (
+    adam_epsilon,
+    bias_correction,
+    learning_rate_factor,
+    nesterov,
+    not_updated,
+    slot_decay,
+    slot_initial_value,
+)
 from parity.judge.result import Cause, FirstDifference
 
 # The more a hypothesis has to say exactly, the earlier it comes: the first that holds is the first that is named.
@@ -70,6 +78,8 @@ GENERAL = frozenset(
 
 def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:
     """Returns the causes that the numbers support, best first."""
+    if first.check.run == "fresh":
+        return [slot_initial_value(first)]
     first_step = evidence.reference.step_numbers[0]
     if first.check.run != "lockstep" and (evidence.states is not None or first.check.step != first_step):
         return []  # after a step that already differed nothing can be told apart

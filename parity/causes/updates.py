@@ -114,6 +114,17 @@ def bias_correction(first: FirstDifference, evidence: Evidence) -> Cause | None:
     )
 
 
+def slot_initial_value(first: FirstDifference) -> Cause:
+    """The optimizers start with other values in a slot."""
+    return Cause(
+        "slot_initial_value",
+        "the optimizers start with other values in their slots",
+        f"{first.check.key} {first.check.note}, before anything is loaded",
+        "give the port's optimizer TensorFlow's initial value (Adagrad: initial_accumulator_value, RMSProp: 1), as "
+        "torch_ddp.like_tf's have it",
+    )
+
+
 def adam_epsilon(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """Adam adds epsilon to another term than TensorFlow does, or another epsilon."""
     reference, candidate = evidence.optimizers

@@ -1,6 +1,6 @@
 """Level 1, `function`: is it the same function and the same update rule? Decided in float64."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +32,46 @@ class Lockstep(NamedTuple):
     candidate32: Trace
     candidate64: Trace
     states: Trace
+
+
+def judge_initial_slots(
+    join: Join, reference: Mapping[str, Sequence[float]], candidate: Mapping[str, Sequence[float]]
+) -> list[Check]:
+    """Judges what the optimizers themselves put into their slots, which loading a common state would hide.
+
+    Args:
+      join: names and layouts.
+      reference: dict of trace name to the smallest and the largest element of the slot.
+      candidate: the same of its own, in its own names.
+    """
+    checks = []
+    for key, text in join.ordered(reference):
+        for name in join.candidates(key):
+            if name not in candidate:
+                continue
+            one, other = np.float32(reference[text]), np.float32(candidate[name])
+            difference, size = float(np.abs(one - other).max()), float(np.abs(one).max())
+            note = f"starts at {_span(candidate[name])} where the reference's starts at {_span(reference[text])}"
+            same = difference <= 2.0**-22 * size
+            checks.append(
+                Check(
+                    "fresh",
+                    0,
+                    text,
+                    "same" if same else "different",
+                    difference,
+                    2.0**-22 * size,
+                    size,
+                    size,
+                    "" if same else note,
+                )
+            )
+    return checks
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = values
+    return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
 
 
 def judge_init(join: Join, reference: TensorFile, candidate: TensorFile) -> list[Check]:

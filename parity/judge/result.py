@@ -13,7 +13,7 @@ class Check(NamedTuple):
     """One tensor of one step, judged.
 
     Fields:
-      run: "init", "lockstep" or "free".
+      run: "fresh" (what an optimizer puts into its slots), "init" (after loading), "lockstep" or "free".
       step: its number.
       key: its name in the reference's trace, e.g. "grad/conv1/kernel".
       verdict: what it is; "not_run" where it was skipped, with the reason in `note`.

@@ -70,7 +70,7 @@ class Side(NamedTuple):
 def flow_of(facts: dict[str, Any], first: FirstDifference | None) -> Flow:
     """Returns the drawing of a side: towers that one optimizer serves, or ranks that each hold the weights."""
     side = _side(facts)
-    part = ("start" if first.check.run == "init" else PARTS.get(first.quantity, "")) if first else ""
+    part = ("start" if first.check.run in ("fresh", "init") else PARTS.get(first.quantity, "")) if first else ""
     mark = f" (the {HEADINGS[first.check.verdict].lower()} is made here)" if first else ""
     lane = int(first.tower.partition(".")[0]) if first and first.tower.partition(".")[0].isdigit() else None
     lanes = _lanes(side.copies)

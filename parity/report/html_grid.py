@@ -11,7 +11,7 @@ from parity.judge.result import Check, Level, Result
 from parity.report.tables import NUMBERS
 
 Array = np.ndarray[Any, Any]
-RUNS = {"init": "before training", "lockstep": "lockstep", "free": "free run"}
+RUNS = {"fresh": "as the optimizers start", "init": "before training", "lockstep": "lockstep", "free": "free run"}
 NUMBER_BYTES = 3
 
 
@@ -53,7 +53,7 @@ def grids(result: Result) -> list[Grid]:
     found = []
     for level in result.levels.values():
         runs = dict.fromkeys(check.run for check in level.checks)
-        for run in sorted(runs, key=lambda run: run == "init"):
+        for run in sorted(runs, key=lambda run: run in ("fresh", "init")):
             found.append(_grid(level, run))
     return found
 

@@ -11,7 +11,7 @@ from parity.judge.result import Check, Level, Result
 COLOURS = {"same": "green", "different": "red", "incomparable": "yellow", "not_run": "dim"}
 NUMBERS = {"function": 1, "float32": 2, "trajectory": 3, "mixed": 4}
 LEVELS = tuple(NUMBERS)
-RUNS = {"init": "before training", "lockstep": "", "free": "free run"}
+RUNS = {"fresh": "as the optimizers start", "init": "before training", "lockstep": "", "free": "free run"}
 WORST = 10
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import Case
-from parity.run.roles import PREPARED, Asked
+from parity.run.roles import INITIAL_SLOTS, PREPARED, Asked
 from parity.trace import Trace, write_json
 
 FORMAT = "tower-parity-golden"
@@ -51,9 +51,10 @@ class GoldenRole:
         """Answers with the variables and facts of then."""
         return _done(self._known["prepared"])
 
-    def initialize(self, out: Path) -> None:
-        """Leaves the start at `out`."""
+    def initialize(self, out: Path) -> dict[str, list[float]]:
+        """Leaves the start at `out`; answers with the initial slots of then."""
         shutil.copytree(self._folder / "start", out, dirs_exist_ok=True)
+        return dict(self._known["initial_slots"])
 
     def run(self, asked: Asked) -> "Future[Trace]":
         """Answers with the trace of the run of that name."""
@@ -82,8 +83,9 @@ def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
         shutil.rmtree(golden)
     golden.mkdir(parents=True, exist_ok=True)
     for part, path in PARTS.items():
-        shutil.copytree(recorded / path, golden / part, ignore=shutil.ignore_patterns(PREPARED))
+        shutil.copytree(recorded / path, golden / part, ignore=shutil.ignore_patterns(PREPARED, INITIAL_SLOTS))
     known = json.loads((recorded / PARTS["runs"] / PREPARED).read_text())
+    known["initial_slots"] = json.loads((recorded / PARTS["runs"] / INITIAL_SLOTS).read_text())
     description = {"format": FORMAT, "format_version": FORMAT_VERSION, "case": of_the_reference(case), **known}
     write_json(golden / DESCRIPTION, description)
 
@@ -107,6 +109,7 @@ def _load(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise GoldenError(f"golden: expected JSON in {path}, got {error}. Bless the case again.") from None
     wanted = {"format": str, "format_version": int, "case": dict, "inputs": dict, "prepared": dict}
+    wanted["initial_slots"] = dict
     wrong = [n for n, kind in wanted.items() if not isinstance(known, dict) or not isinstance(known.get(n), kind)]
     if wrong or (known["format"], known["format_version"]) != (FORMAT, FORMAT_VERSION):
         raise GoldenError(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from parity.causes import Evidence, find_causes
 from parity.judge.join import Join
-from parity.judge.level1 import Lockstep, judge_free, judge_init, judge_lockstep
+from parity.judge.level1 import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, judge_accuracy, judge_float32
 from parity.judge.numbers import worst
 from parity.judge.result import Check, FirstDifference, Level, decide
@@ -20,7 +20,8 @@ LATER = {
 def judge_function(recorded: Recorded, steps: Sequence[int], towers: int) -> Level:
     """Decides level 1 from the float64 runs, in lockstep and free."""
     traces = recorded.lockstep
-    checks = judge_init(recorded.join, traces.reference64.init(), traces.candidate64.init())
+    checks = judge_initial_slots(recorded.join, *recorded.initial_slots)
+    checks += judge_init(recorded.join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(recorded.join, traces, steps)
     checks += judge_free(recorded.join, recorded.reference_free, recorded.candidate_free, recorded.replicas, checks)
     pairs = {
@@ -69,12 +70,14 @@ def not_run(name: str, reason: str) -> Level:
 
 def find_first(join: Join, checks: Sequence[Check], traces: dict[str, tuple[Trace, Trace]]) -> FirstDifference | None:
     """Returns the first tensor that is not the same: the checks come in the order of the steps and of computation."""
-    order = {"init": 0, "lockstep": 1, "free": 2}
+    order = {"fresh": 0, "init": 1, "lockstep": 2, "free": 3}
     found = [check for check in checks if check.verdict in ("different", "incomparable")]
     if not found:
         return None
     check = min(found, key=lambda each: order[each.run])
     key = parse_key(check.key)
+    if check.run == "fresh":  # told by two numbers, of no trace
+        return FirstDifference(check, key.quantity, key.name, key.tower, None)
     reference, candidate = traces[check.run]
     if check.run != "init" and not all(check.step in trace.step_numbers for trace in (reference, candidate)):
         return FirstDifference(check, key.quantity, key.name, key.tower, None)

@@ -34,6 +34,8 @@ class Recorded:
       join: names and layouts of both sides.
       lockstep: the traces made from the same states.
       start: the state that everything starts from, in the reference's names.
+      initial_slots: what each side's optimizer itself puts into its slots, reference and candidate: dict of trace name to
+        the smallest and the largest element.
       reference_free, candidate_free: float64 runs that nobody reset.
       replicas: float64 runs of the reference started one ulp away.
       reference_draws, candidate_draws: float32 steps under perturbation.
@@ -45,6 +47,7 @@ class Recorded:
     lockstep: Lockstep
     reference_free: Trace
     candidate_free: Trace
+    initial_slots: tuple[dict[str, list[float]], dict[str, list[float]]]
     replicas: list[Trace] = field(default_factory=list)
     reference_draws: list[Trace] = field(default_factory=list)
     candidate_draws: list[Trace] = field(default_factory=list)
@@ -117,6 +120,7 @@ class Recorder:
             ),
             reference_free=references["free"].result(),
             candidate_free=free.result(),
+            initial_slots=self._fresh,
             replicas=[references[f"replica-{number}"].result() for number in range(REPLICAS)],
             reference_draws=[reference.result() for reference, _ in draws],
             candidate_draws=[candidate.result() for _, candidate in draws],
@@ -222,7 +226,7 @@ class Recorder:
 
     def _write_start(self, join: Join) -> _Both:
         tf = self._out / "start" / "tf"
-        self._tf.initialize(tf)
+        self._fresh = self._tf.initialize(tf), dict(self._torch.prepare("float32").result()["initial_slots"])
         return _Both(tf, write_init(self._out / "start" / "torch", translated(join, read_all(Trace(tf).init()))))
 
     def _write_states(self, join: Join, rough: Trace) -> _Both:

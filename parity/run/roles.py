@@ -11,6 +11,7 @@ from parity.trace import Trace, write_json
 
 Tick = Callable[[str, int, int], None]
 PREPARED = "prepared.json"
+INITIAL_SLOTS = "initial-slots.json"
 
 
 class Asked(NamedTuple):
@@ -46,8 +47,8 @@ class Reference(Protocol):
     def prepare(self, precision: str, inputs: Any) -> "Future[Any]":
         """Gets ready for runs in a precision; answers with variables and facts."""
 
-    def initialize(self, out: Path) -> None:
-        """Leaves a trace at `out` whose init is the state that everything starts from."""
+    def initialize(self, out: Path) -> dict[str, list[float]]:
+        """Leaves a trace at `out` whose init is the state that everything starts from; answers with the initial slots."""
 
     def run(self, asked: Asked) -> "Future[Trace]":
         """Starts a run; its precision is prepared."""
@@ -110,11 +111,19 @@ class TensorFlowRole:
 
         return _then(answer, kept)
 
-    def initialize(self, out: Path) -> None:
-        """Leaves a trace at `out` whose init is the state that everything starts from."""
-        self._side.ask(
-            "initialize", precision="float32", init=self._case.init, seed=self._case.seed, out=str(out)
+    def initialize(self, out: Path) -> dict[str, list[float]]:
+        """Leaves a trace at `out` whose init is the state that everything starts from; answers with the initial slots.
+
+        They are what the optimizer itself puts there, before anything is perturbed or loaded: dict of trace name to the
+        smallest and the largest element.
+        """
+        case = self._case
+        answer = self._side.ask(
+            "initialize", precision="float32", init=case.init, seed=case.seed, out=str(out)
         ).result()
+        slots = dict(answer["initial_slots"])
+        write_json(self._out / INITIAL_SLOTS, slots)
+        return slots
 
     def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: Asked) -> Trace | None:
         """Builds the graph once more with another choice of the statistics that survive, and runs it."""

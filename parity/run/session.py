@@ -72,7 +72,12 @@ def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, func
     # TensorFlow's graph holds float32 hyper-parameters, torch.optim doubles: an effect of 1e-8 to 1e-5 that is a fact about
     # the port and no bug. Rounding the port's own shows whether there is anything else.
     first = function.first_difference
-    if not case.torch.optimizer or first is None or first.quantity not in ("slot", "var") or first.check.run == "init":
+    if (
+        not case.torch.optimizer
+        or first is None
+        or first.quantity not in ("slot", "var")
+        or first.check.run in ("init", "fresh")
+    ):
         return recorded, function
     rounded = recorder.again_with_rounded_hyper_parameters(recorded)
     again = judge_function(rounded, range(case.steps), case.towers)
