@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_failures_traces import record
 from test_report import RESULTS, different, incomparable, same
 
 from parity.cli import main
@@ -143,6 +144,17 @@ def test_a_comment_stays_far_below_what_a_pull_request_takes():
     assert len(as_markdown(result, "convnet")) < 8000
 
 
+def test_compare_writes_every_kind_of_report_of_one_result(tmp_path, capsys):
+    one, other = record(tmp_path / "one"), record(tmp_path / "other", scale=2.0)
+    names = {name: tmp_path / "out" / f"report.{name}" for name in ("json", "html", "junit", "markdown")}
+    options = [word for name, path in names.items() for word in (f"--{name}", str(path))]
+    assert main(["compare", str(one), str(other), "--quiet", *options]) == 1
+    assert all("grad/kernel" in path.read_text() for path in names.values())
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+        ["report.checks.npz", *(path.name for path in names.values())]
+    )
+
+
 def test_two_options_that_name_one_file_are_refused(tmp_path, capsys):
     path = tmp_path / "report"
     code = main(["compare", "a", "b", "--html", str(path), "--junit", str(path)])
@@ -186,4 +198,4 @@ def test_the_command_of_the_docs_writes_what_they_say(tmp_path, monkeypatch, cap
 def test_the_measuring_command_of_the_docs_names_a_test_that_is_there():
     words = shlex.split(block_of("measure"))
     assert f"def test_{words[-1]}_" in (ROOT / words[-3]).read_text()
-    assert (ROOT / words[-3]).name == "test_report_page.py"
+    assert (ROOT / words[-3]).name == "test_report_browser.py"
