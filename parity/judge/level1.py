@@ -49,7 +49,7 @@ def judge_initial_slots(
         for name in join.candidates(key):
             if name not in candidate:
                 continue
-            one, other = np.float32(reference[text]), np.float32(candidate[name])
+            one, other = np.array(reference[text], np.float32), np.array(candidate[name], np.float32)
             difference, size = float(np.abs(one - other).max()), float(np.abs(one).max())
             note = f"starts at {_span(candidate[name])} where the reference's starts at {_span(reference[text])}"
             same = difference <= 2.0**-22 * size
