@@ -157,3 +157,20 @@ def test_another_initial_value_of_a_slot_is_found_although_the_slots_are_overwri
     assert result.causes[0].name == "slot_initial_value"
     wrong = {check.run for check in result.levels["function"].checks if check.verdict != "same"}
     assert wrong == {"fresh"}
+
+
+def test_a_port_in_tensorfloat_32_is_told_by_its_accuracy_alone(tf2_sides, example):
+    # Rounded to ten bits of mantissa as the hardware does, and only where the port runs in float32.
+    rounded = (
+        "self.norm(self.conv(x))",
+        "self.norm(self.conv(x) if x.dtype is torch.float64 else self.conv(tf32(x)))",
+    )
+    function = (
+        "class Block",
+        "def tf32(x):\n    shifted = x.view(torch.int32) + 0x1000\n"
+        "    return x + ((shifted & ~0x1FFF).view(torch.float32) - x).detach()\n\n\nclass Block",
+    )
+    result = run_case(example("digits_convnet", rounded, function), tf2_sides)
+    assert result.levels["function"].verdict == "same"
+    assert result.levels["float32"].verdict == "different"
+    assert "computes in less than float32" in result.levels["float32"].reason

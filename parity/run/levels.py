@@ -59,7 +59,7 @@ def judge_single(recorded: Recorded, steps: Sequence[int]) -> Level:
         )
     if not accuracy.holds:
         level.verdict = "different"
-        level.reason = f"the {whose} computes in less than float32: look for TensorFloat-32 or bfloat16"
+        level.reason = "the candidate computes in less than float32: look for TensorFloat-32 or bfloat16"
     return level
 
 

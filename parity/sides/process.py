@@ -16,7 +16,7 @@ from parity.sides.failure import SideFailed, failure, last_lines, telling_stacks
 from parity.trace import Channel
 
 Progress = Callable[[int, int], None]
-BEGINNINGS = ("batches", "prepare")
+FOLLOWING = ("initialize", "run")  # requests that need what an earlier one made
 LOG_LINES = 15
 STACK_LINES = 40
 STACK_SECONDS = 0.3
@@ -110,7 +110,7 @@ class SideProcess:
         # What a side says after it has failed follows from that, until it is asked to begin anew.
         if self._lost:
             raise self._lost
-        if self._failures and (len(self._failures) > failures or request not in BEGINNINGS):
+        if self._failures and (len(self._failures) > failures or request in FOLLOWING):
             raise self._failures[-1]
         try:
             return self._ask(request, arguments, on_progress)

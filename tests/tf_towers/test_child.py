@@ -120,7 +120,7 @@ def test_wrong_use_is_one_line_without_a_traceback(side, folder):
         prepared(side, folder, "float64", tower="towers_of_a_test:literal")
     assert failed.value.traceback == ""
     assert str(failed.value) == (
-        "tf side: tower: expected float64 throughout, as the inputs are, got float32 at "
+        "TensorFlow side: tower: expected float64 throughout, as the inputs are, got float32 at "
         "towers_of_a_test.py:10: `return tower(x * tf.constant(0.5), y)`. Take the dtype from an input: "
         "tf.constant(..., x.dtype), tf.get_variable(..., dtype=x.dtype), tf.cast(..., x.dtype)."
     )

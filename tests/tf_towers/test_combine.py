@@ -57,7 +57,7 @@ def test_ours_refuses_the_same_gradients_and_names_the_towers(tf):
     with pytest.raises(SideFailed) as refused:
         tf(_combined, gradients=gradients, reduce="mean")
     assert str(refused.value) == (
-        "tf side: combine_gradients: expected a gradient of 'a' in every tower, got one in towers [0] of 2 only. "
+        "TensorFlow side: combine_gradients: expected a gradient of 'a' in every tower, got one in towers [0] of 2 only. "
         "Give every tower the same loss, or leave the variable out of all."
     )
 

@@ -73,5 +73,5 @@ def test_the_rate_of_a_step_is_that_of_the_step_count_before_it_and_what_the_wei
     ],
 )
 def test_a_schedule_that_cannot_be_made_is_refused(tf, description, message):
-    with pytest.raises(SideFailed, match="^tf side: learning_rate: " + message):
+    with pytest.raises(SideFailed, match="^TensorFlow side: learning_rate: " + message):
         tf(_rates, description=description, steps=1)

@@ -46,7 +46,7 @@ def test_a_batch_that_does_not_divide_is_refused_with_the_sizes_that_do(tf):
     with pytest.raises(SideFailed) as refused:
         tf(_pieces, x=np.zeros((7, 1)), towers=3)
     assert str(refused.value) == (
-        "tf side: shard: expected the batch of 'x' to be divisible by 3 towers, got 7. Use 6 or 9 examples."
+        "TensorFlow side: shard: expected the batch of 'x' to be divisible by 3 towers, got 7. Use 6 or 9 examples."
     )
 
 
