@@ -12,9 +12,11 @@ from parity.trace import TraceWriter
 from tf_towers.record.ancestry import ancestors
 from tf_towers.record.calls import Calls
 from tf_towers.record.facts import facts_of, facts_of_section
-from tf_towers.record.hazards import Hazard, hazards_in_graph
+from tf_towers.record.fetched import fetched_by
+from tf_towers.record.hazard import Hazard
+from tf_towers.record.hazards import hazards_in_graph
 from tf_towers.record.hazards_in_values import combine_from_values, hazards_in_values
-from tf_towers.record.observe import AFTER, BEFORE, INSIDE
+from tf_towers.record.observe import BEFORE, compute, fetched_inside
 from tf_towers.record.patches import Patches
 from tf_towers.record.plan import make_plan, make_section
 from tf_towers.record.variables import describe, read_variables, sort_variables
@@ -63,6 +65,7 @@ class Recorder(object):
         self._failed = False
         self._touched = False
         self._unseen = False
+        self._session = None
         self._run = session_module.BaseSession.run
 
     def install(self):
@@ -131,7 +134,7 @@ class Recorder(object):
         if self._failed or not self.calls.applies or (self._steps is not None and self.recorded >= self._steps):
             return None
         try:
-            fetched = _fetched(session.graph, fetches)
+            fetched = fetched_by(session.graph, fetches)
             if fetched is None:
                 return None
             with self._lock:
@@ -183,7 +186,7 @@ class Recorder(object):
             if error is not None:
                 self._give_up(error)
             return values
-        extra = self._extra(plan.observed)
+        extra = fetched_inside(plan.observed)
         # With nothing to be fetched beside it, the script's run is the very same call.
         if extra:
             values, found = self._run(session, [fetches, extra], feed_dict, options, run_metadata)
@@ -197,18 +200,8 @@ class Recorder(object):
             self._on_enough()
         return values
 
-    def _extra(self, observed):
-        return observed.fetches if observed.mode == INSIDE else observed.inside
-
-    def _observed(self, session, observed, state, found, feed_dict):
-        if observed.mode == INSIDE:
-            return found
-        feeds = dict(feed_dict or {})
-        if observed.mode == AFTER:
-            feeds.update(zip(observed.inside, found))
-            for key, tensors in observed.read.items():
-                feeds.update((tensor, state[key]) for tensor in tensors)
-        return self._run(session, observed.fetches, feeds)
+    def _observed(self, session, plan, state, found, feed_dict):
+        return compute(functools.partial(self._run, session), plan.observed, state, found, feed_dict)
 
     def _tried(self, function, *arguments):
         # The script must not notice what goes wrong here: its output and exit code are its own.
@@ -222,14 +215,16 @@ class Recorder(object):
         self._on_failure(error)
 
     def _before(self, session, plan, feed_dict):
+        if session is not self._session:
+            self._session, self._after = session, None
         if self._after is not None and not self._touched and not self._unseen:
             state = self._after  # nothing has run since it was read
         else:
-            self._touched = False
             state = self._read(session)
             self._compare_with_last(state)
+        self._touched = True  # until the script's run has ended well
         early = plan.observed.mode == BEFORE
-        return state, self._observed(session, plan.observed, state, [], feed_dict) if early else None
+        return state, self._observed(session, plan, state, [], feed_dict) if early else None
 
     def _sort(self, graph):
         applies = [each for each in self.calls.applies if each.graph is graph]
@@ -258,9 +253,10 @@ class Recorder(object):
 
     def _after_step(self, session, plan, before, found, feed_dict):
         state, tensors = before
+        self._touched = False
         after = self._read(session)
         if tensors is None:
-            tensors = self._observed(session, plan.observed, state, found, feed_dict)
+            tensors = self._observed(session, plan, state, found, feed_dict)
         first = self._writer is None
         if first or any(section not in self.sections for section in plan.sections):
             self._learn(plan, tensors)
@@ -318,15 +314,6 @@ class Recorder(object):
         if any(section.prefix for section in self.sections):
             facts["sections"] = {each.name: facts_of_section(each, self._combine[each.name]) for each in self.sections}
         return facts
-
-
-def _fetched(graph, fetches):
-    """Returns the tensors and ops of a structure of fetches, or None where TensorFlow itself will refuse it."""
-    try:
-        unique = session_module._FetchMapper.for_fetch(fetches).unique_fetches()
-        return [graph.as_graph_element(each, allow_tensor=True, allow_operation=True) for each in unique]
-    except (TypeError, ValueError, KeyError):
-        return None
 
 
 def _is_state(name):
