@@ -43,11 +43,21 @@ def facts_of(sections, variables, combined, session, soft_placement):
     return facts
 
 
+def combine_of_losses(section):
+    """Returns how the towers' losses are added up before one differentiation: "mean", "sum" or "scaled"."""
+    towers = len(section.towers)
+    if abs(section.loss_factor * towers - 1) < 1e-6:
+        return "mean"
+    return "sum" if abs(section.loss_factor - 1) < 1e-6 else "scaled"
+
+
 def facts_of_section(section, from_values):
     """Returns what is known of one optimizer's part as a dict of JSON values; `from_values` as in `facts_of`."""
     kinds = sorted({each.kind for each in section.combinations.values()})
     from_graph = kinds[0] if len(kinds) == 1 else "+".join(kinds)
     sure = from_values if from_values in ("mean", "sum") else from_graph
+    if section.loss_factor is not None:
+        sure = from_graph = combine_of_losses(section)
     return {
         "towers": max(1, len(section.towers)),
         "combine": "mean" if len(section.towers) < 2 else sure,

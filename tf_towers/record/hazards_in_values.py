@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tf_towers.record.hazards import Hazard
+from tf_towers.record.hazard import Hazard
 
 AGREES = 1e-3
 

@@ -52,6 +52,34 @@ def observe(wanted, own, variables):
     return _inside(wanted, own)
 
 
+def fetched_inside(observed):
+    """Returns what is to be fetched in the script's own run; empty where that run is left as it is."""
+    return observed.fetches if observed.mode == INSIDE else observed.inside
+
+
+def compute(run, observed, state, found, feed_dict):
+    """Computes the values of a step.
+
+    Args:
+      run: function of fetches and feeds, TensorFlow's own `Session.run`.
+      observed: how.
+      state: dict of trace name to array, the variables before the step.
+      found: what `fetched_inside` gave in the script's own run.
+      feed_dict: the script's own feeds.
+
+    Returns:
+      Dict of trace name to array.
+    """
+    if observed.mode == INSIDE:
+        return found
+    feeds = dict(feed_dict or {})
+    if observed.mode == AFTER:
+        feeds.update(zip(observed.inside, found))
+        for key, tensors in observed.read.items():
+            feeds.update((tensor, state[key]) for tensor in tensors)
+    return run(observed.fetches, feeds)
+
+
 def _inside(wanted, own):
     fetches, left_out = collections.OrderedDict(), {}
     for key, tensor in wanted.items():

@@ -8,11 +8,12 @@ from tf_towers.record.ancestry import ancestors
 from tf_towers.record.combination import combinations_of
 from tf_towers.record.hyper_parameters import learning_rate
 from tf_towers.record.inputs import draws_in, inputs_of, is_source
+from tf_towers.record.loss_parts import split_by_loss
 from tf_towers.record.observe import observe
 from tf_towers.record.towers import towers_of
 
 Section = collections.namedtuple(
-    "Section", ["name", "prefix", "apply", "towers", "towers_ops", "inputs", "combinations", "draws"]
+    "Section", ["name", "prefix", "apply", "towers", "towers_ops", "inputs", "combinations", "draws", "loss_factor"]
 )
 Section.__doc__ = """One optimizer's part of a training step.
 
@@ -25,6 +26,7 @@ Fields:
   inputs: list over the towers of lists of `Input`.
   combinations: dict of variable name to `Combination`.
   draws: list over the towers of dicts of random op name to its output.
+  loss_factor: what the sum of the towers' losses is multiplied by where they are differentiated at once, else None.
 """
 
 Plan = collections.namedtuple("Plan", ["sections", "observed", "ops", "left_out", "fetched"])
@@ -41,7 +43,8 @@ Fields:
 
 def make_section(apply, name, prefix, calls):
     """Finds everything about one update; returns a `Section`."""
-    towers = towers_of(apply, calls.gradients)
+    found = towers_of(apply, calls.gradients)
+    towers, loss_factor = split_by_loss(found)
     stop = {op for op in ancestors([loss.op for tower in towers for loss in tower.losses]) if is_source(op)}
     towers_ops = [ancestors([loss.op for loss in tower.losses], stop) for tower in towers]
     inputs, missed = inputs_of(towers_ops)
@@ -53,8 +56,9 @@ def make_section(apply, name, prefix, calls):
         towers,
         towers_ops,
         inputs,
-        combinations_of(apply, towers),
-        [found for found, _ in draws],
+        combinations_of(apply, found),
+        [drawn for drawn, _ in draws],
+        loss_factor,
     )
     left_out = dict.fromkeys(missed, "no array: a string, a handle, or inside a loop")
     left_out.update({op: "drawn inside a loop" for _, names in draws for op in names})

@@ -9,15 +9,16 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.client import session as session_module
 
 from parity.trace import TraceWriter
-from tf_towers.record.ancestry import ancestors
 from tf_towers.record.calls import Calls
 from tf_towers.record.facts import facts_of, facts_of_section
-from tf_towers.record.hazards import Hazard, hazards_in_graph
+from tf_towers.record.fetched import fetched_by
+from tf_towers.record.hazard import Hazard
+from tf_towers.record.hazards import hazards_in_graph
 from tf_towers.record.hazards_in_values import combine_from_values, hazards_in_values
-from tf_towers.record.observe import AFTER, BEFORE, INSIDE
+from tf_towers.record.observe import BEFORE, compute, fetched_inside
 from tf_towers.record.patches import Patches
-from tf_towers.record.plan import make_plan, make_section
-from tf_towers.record.variables import describe, read_variables, sort_variables
+from tf_towers.record.planner import Planner
+from tf_towers.record.variables import describe, read_variables
 
 
 class Recorder(object):
@@ -54,15 +55,14 @@ class Recorder(object):
         self._on_enough, self._on_failure = on_enough, on_failure
         self._patches = Patches()
         self._lock = threading.RLock()
-        self._plans, self._sections = {}, {}
-        self._graph = None
+        self._planner = Planner(self.calls, self.left_out)
         self._writer = None
-        self._variables = None
         self._after = None
         self._combine = {}
         self._failed = False
         self._touched = False
         self._unseen = False
+        self._session = None
         self._run = session_module.BaseSession.run
 
     def install(self):
@@ -92,7 +92,10 @@ class Recorder(object):
             plan = self._planned(session, fetches)
             if plan is None:
                 self._touched = True
-                return original(session, fetches, feed_dict, options, run_metadata)
+                try:
+                    return original(session, fetches, feed_dict, options, run_metadata)
+                finally:
+                    self._touched = True  # it may have gone on while another thread's step was read
             with self._lock:
                 return self._step(session, plan, fetches, feed_dict, options, run_metadata)
 
@@ -131,47 +134,14 @@ class Recorder(object):
         if self._failed or not self.calls.applies or (self._steps is not None and self.recorded >= self._steps):
             return None
         try:
-            fetched = _fetched(session.graph, fetches)
+            fetched = fetched_by(session.graph, fetches)
             if fetched is None:
                 return None
             with self._lock:
-                return self._plan(session.graph, fetched)
+                return self._planner.plan(session.graph, fetched)
         except Exception as error:
             self._give_up(error)
             return None
-
-    def _plan(self, graph, fetched):
-        key = (id(graph), tuple(each.name for each in fetched))
-        if key not in self._plans:
-            ops = ancestors([each if isinstance(each, tf.Operation) else each.op for each in fetched])
-            applies = [each for each in self.calls.applies if each.graph is graph and each.op in ops]
-            self._plans[key] = self._new_plan(graph, fetched, applies) if applies else None
-        return self._plans[key]
-
-    def _new_plan(self, graph, fetched, applies):
-        if self._graph not in (None, graph):
-            self.left_out[applies[0].op.name] = "it trains another graph than the first one that was trained"
-            return None
-        self._graph = graph
-        sections, left_out = self._sections_of(applies)
-        self._variables = self._variables or self._sort(graph)
-        return make_plan(graph, fetched, sections, left_out, self._variables)
-
-    def _sections_of(self, applies):
-        several = len([each for each in self.calls.applies if each.graph is applies[0].graph]) > 1
-        sections, left_out = [], {}
-        for apply in applies:
-            if apply not in self._sections:
-                base = getattr(apply.optimizer, "_name", None) or type(apply.optimizer).__name__
-                taken = [section.name for section, _ in self._sections.values()]
-                base = base.replace("/", "_")
-                name = base if base not in taken else f"{base}_{len(taken)}"
-                prefix = f"section/{name}/" if several else ""
-                self._sections[apply] = make_section(apply, name, prefix, self.calls)
-            section, missed = self._sections[apply]
-            sections.append(section)
-            left_out.update(missed)
-        return sections, left_out
 
     def _step(self, session, plan, fetches, feed_dict, options, run_metadata):
         recording = self.seen >= self._skip and not self._failed
@@ -183,7 +153,7 @@ class Recorder(object):
             if error is not None:
                 self._give_up(error)
             return values
-        extra = self._extra(plan.observed)
+        extra = fetched_inside(plan.observed)
         # With nothing to be fetched beside it, the script's run is the very same call.
         if extra:
             values, found = self._run(session, [fetches, extra], feed_dict, options, run_metadata)
@@ -197,18 +167,8 @@ class Recorder(object):
             self._on_enough()
         return values
 
-    def _extra(self, observed):
-        return observed.fetches if observed.mode == INSIDE else observed.inside
-
-    def _observed(self, session, observed, state, found, feed_dict):
-        if observed.mode == INSIDE:
-            return found
-        feeds = dict(feed_dict or {})
-        if observed.mode == AFTER:
-            feeds.update(zip(observed.inside, found))
-            for key, tensors in observed.read.items():
-                feeds.update((tensor, state[key]) for tensor in tensors)
-        return self._run(session, observed.fetches, feeds)
+    def _observed(self, session, plan, state, found, feed_dict):
+        return compute(functools.partial(self._run, session), plan.observed, state, found, feed_dict)
 
     def _tried(self, function, *arguments):
         # The script must not notice what goes wrong here: its output and exit code are its own.
@@ -222,23 +182,19 @@ class Recorder(object):
         self._on_failure(error)
 
     def _before(self, session, plan, feed_dict):
+        if session is not self._session:
+            self._session, self._after = session, None
         if self._after is not None and not self._touched and not self._unseen:
             state = self._after  # nothing has run since it was read
         else:
-            self._touched = False
             state = self._read(session)
             self._compare_with_last(state)
+        self._touched = True  # until the script's run has ended well
         early = plan.observed.mode == BEFORE
-        return state, self._observed(session, plan.observed, state, [], feed_dict) if early else None
-
-    def _sort(self, graph):
-        applies = [each for each in self.calls.applies if each.graph is graph]
-        known = {apply: section.prefix for apply, (section, _) in self._sections.items()}
-        prefixes = [known[each] if each in known else self._sections_of([each])[0][0].prefix for each in applies]
-        return sort_variables(graph, applies, prefixes)
+        return state, self._observed(session, plan, state, [], feed_dict) if early else None
 
     def _read(self, session):
-        return read_variables(functools.partial(self._run, session), self._variables.keys)
+        return read_variables(functools.partial(self._run, session), self._planner.variables.keys)
 
     def _compare_with_last(self, state):
         last = self._after or {}
@@ -258,9 +214,10 @@ class Recorder(object):
 
     def _after_step(self, session, plan, before, found, feed_dict):
         state, tensors = before
+        self._touched = False
         after = self._read(session)
         if tensors is None:
-            tensors = self._observed(session, plan.observed, state, found, feed_dict)
+            tensors = self._observed(session, plan, state, found, feed_dict)
         first = self._writer is None
         if first or any(section not in self.sections for section in plan.sections):
             self._learn(plan, tensors)
@@ -276,7 +233,7 @@ class Recorder(object):
 
     def _learn(self, plan, tensors):
         self.left_out.update(plan.left_out)
-        self._keep(hazards_in_graph(plan, self._variables))
+        self._keep(hazards_in_graph(plan, self._planner.variables))
         for section in plan.sections:
             if section not in self.sections:
                 self.sections.append(section)
@@ -300,13 +257,13 @@ class Recorder(object):
     def _open(self, session, plan, before):
         ops = plan.sections[0].towers_ops[0] if plan.sections[0].towers_ops else plan.ops
         producer = {"package": "tf_towers.record", "framework": "tensorflow " + real.__version__}
-        described = describe(self._variables, ops)
+        described = describe(self._planner.variables, ops)
         facts = dict(self._facts(session), observed=plan.observed.mode, **self._late_facts())
         self._writer = TraceWriter(self._out, producer, facts, described)
         self._writer.init(before)
 
     def _facts(self, session):
-        return facts_of(self.sections, self._variables, self._combine, session, self.soft_placement)
+        return facts_of(self.sections, self._planner.variables, self._combine, session, self.soft_placement)
 
     def _late_facts(self):
         facts = {
@@ -318,15 +275,6 @@ class Recorder(object):
         if any(section.prefix for section in self.sections):
             facts["sections"] = {each.name: facts_of_section(each, self._combine[each.name]) for each in self.sections}
         return facts
-
-
-def _fetched(graph, fetches):
-    """Returns the tensors and ops of a structure of fetches, or None where TensorFlow itself will refuse it."""
-    try:
-        unique = session_module._FetchMapper.for_fetch(fetches).unique_fetches()
-        return [graph.as_graph_element(each, allow_tensor=True, allow_operation=True) for each in unique]
-    except (TypeError, ValueError, KeyError):
-        return None
 
 
 def _is_state(name):

@@ -195,6 +195,26 @@ def weights_written_between_steps():
     return towers(plain)[0]
 
 
+def one_minimize(factor):
+    x = tf.placeholder(tf.float32, [4, 2], "x")
+    losses = []
+    for tower, piece in enumerate(tf.split(x, 2)):
+        with tf.device(f"/gpu:{tower}"), tf.variable_scope("m", reuse=tf.AUTO_REUSE):
+            losses.append(plain(piece, tower))
+    total = tf.add_n(losses) * factor if factor != 1 else tf.add_n(losses)
+    return tf.train.AdamOptimizer(0.1).minimize(total, tf.train.get_or_create_global_step())
+
+
+@graph
+def one_minimize_over_the_mean():
+    return one_minimize(0.5)
+
+
+@graph
+def one_minimize_over_the_sum():
+    return one_minimize(1)
+
+
 def record(name, out):
     """Records two steps; returns hazards, facts and the variables' trace names."""
     recorder = Recorder(out, None, 0, None, fail)

@@ -31,6 +31,8 @@ EXPECTED = {
     "statistics_never_updated": {"statistics_not_updated"},
     "step_counted_twice": {"global_step_counted_twice"},
     "weights_written_between_steps": {"changed_between_steps"},
+    "one_minimize_over_the_mean": set(),
+    "one_minimize_over_the_sum": {"sum_not_mean"},
 }
 
 
@@ -81,3 +83,14 @@ def test_gradients_clipped_in_each_tower_are_recorded_before_and_after(graphs):
     clipped = [step.read(f"tower_clip/{tower}/m/w") for tower in range(2)]
     assert abs(step.read("grad/m/w") - (clipped[0] + clipped[1]) / 2).max() < 1e-8
     assert abs(step.read("tower_grad/1/m/w") / clipped[1] - 1).min() > 1
+
+
+def test_losses_that_are_added_up_and_differentiated_at_once_are_those_of_the_towers(graphs):
+    trace = Trace(graphs[1] / "one_minimize_over_the_mean")
+    assert (trace.facts["towers"], trace.facts["combine"]) == (2, "mean")
+    assert Trace(graphs[1] / "one_minimize_over_the_sum").facts["combine"] == "sum"
+    step = trace.step(0)
+    assert step.read("feed/1/x").tolist() == [[4.0, 5.0], [6.0, 7.0]]
+    assert step.read("loss/0") == 1.5
+    assert step.read("loss/1") == 5.5
+    assert step.read("grad/m/w").ravel().tolist() == [3.0, 4.0]

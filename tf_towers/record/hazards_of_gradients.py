@@ -1,0 +1,136 @@
+"""Hazards in how the towers' gradients are made and combined."""
+
+import tensorflow.compat.v1 as tf
+
+from tf_towers.record.hazard import Hazard
+from tf_towers.record.hazards_of_losses import scaled_losses
+
+
+def _sum(section, plan):
+    towers = len(section.towers)
+    if section.loss_factor is not None and abs(section.loss_factor - 1) < 1e-6 and not scaled_losses(section):
+        return [
+            Hazard(
+                "sum_not_mean",
+                f"the losses of {towers} towers are added up and differentiated at once",
+                f"DDP averages: the port's gradients are {towers} times smaller unless it sums too.",
+            )
+        ]
+    summed = [each for each in section.combinations.values() if each.kind == "sum" and towers > 1]
+    if not summed:
+        return []
+    if scaled_losses(section):
+        return [
+            Hazard(
+                "sum_of_scaled_losses",
+                f"{len(summed)} gradients are summed over {towers} towers whose losses are divided first",
+                "The sum is a mean in the end: under DDP use the loss without that division.",
+            )
+        ]
+    dense = [each for each in summed if not _is_sparse(section, each.variable)]
+    if not dense:
+        return []
+    return [
+        Hazard(
+            "sum_not_mean",
+            f"{len(dense)} of {len(section.combinations)} gradients are the sum over {towers} towers, "
+            f"e.g. of {dense[0].variable}",
+            f"DDP averages: the port's gradients are {towers} times smaller unless it sums too. "
+            "A larger learning rate makes up for it with SGD and momentum only.",
+        )
+    ]
+
+
+def _sparse_sum(section, plan):
+    towers = len(section.towers)
+    sparse = [
+        each.variable
+        for each in section.combinations.values()
+        if each.kind == "sum" and towers > 1 and _is_sparse(section, each.variable)
+    ]
+    mean = any(each.kind == "mean" for each in section.combinations.values())
+    if not sparse or not mean:
+        return []
+    return [
+        Hazard(
+            "sparse_sum",
+            f"the sparse gradient of {sparse[0]} is summed over {towers} towers, the dense ones are averaged",
+            f"Under DDP with dense embeddings that gradient is {towers} times smaller.",
+        )
+    ]
+
+
+def _pairing(section, plan):
+    wrong = [
+        (name, tower, source)
+        for name, each in section.combinations.items()
+        for tower, source in each.sources.items()
+        if source != name
+    ]
+    if not wrong:
+        return []
+    name, tower, source = wrong[0]
+    return [
+        Hazard(
+            "positional_pairing",
+            f"{len(wrong)} pairs are wrong: the gradient applied to {name} takes tower {tower}'s of {source}",
+            "Gradients were paired by position after some were left out. A port pairs them by variable, rightly: "
+            "it cannot be the same training.",
+        )
+    ]
+
+
+def _absent(section, plan):
+    if len(section.towers) < 2 or section.loss_factor is not None:
+        return []
+    names = [name for name in section.combinations if any(name not in tower.gradients for tower in section.towers)]
+    if not names:
+        return []
+    have = sum(names[0] in tower.gradients for tower in section.towers)
+    return [
+        Hazard(
+            "gradient_missing_in_some_towers",
+            f"{len(names)} variables have no gradient in every tower, e.g. {names[0]}: "
+            f"in {have} of {len(section.towers)}",
+            "DDP needs find_unused_parameters=True there, and divides by the number of all ranks.",
+        )
+    ]
+
+
+def _clip_per_tower(section, plan):
+    names = [each.variable for each in section.combinations.values() if each.entries]
+    if not names:
+        return []
+    return [
+        Hazard(
+            "changed_before_combining",
+            f"{len(names)} gradients are clipped or scaled in each tower before they are combined, e.g. of {names[0]}",
+            "clip_grad_norm_ after backward() comes after DDP's all-reduce: clip in a communication hook instead.",
+        )
+    ]
+
+
+def _same_source(section, plan):
+    if len(section.towers) < 2 or not section.inputs[0]:
+        return []
+    pieces = [{each.tensor.name for each in tower if each.tensor.shape.ndims != 0} for tower in section.inputs]
+    if not pieces[0] or any(piece != pieces[0] for piece in pieces):
+        return []
+    return [
+        Hazard(
+            "same_data",
+            f"all {len(section.towers)} towers read {', '.join(sorted(pieces[0]))} whole",
+            "The towers compute the same gradient: more of them do not make the batch larger. "
+            "Feed every rank the same batch.",
+        )
+    ]
+
+
+def _is_sparse(section, name):
+    return any(
+        variable.op.name == name and isinstance(gradient, tf.IndexedSlices)
+        for gradient, variable in section.apply.pairs
+    )
+
+
+OF_GRADIENTS = (_sum, _sparse_sum, _pairing, _absent, _clip_per_tower, _same_source)

@@ -1,0 +1,112 @@
+"""Hazards in what a step leaves behind: races, statistics, averages, slots."""
+
+import tensorflow.compat.v1 as tf
+
+from tf_towers.record.hazard import Hazard
+from tf_towers.record.races import find_races, unordered_writers, writers_of
+
+
+def _races(plan, variables):
+    losses = [loss for section in plan.sections for tower in section.towers for loss in tower.losses]
+    races = [race for race in find_races(variables.keys, plan.ops, losses) if race.variable.startswith("var/")]
+    # An average that reads its weight too early or too late has a line of its own.
+    updates = [race for race in races if any(key.startswith("var/") for key in race.reaches)]
+    of_loss = [race for race in races if race not in updates and "loss" in race.reaches]
+    found = []
+    if updates:
+        first = updates[0]
+        found.append(
+            Hazard(
+                "ungated_update",
+                f"{len(updates)} reads may come after the update of what they read: {first.reader} of "
+                f"{first.variable[4:]} against {first.writer}; it flows into {first.reaches[0]}",
+                "The script races: its gradients may be computed from weights that are half updated, differently in "
+                "every run. No port can be the same: gate the gradients (compute_gradients does) first.",
+            )
+        )
+    if of_loss:
+        first = of_loss[0]
+        found.append(
+            Hazard(
+                "ungated_loss",
+                f"{first.reader} reads {first.variable[4:]} for a loss, and nothing keeps {first.writer} from coming first",
+                "The loss that the script fetches beside its train op may be that of the updated weights. "
+                "The gradients are not concerned.",
+            )
+        )
+    return found
+
+
+def _statistics(plan, variables):
+    racing, still, several = [], [], []
+    for name, variable in variables.statistics.items():
+        writers = writers_of(variable, plan.ops)
+        if not writers:
+            still.append(name)
+        elif unordered_writers(variable, plan.ops):
+            racing.append((name, len(writers)))
+        elif len(writers) > 1:
+            several.append((name, len(writers)))
+    found = []
+    if racing:
+        found.append(
+            Hazard(
+                "unordered_statistics",
+                f"{len(racing)} moving statistics are updated by several ops of one run in no order, "
+                f"e.g. {racing[0][0]} by {racing[0][1]}",
+                "Which update survives changes from run to run: do not compare these.",
+            )
+        )
+    if several:
+        found.append(
+            Hazard(
+                "statistics_of_all_towers",
+                f"{len(several)} moving statistics are updated {several[0][1]} times a step, e.g. {several[0][0]}",
+                "DDP keeps rank 0's statistics, updated once a step.",
+            )
+        )
+    if still:
+        found.append(
+            Hazard(
+                "statistics_not_updated",
+                f"{len(still)} non-trainable variables are not updated by the train op, e.g. {still[0]}",
+                "If they are moving statistics, the script never moves them (UPDATE_OPS was not run).",
+            )
+        )
+    return found
+
+
+def _averages(plan, variables):
+    averages = {key: variable for key, variable in variables.keys.items() if key.startswith("ema/")}
+    if not averages:
+        return []
+    watched = dict(averages)
+    watched.update((key, each) for key, each in variables.keys.items() if key.startswith("var/"))
+    races = [race for race in find_races(watched, plan.ops, []) if any(key in averages for key in race.reaches)]
+    if not races:
+        return []
+    return [
+        Hazard(
+            "unordered_average",
+            f"{len(races)} moving averages read their weight in no order with its update, e.g. {races[0].variable[4:]}",
+            "The average is of the weight before or after the update, by chance: allow for one update.",
+        )
+    ]
+
+
+def _trainable_slots(plan, variables):
+    graph = plan.sections[0].apply.graph
+    trainable = {each.op.name for each in graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES) if hasattr(each, "op")}
+    slots = [each.op.name for key, each in variables.keys.items() if "slot/" in key and each.op.name in trainable]
+    if not slots:
+        return []
+    return [
+        Hazard(
+            "trainable_slots",
+            f"{len(slots)} optimizer slots are in TRAINABLE_VARIABLES, e.g. {slots[0]}",
+            "Leave them out of weight decay, averages and parameter counts of the port.",
+        )
+    ]
+
+
+OF_STATE = (_races, _statistics, _averages, _trainable_slots)

@@ -1,0 +1,67 @@
+"""Remembers what is recorded of which run of a script."""
+
+import tensorflow.compat.v1 as tf
+
+from tf_towers.record.ancestry import ancestors
+from tf_towers.record.plan import make_plan, make_section
+from tf_towers.record.variables import sort_variables
+
+
+class Planner(object):
+    """Makes the plan of every kind of run once.
+
+    Args:
+      calls: the `Calls` of the script.
+      left_out: dict of what is not recorded to the reason, added to.
+
+    Attributes:
+      variables: the `Variables` of the graph that trains, or None so far.
+    """
+
+    def __init__(self, calls, left_out):
+        self.variables = None
+        self._calls = calls
+        self._left_out = left_out
+        self._plans, self._sections = {}, {}
+        self._graph = None
+
+    def plan(self, graph, fetched):
+        """Returns the `Plan` of a run that fetches `fetched`, tensors and ops of `graph`; None where it makes no update."""
+        key = (id(graph), tuple(each.name for each in fetched))
+        if key not in self._plans:
+            ops = ancestors([each if isinstance(each, tf.Operation) else each.op for each in fetched])
+            applies = [each for each in self._calls.applies if each.graph is graph and each.op in ops]
+            # The graph is kept beside its plan, so that no later one gets its id.
+            self._plans[key] = graph, self._new_plan(graph, fetched, applies) if applies else None
+        return self._plans[key][1]
+
+    def _new_plan(self, graph, fetched, applies):
+        if self._graph not in (None, graph):
+            self._left_out[applies[0].op.name] = "it trains another graph than the first one that was trained"
+            return None
+        self._graph = graph
+        sections, left_out = self._sections_of(applies)
+        self.variables = self.variables or self._sort(graph)
+        return make_plan(graph, fetched, sections, left_out, self.variables)
+
+    def _sections_of(self, applies):
+        several = len([each for each in self._calls.applies if each.graph is applies[0].graph]) > 1
+        sections, left_out = [], {}
+        for apply in applies:
+            if apply not in self._sections:
+                base = getattr(apply.optimizer, "_name", None) or type(apply.optimizer).__name__
+                taken = [section.name for section, _ in self._sections.values()]
+                base = base.replace("/", "_")
+                name = base if base not in taken else f"{base}_{len(taken)}"
+                prefix = f"section/{name}/" if several else ""
+                self._sections[apply] = make_section(apply, name, prefix, self._calls)
+            section, missed = self._sections[apply]
+            sections.append(section)
+            left_out.update(missed)
+        return sections, left_out
+
+    def _sort(self, graph):
+        applies = [each for each in self._calls.applies if each.graph is graph]
+        known = {apply: section.prefix for apply, (section, _) in self._sections.items()}
+        prefixes = [known[each] if each in known else self._sections_of([each])[0][0].prefix for each in applies]
+        return sort_variables(graph, applies, prefixes)
