@@ -153,3 +153,33 @@ def test_two_optimizers_get_a_section_each(recorded):
     assert not any(name.startswith("section/GAdam/grad/") for name in discriminator)
     assert "section/GAdam/grad/generator/w" in generator
     assert "section/GAdam/state/beta1_power" in generator
+
+
+def test_draws_inside_a_loop_are_named_and_everything_else_is_recorded(recorded):
+    done = recorded("resource_loop")
+    assert done.code == 0, done.said
+    trace = done.trace
+    assert (trace.facts["observed"], trace.facts["combine"], trace.facts["resource_variables"]) == (
+        "inside",
+        "mean",
+        True,
+    )
+    assert len(trace.facts["not_recorded"]) == 2
+    assert set(trace.facts["not_recorded"].values()) == {"drawn inside a loop"}
+    assert "not recorded: tower_0/rnn/while/dropout" in done.said
+    step = trace.step(3)
+    both = [step.read(f"tower_grad/{tower}/rnn/embedding.values") for tower in range(2)]
+    np.testing.assert_allclose(step.read("grad/rnn/embedding.values"), np.concatenate(both) / 2, rtol=1e-6)
+    assert step.read("feed/1/keep") == np.float32(0.8)
+
+
+def test_each_way_of_observing_is_used_where_it_can_be(recorded):
+    ways = {name: recorded(name).trace.facts["observed"] for name in OPTIMIZERS}
+    assert ways == {
+        "placeholder_slices": "before",
+        "split_sum": "before",
+        "monitored": "before",
+        "queue_fed": "after",
+        "ungated": "after",
+        "two_optimizers": "before",
+    }
