@@ -140,6 +140,7 @@ class Side(object):
             case["seed"],
             **options,
         )
+        _require_precision(training, precision)
         known = facts(training, precision, THREADS)
         return training, Stepper(training, session(training.graph, case["towers"], THREADS)), known
 
@@ -147,6 +148,17 @@ class Side(object):
         for _, stepper, _ in self._prepared.values():
             stepper.close()
         self._prepared = {}
+
+
+def _require_precision(training, precision):
+    # A tower takes its dtype from its inputs; one that is fed integers alone cannot know it, and stays in float32.
+    for name, variable in training.weights.items():
+        if precision == "float64" and variable.dtype.base_dtype == tf.float32:
+            raise SideError(
+                f"tower: expected the variable {name} to be float64 in the float64 run, got float32. "
+                "No input is a float that could tell the tower its dtype: feed it one more, e.g. example weights of 1, and "
+                "take the dtype from that."
+            )
 
 
 def _batch(file, precision):

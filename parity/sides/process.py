@@ -55,6 +55,7 @@ class SideProcess:
         self._silence = silence
         self._closing = threading.Event()
         self._failures: list[SideFailed] = []
+        self._broken: SideFailed | None = None
         self._lost: SideFailed | None = None
         self.companions: list[SideProcess] = []
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -110,11 +111,17 @@ class SideProcess:
         # What a side says after it has failed follows from that, until it is asked to begin anew.
         if self._lost:
             raise self._lost
-        if self._failures and (len(self._failures) > failures or request in FOLLOWING):
+        if len(self._failures) > failures:
             raise self._failures[-1]
+        if self._broken and request in FOLLOWING:
+            raise self._broken
         try:
-            return self._ask(request, arguments, on_progress)
+            answer = self._ask(request, arguments, on_progress)
+            if request not in FOLLOWING:
+                self._broken = None
+            return answer
         except SideFailed as error:
+            self._broken = error
             self._failures.append(error)
             for other in self.companions:
                 other._lost = other._lost or error
