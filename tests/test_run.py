@@ -44,7 +44,9 @@ def test_a_right_port_is_the_same_down_to_rounding(sides, name, towers, combine,
     compared = [check for check in result.levels["function"].checks if check.verdict == "same"]
     gradients = [check for check in compared if check.key.startswith("grad/") and check.run == "lockstep"]
     assert len(gradients) == 20 * {"digits_mlp": 4, "digits_convnet": 10}[name]
-    assert max(check.of_scale for check in compared) <= 1e-11
+    # A bias in front of a batch norm has an update of nothing; what is left there is the last bit of the stored weight.
+    beyond_the_last_bit = [check for check in compared if check.difference > 2.0**-53 * check.size]
+    assert max(check.of_scale for check in beyond_the_last_bit) <= 1e-11
     assert {check.step for check in compared} == set(range(20))
 
 

@@ -116,7 +116,7 @@ class RankServer:
             optimizer = make_optimizer(described, model)
         if round_hyper_parameters:
             round_to_float32(optimizer)
-        update = Update(model, optimizer, case["update"])
+        update = Update(model, optimizer, case.get("update"))
         stepper = Stepper(model, self._code.load(case["loss"]), optimizer, self._rank, case["combine"], update)
         # What the optimizer itself puts into its slots, before anything is loaded: the smallest and the largest element.
         fresh = {

@@ -15,7 +15,7 @@ def test_every_step_has_the_recorded_learning_rate():
     for _ in range(3):
         model.weight.grad = torch.ones_like(model.weight)
         optimizer.step()
-        values.append(float(model.weight))
+        values.append(float(model.weight.detach()))
     assert values == [0.5, 0.25, 0.0]
 
 
