@@ -17,6 +17,7 @@ from torch_ddp import newest_whole, read_whole
 
 LATEST = STEPS - 10  # later the training may have ended before the kill
 PAUSE = 0.002
+MAX_RESTARTS = 3
 
 
 def newest_step(out: Path) -> int:
@@ -50,7 +51,9 @@ def kill_a_rank_after(moment: random.Random, torchrun: subprocess.Popen, out: Pa
 
 def interrupted(seed: int, folder: Path) -> Path:
     moment = random.Random(seed)
-    torchrun = start([*TORCHRUN, 2, "--max-restarts", 3, SCRIPT, "--out", "out", "--steps", STEPS, *OPTIONS], folder)
+    torchrun = start(
+        [*TORCHRUN, 2, "--max-restarts", MAX_RESTARTS, SCRIPT, "--out", "out", "--steps", STEPS, *OPTIONS], folder
+    )
     try:
         kill_a_rank_after(moment, torchrun, folder / "out")
     finally:
@@ -60,7 +63,9 @@ def interrupted(seed: int, folder: Path) -> Path:
 
 def check(out: Path, uninterrupted: Path) -> None:
     found = result(out)
-    assert found["restarts"] == 1
+    assert (
+        1 <= found["restarts"] <= MAX_RESTARTS
+    )  # a start may itself fail on a busy machine; torchrun then starts again
     assert found["updates"] == STEPS
     one, other = final(out), final(uninterrupted)
     assert same_bits(one["parts"], other["parts"])
