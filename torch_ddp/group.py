@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -105,7 +106,9 @@ def process_group(
     try:
         yield who
     finally:
-        # Left undestroyed, gloo's threads now and then abort the process at its end.
+        # Left undestroyed, gloo's threads now and then abort the process at its end; and what a wrapped model that is only
+        # reachable from itself keeps of the group outlives it.
+        gc.collect()
         dist.destroy_process_group()
 
 
