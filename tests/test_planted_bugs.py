@@ -174,3 +174,14 @@ def test_a_port_in_tensorfloat_32_is_told_by_its_accuracy_alone(tf2_sides, examp
     assert result.levels["function"].verdict == "same"
     assert result.levels["float32"].verdict == "different"
     assert "computes in less than float32" in result.levels["float32"].reason
+
+
+def test_a_port_that_does_not_take_what_an_experiment_tries_keeps_its_verdict(tf2_sides, tmp_path):
+    shutil.copytree(SQUARE, tmp_path / "square")
+    port = tmp_path / "square" / "model_torch.py"
+    picky = "features = 1.5 * features\n        assert features.abs().max() < 10, 'out of range'\n        first ="
+    port.write_text(port.read_text().replace("first = self.first(features)", picky + " self.first(features)"))
+    assert "out of range" in port.read_text()
+    result = run_case(load_case(tmp_path / "square"), tf2_sides, levels=("function",))
+    assert first_of(result) == ("lockstep", 0, "act/0/first")
+    assert result.causes == []

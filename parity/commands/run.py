@@ -57,12 +57,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the case and prints the report; returns the exit code."""
     from parity.case import load_case
+    from parity.commands.errors import CommandError
     from parity.commands.out_folder import claim_folder
     from parity.report import report, show_power
     from parity.run import open_sides, run_case
     from parity.sides import fail_together
 
     claim_report_files(arguments)
+    if arguments.prove and arguments.golden:
+        raise CommandError(
+            "--prove: expected live TensorFlow, got --golden, which knows the right port only. Leave one out."
+        )
     case = load_case(arguments.case, steps=arguments.steps, towers=arguments.towers)
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     out = claim_folder(arguments.out) if arguments.out else None
