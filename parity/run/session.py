@@ -63,6 +63,9 @@ def run_case(
             pairs=recorded.pairs,
             notes=_weaker(case),
         )
+    except Exception:
+        sides.settle()  # they may serve another case, and nothing may write into a folder that is gone
+        raise
     finally:
         if out is None:
             shutil.rmtree(folder, ignore_errors=True)

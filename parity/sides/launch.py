@@ -37,6 +37,8 @@ def launch_data(log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:
 
 
 def _launch(side: str, python: str, module: str, environment: dict[str, str], log: Path, silence: float) -> SideProcess:
-    # -u: what a side prints must reach its log before it dies; a crash in compiled code prints where it was.
+    # A crash in compiled code prints where it was.
     environment.setdefault("PYTHONFAULTHANDLER", "1")
-    return SideProcess(side, [python, "-u", str(bootstrap.__file__), module], environment, log, silence)
+    # A line reaches its log as soon as it is whole; unbuffered, the lines of several ranks would mix.
+    environment.pop("PYTHONUNBUFFERED", None)
+    return SideProcess(side, [python, str(bootstrap.__file__), module], environment, log, silence)

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -58,6 +58,7 @@ class SideProcess:
         self._broken: SideFailed | None = None
         self._lost: SideFailed | None = None
         self.companions: list[SideProcess] = []
+        self._asked: list[Future[Any]] = []
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as stderr:
             try:
@@ -88,7 +89,19 @@ class SideProcess:
 
     def ask(self, request: str, on_progress: Progress | None = None, **arguments: Any) -> "Future[Any]":
         """Sends a request; the future gives the side's answer, or raises `SideFailed`."""
-        return self._worker.submit(self._ask_unless_failed, len(self._failures), request, arguments, on_progress)
+        answer = self._worker.submit(self._ask_unless_failed, len(self._failures), request, arguments, on_progress)
+        self._asked = [other for other in self._asked if not other.done()] + [answer]
+        return answer
+
+    def settle(self) -> None:
+        """Drops what it has been asked and has not begun, and waits for what it is about.
+
+        For whoever gives up before every answer is there: afterwards nothing is written any more, and whatever still goes
+        wrong has gone wrong before the side is asked anew.
+        """
+        for answer in self._asked:
+            answer.cancel()
+        wait(self._asked)
 
     def close(self) -> None:
         """Ends the child and every process of its group, and waits for them."""

@@ -7,6 +7,7 @@ prints goes to its log.
 
 import ctypes
 import faulthandler
+import io
 import json
 import os
 import signal
@@ -68,6 +69,9 @@ def claim_standard_streams() -> Channel:
     os.dup2(nowhere, 0)
     os.close(nowhere)
     os.dup2(2, 1)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # a line whole and at once: several processes write to the same log
     return Channel(reader, writer)
 
 

@@ -2,12 +2,14 @@
 
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from parity.sides import SideFailed, SideProcess, fail_together
 from parity.sides.failure import failure, last_frame, last_lines, telling_stacks, without_our_frames
 
+ROOT = Path(__file__).parents[2]
 ANSWER = "import sys, json, time\nfor line in sys.stdin:\n    message = json.loads(line)\n"
 
 
@@ -16,9 +18,9 @@ def side(tmp_path):
     """Starts a program as a side; closed in the end."""
     started = []
 
-    def start(program: str, silence: float = 60.0, name: str = "tf") -> SideProcess:
-        command = [sys.executable, "-u", "-c", program]
-        process = SideProcess(name, command, {}, tmp_path / f"{len(started)}.log", silence)
+    def start(program: str, silence: float = 60.0, name: str = "tf", unbuffered: bool = True) -> SideProcess:
+        command = [sys.executable, *(["-u"] if unbuffered else []), "-c", program]
+        process = SideProcess(name, command, {"PYTHONPATH": str(ROOT)}, tmp_path / f"{len(started)}.log", silence)
         started.append(process)
         return process
 
@@ -63,6 +65,42 @@ def test_what_was_asked_before_a_failure_was_known_fails_with_it_and_a_new_begin
     with pytest.raises(SideFailed, match="TensorFlow side: first"):
         process.ask("initialize").result(60)
     assert process.ask("prepare").result(60) == "begun"
+
+
+def test_a_side_that_is_settled_owes_nothing_and_no_late_failure_meets_what_it_is_asked_next(side):
+    error = {"type": "E", "message": "late", "traceback": "", "plain": True}
+    program = ANSWER + (
+        f"    if message['request'] == 'run':\n"
+        f"        time.sleep(0.3)\n"
+        f"        print(json.dumps({{'error': {error!r}}}))\n"
+        f"    else:\n"
+        f"        print(json.dumps({{'result': message['request']}}))"
+    )
+    process = side(program)
+    assert process.ask("prepare").result(60) == "prepare"
+    running = process.ask("run")
+    while not running.running():
+        time.sleep(0.01)
+    queued = process.ask("run")
+    process.settle()
+    assert (running.done(), queued.cancelled()) == (True, True)
+    with pytest.raises(SideFailed, match="late"):
+        running.result(0)
+    assert process.ask("prepare").result(60) == "prepare"
+
+
+def test_a_line_that_a_side_prints_reaches_its_log_whole(side, tmp_path):
+    program = (
+        "from parity.trace import claim_standard_streams, serve\n"
+        "def say(arguments, progress):\n"
+        "    print(arguments['text'], end=arguments['end'])\n"
+        "serve(claim_standard_streams(), {'say': say})"
+    )
+    process = side(program, unbuffered=False)
+    process.ask("say", text="giving", end="").result(60)
+    assert (tmp_path / "0.log").read_text() == ""
+    process.ask("say", text=" up", end="\n").result(60)
+    assert (tmp_path / "0.log").read_text() == "giving up\n"
 
 
 def test_sides_that_fail_together_do_not_make_anyone_wait_for_the_other(side):
