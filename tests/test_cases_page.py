@@ -5,7 +5,18 @@ import shutil
 from pathlib import Path
 
 from parity.case import load_case
-from parity.case.models import OPTIMIZERS, Case, Clip, Ema, Schedule, TfSide, TorchSide, WeightDecay
+from parity.case.models import (
+    OPTIMIZERS,
+    Accumulate,
+    Case,
+    Clip,
+    Ema,
+    LossScale,
+    Schedule,
+    TfSide,
+    TorchSide,
+    WeightDecay,
+)
 from parity.mapping.transforms import TRANSFORMS
 
 ROOT = Path(__file__).parents[1]
@@ -23,7 +34,7 @@ def test_every_block_of_the_page_is_a_case_that_loads(tmp_path):
 
 
 def test_every_key_of_a_case_is_on_the_page():
-    tables = (Case, TfSide, TorchSide, Schedule, Clip, WeightDecay, Ema)
+    tables = (Case, TfSide, TorchSide, Schedule, Clip, WeightDecay, Ema, Accumulate, LossScale)
     described_elsewhere = {"directory", "mapping_of", "precision", "expect", "opt_level", "sync_batch_norm"}
     of_schedules = set(Schedule.model_fields) - {"schedule", "learning_rate"}
     keys = {name for table in tables for name in table.model_fields} - described_elsewhere - of_schedules

@@ -24,6 +24,17 @@ OPTIONS = {
     "averages": {"name": "sgd", "learning_rate": 0.05, "ema": {"decay": 0.99, "num_updates": True}},
     "weight decay": {"name": "sgd", "learning_rate": 0.05, "weight_decay": {"coefficient": 0.01}},
     "weight decay of kernels": {"name": "adam", "weight_decay": {"coefficient": 0.01, "only": "kernel"}},
+    "accumulated": {"name": "momentum", "learning_rate": 0.05, "momentum": 0.9, "accumulate": 3},
+    "accumulated as a sum": {"name": "sgd", "learning_rate": 0.05, "accumulate": {"steps": 2, "reduce": "sum"}},
+    "scaled losses": {"name": "sgd", "learning_rate": 0.05, "loss_scale": 3.7},
+    "a loss scale that grows": {"name": "adam", "loss_scale": {"initial": 64.0, "growth_interval": 2}},
+    "accumulated, scaled, decayed, clipped": {
+        "name": "adam",
+        "accumulate": 2,
+        "loss_scale": {"initial": 64.0, "growth_interval": 2},
+        "clip": {"by": "global_norm", "limit": 0.1},
+        "weight_decay": {"coefficient": 0.01},
+    },
     "exponential decay": {"name": "sgd", "learning_rate": DECAYING},
     "staircase": {"name": "adam", "learning_rate": {**DECAYING, "staircase": True}},
     "piecewise": {
@@ -62,6 +73,36 @@ def test_an_option_of_the_update_is_the_same_on_both_sides(sides, option):
     assert result.verdict == "same", explain(result)
     judged = {check.key.split("/")[0] for check in result.levels["function"].checks if check.verdict == "same"}
     assert {"clip": "clip", "ema": "ema"}.get(next(iter({"clip", "ema"} & set(OPTIONS[option])), ""), "var") in judged
+
+
+def test_every_micro_batch_has_its_own_part_in_the_verdict(tf2_sides):
+    table = {
+        "name": "sgd",
+        "learning_rate": 0.05,
+        "accumulate": 3,
+        "loss_scale": {"initial": 8.0, "growth_interval": 2},
+    }
+    result = run_case(case_of(table), tf2_sides)
+    judged = {check.key for check in result.levels["function"].checks if check.verdict == "same"}
+    for tower in ("0.0", "0.2", "1.1"):
+        for quantity in ("feed", "act", "loss", "tower_grad"):
+            assert any(f"{key}/".startswith(f"{quantity}/{tower}/") for key in judged), (quantity, tower)
+    assert {"state/loss_scale", "state/good_steps", "state/skipped"} <= judged
+    assert not any(check.key.startswith("tower_grad/0/") for check in result.levels["function"].checks)
+
+
+def test_micro_batches_that_are_not_divided_by_their_number_are_found(tf2_sides, tmp_path):
+    import shutil
+
+    shutil.copytree(SQUARE, tmp_path / "square")
+    port = (tmp_path / "square" / "model_torch.py").read_text()
+    assert ".mean(), {" in port
+    (tmp_path / "square" / "model_torch.py").write_text(port.replace(".mean(), {", ".mean() * 3, {"))
+    table = {"name": "sgd", "learning_rate": 0.05, "accumulate": 3}
+    optimizer = TypeAdapter(AnyOptimizer).validate_python(table)
+    case = load_case(tmp_path / "square", steps=2).model_copy(update={"optimizer": optimizer})
+    first = run_case(case, tf2_sides).first_difference
+    assert (first.check.step, first.quantity, first.tower) == (0, "loss", "0.0")
 
 
 @pytest.mark.parametrize("variables", ["first_gpu", "balanced", "replicated"])

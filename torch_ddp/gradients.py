@@ -1,5 +1,6 @@
 """Combines the ranks' gradients, by default as DDP does, and keeps each rank's own."""
 
+import functools
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ class GradientReduction:
     Args:
       model: the wrapped model; the hook is attached to it.
       reduce: "mean" or "sum" over the ranks, "ordered_mean" or "ordered_sum" for the same bits every time.
+      every_backward: whether to keep the gradients of every backward pass, those under `no_sync` included, each for itself;
+        what DDP reduces is what has accumulated by then.
 
     Attributes:
       keep: whether to keep this rank's gradients of the next backward pass in `local`.
@@ -31,7 +34,9 @@ class GradientReduction:
     Counterpart: tf_towers.combine_gradients
     """
 
-    def __init__(self, model: DistributedDataParallel, reduce: Reduction = "mean") -> None:
+    def __init__(
+        self, model: DistributedDataParallel, reduce: Reduction = "mean", every_backward: bool = False
+    ) -> None:
         if reduce not in HOOKS:
             known = ", ".join(repr(name) for name in HOOKS)
             raise TorchDdpError(f"gradients: expected reduce to be one of {known}, got {reduce!r}. Choose one.")
@@ -39,10 +44,19 @@ class GradientReduction:
         self.keep = False
         self.local: dict[str, Tensor] = {}
         self._names = {id(parameter): name for name, parameter in model.module.named_parameters()}
+        self._every = every_backward
+        if every_backward:
+            for parameter in model.module.parameters():
+                if parameter.requires_grad:
+                    parameter.register_hook(functools.partial(self._keep, self._names[id(parameter)]))
         model.register_comm_hook(None, self._hook)
 
-    def _hook(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
+    def _keep(self, name: str, gradient: Tensor) -> None:
         if self.keep:
+            self.local[name] = gradient.detach().clone()
+
+    def _hook(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
+        if self.keep and not self._every:
             for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
                 self.local[self._names[id(parameter)]] = gradient.detach().clone()
         return HOOKS[self.reduce](None, bucket)

@@ -1,7 +1,6 @@
 """Runs single training steps under DDP and returns everything about them as named arrays."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from torch_ddp.backward import Backward, Loss, Part
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
 from torch_ddp.gradients import GradientReduction
@@ -18,8 +18,6 @@ from torch_ddp.reduction import Reduction
 from torch_ddp.shard import shard
 from torch_ddp.update import Update
 from torch_ddp.weights import load_weights, named_statistics
-
-Loss = Callable[..., Tensor | tuple[Tensor, dict[str, Tensor]]]
 
 
 class Stepper:
@@ -47,13 +45,14 @@ class Stepper:
     ) -> None:
         self.model = model
         self.optimizer = optimizer
-        self._loss = loss
         self._rank = rank
         self._device = next(model.parameters()).device
         self._ddp = DistributedDataParallel(model)
-        self._reduction = GradientReduction(self._ddp, reduce)
-        self._reduction.keep = True
         self._update = update or Update(model, optimizer)
+        micro_batches = self._update.micro_batches
+        reduction = GradientReduction(self._ddp, reduce, every_backward=micro_batches is not None)
+        reduction.keep = True
+        self._backward = Backward(self._ddp, loss, reduction, micro_batches)
         self._global_step = 0
 
     def state(self) -> dict[str, np.ndarray]:
@@ -69,6 +68,7 @@ class Stepper:
         state = {name: array(value) for name, value in tensors.items()}
         state.update((f"ema/{name}", array(value)) for name, value in self._update.averages.items())
         self._update.set_rate(self._global_step)
+        state.update((f"state/{name}", value) for name, value in self._update.scale.state().items())
         for name, value in named_counters(self.optimizer).items():
             state[f"state/{name}"] = np.array(value, np.float32 if name.endswith("_power") else np.float64)
         state["state/global_step"] = np.array(self._global_step, np.int64)
@@ -91,6 +91,7 @@ class Stepper:
         if counters:
             set_counters(self.optimizer, {name: float(value) for name, value in parts["state"].items()})
             self._global_step = int(parts["state"].get("global_step", self._global_step))
+            self._update.scale.load(parts["state"])
 
     def step(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         """Runs one update on this rank's shard of the batch.
@@ -99,8 +100,9 @@ class Stepper:
           batch: dict of input name to array ``[batch, ...]``, the whole batch, the same on every rank.
 
         Returns:
-          On rank 0 a dict of trace name to array with every rank's feeds, outputs, losses (decay included) and gradients and
-          the combined gradients, before and after clipping; None on the others.
+          On rank 0 a dict of trace name to array with every rank's feeds, outputs, losses (decay included) and gradients,
+          micro-batch by micro-batch where they accumulate, and the combined gradients, before and after clipping; None on
+          the others.
 
         Raises:
           TorchDdpError: the batch does not divide, or the loss is no scalar.
@@ -108,32 +110,33 @@ class Stepper:
         whole = {name: torch.from_numpy(np.array(value)).to(self._device) for name, value in batch.items()}
         inputs = shard(whole, self._rank.rank, self._rank.world_size)
         self.optimizer.zero_grad(set_to_none=True)
-        self._reduction.local.clear()
-        returned = self._loss(self._ddp, **inputs)
-        loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
-        if loss.ndim:
-            raise TorchDdpError(f"loss: expected a scalar, got shape {tuple(loss.shape)}. Reduce it, e.g. with mean().")
-        loss = loss + self._update.decay()
-        loss.backward()  # type: ignore[no-untyped-call]
-        own = self._own(inputs, loss, outputs)
+        parts = self._backward.run(inputs, self._rank.rank, self._update.decay, self._update.scale.value)
+        counts = self._update.settle()
         combined = {
             f"grad/{name}": array(value.grad) for name, value in self.model.named_parameters() if value.grad is not None
         }
         combined.update((f"clip/{name}", array(value)) for name, value in self._update.clip().items())
+        if self._update.scale.dynamic:
+            combined["state/skipped"] = np.array(not counts)
         self._update.set_rate(self._global_step)
-        self.optimizer.step()
-        self._global_step += 1
+        if counts:
+            self.optimizer.step()
+            self._global_step += 1
         self._update.move_averages(self._global_step)
-        towers = gather(own, self._rank, self._device)
+        self._update.scale.move(counts)
+        towers = gather(_own(parts), self._rank, self._device)
         return None if towers is None else {**_merged(towers), **combined}
 
-    def _own(self, inputs: dict[str, Tensor], loss: Tensor, outputs: dict[str, Tensor]) -> dict[str, np.ndarray]:
-        own = {f"feed/{name}": array(value) for name, value in inputs.items()}
-        for name, value in outputs.items():
-            own[f"act/{name}" if value.ndim else f"metric/{name}"] = array(value)
-        own["loss"] = array(loss)
-        own.update((f"tower_grad/{name}", array(value)) for name, value in self._reduction.local.items())
-        return own
+
+def _own(parts: list[Part]) -> dict[str, np.ndarray]:
+    own: dict[str, np.ndarray] = {}
+    for part in parts:
+        own.update((f"feed/{part.name}/{name}", array(value)) for name, value in part.inputs.items())
+        for name, value in part.outputs.items():
+            own[f"{'act' if value.ndim else 'metric'}/{part.name}/{name}"] = array(value)
+        own[f"loss/{part.name}"] = array(part.loss)
+        own.update((f"tower_grad/{part.name}/{name}", array(value)) for name, value in part.gradients.items())
+    return own
 
 
 @torch.no_grad()
@@ -151,16 +154,16 @@ def array(tensor: Tensor) -> np.ndarray:
     return np.array(tensor.detach().cpu().numpy(), order="C")
 
 
-def _merged(towers: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+def _merged(towers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     merged: dict[str, np.ndarray] = {}
     metrics: dict[str, list[np.ndarray]] = {}
-    for tower, own in enumerate(towers):
+    for own in towers:
         for key, value in own.items():
-            quantity, _, name = key.partition("/")
+            quantity, _, rest = key.partition("/")
             if quantity == "metric":
-                metrics.setdefault(name, []).append(value)
+                metrics.setdefault(rest.partition("/")[2], []).append(value)
             else:
-                merged["/".join(part for part in (quantity, str(tower), name) if part)] = value
+                merged[key] = value
     for name, values in metrics.items():
         merged[f"metric/{name}"] = np.mean(values, axis=0, dtype=values[0].dtype)
     return merged

@@ -9,9 +9,10 @@ from torch.optim import Optimizer
 
 from torch_ddp import like_tf
 from torch_ddp.errors import TorchDdpError
+from torch_ddp.loss_scale import LossScale
 from torch_ddp.schedule import make_schedule
 
-OF_THE_UPDATE = ("clip", "ema", "weight_decay")
+OF_THE_UPDATE = ("accumulate", "clip", "ema", "loss_scale", "weight_decay")
 
 
 class Update:
@@ -22,10 +23,13 @@ class Update:
       optimizer: over its parameters.
       description: the table; of it count `learning_rate` where it is a schedule; `clip`, dict with `by` ("global_norm",
         "norm" or "value") and `limit`; `ema`, dict with `decay` and `num_updates`; `weight_decay`, dict with
-        `coefficient` and `names`, the parameters that decay (all of them by default).
+        `coefficient` and `names`, the parameters that decay (all of them by default); `accumulate`, dict with `steps` and
+        `reduce` ("mean" or "sum") over them; `loss_scale`, see `LossScale`.
 
     Attributes:
       averages: dict of parameter name to its moving average; empty where none are kept.
+      micro_batches: into how many a rank's shard is cut; None where nothing accumulates.
+      scale: the `LossScale`.
 
     Raises:
       TorchDdpError: a parameter that is to decay does not exist, or `by` is none of these.
@@ -45,6 +49,10 @@ class Update:
                 f"clip: expected by to be 'global_norm', 'norm' or 'value', got {self._clip['by']!r}. Write one of them."
             )
         self._coefficient, self._decaying = self._decay(table.get("weight_decay") or {})
+        accumulates = table.get("accumulate")
+        self.micro_batches: int | None = accumulates["steps"] if accumulates else None
+        self._divisor = accumulates["steps"] if accumulates and accumulates.get("reduce", "mean") == "mean" else 1
+        self.scale = LossScale(table.get("loss_scale"))
         self._ema = table.get("ema")
         self._averages = (
             like_tf.ExponentialMovingAverage(self._parameters.values(), self._ema["decay"]) if self._ema else None
@@ -68,6 +76,21 @@ class Update:
         decaying = [self._parameters[name] for name in self._decaying]
         terms = [parameter.square().sum() / 2 for parameter in decaying if parameter.requires_grad]
         return self._coefficient * torch.stack(terms).sum() if terms else 0.0
+
+    @torch.no_grad()
+    def settle(self) -> bool:
+        """Takes the loss scale and the number of micro-batches out of the combined gradients, in place.
+
+        Returns:
+          Whether the step counts: under a dynamic loss scale, whether all of them are finite.
+        """
+        gradients = [p.grad for p in self._parameters.values() if p.grad is not None]
+        for gradient in gradients:
+            if self.scale.value != 1.0:
+                gradient.div_(self.scale.value)
+            if self._divisor != 1:
+                gradient.div_(self._divisor)
+        return not self.scale.dynamic or all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
 
     def clip(self) -> dict[str, Tensor]:
         """Clips the combined gradients in place; returns them by parameter name, empty where nothing clips."""

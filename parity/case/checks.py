@@ -40,13 +40,23 @@ def missing_sources(data: dict[str, Any], directory: Path) -> list[Problem]:
 
 
 def _whole_shards(data: dict[str, Any]) -> list[Problem]:
-    size, towers = data.get("batch_size"), data.get("towers")
-    if type(size) is not int or type(towers) is not int or size < 1 or towers < 1 or size % towers == 0:
+    size, towers, steps = data.get("batch_size"), data.get("towers"), _micro_batches(data)
+    if type(size) is not int or type(towers) is not int or size < 1 or towers < 1 or size % (towers * steps) == 0:
         return []
-    below, above = size // towers * towers, (size // towers + 1) * towers
+    parts = towers * steps
+    below, above = size // parts * parts, (size // parts + 1) * parts
     nearest = f"{below} or {above}" if below else str(above)
-    expected = f"a multiple of towers = {towers}, so that every tower gets as many examples"
-    return [Problem(("batch_size",), expected, str(size), f"Write {nearest}, or another number of towers.")]
+    if steps == 1:
+        expected = f"a multiple of towers = {towers}, so that every tower gets as many examples"
+        return [Problem(("batch_size",), expected, str(size), f"Write {nearest}, or another number of towers.")]
+    expected = f"a multiple of towers = {towers} times accumulate = {steps}, so that every micro-batch is as large"
+    return [Problem(("batch_size",), expected, str(size), f"Write {nearest}, or other numbers of them.")]
+
+
+def _micro_batches(data: dict[str, Any]) -> int:
+    steps = _value(data, ("optimizer", "accumulate"))
+    steps = steps.get("steps") if isinstance(steps, dict) else steps
+    return steps if type(steps) is int and steps >= 1 else 1
 
 
 def _optimizers(data: dict[str, Any]) -> list[Problem]:

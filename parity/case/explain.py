@@ -106,8 +106,8 @@ def _key(location: tuple[Any, ...]) -> tuple[str, ...]:
     key = tuple(str(part) for part in location)
     if key[0] == "optimizer" and len(key) > 1 and key[1] in OPTIMIZERS:
         key = (key[0], *key[2:])
-        # The kind that a learning rate was taken for is no key of the case.
-        return key[:2] + key[3:] if key[1:2] == ("learning_rate",) else key
+        # The kind that a learning rate or a loss scale was taken for is no key of the case.
+        return key[:2] + key[3:] if key[1:2] in (("learning_rate",), ("loss_scale",)) else key
     return ("mapping", *key[1:]) if key[0] == "mapping_of" else key
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
 from parity.mapping import MappingEntry
 
@@ -69,18 +69,46 @@ class Ema(Table):
     num_updates: bool = False
 
 
+class Accumulate(Table):
+    """Micro-batches that each tower's shard is cut into; their gradients are reduced before those of the towers are."""
+
+    steps: int = Field(ge=1)
+    reduce: Literal["mean", "sum"] = "mean"
+
+
+class LossScale(Table):
+    """A loss scale that falls by `factor` when a combined gradient is not finite, and grows after so many good steps."""
+
+    initial: Positive = 32768.0
+    growth_interval: int = Field(default=2000, ge=1)
+    factor: float = Field(default=2.0, gt=1, allow_inf_nan=False)
+
+
 def _kind_of_rate(value: Any) -> str:
     return "schedule" if isinstance(value, dict | Schedule) else "number"
 
 
+def _kind_of_scale(value: Any) -> str:
+    return "dynamic" if isinstance(value, dict | LossScale) else "number"
+
+
+def _steps_alone(value: Any) -> Any:
+    return {"steps": value} if type(value) is int else value
+
+
 Rate = Annotated[
     Annotated[Positive, Tag("number")] | Annotated[Schedule, Tag("schedule")], Discriminator(_kind_of_rate)
+]
+Scale = Annotated[
+    Annotated[Positive, Tag("number")] | Annotated[LossScale, Tag("dynamic")], Discriminator(_kind_of_scale)
 ]
 
 
 class Optimizer(Table):
     """What every optimizer may have beside its own hyper-parameters."""
 
+    accumulate: Annotated[Accumulate | None, BeforeValidator(_steps_alone)] = None
+    loss_scale: Scale | None = None
     clip: Clip | None = None
     weight_decay: WeightDecay | None = None
     ema: Ema | None = None
@@ -169,6 +197,8 @@ OF_OPTIMIZERS: dict[str, type[Table]] = {
     "weight_decay": WeightDecay,
     "ema": Ema,
     "learning_rate": Schedule,
+    "accumulate": Accumulate,
+    "loss_scale": LossScale,
 }
 
 
@@ -244,3 +274,9 @@ class Case(Table):
     def folders(self) -> tuple[Path, ...]:
         """The folders that "module:function" is looked up in, in order: the case's own, then the one above."""
         return (self.directory, self.directory.parent)
+
+    @property
+    def micro_batches(self) -> int:
+        """Into how many pieces a tower's shard is cut; 1 where nothing accumulates."""
+        table = self.optimizer.accumulate if self.optimizer else None
+        return table.steps if table else 1

@@ -20,8 +20,6 @@ class NotOffered(NamedTuple):
 
 
 NOT_OFFERED = (
-    NotOffered(("optimizer", "accumulate")),
-    NotOffered(("optimizer", "loss_scale")),
     NotOffered(("tf", "batch_norm_updates"), ("unordered",), instead='Write "first", "last" or "all_ordered".'),
     NotOffered(("torch", "scheduler")),
     NotOffered(("torch", "step")),

@@ -27,18 +27,18 @@ def one_ulp(tensors: Mapping[str, Array], seed: int, quantities: frozenset[str])
     return moved
 
 
-def reordered(batch: Mapping[str, Array], towers: int, seed: int) -> Tensors:
-    """Shuffles the examples within each tower's shard, all inputs alike.
+def reordered(batch: Mapping[str, Array], shards: int, seed: int) -> Tensors:
+    """Shuffles the examples within each tower's shard, or each micro-batch of it, all inputs alike.
 
     Args:
       batch: dict of trace name to array ``[batch, ...]``.
-      towers: number of contiguous shards.
+      shards: number of contiguous pieces.
       seed: of the draw.
     """
     random = np.random.default_rng(seed)
     size = len(next(iter(batch.values())))
-    piece = size // towers
-    order = np.concatenate([tower * piece + random.permutation(piece) for tower in range(towers)])
+    piece = size // shards
+    order = np.concatenate([shard * piece + random.permutation(piece) for shard in range(shards)])
     return {text: value[order] for text, value in batch.items()}
 
 

@@ -290,5 +290,5 @@ class Recorder:
 
     def _drawn(self, before: Tensors, batch: Tensors, draw: int, step: int, ulp: bool) -> tuple[Tensors, Tensors]:
         if not ulp:
-            return before, reordered(batch, self._case.towers, 7901 * draw + step)
+            return before, reordered(batch, self._case.towers * self._case.micro_batches, 7901 * draw + step)
         return one_ulp(before, 7919 * draw + step, WEIGHTS), one_ulp(batch, 7907 * draw + step, FEEDS)

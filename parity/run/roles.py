@@ -198,11 +198,15 @@ class TorchRole:
         return _then(answer, lambda _: Trace(out))
 
     def _around_the_update(self) -> dict[str, Any]:
-        # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss.
-        if self._case.torch.optimizer or self._case.optimizer is None:
+        # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss. The loop
+        # over micro-batches and the loss scale lie around both.
+        if self._case.optimizer is None:
             return {}
         table = _table(self._case.optimizer)
-        found: dict[str, Any] = {name: table[name] for name in ("clip", "ema", "learning_rate") if name in table}
+        found: dict[str, Any] = {name: table[name] for name in ("accumulate", "loss_scale") if name in table}
+        if self._case.torch.optimizer:
+            return found
+        found.update((name, table[name]) for name in ("clip", "ema", "learning_rate") if name in table)
         if "weight_decay" in table:
             found["weight_decay"] = {"coefficient": table["weight_decay"]["coefficient"], "names": self._decaying}
         return found

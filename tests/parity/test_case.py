@@ -162,8 +162,6 @@ def test_every_problem_of_a_file_is_in_one_message(folder):
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        (("optimizer", "accumulate"), OPTIMIZER + "accumulate = 2"),
-        (("optimizer", "loss_scale"), OPTIMIZER + 'loss_scale = "dynamic"'),
         (("tf", "batch_norm_updates"), OPTIMIZER + TF + 'batch_norm_updates = "unordered"'),
         (("torch", "scheduler"), OPTIMIZER + TORCH + 'scheduler = "model_torch:scheduler"'),
         (("torch", "step"), OPTIMIZER + TORCH + 'step = "model_torch:step"'),
@@ -206,6 +204,56 @@ def test_what_this_version_cannot_do_is_refused_and_never_ignored(folder, key, t
 )
 def test_a_mistake_inside_the_table_of_an_optimizer_is_told_by_its_key(folder, table, message):
     assert message in refused(folder, TOP + TF + TORCH + '[optimizer]\nname = "sgd"\n' + table)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("accumulate = 0", "optimizer.accumulate.steps: expected at least 1, got 0. Write such a number."),
+        ("accumulate = 1.5", "optimizer.accumulate: expected a table, got 1.5. Write it like that."),
+        (
+            'accumulate = { steps = 2, redcue = "sum" }',
+            "optimizer.accumulate.redcue: expected a key of this table, got an unknown one. Did you mean 'reduce'?",
+        ),
+        (
+            "accumulate = 3",
+            "batch_size: expected a multiple of towers = 2 times accumulate = 3, so that every micro-batch is as large, "
+            "got 8. Write 6 or 12, or other numbers of them.",
+        ),
+        (
+            "accumulate = { steps = 8 }",
+            "batch_size: expected a multiple of towers = 2 times accumulate = 8, so that every micro-batch is as large, "
+            "got 8. Write 16, or other numbers of them.",
+        ),
+        ('loss_scale = "dynamic"', "optimizer.loss_scale: expected a number, got 'dynamic'. Write it like that."),
+        ("loss_scale = 0", "optimizer.loss_scale: expected more than 0.0, got 0. Write such a number."),
+        (
+            "loss_scale = { factor = 1.0 }",
+            "optimizer.loss_scale.factor: expected more than 1.0, got 1.0. Write such a number.",
+        ),
+        (
+            "loss_scale = { inital = 8.0 }",
+            "optimizer.loss_scale.inital: expected a key of this table, got an unknown one. Did you mean 'initial'?",
+        ),
+    ],
+)
+def test_a_mistake_in_accumulation_or_loss_scale_is_told_by_its_key(folder, line, message):
+    text = refused(folder, TOP + OPTIMIZER + line + "\n" + TF + TORCH)
+    assert message in text
+    assert "got 1 problem." in text
+
+
+def test_accumulation_is_a_number_or_a_table_and_so_is_a_loss_scale(folder):
+    def read(lines):
+        dumped = load(folder, TOP + OPTIMIZER + lines + "\n" + TF + TORCH).optimizer.model_dump(exclude_none=True)
+        return dumped["accumulate"], dumped["loss_scale"]
+
+    assert read("accumulate = 2\nloss_scale = 128") == ({"steps": 2, "reduce": "mean"}, 128.0)
+    dynamic = {"initial": 32768.0, "growth_interval": 5, "factor": 2.0}
+    lines = 'accumulate = { steps = 4, reduce = "sum" }\nloss_scale = { growth_interval = 5 }'
+    assert read(lines) == ({"steps": 4, "reduce": "sum"}, dynamic)
+    assert load(folder, TOP + OPTIMIZER + lines + "\n" + TF + TORCH).micro_batches == 4
+    assert load(folder, WHOLE).micro_batches == 1
 
 
 def test_clipping_decay_averages_and_a_schedule_are_read(folder):
