@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from parity.commands import bless, compare, doctor, map, record, replay, run, show
+from parity.commands import bless, compare, doctor, map, record, replay, run, show, teach
 
 
 class Command(NamedTuple):
@@ -27,4 +27,4 @@ def _command(module: ModuleType) -> Command:
     return Command(name, (module.__doc__ or "").splitlines()[0], module.add_arguments, module.run)
 
 
-COMMANDS = [_command(module) for module in (run, record, replay, compare, map, show, bless, doctor)]
+COMMANDS = [_command(module) for module in (run, record, replay, compare, map, show, bless, teach, doctor)]

@@ -8,7 +8,6 @@ OPTIONS = {
     "--opt-level": "not offered yet: both sides run without mixed precision, O0",
 }
 VERBS = {
-    "teach": "Read examples/ and docs/",
     "port": "Write the port by hand and prove it with `parity run`",
     "scan": "Read the legacy source by hand",
 }

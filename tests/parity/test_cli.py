@@ -13,8 +13,8 @@ from parity.commands.out_folder import claim_file, claim_folder
 from parity.judge.result import Level, Result
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("run", "record", "replay", "compare", "map", "show", "bless", "doctor")
-LATER = ("teach", "port", "scan")
+VERBS = ("run", "record", "replay", "compare", "map", "show", "bless", "teach", "doctor")
+LATER = ("port", "scan")
 
 
 def ended(capsys, *words) -> tuple[int, str, str]:

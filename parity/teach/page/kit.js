@@ -1,0 +1,119 @@
+// What the lessons' diagrams are made of: controls, a picture that is drawn anew at every change, words and a table.
+
+const NUMBERS = JSON.parse(document.getElementById("numbers").textContent);
+const SVG = "http://www.w3.org/2000/svg";
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function drawn(name, attributes, words) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (words !== undefined) made.textContent = words;
+  return made;
+}
+
+// A number as a reader wants it: five digits, and zero as 0.
+function n(value, digits = 5) {
+  if (typeof value !== "number") return String(value);
+  if (value === 0) return "0";
+  if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en");
+  const size = Math.abs(value);
+  return size >= 1e6 || size < 1e-3 ? value.toExponential(digits - 3) : String(Number(value.toPrecision(digits)));
+}
+
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+const mean = (values) => sum(values) / values.length;
+const range = (count, from = 0) => Array.from({ length: count }, (_, index) => from + index);
+const divisors = (count) => range(count, 1).filter((each) => count % each === 0);
+
+// Shapes of a picture.
+const box = (x, y, width, height, words = [], kind = "") => [
+  drawn("rect", { x, y, width: Math.max(0, width), height: Math.max(0, height), rx: 6, class: kind }),
+  ...[].concat(words).map((each, place, all) => label(x + width / 2, y + height / 2 + 4.5 + (place - (all.length - 1) / 2) * 15, each)),
+];
+const bar = (x, y, width, height, kind = "a") => drawn("rect", { x, y, width: Math.max(0, width), height: Math.max(0, height), rx: 2, class: kind });
+const label = (x, y, words, kind = "") => drawn("text", { x, y, class: kind }, words);
+const arrow = (x1, y1, x2, y2, kind = "") => drawn("line", { x1, y1, x2, y2, class: "arrow " + kind, "marker-end": "url(#tip)" });
+const line = (points, kind = "a") => drawn("polyline", { points: points.map((point) => point.join(",")).join(" "), class: "line-" + kind });
+
+// A chart of lines that differ in colour and dashes: series {name: [values]}, in a frame of the picture.
+function chart(x, y, width, height, series, { log = false, low, high, across = "step" } = {}) {
+  const kinds = ["a", "b", "c", "d"], by = log ? (value) => Math.log10(Math.max(value, 1e-300)) : (value) => value;
+  const all = Object.values(series).flat().filter((value) => Number.isFinite(value) && (!log || value > 0));
+  const bottom = by(low ?? Math.min(...all)), top = by(high ?? Math.max(...all)), span = top - bottom || 1;
+  const shapes = [line([[x, y], [x, y + height], [x + width, y + height]], "axis")];
+  const up = (value) => y + height - (Math.min(Math.max(by(value), bottom), top) - bottom) / span * height;
+  Object.entries(series).forEach(([name, values], place) => {
+    const shown = values.map((value, at) => [x + width * at / Math.max(1, values.length - 1), up(Number.isFinite(value) ? value : (high ?? Math.max(...all)))]);
+    shapes.push(line(shown.map((point) => point.map((each) => each.toFixed(1))), kinds[place % 4]));
+    shapes.push(line([[x + 12, y + 8 + place * 16], [x + 44, y + 8 + place * 16]], kinds[place % 4]), label(x + 50, y + 12 + place * 16, name, "left"));
+  });
+  const told = (value) => n(log ? 10 ** value : value, 3);
+  shapes.push(label(x - 6, y + 6, told(top), "right dim"), label(x - 6, y + height, told(bottom), "right dim"));
+  shapes.push(label(x + width / 2, y + height + 16, across, "dim"));
+  return shapes;
+}
+
+// controls: [{name, label, options: [...], value}] or [{name, label, min, max, value, step}]; options are radio buttons.
+// draw(values) returns {width, height, shapes, told, head, rows}.
+function diagram({ about, controls, draw }) {
+  const values = {}, place = document.getElementById("controls"), picture = document.getElementById("picture");
+  document.getElementById("about").textContent = about;
+  for (const control of controls) {
+    values[control.name] = control.value;
+    place.append(control.options ? choice(control, set) : slider(control, set));
+  }
+  function set(name, value) {
+    values[name] = value;
+    show();
+  }
+  function show() {
+    const { width, height, shapes, told, caption = "", head = [], rows = [] } = draw({ ...values });
+    const tip = drawn("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" });
+    tip.append(drawn("path", { class: "tip", d: "M0 0L8 4L0 8z" }));
+    picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    picture.replaceChildren(tip, ...shapes.flat(9));
+    document.getElementById("told").textContent = told;
+    table(caption, head, rows);
+  }
+  show();
+  document.documentElement.dataset.drawn = String(performance.now());
+}
+
+function slider({ name, label: words, min, max, step = 1, value, show = (each) => n(each) }, set) {
+  const input = element("input", { type: "range", id: name, min, max, step, value });
+  const output = element("output", { for: name }, show(value));
+  input.addEventListener("input", () => {
+    output.textContent = show(Number(input.value));
+    input.setAttribute("aria-valuetext", output.textContent);
+    set(name, Number(input.value));
+  });
+  return element("label", {}, words, input, output);
+}
+
+function choice({ name, label: words, options, value }, set) {
+  const field = element("fieldset", {}, element("legend", {}, words));
+  for (const option of options) {
+    const input = element("input", { type: "radio", name, value: option });
+    input.checked = option === value;
+    input.addEventListener("change", () => set(name, option));
+    field.append(element("label", {}, input, String(option)));
+  }
+  return field;
+}
+
+function table(caption, head, rows) {
+  const made = document.getElementById("rows");
+  made.replaceChildren();
+  if (!rows.length) return;
+  made.append(element("caption", {}, caption));
+  made.append(element("thead", {}, element("tr", {}, ...head.map((words) => element("th", { scope: "col" }, words)))));
+  const lines = rows.map(([first, ...rest]) =>
+    element("tr", {}, element("th", { scope: "row" }, first), ...rest.map((value) => element("td", {}, n(value)))));
+  made.append(element("tbody", {}, ...lines));
+}

@@ -1,0 +1,49 @@
+"""Plays every lesson once for all tests: on both TensorFlows where it uses TensorFlow."""
+
+import sys
+
+from parity.teach.lessons import find_lessons, lessons_folder
+from parity.teach.play import Players, play
+
+LESSONS = {lesson.number: lesson for lesson in find_lessons(lessons_folder())}
+
+
+class Remembering(Players):
+    """Players who do not measure again what does not depend on the TensorFlow."""
+
+    def __init__(self, tf_python, folder, others):
+        super().__init__(tf_python, folder)
+        self.others, self.begun = others, {}
+
+    def begin(self, name, lesson, arguments):
+        if self.others and name == "torch":
+            return self.others.begin(name, lesson, arguments)
+        key = (name, lesson.number)
+        if key not in self.begun:
+            self.begun[key] = super().begin(name, lesson, arguments)
+        return self.begun[key]
+
+
+class Stage:
+    """Plays lessons when they are asked for, each once per TensorFlow."""
+
+    def __init__(self, folder):
+        self.folder, self.players, self.done = folder, {}, {}
+
+    def play(self, number, tf_python=sys.executable):
+        lesson = LESSONS[number]
+        python = tf_python if "tf" in lesson.parts() else sys.executable
+        if (number, python) not in self.done:
+            self.done[number, python] = play(lesson, self._players(python))
+        return self.done[number, python]
+
+    def _players(self, python):
+        if python not in self.players:
+            others = None if python == sys.executable else self._players(sys.executable)
+            folder = self.folder / str(len(self.players))
+            self.players[python] = Remembering(python, folder, others)
+        return self.players[python]
+
+    def close(self):
+        for players in self.players.values():
+            players.close()

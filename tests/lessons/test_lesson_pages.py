@@ -1,0 +1,108 @@
+"""The pages of the lessons in a real browser: silent, drawn anew at every change, from the keyboard too."""
+
+import json
+
+import pytest
+from chromium import Chromium, find_chromium
+from lesson_stage import LESSONS
+
+from parity.teach.html import lesson_page
+
+pytestmark = pytest.mark.skipif(
+    find_chromium() is None, reason="needs a Chromium: apt-get install chromium, or name one in $PARITY_CHROMIUM"
+)
+# Every shape has numbers for its place, and no words run out of the picture.
+WRONG = """(() => {
+  const picture = document.getElementById("picture"), frame = picture.viewBox.baseVal, wrong = [];
+  if (/NaN|undefined|Infinity|null/.test(picture.innerHTML)) wrong.push("no number in " + picture.innerHTML);
+  for (const each of picture.querySelectorAll("text, rect, line, polyline")) {
+    const box = each.getBBox();
+    if (box.x < -1 || box.y < -1 || box.x + box.width > frame.width + 1 || box.y + box.height > frame.height + 1)
+      wrong.push(each.outerHTML);
+  }
+  const words = document.getElementById("told").textContent + document.getElementById("rows").textContent;
+  if (/NaN|undefined|null/.test(words)) wrong.push(words);
+  return wrong;
+})()"""
+# Puts a control to its n-th position, as a person would, and returns what the page then says.
+CHANGE = """((name, to) => {
+  const slider = document.getElementById(name);
+  const input = slider || document.querySelectorAll(`input[name="${name}"]`)[to];
+  if (slider) { slider.value = to; slider.dispatchEvent(new Event("input")); }
+  else input.click();
+  return document.getElementById("told").textContent + document.getElementById("picture").innerHTML;
+})(%s, %s)"""
+CONTROLS = """[...document.querySelectorAll("#controls > label input")].map((input) =>
+  [input.id, [input.min, (Number(input.min) + Number(input.max)) / 2, input.max]])
+  .concat([...document.querySelectorAll("#controls fieldset")].map((field) => {
+    const inputs = [...field.querySelectorAll("input")];
+    return [inputs[0].name, inputs.map((_, at) => at)];
+  }))"""
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory):
+    opened = Chromium(find_chromium(), tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
+
+
+def write(stage, number, folder):
+    path = folder / f"{number}.html"
+    path.write_text(lesson_page(stage.play(number), len(LESSONS)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("number", LESSONS)
+def test_a_page_is_silent_and_its_diagram_moves_with_every_control(number, stage, tab, tmp_path):
+    path = write(stage, number, tmp_path)
+    tab.complaints.clear()
+    tab.requests.clear()
+    tab.open(path)
+    assert tab.evaluate(WRONG) == []
+    controls = tab.evaluate(CONTROLS)
+    assert len(controls) >= 1
+    for name, places in controls:
+        seen = set()
+        for place in places:
+            seen.add(tab.evaluate(CHANGE % (json.dumps(name), json.dumps(place))))
+            assert tab.evaluate(WRONG) == [], (name, place)
+        assert len(seen) > 1, f"{name} changes nothing"
+    assert (tab.complaints, tab.requests) == ([], [path.resolve().as_uri()])
+
+
+def test_a_page_is_worked_from_the_keyboard_and_tells_a_screen_reader(stage, tab, tmp_path):
+    tab.open(write(stage, 2, tmp_path))
+    before = tab.evaluate("document.getElementById('told').textContent")
+    tab.evaluate("document.getElementById('towers').focus()")
+    tab.ask("Input.dispatchKeyEvent", type="keyDown", key="ArrowRight", windowsVirtualKeyCode=39)
+    tab.ask("Input.dispatchKeyEvent", type="keyUp", key="ArrowRight", windowsVirtualKeyCode=39)
+    after = tab.until(f"document.getElementById('told').textContent !== {json.dumps(before)} && told.textContent")
+    assert "the sum over 5 towers" in after
+    tree = tab.ask("Accessibility.getFullAXTree")["nodes"]
+    roles = {(node["role"]["value"], node.get("name", {}).get("value", "")) for node in tree if "role" in node}
+    assert ("image", after) in roles
+    assert any(role == "slider" and name.startswith("Towers") for role, name in roles)
+    assert ("radio", "sum") in roles
+    assert any(role == "status" for role, _ in roles)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_words_stand_out_from_their_ground_in_light_and_dark(dark, stage, tmp_path, tmp_path_factory):
+    tab = Chromium(find_chromium(), tmp_path_factory.mktemp("profile"), dark=dark)
+    try:
+        tab.open(write(stage, 1, tmp_path))
+        ink, ground = tab.evaluate(
+            "[getComputedStyle(document.body).color, getComputedStyle(document.getElementById('diagram')).backgroundColor]"
+        )
+    finally:
+        tab.close()
+    light, dim = sorted((luminance(ink), luminance(ground)), reverse=True)
+    assert (luminance(ground) < 0.2) == dark
+    assert (light + 0.05) / (dim + 0.05) >= 7  # WCAG 2.2, level AAA
+
+
+def luminance(colour):
+    parts = [int(part) / 255 for part in colour[4:-1].split(",")]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

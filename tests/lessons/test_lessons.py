@@ -1,0 +1,119 @@
+"""Every lesson runs, on both TensorFlows where it uses one, and what it claims holds, and could fail to."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from lesson_stage import LESSONS
+
+from parity.teach.errors import TeachError
+from parity.teach.lessons import load_module
+from parity.teach.play import Players, check_claims
+from parity.teach.text import steps
+
+ROOT = Path(__file__).parents[2]
+WITH_PARTS = [number for number, lesson in LESSONS.items() if lesson.parts()]
+WITH_TF = [number for number, lesson in LESSONS.items() if "tf" in lesson.parts()]
+
+
+@pytest.mark.parametrize("number", WITH_TF)
+def test_a_lesson_with_towers_holds_on_both_tensorflows(number, stage, tf_python):
+    played = stage.play(number, tf_python)
+    assert all(played.claims.values())
+    assert len(played.claims) >= 4
+    version = played.frameworks[0]
+    assert version.startswith("tensorflow 1.15" if tf_python != sys.executable else "tensorflow 2.")
+
+
+@pytest.mark.parametrize("number", sorted(set(WITH_PARTS) - set(WITH_TF)))
+def test_a_lesson_of_torch_alone_holds(number, stage):
+    played = stage.play(number)
+    assert all(played.claims.values())
+    assert len(played.claims) >= 4
+    assert played.frameworks[0].startswith("torch 2.")
+
+
+@pytest.mark.parametrize("number", WITH_PARTS)
+def test_the_claims_of_a_lesson_can_fail(number, stage):
+    stage.play(number)
+    begun = stage.players[sys.executable].begun
+    lesson = LESSONS[number]
+    answers = {name: begun[name, number].result()["answer"] for name in lesson.parts()}
+    spoilt = {name: distorted(answer) for name, answer in answers.items()}
+    module = load_module(lesson)
+    for name in answers:
+        claims = module.findings(**{**answers, name: spoilt[name]})[1]
+        assert not all(claims.values()), name
+        with pytest.raises(TeachError, match="this run's numbers say otherwise"):
+            check_claims(lesson, claims)
+
+
+def distorted(value):
+    """Returns an answer whose numbers are all off, each by another factor."""
+    state = iter(range(1, 1_000_000))
+
+    def off(item):
+        if isinstance(item, dict):
+            return {key: off(each) for key, each in item.items()}
+        if isinstance(item, list):
+            return [off(each) for each in item]
+        if isinstance(item, (bool, str)) or item is None:
+            return item
+        return item * (1 + 0.01 * next(state)) if isinstance(item, float) else item + 1
+
+    return off(value)
+
+
+@pytest.mark.parametrize("number", LESSONS)
+def test_the_text_has_steps_and_a_place_for_every_number(number, stage):
+    found = steps(stage.play(number))
+    assert len(found) >= 3
+    assert all(step.body for step in found)
+    whole = "\n".join(step.body for step in found)
+    assert not re.search(r"\{\{|\}\}|\{%|Undefined|\bNone\b", re.sub(r"```.*?```", "", whole, flags=re.DOTALL))
+
+
+@pytest.mark.parametrize("number", LESSONS)
+def test_no_measured_number_is_written_into_the_text_by_hand(number):
+    text = re.sub(r"\{\{.*?\}\}|\{%.*?%\}|`[^`]*`", "", LESSONS[number].source("text.md"), flags=re.DOTALL)
+    assert re.findall(r"\d\.\d\S*|\b\d+e-?\d+", text) == []
+
+
+@pytest.mark.parametrize("number", LESSONS)
+def test_a_lesson_is_short(number):
+    lesson = LESSONS[number]
+    for path in lesson.folder.glob("*.py"):
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 130, path
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
+def test_the_lessons_are_numbered_from_one_and_listed_in_the_docs():
+    assert list(LESSONS) == list(range(1, len(LESSONS) + 1))
+    page = (ROOT / "docs" / "lessons.md").read_text(encoding="utf-8")
+    for number, lesson in LESSONS.items():
+        assert f"| {number} | [{lesson.title}](../examples/lessons/{lesson.folder.name}) | {lesson.about} |" in page
+
+
+def test_a_lesson_that_claims_nothing_is_refused():
+    with pytest.raises(TeachError, match="lesson 1: expected claims, got none"):
+        check_claims(LESSONS[1], {})
+
+
+def test_the_processes_end_with_their_players(tmp_path):
+    players = Players(None, tmp_path)
+    play_alone = LESSONS[WITH_PARTS[0]]
+    pids = []
+    try:
+        players.ask(play_alone, load_module(play_alone).ARGUMENTS)
+        pids = [side.pid for side in players._started.values()]
+    finally:
+        players.close()
+    assert len(pids) == len(play_alone.parts())
+    assert [pid for pid in pids if Path("/proc", str(pid)).exists()] == []
+
+
+@pytest.mark.parametrize("number", LESSONS)
+def test_a_lesson_is_a_script_too(number):
+    assert f'main(["teach", "{number}"])' in LESSONS[number].source("lesson.py")
