@@ -114,7 +114,7 @@ def test_where_the_variables_live_changes_nothing(sides, variables):
     assert result.reference["variables_on"] == variables
 
 
-def test_a_schedule_that_lags_a_step_is_found_in_the_learning_rate(tf2_sides, tmp_path):
+def test_a_schedule_that_stands_still_is_found_in_the_learning_rate(tf2_sides, tmp_path):
     import shutil
 
     shutil.copytree(SQUARE, tmp_path / "square")
@@ -128,4 +128,4 @@ def test_a_schedule_that_lags_a_step_is_found_in_the_learning_rate(tf2_sides, tm
     result = run_case(case.model_copy(update=changes), tf2_sides)
     first = result.first_difference
     assert (first.check.step, first.check.key) == (1, "state/learning_rate")
-    assert result.causes[0].name == "learning_rate"
+    assert result.causes[0].name == "slow_schedule"

@@ -25,8 +25,9 @@ class GradientReduction:
         what DDP reduces is what has accumulated by then.
 
     Attributes:
-      keep: whether to keep this rank's gradients of the next backward pass in `local`.
+      keep: whether to keep the gradients of the next backward pass in `local` and `reduced`.
       local: dict of parameter name to this rank's own gradient, before the all-reduce.
+      reduced: the same after it, as DDP hands it to the parameter.
 
     Raises:
       TorchDdpError: `reduce` is none of these.
@@ -43,6 +44,7 @@ class GradientReduction:
         self.reduce = reduce
         self.keep = False
         self.local: dict[str, Tensor] = {}
+        self.reduced: dict[str, Tensor] = {}
         self._names = {id(parameter): name for name, parameter in model.module.named_parameters()}
         self._every = every_backward
         if every_backward:
@@ -56,10 +58,20 @@ class GradientReduction:
             self.local[name] = gradient.detach().clone()
 
     def _hook(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
-        if self.keep and not self._every:
-            for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
-                self.local[self._names[id(parameter)]] = gradient.detach().clone()
-        return HOOKS[self.reduce](None, bucket)
+        if not self.keep:
+            return HOOKS[self.reduce](None, bucket)
+        named = [(self._names[id(parameter)], parameter.shape) for parameter in bucket.parameters()]
+        if not self._every:
+            for (name, _), gradient in zip(named, bucket.gradients(), strict=True):
+                self.local[name] = gradient.detach().clone()
+
+        def kept(done: torch.futures.Future[Tensor]) -> Tensor:
+            flat = done.value()
+            pieces = torch.split(flat.detach().clone(), [shape.numel() for _, shape in named])
+            self.reduced.update((name, piece.view(shape)) for (name, shape), piece in zip(named, pieces, strict=True))
+            return flat
+
+        return HOOKS[self.reduce](None, bucket).then(kept)
 
 
 def unreduced(model: nn.Module) -> list[str]:

@@ -12,10 +12,14 @@ from torch_ddp.gather import ranks_agree
 from torch_ddp.group import Rank
 from torch_ddp.optimizer import make_optimizer
 from torch_ddp.optimizer import round_hyper_parameters as round_to_float32
+from torch_ddp.own_step import OwnStepper
+from torch_ddp.parallel import SyncBatchNorm, convert_syncbn_model
+from torch_ddp.port_schedule import PortSchedule, ScheduledUpdate
 from torch_ddp.step import Stepper
 from torch_ddp.update import Update
 
 FLOATS = ("float32", "float64")
+OWN = ("scheduler", "step", "sync_batch_norm")  # what a port may bring or ask for, facts where it does
 PREPARED = ("case", "folders", "precision", "round_hyper_parameters")
 
 
@@ -109,6 +113,7 @@ class RankServer:
                 "Name the module's class, or a function that returns one."
             )
         model = model.to(self._device, getattr(torch, precision))
+        model = _batch_norm(model, case.get("sync_batch_norm", False))
         described = case["optimizer"]
         if isinstance(described, str):
             optimizer = self._code.load(described)(model)
@@ -116,13 +121,34 @@ class RankServer:
             optimizer = make_optimizer(described, model)
         if round_hyper_parameters:
             round_to_float32(optimizer)
-        update = Update(model, optimizer, case.get("update"))
-        stepper = Stepper(model, self._code.load(case["loss"]), optimizer, self._rank, case["combine"], update)
+        stepper = self._stepper(model, optimizer, case)
         # What the optimizer itself puts into its slots, before anything is loaded: the smallest and the largest element.
         fresh = {
             name: [float(v.min()), float(v.max())] for name, v in stepper.state().items() if name.startswith("slot/")
         }
-        return stepper, facts(stepper, self._rank, case["combine"], self._backend, precision), fresh
+        known = facts(stepper, self._rank, case["combine"], self._backend, precision)
+        return stepper, {**known, **{name: case[name] for name in OWN if case.get(name)}}, fresh
+
+    def _stepper(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, case: dict[str, Any]) -> Stepper:
+        described, own_step = case.get("update") or {}, case.get("step")
+        schedule, update = None, Update(model, optimizer, described)
+        if case.get("scheduler"):
+            schedule = PortSchedule(self._code.load(case["scheduler"]), optimizer, stepped_by_port=bool(own_step))
+            rates = {int(step): float(rate) for step, rate in (case.get("recorded_rates") or {}).items()}
+            update = ScheduledUpdate(model, optimizer, described, schedule, rates)
+        known = (model, self._code.load(case["loss"]), optimizer, self._rank, case["combine"], update)
+        if not own_step:
+            return Stepper(*known)
+        function = self._code.load(own_step)
+        return OwnStepper(*known, function=function, schedule=schedule, clips=bool(case.get("clips")))
+
+
+def _batch_norm(model: torch.nn.Module, over_all_ranks: bool | None) -> torch.nn.Module:
+    # None takes the ranks apart where the port itself has joined them: an experiment.
+    for module in model.modules() if over_all_ranks is None else []:
+        if isinstance(module, SyncBatchNorm):
+            module._shared = lambda: False  # type: ignore[method-assign]
+    return convert_syncbn_model(model) if over_all_ranks else model
 
 
 def _same_case(one: str, other: str) -> bool:

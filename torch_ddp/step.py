@@ -50,9 +50,9 @@ class Stepper:
         self._ddp = DistributedDataParallel(model)
         self._update = update or Update(model, optimizer)
         micro_batches = self._update.micro_batches
-        reduction = GradientReduction(self._ddp, reduce, every_backward=micro_batches is not None)
-        reduction.keep = True
-        self._backward = Backward(self._ddp, loss, reduction, micro_batches)
+        self._reduction = GradientReduction(self._ddp, reduce, every_backward=micro_batches is not None)
+        self._reduction.keep = True
+        self._backward = Backward(self._ddp, loss, self._reduction, micro_batches)
         self._global_step = 0
 
     def state(self) -> dict[str, np.ndarray]:
@@ -124,11 +124,12 @@ class Stepper:
             self._global_step += 1
         self._update.move_averages(self._global_step)
         self._update.scale.move(counts)
-        towers = gather(_own(parts), self._rank, self._device)
-        return None if towers is None else {**_merged(towers), **combined}
+        towers = gather(own_of(parts), self._rank, self._device)
+        return None if towers is None else {**merged(towers), **combined}
 
 
-def _own(parts: list[Part]) -> dict[str, np.ndarray]:
+def own_of(parts: list[Part]) -> dict[str, np.ndarray]:
+    """Returns what one rank recorded, under the names of a trace."""
     own: dict[str, np.ndarray] = {}
     for part in parts:
         own.update((f"feed/{part.name}/{name}", array(value)) for name, value in part.inputs.items())
@@ -154,8 +155,9 @@ def array(tensor: Tensor) -> np.ndarray:
     return np.array(tensor.detach().cpu().numpy(), order="C")
 
 
-def _merged(towers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    merged: dict[str, np.ndarray] = {}
+def merged(towers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Returns what all ranks recorded as one step of a trace; metrics, which have no tower there, are averaged."""
+    found: dict[str, np.ndarray] = {}
     metrics: dict[str, list[np.ndarray]] = {}
     for own in towers:
         for key, value in own.items():
@@ -163,7 +165,7 @@ def _merged(towers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
             if quantity == "metric":
                 metrics.setdefault(rest.partition("/")[2], []).append(value)
             else:
-                merged[key] = value
+                found[key] = value
     for name, values in metrics.items():
-        merged[f"metric/{name}"] = np.mean(values, axis=0, dtype=values[0].dtype)
-    return merged
+        found[f"metric/{name}"] = np.mean(values, axis=0, dtype=values[0].dtype)
+    return found

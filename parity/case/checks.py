@@ -15,12 +15,14 @@ FUNCTIONS = (
     ("torch", "model"),
     ("torch", "loss"),
     ("torch", "optimizer"),
+    ("torch", "scheduler"),
+    ("torch", "step"),
 )
 
 
 def cross_checks(data: dict[str, Any]) -> list[Problem]:
     """Returns the impossible combinations in a parsed case; keys of a wrong type are left to the other checks."""
-    return [*_whole_shards(data), *_optimizers(data)]
+    return [*_whole_shards(data), *_optimizers(data), *_own_step(data)]
 
 
 def missing_sources(data: dict[str, Any], directory: Path) -> list[Problem]:
@@ -73,6 +75,21 @@ def _optimizers(data: dict[str, Any]) -> list[Problem]:
     one, other = ("tf", "torch") if of_tf else ("torch", "tf")
     write = f"Write {other}.optimizer, or an [optimizer] table."
     return [Problem((other, "optimizer"), f"an optimizer beside {one}.optimizer", "none", write)]
+
+
+def _own_step(data: dict[str, Any]) -> list[Problem]:
+    if _value(data, ("torch", "step")) is None:
+        return []
+    return [
+        Problem(
+            ("torch", "step"),
+            f"no optimizer.{name} beside it, since what happens inside of the port's own step is not seen piece by piece",
+            "both",
+            f"Leave torch.step or optimizer.{name} out.",
+        )
+        for name in ("accumulate", "loss_scale")
+        if _value(data, ("optimizer", name)) is not None
+    ]
 
 
 def _value(data: dict[str, Any], key: tuple[str, ...]) -> Any:

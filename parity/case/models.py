@@ -218,6 +218,8 @@ class TorchSide(Table):
     model: Function
     loss: Function
     optimizer: Function | None = None
+    scheduler: Function | None = None
+    step: Function | None = None
     combine: Combine | None = None
     backend: Literal["gloo", "nccl"] = "gloo"
     opt_level: Literal["O0", "O1", "O2", "O3"] = "O0"

@@ -21,10 +21,7 @@ class NotOffered(NamedTuple):
 
 NOT_OFFERED = (
     NotOffered(("tf", "batch_norm_updates"), ("unordered",), instead='Write "first", "last" or "all_ordered".'),
-    NotOffered(("torch", "scheduler")),
-    NotOffered(("torch", "step")),
     NotOffered(("torch", "opt_level"), ("O1", "O2", "O3"), instead='Write "O0".'),
-    NotOffered(("torch", "sync_batch_norm"), (True,), instead="Write false."),
     NotOffered(("mapping", "noise", "*")),
     NotOffered(("expect", "*")),
 )

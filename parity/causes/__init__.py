@@ -17,7 +17,8 @@ from parity.causes.cross_entropy import cross_entropy_variant
 from parity.causes.data import order_of_examples, other_shard
 from parity.causes.decay import weight_decay
 from parity.causes.evidence import Evidence as Evidence
-from parity.causes.gradients_used import gradients_used, left_over
+from parity.causes.gradients_used import gradients_used, left_over, unclipped
+from parity.causes.schedule import shifted_schedule, slow_schedule
 from parity.causes.statistics import batch_norm_statistics, statistics_frozen
 from parity.causes.updates import (
     adam_epsilon,
@@ -43,6 +44,7 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
     bias_missing,
     normalisation,
     border,
+    unclipped,
     sum_instead_of_mean,
     some_towers,
     loss_factor,
@@ -58,6 +60,8 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
     nesterov,
     adam_epsilon,
     bias_correction,
+    shifted_schedule,
+    slow_schedule,
     learning_rate_factor,
 )
 

@@ -64,6 +64,9 @@ def find_by_experiment(
     if first.check.run != "lockstep" or first.quantity not in ("act", "loss", "tower_grad", "metric"):
         return []
     wanted = reference.step(first.check.step).read(first.check.key)
+    joined = _of_the_batch_norm(first, recorder, join, reference)
+    if joined:
+        return joined
     for change in _changes(first, recorder, reference):
         try:
             traced = recorder.repeat(first.check.step, change.batch, change.state, change.twice)
@@ -118,6 +121,35 @@ def _of_the_statistics(first: FirstDifference, recorder: Recorder, join: Join, c
                     f"the statistics that survive are {survivor}, not {POLICIES.get(asked, asked)}",
                     f'with [tf] batch_norm_updates = "{policy}" the towers give the candidate\'s {first.check.key}',
                     "keep the statistics of the rank that stands for the surviving tower: rank 0 under DDP's broadcast",
+                )
+            ]
+    return []
+
+
+def _of_the_batch_norm(first: FirstDifference, recorder: Recorder, join: Join, reference: Trace) -> list[Cause]:
+    kinds = {entry.get("kind") for entry in reference.variables.values()}
+    if recorder.towers == 1 or "statistic" not in kinds or first.quantity not in ("act", "loss"):
+        return []
+    step = first.check.step
+    wanted = reference.step(step).read(first.check.key)
+    for over_all_ranks, whose, where in ((None, "the port", "each rank's own shard"), (True, "the graph", "all ranks")):
+        try:
+            traced = recorder.repeat_with_batch_norm(step, over_all_ranks)
+        except SideFailed:
+            return []
+        got = join.read(parse_key(first.check.key), traced.step(step))
+        if got is not None and got.shape == wanted.shape and distance(wanted, got) <= first.check.allowed:
+            mend = (
+                "leave SyncBatchNorm out, as towers do" if over_all_ranks is None else "[torch] sync_batch_norm = true"
+            )
+            return [
+                Cause(
+                    "sync_batch_norm",
+                    f"{whose} normalises over the whole batch, the other side over each of the {recorder.towers} shards",
+                    f"with batch norm over {where} the candidate gives the reference's {first.check.key}: "
+                    f"{distance(wanted, got) / first.check.allowed:.2g} times what rounding allows, where it was "
+                    f"{first.check.multiple:.3g} times",
+                    mend,
                 )
             ]
     return []

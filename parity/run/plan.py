@@ -186,10 +186,30 @@ class Recorder:
         )
         return self._tf.run_with_statistics(batch_norm_updates, self._inputs, asked)
 
+    def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
+        """Runs one step of the candidate in float64 once more, batch norm over all ranks or (None) over each one's shard."""
+        self._repeats += 1
+        asked = Asked(
+            f"repeat-{self._repeats}",
+            "float64",
+            self._feeds.torch,
+            self._start.torch,
+            self._states.torch,
+            EVERYTHING,
+            [step],
+            True,
+        )
+        return self._torch.run_with_batch_norm(over_all_ranks, asked)
+
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:
-        """Records the candidate once more, its optimizer's hyper-parameters rounded to float32."""
+        """Records the candidate once more, its hyper-parameters rounded to float32, its schedule's rates the reference's."""
         self._torch = TorchRole(
-            self._case, self._sides, self._out / "torch-rounded", self._tick, round_hyper_parameters=True
+            self._case,
+            self._sides,
+            self._out / "torch-rounded",
+            self._tick,
+            round_hyper_parameters=True,
+            rates=_rates(recorded.lockstep.reference64) if self._case.torch.scheduler else None,
         )
         free = self._torch_free()
         candidates = self._torch_lockstep()
@@ -292,3 +312,9 @@ class Recorder:
         if not ulp:
             return before, reordered(batch, self._case.towers * self._case.micro_batches, 7901 * draw + step)
         return one_ulp(before, 7919 * draw + step, WEIGHTS), one_ulp(batch, 7907 * draw + step, FEEDS)
+
+
+def _rates(trace: Trace) -> dict[int, float]:
+    files = {step: trace.step(step) for step in trace.step_numbers}
+    key = "state/learning_rate"
+    return {step: float(file.read(key)) for step, file in files.items() if key in file}

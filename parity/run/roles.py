@@ -1,6 +1,6 @@
 """The two roles that sides play in a case: what is asked of each, and the traces that it answers with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -150,14 +150,26 @@ class TorchRole:
       out: folder for its traces.
       tick: told how far a run is.
       round_hyper_parameters: whether its optimizer's are rounded to float32 first.
+      rates: the reference's learning rates by step, which a port with a scheduler of its own takes where they differ from
+        that one's by rounding only.
     """
 
-    def __init__(self, case: Case, sides: Sides, out: Path, tick: Tick, round_hyper_parameters: bool = False) -> None:
+    def __init__(
+        self,
+        case: Case,
+        sides: Sides,
+        out: Path,
+        tick: Tick,
+        round_hyper_parameters: bool = False,
+        rates: Mapping[int, float] | None = None,
+    ) -> None:
         self._case, self._side, self._out, self._tick = case, sides.torch, out, tick
         self._round = round_hyper_parameters
+        self._rates = {str(step): rate for step, rate in (rates or {}).items()}
         self._folders = [str(folder) for folder in case.folders]
         self._prepared: dict[str, Future[Any]] = {}
         self._decaying: list[str] | None = None
+        self._sync_batch_norm: bool | None = case.torch.sync_batch_norm
 
     def prepare(self, precision: str) -> "Future[Any]":
         """Starts the ranks, once for each precision; answers with their variables and facts."""
@@ -168,6 +180,11 @@ class TorchRole:
             "model": case.torch.model,
             "loss": case.torch.loss,
             "optimizer": case.torch.optimizer or _table(case.optimizer),
+            "scheduler": case.torch.scheduler,
+            "step": case.torch.step,
+            "sync_batch_norm": self._sync_batch_norm,
+            "recorded_rates": self._rates,
+            "clips": bool(case.optimizer and case.optimizer.clip),
             "update": self._around_the_update(),
             "ranks": case.towers,
             "combine": case.torch.combine or case.combine,
@@ -188,6 +205,17 @@ class TorchRole:
         self._decaying = list(names)
         self._prepared.clear()
 
+    def run_with_batch_norm(self, over_all_ranks: bool | None, asked: Asked) -> Trace:
+        """Runs with batch norm over all ranks, or None: over each rank's own shard, whatever the port itself does."""
+        kept = self._sync_batch_norm
+        self._sync_batch_norm = over_all_ranks
+        self._prepared.clear()
+        try:
+            return self.run(asked).result()
+        finally:
+            self._sync_batch_norm = kept
+            self._prepared.clear()
+
     def run(self, asked: Asked) -> "Future[Trace]":
         """Starts a run."""
         out = self._out / asked.name
@@ -198,16 +226,19 @@ class TorchRole:
         return _then(answer, lambda _: Trace(out))
 
     def _around_the_update(self) -> dict[str, Any]:
-        # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss. The loop
-        # over micro-batches and the loss scale lie around both.
+        # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss; one that
+        # brings its own step brings them there. The loop over micro-batches and the loss scale lie around both.
         if self._case.optimizer is None:
             return {}
-        table = _table(self._case.optimizer)
+        table, port = _table(self._case.optimizer), self._case.torch
         found: dict[str, Any] = {name: table[name] for name in ("accumulate", "loss_scale") if name in table}
-        if self._case.torch.optimizer:
+        if port.optimizer:
             return found
-        found.update((name, table[name]) for name in ("clip", "ema", "learning_rate") if name in table)
-        if "weight_decay" in table:
+        taken = ("ema", "learning_rate") if port.step else ("clip", "ema", "learning_rate")
+        found.update((name, table[name]) for name in taken if name in table)
+        if port.scheduler:
+            found.pop("learning_rate", None)
+        if "weight_decay" in table and not port.step:
             found["weight_decay"] = {"coefficient": table["weight_decay"]["coefficient"], "names": self._decaying}
         return found
 

@@ -76,9 +76,9 @@ def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, func
     # the port and no bug. Rounding the port's own shows whether there is anything else.
     first = function.first_difference
     if (
-        not case.torch.optimizer
+        not (case.torch.optimizer or case.torch.scheduler)
         or first is None
-        or first.quantity not in ("slot", "var")
+        or not (first.quantity in ("slot", "var") or first.check.key == "state/learning_rate")
         or first.check.run in ("init", "fresh")
     ):
         return recorded, function
@@ -87,9 +87,10 @@ def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, func
     if again.verdict != "same" and again.first_difference == first:
         return recorded, function
     effect = max((check.of_scale for check in function.checks if check.run == "lockstep"), default=0.0)
+    what = "hyper-parameters" + (" and learning rates" if case.torch.scheduler else "")
     again.notes.insert(
         0,
-        "up to float32 hyper-parameters: the graph holds them rounded to float32, the port does not, which alone makes "
+        f"up to float32 {what}: the graph holds them rounded to float32, the port does not, which alone makes "
         f"differences of {effect:.1g} of the scale (first in {first.check.key}); judged with the port's rounded alike",
     )
     return rounded, again

@@ -163,10 +163,7 @@ def test_every_problem_of_a_file_is_in_one_message(folder):
     ("key", "text"),
     [
         (("tf", "batch_norm_updates"), OPTIMIZER + TF + 'batch_norm_updates = "unordered"'),
-        (("torch", "scheduler"), OPTIMIZER + TORCH + 'scheduler = "model_torch:scheduler"'),
-        (("torch", "step"), OPTIMIZER + TORCH + 'step = "model_torch:step"'),
         (("torch", "opt_level"), OPTIMIZER + TORCH + 'opt_level = "O2"'),
-        (("torch", "sync_batch_norm"), OPTIMIZER + TORCH + "sync_batch_norm = true"),
         (("mapping", "noise", "*"), OPTIMIZER + '[mapping.noise]\n"*" = "b"'),
         (("expect", "*"), OPTIMIZER + '[expect]\n"*" = 1'),
     ],
@@ -294,6 +291,23 @@ def test_optimizers_of_the_users_own_come_in_pairs_or_beside_a_description(folde
     assert load(folder, TOP + OPTIMIZER + TF + own_torch).torch.optimizer == "model_torch:optimizer"
     assert "torch.optimizer: expected an optimizer beside tf.optimizer" in refused(folder, TOP + own_tf + TORCH)
     assert "tf.optimizer: expected an optimizer beside torch.optimizer" in refused(folder, TOP + TF + own_torch)
+
+
+def test_a_schedule_and_a_step_of_the_ports_own_are_read_and_looked_up(folder):
+    own = 'scheduler = "model_torch:{0}"\nstep = "model_torch:{0}"\nsync_batch_norm = true\n'
+    case = load(folder, TOP + OPTIMIZER + TF + TORCH + own.format("loss"))
+    assert (case.torch.scheduler, case.torch.step, case.torch.sync_batch_norm) == (*["model_torch:loss"] * 2, True)
+    text = refused(folder, TOP + OPTIMIZER + TF + TORCH + own.format("nothing"))
+    assert "torch.scheduler: expected " in text and "torch.step: expected " in text
+    assert text.count("to define 'nothing', got no such name") == 2
+
+
+@pytest.mark.parametrize("name", ["accumulate", "loss_scale"])
+def test_a_step_of_the_ports_own_has_no_table_that_cuts_it_up(folder, name):
+    value = {"accumulate": "accumulate = { steps = 2 }", "loss_scale": "loss_scale = 128.0"}[name]
+    text = refused(folder, TOP + OPTIMIZER + value + "\n" + TF + TORCH + 'step = "model_torch:loss"\n')
+    assert f"torch.step: expected no optimizer.{name} beside it" in text
+    assert f"Leave torch.step or optimizer.{name} out." in text
 
 
 def test_overrides_replace_the_files_values_and_are_checked_like_them(folder):

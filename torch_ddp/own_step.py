@@ -1,0 +1,92 @@
+"""Runs a training step that the port brings itself, and watches it: losses, gradients and state as of any other step."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from torch_ddp.backward import Loss, Part
+from torch_ddp.errors import TorchDdpError
+from torch_ddp.gather import gather
+from torch_ddp.group import Rank
+from torch_ddp.port_schedule import PortSchedule
+from torch_ddp.reduction import Reduction
+from torch_ddp.shard import shard
+from torch_ddp.step import Stepper, array, merged, own_of
+from torch_ddp.update import Update
+
+
+class OwnStepper(Stepper):
+    """Trains with the port's own step: ``step(model, optimizer, scheduler, **inputs)`` returns a loss, or it and outputs.
+
+    The step does everything from `zero_grad` to the optimizer's and the scheduler's steps, on one rank's shard; the model is
+    wrapped in DDP. What happens inside is caught by hooks: each rank's own gradients before and the combined ones after the
+    all-reduce, and what the optimizer is given, with which learning rate, when its `step` begins.
+
+    Args:
+      model, loss, optimizer, rank, reduce, update: as for `Stepper`; of `update` only the averages and the rate are used.
+      function: the port's step.
+      schedule: the port's schedule, whose scheduler the step gets; None where there is none.
+      clips: whether what the optimizer is given is recorded as the clipped gradients.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        optimizer: Optimizer,
+        rank: Rank,
+        reduce: Reduction = "mean",
+        update: Update | None = None,
+        *,
+        function: Callable[..., Any],
+        schedule: PortSchedule | None = None,
+        clips: bool = False,
+    ) -> None:
+        super().__init__(model, loss, optimizer, rank, reduce, update)
+        self._function = function
+        self._schedule = schedule
+        self._clips = clips
+        self._given: dict[str, np.ndarray] = {}
+        optimizer.register_step_pre_hook(self._watch)
+
+    def step(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+        """Runs one call of the port's step; arguments and result as for `Stepper`.
+
+        Raises:
+          TorchDdpError: the batch does not divide, or the step returns no scalar loss.
+        """
+        whole = {name: torch.from_numpy(np.array(value)).to(self._device) for name, value in batch.items()}
+        inputs = shard(whole, self._rank.rank, self._rank.world_size)
+        self._reduction.local.clear()
+        self._reduction.reduced.clear()
+        self._given = {}
+        scheduler = self._schedule.scheduler if self._schedule else None
+        returned = self._function(self._ddp, self.optimizer, scheduler, **inputs)
+        loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
+        _check_loss(loss)
+        part = Part(str(self._rank.rank), inputs, loss, dict(outputs), dict(self._reduction.local))
+        combined = {f"grad/{name}": array(value) for name, value in self._reduction.reduced.items()}
+        self._global_step += 1
+        self._update.move_averages(self._global_step)
+        towers = gather(own_of([part]), self._rank, self._device)
+        return None if towers is None else {**merged(towers), **combined, **self._given}
+
+    def _watch(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._given["state/learning_rate"] = np.array(float(optimizer.param_groups[0]["lr"]), np.float64)
+        if self._clips:
+            named = self.model.named_parameters()
+            self._given.update((f"clip/{name}", array(p.grad)) for name, p in named if p.grad is not None)
+
+
+def _check_loss(loss: Any) -> None:
+    if isinstance(loss, Tensor) and not loss.ndim:
+        return
+    got = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+    raise TorchDdpError(
+        f"step: expected it to return the loss of its shard, a scalar tensor, or (loss, outputs), got {got}. "
+        "Return the loss that backward() was called on."
+    )
