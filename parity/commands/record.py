@@ -12,11 +12,18 @@ END_SECONDS = 10.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
     parser.usage = (
-        "parity record [--steps N] [--skip N] [--out DIR] [--tf-python PATH] (-- SCRIPT ARGS… | -m MODULE ARGS…)"
+        "parity record [--steps N] [--skip N] [--out DIR] [--no-shadow] [--tf-python PATH] "
+        "(-- SCRIPT ARGS… | -m MODULE ARGS…)"
     )
     parser.add_argument("--steps", type=int, metavar="N", help="end after N recorded training steps, with exit code 0")
     parser.add_argument("--skip", type=int, metavar="N", default=0, help="let N training steps go by first")
     parser.add_argument("--out", metavar="DIR", help="folder of the trace (default: SCRIPT.trace)")
+    parser.add_argument(
+        "--no-shadow",
+        dest="shadow",
+        action="store_false",
+        help="do not compute the steps once more in float64, which level 1 of `parity replay` needs",
+    )
     parser.add_argument(
         "--tf-python",
         metavar="PATH",
@@ -84,6 +91,7 @@ def _words(arguments: argparse.Namespace) -> list[str]:
     words = [str(bootstrap.__file__), "tf_towers.record", "--skip", str(arguments.skip)]
     words += ["--steps", str(arguments.steps)] if arguments.steps is not None else []
     words += ["--out", arguments.out] if arguments.out else []
+    words += [] if arguments.shadow else ["--no-shadow"]
     return words + what
 
 

@@ -9,6 +9,10 @@ from parity.trace.channel import claim_standard_streams as claim_standard_stream
 from parity.trace.channel import describe_error as describe_error
 from parity.trace.channel import die_with_parent as die_with_parent
 from parity.trace.channel import serve as serve
+from parity.trace.graph import GRAPH_FILE as GRAPH_FILE
+from parity.trace.graph import RecordedGraph as RecordedGraph
+from parity.trace.graph import read_graph as read_graph
+from parity.trace.graph import write_graph as write_graph
 from parity.trace.quantities import OF_A_TOWER as OF_A_TOWER
 from parity.trace.quantities import OF_A_VARIABLE as OF_A_VARIABLE
 from parity.trace.quantities import QUANTITIES as QUANTITIES
@@ -27,4 +31,6 @@ from parity.trace.tensors import write_json as write_json
 from parity.trace.tensors import write_tensors as write_tensors
 from parity.trace.user_code import UserCode as UserCode
 from parity.trace.writer import FORMAT_VERSION as FORMAT_VERSION
+from parity.trace.writer import SHADOW as SHADOW
+from parity.trace.writer import SHADOW_FILE as SHADOW_FILE
 from parity.trace.writer import TraceWriter as TraceWriter

@@ -7,10 +7,13 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 import numpy as np
 
+from parity.trace.graph import GRAPH_FILE
 from parity.trace.tensors import Path, TraceError, write_json, write_tensors
 
 FORMAT = "tower-parity-trace"
 FORMAT_VERSION = 1
+SHADOW = "shadow"
+SHADOW_FILE = "shadow.json"
 
 
 class TraceWriter(object):
@@ -83,10 +86,14 @@ class TraceWriter(object):
             )
         for name in content:
             path = os.path.join(self.directory, name)
-            if name == "trace.json" or name.endswith((".safetensors", ".part")):
+            if name in ("trace.json", GRAPH_FILE, SHADOW_FILE) or name.endswith((".safetensors", ".part")):
                 os.remove(path)
-            elif os.path.isdir(path) and not os.listdir(path):
+            elif os.path.isdir(path) and (not os.listdir(path) or _is_shadow(name, path)):
                 shutil.rmtree(path)
+
+
+def _is_shadow(name: str, path: str) -> bool:
+    return name == SHADOW and os.path.isfile(os.path.join(path, "trace.json"))
 
 
 def step_file(number: int) -> str:

@@ -1,7 +1,7 @@
 """Records an unmodified TensorFlow 1 script.
 
-Usage: python -m tf_towers.record [--steps N] [--skip N] [--out DIR] [--] SCRIPT ARGS…
-       python -m tf_towers.record [--steps N] [--skip N] [--out DIR] -m MODULE ARGS…
+Usage: python -m tf_towers.record [--steps N] [--skip N] [--out DIR] [--no-shadow] [--] SCRIPT ARGS…
+       python -m tf_towers.record [--steps N] [--skip N] [--out DIR] [--no-shadow] -m MODULE ARGS…
 """
 
 import argparse
@@ -17,14 +17,13 @@ def main(arguments):
     """Runs the script under the recorder; returns the exit code."""
     parsed = _parse(arguments)
     from tf_towers.record.recorder import Recorder
-    from tf_towers.record.report import print_failure, print_report
+    from tf_towers.record.report import print_failure
     from tf_towers.record.script import run_as_main, show_error
 
     ending = _Ending()
 
     def enough():
-        recorder.finish(whole=True)
-        print_report(recorder, parsed.out, whole=True)
+        _close(recorder, parsed, whole=True)
         ending.leave(0)
 
     def failed(error):
@@ -48,9 +47,18 @@ def main(arguments):
         code = 1
     if ending.code is not None:
         return ending.code
-    recorder.finish(whole=code == 0)
-    print_report(recorder, parsed.out, whole=code == 0)
+    _close(recorder, parsed, whole=code == 0)
     return code
+
+
+def _close(recorder, parsed, whole):
+    from tf_towers.record.float64 import compute_shadow
+    from tf_towers.record.report import print_report, print_shadow
+
+    written = recorder.finish(whole=whole)
+    print_report(recorder, parsed.out, whole=whole)
+    if written and recorder.recorded and parsed.shadow:
+        print_shadow(compute_shadow(parsed.out))
 
 
 class Enough(BaseException):
@@ -97,6 +105,9 @@ def _parse(arguments):
     parser.add_argument("--steps", type=int, metavar="N", help="end after N recorded training steps, with exit code 0")
     parser.add_argument("--skip", type=int, metavar="N", default=0, help="let N training steps go by first")
     parser.add_argument("--out", metavar="DIR", help="folder of the trace (default: SCRIPT.trace)")
+    parser.add_argument(
+        "--no-shadow", dest="shadow", action="store_false", help="do not compute the steps once more in float64"
+    )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="SCRIPT ARGS…")
     parsed = parser.parse_args(arguments)

@@ -8,10 +8,11 @@ import tensorflow as real
 import tensorflow.compat.v1 as tf
 from tensorflow.python.client import session as session_module
 
-from parity.trace import TraceWriter
+from parity.trace import TraceWriter, write_graph
 from tf_towers.record.calls import Calls
 from tf_towers.record.facts import facts_of, facts_of_section
 from tf_towers.record.fetched import fetched_by
+from tf_towers.record.graph import recorded_graph
 from tf_towers.record.hazard import Hazard
 from tf_towers.record.hazards import hazards_in_graph
 from tf_towers.record.hazards_in_values import combine_from_values, hazards_in_values
@@ -57,6 +58,7 @@ class Recorder(object):
         self._lock = threading.RLock()
         self._planner = Planner(self.calls, self.left_out)
         self._writer = None
+        self._plans, self._plan_of_step = [], []
         self._after = None
         self._combine = {}
         self._failed = False
@@ -223,10 +225,14 @@ class Recorder(object):
             self._learn(plan, tensors)
         if first:
             self._open(session, plan, state)
+        if not any(plan is each for each in self._plans):
+            self._plans.append(plan)
+            write_graph(self._out, recorded_graph(session.graph, self._plans, self._planner.variables))
         recorded = {name: value for name, value in state.items() if _is_state(name)}
         recorded.update((name, value) for name, value in tensors.items() if _is_array(value))
         recorded.update((name, value) for name, value in after.items() if not _is_state(name))
         self._writer.step(self.recorded, recorded)
+        self._plan_of_step.append([plan is each for each in self._plans].index(True))
         self._count(state, after)
         self._after = after
         self.recorded += 1
@@ -271,6 +277,7 @@ class Recorder(object):
             "not_recorded": dict(self.left_out),
             "skipped_steps": self._skip,
             "steps_of_the_script": self.seen,
+            "run_of_step": list(self._plan_of_step),
         }
         if any(section.prefix for section in self.sections):
             facts["sections"] = {each.name: facts_of_section(each, self._combine[each.name]) for each in self.sections}

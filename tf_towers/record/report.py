@@ -36,6 +36,11 @@ def print_failure(error):
     _line(f"record: stopped recording: {type(error).__name__}: {error}")
 
 
+def print_shadow(told):
+    """Prints what became of the float64 shadow."""
+    _line("  " + told)
+
+
 def _print_nothing_found(recorder):
     calls = recorder.calls
     _line("record: expected a run of a train op, got none. No trace was written.")

@@ -54,7 +54,7 @@ def run_bare(python: str, script: Path, *words: str, cwd: Path, **more: str) -> 
     return run(python, [str(script), *words], cwd, **more)
 
 
-def run_recorded(python: str, script: Path, *words: str, options=(), cwd: Path, **more: str) -> Recorded:
+def run_recorded(python: str, script: Path, *words: str, options=("--no-shadow",), cwd: Path, **more: str) -> Recorded:
     out = cwd / f"{script.stem}.trace"
     command = [str(bootstrap.__file__), "tf_towers.record", "--out", str(out), *options, "--", str(script), *words]
     done = run(python, command, cwd, **more)
@@ -69,7 +69,8 @@ def recorded(tf_python: str, tmp_path_factory: pytest.TempPathFactory) -> Callab
     def record(name: str) -> Recorded:
         if name not in known:
             folder = tmp_path_factory.mktemp(name)
-            known[name] = run_recorded(tf_python, SCRIPTS / f"{name}.py", cwd=folder, SAVE=str(folder / "saved.npz"))
+            saved = str(folder / "saved.npz")
+            known[name] = run_recorded(tf_python, SCRIPTS / f"{name}.py", options=(), cwd=folder, SAVE=saved)
         return known[name]
 
     return record

@@ -1,0 +1,62 @@
+"""The graph beside a trace is whole or refused."""
+
+import json
+
+import pytest
+
+from parity.trace import RecordedGraph, TraceError, TraceWriter, read_graph, write_graph
+
+GRAPH = RecordedGraph(
+    {"node": [{"name": "x", "op": "Placeholder"}, {"name": "w", "op": "VariableV2"}]},
+    {"var/w": "w"},
+    [{"values": {"feed/0/x": {"tensor": "x:0", "dtype": "float32"}}, "updates": ["w"], "sections": {}}],
+)
+
+
+def test_a_graph_is_read_as_it_was_written(tmp_path):
+    write_graph(tmp_path, GRAPH)
+    assert read_graph(tmp_path) == GRAPH
+    assert [node["op"] for node in read_graph(tmp_path).nodes] == ["Placeholder", "VariableV2"]
+
+
+def test_a_trace_without_a_graph_is_refused(tmp_path):
+    with pytest.raises(TraceError, match=r"graph: expected .*graph\.json, got no such file\. Record the script"):
+        read_graph(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda found: found.update(format="other"), "expected the format 'tower-parity-graph'"),
+        (lambda found: found.update(format_version=9), "expected format version 1 in .*, got 9"),
+        (lambda found: found.update(runs={}), "expected 'runs' in .* to be a list"),
+        (lambda found: found["definition"]["node"].pop(), "expected 2 ops with a name and a type each"),
+        (lambda found: found["variables"].update({"var/v": "v"}), "expected the op 'v' in"),
+        (lambda found: found["runs"][0].pop("values"), "expected the op '.a run without values.'"),
+    ],
+)
+def test_a_graph_that_is_not_whole_is_refused(tmp_path, change, said):
+    write_graph(tmp_path, GRAPH)
+    found = json.loads((tmp_path / "graph.json").read_text())
+    change(found)
+    (tmp_path / "graph.json").write_text(json.dumps(found))
+    with pytest.raises(TraceError, match=said):
+        read_graph(tmp_path)
+
+
+def test_half_a_file_is_refused(tmp_path):
+    write_graph(tmp_path, GRAPH)
+    text = (tmp_path / "graph.json").read_text()
+    (tmp_path / "graph.json").write_text(text[: len(text) // 2])
+    with pytest.raises(TraceError, match="expected JSON"):
+        read_graph(tmp_path)
+
+
+def test_a_new_trace_in_the_same_folder_has_neither_the_old_graph_nor_the_old_shadow(tmp_path):
+    out = tmp_path / "trace"
+    TraceWriter(out, {"package": "test"}).close()
+    write_graph(out, GRAPH)
+    TraceWriter(out / "shadow", {"package": "test"}).close()
+    (out / "shadow.json").write_text("{}")
+    TraceWriter(out, {"package": "test"}).close()
+    assert sorted(path.name for path in out.iterdir()) == ["trace.json"]

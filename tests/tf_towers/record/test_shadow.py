@@ -1,0 +1,134 @@
+"""The float64 shadow of a recorded script: what it is, and where there is none."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from parity.trace import Trace, bootstrap, parse_key, read_graph
+
+from .conftest import run, run_recorded
+
+UNIT = 2.0**-24
+MOST = 64.0  # measured: 5 units of the scale in these small nets, 9 with batch norm
+FAINT = 1e-3
+GRADIENTS = ("grad", "tower_grad", "clip", "tower_clip")
+RACING = {"monitored": ("stat",), "queue_fed": ("ema",)}
+EVERY = Path(__file__).parent / "every_expansion.py"
+
+
+def farthest(trace: Trace, shadow: Trace, leave: tuple[str, ...] = ()) -> tuple[float, str]:
+    """The largest distance of a trace from its shadow, in unit roundoffs of the size of what is computed."""
+    found = [(0.0, "")]
+    for number in trace.step_numbers:
+        one, exact = trace.step(number), shadow.step(number)
+        keys = {text: parse_key(text) for text in one.names() if one.dtype(text) == "float32"}
+        total = np.sqrt(sum(np.sum(exact.read(k) ** 2) for k, key in keys.items() if key.quantity == "grad"))
+        for text, key in keys.items():
+            if key.quantity in leave:
+                continue
+            wanted = exact.read(text)
+            size = np.linalg.norm(wanted)
+            size = max(size, FAINT * total) if key.quantity in GRADIENTS else size
+            apart = np.linalg.norm(one.read(text).astype(np.float64) - wanted)
+            found.append((float(apart / (UNIT * size)) if apart else 0.0, f"step {number} {text}"))
+    return max(found)
+
+
+@pytest.mark.parametrize("name", ["placeholder_slices", "split_sum", "monitored", "queue_fed", "two_optimizers"])
+def test_a_shadow_minus_the_original_is_float32_rounding_and_nothing_else(recorded, name):
+    done = recorded(name)
+    shadow = Trace(done.out / "shadow")
+    assert shadow.facts["precision"] == "float64"
+    assert shadow.step(0).names() == done.trace.step(0).names()
+    distance, where = farthest(done.trace, shadow, RACING.get(name, ()))
+    assert 0.0 < distance < MOST, where
+    assert "shadow: in float64 beside the trace" in done.said
+
+
+@pytest.fixture(scope="module")
+def expanded(tf_python, tmp_path_factory):
+    return run_recorded(tf_python, EVERY, options=(), cwd=tmp_path_factory.mktemp("every"))
+
+
+def test_ops_without_a_float64_kernel_are_written_out(expanded):
+    assert expanded.code == 0, expanded.said
+    shadow = Trace(expanded.out / "shadow")
+    for stem in ("FusedBatchNorm", "LRN", "ResizeBilinear", "LeakyRelu"):
+        assert any(each.startswith(stem) and "Grad" not in each for each in shadow.facts["expanded"]), stem
+        assert any(each.startswith(stem + "Grad") for each in shadow.facts["expanded"]), stem
+    distance, where = farthest(expanded.trace, shadow)
+    assert 0.0 < distance < MOST, where
+
+
+def test_constants_are_taken_as_the_script_wrote_them(expanded):
+    taken = {value for _, value in Trace(expanded.out / "shadow").facts["constants"].values()}
+    assert {0.01, 0.3, 0.044715, np.sqrt(2 / np.pi), 1 / 0.7} - taken <= {0.3, 1 / 0.7}
+    assert {0.01, 0.044715, np.sqrt(2 / np.pi)} <= taken
+
+
+def test_that_measure_finds_a_changed_constant(tf_python, expanded, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(expanded.out, copy)
+    text = (copy / "graph.json").read_text()
+    graph = json.loads(text)
+    node = next(each for each in graph["definition"]["node"] if _is_scalar(each, 0.044715))
+    node["attr"]["value"]["tensor"]["float_val"] = [0.0448]
+    (copy / "graph.json").write_text(json.dumps(graph))
+    assert run(tf_python, [str(bootstrap.__file__), "tf_towers.shadow", str(copy)], tmp_path).returncode == 0
+    assert farthest(Trace(copy), Trace(copy / "shadow"))[0] > MOST
+
+
+def _is_scalar(node, value):
+    found = node.get("attr", {}).get("value", {}).get("tensor", {}).get("float_val", [])
+    return node["op"] == "Const" and len(found) == 1 and abs(found[0] - value) < 1e-6
+
+
+BICUBIC = """
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+x = tf.placeholder(tf.float32, [1, 3, 3, 1], "x")
+w = tf.get_variable("w", [])
+loss = tf.reduce_mean(tf.image.resize_bicubic(x * w, [5, 5], name="larger"))
+train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    session.run(train, {x: [[[[1.0], [2.0], [3.0]]] * 3]})
+"""
+
+
+def test_an_op_that_cannot_be_shadowed_is_named(tf_python, tmp_path):
+    script = tmp_path / "bicubic.py"
+    script.write_text(BICUBIC)
+    done = run_recorded(tf_python, script, options=(), cwd=tmp_path)
+    assert done.code == 0, done.said
+    assert "got the op larger/ResizeBicubic" in done.said or "got the op larger" in done.said
+    assert "a ResizeBicubic, which is in float32 whatever its input. Level 2 only can be judged." in done.said
+    assert not (done.out / "shadow").exists()
+    assert json.loads((done.out / "shadow.json").read_text())["made"] is False
+
+
+def test_draws_inside_a_loop_leave_no_shadow(recorded):
+    done = recorded("resource_loop")
+    assert "which is drawn inside a loop. Level 2 only can be judged." in done.said
+
+
+def test_a_script_that_races_has_a_shadow_of_what_was_meant(recorded):
+    done = recorded("ungated")
+    distance, where = farthest(done.trace, Trace(done.out / "shadow"), ("slot", "var"))
+    assert 0.0 < distance < MOST, where
+
+
+def test_the_graph_goes_from_the_inputs_to_losses_and_updates(recorded):
+    graph = read_graph(recorded("queue_fed").out)
+    (run,) = graph.runs
+    ops = {node["name"]: node for node in graph.nodes}
+    for key in ("loss/0", "tower_grad/1/softmax_linear/weights", "grad/softmax_linear/biases"):
+        assert run["values"][key]["tensor"].partition(":")[0] in ops
+    fed = [value for key, value in run["values"].items() if key.startswith("feed/0/")]
+    assert {ops[value["tensor"].partition(":")[0]]["op"] for value in fed} == {"QueueDequeueV2"}
+    assert graph.variables["var/softmax_linear/weights"] == "softmax_linear/weights"
+    assert run["updates"]
+    assert not any(node["op"] in ("FIFOQueueV2", "QueueEnqueueV2", "ScalarSummary") for node in graph.nodes)

@@ -1,0 +1,32 @@
+"""Has the float64 shadow of what was recorded computed, in a process of its own: the script's is left alone."""
+
+import os
+import subprocess
+import sys
+
+from parity.trace import bootstrap
+
+SECONDS = 1800.0
+
+
+def compute_shadow(out):
+    """Computes the shadow of the trace at `out`; returns what there is to say of it, in one line."""
+    environment = dict(os.environ, CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
+    command = [sys.executable, bootstrap.__file__, "tf_towers.shadow", out]
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"shadow: none after {SECONDS:g} s. Make it with python -m tf_towers.shadow {out}"
+    lines = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith("shadow: ")]
+    if told:
+        return told[-1]
+    return f"shadow: none: {lines[-1] if lines else f'it ended with status {done.returncode}'}"

@@ -1,0 +1,112 @@
+"""Cuts a recorded graph where recorded values go in, and between what is computed first and the updates after it."""
+
+import collections
+
+import tensorflow.compat.v1 as tf
+
+from tf_towers.shadow.definition import add_placeholder, by_name, full, needed, op_of, pruned, redirect
+from tf_towers.shadow.refusal import refuse
+
+FED = ("feed", "noise")
+VARIABLES = frozenset(["Variable", "VariableV2", "VarHandleOp"])
+
+Cut = collections.namedtuple("Cut", ["definition", "fed", "handed", "computed"])
+Cut.__doc__ = """A graph that is run in two goes.
+
+Fields:
+  definition: the GraphDef.
+  fed: dict of placeholder to the list of the trace names whose values go in: several are put one after the other.
+  handed: dict of placeholder to the tensor of the first go whose value it takes in the second.
+  computed: set of the names of the ops of the first go.
+"""
+
+
+def is_fed(key):
+    """Tells whether a recorded value goes in instead of being computed: feeds, draws and the learning rate."""
+    parts = key.split("/")
+    parts = parts[2:] if parts[0] == "section" else parts
+    return parts[0] in FED or parts == ["state", "learning_rate"]
+
+
+def cut(definition, run):
+    """Returns the `Cut` of one run of a `RecordedGraph`.
+
+    Losses and gradients are computed in a first go that updates nothing, and are handed to the updates in a second one: a
+    script that races is computed as it was meant.
+
+    Args:
+      definition: its GraphDef, changed in place.
+      run: an element of its `runs`.
+    """
+    values = run["values"]
+    fed = _cut_inputs(definition, values)
+    wanted = [op_of(each["tensor"]) for key, each in values.items() if not is_fed(key)]
+    definition = pruned(definition, wanted + run["updates"] + list(fed))
+    _refuse_unknown_inputs(definition, fed)
+    typed = import_graph(definition)
+    nodes = by_name(definition)
+    computed = needed(nodes, wanted)
+    updating = needed(nodes, run["updates"]) - computed
+    handed = _cut_updates(definition, typed, computed, updating)
+    return Cut(definition, fed, handed, computed)
+
+
+def import_graph(definition):
+    """Returns a `tf.Graph` of a GraphDef."""
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.import_graph_def(definition, name="")
+    return graph
+
+
+def _cut_inputs(definition, values):
+    tensors = collections.OrderedDict()
+    for key, each in sorted(values.items()):
+        if is_fed(key):
+            tensors.setdefault(each["tensor"], (each["dtype"], [key]))
+    pieces = {}
+    for key, each in sorted(values.items()):
+        if "source" in each and each["source"] not in tensors:
+            pieces.setdefault(each["source"], (each["dtype"], []))[1].append(key)
+    fed, renamed = collections.OrderedDict(), {}
+    for number, (tensor, (dtype, keys)) in enumerate(list(tensors.items()) + sorted(pieces.items())):
+        placeholder = add_placeholder(definition, f"shadow_fed/{number}", tf.as_dtype(dtype))
+        renamed[full(tensor)] = placeholder
+        fed[op_of(placeholder)] = keys
+    redirect(definition, renamed)
+    return fed
+
+
+def _refuse_unknown_inputs(definition, fed):
+    for node in definition.node:
+        stateless = not node.op.startswith(("Placeholder", "Iterator", "Queue", "Random", "Truncated", "Multinomial"))
+        if node.name not in fed and not stateless and node.op not in ("PlaceholderWithDefault",):
+            refuse(f"expected every input and draw to be recorded, got none of {node.name} ({node.op})")
+
+
+def _cut_updates(definition, typed, computed, updating):
+    nodes = by_name(definition)
+    handed, renamed = collections.OrderedDict(), {}
+    for name in sorted(updating):
+        node = nodes[name]
+        for each in list(node.input):
+            if op_of(each) not in computed or _is_read(nodes, op_of(each)):
+                continue
+            if each.startswith("^"):
+                node.input.remove(each)  # it is done before the second go
+            elif full(each) not in renamed:
+                tensor = typed.get_tensor_by_name(full(each))
+                if tensor.dtype._is_ref_dtype or tensor.dtype in (tf.resource, tf.variant):
+                    continue
+                renamed[full(each)] = add_placeholder(definition, f"shadow_handed/{len(renamed)}", tensor.dtype)
+                handed[op_of(renamed[full(each)])] = full(each)
+    redirect(definition, renamed, updating)
+    return handed
+
+
+def _is_read(nodes, name):
+    """A read of a reference variable is the variable itself, before an update and after it."""
+    node = nodes[name]
+    if node.op in VARIABLES:
+        return True
+    return node.op == "Identity" and nodes[op_of(node.input[0])].op in ("Variable", "VariableV2")

@@ -1,0 +1,81 @@
+"""Cuts and walks graphs as they are written down: nodes with named inputs."""
+
+import re
+
+from tensorflow.core.framework import graph_pb2
+
+_CONTROL = re.compile(r"^\^")
+
+
+def op_of(name):
+    """Returns the op's name of an input: of "conv:1", "conv" and "^conv"."""
+    return _CONTROL.sub("", name).partition(":")[0]
+
+
+def full(name):
+    """Returns the tensor's name with its number: "conv:0" of "conv"."""
+    return name if ":" in name else name + ":0"
+
+
+def by_name(definition):
+    """Returns dict of name to node."""
+    return {node.name: node for node in definition.node}
+
+
+def needed(nodes, names):
+    """Returns the set of names of the nodes that `names` need, themselves included.
+
+    Args:
+      nodes: dict of name to node.
+      names: of ops.
+    """
+    seen, pending = set(), [name for name in names if name in nodes]
+    while pending:
+        name = pending.pop()
+        if name not in seen:
+            seen.add(name)
+            pending += [op_of(each) for each in nodes[name].input if op_of(each) in nodes]
+    return seen
+
+
+def pruned(definition, names):
+    """Returns a copy with the nodes that `names` need, and the library."""
+    nodes = by_name(definition)
+    kept = needed(nodes, names)
+    copy = graph_pb2.GraphDef()
+    copy.versions.CopyFrom(definition.versions)
+    copy.library.CopyFrom(definition.library)
+    for node in definition.node:
+        if node.name in kept:
+            copy.node.add().CopyFrom(node)
+    return copy
+
+
+def redirect(definition, renamed, only=None):
+    """Makes the readers of some tensors read others, in place.
+
+    Args:
+      definition: a GraphDef.
+      renamed: dict of tensor name, e.g. "conv:0", to that of another.
+      only: names of the nodes that are changed; by default all.
+    """
+    for node in definition.node:
+        if only is not None and node.name not in only:
+            continue
+        for place, name in enumerate(node.input):
+            if not name.startswith("^") and full(name) in renamed:
+                node.input[place] = renamed[full(name)]
+
+
+def add_placeholder(definition, name, dtype):
+    """Adds a placeholder; returns its tensor's name.
+
+    Args:
+      definition: a GraphDef.
+      name: of the op.
+      dtype: a `tf.DType`.
+    """
+    node = definition.node.add(name=name, op="Placeholder")
+    node.attr["dtype"].type = dtype.as_datatype_enum
+    node.attr["shape"].shape.unknown_rank = True
+    return name + ":0"

@@ -1,0 +1,107 @@
+"""Leaves the float64 shadow of a recorded trace beside it."""
+
+import os
+
+import numpy as np
+import tensorflow as real
+
+from parity.trace import SHADOW, SHADOW_FILE, Trace, TraceWriter, read_graph, write_json
+from tf_towers.shadow.program import Program, wide
+from tf_towers.shadow.refusal import CannotShadow, refuse
+
+
+def make_shadow(directory):
+    """Computes every step of a trace in float64, from the recorded state, feeds and draws, into its folder `shadow`.
+
+    Args:
+      directory: a trace as recording leaves it.
+
+    Returns:
+      The facts of the shadow: what was written out as plain ops, which constants were taken as the script wrote them.
+
+    Raises:
+      CannotShadow: the graph cannot be computed in float64.
+      TraceError: there is no such trace, or it has no graph.
+    """
+    beside = os.path.join(str(directory), SHADOW_FILE)
+    trace = Trace(directory, whole=False)
+    try:
+        facts = _made(trace, read_graph(directory))
+    except CannotShadow as error:
+        write_json(beside, {"made": False, "reason": str(error)})
+        raise
+    told = {name: facts[name] for name in ("expanded", "constants")}
+    write_json(beside, dict(told, made=True, reason=""))
+    return facts
+
+
+def _made(trace, graph):
+    if "drawn inside a loop" in trace.facts.get("not_recorded", {}).values():
+        names = [name for name, why in trace.facts["not_recorded"].items() if why == "drawn inside a loop"]
+        refuse(f"expected every draw to be recorded, got none of {names[0]}, which is drawn inside a loop")
+    programs = {}
+    try:
+        return _write(trace, graph, programs)
+    finally:
+        for program in programs.values():
+            program.close()
+
+
+def _write(trace, graph, programs):
+    for number in trace.step_numbers:
+        run = _run_of(trace, graph, number)
+        if run not in programs:
+            programs[run] = Program(graph, graph.runs[run])
+    facts = dict(
+        trace.facts,
+        side="tf_towers.shadow",
+        precision="float64",
+        expanded=sorted({each for program in programs.values() for each in program.expanded}),
+        constants={name: value for program in programs.values() for name, value in program.constants.items()},
+    )
+    producer = {"package": "tf_towers.shadow", "framework": "tensorflow " + real.__version__}
+    variables = {name: dict(entry, dtype=_wider(entry["dtype"])) for name, entry in trace.variables.items()}
+    writer = TraceWriter(os.path.join(trace.directory, SHADOW), producer, facts, variables, trace.activations)
+    before = _all(trace.init())
+    writer.init({key: _widened(key, value) for key, value in before.items()})
+    for number in trace.step_numbers:
+        now = _all(trace.step(number))
+        # Counters are recorded as they were before the step, everything else that is kept as it was after it.
+        state = dict(before, **{key: now[key] for key in now if key in graph.variables and _is_counter(key)})
+        computed = programs[_run_of(trace, graph, number)].step(state, now)
+        writer.step(number, {key: _settled(key, now[key], computed) for key in now})
+        before = dict(before, **now)
+    writer.close()
+    return facts
+
+
+def _run_of(trace, graph, number):
+    runs = trace.facts.get("run_of_step", [])
+    if number < len(runs):
+        return runs[number]
+    names = set(trace.step(number).names())
+    fitting = [place for place, run in enumerate(graph.runs) if set(run["values"]) <= names]
+    return max(fitting, key=lambda place: len(graph.runs[place]["values"]))
+
+
+def _settled(key, recorded, computed):
+    if _is_counter(key) or key not in computed:
+        return _widened(key, recorded)
+    return np.asarray(computed[key])
+
+
+def _widened(key, value):
+    return value if _is_counter(key) else wide(value)
+
+
+def _is_counter(key):
+    parts = key.split("/")
+    return (parts[2] if parts[0] == "section" else parts[0]) == "state"
+
+
+def _wider(dtype):
+    return "float64" if dtype in ("float32", "float16", "bfloat16") else dtype
+
+
+def _all(file):
+    return {name: file.read(name) for name in file.names()}

@@ -1,0 +1,121 @@
+"""Runs single recorded steps of one graph in float64."""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from google.protobuf import json_format
+from tensorflow.core.framework import graph_pb2
+from tensorflow.core.protobuf import rewriter_config_pb2
+from tensorflow.python.ops import gen_resource_variable_ops, gen_state_ops
+
+from tf_towers.shadow.cut import cut, import_graph, is_fed
+from tf_towers.shadow.expand import expand
+from tf_towers.shadow.refusal import refuse
+from tf_towers.shadow.widen import widen
+
+
+class Program(object):
+    """One run of a recorded script, in float64.
+
+    Args:
+      recorded: a `RecordedGraph`.
+      run: an element of its `runs`.
+
+    Attributes:
+      expanded: sorted list of the types of ops that were written out as plain ones.
+      constants: what `widen` read otherwise.
+
+    Raises:
+      CannotShadow: the graph cannot be computed in float64.
+    """
+
+    def __init__(self, recorded, run):
+        definition = graph_pb2.GraphDef()
+        json_format.ParseDict(recorded.definition, definition)
+        self._cut = cut(definition, run)
+        definition = self._cut.definition
+        typed = import_graph(definition)
+        self.constants = widen(definition, self._cut.computed)
+        self.expanded, renamed = expand(definition, typed)
+        self._graph = import_graph(definition)
+        values = {key: each["tensor"] for key, each in run["values"].items() if not is_fed(key)}
+        self._values = {key: renamed.get(name, name) for key, name in values.items()}
+        self._handed = {key: renamed.get(name, name) for key, name in self._cut.handed.items()}
+        self._updates = run["updates"]
+        self._add_variables(recorded.variables)
+        self._session = tf.Session(graph=self._graph, config=_exact())
+
+    def close(self):
+        """Ends its session."""
+        self._session.close()
+
+    def step(self, state, values):
+        """Computes one step.
+
+        Args:
+          state: dict of trace name of a variable to its value before the step.
+          values: dict of trace name to recorded value, of at least everything that is fed.
+
+        Returns:
+          Dict of trace name to float64 array: losses, gradients, and the variables after the step.
+        """
+        self._set(state)
+        feeds = {f"{name}:0": _one(keys, values) for name, keys in self._cut.fed.items()}
+        feeds = {name: value for name, value in feeds.items() if value is not None}
+        found, handed = self._session.run([self._values, self._handed], feeds)
+        feeds.update((f"{name}:0", value) for name, value in handed.items())
+        self._session.run(self._updates, feeds)
+        found.update(self._session.run(self._reads))
+        return {key: np.asarray(value) for key, value in found.items()}
+
+    def _set(self, state):
+        missing = [key for key in self._reads if key not in state]
+        if missing:
+            refuse(f"expected a recorded value of every variable, got none of {missing[0]}")
+        feeds = {placeholder: wide(state[key]) for key, (placeholder, _) in self._sets.items()}
+        self._session.run([op for _, op in self._sets.values()], feeds)
+
+    def _add_variables(self, variables):
+        self._sets, self._reads = {}, {}
+        names = {op.name for op in self._graph.get_operations()}
+        with self._graph.as_default():
+            for key, name in variables.items():
+                if name in names:
+                    self._sets[key], self._reads[key] = _access(self._graph.get_operation_by_name(name))
+        known = set(variables.values())
+        for op in self._graph.get_operations():
+            if op.type in ("Variable", "VariableV2", "VarHandleOp") and op.name not in known:
+                refuse(f"expected the value of every variable to be recorded, got none of {op.name}")
+
+
+def wide(value):
+    """Returns an array with its floats in float64."""
+    value = np.asarray(value)
+    return value.astype(np.float64) if value.dtype.kind == "f" else value
+
+
+def _one(keys, values):
+    found = [wide(values[key]) for key in keys if key in values]
+    if len(found) != len(keys):
+        return None  # TensorFlow says which one it needs after all
+    alike = all(np.array_equal(each, found[0]) for each in found)
+    return found[0] if len(found) == 1 or alike or not found[0].ndim else np.concatenate(found)
+
+
+def _access(op):
+    """Adds ops that write and read a variable; returns ``((placeholder, write), read)``."""
+    if op.type == "VarHandleOp":
+        dtype = tf.as_dtype(op.get_attr("dtype"))
+        value = tf.placeholder(dtype)
+        write = gen_resource_variable_ops.assign_variable_op(op.outputs[0], value)
+        return (value, write), gen_resource_variable_ops.read_variable_op(op.outputs[0], dtype)
+    value = tf.placeholder(op.outputs[0].dtype.base_dtype)
+    return (value, gen_state_ops.assign(op.outputs[0], value, validate_shape=False).op), op.outputs[0]
+
+
+def _exact():
+    """Nothing is rewritten, and sums are made in one order."""
+    config = tf.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1, device_count={"GPU": 0})
+    options = config.graph_options
+    options.optimizer_options.opt_level = -1
+    options.rewrite_options.CopyFrom(rewriter_config_pb2.RewriterConfig(disable_meta_optimizer=True))
+    return config

@@ -1,0 +1,61 @@
+"""Turns a graph into float64: types, constants, functions."""
+
+import numpy as np
+from tensorflow.core.framework import types_pb2
+from tensorflow.python.framework import tensor_util
+
+from tf_towers.shadow.constants import as_written
+
+WIDER = {
+    types_pb2.DT_FLOAT: types_pb2.DT_DOUBLE,
+    types_pb2.DT_HALF: types_pb2.DT_DOUBLE,
+    types_pb2.DT_BFLOAT16: types_pb2.DT_DOUBLE,
+    types_pb2.DT_COMPLEX64: types_pb2.DT_COMPLEX128,
+    types_pb2.DT_FLOAT_REF: types_pb2.DT_DOUBLE_REF,
+}
+
+
+def widen(definition, computed):
+    """Makes everything float64, in place.
+
+    Args:
+      definition: a GraphDef.
+      computed: names of the ops whose constants are taken as the script wrote them. All others keep the value that they have
+        in float32: hyper-parameters of optimizers and decays of moving averages.
+
+    Returns:
+      Dict of the name of each constant that was read otherwise to ``[float32 value, value taken]``; of arrays the first one.
+    """
+    read = {}
+    for node in definition.node:
+        _widen_node(node, node.name in computed, read)
+    for function in definition.library.function:
+        for argument in list(function.signature.input_arg) + list(function.signature.output_arg):
+            argument.type = WIDER.get(argument.type, argument.type)
+        for node in function.node_def:
+            _widen_node(node, True, read)
+    return read
+
+
+def _widen_node(node, exact, read):
+    if "_class" in node.attr:
+        del node.attr["_class"]  # it may be beside something that is cut away
+    node.device = ""
+    for attr in node.attr.values():
+        if attr.HasField("type"):
+            attr.type = WIDER.get(attr.type, attr.type)
+        elif attr.HasField("list") and attr.list.type:
+            wider = [WIDER.get(each, each) for each in attr.list.type]
+            del attr.list.type[:]
+            attr.list.type.extend(wider)
+        elif attr.HasField("tensor") and attr.tensor.dtype in WIDER:
+            _widen_tensor(node.name, attr.tensor, exact, read)
+
+
+def _widen_tensor(name, tensor, exact, read):
+    array = tensor_util.MakeNdarray(tensor)
+    wide = as_written(array) if exact else array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    changed = np.flatnonzero((wide.ravel() != array.ravel()) & np.isfinite(array.ravel()))
+    if exact and changed.size:
+        read[name] = [float(array.ravel()[changed[0]]), float(wide.ravel()[changed[0]])]
+    tensor.CopyFrom(tensor_util.make_tensor_proto(wide, shape=wide.shape))
