@@ -7,10 +7,13 @@ from tf_towers.averages import Averages as Averages
 from tf_towers.batch_norm_updates import choose_updates as choose_updates
 from tf_towers.batch_norm_updates import racing_updates as racing_updates
 from tf_towers.build import build as build
+from tf_towers.checkpoint import read_checkpoint as read_checkpoint
+from tf_towers.checkpoint import write_checkpoint as write_checkpoint
 from tf_towers.clip import Clipped as Clipped
 from tf_towers.clip import clip_gradients as clip_gradients
 from tf_towers.clip import sum_duplicate_rows as sum_duplicate_rows
 from tf_towers.combine import combine_gradients as combine_gradients
+from tf_towers.errors import CheckpointError as CheckpointError
 from tf_towers.errors import TowerError as TowerError
 from tf_towers.facts import describe_variables as describe_variables
 from tf_towers.facts import facts as facts

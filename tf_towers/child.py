@@ -8,8 +8,19 @@ import numpy as np
 import tensorflow as real
 import tensorflow.compat.v1 as tf
 
-from parity.trace import SideError, Trace, TraceWriter, UserCode, claim_standard_streams, serve
+from parity.trace import (
+    COMPUTED,
+    COUNTERS_AFTER,
+    SideError,
+    Trace,
+    TraceWriter,
+    UserCode,
+    claim_standard_streams,
+    counters_after,
+    serve,
+)
 from tf_towers.build import build
+from tf_towers.checkpoint import start_from_checkpoint
 from tf_towers.facts import describe_variables, facts
 from tf_towers.initial import perturbed
 from tf_towers.optimizer import make_optimizer
@@ -20,7 +31,6 @@ from tf_towers.step import Stepper, in_order
 THREADS = 1
 FLOATS = ("float32", "float64")
 OF_THE_OPTIMIZER = tuple(TABLES)  # keys of a case's [optimizer] that say more than what optimizer it is
-COMPUTED = ("state/learning_rate", "state/skipped")  # recorded and never loaded: tensors of the graph, not variables
 
 
 class Side(object):
@@ -64,21 +74,23 @@ class Side(object):
     def initialize(self, arguments, progress):
         """Leaves a trace whose init is the state that training starts from: `precision`, `init`, `seed`, `out`.
 
-        Answers with what the optimizer itself puts into its slots: trace name to the smallest and the largest element.
+        Answers with what the optimizer itself puts into its slots, trace name to the smallest and the largest element, and
+        with what a checkpoint did not hold.
         """
         training, stepper, _ = self._prepared[arguments["precision"]]
         stepper.initialize()
         state = stepper.state()
         fresh = {name: [float(np.min(v)), float(np.max(v))] for name, v in state.items() if name.startswith("slot/")}
         kind, _, path = arguments["init"].partition(":")
+        missing = []
         if kind == "perturbed":
             state = perturbed(state, arguments["seed"])
         elif kind == "checkpoint":
-            state.update(_from_checkpoint(path, training))
+            state, missing = start_from_checkpoint(path, state, describe_variables(training))
         writer = TraceWriter(arguments["out"], {"package": "tf_towers"})
         writer.init(state)
         writer.close()
-        return {"initial_slots": fresh}
+        return {"initial_slots": fresh, "not_in_checkpoint": missing}
 
     def run(self, arguments, progress):
         """Runs steps and leaves a trace.
@@ -113,7 +125,7 @@ class Side(object):
             tensors.update((name, value) for name, value in state.items() if not name.startswith("state/"))
             writer.step(number, in_order({name: tensors[name] for name in tensors if name.split("/", 1)[0] in keep}))
             progress(done + 1, len(numbers))
-        writer.close()
+        writer.close(**{COUNTERS_AFTER: counters_after(state)})
         return {}
 
     def _build(self, precision, case, folders, inputs):
@@ -173,21 +185,6 @@ def _variables(file, counters):
     quantities = ("var", "stat", "slot", "ema", "state") if counters else ("var", "stat", "slot", "ema")
     names = [name for name in file.names() if name.split("/", 1)[0] in quantities and name not in COMPUTED]
     return {name: file.read(name) for name in names}
-
-
-def _from_checkpoint(path, training):
-    reader = tf.train.load_checkpoint(path)
-    found = reader.get_variable_to_shape_map()
-    state = {}
-    for quantity, group in (("var", training.weights), ("stat", training.statistics)):
-        for name, variable in group.items():
-            if found.get(name) != variable.shape.as_list():
-                raise SideError(
-                    f"init: expected {name} with shape {variable.shape} in the checkpoint {path}, "
-                    f"got {found.get(name, 'nothing')}. Name a checkpoint of this model."
-                )
-            state[f"{quantity}/{name}"] = reader.get_tensor(name)
-    return state
 
 
 def main():

@@ -41,12 +41,14 @@ def facts(training, precision, threads):
 
 
 def describe_variables(training):
-    """Returns dict of variable name to `shape`, `dtype`, `kind`, `placement`, and `use`: what reads it in tower 0.
+    """Returns dict of variable name to `shape`, `dtype`, `kind`, `placement`, `use` and `saved_as`.
 
-    `use` joins the types of the ops that consume the variable with a plus sign, e.g. "MatMul" or "Conv2D+L2Loss": it
-    decides the layout of a kernel.
+    `use` joins the types of the ops that consume the variable in tower 0 with a plus sign, e.g. "MatMul" or
+    "Conv2D+L2Loss": it decides the layout of a kernel. `saved_as` names what hangs on the variable as a checkpoint does,
+    e.g. ``{"slot/m": "conv1/kernel/Adam", "ema": "conv1/kernel/ExponentialMovingAverage"}``.
     """
     described = {}
+    saved_as = _saved_as(training)
     for kind, group in (("weight", training.weights), ("statistic", training.statistics)):
         for name, variable in group.items():
             described[name] = {
@@ -55,8 +57,18 @@ def describe_variables(training):
                 "kind": kind,
                 "placement": variable.device,
                 "use": "+".join(_consumers(variable)),
+                "saved_as": saved_as.get(name, {}),
             }
     return described
+
+
+def _saved_as(training):
+    found = {}
+    for (slot, name), variable in training.slots.items():
+        found.setdefault(name, {})["slot/" + slot] = variable.op.name
+    for name, variable in training.averages.items():
+        found.setdefault(name, {})["ema"] = variable.op.name
+    return found
 
 
 def _consumers(variable):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from parity.trace import SideError, TensorFile, Trace, TraceWriter, UserCode
+from parity.trace import COUNTERS_AFTER, SideError, TensorFile, Trace, TraceWriter, UserCode, counters_after
 from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
 from torch_ddp.group import Rank
@@ -92,7 +92,7 @@ class RankServer:
                 writer.step(number, {name: tensors[name] for name in tensors if name.split("/", 1)[0] in keep})
             progress(done + 1, len(numbers))
         if writer:
-            writer.close(ranks_agree=agree)
+            writer.close(ranks_agree=agree, **{COUNTERS_AFTER: counters_after(state)})
         return {}
 
     def _writer(self, out: str, stepper: Stepper, known_facts: dict[str, Any]) -> TraceWriter | None:

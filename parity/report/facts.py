@@ -9,7 +9,7 @@ from parity.judge.result import Result
 from parity.report.tables import plain_table
 
 # Who they are stands at the top of the report.
-NOT_A_DIFFERENCE = ("side", "producer", "framework", "flags", "devices", "device", "slots")
+NOT_A_DIFFERENCE = ("side", "producer", "framework", "flags", "devices", "device", "slots", "counters_after")
 SAME_THING = {"lr": "learning_rate", "eps": "epsilon", "nesterov": "use_nesterov"}
 
 

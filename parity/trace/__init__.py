@@ -3,6 +3,10 @@
 Needs numpy and Python 3.7, no more, so that it can be used by path from a ten-year-old environment.
 """
 
+from parity.trace.after import COMPUTED as COMPUTED
+from parity.trace.after import COUNTERS_AFTER as COUNTERS_AFTER
+from parity.trace.after import counters_after as counters_after
+from parity.trace.after import state_after as state_after
 from parity.trace.channel import Channel as Channel
 from parity.trace.channel import SideError as SideError
 from parity.trace.channel import claim_standard_streams as claim_standard_streams

@@ -2,6 +2,7 @@
 
 NAMES = [
     "Averages",
+    "CheckpointError",
     "Clipped",
     "LossScale",
     "Plan",
@@ -32,6 +33,7 @@ NAMES = [
     "perturbed",
     "place_variables",
     "racing_updates",
+    "read_checkpoint",
     "regularization_terms",
     "session",
     "shard",
@@ -40,6 +42,7 @@ NAMES = [
     "sum_duplicate_rows",
     "tower_devices",
     "tower_feeds",
+    "write_checkpoint",
 ]
 
 

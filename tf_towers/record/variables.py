@@ -4,6 +4,8 @@ import collections
 
 import tensorflow.compat.v1 as tf
 
+from parity.trace import parse_key
+
 AVERAGE = "/ExponentialMovingAverage"
 
 Variables = collections.namedtuple("Variables", ["keys", "weights", "statistics", "owners", "slots"])
@@ -109,11 +111,12 @@ def read_variables(run, variables):
 
 
 def describe(variables, ops):
-    """Returns dict of variable name to `shape`, `dtype`, `kind`, `placement`, and `use`: what reads it among `ops`.
+    """Returns dict of variable name to `shape`, `dtype`, `kind`, `placement`, `use` and `saved_as`.
 
-    `use` joins the types of the ops with a plus sign, as `tf_towers.describe_variables` does.
+    `use` is what reads it among `ops`. Both are as `tf_towers.describe_variables` makes them.
     """
     described = {}
+    saved_as = _saved_as(variables)
     for kind, group in (("weight", variables.weights), ("statistic", variables.statistics)):
         for name, variable in group.items():
             described[name] = {
@@ -122,8 +125,18 @@ def describe(variables, ops):
                 "kind": kind,
                 "placement": variable.device or "",
                 "use": "+".join(_consumers(variable, ops)),
+                "saved_as": saved_as.get(name, {}),
             }
     return described
+
+
+def _saved_as(variables):
+    found = {}
+    for text, variable in variables.keys.items():
+        key = parse_key(text)
+        if key.quantity in ("slot", "ema") and not key.section:
+            found.setdefault(key.name, {})[f"slot/{key.slot}" if key.slot else "ema"] = variable.op.name
+    return found
 
 
 def _consumers(variable, ops):

@@ -1,0 +1,87 @@
+"""Writes the state in a trace as a checkpoint of `tf.train.Saver`, or lists what a checkpoint holds.
+
+Usage: python -m tf_towers.checkpoint write TRACE PREFIX [--step N|last] [--version V2|V1] [--dtype float32]
+                                                         [--global-step N]
+       python -m tf_towers.checkpoint list PATH
+
+TRACE is in the names of the TensorFlow graph: the TensorFlow side's own, or what `parity map … --write` made of a port's.
+"""
+
+import argparse
+import os
+import sys
+
+
+def main(arguments=None):
+    """Runs one of the two; returns the exit code: 0, or 2 where it could not."""
+    parsed = _parser().parse_args(arguments)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        parsed.run(parsed)
+    except ValueError as error:
+        print(f"tf_towers.checkpoint: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python -m tf_towers.checkpoint", description=__doc__.splitlines()[0])
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    verbs.required = True
+    write = verbs.add_parser("write", help="write the state in a trace as a checkpoint")
+    write.add_argument("trace", metavar="TRACE", help="folder of a trace in the names of the TensorFlow graph")
+    write.add_argument("prefix", metavar="PREFIX", help="path that a Saver restores from")
+    write.add_argument(
+        "--step", type=_step, metavar="N|last", help="the state after which step (default: the last one)"
+    )
+    write.add_argument("--version", choices=["V2", "V1"], default="V2", help="format (default: V2)")
+    write.add_argument(
+        "--dtype",
+        choices=["float32", "float64"],
+        help="of weights, statistics, slots and averages, where the restoring graph has another than the trace's",
+    )
+    write.add_argument(
+        "--global-step",
+        type=int,
+        metavar="N",
+        help="step count, where the trace has none; appended to PREFIX as Saver.save does",
+    )
+    write.set_defaults(run=_write)
+    listing = verbs.add_parser("list", help="list the variables of a checkpoint")
+    listing.add_argument("path", metavar="PATH", help="V2 prefix, V1 file, or a folder with a state file")
+    listing.set_defaults(run=_list)
+    return parser
+
+
+def _write(parsed):
+    from parity.trace import Trace, state_after
+    from tf_towers.checkpoint import checkpoint_of, write_checkpoint
+
+    trace = Trace(parsed.trace)
+    content = checkpoint_of(state_after(trace, parsed.step), trace.variables, parsed.dtype)
+    path = write_checkpoint(parsed.prefix, content.arrays, parsed.version, parsed.global_step)
+    print(f"{path}: {len(content.arrays)} variables")
+    if content.left_out:
+        print(f"left out, for the trace does not tell their names in the graph: {', '.join(content.left_out)}")
+    if "global_step" not in content.arrays and parsed.global_step is None:
+        print("no global_step: a Saver that restores it will not find it; name it with --global-step")
+
+
+def _list(parsed):
+    from tf_towers.checkpoint import read_checkpoint
+
+    for name, value in read_checkpoint(parsed.path).items():
+        print(f"{name} {list(value.shape)} {value.dtype if value.dtype != object else 'string'}")
+
+
+def _step(text):
+    if text == "last":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number or last, got {text!r}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Turns the state in a trace into what a checkpoint holds."""
+
+import collections
+
+import numpy as np
+
+from parity.trace import COMPUTED, parse_key
+from tf_towers.errors import CheckpointError
+
+Content = collections.namedtuple("Content", ["arrays", "left_out"])
+Content.__doc__ = """What a checkpoint is to hold.
+
+Fields:
+  arrays: dict of variable name to array.
+  left_out: trace names whose variables have no name that the trace tells, sorted.
+"""
+
+
+def checkpoint_of(state, variables, dtype=None):
+    """Returns the `Content` of a checkpoint with a state, under the names that the graph of the trace gave its variables.
+
+    Args:
+      state: dict of trace name, e.g. "slot/m/conv1/kernel", to array, as `parity.trace.state_after` returns it.
+      variables: the trace's description of its variables, as `describe_variables` made it: `dtype`, and `saved_as` for
+        slots and averages. Arrays get the dtype of their variable.
+      dtype: of everything that trains and of what belongs to it, instead, e.g. "float32".
+
+    Raises:
+      CheckpointError: the trace does not describe a weight that is in the state, or two names are one.
+    """
+    arrays, left_out = {}, []
+    for text, value in state.items():
+        key = parse_key(text)
+        if text in COMPUTED or key.name.startswith("local/"):
+            continue  # tensors, and local variables, which no Saver takes
+        name = saved_as(key, variables)
+        if name is None:
+            left_out.append(text)
+            continue
+        if name in arrays:
+            raise CheckpointError(
+                f"checkpoint: expected one array for {name}, got another for {text}. Record it again."
+            )
+        described = key.quantity != "state" and (dtype or variables[key.name]["dtype"])
+        arrays[name] = np.asarray(value, described) if described else np.asarray(value)
+    return Content(arrays, sorted(left_out))
+
+
+def saved_as(key, variables):
+    """Returns the name that a checkpoint gives to what a trace calls `key`, or None where the trace does not tell.
+
+    Args:
+      key: a `Key`.
+      variables: see `checkpoint_of`.
+
+    Raises:
+      CheckpointError: the trace does not describe the variable.
+    """
+    if key.section:
+        return None
+    if key.quantity == "state":
+        return key.name
+    described = variables.get(key.name)
+    if described is None:
+        raise CheckpointError(
+            f"checkpoint: expected the trace to describe the variable {key.name}, got "
+            f"{', '.join(sorted(variables)) or 'no variable'}. Use a trace in the names of the TensorFlow graph."
+        )
+    if key.quantity in ("var", "stat"):
+        return key.name
+    what = f"slot/{key.slot}" if key.quantity == "slot" else key.quantity
+    return described.get("saved_as", {}).get(what)
