@@ -1,6 +1,7 @@
 """Joins the names and layouts of two traces: for every tensor of the reference, the candidate's in the same layout."""
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from parity.judge.numbers import Array
 from parity.judge.renaming import Renaming
@@ -10,6 +11,16 @@ from parity.trace import OF_A_VARIABLE, RANK_OF, Key, TensorFile, format_key, pa
 
 OPTIONAL = frozenset(["state"])
 VALUES = frozenset(["var", "stat", "ema"])  # everything else that hangs on a variable is a difference or a rate
+
+
+class Held(Protocol):
+    """Tensors by name: a file of them, or a dict in memory."""
+
+    def __contains__(self, name: object, /) -> bool:
+        """Returns whether there is such a tensor."""
+
+    def read(self, name: str) -> Array:
+        """Returns one tensor."""
 
 
 class Join:
@@ -38,7 +49,7 @@ class Join:
         names = self._names.get(key.quantity)
         return (format_key(key._replace(name=names.to_candidate(key.name) if names else key.name)),)
 
-    def read(self, key: Key, file: TensorFile) -> Array | None:
+    def read(self, key: Key, file: Held) -> Array | None:
         """Returns the candidate's counterpart in the reference's layout, or None where it has none."""
         found = [name for name in self.candidates(key) if name in file]
         if key.quantity in OF_A_VARIABLE:

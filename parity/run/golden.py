@@ -33,6 +33,7 @@ class GoldenRole:
 
     def __init__(self, folder: Path, case: Case) -> None:
         self._folder = folder
+        self.notes: list[str] = []
         self._known = _load(folder)
         now, blessed = of_the_reference(case), self._known["case"]
         for name in sorted(set(now) | set(blessed)):

@@ -40,6 +40,7 @@ class Recorded:
       replicas: float64 runs of the reference started one ulp away.
       reference_draws, candidate_draws: float32 steps under perturbation.
       pairs: the mapping, as text.
+      notes: what the report is to say of how it was recorded.
     """
 
     join: Join
@@ -52,6 +53,7 @@ class Recorded:
     reference_draws: list[Trace] = field(default_factory=list)
     candidate_draws: list[Trace] = field(default_factory=list)
     pairs: list[tuple[str, str, str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 class _Both(NamedTuple):
@@ -125,6 +127,7 @@ class Recorder:
             reference_draws=[reference.result() for reference, _ in draws],
             candidate_draws=[candidate.result() for _, candidate in draws],
             pairs=pairs,
+            notes=list(self._tf.notes),
         )
 
     @property

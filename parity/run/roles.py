@@ -1,5 +1,6 @@
 """The two roles that sides play in a case: what is asked of each, and the traces that it answers with."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -39,7 +40,13 @@ class Asked(NamedTuple):
 
 
 class Reference(Protocol):
-    """What plays the reference: live TensorFlow, or a golden trace of what it did."""
+    """What plays the reference: live TensorFlow, or a golden trace of what it did.
+
+    Attributes:
+      notes: what the report is to say of it.
+    """
+
+    notes: list[str]
 
     def batches(self, out: Path) -> "Future[Any]":
         """Leaves a trace of the batches at `out`; answers with dict of input name to dtype and shape."""
@@ -73,6 +80,7 @@ class TensorFlowRole:
         self._sides = sides
         self._data = sides.data
         self._folders = [str(folder) for folder in case.folders]
+        self.notes: list[str] = []
 
     def batches(self, out: Path) -> "Future[Any]":
         """Has the case's own function make the batches, and leaves them at `out`."""
@@ -118,10 +126,11 @@ class TensorFlowRole:
         smallest and the largest element.
         """
         case = self._case
-        answer = self._side.ask(
-            "initialize", precision="float32", init=case.init, seed=case.seed, out=str(out)
-        ).result()
+        kind, _, path = case.init.partition(":")
+        init = f"{kind}:{case.directory / path}" if path else kind
+        answer = self._side.ask("initialize", precision="float32", init=init, seed=case.seed, out=str(out)).result()
         slots = dict(answer["initial_slots"])
+        self.notes += _filled_up(answer.get("not_in_checkpoint", []))
         write_json(self._out / INITIAL_SLOTS, slots)
         return slots
 
@@ -253,6 +262,15 @@ def _message(asked: Asked, out: Path) -> dict[str, Any]:
         "quantities": asked.quantities,
         "out": str(out),
     }
+
+
+def _filled_up(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    counts = Counter(name.split("/", 1)[0] for name in names)
+    what = {"slot": "slots", "ema": "averages", "state": "counters"}
+    listed = ", ".join(f"{count} {what.get(quantity, quantity)}" for quantity, count in counts.items())
+    return [f"init: not in the checkpoint: {listed}; averages start at their weights, the rest as the graph makes it"]
 
 
 def _table(optimizer: Any) -> dict[str, Any]:

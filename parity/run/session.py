@@ -61,7 +61,7 @@ def run_case(
             reference=_facts(traces.reference32),
             candidate=_facts(traces.candidate32),
             pairs=recorded.pairs,
-            notes=_weaker(case),
+            notes=_weaker(case) + recorded.notes,
         )
     except Exception:
         sides.settle()  # they may serve another case, and nothing may write into a folder that is gone

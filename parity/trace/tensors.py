@@ -152,7 +152,7 @@ class TensorFile(object):
         """Returns the tensors' names in the order of writing."""
         return list(self._entries)
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._entries
 
     def shape(self, name: str) -> Tuple[int, ...]:

@@ -60,10 +60,11 @@ def _write(parsed):
     trace = Trace(parsed.trace)
     content = checkpoint_of(state_after(trace, parsed.step), trace.variables, parsed.dtype)
     path = write_checkpoint(parsed.prefix, content.arrays, parsed.version, parsed.global_step)
-    print(f"{path}: {len(content.arrays)} variables")
+    names = set(content.arrays) | ({"global_step"} if parsed.global_step is not None else set())
+    print(f"{path}: {len(names)} variables")
     if content.left_out:
         print(f"left out, for the trace does not tell their names in the graph: {', '.join(content.left_out)}")
-    if "global_step" not in content.arrays and parsed.global_step is None:
+    if "global_step" not in names:
         print("no global_step: a Saver that restores it will not find it; name it with --global-step")
 
 

@@ -1,0 +1,88 @@
+"""Writes the model in a checkpoint of `torch_ddp.checkpoint` as a safetensors file, for whoever has no torch.
+
+Usage: python -m torch_ddp.checkpoint CHECKPOINT OUT.safetensors [--part model]
+
+CHECKPOINT is a file "step-….pt" or the folder of such files, whose newest whole one is taken. The file gets the names of
+the part's `state_dict`, and "state/global_step".
+"""
+
+import argparse
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from parity.trace import write_tensors
+from torch_ddp.checkpoint.files import newest_whole, read_whole
+from torch_ddp.errors import CheckpointError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Writes the file; returns the exit code: 0, or 2 where it could not."""
+    parser = argparse.ArgumentParser(prog="python -m torch_ddp.checkpoint", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT")
+    parser.add_argument("out", type=Path, metavar="OUT.safetensors")
+    parser.add_argument("--part", default="model", help="name that the checkpoint has the model under (default: model)")
+    parsed = parser.parse_args(arguments)
+    try:
+        tensors = tensors_of(parsed.checkpoint, parsed.part)
+        write_tensors(parsed.out, tensors)
+    except (ValueError, OSError) as error:
+        print(f"torch_ddp.checkpoint: {error}", file=sys.stderr)
+        return 2
+    print(f"{parsed.out}: {len(tensors)} tensors, after {int(tensors['state/global_step'])} steps")
+    return 0
+
+
+def tensors_of(path: Path, part: str) -> dict[str, np.ndarray]:
+    """Returns the tensors of one part of a checkpoint, and its step count as "state/global_step".
+
+    Args:
+      path: a checkpoint's file, or a folder of them.
+      part: its name, e.g. "model".
+
+    Raises:
+      CheckpointError: there is no whole checkpoint, or none with such a part of named tensors.
+    """
+    state = _state(path)
+    progress = state.get("progress") if isinstance(state, dict) else None
+    if not isinstance(progress, dict) or "step" not in progress:
+        raise CheckpointError(f"checkpoint: expected a file of torch_ddp.checkpoint at {path}, got another. Name one.")
+    parts = state.get("parts")
+    chosen = parts.get(part) if isinstance(parts, dict) else None
+    if not isinstance(chosen, dict) or not all(isinstance(value, torch.Tensor) for value in chosen.values()):
+        known = ", ".join(parts) if isinstance(parts, dict) else "none"
+        raise CheckpointError(
+            f"checkpoint: expected a part {part!r} of named tensors in {path}, got the parts {known}. Name one with --part."
+        )
+    tensors = {str(name): _array(value) for name, value in chosen.items()}
+    tensors["state/global_step"] = np.array(progress["step"], np.int64)
+    return tensors
+
+
+def _state(path: Path) -> Any:
+    found = newest_whole(path) if path.is_dir() else None
+    if path.is_dir() and found is None:
+        raise CheckpointError(
+            f"checkpoint: expected a checkpoint in {path}, got none that is whole. Name another folder."
+        )
+    try:
+        return read_whole(found.data if found else path.read_bytes())
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        text = str(error).strip().splitlines() or [type(error).__name__]
+        raise CheckpointError(
+            f"checkpoint: expected a file of torch_ddp.checkpoint at {path}, got: {text[0].rstrip('.')}. Name another."
+        ) from error
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    # numpy has no bfloat16.
+    whole = tensor.float() if tensor.dtype is torch.bfloat16 else tensor
+    return np.array(whole.numpy())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
