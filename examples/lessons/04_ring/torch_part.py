@@ -80,7 +80,10 @@ def measure(sizes, elements, few, odd):
     ranks = on_ranks(everything, max(sizes), sizes, elements, few, odd)
     runs = {size: [rank["runs"][size] for rank in ranks[:size]] for size in sizes}
     steps = [
-        {"sent": [rank["story"][step]["sent"] for rank in ranks], "holds": [rank["story"][step]["holds"] for rank in ranks]}
+        {
+            "sent": [rank["story"][step]["sent"] for rank in ranks],
+            "holds": [rank["story"][step]["holds"] for rank in ranks],
+        }
         for step in range(len(ranks[0]["story"]))
     ]
     return {"runs": runs, "story": steps}
