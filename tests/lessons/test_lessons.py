@@ -72,7 +72,7 @@ def test_the_text_has_steps_and_a_place_for_every_number(number, stage):
     assert len(found) >= 3
     assert all(step.body for step in found)
     whole = "\n".join(step.body for step in found)
-    assert not re.search(r"\{\{|\}\}|\{%|Undefined|\bNone\b", re.sub(r"```.*?```", "", whole, flags=re.DOTALL))
+    assert not re.search(r"\{\{|\}\}|\{%|Undefined|\bNone\b", re.sub(r"```.*?```|`.*?`", "", whole, flags=re.DOTALL))
 
 
 @pytest.mark.parametrize("number", LESSONS)
@@ -85,7 +85,7 @@ def test_no_measured_number_is_written_into_the_text_by_hand(number):
 def test_a_lesson_is_short(number):
     lesson = LESSONS[number]
     for path in lesson.folder.glob("*.py"):
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 130, path
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 150, path
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
 
 

@@ -9,6 +9,8 @@ import torch_ddp
 
 
 class Model(torch.nn.Module):
+    """Two layers without biases."""
+
     def __init__(self, w1, w2):
         super().__init__()
         self.w1 = torch.nn.Parameter(torch.tensor(w1, dtype=torch.float64))

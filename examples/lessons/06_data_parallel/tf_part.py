@@ -29,4 +29,4 @@ def measure(x, y, weights, count, momentum):
     recorded = stepper.step({"x": np.array(x), "y": np.array(y)})
     statistics = {name: value for name, value in stepper.state().items() if name.endswith("moving_mean")}
     stepper.close()
-    return {"gradient": recorded["grad/w"], "moving_mean": list(statistics.values())[0][0]}
+    return {"gradient": recorded["grad/w"], "moving_mean": next(iter(statistics.values()))[0]}

@@ -11,6 +11,8 @@ import torch_ddp
 
 
 class Model(torch.nn.Module):
+    """A linear layer, batch norm and tanh; counts its forward passes."""
+
     def __init__(self, weights, momentum):
         super().__init__()
         self.w = torch.nn.Parameter(torch.tensor(weights, dtype=torch.float64))
@@ -49,7 +51,7 @@ def one_process(x, y, weights, count, momentum):
         loss = (outputs - y).square().mean()
         if step == 0:
             by_replica = torch.autograd.grad(loss, [made["w"] for made in replicas], retain_graph=True)
-            by_replica = [by_replica[0] - sum(by_replica[1:])] + list(by_replica[1:])  # the first holds the others' too
+            by_replica = [by_replica[0] - sum(by_replica[1:]), *by_replica[1:]]  # the first holds the others' too
             loss.backward()
             gradient, moving_mean = model.w.grad.tolist(), model.norm.running_mean.item()
     return {
