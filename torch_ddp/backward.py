@@ -1,15 +1,20 @@
-"""Computes one rank's gradients of a step, micro-batch by micro-batch, and has DDP combine them with the last."""
+"""Computes one rank's gradients of a step, micro-batch by micro-batch, and combines them over the ranks."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from torch import Tensor
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from torch_ddp.combining import Combining, combine_by_hand, over_micro_batches
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gradients import GradientReduction
 from torch_ddp.reduction import accumulate
-from torch_ddp.shard import shard
+from torch_ddp.shard import Shard, shard
+from torch_ddp.update import Update
 
 Loss = Callable[..., Tensor | tuple[Tensor, dict[str, Tensor]]]
 
@@ -23,6 +28,7 @@ class Part(NamedTuple):
       loss: scalar, with what decays, without loss scale.
       outputs: dict of name to whatever else the loss returned.
       gradients: dict of parameter name to the gradient of this micro-batch alone, without loss scale.
+      clipped: the same, clipped; empty where ranks do not clip their own.
     """
 
     name: str
@@ -30,62 +36,93 @@ class Part(NamedTuple):
     loss: Tensor
     outputs: dict[str, Tensor]
     gradients: dict[str, Tensor]
+    clipped: Mapping[str, Tensor] = MappingProxyType({})
 
 
 class Backward:
     """Runs forward and backward over the micro-batches of one rank's shard.
 
-    Afterwards the parameters' gradients are combined over the ranks and summed over the micro-batches, and still hold the
-    loss scale.
+    DDP combines the gradients with the last backward pass, but for what its buckets cannot do: then every pass stays on its
+    rank, and the gradients are combined by hand.
 
     Args:
       model: wrapped.
       loss: ``loss(model, **inputs)`` returns a scalar, or a scalar and a dict of name to tensor.
-      reduction: of this model; keeps the gradients of every backward pass where there are several.
-      micro_batches: into how many a shard is cut; None where nothing accumulates.
+      combining: how gradients become one.
+      update: what happens around the optimizer's step.
+
+    Attributes:
+      reduction: of DDP's buckets.
+      by_hand: whether the gradients are combined by hand; they are then without loss scale and averaged over micro-batches.
 
     Counterpart: tf_towers.build_replicas
     """
 
-    def __init__(
-        self, model: DistributedDataParallel, loss: Loss, reduction: GradientReduction, micro_batches: int | None = None
-    ) -> None:
+    def __init__(self, model: DistributedDataParallel, loss: Loss, combining: Combining, update: Update) -> None:
+        self.by_hand = update.clips_ranks or combining.missing != "refuse" or _has_sparse_gradients(model.module)
         self._model = model
         self._loss = loss
-        self._reduction = reduction
-        self._micro_batches = micro_batches
+        self._combining = combining
+        self._update = update
+        self._parameters = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
+        reduce: Any = "sum" if combining.reduce == "prescaled" else combining.reduce
+        several = self.by_hand or update.micro_batches is not None
+        self.reduction = GradientReduction(model, reduce, every_backward=several)
+        self.reduction.keep = True
 
-    def run(
-        self, inputs: dict[str, Tensor], rank: int, decay: Callable[[], Tensor | float], scale: float
-    ) -> list[Part]:
-        """Returns the parts of a step, in order.
+    def run(self, piece: Shard, rank: int) -> list[Part]:
+        """Returns the parts of a step, in order; leaves the combined gradients in the parameters.
 
         Args:
-          inputs: dict of input name to this rank's shard.
-          rank: names the parts.
-          decay: makes what is added to every loss.
-          scale: what losses are multiplied by.
+          piece: this rank's shard.
+          rank: which one.
 
         Raises:
           TorchDdpError: the shard does not divide into micro-batches, or a loss is no scalar.
         """
-        steps = self._micro_batches or 1
-        pieces = [shard(inputs, step, steps, "micro-batches") for step in range(steps)]
+        steps = self._update.micro_batches or 1
+        pieces = (
+            [shard(piece.inputs, step, steps, "micro-batches") for step in range(steps)]
+            if steps > 1
+            else [piece.inputs]
+        )
         parts: list[Part] = []
-        for piece in accumulate(self._model, pieces):
-            name = str(rank) if self._micro_batches is None else f"{rank}.{len(parts)}"
-            parts.append(self._part(name, piece, decay, scale))
+        with self.reduction.weighing(piece.examples):
+            for inputs in self._alone(pieces) if self.by_hand else accumulate(self._model, pieces):
+                name = str(rank) if self._update.micro_batches is None else f"{rank}.{len(parts)}"
+                parts.append(self._part(name, inputs, rank))
+        if self.by_hand:
+            self._combine([part.clipped or part.gradients for part in parts], piece.examples)
         return parts
 
-    def _part(self, name: str, inputs: dict[str, Tensor], decay: Callable[[], Tensor | float], scale: float) -> Part:
-        self._reduction.local.clear()
+    def _alone(self, pieces: Iterable[dict[str, Tensor]]) -> Iterable[dict[str, Tensor]]:
+        for piece in pieces:
+            with self._model.no_sync():
+                yield piece
+
+    def _part(self, name: str, inputs: dict[str, Tensor], rank: int) -> Part:
+        self.reduction.local.clear()
         returned = self._loss(self._model, **inputs)
         loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
         if loss.ndim:
             raise TorchDdpError(f"loss: expected a scalar, got shape {tuple(loss.shape)}. Reduce it, e.g. with mean().")
-        loss = loss + decay()
-        scaled = loss if scale == 1.0 else loss * scale
+        world_size, scale = dist.get_world_size(), self._update.scale.value
+        loss = loss + self._update.decay(rank, world_size)
+        scaled = loss / world_size if self._combining.reduce == "prescaled" else loss
+        scaled = scaled if scale == 1.0 else scaled * scale
         scaled.backward()  # type: ignore[no-untyped-call]
-        local = self._reduction.local
+        local = self.reduction.local
         gradients = {key: value if scale == 1.0 else value / scale for key, value in local.items()}
-        return Part(name, inputs, loss, dict(outputs), gradients)
+        return Part(name, inputs, loss, dict(outputs), gradients, self._update.clip_own(gradients))
+
+    @torch.no_grad()
+    def _combine(self, parts: Sequence[Mapping[str, Tensor]], examples: int) -> None:
+        how = self._combining
+        own = over_micro_batches(parts, self._update.averages_micro_batches, how.sparse)
+        combined = combine_by_hand(own, self._parameters, how, examples)
+        for name, parameter in self._parameters.items():
+            parameter.grad = combined.get(name)
+
+
+def _has_sparse_gradients(model: nn.Module) -> bool:
+    return any(isinstance(layer, nn.Embedding | nn.EmbeddingBag) and bool(layer.sparse) for layer in model.modules())

@@ -1,7 +1,8 @@
 """Combines the ranks' gradients, by default as DDP does, and keeps each rank's own."""
 
+import contextlib
 import functools
-from typing import Any
+from typing import Any, Literal, cast
 
 import torch
 import torch.distributed as dist
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from torch_ddp.errors import TorchDdpError
-from torch_ddp.reduction import HOOKS, Reduction
+from torch_ddp.reduction import HOOKS, ExampleCounts, Reduction, weighted_mean_hook
 
 
 class GradientReduction:
@@ -20,7 +21,8 @@ class GradientReduction:
 
     Args:
       model: the wrapped model; the hook is attached to it.
-      reduce: "mean" or "sum" over the ranks, "ordered_mean" or "ordered_sum" for the same bits every time.
+      reduce: "mean" or "sum" over the ranks, "ordered_mean" or "ordered_sum" for the same bits every time; "examples" for a
+        mean weighted by examples, whose backward passes lie inside `weighing`.
       every_backward: whether to keep the gradients of every backward pass, those under `no_sync` included, each for itself;
         what DDP reduces is what has accumulated by then.
 
@@ -36,12 +38,16 @@ class GradientReduction:
     """
 
     def __init__(
-        self, model: DistributedDataParallel, reduce: Reduction = "mean", every_backward: bool = False
+        self,
+        model: DistributedDataParallel,
+        reduce: Reduction | Literal["examples"] = "mean",
+        every_backward: bool = False,
     ) -> None:
-        if reduce not in HOOKS:
-            known = ", ".join(repr(name) for name in HOOKS)
+        if reduce not in (*HOOKS, "examples"):
+            known = ", ".join(repr(name) for name in (*HOOKS, "examples"))
             raise TorchDdpError(f"gradients: expected reduce to be one of {known}, got {reduce!r}. Choose one.")
         self.reduce = reduce
+        self._counts = ExampleCounts() if reduce == "examples" else None
         self.keep = False
         self.local: dict[str, Tensor] = {}
         self.reduced: dict[str, Tensor] = {}
@@ -53,13 +59,17 @@ class GradientReduction:
                     parameter.register_hook(functools.partial(self._keep, self._names[id(parameter)]))
         model.register_comm_hook(None, self._hook)
 
+    def weighing(self, examples: int) -> contextlib.AbstractContextManager[None]:
+        """Weighs the backward passes inside by this rank's number of examples, where gradients are weighted at all."""
+        return self._counts.of(examples) if self._counts else contextlib.nullcontext()
+
     def _keep(self, name: str, gradient: Tensor) -> None:
         if self.keep:
             self.local[name] = gradient.detach().clone()
 
     def _hook(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
         if not self.keep:
-            return HOOKS[self.reduce](None, bucket)
+            return self._reduce(bucket)
         named = [(self._names[id(parameter)], parameter.shape) for parameter in bucket.parameters()]
         if not self._every:
             for (name, _), gradient in zip(named, bucket.gradients(), strict=True):
@@ -71,7 +81,12 @@ class GradientReduction:
             self.reduced.update((name, piece.view(shape)) for (name, shape), piece in zip(named, pieces, strict=True))
             return flat
 
-        return HOOKS[self.reduce](None, bucket).then(kept)
+        return self._reduce(bucket).then(kept)
+
+    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
+        if self._counts is not None:
+            return weighted_mean_hook(self._counts, bucket)
+        return HOOKS[cast("Reduction", self.reduce)](None, bucket)
 
 
 def unreduced(model: nn.Module) -> list[str]:

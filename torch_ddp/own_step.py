@@ -9,12 +9,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from torch_ddp.backward import Loss, Part
+from torch_ddp.combining import Combining
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
 from torch_ddp.group import Rank
 from torch_ddp.port_schedule import PortSchedule
-from torch_ddp.reduction import Reduction
-from torch_ddp.shard import shard
 from torch_ddp.step import Stepper, array, merged, own_of
 from torch_ddp.update import Update
 
@@ -39,7 +38,7 @@ class OwnStepper(Stepper):
         loss: Loss,
         optimizer: Optimizer,
         rank: Rank,
-        reduce: Reduction = "mean",
+        reduce: str | Combining = "mean",
         update: Update | None = None,
         *,
         function: Callable[..., Any],
@@ -60,7 +59,7 @@ class OwnStepper(Stepper):
           TorchDdpError: the batch does not divide, or the step returns no scalar loss.
         """
         whole = {name: torch.from_numpy(np.array(value)).to(self._device) for name, value in batch.items()}
-        inputs = shard(whole, self._rank.rank, self._rank.world_size)
+        inputs = self._shard(whole).inputs
         self._reduction.local.clear()
         self._reduction.reduced.clear()
         self._given = {}

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from parity.trace import COUNTERS_AFTER, SideError, TensorFile, Trace, TraceWriter, UserCode, counters_after
+from torch_ddp.combining import Combining
 from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
 from torch_ddp.group import Rank
@@ -136,7 +137,8 @@ class RankServer:
             schedule = PortSchedule(self._code.load(case["scheduler"]), optimizer, stepped_by_port=bool(own_step))
             rates = {int(step): float(rate) for step, rate in (case.get("recorded_rates") or {}).items()}
             update = ScheduledUpdate(model, optimizer, described, schedule, rates)
-        known = (model, self._code.load(case["loss"]), optimizer, self._rank, case["combine"], update)
+        combining = Combining(case["combine"], **case.get("combining", {}))
+        known = (model, self._code.load(case["loss"]), optimizer, self._rank, combining, update)
         if not own_step:
             return Stepper(*known)
         function = self._code.load(own_step)

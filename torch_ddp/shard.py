@@ -1,8 +1,25 @@
 """Cuts a batch over the ranks."""
 
+from typing import NamedTuple
+
+import torch
 from torch import Tensor
 
 from torch_ddp.errors import TorchDdpError
+
+EXAMPLE_WEIGHTS = "example_weights"
+
+
+class Shard(NamedTuple):
+    """One rank's piece of a batch of any size.
+
+    Fields:
+      inputs: dict of input name to tensor ``[shard, ...]``.
+      examples: how many of the batch's examples it holds; padding does not count.
+    """
+
+    inputs: dict[str, Tensor]
+    examples: int
 
 
 def shard(batch: dict[str, Tensor], rank: int, world_size: int, parts: str = "ranks") -> dict[str, Tensor]:
@@ -38,3 +55,37 @@ def shard(batch: dict[str, Tensor], rank: int, world_size: int, parts: str = "ra
         piece = size // world_size
         pieces[name] = tensor[rank * piece : (rank + 1) * piece]
     return pieces
+
+
+def shard_uneven(batch: dict[str, Tensor], rank: int, world_size: int, policy: str) -> Shard:
+    """Returns this rank's piece of a batch that need not divide, and how many examples count.
+
+    Args:
+      batch: dict of input name to tensor ``[batch, ...]``, at least one, all of one batch size.
+      rank: 0 to ``world_size - 1``.
+      world_size: number of ranks.
+      policy: "drop" leaves out what remains at the end; "pad" repeats the last example up to the next multiple, and adds an
+        input `example_weights`, 1 for an example and 0 for padding; "sizes" gives the first ranks one example more.
+
+    Raises:
+      TorchDdpError: the policy is none of these.
+
+    Counterpart: tf_towers.shard_uneven
+    """
+    size = len(next(iter(batch.values())))
+    if policy == "sizes":
+        low = rank * (size // world_size) + min(rank, size % world_size)
+        high = low + size // world_size + (rank < size % world_size)
+        return Shard({name: tensor[low:high] for name, tensor in batch.items()}, high - low)
+    if policy == "drop":
+        piece = size // world_size
+        return Shard({name: tensor[rank * piece : (rank + 1) * piece] for name, tensor in batch.items()}, piece)
+    if policy != "pad":
+        raise TorchDdpError(f"shard_uneven: expected policy to be one of drop, pad, sizes, got {policy!r}.")
+    piece = -(-size // world_size)
+    first = next(iter(batch.values()))
+    places = torch.arange(rank * piece, (rank + 1) * piece, device=first.device)
+    dtype = next((tensor.dtype for tensor in batch.values() if tensor.is_floating_point()), torch.float32)
+    inputs = {name: tensor[places.clamp(max=size - 1)] for name, tensor in batch.items()}
+    counting = places < size
+    return Shard({**inputs, EXAMPLE_WEIGHTS: counting.to(dtype)}, int(counting.sum()))

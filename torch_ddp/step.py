@@ -9,13 +9,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from torch_ddp.backward import Backward, Loss, Part
+from torch_ddp.combining import Combining
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
-from torch_ddp.gradients import GradientReduction
 from torch_ddp.group import Rank
 from torch_ddp.optimizer import named_counters, named_slots, set_counters
-from torch_ddp.reduction import Reduction
-from torch_ddp.shard import shard
+from torch_ddp.shard import Shard, shard, shard_uneven
 from torch_ddp.update import Update
 from torch_ddp.weights import load_weights, named_statistics
 
@@ -28,7 +27,7 @@ class Stepper:
       loss: ``loss(model, **inputs)`` returns a scalar, or a scalar and a dict of name to tensor.
       optimizer: over the model's parameters.
       rank: this process; the process group is up.
-      reduce: "mean" or "sum" over the ranks' gradients.
+      reduce: "mean" or "sum" over the ranks' gradients, or all of `Combining`.
       update: what happens around the optimizer's step; by default nothing.
 
     Counterpart: tf_towers.Stepper
@@ -40,7 +39,7 @@ class Stepper:
         loss: Loss,
         optimizer: Optimizer,
         rank: Rank,
-        reduce: Reduction = "mean",
+        reduce: str | Combining = "mean",
         update: Update | None = None,
     ) -> None:
         self.model = model
@@ -49,10 +48,9 @@ class Stepper:
         self._device = next(model.parameters()).device
         self._ddp = DistributedDataParallel(model)
         self._update = update or Update(model, optimizer)
-        micro_batches = self._update.micro_batches
-        self._reduction = GradientReduction(self._ddp, reduce, every_backward=micro_batches is not None)
-        self._reduction.keep = True
-        self._backward = Backward(self._ddp, loss, self._reduction, micro_batches)
+        self._combining = reduce if isinstance(reduce, Combining) else Combining(reduce)
+        self._backward = Backward(self._ddp, loss, self._combining, self._update)
+        self._reduction = self._backward.reduction
         self._global_step = 0
 
     def state(self) -> dict[str, np.ndarray]:
@@ -108,14 +106,12 @@ class Stepper:
           TorchDdpError: the batch does not divide, or the loss is no scalar.
         """
         whole = {name: torch.from_numpy(np.array(value)).to(self._device) for name, value in batch.items()}
-        inputs = shard(whole, self._rank.rank, self._rank.world_size)
         self.optimizer.zero_grad(set_to_none=True)
-        parts = self._backward.run(inputs, self._rank.rank, self._update.decay, self._update.scale.value)
-        counts = self._update.settle()
-        combined = {
-            f"grad/{name}": array(value.grad) for name, value in self.model.named_parameters() if value.grad is not None
-        }
-        combined.update((f"clip/{name}", array(value)) for name, value in self._update.clip().items())
+        parts = self._backward.run(self._shard(whole), self._rank.rank)
+        counts = self._update.settle(self._backward.by_hand)
+        gradients = {name: value.grad for name, value in self.model.named_parameters() if value.grad is not None}
+        combined = _named("grad", gradients)
+        combined.update(_named("clip", self._update.clip()))
         if self._update.scale.dynamic:
             combined["state/skipped"] = np.array(not counts)
         self._update.set_rate(self._global_step)
@@ -127,6 +123,13 @@ class Stepper:
         towers = gather(own_of(parts), self._rank, self._device)
         return None if towers is None else {**merged(towers), **combined}
 
+    def _shard(self, whole: dict[str, Tensor]) -> Shard:
+        rank, world_size = self._rank.rank, self._rank.world_size
+        if self._combining.uneven != "refuse":
+            return shard_uneven(whole, rank, world_size, self._combining.uneven)
+        inputs = shard(whole, rank, world_size)
+        return Shard(inputs, len(next(iter(inputs.values()), ())))
+
 
 def own_of(parts: list[Part]) -> dict[str, np.ndarray]:
     """Returns what one rank recorded, under the names of a trace."""
@@ -136,8 +139,20 @@ def own_of(parts: list[Part]) -> dict[str, np.ndarray]:
         for name, value in part.outputs.items():
             own[f"{'act' if value.ndim else 'metric'}/{part.name}/{name}"] = array(value)
         own[f"loss/{part.name}"] = array(part.loss)
-        own.update((f"tower_grad/{part.name}/{name}", array(value)) for name, value in part.gradients.items())
+        own.update(_named(f"tower_grad/{part.name}", part.gradients))
+        own.update(_named(f"tower_clip/{part.name}", part.clipped))
     return own
+
+
+def _named(prefix: str, gradients: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    named = {}
+    for name, value in gradients.items():
+        if value.is_sparse:
+            named[f"{prefix}/{name}.indices"] = array(value._indices()[0])
+            named[f"{prefix}/{name}.values"] = array(value._values())
+        else:
+            named[f"{prefix}/{name}"] = array(value)
+    return named
 
 
 @torch.no_grad()

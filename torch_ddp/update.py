@@ -15,20 +15,38 @@ from torch_ddp.schedule import make_schedule
 OF_THE_UPDATE = ("accumulate", "clip", "ema", "loss_scale", "weight_decay")
 
 
+def stored_values(gradient: Tensor) -> Tensor:
+    """Returns a gradient's values: all of a dense one's, the stored rows of a sparse one."""
+    return gradient._values() if gradient.is_sparse else gradient
+
+
+def with_values(gradient: Tensor, values: Tensor) -> Tensor:
+    """Returns a gradient of the same kind and rows with other values."""
+    if not gradient.is_sparse:
+        return values
+    return torch.sparse_coo_tensor(gradient._indices(), values, gradient.shape, check_invariants=False)
+
+
 class Update:
     """Keeps what a case's optimizer table says beside the optimizer itself.
 
     Args:
       model: the model that trains.
       optimizer: over its parameters.
-      description: the table; of it count `learning_rate` where it is a schedule; `clip`, dict with `by` ("global_norm",
-        "norm" or "value") and `limit`; `ema`, dict with `decay` and `num_updates`; `weight_decay`, dict with
-        `coefficient` and `names`, the parameters that decay (all of them by default); `accumulate`, dict with `steps` and
-        `reduce` ("mean" or "sum") over them; `loss_scale`, see `LossScale`.
+      description: the table; of it count `learning_rate` where it is a schedule, and
+        `clip`: dict with `by` ("global_norm", "norm" or "value"), `limit`, `at` ("combined", or "tower": every rank's own
+        gradients, before they are combined) and `sum_duplicates` (add up equal rows of a sparse gradient first);
+        `ema`: dict with `decay` and `num_updates`;
+        `weight_decay`: dict with `coefficient`, `names`, the parameters that decay (all of them by default), and `where`:
+        "every_tower", "first_tower" or "last_tower" for the ranks that add it to their loss, "divided" by their number, or
+        "once", its gradient added to the combined one;
+        `accumulate`: dict with `steps` and `reduce` ("mean" or "sum") over them;
+        `loss_scale`: see `LossScale`.
 
     Attributes:
       averages: dict of parameter name to its moving average; empty where none are kept.
       micro_batches: into how many a rank's shard is cut; None where nothing accumulates.
+      averages_micro_batches: whether their gradients are averaged, not summed.
       scale: the `LossScale`.
 
     Raises:
@@ -51,7 +69,8 @@ class Update:
         self._coefficient, self._decaying = self._decay(table.get("weight_decay") or {})
         accumulates = table.get("accumulate")
         self.micro_batches: int | None = accumulates["steps"] if accumulates else None
-        self._divisor = accumulates["steps"] if accumulates and accumulates.get("reduce", "mean") == "mean" else 1
+        self.averages_micro_batches = accumulates is not None and accumulates.get("reduce", "mean") == "mean"
+        self._where = (table.get("weight_decay") or {}).get("where", "every_tower")
         self.scale = LossScale(table.get("loss_scale"))
         self._ema = table.get("ema")
         self._averages = (
@@ -71,44 +90,74 @@ class Update:
             for group in self._optimizer.param_groups:
                 group["lr"] = rate
 
-    def decay(self) -> Tensor | float:
-        """Returns what weight decay adds to the loss: ``coefficient * sum(w ** 2) / 2`` over what trains, a scalar."""
+    @property
+    def clips_ranks(self) -> bool:
+        """Whether every rank clips its own gradients, before they are combined."""
+        return self._clip is not None and self._clip.get("at") == "tower"
+
+    def decay(self, rank: int = 0, world_size: int = 1) -> Tensor | float:
+        """Returns what weight decay adds to a rank's loss: ``coefficient * sum(w ** 2) / 2`` over what trains, a scalar."""
+        nowhere = {"once": True, "first_tower": rank > 0, "last_tower": rank < world_size - 1}
+        if nowhere.get(self._where):
+            return 0.0
         decaying = [self._parameters[name] for name in self._decaying]
         terms = [parameter.square().sum() / 2 for parameter in decaying if parameter.requires_grad]
-        return self._coefficient * torch.stack(terms).sum() if terms else 0.0
+        coefficient = self._coefficient / world_size if self._where == "divided" else self._coefficient
+        return coefficient * torch.stack(terms).sum() if terms else 0.0
 
     @torch.no_grad()
-    def settle(self) -> bool:
-        """Takes the loss scale and the number of micro-batches out of the combined gradients, in place.
+    def settle(self, by_hand: bool = False) -> bool:
+        """Takes loss scale and number of micro-batches out of the combined gradients, and adds what decays once.
+
+        Args:
+          by_hand: the gradients were combined by hand, which left neither in them.
 
         Returns:
           Whether the step counts: under a dynamic loss scale, whether all of them are finite.
         """
-        gradients = [p.grad for p in self._parameters.values() if p.grad is not None]
-        for gradient in gradients:
-            if self.scale.value != 1.0:
-                gradient.div_(self.scale.value)
-            if self._divisor != 1:
-                gradient.div_(self._divisor)
+        given = {name: p for name, p in self._parameters.items() if p.grad is not None}
+        divisor = (self.micro_batches or 1) if self.averages_micro_batches else 1
+        for parameter in given.values():
+            if parameter.grad is not None and not by_hand:
+                for factor in (self.scale.value, divisor):
+                    if factor != 1:
+                        parameter.grad.div_(factor)
+        for name in self._decaying if self._where == "once" else []:
+            gradient = self._parameters[name].grad
+            if gradient is not None:
+                self._parameters[name].grad = gradient.to_dense() + self._coefficient * self._parameters[name]
+        gradients = [stored_values(p.grad) for p in given.values() if p.grad is not None]
         return not self.scale.dynamic or all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
 
+    @torch.no_grad()
+    def clip_own(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Returns one rank's own gradients clipped; empty where ranks do not clip their own."""
+        return self._clipped(gradients) if self.clips_ranks else {}
+
+    @torch.no_grad()
     def clip(self) -> dict[str, Tensor]:
-        """Clips the combined gradients in place; returns them by parameter name, empty where nothing clips."""
-        found = {name: p for name, p in self._parameters.items() if p.grad is not None}
-        if not self._clip or not found:
+        """Clips the combined gradients in place; returns them by parameter name, empty where nothing clips them."""
+        found = {name: p.grad for name, p in self._parameters.items() if p.grad is not None}
+        if not self._clip or self.clips_ranks or not found:
             return {}
-        limit = self._clip["limit"]
-        gradients = [p.grad for p in found.values()]
-        clipped: list[Tensor | None]
-        if self._clip["by"] == "global_norm":
-            clipped, _ = like_tf.clip_by_global_norm(gradients, limit)
-        elif self._clip["by"] == "norm":
-            clipped = [like_tf.clip_by_norm(gradient, limit) for gradient in gradients if gradient is not None]
-        else:
-            clipped = [like_tf.clip_by_value(gradient, -limit, limit) for gradient in gradients if gradient is not None]
-        for parameter, gradient in zip(found.values(), clipped, strict=True):
-            parameter.grad = gradient
-        return {name: p.grad for name, p in found.items() if p.grad is not None}
+        clipped = self._clipped(found)
+        for name, gradient in clipped.items():
+            self._parameters[name].grad = gradient
+        return clipped
+
+    def _clipped(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        assert self._clip is not None
+        by, limit = self._clip["by"], self._clip["limit"]
+        if self._clip.get("sum_duplicates"):
+            gradients = {name: value.coalesce() if value.is_sparse else value for name, value in gradients.items()}
+        if by == "global_norm":
+            scaled, _ = like_tf.clip_by_global_norm(list(gradients.values()), limit)
+            return {name: value for name, value in zip(gradients, scaled, strict=True) if value is not None}
+
+        def one(values: Tensor) -> Tensor:
+            return like_tf.clip_by_norm(values, limit) if by == "norm" else like_tf.clip_by_value(values, -limit, limit)
+
+        return {name: with_values(value, one(stored_values(value))) for name, value in gradients.items()}
 
     def move_averages(self, global_step: int) -> None:
         """Moves the averages towards the weights, after `global_step` updates."""

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from parity.case.combinations import combinations, value_of
 from parity.case.errors import CaseError, Problem
 from parity.case.models import FUNCTION
 from parity.case.source import find_source
@@ -22,14 +23,14 @@ FUNCTIONS = (
 
 def cross_checks(data: dict[str, Any]) -> list[Problem]:
     """Returns the impossible combinations in a parsed case; keys of a wrong type are left to the other checks."""
-    return [*_whole_shards(data), *_optimizers(data), *_own_step(data)]
+    return [*_whole_shards(data), *_optimizers(data), *_own_step(data), *combinations(data)]
 
 
 def missing_sources(data: dict[str, Any], directory: Path) -> list[Problem]:
     """Returns a problem for each "module:function" whose file or name does not exist."""
     problems = []
     for key in FUNCTIONS:
-        spec = _value(data, key)
+        spec = value_of(data, key)
         if not isinstance(spec, str) or not re.match(FUNCTION, spec):
             continue
         try:
@@ -42,6 +43,8 @@ def missing_sources(data: dict[str, Any], directory: Path) -> list[Problem]:
 
 
 def _whole_shards(data: dict[str, Any]) -> list[Problem]:
+    if value_of(data, ("tf", "uneven")) not in (None, "refuse"):
+        return []
     size, towers, steps = data.get("batch_size"), data.get("towers"), _micro_batches(data)
     if type(size) is not int or type(towers) is not int or size < 1 or towers < 1 or size % (towers * steps) == 0:
         return []
@@ -56,14 +59,14 @@ def _whole_shards(data: dict[str, Any]) -> list[Problem]:
 
 
 def _micro_batches(data: dict[str, Any]) -> int:
-    steps = _value(data, ("optimizer", "accumulate"))
+    steps = value_of(data, ("optimizer", "accumulate"))
     steps = steps.get("steps") if isinstance(steps, dict) else steps
     return steps if type(steps) is int and steps >= 1 else 1
 
 
 def _optimizers(data: dict[str, Any]) -> list[Problem]:
     described = "optimizer" in data
-    of_tf, of_torch = (_value(data, (side, "optimizer")) is not None for side in ("tf", "torch"))
+    of_tf, of_torch = (value_of(data, (side, "optimizer")) is not None for side in ("tf", "torch"))
     if described and of_tf:
         write = "Leave [optimizer] out and write torch.optimizer too, or leave tf.optimizer out."
         return [Problem(("tf", "optimizer"), "either [optimizer] or an optimizer of its own", "both", write)]
@@ -78,7 +81,7 @@ def _optimizers(data: dict[str, Any]) -> list[Problem]:
 
 
 def _own_step(data: dict[str, Any]) -> list[Problem]:
-    if _value(data, ("torch", "step")) is None:
+    if value_of(data, ("torch", "step")) is None:
         return []
     return [
         Problem(
@@ -88,12 +91,5 @@ def _own_step(data: dict[str, Any]) -> list[Problem]:
             f"Leave torch.step or optimizer.{name} out.",
         )
         for name in ("accumulate", "loss_scale")
-        if _value(data, ("optimizer", name)) is not None
+        if value_of(data, ("optimizer", name)) is not None
     ]
-
-
-def _value(data: dict[str, Any], key: tuple[str, ...]) -> Any:
-    value: Any = data
-    for part in key:
-        value = value.get(part) if isinstance(value, dict) else None
-    return value

@@ -49,10 +49,12 @@ class Schedule(Table):
 
 
 class Clip(Table):
-    """How the combined gradients are clipped before the update."""
+    """How gradients are clipped: the combined ones before the update, or with ``at = "tower"`` each tower's before that."""
 
     by: Literal["global_norm", "norm", "value"]
     limit: Positive
+    at: Literal["combined", "tower"] | None = None
+    sum_duplicates: bool | None = None
 
 
 class WeightDecay(Table):
@@ -203,13 +205,39 @@ OF_OPTIMIZERS: dict[str, type[Table]] = {
 
 
 class TfSide(Table):
-    """The reference: where the tower is, and how its graph is built."""
+    """The reference: where the tower is, and how its graph is built; what is None is as `tf_towers.build` has it."""
 
     tower: Function
     optimizer: Function | None = None
     variables: Literal["cpu", "first_gpu", "balanced", "replicated"] = "cpu"
     batch_norm_updates: Literal["first", "last", "all_ordered", "unordered"] = "first"
+    reduce: Literal["mean", "sum", "prescaled", "mean_of_losses", "examples"] | None = None
+    cut: Literal["split", "slices", "feeds"] | None = None
+    uneven: Literal["refuse", "drop", "pad", "sizes"] | None = None
+    share: Literal["variable_scope", "auto_reuse", "reuse_variables", "make_template", "model_first", "own"] | None = (
+        None
+    )
+    missing: Literal["refuse", "zeros", "present", "skip"] | None = None
+    sparse: Literal["dense", "slices", "slices_unscaled"] | None = None
+    regularization: Literal["none", "every_tower", "scoped", "divided", "first_tower", "last_tower", "once"] | None = (
+        None
+    )
+    update_ops: Literal["before", "grouped"] | None = None
     python: str | None = None
+
+
+# The choices of the builder that are handed to it as they stand.
+OF_THE_BUILDER = (
+    "variables",
+    "batch_norm_updates",
+    "cut",
+    "uneven",
+    "share",
+    "missing",
+    "sparse",
+    "regularization",
+    "update_ops",
+)
 
 
 class TorchSide(Table):

@@ -79,9 +79,12 @@ class Join:
         return {found[0]: mapped.forward(key.name, value) if mapped else value}
 
     def unjoined(self, reference: TensorFile, candidate: TensorFile) -> list[str]:
-        """Returns the candidate's tensors that no tensor of the reference is joined to."""
+        """Returns the candidate's tensors that no tensor of the reference is joined to.
+
+        Slots of a parameter without a gradient never move, and TensorFlow makes none: they are left out.
+        """
         used = {name for text in reference.names() for name in self.candidates(parse_key(text))}
-        return [name for name in candidate.names() if name not in used and parse_key(name).quantity not in OPTIONAL]
+        return [name for name in candidate.names() if name not in used and not _at_rest(parse_key(name), candidate)]
 
     def ordered(self, texts: Iterable[str]) -> list[tuple[Key, str]]:
         """Returns the reference's names in the order in which a step computes them.
@@ -98,3 +101,9 @@ class Join:
             return RANK_OF[key.quantity], tower_order(key.tower), -place if backwards else place
 
         return sorted(keys, key=order)
+
+
+def _at_rest(key: Key, file: TensorFile) -> bool:
+    return key.quantity in OPTIONAL or (
+        key.quantity == "slot" and format_key(Key("", "grad", "", "", key.name)) not in file
+    )

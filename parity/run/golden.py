@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import Case
+from parity.run.dense import DenseTrace
 from parity.run.roles import INITIAL_SLOTS, PREPARED, Asked
 from parity.trace import Trace, write_json
 
@@ -59,7 +60,7 @@ class GoldenRole:
 
     def run(self, asked: Asked) -> "Future[Trace]":
         """Answers with the trace of the run of that name."""
-        return _done(Trace(self._folder / "runs" / asked.name))
+        return _done(DenseTrace(self._folder / "runs" / asked.name))
 
     def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: Asked) -> None:
         """Answers with nothing: no tower is at hand."""

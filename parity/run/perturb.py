@@ -1,6 +1,7 @@
 """Makes draws of what rounding could have done: one ulp here and there, another order of the examples."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,19 +28,32 @@ def one_ulp(tensors: Mapping[str, Array], seed: int, quantities: frozenset[str])
     return moved
 
 
-def reordered(batch: Mapping[str, Array], shards: int, seed: int) -> Tensors:
+def reordered(batch: Mapping[str, Array], shards: int, seed: int, uneven: str = "refuse") -> Tensors:
     """Shuffles the examples within each tower's shard, or each micro-batch of it, all inputs alike.
 
     Args:
       batch: dict of trace name to array ``[batch, ...]``.
       shards: number of contiguous pieces.
       seed: of the draw.
+      uneven: what happens to a batch that does not divide: "drop", "pad" or "sizes". What is dropped stays where it is, and
+        so does the example that padding repeats.
     """
     random = np.random.default_rng(seed)
     size = len(next(iter(batch.values())))
-    piece = size // shards
-    order = np.concatenate([shard * piece + random.permutation(piece) for shard in range(shards)])
+    pieces = [random.permutation(np.arange(low, high)) for low, high in _bounds(size, shards, uneven)]
+    order = np.concatenate([*pieces, np.arange(sum(map(len, pieces)), size)]).astype(int)
     return {text: value[order] for text, value in batch.items()}
+
+
+def _bounds(size: int, shards: int, uneven: str) -> list[tuple[int, int]]:
+    piece, rest = size // shards, size % shards
+    if uneven == "sizes":
+        starts = [shard * piece + min(shard, rest) for shard in range(shards + 1)]
+    elif uneven == "pad" and rest:
+        starts = [min(shard * (piece + 1), size - 1) for shard in range(shards + 1)]
+    else:
+        starts = [shard * piece for shard in range(shards + 1)]
+    return list(pairwise(starts))
 
 
 def as_float64(tensors: Mapping[str, Array]) -> Tensors:

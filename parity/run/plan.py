@@ -20,9 +20,23 @@ from parity.trace import Trace
 
 DRAWS = 4
 REPLICAS = 3
-EVERYTHING = ("state", "feed", "act", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var", "ema", "metric")
+EVERYTHING = (
+    "state",
+    "feed",
+    "act",
+    "stat",
+    "loss",
+    "tower_grad",
+    "tower_clip",
+    "grad",
+    "clip",
+    "slot",
+    "var",
+    "ema",
+    "metric",
+)
 FREE = ("state", "stat", "loss", "grad", "clip", "slot", "var", "ema", "metric")
-SPREAD = ("act", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var", "ema", "metric")
+SPREAD = ("act", "stat", "loss", "tower_grad", "tower_clip", "grad", "clip", "slot", "var", "ema", "metric")
 WEIGHTS, FEEDS = frozenset(["var"]), frozenset(["feed"])
 
 
@@ -313,7 +327,8 @@ class Recorder:
 
     def _drawn(self, before: Tensors, batch: Tensors, draw: int, step: int, ulp: bool) -> tuple[Tensors, Tensors]:
         if not ulp:
-            return before, reordered(batch, self._case.towers * self._case.micro_batches, 7901 * draw + step)
+            shards, uneven = self._case.towers * self._case.micro_batches, self._case.tf.uneven or "refuse"
+            return before, reordered(batch, shards, 7901 * draw + step, uneven)
         return one_ulp(before, 7919 * draw + step, WEIGHTS), one_ulp(batch, 7907 * draw + step, FEEDS)
 
 

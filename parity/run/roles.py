@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from parity.case import Case
+from parity.case.models import OF_THE_BUILDER
+from parity.run.dense import DenseTrace
 from parity.run.processes import Sides
 from parity.trace import Trace, write_json
 
 Tick = Callable[[str, int, int], None]
+# What a choice of the towers makes of the ranks' reduction, where it is none of "mean" and "sum".
+OF_THE_RANKS = {"prescaled": "prescaled", "examples": "examples"}
 PREPARED = "prepared.json"
 INITIAL_SLOTS = "initial-slots.json"
 
@@ -93,6 +97,7 @@ class TensorFlowRole:
             steps=case.steps,
             batch_size=case.batch_size,
             seed=case.seed,
+            ragged=case.tf.uneven not in (None, "refuse"),
             out=str(out),
         )
 
@@ -103,10 +108,9 @@ class TensorFlowRole:
             "tower": case.tf.tower,
             "optimizer": case.tf.optimizer or _table(case.optimizer),
             "towers": case.towers,
-            "combine": case.combine,
-            "variables": case.tf.variables,
-            "batch_norm_updates": case.tf.batch_norm_updates,
+            "combine": case.tf.reduce or case.combine,
             "seed": case.seed,
+            **{name: value for name in OF_THE_BUILDER if (value := getattr(case.tf, name)) is not None},
         }
         answer = self._side.ask("prepare", case=described, folders=self._folders, inputs=inputs, precision=precision)
         if precision != "float32":
@@ -147,7 +151,7 @@ class TensorFlowRole:
         answer = self._side.ask(
             "run", _ticker(self._tick, f"TensorFlow {asked.name}"), precision=asked.precision, **_message(asked, out)
         )
-        return _then(answer, lambda _: Trace(out))
+        return _then(answer, lambda _: DenseTrace(out))
 
 
 class TorchRole:
@@ -196,7 +200,10 @@ class TorchRole:
             "clips": bool(case.optimizer and case.optimizer.clip),
             "update": self._around_the_update(),
             "ranks": case.towers,
-            "combine": case.torch.combine or case.combine,
+            "combine": case.torch.combine or OF_THE_RANKS.get(case.tf.reduce or "", case.combine),
+            "combining": {
+                n: value for n in ("missing", "sparse", "uneven") if (value := getattr(case.tf, n)) is not None
+            },
             "backend": case.torch.backend,
             "seed": case.seed,
         }
@@ -232,7 +239,7 @@ class TorchRole:
         answer = self._side.ask(
             "run", _ticker(self._tick, f"torch {asked.name}"), prepared=prepared, **_message(asked, out)
         )
-        return _then(answer, lambda _: Trace(out))
+        return _then(answer, lambda _: DenseTrace(out))
 
     def _around_the_update(self) -> dict[str, Any]:
         # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss; one that
@@ -241,6 +248,8 @@ class TorchRole:
             return {}
         table, port = _table(self._case.optimizer), self._case.torch
         found: dict[str, Any] = {name: table[name] for name in ("accumulate", "loss_scale") if name in table}
+        if table.get("clip", {}).get("at") == "tower":  # nothing inside an optimizer can clip what is not combined yet
+            found["clip"] = table["clip"]
         if port.optimizer:
             return found
         taken = ("ema", "learning_rate") if port.step else ("clip", "ema", "learning_rate")
@@ -248,7 +257,12 @@ class TorchRole:
         if port.scheduler:
             found.pop("learning_rate", None)
         if "weight_decay" in table and not port.step:
-            found["weight_decay"] = {"coefficient": table["weight_decay"]["coefficient"], "names": self._decaying}
+            where = self._case.tf.regularization
+            found["weight_decay"] = {
+                "coefficient": table["weight_decay"]["coefficient"],
+                "names": self._decaying,
+                "where": "every_tower" if where in (None, "scoped") else where,
+            }
         return found
 
 

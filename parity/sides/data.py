@@ -16,19 +16,25 @@ class Data:
     def batches(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
         """Writes `steps` batches of `batch_size` to `out`; returns name to ``[dtype, shape]``.
 
+        Where `ragged` is true a batch may be smaller, and the first axis of the shapes is then null.
+
         Raises:
           SideError: too few batches, or one of another size, name, dtype or shape than the first.
         """
         self._code.enter(arguments["folders"])
         function = self._code.load(arguments["batches"])
-        steps, size = arguments["steps"], arguments["batch_size"]
+        steps, size, ragged = arguments["steps"], arguments["batch_size"], arguments.get("ragged", False)
         writer = TraceWriter(arguments["out"], {"package": "parity"})
         writer.init({})
         inputs: dict[str, Any] = {}
         done = 0
         for batch in function(steps, size, arguments["seed"]):
-            arrays = {name: _checked(arguments["batches"], name, value, size) for name, value in dict(batch).items()}
-            found = {name: [str(value.dtype), list(value.shape)] for name, value in arrays.items()}
+            own_size = _size(batch, size) if ragged else size
+            arrays = {
+                name: _checked(arguments["batches"], name, value, own_size) for name, value in dict(batch).items()
+            }
+            first = None if ragged else size
+            found = {name: [str(value.dtype), [first, *value.shape[1:]]] for name, value in arrays.items()}
             inputs = inputs or found
             if found != inputs:
                 raise SideError(f"{arguments['batches']}: expected every batch like the first, {inputs}, got {found}.")
@@ -43,6 +49,11 @@ class Data:
             )
         writer.close()
         return inputs
+
+
+def _size(batch: Any, largest: int) -> int:
+    shape = np.shape(next(iter(dict(batch).values()), ()))
+    return int(shape[0]) if shape and 0 < shape[0] < largest else largest
 
 
 def _checked(source: str, name: str, value: Any, size: int) -> np.ndarray[Any, Any]:

@@ -253,6 +253,55 @@ def test_accumulation_is_a_number_or_a_table_and_so_is_a_loss_scale(folder):
     assert load(folder, WHOLE).micro_batches == 1
 
 
+ACCUMULATE = OPTIMIZER + "accumulate = 2\n"
+AT_TOWER = OPTIMIZER + 'clip = { by = "value", limit = 1.0, at = "tower" }\n'
+DECAY = OPTIMIZER + "weight_decay = { coefficient = 0.1 }\n"
+
+
+@pytest.mark.parametrize(
+    ("combine", "optimizer", "lines", "message"),
+    [
+        ("sum", OPTIMIZER, 'reduce = "prescaled"', 'tf.reduce: expected combine = "mean" beside it, since prescaled is a way to average, got combine = "sum". Leave tf.reduce out, or write the mean.'),
+        ("mean", OPTIMIZER, 'reduce = "sum"', 'tf.reduce: expected "mean", as combine says, got "sum". Leave tf.reduce out.'),
+        ("mean", ACCUMULATE, 'uneven = "pad"', "tf.uneven: expected no optimizer.accumulate beside it, got both. Leave one of them out."),
+        ("mean", OPTIMIZER, 'uneven = "pad"\ncut = "feeds"', 'tf.uneven: expected no tf.cut = "feeds" beside it, got both.'),
+        ("mean", OPTIMIZER, 'variables = "replicated"\nshare = "own"', 'tf.share: expected no tf.variables = "replicated" beside it, got both.'),
+        ("mean", OPTIMIZER, 'variables = "replicated"\nreduce = "mean_of_losses"', 'tf.reduce: expected no tf.variables = "replicated" beside it'),
+        ("mean", ACCUMULATE, 'reduce = "mean_of_losses"', "tf.reduce: expected no optimizer.accumulate beside it"),
+        ("mean", OPTIMIZER + "loss_scale = 2\n", 'reduce = "mean_of_losses"', "tf.reduce: expected no optimizer.loss_scale beside it"),
+        ("mean", AT_TOWER, 'reduce = "mean_of_losses"', 'tf.reduce: expected no optimizer.clip.at = "tower" beside it'),
+        ("mean", OPTIMIZER, 'reduce = "mean_of_losses"\nmissing = "zeros"', 'tf.missing: expected no tf.reduce = "mean_of_losses" beside it'),
+        ("mean", OPTIMIZER, 'reduce = "mean_of_losses"\nsparse = "slices"', 'tf.sparse: expected no tf.reduce = "mean_of_losses" beside it'),
+        ("mean", DECAY, 'regularization = "none"', "tf.regularization: expected no optimizer.weight_decay beside it, which no tower would add to its loss, got both."),
+        ("mean", OPTIMIZER + 'clip = { by = "norm", limit = 1.0, sum_duplicates = true }\n', "", 'optimizer.clip.sum_duplicates: expected sparse gradients to clip: at = "tower", or tf.sparse = "slices", got neither. Leave it out, or write one of them.'),
+        ("mean", OPTIMIZER, 'shre = "own"', "tf.shre: expected a key of this table, got an unknown one. Did you mean 'share'?"),
+        ("mean", OPTIMIZER, 'cut = "queue"', "tf.cut: expected 'split', 'slices' or 'feeds', got 'queue'."),
+    ],
+)  # fmt: skip
+def test_choices_of_the_towers_that_exclude_each_other_are_refused(folder, combine, optimizer, lines, message):
+    top = TOP.replace('combine = "mean"', f'combine = "{combine}"')
+    text = refused(folder, top + optimizer + TF + lines + "\n" + TORCH)
+    assert message in text
+    assert "got 1 problem." in text
+
+
+def test_the_choices_of_the_towers_are_read_and_left_to_the_builder_otherwise(folder):
+    lines = 'uneven = "sizes"\nreduce = "examples"\nshare = "own"\nmissing = "present"\nupdate_ops = "grouped"\n'
+    case = load(folder, TOP.replace("8", "7") + AT_TOWER + TF + lines + TORCH)
+    assert case.batch_size == 7
+    assert case.tf.model_dump(exclude_none=True) == {
+        "tower": "model_tf:tower",
+        "variables": "cpu",
+        "batch_norm_updates": "first",
+        "uneven": "sizes",
+        "reduce": "examples",
+        "share": "own",
+        "missing": "present",
+        "update_ops": "grouped",
+    }
+    assert case.optimizer.clip.model_dump(exclude_none=True) == {"by": "value", "limit": 1.0, "at": "tower"}
+
+
 def test_clipping_decay_averages_and_a_schedule_are_read(folder):
     case = load(
         folder,

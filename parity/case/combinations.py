@@ -1,0 +1,76 @@
+"""The choices of a tower graph that exclude each other; `tf_towers` refuses the same once TensorFlow has started."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from parity.case.errors import Problem
+
+MEANS = ("prescaled", "mean_of_losses", "examples")
+
+
+def combinations(data: dict[str, Any]) -> list[Problem]:
+    """Returns the impossible combinations of the builder's choices; keys of a wrong type are left to the other checks."""
+    return [*_reductions(data), *_excluded(data), *_without_effect(data)]
+
+
+def value_of(data: dict[str, Any], key: tuple[str, ...]) -> Any:
+    """Returns what a case as parsed has under a path of keys, or None."""
+    value: Any = data
+    for part in key:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _reductions(data: dict[str, Any]) -> Iterator[Problem]:
+    reduce, combine = value_of(data, ("tf", "reduce")), data.get("combine")
+    if reduce in MEANS and combine == "sum":
+        expected = f'combine = "mean" beside it, since {reduce} is a way to average'
+        yield Problem(("tf", "reduce"), expected, 'combine = "sum"', "Leave tf.reduce out, or write the mean.")
+    if reduce in ("mean", "sum") and combine in ("mean", "sum") and reduce != combine:
+        yield Problem(("tf", "reduce"), f'"{combine}", as combine says', f'"{reduce}"', "Leave tf.reduce out.")
+
+
+def _excluded(data: dict[str, Any]) -> Iterator[Problem]:
+    def tf(name: str) -> Any:
+        return value_of(data, ("tf", name))
+
+    uneven = tf("uneven") not in (None, "refuse")
+    whole = tf("reduce") == "mean_of_losses"
+    accumulate, loss_scale = (value_of(data, ("optimizer", name)) is not None for name in ("accumulate", "loss_scale"))
+    at_tower = value_of(data, ("optimizer", "clip", "at")) == "tower"
+    changed = {name: tf(name) not in (None, first) for name, first in (("missing", "refuse"), ("sparse", "dense"))}
+    own_share = tf("share") not in (None, "variable_scope")
+    replicated = tf("variables") == "replicated"
+    rows = (
+        (uneven and accumulate, "uneven", "optimizer.accumulate"),
+        (uneven and tf("cut") == "feeds", "uneven", 'tf.cut = "feeds"'),
+        (replicated and whole, "reduce", 'tf.variables = "replicated"'),
+        (replicated and own_share, "share", 'tf.variables = "replicated"'),
+        (whole and accumulate, "reduce", "optimizer.accumulate"),
+        (whole and loss_scale, "reduce", "optimizer.loss_scale"),
+        (whole and changed["missing"], "missing", 'tf.reduce = "mean_of_losses"'),
+        (whole and changed["sparse"], "sparse", 'tf.reduce = "mean_of_losses"'),
+        (whole and at_tower, "reduce", 'optimizer.clip.at = "tower"'),
+    )
+    for both, name, other in rows:
+        if both:
+            yield Problem(("tf", name), f"no {other} beside it", "both", "Leave one of them out.")
+
+
+def _without_effect(data: dict[str, Any]) -> Iterator[Problem]:
+    if value_of(data, ("tf", "regularization")) == "none" and value_of(data, ("optimizer", "weight_decay")) is not None:
+        expected = "no optimizer.weight_decay beside it, which no tower would add to its loss"
+        yield Problem(("tf", "regularization"), expected, "both", "Leave one of them out.")
+    clip = value_of(data, ("optimizer", "clip"))
+    kept = value_of(data, ("tf", "sparse")) in ("slices", "slices_unscaled")
+    if isinstance(clip, dict) and clip.get("sum_duplicates") is True and clip.get("at") != "tower" and not kept:
+        expected = 'sparse gradients to clip: at = "tower", or tf.sparse = "slices"'
+        yield Problem(
+            ("optimizer", "clip", "sum_duplicates"), expected, "neither", "Leave it out, or write one of them."
+        )
+    apart = ("missing", "sparse")
+    if value_of(data, ("torch", "step")) is not None:
+        for name in apart:
+            if value_of(data, ("tf", name)) not in (None, "refuse", "dense"):
+                expected = "no torch.step beside it, since what happens inside of it is not seen piece by piece"
+                yield Problem(("tf", name), expected, "both", "Leave one of them out.")

@@ -1,0 +1,68 @@
+"""Reads traces with sparse gradients as if they were dense, so that rows in any order, and doubled ones, can be compared."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from parity.judge.numbers import Array
+from parity.trace import TensorFile, Trace, parse_key
+
+VALUES, INDICES = ".values", ".indices"
+
+
+class DenseTrace(Trace):
+    """A trace whose steps show ``grad/table`` where the files hold ``grad/table.values`` and ``grad/table.indices``."""
+
+    def step(self, number: int) -> TensorFile:
+        """Returns the quantities of step `number` as a lazy file."""
+        return DenseFile(super().step(number), self.variables)
+
+
+class DenseFile(TensorFile):
+    """A file of tensors in which sparse gradients are read as dense ones, rows that are there twice added up.
+
+    Args:
+      file: as it was written.
+      variables: dict of variable name to its description, of which `shape` counts.
+    """
+
+    def __init__(self, file: TensorFile, variables: Mapping[str, Mapping[str, Any]]) -> None:
+        self._file = file
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        known = set(file.names())
+        for text in known:
+            name = text[: -len(VALUES)]
+            if text.endswith(VALUES) and name + INDICES in known:
+                self._shapes[name] = tuple(variables[parse_key(name).name]["shape"])
+
+    def names(self) -> list[str]:
+        """Returns the names, in the order of the file."""
+        found = []
+        for text in self._file.names():
+            name, _, part = text.rpartition(".")
+            if name not in self._shapes:
+                found.append(text)
+            elif "." + part == VALUES:
+                found.append(name)
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._shapes or name in self._file
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Returns the shape of a tensor."""
+        return self._shapes[name] if name in self._shapes else self._file.shape(name)
+
+    def dtype(self, name: str) -> str:
+        """Returns the dtype of a tensor as the format spells it."""
+        return self._file.dtype(name + VALUES if name in self._shapes else name)
+
+    def read(self, name: str) -> Array:
+        """Reads a tensor."""
+        if name not in self._shapes:
+            return self._file.read(name)
+        values = self._file.read(name + VALUES)
+        dense = np.zeros(self._shapes[name], values.dtype)
+        np.add.at(dense, self._file.read(name + INDICES), values)
+        return dense

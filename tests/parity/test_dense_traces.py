@@ -1,0 +1,46 @@
+import numpy as np
+
+from parity.run.dense import DenseTrace
+from parity.run.perturb import reordered
+from parity.trace import TraceWriter
+
+
+def test_rows_are_read_as_a_dense_gradient_and_doubled_ones_added_up(tmp_path):
+    shapes = {
+        name: {"shape": shape, "dtype": "float32", "kind": "weight"} for name, shape in (("a.b", [4, 2]), ("w", [1]))
+    }
+    writer = TraceWriter(tmp_path / "t", {}, {}, shapes)
+    writer.init({"var/w": np.ones(1, np.float32)})
+    values = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+    writer.step(
+        0,
+        {
+            "grad/a.b.values": values,
+            "grad/a.b.indices": np.array([2, 0, 2]),
+            "grad/w": np.ones(1, np.float32),
+            "act/0/x.values": np.zeros(2, np.float32),
+        },
+    )
+    writer.close()
+    trace = DenseTrace(tmp_path / "t")
+    file = trace.step(0)
+    assert file.names() == ["grad/a.b", "grad/w", "act/0/x.values"]
+    assert "grad/a.b" in file and "grad/w" in file and "grad/x" not in file
+    assert (file.shape("grad/a.b"), file.dtype("grad/a.b"), file.shape("grad/w")) == ((4, 2), "float32", (1,))
+    np.testing.assert_array_equal(file.read("grad/a.b"), [[3, 4], [0, 0], [6, 8], [0, 0]])
+    np.testing.assert_array_equal(file.read("grad/w"), [1])
+    assert trace.init().names() == ["var/w"]
+
+
+def test_examples_change_places_within_the_shards_of_every_policy_and_none_is_lost():
+    batch = {"feed/x": np.arange(11), "feed/y": np.arange(11) * 2}
+    shards = {"drop": [(0, 3), (3, 6), (6, 9), (9, 10), (10, 11)], "sizes": [(0, 4), (4, 8), (8, 11)]}
+    shards["pad"] = [(0, 4), (4, 8), (8, 10), (10, 11)]
+    for uneven, bounds in shards.items():
+        orders = [reordered(batch, 3, seed, uneven)["feed/x"] for seed in range(20)]
+        for order in orders:
+            for low, high in bounds:
+                assert sorted(order[low:high]) == list(range(low, high)), uneven
+        assert any((order != np.arange(11)).any() for order in orders)
+    moved = reordered(batch, 3, 1, "sizes")
+    np.testing.assert_array_equal(moved["feed/y"], 2 * moved["feed/x"])
