@@ -47,7 +47,7 @@ class DenseFile(TensorFile):
                 found.append(name)
         return found
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._shapes or name in self._file
 
     def shape(self, name: str) -> tuple[int, ...]:
