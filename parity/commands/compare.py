@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from parity.commands.report_files import add_report_files, claim_report_files, write_report_files
+from parity.commands.report_files import add_report_files, claim_report_files, shows_tensors, write_report_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.run.compare import compare_traces
 
     claim_report_files(arguments)
-    result = compare_traces(arguments.reference, arguments.candidate, arguments.map)
+    result = compare_traces(arguments.reference, arguments.candidate, arguments.map, shows_tensors(arguments))
     title = f"{arguments.reference} and {arguments.candidate}"
     write_report_files(arguments, result, title)
     report(result, title, arguments.quiet, arguments.verbose)

@@ -19,6 +19,8 @@ OPTIONS = {
     "markdown": "write the result as Markdown, for a comment on a pull request",
 }
 
+SHOW_TENSORS = ("html", "tensorboard")
+
 
 def add_report_files(parser: argparse.ArgumentParser) -> None:
     """Adds an option for each kind of file."""
@@ -41,6 +43,11 @@ def claim_report_files(arguments: argparse.Namespace) -> None:
             )
     for name, path in _asked(arguments):
         claim_file(f"--{name}", path)
+
+
+def shows_tensors(arguments: argparse.Namespace) -> bool:
+    """Says whether a file was asked for that shows the values of tensors, which only the traces hold."""
+    return any(getattr(arguments, name, None) for name in SHOW_TENSORS)
 
 
 def write_report_files(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.commands.not_offered import add_options
-from parity.commands.report_files import add_report_files, claim_report_files, write_report_files
+from parity.commands.report_files import add_report_files, claim_report_files, shows_tensors, write_report_files
 
 LEVEL_NAMES = {"1": "function", "2": "float32", "3": "trajectory", "4": "mixed"}
 
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = claim_folder(arguments.out) if arguments.out else None
     with _progress() as tick, open_sides(python, arguments.timeout, out, not arguments.golden) as sides:
         fail_together(*sides.started)
-        result = run_case(case, sides, arguments.levels, out, tick, arguments.golden)
+        result = run_case(case, sides, arguments.levels, out, tick, arguments.golden, shows_tensors(arguments))
         power = _power(case, result, sides, tick) if arguments.prove and result.verdict == "same" else None
     write_report_files(arguments, result, case.name, power)
     report(result, case.name, arguments.quiet, arguments.verbose)

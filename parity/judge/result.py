@@ -1,9 +1,13 @@
 """What a comparison found: checks, levels, verdict."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from parity.judge.numbers import Worst
+
+if TYPE_CHECKING:
+    from parity.judge.closer import Closer
+    from parity.judge.losses import Losses
 
 Verdict = Literal["same", "different", "incomparable", "not_run"]
 EXIT_CODES: dict[Verdict, int] = {"same": 0, "different": 1, "incomparable": 2, "not_run": 2}
@@ -115,6 +119,8 @@ class Result:
       reference, candidate: the facts of both sides.
       pairs: the mapping in force, as text: reference, candidate, transform, why.
       notes: what the reader should know beside the verdict.
+      closer: tensors looked at closely, where that was asked for.
+      losses: the losses of each level's run, likewise.
     """
 
     levels: dict[str, Level]
@@ -122,6 +128,8 @@ class Result:
     candidate: dict[str, Any]
     pairs: list[tuple[str, str, str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    closer: "list[Closer]" = field(default_factory=list)
+    losses: "list[Losses]" = field(default_factory=list)
 
     @property
     def verdict(self) -> Verdict:

@@ -11,12 +11,14 @@ from parity.judge.result import Check, Level, Result
 from parity.report.appearing import appearing
 from parity.report.difference import HEADINGS, first_rows
 from parity.report.facts import differing, flat, plain
+from parity.report.html_closer import closer_of
 from parity.report.html_flow import flow_of
 from parity.report.html_grid import Grid, grids, packed, place
+from parity.report.html_losses import draw_losses
 from parity.report.tables import NUMBERS, WORST, name_of, who
 from parity.report.terminal import accounting
 
-SCRIPTS = ("numbers.js", "tensor.js", "heatmap.js", "page.js")
+SCRIPTS = ("numbers.js", "tensor.js", "closer.js", "heatmap.js", "page.js")
 SENTENCES = {
     "same": "The two sides are the same training, down to rounding, in every level that was run.",
     "different": "The two sides are not the same training.",
@@ -54,6 +56,7 @@ def as_html(result: Result, title: str) -> str:
             causes=result.causes,
             facts=_facts(result),
             flows=[flow_of(facts, result.first_difference) for facts in (result.reference, result.candidate)],
+            losses=[draw_losses(losses) for losses in result.losses],
             worst=[_worst(level) for level in result.levels.values() if level.checks],
             pairs=result.pairs,
             accounting=accounting(result),
@@ -81,7 +84,8 @@ def _data(result: Result, found: list[Grid]) -> dict[str, Any]:
     opened = places[0]["place"] if places else (number, 0, 0)
     numbers: dict[str, int] = {}
     shown = [grid.as_json(numbers) for grid in found]
-    return {"names": list(numbers), "grids": shown, "firsts": places, "opened": opened}
+    closer = closer_of(result, found)
+    return {"names": list(numbers), "grids": shown, "firsts": places, "opened": opened, "closer": closer}
 
 
 def _first(result: Result) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from parity.judge.plain import judge_plain
 from parity.judge.renaming import Renaming
 from parity.judge.result import Check, Level, Result, decide
 from parity.mapping import build_mapping, variables_of
+from parity.run.closely import look_at_level
 from parity.run.levels import find_first, not_run
 from parity.run.session import LEVELS
 from parity.trace import Trace
@@ -18,13 +19,14 @@ UNMEASURED = (
 )
 
 
-def compare_traces(reference: Path, candidate: Path, mapping_file: Path | None = None) -> Result:
+def compare_traces(reference: Path, candidate: Path, mapping_file: Path | None = None, closely: bool = False) -> Result:
     """Judges two traces step by step.
 
     Args:
       reference: a trace folder.
       candidate: another.
       mapping_file: a case or a file with its [mapping] tables; by default names and shapes decide.
+      closely: look closer at tensors that differ, and keep the losses: for reports that show them.
 
     Raises:
       TraceError: a folder is not a whole trace.
@@ -46,10 +48,13 @@ def compare_traces(reference: Path, candidate: Path, mapping_file: Path | None =
     causes = find_causes(first, evidence) if first and first.check.verdict == "different" else []
     name = "function" if one.facts.get("precision") == "float64" else "float32"
     level = Level(name, decide(checks), f"{len(checks):,} tensors of {len(steps)} steps", checks, first, causes)
-    return Result(
+    result = Result(
         levels={each: level if each == name else not_run(each, "two traces decide one level") for each in LEVELS},
         reference={**one.facts, "producer": one.producer},
         candidate={**other.facts, "producer": other.producer},
         pairs=[(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs],
         notes=[UNMEASURED],
     )
+    if closely:
+        look_at_level(result, name, join, {"free": (one, other)})
+    return result

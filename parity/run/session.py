@@ -8,6 +8,7 @@ from typing import Any
 
 from parity.case import Case
 from parity.judge.result import Level, Result
+from parity.run.closely import look_at_levels
 from parity.run.experiments import find_by_experiment
 from parity.run.golden import GoldenRole
 from parity.run.levels import LATER, judge_function, judge_single, not_run
@@ -25,6 +26,7 @@ def run_case(
     out: Path | None = None,
     tick: Tick = lambda what, done, total: None,
     golden: Path | None = None,
+    closely: bool = False,
 ) -> Result:
     """Runs a case on both sides and decides the levels asked for.
 
@@ -35,6 +37,7 @@ def run_case(
       out: folder that keeps the traces; by default they are removed in the end.
       tick: told how far it is: what, done, total.
       golden: a golden trace that stands for TensorFlow and the batches.
+      closely: look closer at tensors that differ, and keep the losses: for reports that show them.
 
     Raises:
       SideFailed: a side could not do its part.
@@ -56,13 +59,16 @@ def run_case(
         if "float32" in levels:
             decided["float32"] = judge_single(recorded, range(case.steps))
         traces = recorded.lockstep
-        return Result(
+        result = Result(
             levels={name: _level(name, levels, decided) for name in LEVELS},
             reference=_facts(traces.reference32),
             candidate=_facts(traces.candidate32),
             pairs=recorded.pairs,
             notes=_weaker(case) + recorded.notes,
         )
+        if closely:
+            look_at_levels(result, recorded)
+        return result
     except Exception:
         sides.settle()  # they may serve another case, and nothing may write into a folder that is gone
         raise

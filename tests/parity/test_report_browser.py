@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from chromium import Chromium, find_chromium
 from test_report import RESULTS, different, same
-from test_report_page import EVIL, evil
+from test_report_page import EVIL, evil, looked_at
 
+from parity.judge import Closer, Histogram, Losses, Place
 from parity.judge.result import Check, FirstDifference, Level, Result
 from parity.report import write_html
 
@@ -74,6 +75,25 @@ def test_a_click_on_a_cell_opens_that_tensor(tmp_path, chromium):
     assert "at most 0.01 times the allowance, at step 0" in tab.evaluate(
         "document.querySelector('#tensor svg').getAttribute('aria-label')"
     )
+
+
+@browser
+def test_an_opened_tensor_shows_how_its_values_are_spread_and_where_they_are_furthest_apart(tmp_path, chromium):
+    path = tmp_path / "page.html"
+    write_html(looked_at(), path, "x")
+    tab = chromium()
+    tab.open(path)
+    assert "Values at step 0" in shown(tab)
+    assert "8 values, 1 not finite and left out" in shown(tab)
+    assert "Furthest apart place reference candidate [0, 2] 0.5 nan [1, 1] 0.25 0.5" in shown(tab)
+    assert tab.evaluate("document.querySelectorAll('#tensor svg.bars').length") == 2
+    assert tab.evaluate("document.querySelectorAll('#tensor .bars rect').length") == 24 * 3
+    tab.evaluate("document.getElementById('heat').focus()")
+    tab.press("ArrowUp")
+    tab.press("Enter")
+    assert "Values Not kept: only those of the first tensors that differ" in shown(tab)
+    assert tab.evaluate("document.querySelectorAll('polyline.reference').length") == 1
+    assert silent(tab, path), (tab.complaints, tab.requests)
 
 
 @browser
@@ -201,7 +221,15 @@ def ten_thousand_by_a_hundred():
     first = FirstDifference(next(check for check in checks if check.verdict == "different"), "grad", "x", "", None)
     function = Level("function", "different", "", checks + judged("free", keys[5000:], 1), first)
     single = Level("float32", "different", "", judged("lockstep", keys, 2))
-    return Result({"function": function, "float32": single}, {"towers": 8}, {"ranks": 8})
+    result = Result({"function": function, "float32": single}, {"towers": 8}, {"ranks": 8})
+    counts = Histogram(-1.234e-5, 1.234e-5, [123_456] * 24)
+    worst = [Place((511, 255, 2, 2), -0.123456789, 0.123456789)] * 5
+    for key in keys[7000:7200]:
+        result.closer.append(
+            Closer("function", "lockstep", 60, key, 2_962_944, 2_962_944, counts, counts, counts, worst)
+        )
+    result.losses.append(Losses("function", "free", list(range(100)), [1.5] * 100, [1.5] * 100, [1e-12] * 100))
+    return result
 
 
 @browser

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_report import RESULTS, different, same
 
+from parity.judge import Closer, Histogram, Losses, Place
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.report import as_html, write_html
 from parity.report.html_flow import flow_of
@@ -63,6 +64,18 @@ def evil():
     return Result({"function": level}, {**facts, "towers": 2}, {**facts, "ranks": 2, EVIL: 1}, pairs, [EVIL])
 
 
+def looked_at():
+    """The result that differs, with a tensor of it looked at closely, and losses."""
+    result = different()
+    values = Histogram(-1.0, 1.0, [0] * 23 + [7])
+    worst = [Place((0, 2), 0.5, math.nan), Place((1, 1), 0.25, 0.5)]
+    result.closer.append(
+        Closer("function", "lockstep", 0, "grad/tower/conv1/weights", 8, 7, values, values, values, worst)
+    )
+    result.losses.append(Losses("function", "free", [0, 1], [2.0, 1.0], [2.0, 1.5], [0.1, 0.2]))
+    return result
+
+
 def data_of(page):
     return json.loads(html.unescape(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1]))
 
@@ -101,6 +114,22 @@ def test_nothing_in_a_result_becomes_markup():
 def test_the_proof_that_nothing_becomes_markup_can_fail():
     text = as_html(different(), "x").replace("<title>different: x", f"<title>x</title>{EVIL}<title>x")
     assert "img" in {tag for tag, _ in Reader(text).elements}
+
+
+def test_what_is_known_of_a_tensor_is_packed_with_its_cell_and_without_a_number_that_json_lacks():
+    (found,) = data_of(as_html(looked_at(), "x"))["closer"]
+    assert found["place"] == [0, 1, 0]
+    assert (found["size"], found["finite"]) == (8, 7)
+    assert found["values"] == {"low": "-1", "high": "1", "counts": [[0] * 23 + [7]] * 2}
+    assert found["worst"] == [["[0, 2]", "0.5", "nan"], ["[1, 1]", "0.25", "0.5"]]
+
+
+def test_the_losses_are_drawn_and_told():
+    page = as_html(looked_at(), "x")
+    assert "Loss, mean over the towers: 1 function: free run" in Reader(page).text
+    assert "step reference candidate apart allowed 0 2 2 0 0.1 1 1 1.5 0.5 0.2" in Reader(page).text
+    assert "at most 2.5 times what is allowed" in page
+    assert (Reader(page).open, Reader(page).unmatched) == ([], [])
 
 
 def test_the_page_opens_at_the_level_that_is_not_the_same():

@@ -14,7 +14,7 @@ function start() {
 
   function show(row, column) {
     const first = data.firsts.find(({ place }) => String(place) === String([run.value, row, column]));
-    showTensor(panel, grid(), row, column, first);
+    showTensor(panel, grid(), row, column, first, closely(data, grid(), Number(run.value), row, column));
   }
 
   function open(row, column, focus) {

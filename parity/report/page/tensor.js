@@ -17,7 +17,7 @@ function drawn(name, words, text) {
   return made;
 }
 
-function showTensor(panel, grid, row, column, first) {
+function showTensor(panel, grid, row, column, first, closer) {
   const cell = cellOf(grid, row, column);
   const course = grid.steps.map((_, place) => cellOf(grid, row, place)).filter((found) => found.verdict !== "absent");
   const facts = [["step", cell.step], ["verdict", VERDICTS[cell.verdict]]];
@@ -29,7 +29,7 @@ function showTensor(panel, grid, row, column, first) {
   const known = first ? [element("h4", { text: first.heading }), listOf(first.rows)] : [];
   const parts = [
     element("h3", {}, element("code", { text: cell.key })), listOf(facts), ...known,
-    element("h4", { text: "Course over the steps" }), chartOf(course, cell.step), tableOf(course),
+    element("h4", { text: "Course over the steps" }), chartOf(course, cell.step), tableOf(course), ...closer,
   ];
   panel.setAttribute("aria-label", cell.key + ", " + told(cell));
   panel.replaceChildren(...parts);
