@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_levels,
         default=["function", "float32"],
         metavar="1,2",
-        help="levels to decide, by number or name: 1 function, 2 float32 (default: both; 3 and 4 are not offered yet)",
+        help="levels to decide, by number or name: 1 function, 2 float32, 3 trajectory (default: 1,2; 4 is not offered yet)",
     )
     parser.add_argument("--steps", type=int, metavar="N", help="number of updates, instead of the case's")
     parser.add_argument("--towers", type=int, metavar="N", help="number of towers and ranks, instead of the case's")
@@ -117,8 +117,9 @@ def _levels(text: str) -> list[str]:
     for part in text.split(","):
         name = LEVEL_NAMES.get(part.strip(), part.strip())
         if name not in LEVEL_NAMES.values():
-            raise argparse.ArgumentTypeError(f"expected levels among 1, 2 or function, float32, got {part!r}")
-        if name in ("trajectory", "mixed"):
+            known = ", ".join([*LEVEL_NAMES, *LEVEL_NAMES.values()])
+            raise argparse.ArgumentTypeError(f"expected levels among {known}, got {part!r}")
+        if name == "mixed":
             raise argparse.ArgumentTypeError(f"level {part.strip()} is not offered yet. Leave it out")
         names.append(name)
     return names

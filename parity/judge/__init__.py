@@ -12,6 +12,8 @@ from parity.judge.level1 import judge_lockstep as judge_lockstep
 from parity.judge.level2 import Accuracy as Accuracy
 from parity.judge.level2 import judge_accuracy as judge_accuracy
 from parity.judge.level2 import judge_float32 as judge_float32
+from parity.judge.level3 import Trajectories as Trajectories
+from parity.judge.level3 import judge_trajectory as judge_trajectory
 from parity.judge.losses import Losses as Losses
 from parity.judge.losses import losses_of as losses_of
 from parity.judge.result import Cause as Cause

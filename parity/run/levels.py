@@ -12,7 +12,6 @@ from parity.run.plan import Recorded
 from parity.trace import Trace, parse_key
 
 LATER = {
-    "trajectory": "this version does not offer level 3",
     "mixed": "this version does not offer level 4",
 }
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from parity.case import Case
 from parity.judge.join import Join
@@ -75,6 +75,41 @@ class _Both(NamedTuple):
     torch: Path
 
 
+class Begun(NamedTuple):
+    """What a recording begins with.
+
+    Fields:
+      join: names and layouts of both sides.
+      pairs: the mapping, as text.
+      reference: its float32 trajectory, under way.
+    """
+
+    join: Join
+    pairs: list[tuple[str, str, str, str]]
+    reference: "Future[Trace]"
+
+
+class Playing(NamedTuple):
+    """The two sides of a case that is under way, and what they are fed.
+
+    Fields:
+      tf, torch: the roles.
+      feeds: a trace for each whose step k holds the batch of step k.
+      start: a trace for each whose init holds the state before the first step.
+      steps: the steps to make.
+      towers: number of towers.
+      out: folder for further feeds and states.
+    """
+
+    tf: Reference
+    torch: TorchRole
+    feeds: _Both
+    start: _Both
+    steps: list[int]
+    towers: int
+    out: Path
+
+
 class Recorder:
     """Records one case with both sides.
 
@@ -107,8 +142,8 @@ class Recorder:
         self._torch = TorchRole(case, sides, out / "torch", tick)
         out.mkdir(parents=True, exist_ok=True)
 
-    def record(self) -> Recorded:
-        """Runs everything and returns the traces.
+    def begin(self) -> Begun:
+        """Has both sides get ready, and the reference make its float32 trajectory, from which all else is made.
 
         Raises:
           SideFailed: a side could not do its part.
@@ -117,7 +152,31 @@ class Recorder:
         join, pairs = self._prepare()
         self._feeds = self._write_feeds(join)
         self._start = self._write_start(join)
-        asked = self._tf.run(Asked("float32", "float32", self._feeds.tf, self._start.tf, None, EVERYTHING, self._steps))
+        asked = Asked("float32", "float32", self._feeds.tf, self._start.tf, None, EVERYTHING, self._steps)
+        return Begun(join, pairs, self._tf.run(asked))
+
+    @property
+    def candidate_facts(self) -> dict[str, Any]:
+        """What the candidate says of itself when it has begun."""
+        facts = self._torch.prepare("float32").result()["facts"]
+        return {**facts, "producer": {"package": "torch_ddp", "framework": facts["framework"]}}
+
+    @property
+    def playing(self) -> Playing:
+        """The sides and what they are fed, once it has begun."""
+        return Playing(self._tf, self._torch, self._feeds, self._start, self._steps, self._case.towers, self._out)
+
+    def record(self, begun: Begun | None = None) -> Recorded:
+        """Runs everything and returns the traces.
+
+        Args:
+          begun: what `begin` returned, where it has begun.
+
+        Raises:
+          SideFailed: a side could not do its part.
+          MappingError: the variables do not join.
+        """
+        join, pairs, asked = begun or self.begin()
         free = self._torch_free()
         rough = asked.result()
         self._states = self._write_states(join, rough)

@@ -176,7 +176,7 @@ class TorchRole:
         round_hyper_parameters: bool = False,
         rates: Mapping[int, float] | None = None,
     ) -> None:
-        self._case, self._side, self._out, self._tick = case, sides.torch, out, tick
+        self._case, self._sides, self._side, self._out, self._tick = case, sides, sides.torch, out, tick
         self._round = round_hyper_parameters
         self._rates = {str(step): rate for step, rate in (rates or {}).items()}
         self._folders = [str(folder) for folder in case.folders]
@@ -215,6 +215,16 @@ class TorchRole:
             round_hyper_parameters=self._round,
         )
         return self._prepared[precision]
+
+    def playing(self, case: Case, out: Path) -> "TorchRole":
+        """Returns a role like this one for another port of the same case; what this one has prepared is then forgotten."""
+        role = TorchRole(case, self._sides, out, self._tick, self._round)
+        role._rates, role._decaying = self._rates, self._decaying
+        return role
+
+    def forget(self) -> None:
+        """Has everything be prepared anew: the side keeps what belongs to the last case only."""
+        self._prepared.clear()
 
     def decay_only(self, names: Sequence[str]) -> None:
         """Says which of the port's parameters decay, where a case names some of them; what is prepared is prepared anew."""

@@ -12,9 +12,10 @@ from parity.run.closely import look_at_levels
 from parity.run.experiments import find_by_experiment
 from parity.run.golden import GoldenRole
 from parity.run.levels import LATER, judge_function, judge_single, not_run
-from parity.run.plan import Recorded, Recorder
+from parity.run.plan import Begun, Recorded, Recorder
 from parity.run.processes import Sides
 from parity.run.roles import Tick
+from parity.run.trajectory_level import decide_trajectory
 
 LEVELS = ("function", "float32", "trajectory", "mixed")
 
@@ -48,25 +49,24 @@ def run_case(
     try:
         reference = GoldenRole(golden, case) if golden else None
         recorder = Recorder(case, sides, folder, "float32" in levels, tick, reference)
-        recorded = recorder.record()
-        function = judge_function(recorded, range(case.steps), case.towers)
-        recorded, function = _set_aside_rounding(case, recorder, recorded, function)
-        first = function.first_difference
-        if first is not None and not function.causes:
-            traces = recorded.lockstep
-            function.causes = find_by_experiment(first, recorder, recorded.join, traces.reference64, traces.candidate64)
-        decided = {"function": function}
-        if "float32" in levels:
-            decided["float32"] = judge_single(recorded, range(case.steps))
-        traces = recorded.lockstep
+        begun = recorder.begin()
+        decided: dict[str, Level] = {}
+        recorded: Recorded | None = None
+        candidate, notes = recorder.candidate_facts, list[str]()
+        if {"function", "float32"} & set(levels):
+            recorded, decided = _in_lockstep(case, recorder, begun, levels)
+            candidate, notes = _facts(recorded.lockstep.candidate32), recorded.notes
+        if "trajectory" in levels and golden is None:
+            trace = begun.reference.result()
+            decided["trajectory"] = decide_trajectory(case, recorder.playing, begun.join, trace)
         result = Result(
             levels={name: _level(name, levels, decided) for name in LEVELS},
-            reference=_facts(traces.reference32),
-            candidate=_facts(traces.candidate32),
-            pairs=recorded.pairs,
-            notes=_weaker(case) + recorded.notes,
+            reference=_facts(begun.reference.result()),
+            candidate=candidate,
+            pairs=begun.pairs,
+            notes=_weaker(case) + notes,
         )
-        if closely:
+        if closely and recorded is not None:
             look_at_levels(result, recorded)
         return result
     except Exception:
@@ -75,6 +75,22 @@ def run_case(
     finally:
         if out is None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _in_lockstep(
+    case: Case, recorder: Recorder, begun: Begun, levels: Sequence[str]
+) -> tuple[Recorded, dict[str, Level]]:
+    recorded = recorder.record(begun)
+    function = judge_function(recorded, range(case.steps), case.towers)
+    recorded, function = _set_aside_rounding(case, recorder, recorded, function)
+    first = function.first_difference
+    if first is not None and not function.causes:
+        traces = recorded.lockstep
+        function.causes = find_by_experiment(first, recorder, recorded.join, traces.reference64, traces.candidate64)
+    decided = {"function": function}
+    if "float32" in levels:
+        decided["float32"] = judge_single(recorded, range(case.steps))
+    return recorded, decided
 
 
 def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, function: Level) -> tuple[Recorded, Level]:
@@ -105,6 +121,8 @@ def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, func
 def _level(name: str, asked: Sequence[str], decided: dict[str, Level]) -> Level:
     if name in decided:
         return decided[name]
+    if name in asked and name == "trajectory":
+        return not_run(name, "a golden trace holds no perturbed runs; level 3 needs live TensorFlow")
     return not_run(name, LATER.get(name, "not asked for"))
 
 

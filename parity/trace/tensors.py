@@ -146,7 +146,7 @@ class TensorFile(object):
                 f"trace: expected the file {self.path}, got {error.strerror}. Record the trace again."
             ) from error
         self._entries = {name: (dtype, shape, start + begin, end - begin) for name, dtype, shape, begin, end in entries}
-        self._map: "Optional[np.memmap[Any, Any]]" = None
+        self._map: "Optional[np.ndarray[Any, Any]]" = None
 
     def names(self) -> List[str]:
         """Returns the tensors' names in the order of writing."""
@@ -167,7 +167,8 @@ class TensorFile(object):
         """Returns one tensor as a read-only array over the mapped file; bfloat16 comes as float32."""
         dtype, shape, begin, length = self._entries[name]
         if self._map is None:
-            self._map = np.memmap(self.path, dtype=np.uint8, mode="r")
+            # A plain view: every slice of a memmap would carry the file's name and mode along.
+            self._map = np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r"))
         return _array(self._map[begin : begin + length], dtype, shape)
 
 

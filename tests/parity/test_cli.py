@@ -86,8 +86,8 @@ def test_a_verb_that_is_not_offered_yet_says_so_in_one_line(capsys, verb):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--levels", "5"], "expected levels among 1, 2 or function, float32, got '5'"),
-        (["--levels", "3"], "level 3 is not offered yet. Leave it out"),
+        (["--levels", "5"], "expected levels among 1, 2, 3, 4, function, float32, trajectory, mixed, got '5'"),
+        (["--levels", "4"], "level 4 is not offered yet. Leave it out"),
         (["--levels", "1,mixed"], "level mixed is not offered yet. Leave it out"),
         (["--timeout", "0"], "expected a positive number of seconds, got '0'"),
         (["--timeout", "nan"], "expected a positive number of seconds, got 'nan'"),

@@ -1,0 +1,36 @@
+"""Says how well a rate is known from a count: intervals, and what a majority makes of it."""
+
+from collections.abc import Callable
+from math import comb
+
+
+def rate_interval(found: int, tried: int) -> tuple[float, float]:
+    """Returns the 95% interval of a rate after Clopper and Pearson: 2.5% of the binomial law lie beyond either end.
+
+    Args:
+      found: successes, from 0 to `tried`.
+      tried: independent trials; with none nothing is known.
+
+    Source: C. J. Clopper, E. S. Pearson, The use of confidence or fiducial limits, Biometrika 26 (1934).
+    """
+    low = 0.0 if found == 0 else _solved(lambda rate: at_least(found, tried, rate) - 0.025)
+    high = 1.0 if found == tried else _solved(lambda rate: at_least(found + 1, tried, rate) - 0.975)
+    return low, high
+
+
+def most_of(runs: int, rate: float) -> float:
+    """Returns the probability that more than half of `runs` independent runs are outside, each with probability `rate`."""
+    return at_least(runs // 2 + 1, runs, rate)
+
+
+def at_least(found: int, tried: int, rate: float) -> float:
+    """Returns the probability of at least `found` successes in `tried` independent trials of probability `rate`."""
+    return sum(comb(tried, k) * rate**k * (1.0 - rate) ** (tried - k) for k in range(found, tried + 1))
+
+
+def _solved(rising: Callable[[float], float]) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0.0 else (middle, high)
+    return (low + high) / 2

@@ -1,0 +1,112 @@
+"""The power of level 3: how small a bug in the port itself its envelope would have shown, measured by planting some."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from parity.case import Case
+from parity.judge.join import Join
+from parity.judge.level3 import LIMIT, Trajectories, stray_of_candidate
+from parity.run.plan import Playing
+from parity.run.trajectory import follow_again
+from parity.trace import Trace
+
+
+class Grown(NamedTuple):
+    """A bug to plant, in growing sizes.
+
+    Fields:
+      mutation: its name in `torch_ddp.planted.MUTATIONS`.
+      sizes: what it is off by, the smallest first.
+      words: what it is; "{}" stands for the size in percent.
+      statistics: whether the net must keep moving statistics.
+      of_the_optimizer: whether the port has to bring its own optimizer for it.
+    """
+
+    mutation: str
+    sizes: tuple[float, ...]
+    words: str
+    statistics: bool = False
+    of_the_optimizer: bool = False
+
+
+class Seen(NamedTuple):
+    """What became of a planted bug.
+
+    Fields:
+      words: what it is.
+      stray: its statistic, to be held against `LIMIT`.
+      seen: whether the level would have called it different.
+    """
+
+    words: str
+    stray: float
+    seen: bool
+
+
+GROWN = (
+    Grown("another_learning_rate", (0.01, 0.02, 0.05), "a learning rate off by {}", of_the_optimizer=True),
+    Grown("gradients_travel_in_float16", (1.0,), "gradients reduced in float16"),
+    Grown("statistics_never_move", (1.0,), "stale moving statistics", statistics=True),
+)
+
+
+def measure_power(
+    case: Case,
+    playing: Playing,
+    join: Join,
+    reference: Trace,
+    trajectories: Trajectories,
+    grown: Sequence[Grown] = GROWN,
+) -> list[Seen]:
+    """Plants each bug in the candidate, the smallest size first, until the level sees it.
+
+    Args:
+      case: one whose level 3 is same.
+      playing: the sides, and what they are fed.
+      join: names and layouts.
+      reference: the unperturbed float32 run of the reference.
+      trajectories: what was recorded of the right port.
+      grown: what to plant.
+
+    Raises:
+      SideFailed: a side could not do its part.
+    """
+    statistics = any(spot.key.startswith("stat/") for spot in trajectories.spots)
+    found = []
+    for bug in grown:
+        if bug.statistics and not statistics:
+            continue
+        for size in bug.sizes:
+            out = playing.out / "planted" / f"{bug.mutation}-{size:g}"
+            role = playing.torch.playing(_with_bug(case, bug, size, out), out / "torch")
+            there, wandering = follow_again(playing._replace(torch=role), join, reference, trajectories.spots)
+            shutil.rmtree(out, ignore_errors=True)
+            stray = stray_of_candidate(trajectories._replace(candidate=there, wandering=wandering))
+            seen = Seen(bug.words.format(f"{size:.0%}"), stray, not stray <= LIMIT)
+            if seen.seen or size == bug.sizes[-1]:
+                found.append(seen)
+                break
+    playing.torch.forget()
+    return found
+
+
+def _with_bug(case: Case, bug: Grown, size: float, out: Path) -> Case:
+    # Lazily: planting brings `run_case` along, which brings this.
+    from parity.prove.planting import Planted, plant
+
+    if bug.of_the_optimizer and case.torch.optimizer is None and case.optimizer is not None:
+        rate = _times(case.optimizer.learning_rate, 1.0 + size)
+        return case.model_copy(update={"optimizer": case.optimizer.model_copy(update={"learning_rate": rate})})
+    return plant(case, Planted(bug.mutation, size), out / "port" / case.directory.name, bug.of_the_optimizer)
+
+
+def _times(rate: Any, factor: float) -> Any:
+    if isinstance(rate, float):
+        return rate * factor
+    fields = {"learning_rate": rate.learning_rate, "end_learning_rate": rate.end_learning_rate}
+    changed: dict[str, Any] = {name: value * factor for name, value in fields.items() if value is not None}
+    if rate.values is not None:
+        changed["values"] = [value * factor for value in rate.values]
+    return rate.model_copy(update=changed)
