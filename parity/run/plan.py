@@ -97,7 +97,7 @@ class Playing(NamedTuple):
       feeds: a trace for each whose step k holds the batch of step k.
       start: a trace for each whose init holds the state before the first step.
       steps: the steps to make.
-      towers: number of towers.
+      shards: contiguous pieces of a batch within which the order of the examples does not matter.
       out: folder for further feeds and states.
     """
 
@@ -106,7 +106,7 @@ class Playing(NamedTuple):
     feeds: _Both
     start: _Both
     steps: list[int]
-    towers: int
+    shards: int
     out: Path
 
 
@@ -164,7 +164,8 @@ class Recorder:
     @property
     def playing(self) -> Playing:
         """The sides and what they are fed, once it has begun."""
-        return Playing(self._tf, self._torch, self._feeds, self._start, self._steps, self._case.towers, self._out)
+        shards = self._case.towers * self._case.micro_batches
+        return Playing(self._tf, self._torch, self._feeds, self._start, self._steps, shards, self._out)
 
     def record(self, begun: Begun | None = None) -> Recorded:
         """Runs everything and returns the traces.

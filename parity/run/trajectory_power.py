@@ -10,6 +10,7 @@ from parity.judge.join import Join
 from parity.judge.level3 import LIMIT, Trajectories, stray_of_candidate
 from parity.run.plan import Playing
 from parity.run.trajectory import follow_again
+from parity.sides import SideFailed
 from parity.trace import Trace
 
 
@@ -70,8 +71,8 @@ def measure_power(
       trajectories: what was recorded of the right port.
       grown: what to plant.
 
-    Raises:
-      SideFailed: a side could not do its part.
+    Returns:
+      What became of each bug that the port can have and can carry.
     """
     statistics = any(spot.key.startswith("stat/") for spot in trajectories.spots)
     found = []
@@ -81,8 +82,12 @@ def measure_power(
         for size in bug.sizes:
             out = playing.out / "planted" / f"{bug.mutation}-{size:g}"
             role = playing.torch.playing(_with_bug(case, bug, size, out), out / "torch")
-            there, wandering = follow_again(playing._replace(torch=role), join, reference, trajectories.spots)
-            shutil.rmtree(out, ignore_errors=True)
+            try:
+                there, wandering = follow_again(playing._replace(torch=role), join, reference, trajectories.spots)
+            except SideFailed:
+                break  # a port that cannot carry this bug says nothing about the verdict
+            finally:
+                shutil.rmtree(out, ignore_errors=True)
             stray = stray_of_candidate(trajectories._replace(candidate=there, wandering=wandering))
             seen = Seen(bug.words.format(f"{size:.0%}"), stray, not stray <= LIMIT)
             if seen.seen or size == bug.sizes[-1]:
@@ -96,7 +101,8 @@ def _with_bug(case: Case, bug: Grown, size: float, out: Path) -> Case:
     # Lazily: planting brings `run_case` along, which brings this.
     from parity.prove.planting import Planted, plant
 
-    if bug.of_the_optimizer and case.torch.optimizer is None and case.optimizer is not None:
+    own = case.torch.optimizer or case.torch.scheduler
+    if bug.of_the_optimizer and not own and case.optimizer is not None:
         rate = _times(case.optimizer.learning_rate, 1.0 + size)
         return case.model_copy(update={"optimizer": case.optimizer.model_copy(update={"learning_rate": rate})})
     return plant(case, Planted(bug.mutation, size), out / "port" / case.directory.name, bug.of_the_optimizer)
