@@ -5,12 +5,13 @@ from typing import Any
 
 from parity.case.errors import Problem
 
+MOST_RACING = 4  # towers: with four there are 2520 orders of reads and writes, with six 7.5 million
 MEANS = ("prescaled", "mean_of_losses", "examples")
 
 
 def combinations(data: dict[str, Any]) -> list[Problem]:
     """Returns the impossible combinations of the builder's choices; keys of a wrong type are left to the other checks."""
-    return [*_reductions(data), *_excluded(data), *_without_effect(data)]
+    return [*_reductions(data), *_excluded(data), *_without_effect(data), *_races(data)]
 
 
 def value_of(data: dict[str, Any], key: tuple[str, ...]) -> Any:
@@ -55,6 +56,19 @@ def _excluded(data: dict[str, Any]) -> Iterator[Problem]:
     for both, name, other in rows:
         if both:
             yield Problem(("tf", name), f"no {other} beside it", "both", "Leave one of them out.")
+
+
+def _races(data: dict[str, Any]) -> Iterator[Problem]:
+    if value_of(data, ("tf", "batch_norm_updates")) != "unordered":
+        return
+    key, towers = ("tf", "batch_norm_updates"), data.get("towers")
+    if type(towers) is int and towers > MOST_RACING:
+        expected = f"at most {MOST_RACING} towers beside it, for which all possible orders can be tried"
+        yield Problem(key, expected, str(towers), 'Write fewer towers, or "all_ordered".')
+    if value_of(data, ("optimizer", "accumulate")) is not None:
+        yield Problem(key, "no optimizer.accumulate beside it", "both", "Leave one of them out.")
+    if value_of(data, ("tf", "uneven")) not in (None, "refuse"):
+        yield Problem(key, "no tf.uneven beside it", "both", "Leave one of them out.")
 
 
 def _without_effect(data: dict[str, Any]) -> Iterator[Problem]:

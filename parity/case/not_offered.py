@@ -20,7 +20,6 @@ class NotOffered(NamedTuple):
 
 
 NOT_OFFERED = (
-    NotOffered(("tf", "batch_norm_updates"), ("unordered",), instead='Write "first", "last" or "all_ordered".'),
     NotOffered(("torch", "opt_level"), ("O1", "O2", "O3"), instead='Write "O0".'),
     NotOffered(("mapping", "noise", "*")),
     NotOffered(("expect", "*")),

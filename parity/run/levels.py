@@ -9,6 +9,7 @@ from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, judge_accuracy, 
 from parity.judge.numbers import worst
 from parity.judge.result import Check, FirstDifference, Level, decide
 from parity.run.plan import Recorded
+from parity.run.races import race_notes, settle_races
 from parity.trace import Trace, parse_key
 
 LATER = {
@@ -23,6 +24,7 @@ def judge_function(recorded: Recorded, steps: Sequence[int], towers: int) -> Lev
     checks += judge_init(recorded.join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(recorded.join, traces, steps)
     checks += judge_free(recorded.join, recorded.reference_free, recorded.candidate_free, recorded.replicas, checks)
+    checks = settle_races(checks, recorded.races, recorded.join, traces, "float64")
     pairs = {
         "init": (traces.reference64, traces.candidate64),
         "lockstep": (traces.reference64, traces.candidate64),
@@ -31,7 +33,8 @@ def judge_function(recorded: Recorded, steps: Sequence[int], towers: int) -> Lev
     first = find_first(recorded.join, checks, pairs)
     evidence = Evidence(recorded.join, traces.reference64, traces.candidate64, traces.states, towers)
     causes = find_causes(first, evidence) if first else []
-    level = Level("function", decide(checks), _reason(checks), checks, first, causes, _never_moved(traces))
+    notes = race_notes(recorded.races, checks) + _never_moved(traces)
+    level = Level("function", decide(checks), _reason(checks), checks, first, causes, notes)
     if not traces.candidate64.facts.get("ranks_agree", True):
         level.verdict = "different"
         level.notes.insert(0, "the ranks hold different weights: some gradient or update is not shared between them")
@@ -42,6 +45,7 @@ def judge_single(recorded: Recorded, steps: Sequence[int]) -> Level:
     """Decides level 2 from the float32 runs."""
     traces = recorded.lockstep
     checks = judge_float32(recorded.join, traces, recorded.reference_draws, steps)
+    checks = settle_races(checks, recorded.races, recorded.join, traces, "float32")
     accuracy = judge_accuracy(recorded.join, traces, recorded.reference_draws, recorded.candidate_draws)
     level = Level("float32", decide(checks), _reason(checks), checks)
     level.first_difference = find_first(recorded.join, checks, {"lockstep": (traces.reference32, traces.candidate32)})

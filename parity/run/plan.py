@@ -14,6 +14,7 @@ from parity.judge.renaming import Renaming
 from parity.mapping import Mapping, build_mapping, variables_of
 from parity.run.perturb import as_float64, one_ulp, reordered
 from parity.run.processes import Sides
+from parity.run.races import Races, with_statistics_moved, with_tower_first
 from parity.run.roles import Asked, Reference, TensorFlowRole, Tick, TorchRole
 from parity.run.states import Tensors, read_all, states_before, translated, translated_batch, write_init, write_states
 from parity.trace import Trace
@@ -54,6 +55,7 @@ class Recorded:
       replicas: float64 runs of the reference started one ulp away.
       reference_draws, candidate_draws: float32 steps under perturbation.
       pairs: the mapping, as text.
+      races: None where no statistic of the reference races.
       notes: what the report is to say of how it was recorded.
     """
 
@@ -67,6 +69,7 @@ class Recorded:
     reference_draws: list[Trace] = field(default_factory=list)
     candidate_draws: list[Trace] = field(default_factory=list)
     pairs: list[tuple[str, str, str, str]] = field(default_factory=list)
+    races: Races | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -184,6 +187,7 @@ class Recorder:
         candidates = self._torch_lockstep()
         references = self._tf_float64()
         draws = list(self._draws(join)) if self._spread else []
+        racing = self._run_orders(candidates) if self._racing else None
         return Recorded(
             join=join,
             start=Trace(self._start.tf),
@@ -201,6 +205,7 @@ class Recorder:
             reference_draws=[reference.result() for reference, _ in draws],
             candidate_draws=[candidate.result() for _, candidate in draws],
             pairs=pairs,
+            races=racing,
             notes=list(self._tf.notes),
         )
 
@@ -302,6 +307,7 @@ class Recorder:
         candidate = self._torch.prepare("float32")
         self._inputs = feeding.result()
         tf, torch = self._tf.prepare("float32", self._inputs).result(), candidate.result()
+        self._racing = tuple(tf["facts"].get("racing_statistics", ()))
         self._tick("start TensorFlow and torch", 1, 1)
         mapping = build_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
         self._choose_what_decays(mapping)
@@ -362,6 +368,23 @@ class Recorder:
             precision: self._torch.run(Asked(precision, precision, feeds, start, states, EVERYTHING, self._steps))
             for precision in ("float64", "float32")
         }
+
+    def _run_orders(self, lockstep: "dict[str, Future[Trace]]") -> Races:
+        feeds, start, states, towers = self._feeds.torch, self._start.torch, self._states.torch, self._case.towers
+        alone: dict[str, list[Future[Trace]]] = {precision: [run] for precision, run in lockstep.items()}
+        batches, before = Trace(feeds), Trace(states)
+        for tower in range(1, towers):
+            name = f"tower-{tower}-first"
+            changed = ((n, with_tower_first(read_all(batches.step(n)), tower, towers)) for n in self._steps)
+            swapped = write_states(self._out / "feeds" / f"torch-{name}", changed)
+            for precision, runs in alone.items():
+                asked = Asked(f"{name}-{precision}", precision, swapped, start, states, ("stat",), self._steps)
+                runs.append(self._torch.run(asked))
+        shifted = ((n, with_statistics_moved(read_all(before.step(n)))) for n in self._steps)
+        moved = write_states(self._out / "states" / "torch-moved", shifted)
+        last = self._torch.run(Asked("statistics-moved", "float64", feeds, start, moved, ("stat",), self._steps))
+        traces = {precision: [run.result() for run in runs] for precision, runs in alone.items()}
+        return Races(self._racing, traces, last.result())
 
     def _draws(self, join: Join) -> Iterator[tuple["Future[Trace]", "Future[Trace]"]]:
         steps = sorted({0, len(self._steps) // 2, len(self._steps) - 1})

@@ -162,7 +162,6 @@ def test_every_problem_of_a_file_is_in_one_message(folder):
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        (("tf", "batch_norm_updates"), OPTIMIZER + TF + 'batch_norm_updates = "unordered"'),
         (("torch", "opt_level"), OPTIMIZER + TORCH + 'opt_level = "O2"'),
         (("mapping", "noise", "*"), OPTIMIZER + '[mapping.noise]\n"*" = "b"'),
         (("expect", "*"), OPTIMIZER + '[expect]\n"*" = 1'),
@@ -274,6 +273,8 @@ DECAY = OPTIMIZER + "weight_decay = { coefficient = 0.1 }\n"
         ("mean", OPTIMIZER, 'reduce = "mean_of_losses"\nsparse = "slices"', 'tf.sparse: expected no tf.reduce = "mean_of_losses" beside it'),
         ("mean", DECAY, 'regularization = "none"', "tf.regularization: expected no optimizer.weight_decay beside it, which no tower would add to its loss, got both."),
         ("mean", OPTIMIZER + 'clip = { by = "norm", limit = 1.0, sum_duplicates = true }\n', "", 'optimizer.clip.sum_duplicates: expected sparse gradients to clip: at = "tower", or tf.sparse = "slices", got neither. Leave it out, or write one of them.'),
+        ("mean", ACCUMULATE, 'batch_norm_updates = "unordered"', "tf.batch_norm_updates: expected no optimizer.accumulate beside it, got both. Leave one of them out."),
+        ("mean", OPTIMIZER, 'batch_norm_updates = "unordered"\nuneven = "drop"', "tf.batch_norm_updates: expected no tf.uneven beside it, got both. Leave one of them out."),
         ("mean", OPTIMIZER, 'shre = "own"', "tf.shre: expected a key of this table, got an unknown one. Did you mean 'share'?"),
         ("mean", OPTIMIZER, 'cut = "queue"', "tf.cut: expected 'split', 'slices' or 'feeds', got 'queue'."),
     ],
@@ -283,6 +284,16 @@ def test_choices_of_the_towers_that_exclude_each_other_are_refused(folder, combi
     text = refused(folder, top + optimizer + TF + lines + "\n" + TORCH)
     assert message in text
     assert "got 1 problem." in text
+
+
+def test_a_race_of_more_towers_than_orders_can_be_tried_for_is_refused(folder):
+    text = refused(
+        folder, WHOLE.replace("towers = 2", "towers = 8").replace(TF, TF + 'batch_norm_updates = "unordered"\n')
+    )
+    assert (
+        "tf.batch_norm_updates: expected at most 4 towers beside it, for which all possible orders can be tried, got 8. "
+        'Write fewer towers, or "all_ordered".'
+    ) in text
 
 
 def test_the_choices_of_the_towers_are_read_and_left_to_the_builder_otherwise(folder):

@@ -1,0 +1,71 @@
+"""What moving statistics can become when several towers write them without an order."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.judge.numbers import Array, distance
+
+
+class Outcome(NamedTuple):
+    """What one order of reads and writes leaves.
+
+    Fields:
+      order: in words, e.g. "read 1, write 1, read 0, write 0".
+      value: the statistic afterwards.
+    """
+
+    order: str
+    value: Array
+
+
+def outcomes(before: Array, alone: Sequence[Array], decay: Array) -> Iterator[Outcome]:
+    """Yields what every order of the towers' reads and writes makes of a statistic.
+
+    A tower reads the statistic, works out ``decay * read + its own part``, and writes: by subtracting the difference from
+    what is there by then, as `assign_moving_average` and `assign_sub` do, or over it, as `assign` does. A read may come
+    before or after the writes of others, so that the decay counts between once and as often as there are towers.
+
+    Args:
+      before: the statistic before the step.
+      alone: a list over the towers of what each one alone makes of it.
+      decay: what each keeps of what it reads, of the statistic's shape or a scalar.
+    """
+    for subtracts in (True, False):
+        yield from _go_on(before, {}, frozenset(range(len(alone))), (before, alone, decay, subtracts), ())
+
+
+def _go_on(
+    value: Array,
+    pending: dict[int, Array],
+    unread: frozenset[int],
+    known: tuple[Array, Sequence[Array], Array, bool],
+    order: tuple[str, ...],
+) -> Iterator[Outcome]:
+    if not pending and not unread:
+        yield Outcome(", ".join(order), value)
+    before, alone, decay, subtracts = known
+    for tower in sorted(unread):
+        made = alone[tower] + decay * (value - before)
+        written = made - value if subtracts else made
+        yield from _go_on(value, {**pending, tower: written}, unread - {tower}, known, (*order, f"read {tower}"))
+    for tower, written in pending.items():
+        rest = {other: change for other, change in pending.items() if other != tower}
+        after = value + written if subtracts else written
+        yield from _go_on(after, rest, unread, known, (*order, f"write {tower}"))
+
+
+def nearest(wanted: Array, found: Sequence[Outcome]) -> Outcome:
+    """Returns the outcome that is nearest to a value, the first of several."""
+    return min(found, key=lambda outcome: distance(wanted, outcome.value))
+
+
+def kept_part(once: Array, moved: Array, shift: float) -> Array:
+    """Returns what an update keeps of a statistic, from what it makes of it and of the same moved by `shift`.
+
+    One number for all elements where they agree, which they do in every batch norm: so the rounding of one does not count.
+    """
+    parts = np.asarray((np.asarray(moved, np.float64) - np.asarray(once, np.float64)) / shift)
+    middle = np.median(parts)
+    return np.asarray(middle) if np.all(np.abs(parts - middle) <= 1e-9) else parts
