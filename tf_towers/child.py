@@ -23,6 +23,7 @@ from tf_towers.build import build
 from tf_towers.checkpoint import start_from_checkpoint
 from tf_towers.facts import describe_variables, facts
 from tf_towers.initial import perturbed
+from tf_towers.loss_factor import with_loss_factor
 from tf_towers.optimizer import make_optimizer
 from tf_towers.plan import TABLES, Plan
 from tf_towers.session import session
@@ -131,6 +132,8 @@ class Side(object):
     def _build(self, precision, case, folders, inputs):
         self._code.enter(folders)
         tower = self._code.load(case["tower"])
+        if case.get("loss_factor") is not None:
+            tower = with_loss_factor(tower, case["loss_factor"])
         described = case["optimizer"]
         options = {name: case[name] for name in Plan._fields if name in case}
         if isinstance(described, str):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.case.combinations import combinations, value_of
+from parity.case.declarations import declarations
 from parity.case.errors import CaseError, Problem
 from parity.case.models import FUNCTION
 from parity.case.source import find_source
@@ -23,7 +24,8 @@ FUNCTIONS = (
 
 def cross_checks(data: dict[str, Any]) -> list[Problem]:
     """Returns the impossible combinations in a parsed case; keys of a wrong type are left to the other checks."""
-    return [*_whole_shards(data), *_optimizers(data), *_own_step(data), *combinations(data)]
+    own = [*_whole_shards(data), *_optimizers(data), *_own_step(data)]
+    return [*own, *combinations(data), *declarations(data)]
 
 
 def missing_sources(data: dict[str, Any], directory: Path) -> list[Problem]:

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from parity.case.errors import Problem, shown, suggest
-from parity.case.models import OF_OPTIMIZERS, OPTIMIZERS, Case, TfSide, TorchSide
+from parity.case.models import OF_OPTIMIZERS, OPTIMIZERS, Case, Expect, TfSide, TorchSide, WeightDecay
 from parity.mapping import MappingEntry
 
 SET_BY_LOADER = ("directory", "mapping_of")
@@ -38,6 +38,7 @@ _LINES = {
     ("torch",): '[torch] with model = "model_torch:Model" and loss = "model_torch:loss"',
     ("torch", "model"): 'model = "model_torch:Model"',
     ("torch", "loss"): 'loss = "model_torch:loss"',
+    ("expect", "why"): 'why = "...", the reason for whoever reads the report',
     ("optimizer", "learning_rate"): "learning_rate = 0.1",
     ("optimizer", "momentum"): "momentum = 0.9, for TensorFlow has no default",
     ("optimizer", "name"): f"name, one of {', '.join(OPTIMIZERS)}",
@@ -63,7 +64,9 @@ def known_keys(key: tuple[str, ...], data: dict[str, Any]) -> Iterable[str]:
     if key[0] == "optimizer":
         described = data.get("optimizer")
         return list(OPTIMIZERS[described["name"]].model_fields) if isinstance(described, dict) else []
-    tables: dict[str, type[BaseModel]] = {"tf": TfSide, "torch": TorchSide, "mapping": MappingEntry}
+    if key[:2] == ("expect", "weight_decay") and len(key) > 2:
+        return list(WeightDecay.model_fields)
+    tables: dict[str, type[BaseModel]] = {"expect": Expect, "tf": TfSide, "torch": TorchSide, "mapping": MappingEntry}
     return list(tables[key[0]].model_fields)
 
 

@@ -22,7 +22,6 @@ class NotOffered(NamedTuple):
 NOT_OFFERED = (
     NotOffered(("torch", "opt_level"), ("O1", "O2", "O3"), instead='Write "O0".'),
     NotOffered(("mapping", "noise", "*")),
-    NotOffered(("expect", "*")),
 )
 
 

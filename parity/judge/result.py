@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from parity.judge.losses import Losses
 
 Verdict = Literal["same", "different", "incomparable", "not_run"]
+Found = Literal["holds", "absent", "not_known"]
 EXIT_CODES: dict[Verdict, int] = {"same": 0, "different": 1, "incomparable": 2, "not_run": 2}
 
 
@@ -87,6 +88,31 @@ class Cause:
     fix: str
 
 
+class DeclaredDifference(NamedTuple):
+    """What a case declares that the port does otherwise on purpose, and what became of it.
+
+    Fields:
+      key: of the case's [expect].
+      text: what it is, in words.
+      by: who declared it.
+      why: their reason.
+      found: "holds" where the port does exactly that and all else is same; "absent" where it does not do it;
+        "not_known" where the sides differ otherwise.
+    """
+
+    key: str
+    text: str
+    by: str
+    why: str
+    found: Found
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one sentence."""
+        found = {"holds": "which holds", "absent": "WHICH IS NOT THERE", "not_known": "of which nothing is known"}
+        return f"declared by {self.by}: {self.text}, {found[self.found]} ({self.why})"
+
+
 @dataclass
 class Level:
     """The verdict of one level.
@@ -121,6 +147,7 @@ class Result:
       notes: what the reader should know beside the verdict.
       closer: tensors looked at closely, where that was asked for.
       losses: the losses of each level's run, likewise.
+      declared: differences declared on purpose, which the verdict sets aside.
     """
 
     levels: dict[str, Level]
@@ -130,6 +157,7 @@ class Result:
     notes: list[str] = field(default_factory=list)
     closer: "list[Closer]" = field(default_factory=list)
     losses: "list[Losses]" = field(default_factory=list)
+    declared: list[DeclaredDifference] = field(default_factory=list)
 
     @property
     def verdict(self) -> Verdict:

@@ -47,6 +47,7 @@ def as_json(result: Result) -> dict[str, Any]:
             dict(zip(("reference", "candidate", "transform", "why"), pair, strict=True)) for pair in result.pairs
         ],
         "notes": result.notes,
+        "declared": [declared._asdict() for declared in result.declared],
     }
 
 

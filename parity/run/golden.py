@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from parity.case import Case
+from parity.case import Case, as_declared
 from parity.run.dense import DenseTrace
 from parity.run.roles import INITIAL_SLOTS, PREPARED, Asked
 from parity.trace import Trace, write_json
@@ -95,7 +95,10 @@ def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
 def of_the_reference(case: Case) -> dict[str, Any]:
     """Returns everything in a case that decides what the reference does, as JSON values."""
     names = ("steps", "batch_size", "towers", "seed", "combine", "batches", "init", "optimizer", "tf")
+    case = as_declared(case)
     described = case.model_dump(mode="json", include=set(names), exclude_none=True)
+    if case.expect is not None:
+        described["loss_factor"] = case.expect.loss_factor
     described["tf"].pop("python", None)
     return dict(described)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from parity.case import Case
+from parity.case import Case, as_declared
 from parity.judge.join import Join
 from parity.judge.level1 import Lockstep
 from parity.judge.renaming import Renaming
@@ -141,7 +141,7 @@ class Recorder:
         self._tick = tick
         self._steps = list(range(case.steps))
         self._repeats = 0
-        self._tf: Reference = reference or TensorFlowRole(case, sides, out / "tf", tick)
+        self._tf: Reference = reference or TensorFlowRole(as_declared(case), sides, out / "tf", tick)
         self._torch = TorchRole(case, sides, out / "torch", tick)
         out.mkdir(parents=True, exist_ok=True)
 

@@ -104,7 +104,7 @@ class TensorFlowRole:
     def prepare(self, precision: str, inputs: Any) -> "Future[Any]":
         """Builds the graph; answers with its variables and facts, and leaves the answer beside the traces."""
         case = self._case
-        described = {
+        described: dict[str, Any] = {
             "tower": case.tf.tower,
             "optimizer": case.tf.optimizer or _table(case.optimizer),
             "towers": case.towers,
@@ -112,6 +112,8 @@ class TensorFlowRole:
             "seed": case.seed,
             **{name: value for name in OF_THE_BUILDER if (value := getattr(case.tf, name)) is not None},
         }
+        if case.expect is not None:
+            described["loss_factor"] = case.expect.loss_factor
         answer = self._side.ask("prepare", case=described, folders=self._folders, inputs=inputs, precision=precision)
         if precision != "float32":
             return answer

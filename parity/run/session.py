@@ -9,6 +9,7 @@ from typing import Any
 from parity.case import Case
 from parity.judge.result import Level, Result
 from parity.run.closely import look_at_levels
+from parity.run.declared import look_for_declared
 from parity.run.experiments import find_by_experiment
 from parity.run.golden import GoldenRole
 from parity.run.levels import LATER, judge_function, judge_single, not_run
@@ -59,12 +60,14 @@ def run_case(
         if "trajectory" in levels and golden is None:
             trace = begun.reference.result()
             decided["trajectory"] = decide_trajectory(case, recorder.playing, begun.join, trace)
+        declared = look_for_declared(case, sides, folder, decided, golden is None, tick) if case.expect else []
         result = Result(
             levels={name: _level(name, levels, decided) for name in LEVELS},
             reference=_facts(begun.reference.result()),
             candidate=candidate,
             pairs=begun.pairs,
-            notes=_weaker(case) + notes,
+            notes=[each.sentence for each in declared] + _weaker(case) + notes,
+            declared=declared,
         )
         if closely and recorded is not None:
             look_at_levels(result, recorded)

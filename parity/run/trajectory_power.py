@@ -3,9 +3,10 @@
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from parity.case import Case
+from parity.case.declared import times
 from parity.judge.join import Join
 from parity.judge.level3 import LIMIT, Trajectories, stray_of_candidate
 from parity.run.plan import Playing
@@ -103,16 +104,6 @@ def _with_bug(case: Case, bug: Grown, size: float, out: Path) -> Case:
 
     own = case.torch.optimizer or case.torch.scheduler
     if bug.of_the_optimizer and not own and case.optimizer is not None:
-        rate = _times(case.optimizer.learning_rate, 1.0 + size)
+        rate = times(case.optimizer.learning_rate, 1.0 + size)
         return case.model_copy(update={"optimizer": case.optimizer.model_copy(update={"learning_rate": rate})})
     return plant(case, Planted(bug.mutation, size), out / "port" / case.directory.name, bug.of_the_optimizer)
-
-
-def _times(rate: Any, factor: float) -> Any:
-    if isinstance(rate, float):
-        return rate * factor
-    fields = {"learning_rate": rate.learning_rate, "end_learning_rate": rate.end_learning_rate}
-    changed: dict[str, Any] = {name: value * factor for name, value in fields.items() if value is not None}
-    if rate.values is not None:
-        changed["values"] = [value * factor for value in rate.values]
-    return rate.model_copy(update=changed)
