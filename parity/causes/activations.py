@@ -1,11 +1,11 @@
 """Causes in the forward pass, seen in the first layer whose output differs."""
 
-import math
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 
 from parity.causes.evidence import CLOSE, Evidence, common_factor
+from parity.causes.functions import FUNCTIONS, INVERSES
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
@@ -14,7 +14,7 @@ BORDER = 3
 
 def rectifier(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The two differ only where the reference is zero, and there the candidate is negative: a leaky or missing ReLU."""
-    found = _outputs(first, evidence)
+    found = outputs(first, evidence)
     if found is None:
         return None
     for one, other, leaking, whose in (
@@ -37,7 +37,7 @@ def rectifier(first: FirstDifference, evidence: Evidence) -> Cause | None:
 
 def dropout_active(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The candidate's values are the reference's or zero, all scaled by one factor: dropout is active on one side."""
-    found = _outputs(first, evidence)
+    found = outputs(first, evidence)
     if found is None:
         return None
     for one, other, whose in ((*found, "candidate"), (found[1], found[0], "reference")):
@@ -67,12 +67,13 @@ def reduced_precision(first: FirstDifference, evidence: Evidence) -> Cause | Non
         for name, one, other in evidence.pairs(step, first.quantity, "", tower)
         if name == first.name
     ]
-    if first.quantity not in ("act", "tower_grad", "grad") or not pairs:
+    if first.quantity not in ("act", "tower_grad", "grad", "var") or not pairs:
         return None
     one, other = (np.concatenate([pair[side].reshape(-1) for pair in pairs]) for side in (0, 1))
     for values, whose, others in ((other, "candidate", one), (one, "reference", other)):
         name = next((name for name, bits in NARROW.items() if _fits(values, bits) and not _fits(others, bits)), None)
-        if name is None or norm(one - other) > 0.02 * norm(one) or not values.any():
+        # Rounding moves a value by no more than half a unit of its last bit; the state itself fits float32.
+        if name is None or norm(one - other) > 8 * 2.0 ** -NARROW[name] * norm(one) or not values.any():
             continue
         return Cause(
             "reduced_precision",
@@ -86,29 +87,36 @@ def reduced_precision(first: FirstDifference, evidence: Evidence) -> Cause | Non
 
 def activation_function(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """One side applies another function to the same values."""
-    found = _outputs(first, evidence)
+    found = outputs(first, evidence)
     if found is None:
         return None
-    for (one, other), who in ((found, "candidate"), (found[::-1], "reference")):
-        for name, inverse in INVERSES.items():
-            x = inverse(one)
-            known = np.isfinite(x)
-            if known.sum() < 8 or not np.ptp(x[known]):
-                continue
-            for function, apply in FUNCTIONS.items():
-                if function != name and norm(apply(x[known]) - other[known]) <= 1e-7 * norm(other[known]):
-                    return Cause(
-                        "activation_function",
-                        f"{first.name} goes through {function} in the {who}, through {name} on the other side",
-                        f"{function} of what {name} was applied to gives all {int(known.sum())} values that can be told",
-                        "use the activation of the graph on both sides",
-                    )
+    for explained, how in ((1e-7, "all"), (2e-2, "98% of what differs among")):
+        for (one, other), who in ((found, "candidate"), (found[::-1], "reference")):
+            for name, function, count in _functions(one, other, explained):
+                return Cause(
+                    "activation_function",
+                    f"{first.name} goes through {function} in the {who}, through {name} on the other side",
+                    f"{function} of what {name} was applied to gives {how} {count} values that can be told",
+                    "use the activation of the graph on both sides",
+                )
     return None
+
+
+def _functions(one: Array, other: Array, explained: float) -> Iterator[tuple[str, str, int]]:
+    for name, inverse in INVERSES.items():
+        x = inverse(one)
+        known = np.isfinite(x)
+        if known.sum() < 8 or not np.ptp(x[known]) or norm(other[known] - one[known]) <= CLOSE * norm(one[known]):
+            continue
+        apart = norm(other[known] - one[known])
+        for function, apply in FUNCTIONS.items():
+            if function != name and norm(apply(x[known]) - other[known]) <= explained * apart:
+                yield name, function, int(known.sum())
 
 
 def bias_missing(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The difference is a bias: one value per channel, proportional to a variable of that length."""
-    found = _outputs(first, evidence)
+    found = outputs(first, evidence)
     if found is None or found[0].ndim < 2:
         return None
     one, other = (each.reshape(-1, each.shape[-1]) for each in found)
@@ -141,13 +149,22 @@ def bias_missing(first: FirstDifference, evidence: Evidence) -> Cause | None:
 def normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The channels are scaled and shifted, each by its own: batch norm by other statistics or another epsilon."""
     kinds = {entry.get("kind") for entry in evidence.reference.variables.values()}
-    found = _outputs(first, evidence)
+    found = outputs(first, evidence)
     if found is None or "statistic" not in kinds or found[0].ndim < 2:
         return None
     scales, whole = _affine(*found)
     if scales is None or whole > 1e-7:
         return None
-    lowest, highest = float(scales.min()), float(scales.max())
+    lowest, highest = float(np.nanmin(scales)), float(np.nanmax(scales))
+    gamma = _inverse_of(scales, first, evidence)
+    if gamma:
+        return Cause(
+            "gamma_missing",
+            f"the candidate's batch norm does not multiply by {gamma}",
+            f"every channel of {first.name} is the reference's divided by {gamma}, and shifted, to {whole:.1g} of "
+            "what differs",
+            "normalise with affine=True, or scale=True, as the graph does",
+        )
     moved = _moved(first, evidence, found[0].shape[-1])
     if moved is None:
         return None  # what goes into the norm differs already
@@ -159,6 +176,17 @@ def normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
         f"{whole:.1g} of what differs",
         "epsilon as in the graph (tf.layers 1e-3, torch 1e-5); training mode on both sides; the statistics of one shard",
     )
+
+
+def _inverse_of(scales: Array, first: FirstDifference, evidence: Evidence) -> str:
+    told = np.isfinite(scales)
+    for name in evidence.reference.variables:
+        value = evidence.before(first.check.step, "var", name)
+        if value is None or value.shape != scales.shape or told.sum() < 3 or np.ptp(value[told]) == 0.0:
+            continue
+        if np.abs(scales[told] * value[told] - 1).max() <= 1e-6:
+            return name
+    return ""
 
 
 def _moved(first: FirstDifference, evidence: Evidence, channels: int) -> bool | None:
@@ -195,7 +223,7 @@ def _border(first: FirstDifference, found: tuple[Array, Array]) -> Cause | None:
 
 def border(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """Only the border of the images differs: padding."""
-    found = _outputs(first, evidence)
+    found = outputs(first, evidence)
     if found is None or found[0].ndim != 4 or _affine(*found)[1] <= 1e-7:
         return None
     return _border(first, found)
@@ -203,7 +231,7 @@ def border(first: FirstDifference, evidence: Evidence) -> Cause | None:
 
 def activation_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """A layer's output is off by one factor."""
-    found = _outputs(first, evidence)
+    found = outputs(first, evidence)
     factor = common_factor([found]) if found else None
     if factor is None:
         return None
@@ -215,48 +243,6 @@ def activation_factor(first: FirstDifference, evidence: Evidence) -> Cause | Non
     )
 
 
-def _sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)))
-
-
-def _gelu(x: Array) -> Array:
-    return np.asarray(x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2)
-
-
-def _where(condition: Array, value: Array) -> Array:
-    return np.where(condition, value, np.nan)
-
-
-def _logit(y: Array) -> Array:
-    inside = (y > 1e-6) & (y < 1 - 1e-6)
-    return _where(inside, np.log(np.where(inside, y, 0.5) / (1 - np.where(inside, y, 0.5))))
-
-
-def _atanh(y: Array) -> Array:
-    inside = np.abs(y) < 1 - 1e-6
-    return _where(inside, np.arctanh(np.where(inside, y, 0.0)))
-
-
-FUNCTIONS: dict[str, Callable[[Array], Array]] = {
-    "no activation": lambda x: x,
-    "ReLU": lambda x: np.maximum(x, 0.0),
-    "ReLU6": lambda x: np.clip(x, 0.0, 6.0),
-    "GELU": _gelu,
-    "GELU (tanh)": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
-    "SiLU": lambda x: x * _sigmoid(x),
-    "softplus": lambda x: np.logaddexp(x, 0.0),
-    "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
-    "tanh": np.tanh,
-    "sigmoid": _sigmoid,
-    "hard sigmoid": lambda x: np.clip(x / 6 + 0.5, 0.0, 1.0),
-}
-# What the values were before: told only where the function is invertible.
-INVERSES: dict[str, Callable[[Array], Array]] = {
-    "ReLU": lambda y: _where(y > 0, y),
-    "tanh": _atanh,
-    "sigmoid": _logit,
-    "no activation": lambda y: y,
-}
 NARROW = {"bfloat16": 8, "float16": 11, "float32": 24}
 
 
@@ -274,16 +260,18 @@ def _affine(one: Array, other: Array) -> tuple[Array | None, float]:
         rows = seen[:, channel]
         x, y = one[rows, channel], other[rows, channel]
         if len(x) < 4 or np.ptp(x) <= CLOSE * np.abs(x).max():
+            scales.append(np.nan)
             continue
         scale, shift = np.polyfit(x, y, 1)
         scales.append(scale)
         left, total = left + float(np.sum((y - scale * x - shift) ** 2)), total + float(np.sum((y - x) ** 2))
-    if not scales or not total > 0.0:
+    if not np.isfinite(scales).any() or not total > 0.0:
         return None, np.inf
     return np.array(scales), float(np.sqrt(left / total))
 
 
-def _outputs(first: FirstDifference, evidence: Evidence) -> tuple[Array, Array] | None:
+def outputs(first: FirstDifference, evidence: Evidence) -> tuple[Array, Array] | None:
+    """Returns the first layer that differs, reference and candidate, where it is finite; else None."""
     if first.quantity != "act":
         return None
     step = first.check.step

@@ -58,6 +58,29 @@ def order_of_examples(first: FirstDifference, evidence: Evidence) -> Cause | Non
     )
 
 
+def repeated_examples(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The ranks together see some examples twice and others not at all."""
+    found = _of_towers(first, evidence)
+    if found is None or first.quantity != "act" or found[0][0].ndim < 2:
+        return None
+    ones, others = (np.concatenate([each.reshape(len(each), -1) for each in side]) for side in found)
+    if ones.shape != others.shape:
+        return None
+    line = np.random.default_rng(0).standard_normal(ones.shape[1])
+    seen, got = ones @ line, others @ line
+    went = np.abs(got[:, None] - seen[None, :]).argmin(axis=1)
+    missing = sorted(set(range(len(ones))) - set(went.tolist()))
+    if not missing or len(missing) == len(ones) or not same_values(ones[went], others, evidence.close):
+        return None
+    rows = ", ".join(map(str, missing[:8]))
+    return Cause(
+        "repeated_examples",
+        f"{len(missing)} of {len(ones)} examples of the batch are not read, and others twice",
+        f"every row of {_named(first)} is that of an example of the batch; none is that of example {rows}",
+        "read every example once: check sampling with replacement, padding of the last batch, and drop_last",
+    )
+
+
 def _of_towers(first: FirstDifference, evidence: Evidence) -> tuple[list[Array], list[Array]] | None:
     if first.quantity not in ("feed", "act", "loss") or evidence.towers == 1:
         return None

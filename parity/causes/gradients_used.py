@@ -13,7 +13,7 @@ ROUGH = 1e-6
 def gradients_used(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The optimizer works with another gradient than the combined one: negated, scaled, clipped."""
     step = first.check.step
-    if first.quantity not in ("slot", "var", "clip") or (first.quantity == "var" and evidence.slots(step)):
+    if first.quantity not in ("slot", "var") or (first.quantity == "var" and evidence.slots(step)):
         return None
     inputs = optimizer_inputs(evidence, step)
     if not inputs:

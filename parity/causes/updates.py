@@ -165,26 +165,64 @@ def adam_epsilon(first: FirstDifference, evidence: Evidence) -> Cause | None:
     )
 
 
+def rmsprop_epsilon(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """RMSProp adds epsilon outside the root, as torch does, where TensorFlow adds it inside."""
+    reference, candidate = evidence.optimizers
+    if first.quantity not in ("slot", "var") or not {"decay", "momentum", "epsilon"} <= set(reference):
+        return None
+    step = first.check.step
+    rate, seen = evidence.learning_rate(step), 0
+    epsilon = candidate.get("eps", candidate.get("epsilon"))
+    squares = {name: other for name, _, other in evidence.pairs(step, "slot", "rms")}
+    gradients = {name: other for name, _, other in evidence.pairs(step, "grad")}
+    for name, one, other in evidence.pairs(step, "var"):
+        before = evidence.before(step, "var", name)
+        if before is None or name not in squares or name not in gradients or not rate or not epsilon:
+            return None
+        momentum = evidence.before(step, "slot", name, "momentum")
+        carried = reference["momentum"] * momentum if momentum is not None else 0.0
+        predicted = carried + rate * gradients[name] / (np.sqrt(squares[name]) + epsilon)
+        if norm(before - other - predicted) > 1e-6 * norm(one - before):
+            return None
+        seen += 1
+    return (
+        Cause(
+            "rmsprop_epsilon",
+            "RMSProp's epsilon outside the root",
+            f"lr g / (sqrt(rms) + {epsilon:g}) gives the candidate's update of all {seen} variables at step {step}; "
+            "TensorFlow's is "
+            f"lr g / sqrt(rms + {reference['epsilon']:g})",
+            "use torch_ddp.like_tf.RMSProp",
+        )
+        if seen
+        else None
+    )
+
+
 def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """Every update is the same but for one factor."""
     if first.quantity != "var" and first.check.key != "state/learning_rate":
         return None
     step = first.check.step
-    moves = []
+    moves: list[tuple[str, Array, Array]] = []
     for name, one, other in evidence.pairs(step, "var"):
         before = evidence.before(step, "var", name)
         if before is None:
             return None
         # Storing a weight rounds its update: what is left of it beside the weight decides what can be told.
         if norm(one - before) > 1e-4 * norm(before):
-            moves.append((one - before, other - before))
-    factor = common_factor(moves)
-    if factor is None or abs(factor - 1) <= CLOSE:
+            moves.append((name, one - before, other - before))
+    wrong = [each for each in moves if norm(each[2] - each[1]) > CLOSE * norm(each[1])]
+    factor = common_factor([(one, other) for _, one, other in wrong], 10 * CLOSE)
+    if factor is None:
         return None
+    all_of_them = len(wrong) == len(moves)
     return Cause(
         "learning_rate",
-        f"learning rate off by the factor {factor:.6g}",
-        f"the candidate's update of {len(moves)} variables is {factor:.9g} times the reference's at step {step}, "
+        f"learning rate off by the factor {factor:.6g}"
+        + ("" if all_of_them else f" for {', '.join(name for name, _, _ in wrong)}"),
+        f"the candidate's update of {len(wrong)} of {len(moves)} variables is {factor:.9g} times the reference's "
+        f"at step {step}, "
         "from the same gradients and slots",
         "give the port the learning rate of the graph, and check the schedule's unit",
     )

@@ -49,6 +49,14 @@ class Join:
         names = self._names.get(key.quantity)
         return (format_key(key._replace(name=names.to_candidate(key.name) if names else key.name)),)
 
+    def parts(self, name: str) -> tuple[str, ...]:
+        """Returns the candidate's names of what one of the reference's variables becomes."""
+        return self._variables.pair(name).candidate
+
+    def is_sum(self, name: str) -> bool:
+        """Returns whether one of the reference's variables is a sum of several in the candidate."""
+        return self._variables.pair(name).transform.is_sum
+
     def read(self, key: Key, file: Held) -> Array | None:
         """Returns the candidate's counterpart in the reference's layout, or None where it has none."""
         found = [name for name in self.candidates(key) if name in file]

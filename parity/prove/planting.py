@@ -1,7 +1,8 @@
-"""Plants one mutation in a copy of a case."""
+"""Plants mutations in a copy of a case."""
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,9 @@ def make(model):
     return load(described)(model) if isinstance(described, str) else make_optimizer(described, model)
 
 
-port = MUTATIONS[planted["mutation"]].plant(Port(load(planted["model"]), load(planted["loss"]), make), planted["size"])
+port = Port(load(planted["model"]), load(planted["loss"]), make, planted["loss"].partition(":")[0])
+for name, size in planted["mutations"]:
+    port = MUTATIONS[name].plant(port, size)
 Model, loss, optimizer = port.model, port.loss, port.optimizer
 '''
 
@@ -46,15 +49,16 @@ class Planted(NamedTuple):
     size: float = 1.0
 
 
-def plant(case: Case, planted: Planted, into: Path, changes_optimizer: bool) -> Case:
-    """Copies a case's folder to `into` and plants a bug in its port.
+def plant(case: Case, planted: Planted | Sequence[Planted], into: Path, changes_optimizer: bool) -> Case:
+    """Copies a case's folder to `into` and plants a bug in its port, or several.
 
     Args:
       case: a right port.
-      planted: the bug.
+      planted: the bug, or the bugs.
       into: folder to make; its parent gets the modules that lie beside the case's folder.
-      changes_optimizer: whether the bug sits in the optimizer, so that the port has to bring its own.
+      changes_optimizer: whether one of them sits in the optimizer, so that the port has to bring its own.
     """
+    bugs = [planted] if isinstance(planted, Planted) else planted
     into.parent.mkdir(parents=True, exist_ok=True)
     for shared in case.directory.parent.glob("*.py"):
         shutil.copy(shared, into.parent)
@@ -64,8 +68,7 @@ def plant(case: Case, planted: Planted, into: Path, changes_optimizer: bool) -> 
     (into / "planted.json").write_text(
         json.dumps(
             {
-                "mutation": planted.mutation,
-                "size": planted.size,
+                "mutations": [list(each) for each in bugs],
                 "model": port.model,
                 "loss": port.loss,
                 "optimizer": described,

@@ -153,6 +153,7 @@ class Recorder:
           MappingError: the variables do not join.
         """
         join, pairs = self._prepare()
+        self._join = join
         self._feeds = self._write_feeds(join)
         self._start = self._write_start(join)
         asked = Asked("float32", "float32", self._feeds.tf, self._start.tf, None, EVERYTHING, self._steps)
@@ -254,19 +255,41 @@ class Recorder:
             Asked(name, "float64", feeds, self._start.torch, states, EVERYTHING, steps, True)
         ).result()
 
-    def repeat_reference(self, step: int, batch_norm_updates: str) -> Trace | None:
-        """Runs one step of the reference in float64 once more, other towers' statistics surviving, where that can be had."""
+    def reference_batch(self, step: int) -> Tensors:
+        """Returns a whole batch as the reference is fed it, dict of "feed/<input>" to array."""
+        return read_all(Trace(self._feeds.tf).step(step))
+
+    def translated_batch(self, batch: Tensors) -> Tensors:
+        """Returns a whole batch of the reference in the candidate's names and layouts."""
+        return translated_batch(self._join, batch)
+
+    def repeat_reference(
+        self,
+        step: int,
+        batch_norm_updates: str | None = None,
+        batch: Callable[[Tensors], Tensors] = lambda batch: batch,
+    ) -> Trace | None:
+        """Runs one step of the reference in float64 once more, where that can be had.
+
+        Args:
+          step: its number.
+          batch_norm_updates: which towers' statistics survive; by default the case's.
+          batch: what becomes of the whole batch.
+        """
+        updates = batch_norm_updates or self.batch_norm_updates
+        self._repeats += 1
+        name = f"reference-{self._repeats}"
         asked = Asked(
-            f"statistics-{batch_norm_updates}",
+            name,
             "float64",
-            self._feeds.tf,
+            write_states(self._out / "feeds" / name, [(step, batch(self.reference_batch(step)))]),
             self._start.tf,
             self._states.tf,
             EVERYTHING,
             [step],
             True,
         )
-        return self._tf.run_with_statistics(batch_norm_updates, self._inputs, asked)
+        return self._tf.run_with_statistics(updates, self._inputs, asked)
 
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
         """Runs one step of the candidate in float64 once more, batch norm over all ranks or (None) over each one's shard."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import Case
+from parity.causes import VAGUE, Evidence, find_further
 from parity.judge.result import Level, Result
 from parity.run.closely import look_at_levels
 from parity.run.declared import look_for_declared
@@ -87,9 +88,12 @@ def _in_lockstep(
     function = judge_function(recorded, range(case.steps), case.towers)
     recorded, function = _set_aside_rounding(case, recorder, recorded, function)
     first = function.first_difference
-    if first is not None and not function.causes:
+    if first is not None and (not function.causes or function.causes[0].name in VAGUE):
         traces = recorded.lockstep
-        function.causes = find_by_experiment(first, recorder, recorded.join, traces.reference64, traces.candidate64)
+        tried = find_by_experiment(first, recorder, recorded.join, traces.reference64, traces.candidate64)
+        function.causes = tried + function.causes
+    if first is not None:
+        function.causes += find_further(first, function.causes, _evidence(case, recorded), function.checks)
     decided = {"function": function}
     if "float32" in levels:
         decided["float32"] = judge_single(recorded, range(case.steps))
@@ -119,6 +123,11 @@ def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, func
         f"differences of {effect:.1g} of the scale (first in {first.check.key}); judged with the port's rounded alike",
     )
     return rounded, again
+
+
+def _evidence(case: Case, recorded: Recorded) -> Evidence:
+    traces = recorded.lockstep
+    return Evidence(recorded.join, traces.reference64, traces.candidate64, traces.states, case.towers)
 
 
 def _level(name: str, asked: Sequence[str], decided: dict[str, Level]) -> Level:

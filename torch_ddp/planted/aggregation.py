@@ -74,3 +74,12 @@ def one_layer_learns_faster(port: Port, size: float) -> Port:
         return made
 
     return replace(port, model=model)
+
+
+@mutation("aggregation", "clipping", "tower_grad grad")
+def every_rank_clips_by_itself(port: Port, size: float) -> Port:
+    def change(gradient: Tensor, parameter: nn.Parameter, name: str) -> Tensor:
+        limit = 0.3 * float(gradient.abs().max())
+        return gradient.clamp(-limit, limit)
+
+    return with_gradients(port, change)

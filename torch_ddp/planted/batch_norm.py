@@ -64,3 +64,39 @@ def statistics_of_the_last_rank(port: Port, size: float) -> Port:
         return returned
 
     return replace(port, loss=loss)
+
+
+@mutation("batch norm", "batch_norm_variance", "stat", needs="batch_norm")
+def the_other_variance_moves(port: Port, size: float) -> Port:
+    def change(norm: Any) -> None:
+        norm.fused = not norm.fused
+
+    return _norms(port, change)
+
+
+@mutation("batch norm", "batch_norm_momentum", "stat", needs="batch_norm")
+def statistics_move_twice(port: Port, size: float) -> Port:
+    def change(norm: Any) -> None:
+        move = norm._move
+
+        def twice(mean: Tensor, variance: Tensor) -> None:
+            move(mean, variance)
+            move(mean, variance)
+
+        norm._move = twice
+
+    return _norms(port, change)
+
+
+@mutation("batch norm", "gamma_missing", "act loss", needs="batch_norm")
+def gamma_is_not_applied(port: Port, size: float) -> Port:
+    def change(norm: Any) -> None:
+        norm.register_forward_hook(
+            lambda m, args, out: (out - _spread(m.bias, out)) / _spread(m.weight, out).detach() + _spread(m.bias, out)
+        )
+
+    return _norms(port, change)
+
+
+def _spread(channels: Tensor, over: Tensor) -> Tensor:
+    return channels.reshape(1, -1, *[1] * (over.ndim - 2))

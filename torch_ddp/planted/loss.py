@@ -10,6 +10,7 @@ from torch_ddp.planted.registry import (
     Port,
     mutation,
     with_loss,
+    with_own_function,
 )
 
 
@@ -55,3 +56,13 @@ def softmax_twice(port: Port, size: float) -> Port:
         return F.cross_entropy(outputs["logits"].softmax(1), inputs["labels"].long()), outputs
 
     return replace(port, loss=loss)
+
+
+@mutation("loss", "weight_decay", "loss", needs="decay")
+def the_decay_of_the_graph_is_missing(port: Port, size: float) -> Port:
+    return with_own_function(port, "l2_loss", lambda plain, weights: 0.0 * plain(weights))
+
+
+@mutation("loss", "weight_decay", "loss", needs="decay", sized=True)
+def another_decay_than_the_graphs(port: Port, size: float) -> Port:
+    return with_own_function(port, "l2_loss", lambda plain, weights: (1 + size) * plain(weights))

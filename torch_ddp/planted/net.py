@@ -1,6 +1,8 @@
 """Bugs in the net."""
 
-from torch import nn
+from typing import Any
+
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torch_ddp.planted.registry import (
@@ -9,12 +11,18 @@ from torch_ddp.planted.registry import (
     with_function,
     with_gradients,
     with_modules,
+    with_own_function,
 )
 
 
 @mutation("net", "rectifier", "act loss", needs="relu", sized=True)
 def leaky_rectifier(port: Port, size: float) -> Port:
     return with_function(port, "relu", lambda plain, x: F.leaky_relu(x, 0.01 * size))
+
+
+@mutation("net", "rectifier activation_function", "act loss", needs="relu")
+def the_rectifier_is_missing(port: Port, size: float) -> Port:
+    return with_function(port, "relu", lambda plain, x: x)
 
 
 @mutation("net", "dropout_active", "act loss", needs="relu")
@@ -27,7 +35,7 @@ def smooth_rectifier(port: Port, size: float) -> Port:
     return with_function(port, "relu", lambda plain, x: F.gelu(x))
 
 
-@mutation("net", "border", "act loss", needs="conv")
+@mutation("net", "border", "act loss", needs="padded_conv")
 def reflecting_border(port: Port, size: float) -> Port:
     def change(conv: nn.Conv2d) -> None:
         conv.padding_mode = "reflect"
@@ -35,7 +43,7 @@ def reflecting_border(port: Port, size: float) -> Port:
     return with_modules(port, nn.Conv2d, change, only_first=True)
 
 
-@mutation("net", "", "act loss", needs="conv")
+@mutation("net", "shifted_image", "act loss", needs="padded_conv")
 def padding_on_one_side(port: Port, size: float) -> Port:
     def change(conv: nn.Conv2d) -> None:
         assert isinstance(conv.padding, tuple)
@@ -46,7 +54,7 @@ def padding_on_one_side(port: Port, size: float) -> Port:
     return with_modules(port, nn.Conv2d, change, only_first=True)
 
 
-@mutation("net", "pooling", "act loss", needs="conv")
+@mutation("net", "pooling", "act loss", needs="max_pool")
 def average_for_the_largest(port: Port, size: float) -> Port:
     return with_function(port, "max_pool2d", lambda plain, x, kernel: F.avg_pool2d(x, kernel))
 
@@ -70,3 +78,44 @@ def a_layer_in_bfloat16(port: Port, size: float) -> Port:
 @mutation("net", "reduced_precision", "tower_grad grad")
 def gradients_travel_in_float16(port: Port, size: float) -> Port:
     return with_gradients(port, lambda gradient, p, n: gradient.half().to(gradient.dtype))
+
+
+@mutation("net", "response_normalisation", "act loss", needs="lrn", sized=True)
+def another_alpha_of_lrn(port: Port, size: float) -> Port:
+    def change(plain: Any, x: Tensor, **named: Any) -> Any:
+        return plain(x, **{**named, "alpha": named["alpha"] * (1 + size)})
+
+    return with_own_function(port, "local_response_normalization", change)
+
+
+@mutation("net", "response_normalisation", "act loss", needs="lrn")
+def the_response_normalisation_of_torch(port: Port, size: float) -> Port:
+    def change(plain: Any, x: Tensor, **named: Any) -> Tensor:
+        width = 2 * named["depth_radius"] + 1
+        return F.local_response_norm(x, width, named["alpha"], named["beta"], named["bias"])
+
+    return with_own_function(port, "local_response_normalization", change)
+
+
+@mutation("net", "response_normalisation", "act loss", needs="lrn")
+def responses_normalised_over_three_channels(port: Port, size: float) -> Port:
+    def change(plain: Any, x: Tensor, **named: Any) -> Any:
+        return plain(x, **{**named, "depth_radius": 1})
+
+    return with_own_function(port, "local_response_normalization", change)
+
+
+@mutation("net", "activation_factor", "act loss", needs="embedding", sized=True)
+def embeddings_scaled(port: Port, size: float) -> Port:
+    def change(module: nn.Module) -> None:
+        module.register_forward_hook(lambda m, args, out: out * (1 + size))
+
+    return with_modules(port, nn.Embedding, change)
+
+
+@mutation("net", "rows_without_gradient", "tower_grad", needs="embedding")
+def the_first_symbol_pads(port: Port, size: float) -> Port:
+    def change(module: nn.Embedding) -> None:
+        module.padding_idx = 0
+
+    return with_modules(port, nn.Embedding, change)

@@ -168,3 +168,61 @@ def slots_forgotten_in_every_step(port: Port, size: float) -> Port:
                     value.zero_()
 
     return around_step(port, before)
+
+
+@mutation("optimizer", "learning_rate", "state var", sized=True)
+def biases_learn_at_another_rate(port: Port, size: float) -> Port:
+    def before(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
+        return [(p, p.detach().clone()) for p in parameters(optimizer) if p.ndim == 1]
+
+    def after(optimizer: Any, kept: list[tuple[Tensor, Tensor]]) -> None:
+        with torch.no_grad():
+            for p, was in kept:
+                p.add_(size * (p - was))
+
+    return around_step(port, before, after)
+
+
+@mutation("optimizer", "reduced_precision", "var")
+def weights_kept_in_bfloat16(port: Port, size: float) -> Port:
+    def after(optimizer: Any, kept: None) -> None:
+        with torch.no_grad():
+            for p in parameters(optimizer):
+                p.copy_(p.bfloat16().to(p.dtype))
+
+    return around_step(port, lambda optimizer: None, after)
+
+
+@mutation("optimizer", "slot_initial_value", "slot", needs="adagrad")
+def accumulators_start_elsewhere(port: Port, size: float) -> Port:
+    def change(optimizer: torch.optim.Optimizer) -> None:
+        for state in optimizer.state.values():
+            state["accumulator"].zero_()
+
+    return with_optimizer(port, change)
+
+
+@mutation("optimizer", "slot_initial_value", "slot", needs="rmsprop")
+def rmsprop_of_torch(port: Port, size: float) -> Port:
+    def make(model: nn.Module) -> torch.optim.Optimizer:
+        group = port.optimizer(model).param_groups[0]
+        return torch.optim.RMSprop(model.parameters(), lr=group["lr"], alpha=group["decay"], eps=group["epsilon"])
+
+    return replace(port, optimizer=make)
+
+
+@mutation("optimizer", "rmsprop_epsilon", "slot", needs="rmsprop")
+def epsilon_outside_the_root_of_rmsprop(port: Port, size: float) -> Port:
+    # lr g / sqrt(ms + eps) becomes lr g / (sqrt(ms) + eps), as torch has it; momentum is 0.
+    def before(optimizer: Any) -> list[tuple[Any, Tensor]]:
+        return [(p, p.detach().clone()) for p in parameters(optimizer)]
+
+    def after(optimizer: Any, kept: list[tuple[Any, Tensor]]) -> None:
+        epsilon = optimizer.param_groups[0]["epsilon"]
+        with torch.no_grad():
+            for p, was in kept:
+                square, update = (optimizer.state[p][slot] for slot in ("rms", "momentum"))
+                update.mul_((square + epsilon).sqrt() / (square.sqrt() + epsilon))
+                p.copy_(was - update)
+
+    return around_step(port, before, after)

@@ -5,6 +5,7 @@ A mutation takes the port apart (a model's class, a loss, a way to make the opti
 side, in the place of the port.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -23,11 +24,13 @@ class Port:
       model: makes the module.
       loss: ``loss(model, **inputs)``.
       optimizer: makes the optimizer of a module.
+      home: the module that the port's own code stands in, by its name; "" where it is not known.
     """
 
     model: Callable[[], nn.Module]
     loss: Callable[..., Any]
     optimizer: Callable[[nn.Module], torch.optim.Optimizer]
+    home: str = ""
 
 
 class Mutation(NamedTuple):
@@ -39,7 +42,7 @@ class Mutation(NamedTuple):
       plant: ``plant(port, size)`` returns the port with the bug.
       causes: the names of causes that say what it is.
       first: the quantities that it can show in first.
-      needs: what a net must have for the bug to exist: "conv", "batch_norm", "relu", "square", "momentum", "adam", "images".
+      needs: what a net, or its optimizer, must have for the bug to exist, e.g. "conv", "batch_norm", "relu", "momentum".
       sized: whether `size` says by how much it is off.
     """
 
@@ -79,6 +82,8 @@ def with_gradients(port: Port, change: Callable[[Tensor, nn.Parameter, str], Ten
         made = port.model()
         parameter: Any
         for name, parameter in made.named_parameters():
+            if not parameter.requires_grad:
+                continue
             parameter.register_hook(lambda gradient, p=parameter, n=name: change(gradient, p, n))
         return made
 
@@ -98,14 +103,22 @@ def with_loss(port: Port, change: Callable[[Tensor, nn.Module, dict[str, Tensor]
 
 def with_function(port: Port, name: str, change: Callable[..., Tensor]) -> Port:
     """Puts ``change(plain, *arguments)`` in the place of a function of `torch.nn.functional` while the loss is computed."""
+    return _with_attribute(port, F, name, change)
 
+
+def with_own_function(port: Port, name: str, change: Callable[..., Tensor]) -> Port:
+    """Puts ``change(plain, *arguments, **named)`` in the place of a function that the port's own module calls by `name`."""
+    return _with_attribute(port, sys.modules[port.home], name, change)
+
+
+def _with_attribute(port: Port, owner: Any, name: str, change: Callable[..., Tensor]) -> Port:
     def loss(model: nn.Module, **inputs: Tensor) -> Any:
-        plain = getattr(F, name)
+        plain = getattr(owner, name)
         try:
-            setattr(F, name, lambda *arguments: change(plain, *arguments))
+            setattr(owner, name, lambda *arguments, **named: change(plain, *arguments, **named))
             return port.loss(model, **inputs)
         finally:
-            setattr(F, name, plain)
+            setattr(owner, name, plain)
 
     return replace(port, loss=loss)
 
@@ -136,11 +149,13 @@ def around_step(port: Port, before: Callable[[Any], Any], after: Callable[[Any, 
 
 
 def with_modules(port: Port, kind: Any, change: Callable[[Any], None], only_first: bool = False) -> Port:
-    """Changes the modules of a kind once they are made: all of them, or the first."""
+    """Changes the modules of a kind once they are made: all of them, or the first; only those with all they can have."""
 
     def model() -> nn.Module:
         made = port.model()
-        found = [module for module in made.modules() if isinstance(module, kind)]
+        found = [
+            module for module in made.modules() if isinstance(module, kind) and getattr(module, "bias", 0) is not None
+        ]
         for module in found[:1] if only_first else found:
             change(module)
         return made

@@ -1,0 +1,39 @@
+"""Causes in the moving averages of the weights."""
+
+from parity.causes.evidence import Evidence, common_factor
+from parity.judge.numbers import norm
+from parity.judge.result import Cause, FirstDifference
+
+
+def average_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The averages move by another decay: ``average' = average + (1 - decay) (weight - average)``."""
+    if first.quantity != "ema":
+        return None
+    step = first.check.step
+    weights = {name: (one, other) for name, one, other in evidence.pairs(step, "var")}
+    moves = []
+    for name, one, other in evidence.pairs(step, "ema"):
+        before = evidence.before(step, "ema", name)
+        if before is None or name not in weights:
+            return None
+        if norm(weights[name][0] - before) > 1e-6 * norm(before):
+            moves.append((before, weights[name], (one, other)))
+    shares = [
+        common_factor([(weight[side] - before, after[side] - before) for before, weight, after in moves], 1e-7)
+        for side in (0, 1)
+    ]
+    if shares[0] is None or shares[1] is None:
+        return None
+    wanted, got = 1 - shares[0], 1 - shares[1]
+    still = abs(shares[1]) <= 1e-9
+    return Cause(
+        "average_decay",
+        "the averages of the weights stay as they were"
+        if still
+        else f"the averages of the weights decay by {got:.6g} where the reference's decay by {wanted:.6g}",
+        f"average' = {got:.9g} average + {1 - got:.9g} weight fits all {len(moves)} averages at step "
+        f"{step}; "
+        f"the reference's keep {wanted:.9g}",
+        "give ExponentialMovingAverage the graph's decay, with num_updates where the graph passes it, and update it once "
+        "after every step",
+    )

@@ -1,0 +1,132 @@
+"""Causes in clipping: another limit, another norm, another place, or none."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.causes.evidence import Evidence, common_factor
+from parity.causes.optimizer_input import optimizer_inputs
+from parity.judge.numbers import Array, norm
+from parity.judge.result import Cause, FirstDifference
+
+ROUGH = 1e-6
+PAIRS = list[tuple[Array, Array]]
+FIX = "clip as the graph does: by the same norm, to the same limit, before or after the towers are combined as it does"
+
+
+class Rule(NamedTuple):
+    """What was done to gradients.
+
+    Fields:
+      text: in words, for "the candidate ...".
+      fully: whether the numbers leave no other reading.
+      by: "global norm", "norm" or "value"; "" where nothing was.
+      value: the limit; of several the largest.
+    """
+
+    text: str
+    fully: bool
+    by: str = ""
+    value: float = 0.0
+
+
+def clipping_rule(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The two sides clip the combined gradients otherwise, or only one of them clips."""
+    if first.quantity != "clip":
+        return None
+    step = first.check.step
+    gradients = {name: (one, other) for name, one, other in evidence.pairs(step, "grad")}
+    clipped = {name: (one, other) for name, one, other in evidence.pairs(step, "clip") if name in gradients}
+    if first.check.verdict == "incomparable":
+        return _never_clipped(step, evidence)
+    rules = [how([(gradients[n][side], pair[side]) for n, pair in clipped.items()]) for side in (0, 1)]
+    reference, candidate = rules
+    if reference is None or candidate is None:
+        return None
+    return Cause(
+        "clipping",
+        f"the candidate {candidate.text} where the reference {reference.text}",
+        f"that is what turns the combined gradients of all {len(clipped)} variables into the clipped ones on either side; "
+        "the combined gradients are the same",
+        FIX,
+    )
+
+
+def clipped_before_combining(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The candidate clips the gradient of every rank by itself, where the reference does not."""
+    if first.quantity != "tower_grad":
+        return None
+    pairs = [(one, other) for _, one, other in evidence.pairs(first.check.step, "tower_grad", "", first.tower)]
+    changed = [(one, other) for one, other in pairs if norm(other - one) > ROUGH * norm(one)]
+    rule = how(changed) if changed else None
+    if rule is None or not rule.fully:
+        return None
+    return Cause(
+        "clipping",
+        f"the candidate clips before the ranks are combined: it {rule.text} in every rank",
+        f"rank {first.tower}'s gradients of {len(changed)} of {len(pairs)} variables are the reference's, cut off so",
+        FIX,
+    )
+
+
+def how(pairs: PAIRS) -> Rule | None:
+    """Returns what turns gradients into clipped ones, or None where it is none of the usual rules.
+
+    Args:
+      pairs: for each variable its gradient before and after.
+    """
+    factor = common_factor(pairs, 1e-7)
+    if factor is not None and abs(factor - 1) <= 1e-9:
+        return Rule("leaves the gradients as they are", True)
+    if factor is not None and 0 < factor < 1 and len(pairs) > 1:
+        total = float(np.sqrt(sum(norm(after) ** 2 for _, after in pairs)))
+        return Rule(f"clips by global norm to {total:.6g}", False, "global norm", total)
+    changed = [(before, after) for before, after in pairs if norm(after - before) > ROUGH * norm(before)]
+    return _by_norm(changed) or _by_value(changed)
+
+
+def limit_of(pairs: PAIRS) -> Rule | None:
+    """Returns the rule by which gradients are clipped, or None where none of them is, or by none of the usual rules."""
+    rule = how(pairs) if pairs else None
+    return rule if rule is not None and rule.by else None
+
+
+def _by_norm(changed: PAIRS) -> Rule | None:
+    factors = [common_factor([pair], 1e-7) for pair in changed]
+    norms = [norm(after) for _, after in changed]
+    if not norms or any(factor is None or not 0 < factor < 1 for factor in factors):
+        return None
+    if max(norms) - min(norms) > ROUGH * max(norms):
+        return None
+    return Rule(f"clips each gradient by its own norm to {norms[0]:.6g}", len(norms) > 1, "norm", norms[0])
+
+
+def _by_value(changed: PAIRS) -> Rule | None:
+    limits: list[float] = []
+    for before, after in changed:
+        cut = np.abs(after - before) > 1e-12 * np.abs(before)
+        sizes = np.unique(np.round(np.abs(after[cut]) / max(float(np.abs(after).max()), 1e-300), 9))
+        # One variable of the graph may be two of the port, each with a limit of its own.
+        if not 0 < len(sizes) <= 2 or (np.abs(before[cut]) <= np.abs(after[cut])).any() or (before * after < 0).any():
+            return None
+        limits += [float(size * np.abs(after).max()) for size in sizes]
+    if not limits:
+        return None
+    span = (
+        f"{min(limits):.4g}" if max(limits) <= min(limits) * (1 + ROUGH) else f"{min(limits):.4g} to {max(limits):.4g}"
+    )
+    return Rule(f"clips the gradients by value to {span}", True, "value", max(limits))
+
+
+def _never_clipped(step: int, evidence: Evidence) -> Cause | None:
+    inputs = optimizer_inputs(evidence, step)
+    whole = {name: one for name, one, _ in evidence.pairs(step, "grad")}
+    if not inputs or any(norm(each.used - whole[each.name]) > ROUGH * norm(whole[each.name]) for each in inputs):
+        return None
+    return Cause(
+        "clipping",
+        "the candidate does not clip where the reference does",
+        f"its optimizer works with the combined gradients of all {len(inputs)} variables as they are, and it records no "
+        "clipped ones",
+        FIX,
+    )

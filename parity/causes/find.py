@@ -1,0 +1,121 @@
+"""Tries the hypotheses about a difference, and keeps those that the numbers support."""
+
+from collections.abc import Callable
+
+from parity.causes.activations import (
+    activation_factor,
+    activation_function,
+    bias_missing,
+    border,
+    dropout_active,
+    normalisation,
+    rectifier,
+    reduced_precision,
+)
+from parity.causes.aggregation import gradient_factor, loss_factor, not_shared, some_towers, sum_instead_of_mean
+from parity.causes.averages import average_decay
+from parity.causes.clipping import clipped_before_combining, clipping_rule
+from parity.causes.cross_entropy import cross_entropy_variant
+from parity.causes.data import order_of_examples, other_shard, repeated_examples
+from parity.causes.decay import weight_decay
+from parity.causes.evidence import Evidence
+from parity.causes.gradients_used import gradients_used, left_over, unclipped
+from parity.causes.layers import (
+    dropout_before_pooling,
+    pooling,
+    response_normalisation,
+    rows_without_gradient,
+    trained_twice,
+)
+from parity.causes.schedule import shifted_schedule, slow_schedule
+from parity.causes.statistics import batch_norm_statistics, statistics_frozen
+from parity.causes.updates import (
+    adam_epsilon,
+    bias_correction,
+    shifted_schedule,
+    slow_schedule,
+    learning_rate_factor,
+    nesterov,
+    not_updated,
+    rmsprop_epsilon,
+    slot_decay,
+    slot_initial_value,
+)
+from parity.judge.result import Cause, FirstDifference
+
+# The more a hypothesis has to say exactly, the earlier it comes: the first that holds is the first that is named.
+HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
+    not_shared,
+    other_shard,
+    order_of_examples,
+    repeated_examples,
+    rectifier,
+    dropout_active,
+    reduced_precision,
+    activation_factor,
+    activation_function,
+    bias_missing,
+    normalisation,
+    border,
+    unclipped,
+    pooling,
+    dropout_before_pooling,
+    response_normalisation,
+    rows_without_gradient,
+    clipped_before_combining,
+    sum_instead_of_mean,
+    some_towers,
+    loss_factor,
+    cross_entropy_variant,
+    gradient_factor,
+    weight_decay,
+    left_over,
+    trained_twice,
+    clipping_rule,
+    average_decay,
+    statistics_frozen,
+    batch_norm_statistics,
+    not_updated,
+    rmsprop_epsilon,
+    slot_decay,
+    gradients_used,
+    nesterov,
+    adam_epsilon,
+    bias_correction,
+    shifted_schedule,
+    slow_schedule,
+    learning_rate_factor,
+)
+
+
+# What always holds beside something more exact, and is said only where nothing more exact is found.
+GENERAL = frozenset(
+    [
+        "order_of_examples",
+        "activation_factor",
+        "activation_function",
+        "normalisation",
+        "gradient_factor",
+        "batch_norm_momentum",
+        "learning_rate",
+    ]
+)
+
+
+# What says where the trouble is rather than what it is: an experiment may know better.
+VAGUE = frozenset(["border", "activation_factor", "normalisation"])
+
+
+def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:
+    """Returns the causes that the numbers support, best first."""
+    if first.check.run == "fresh":
+        return [slot_initial_value(first)]
+    first_step = evidence.reference.step_numbers[0]
+    if first.check.run != "lockstep" and (evidence.states is not None or first.check.step != first_step):
+        return []  # after a step that already differed nothing can be told apart
+    causes: list[Cause] = []
+    for hypothesis in HYPOTHESES:
+        cause = hypothesis(first, evidence)
+        if cause is not None and not (causes and cause.name in GENERAL):
+            causes.append(cause)
+    return causes

@@ -1,0 +1,52 @@
+"""Activation functions, and how to undo them."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from parity.judge.numbers import Array
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _gelu(x: Array) -> Array:
+    return np.asarray(x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2)
+
+
+def _where(condition: Array, value: Array) -> Array:
+    return np.where(condition, value, np.nan)
+
+
+def _logit(y: Array) -> Array:
+    inside = (y > 1e-6) & (y < 1 - 1e-6)
+    return _where(inside, np.log(np.where(inside, y, 0.5) / (1 - np.where(inside, y, 0.5))))
+
+
+def _atanh(y: Array) -> Array:
+    inside = np.abs(y) < 1 - 1e-6
+    return _where(inside, np.arctanh(np.where(inside, y, 0.0)))
+
+
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    "no activation": lambda x: x,
+    "ReLU": lambda x: np.maximum(x, 0.0),
+    "ReLU6": lambda x: np.clip(x, 0.0, 6.0),
+    "GELU": _gelu,
+    "GELU (tanh)": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+    "SiLU": lambda x: x * _sigmoid(x),
+    "softplus": lambda x: np.logaddexp(x, 0.0),
+    "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "hard sigmoid": lambda x: np.clip(x / 6 + 0.5, 0.0, 1.0),
+}
+# What the values were before: told only where the function is invertible.
+INVERSES: dict[str, Callable[[Array], Array]] = {
+    "ReLU": lambda y: _where(y > 0, y),
+    "tanh": _atanh,
+    "sigmoid": _logit,
+    "no activation": lambda y: y,
+}

@@ -1,0 +1,88 @@
+"""Goes on after the first cause: names the bugs that the first difference does not explain."""
+
+from collections.abc import Iterator
+
+from parity.causes.evidence import Evidence
+from parity.causes.find import find_causes
+from parity.causes.own_inputs import STAGES, OwnInputs, rule_of
+from parity.judge.numbers import distance, norm, worst
+from parity.judge.result import Cause, Check, FirstDifference
+from parity.trace import RANK_OF, Key, format_key, parse_key
+
+TOLD = 1e-7
+
+
+def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence, checks: list[Check]) -> list[Cause]:
+    """Returns the causes of differences that are none of the first one's consequences, each once.
+
+    Two kinds of tensor are not touched by a bug at the first difference. Those that a step computes before it: in lockstep
+    every step starts from the reference's state, so an earlier quantity of a later step that differs has a cause of its
+    own. And those of a later stage once it is judged by its own inputs (`OwnInputs`).
+
+    Args:
+      first: the first difference.
+      known: what is named already.
+      evidence: the traces.
+      checks: of level 1.
+    """
+    found: list[Cause] = []
+    names = {cause.name for cause in known}
+    for other, basis in (*_before(first, evidence, checks), *_after(first, evidence)):
+        for cause in find_causes(other, basis)[:1]:
+            if cause.name not in names:
+                names.add(cause.name)
+                found.append(cause)
+    return found
+
+
+def _before(
+    first: FirstDifference, evidence: Evidence, checks: list[Check]
+) -> Iterator[tuple[FirstDifference, Evidence]]:
+    seen: set[str] = set()
+    for check in checks:
+        key = parse_key(check.key)
+        independent = first.check.run != "lockstep" or (
+            check.step != first.check.step and RANK_OF[key.quantity] < RANK_OF[first.quantity]
+        )
+        if check.run != "lockstep" or check.verdict != "different" or not independent or key.quantity in seen:
+            continue
+        seen.add(key.quantity)
+        yield _difference(key, check, evidence), evidence
+        if first.check.run != "lockstep":
+            return
+
+
+def _after(first: FirstDifference, evidence: Evidence) -> Iterator[tuple[FirstDifference, Evidence]]:
+    if first.check.run != "lockstep":
+        return
+    for step in evidence.reference.step_numbers:
+        for quantity in STAGES:
+            if RANK_OF[quantity] < RANK_OF[first.quantity]:
+                continue
+            basis = OwnInputs(
+                evidence.join, evidence.reference, evidence.candidate, evidence.states, evidence.towers, quantity
+            )
+            for slot in evidence.slots(step) if quantity == "slot" else [""]:
+                same_stage = quantity == first.quantity and parse_key(first.check.key).slot == slot
+                if same_stage or rule_of(evidence, step, quantity, slot) is None:
+                    continue
+                yield from _first_of(basis, step, quantity, slot)
+
+
+def _first_of(basis: OwnInputs, step: int, quantity: str, slot: str) -> Iterator[tuple[FirstDifference, Evidence]]:
+    for name, made, other in basis.pairs(step, quantity, slot):
+        before = basis.before(step, quantity, name, slot)
+        moved = norm(made - before) if before is not None and quantity in ("var", "ema") else norm(made)
+        difference = distance(made, other)
+        if difference > TOLD * moved + 1e-14 * norm(made):
+            text = format_key(Key("", quantity, "", slot, name))
+            check = Check("lockstep", step, text, "different", difference, TOLD * moved, moved, norm(made))
+            yield FirstDifference(check, quantity, name, "", worst(made, other)), basis
+            return
+
+
+def _difference(key: Key, check: Check, evidence: Evidence) -> FirstDifference:
+    one = evidence.reference.step(check.step).read(check.key)
+    other = evidence.join.read(key, evidence.candidate.step(check.step))
+    shown = worst(one, other) if other is not None and other.shape == one.shape else None
+    return FirstDifference(check, key.quantity, key.name, key.tower, shown)

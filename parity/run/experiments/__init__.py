@@ -1,0 +1,3 @@
+"""Tests hypotheses by running a step again, with one thing changed."""
+
+from parity.run.experiments.find import find_by_experiment as find_by_experiment

@@ -1,0 +1,141 @@
+"""Runs a step again with one thing changed: does the candidate then give what the reference gives?
+
+For causes that no trace can show alone, such as what the port does to its inputs before the first recorded layer.
+"""
+
+from collections.abc import Iterator
+
+from parity.judge.join import Join
+from parity.judge.numbers import distance
+from parity.judge.result import Cause, FirstDifference
+from parity.run.experiments.change import Change
+from parity.run.experiments.inputs import changes_of_the_inputs, changes_of_the_order
+from parity.run.experiments.probes import Bench, ignored_input, less_precision, shifted_image
+from parity.run.experiments.solve import knobs, solved
+from parity.run.experiments.state import changes_of_the_flatten, changes_of_the_gates, changes_of_the_state
+from parity.run.plan import Recorder
+from parity.sides import SideFailed
+from parity.trace import Trace, parse_key
+
+POLICIES = {
+    "first": "the first tower's",
+    "last": "the last tower's",
+    "all_ordered": "all towers', one after the other",
+}
+
+
+def find_by_experiment(
+    first: FirstDifference, recorder: Recorder, join: Join, reference: Trace, candidate: Trace
+) -> list[Cause]:
+    """Returns the cause whose opposite makes the first difference go away, or nothing.
+
+    Args:
+      first: the first difference, found in lockstep.
+      recorder: has recorded the case; its sides still run.
+      join: names and layouts.
+      reference: its float64 lockstep trace.
+      candidate: its own.
+    """
+    if first.quantity == "stat" and first.check.run == "lockstep":
+        return _of_the_statistics(first, recorder, join, candidate)
+    if first.check.run != "lockstep" or first.quantity not in ("act", "loss", "tower_grad", "metric"):
+        return []
+    joined = _of_the_batch_norm(first, recorder, join, reference)
+    if joined:
+        return joined
+    bench = Bench(first, recorder, join, reference, candidate)
+    try:
+        cause = (
+            next((cause for change in _changes(bench) if (cause := _undone(bench, change))), None)
+            or ignored_input(bench)
+            or next((cause for knob in knobs(bench) if (cause := solved(bench, knob))), None)
+            or shifted_image(bench)
+            or less_precision(bench)
+        )
+    except SideFailed:
+        return []  # the port does not take what was tried: no reason to lose the verdict over
+    return [cause] if cause else []
+
+
+def _undone(bench: Bench, change: Change) -> Cause | None:
+    got = bench.candidate_with(change.batch, change.state, change.twice)
+    if got is None:
+        return None
+    check = bench.first.check
+    left = distance(bench.wanted, got)
+    if left > check.allowed:
+        return None
+    evidence = (
+        f"{change.what}, the candidate gives the reference's {check.key}: {left / check.allowed:.2g} "
+        f"times what rounding allows, where it was {check.multiple:.3g} times"
+    )
+    return Cause(change.name, change.title, evidence, change.fix)
+
+
+def _changes(bench: Bench) -> Iterator[Change]:
+    yield from changes_of_the_order(bench.recorder.towers)
+    yield Change(
+        "stale_batch",
+        "the port works on the batch of the step before",
+        "use the batch of this step: check prefetching and where next() is called",
+        "fed with this step's batch once more",
+        twice=True,
+    )
+    yield from changes_of_the_inputs(bench.batch, bench.widths)
+    yield from changes_of_the_flatten(bench.first, bench.reference, bench.state)
+    yield from changes_of_the_gates(bench.state)
+    yield from changes_of_the_state(bench.first, bench.state)
+
+
+def _of_the_statistics(first: FirstDifference, recorder: Recorder, join: Join, candidate: Trace) -> list[Cause]:
+    step = first.check.step
+    got = join.read(parse_key(first.check.key), candidate.step(step))
+    if recorder.towers == 1 or got is None:
+        return []
+    asked = recorder.batch_norm_updates
+    for policy, survivor in POLICIES.items():
+        if policy == asked:
+            continue
+        traced = recorder.repeat_reference(step, policy)
+        if traced is None:
+            return []
+        wanted = traced.step(step).read(first.check.key)
+        if wanted.shape == got.shape and distance(wanted, got) <= first.check.allowed:
+            return [
+                Cause(
+                    "statistics_of_another_tower",
+                    f"the statistics that survive are {survivor}, not {POLICIES.get(asked, asked)}",
+                    f'with [tf] batch_norm_updates = "{policy}" the towers give the candidate\'s {first.check.key}',
+                    "keep the statistics of the rank that stands for the surviving tower: rank 0 under DDP's broadcast",
+                )
+            ]
+    return []
+
+
+def _of_the_batch_norm(first: FirstDifference, recorder: Recorder, join: Join, reference: Trace) -> list[Cause]:
+    kinds = {entry.get("kind") for entry in reference.variables.values()}
+    if recorder.towers == 1 or "statistic" not in kinds or first.quantity not in ("act", "loss"):
+        return []
+    step = first.check.step
+    wanted = reference.step(step).read(first.check.key)
+    for over_all_ranks, whose, where in ((None, "the port", "each rank's own shard"), (True, "the graph", "all ranks")):
+        try:
+            traced = recorder.repeat_with_batch_norm(step, over_all_ranks)
+        except SideFailed:
+            return []
+        got = join.read(parse_key(first.check.key), traced.step(step))
+        if got is not None and got.shape == wanted.shape and distance(wanted, got) <= first.check.allowed:
+            mend = (
+                "leave SyncBatchNorm out, as towers do" if over_all_ranks is None else "[torch] sync_batch_norm = true"
+            )
+            return [
+                Cause(
+                    "sync_batch_norm",
+                    f"{whose} normalises over the whole batch, the other side over each of the {recorder.towers} shards",
+                    f"with batch norm over {where} the candidate gives the reference's {first.check.key}: "
+                    f"{distance(wanted, got) / first.check.allowed:.2g} times what rounding allows, where it was "
+                    f"{first.check.multiple:.3g} times",
+                    mend,
+                )
+            ]
+    return []

@@ -1,0 +1,51 @@
+"""Hypotheses on arrays: what they read off them, and what they leave alone."""
+
+import numpy as np
+import pytest
+
+from parity.causes.clipping import how
+from parity.run.experiments.solve import _root
+
+RANDOM = np.random.default_rng(0)
+GRADIENTS = [RANDOM.standard_normal((4, 3)), 0.1 * RANDOM.standard_normal(5)]
+
+
+def clipped(by):
+    return [(gradient, by(gradient)) for gradient in GRADIENTS]
+
+
+def test_gradients_scaled_alike_are_clipped_by_global_norm():
+    rule = how(clipped(lambda gradient: 0.25 * gradient))
+    assert rule.by == "global norm"
+    total = 0.25 * float(np.sqrt(sum((gradient**2).sum() for gradient in GRADIENTS)))
+    assert rule.value == pytest.approx(total)
+
+
+def test_gradients_of_one_norm_are_clipped_each_by_its_own():
+    rule = how(clipped(lambda gradient: 0.05 * gradient / np.linalg.norm(gradient)))
+    assert (rule.by, rule.value) == ("norm", pytest.approx(0.05))
+
+
+def test_gradients_cut_off_at_one_value_are_clipped_by_value():
+    rule = how(clipped(lambda gradient: np.clip(gradient, -0.05, 0.05)))
+    assert (rule.by, rule.value) == ("value", pytest.approx(0.05))
+
+
+def test_gradients_left_as_they_are_are_not_clipped():
+    assert how(clipped(lambda gradient: gradient.copy())).text == "leaves the gradients as they are"
+
+
+def test_gradients_with_noise_are_clipped_by_no_rule():
+    assert how(clipped(lambda gradient: 0.5 * gradient + 0.01 * RANDOM.standard_normal(gradient.shape))) is None
+
+
+def test_the_number_that_undoes_a_difference_is_found():
+    weights = np.array([1.0, 2.0, -3.0])
+    found = _root(lambda x: np.tanh(weights * (1 + x)) - np.tanh(weights * 1.37), 1e-12)
+    assert found == pytest.approx(0.37, abs=1e-10)
+
+
+def test_no_number_is_found_where_none_undoes_the_difference():
+    weights = np.array([1.0, 2.0, -3.0])
+    assert _root(lambda x: weights * (1 + x) - np.array([1.0, 2.0, 3.0]), 1e-12) is None
+    assert _root(lambda x: weights * 0.0 + 1.0, 1e-12) is None
