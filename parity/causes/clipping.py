@@ -110,7 +110,7 @@ def _by_value(changed: PAIRS) -> Rule | None:
         if not 0 < len(sizes) <= 2 or (np.abs(before[cut]) <= np.abs(after[cut])).any() or (before * after < 0).any():
             return None
         limits += [float(size * np.abs(after).max()) for size in sizes]
-    if not limits:
+    if not limits or not min(limits) > 0.0:
         return None
     span = (
         f"{min(limits):.4g}" if max(limits) <= min(limits) * (1 + ROUGH) else f"{min(limits):.4g} to {max(limits):.4g}"
@@ -120,7 +120,7 @@ def _by_value(changed: PAIRS) -> Rule | None:
 
 def _never_clipped(step: int, evidence: Evidence) -> Cause | None:
     inputs = optimizer_inputs(evidence, step)
-    whole = {name: one for name, one, _ in evidence.pairs(step, "grad")}
+    whole = {name: other for name, _, other in evidence.pairs(step, "grad")}
     if not inputs or any(norm(each.used - whole[each.name]) > ROUGH * norm(whole[each.name]) for each in inputs):
         return None
     return Cause(

@@ -47,6 +47,18 @@ class Evidence:
             if other is not None and other.shape == one.shape:
                 yield key.name, np.asarray(one, np.float64), np.asarray(other, np.float64)
 
+    def applied(self, step: int) -> dict[str, tuple[Array, Array]]:
+        """Returns what each side's optimizer was given: its clipped gradients where it records such, else the combined."""
+        files = self.reference.step(step), self.candidate.step(step)
+        found = {}
+        for name, one, other in self.pairs(step, "grad"):
+            key = Key("", "clip", "", "", name)
+            text, clipped = format_key(key), self.join.read(key, files[1])
+            one = np.asarray(files[0].read(text), np.float64) if text in files[0] else one
+            other = other if clipped is None else np.asarray(clipped, np.float64)
+            found[name] = one, other
+        return found
+
     def tower_names(self, step: int, quantity: str) -> list[str]:
         """Returns the towers that have a quantity, in order."""
         keys = [key for key, _ in self.join.ordered(self.reference.step(step).names()) if key.quantity == quantity]

@@ -32,8 +32,6 @@ from parity.causes.statistics import batch_norm_statistics, statistics_frozen
 from parity.causes.updates import (
     adam_epsilon,
     bias_correction,
-    shifted_schedule,
-    slow_schedule,
     learning_rate_factor,
     nesterov,
     not_updated,

@@ -59,6 +59,8 @@ def _after(first: FirstDifference, evidence: Evidence) -> Iterator[tuple[FirstDi
         for quantity in STAGES:
             if RANK_OF[quantity] < RANK_OF[first.quantity]:
                 continue
+            if quantity == "clip" != first.quantity:
+                yield from _unclipped(evidence, step)
             basis = OwnInputs(
                 evidence.join, evidence.reference, evidence.candidate, evidence.states, evidence.towers, quantity
             )
@@ -67,6 +69,13 @@ def _after(first: FirstDifference, evidence: Evidence) -> Iterator[tuple[FirstDi
                 if same_stage or rule_of(evidence, step, quantity, slot) is None:
                     continue
                 yield from _first_of(basis, step, quantity, slot)
+
+
+def _unclipped(evidence: Evidence, step: int) -> Iterator[tuple[FirstDifference, Evidence]]:
+    clipped = next((text for text in evidence.reference.step(step).names() if text.startswith("clip/")), None)
+    if clipped is not None and not any(True for _ in evidence.pairs(step, "clip")):
+        check = Check("lockstep", step, clipped, "incomparable", note="the candidate has no such tensor")
+        yield FirstDifference(check, "clip", parse_key(clipped).name, "", None), evidence
 
 
 def _first_of(basis: OwnInputs, step: int, quantity: str, slot: str) -> Iterator[tuple[FirstDifference, Evidence]]:

@@ -39,8 +39,7 @@ class SlotRule(NamedTuple):
 
 def slot_rule(evidence: Evidence, step: int, slot: str, candidate: bool) -> SlotRule | None:
     """Reads a slot's rule off one side, or returns None where it is no such rule, or not the same for all variables."""
-    gradients = {name: (one, other) for name, one, other in evidence.pairs(step, "grad")}
-    gradients.update((name, (one, other)) for name, one, other in evidence.pairs(step, "clip"))
+    gradients = evidence.applied(step)
     moved = [each for each in evidence.pairs(step, "slot", slot) if each[0] in gradients]
     for power in (1, 2):
         columns, targets = [], []
@@ -71,8 +70,7 @@ def optimizer_inputs(evidence: Evidence, step: int) -> list[Input] | None:
 
     Where a slot is linear in the gradient it is read off that; of plain gradient descent off the update. Else None.
     """
-    gradients = {name: one for name, one, _ in evidence.pairs(step, "grad")}
-    gradients.update((name, one) for name, one, _ in evidence.pairs(step, "clip"))
+    gradients = {name: one for name, (one, _) in evidence.applied(step).items()}
     largest = max((norm(one) for one in gradients.values()), default=0.0)
     empty = {name for name, one in gradients.items() if norm(one) <= 1e-8 * largest}  # zero but for rounding
     found = linear_slot(evidence, step)

@@ -41,6 +41,12 @@ class OwnInputs(Evidence):
             made = other if an_input else rule(name) if rule is not None else None
             yield name, one if made is None or made.shape != one.shape else made, other
 
+    def applied(self, step: int) -> Named:
+        """Returns what the candidate's optimizer was given, for both sides; in an earlier stage each side's own."""
+        plain = Evidence(self.join, self.reference, self.candidate, self.states, self.towers).applied(step)
+        later = RANK_OF[self.stage] > RANK_OF["clip"]
+        return {name: (other if later else one, other) for name, (one, other) in plain.items()}
+
 
 def rule_of(evidence: Evidence, step: int, quantity: str, slot: str = "") -> Callable[[str], Array | None] | None:
     """Returns what makes a tensor of a stage of the candidate's own inputs, by the reference's rule; None if unknown."""
@@ -178,7 +184,7 @@ def _averaged(evidence: Evidence, step: int) -> Callable[[str], Array | None] | 
 
 
 def _gradients(evidence: Evidence, step: int) -> Named:
-    return {**_both(evidence, step, "grad"), **_both(evidence, step, "clip")}
+    return evidence.applied(step)
 
 
 def _both(evidence: Evidence, step: int, quantity: str, slot: str = "", tower: str = "") -> Named:

@@ -81,7 +81,8 @@ def _changes(bench: Bench) -> Iterator[Change]:
         "fed with this step's batch once more",
         twice=True,
     )
-    yield from changes_of_the_inputs(bench.batch, bench.widths)
+    of_labels = bench.widths if bench.first.quantity == "loss" else set[int]()
+    yield from changes_of_the_inputs(bench.batch, of_labels)
     yield from changes_of_the_flatten(bench.first, bench.reference, bench.state)
     yield from changes_of_the_gates(bench.state)
     yield from changes_of_the_state(bench.first, bench.state)

@@ -97,7 +97,7 @@ def changes_of_the_inputs(batch: Tensors, widths: Iterable[int] = ()) -> Iterato
 def _classes(labels: Array, widths: Iterable[int]) -> list[int]:
     # A shift wraps around at the number of classes, of which a batch need not show the last.
     seen = int(labels.max()) + 1
-    return sorted({seen, *(width for width in widths if seen < width <= 4 * seen + 16)})
+    return sorted({seen, min((width for width in widths if width > seen), default=seen)})
 
 
 def _dealt_back(value: Array, towers: int) -> Array:
