@@ -1,6 +1,7 @@
 """Plants porting bugs in right ports and counts what is detected and named, beside the comparisons people write by hand.
 
-Launch: ``python benchmarks/bugs/bench.py [--seed N] [--draws N] [--right N] [--net NAME ...] [--bug NAME ...] [--pairs N]``.
+Launch: ``python benchmarks/bugs/bench.py [--seed N] [--draws N] [--right N] [--once] [--net NAME ...] [--bug NAME ...]
+[--pairs N]``.
 Sizes of bugs, tower counts and batches are drawn at run time from the printed seed: a size is log-uniform from 0.1% to
 100%. Prints a line for each planted bug and the totals; returns 0 when every bug is detected, and no right port raises an
 alarm. With ``--pairs`` it plants that many pairs of bugs instead, and counts how many of each are named.
@@ -30,6 +31,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=1, help="of every bug in every net")
     parser.add_argument("--right", type=int, default=10, help="right ports per net")
+    parser.add_argument("--once", action="store_true", help="every bug in one net, drawn from those that can have it")
     parser.add_argument("--pairs", type=int, default=0, help="plant so many pairs of bugs instead")
     parser.add_argument("--net", nargs="*", default=list(NETS), choices=list(NETS))
     parser.add_argument("--bug", nargs="*", default=list(BUGS), choices=list(BUGS), metavar="NAME")
@@ -41,7 +43,8 @@ def main() -> int:
     with open_sides(arguments.tf_python) as sides:
         if arguments.pairs:
             return run_pairs(arguments.net, bugs, arguments.pairs, chance, sides)
-        outcomes = [outcome for net in arguments.net for outcome in _plant(net, bugs, arguments.draws, chance, sides)]
+        plan = _planned(arguments.net, bugs, arguments.draws, arguments.once, chance)
+        outcomes = [_plant(net, bug, chance, sides) for net, bug in plan]
         alarms: Counter[str] = Counter()
         for what, case, its_sides in right_ports(arguments.net, arguments.right, chance, sides):
             alarm, plain = try_right_port(case, its_sides)
@@ -51,15 +54,20 @@ def main() -> int:
     return _summarise(outcomes, alarms, arguments.right * len(arguments.net))
 
 
-def _plant(net: str, bugs: list[Mutation | Table], draws: int, chance: random.Random, sides: Sides) -> list[Outcome]:
-    outcomes = []
-    for bug in bugs:
-        for _ in range(draws if fits(net, bug) else 0):
-            case, size = drawn(net, [bug], chance), drawn_size(bug, chance)
-            outcome = try_bug(case, bug, size, sides)
-            outcomes.append(outcome)
-            _print(outcome)
-    return outcomes
+def _planned(
+    nets: list[str], bugs: list[Mutation | Table], draws: int, once: bool, chance: random.Random
+) -> list[tuple[str, Mutation | Table]]:
+    if once:
+        fitting = [([net for net in nets if fits(net, bug)], bug) for bug in bugs]
+        return [(chance.choice(found), bug) for found, bug in fitting for _ in range(draws) if found]
+    return [(net, bug) for net in nets for bug in bugs for _ in range(draws) if fits(net, bug)]
+
+
+def _plant(net: str, bug: Mutation | Table, chance: random.Random, sides: Sides) -> Outcome:
+    case, size = drawn(net, [bug], chance), drawn_size(bug, chance)
+    outcome = try_bug(case, bug, size, sides)
+    _print(outcome)
+    return outcome
 
 
 def _print(outcome: Outcome) -> None:
