@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parity.commands.errors import CommandError
+from parity.commands.events_folder import claim_events
 from parity.commands.out_folder import claim_file
 
 if TYPE_CHECKING:
@@ -20,19 +21,21 @@ OPTIONS = {
 }
 
 SHOW_TENSORS = ("html", "tensorboard")
+TENSORBOARD = "write scalars and histograms as event files, for `tensorboard --logdir DIR`"
 
 
 def add_report_files(parser: argparse.ArgumentParser) -> None:
     """Adds an option for each kind of file."""
     for name, help_ in OPTIONS.items():
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=help_)
+    parser.add_argument("--tensorboard", type=Path, metavar="DIR", help=TENSORBOARD)
 
 
 def claim_report_files(arguments: argparse.Namespace) -> None:
     """Makes the files that were asked for ready, so that nothing old is read as new.
 
     Raises:
-      CommandError: one cannot be written, or two options name one file.
+      CommandError: one cannot be written, two options name one file, or TensorBoard is not there to write with.
     """
     taken: dict[Path, str] = {}
     for name, path in _asked(arguments):
@@ -43,6 +46,8 @@ def claim_report_files(arguments: argparse.Namespace) -> None:
             )
     for name, path in _asked(arguments):
         claim_file(f"--{name}", path)
+    if getattr(arguments, "tensorboard", None):
+        claim_events(arguments.tensorboard)
 
 
 def shows_tensors(arguments: argparse.Namespace) -> bool:
@@ -54,7 +59,7 @@ def write_report_files(
     arguments: argparse.Namespace, result: "Result", title: str, power: "Power | None" = None
 ) -> None:
     """Writes the files that were asked for; what planted bugs showed stands in the JSON."""
-    from parity.report import write_html, write_json, write_junit, write_markdown
+    from parity.report import write_html, write_json, write_junit, write_markdown, write_tensorboard
 
     writers = {"html": write_html, "junit": write_junit, "markdown": write_markdown}
     for name, path in _asked(arguments):
@@ -62,6 +67,8 @@ def write_report_files(
             write_json(result, path, power=power)
         else:
             writers[name](result, path, title)
+    if getattr(arguments, "tensorboard", None):
+        write_tensorboard(result, arguments.tensorboard)
 
 
 def write_failure_files(arguments: argparse.Namespace, error: BaseException) -> None:

@@ -14,6 +14,7 @@ from parity.report.markdown import write_markdown as write_markdown
 from parity.report.power import power_as_json as power_as_json
 from parity.report.power import show_power as show_power
 from parity.report.tables import show_mapping as show_mapping
+from parity.report.tensorboard import write_tensorboard as write_tensorboard
 from parity.report.terminal import print_result as print_result
 from parity.report.terminal import print_verdict as print_verdict
 from parity.report.terminal import report as report
