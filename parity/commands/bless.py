@@ -5,6 +5,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from parity.commands.progress import add_amount, progress
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
@@ -16,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--steps", type=int, metavar="N", help="number of updates, instead of the case's: few keep it small"
     )
     parser.add_argument("--tf-python", metavar="PATH", help="interpreter with TensorFlow (default: as for run)")
+    add_amount(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,14 +34,17 @@ def run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="parity-bless-") as folder, open_sides(python) as sides:
         fail_together(*sides.started)
         recorded = Path(folder) / "run"
-        result = run_case(case, sides, out=recorded)
-        report(result, case.name)
+        with progress(arguments.quiet) as tick:
+            result = run_case(case, sides, out=recorded, tick=tick)
+        report(result, case.name, arguments.quiet, arguments.verbose)
         if result.verdict == "same":
             keep_golden(case, recorded, golden)
+            if arguments.quiet:
+                return result.exit_code
             size = sum(file.stat().st_size for file in golden.rglob("*") if file.is_file())
             print(f"\ngolden trace: {golden}, {size / 1e6:.1f} MB")
             print(f"check the port against it: parity run {arguments.case} --golden {golden}" + _steps(arguments.steps))
-        else:
+        elif not arguments.quiet:
             print("\nnothing is kept: only a port that is proven can be blessed")
     return result.exit_code
 

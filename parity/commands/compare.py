@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from parity.commands.progress import add_amount, progress
 from parity.commands.report_files import add_report_files, claim_report_files, shows_tensors, write_report_files
 
 
@@ -12,11 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("candidate", type=Path, help="a trace, e.g. of the port")
     parser.add_argument("--map", type=Path, metavar="FILE", help="a case.toml, or a file with its [mapping] tables")
     add_report_files(parser)
-    amount = parser.add_mutually_exclusive_group()
-    amount.add_argument("--quiet", action="store_true", help="print the line of the verdict only")
-    amount.add_argument(
-        "--verbose", action="store_true", help="also print all facts and notes, the ten worst tensors and the mapping"
-    )
+    add_amount(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -25,7 +22,9 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.run.compare import compare_traces
 
     claim_report_files(arguments)
-    result = compare_traces(arguments.reference, arguments.candidate, arguments.map, shows_tensors(arguments))
+    with progress(arguments.quiet) as tick:
+        closely = shows_tensors(arguments)
+        result = compare_traces(arguments.reference, arguments.candidate, arguments.map, closely, tick)
     title = f"{arguments.reference} and {arguments.candidate}"
     write_report_files(arguments, result, title)
     report(result, title, arguments.quiet, arguments.verbose)

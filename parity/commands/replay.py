@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from parity.commands.progress import add_amount
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
@@ -26,11 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds without a sign of life after which the port is ended (default: 300)",
     )
-    amount = parser.add_mutually_exclusive_group()
-    amount.add_argument("--quiet", action="store_true", help="print the line of the verdict only")
-    amount.add_argument(
-        "--verbose", action="store_true", help="also print all facts and notes, the ten worst tensors and the mapping"
-    )
+    add_amount(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,14 +1,13 @@
 """Run a case on both sides, compare, report."""
 
 import argparse
-import contextlib
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from parity.commands.not_offered import add_options
+from parity.commands.progress import add_amount, progress
 from parity.commands.report_files import add_report_files, claim_report_files, shows_tensors, write_report_files
 
 LEVEL_NAMES = {"1": "function", "2": "float32", "3": "trajectory", "4": "mixed"}
@@ -46,11 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds without a sign of life after which a side is ended (default: 300)",
     )
-    amount = parser.add_mutually_exclusive_group()
-    amount.add_argument("--quiet", action="store_true", help="print the line of the verdict only")
-    amount.add_argument(
-        "--verbose", action="store_true", help="also print all facts and notes, the ten worst tensors and the mapping"
-    )
+    add_amount(parser)
     add_options(parser)
 
 
@@ -71,15 +66,16 @@ def run(arguments: argparse.Namespace) -> int:
     case = load_case(arguments.case, steps=arguments.steps, towers=arguments.towers)
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     out = claim_folder(arguments.out) if arguments.out else None
-    with _progress() as tick, open_sides(python, arguments.timeout, out, not arguments.golden) as sides:
+    live = not arguments.golden
+    with progress(arguments.quiet) as tick, open_sides(python, arguments.timeout, out, live) as sides:
         fail_together(*sides.started)
         result = run_case(case, sides, arguments.levels, out, tick, arguments.golden, shows_tensors(arguments))
         power = _power(case, result, sides, tick) if arguments.prove and result.verdict == "same" else None
     write_report_files(arguments, result, case.name, power)
     report(result, case.name, arguments.quiet, arguments.verbose)
     if power is not None:
-        show_power(power)
-    elif arguments.prove:
+        show_power(power, arguments.quiet)
+    elif arguments.prove and not arguments.quiet:
         print("\n--prove: nothing is planted in a case whose verdict is not same")
     return result.exit_code
 
@@ -89,27 +85,6 @@ def _power(case: Any, result: Any, sides: Any, tick: Any) -> Any:
 
     statistics = any(pair[0].endswith(("moving_mean", "moving_variance")) for pair in result.pairs)
     return prove(case, sides, statistics, tick)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Any]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda what, done, total: None
-        return
-    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        tasks: dict[str, Any] = {}
-
-        def tick(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, visible=done < total)
-
-        yield tick
 
 
 def _levels(text: str) -> list[str]:

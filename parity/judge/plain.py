@@ -1,6 +1,6 @@
 """Judges two traces that came without float64 shadows: weaker evidence, with allowances that nobody measured."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from parity.judge.compare import EXACT, judge_exact, refuse
 from parity.judge.join import OPTIONAL, Join
@@ -14,13 +14,26 @@ FAINT = 1e-3
 UPDATED = frozenset(["var", "stat", "ema"])
 
 
-def judge_plain(join: Join, reference: Trace, candidate: Trace, steps: Sequence[int]) -> list[Check]:
+def judge_plain(
+    join: Join,
+    reference: Trace,
+    candidate: Trace,
+    steps: Sequence[int],
+    judged: Callable[[int], None] = lambda count: None,
+) -> list[Check]:
     """Judges every tensor of every step: within ``2^16 u S`` for each step made so far.
 
     u is the unit roundoff of the tensor's dtype. S is the tensor's norm; for gradients at least a thousandth of the norm of
     all gradients of the step, since a gradient that is zero but for rounding has a norm of rounding; for weights and
     statistics the norm of the update. What an optimizer makes of a gradient that is zero but for rounding is not judged:
     dividing one rounding by another gives any number.
+
+    Args:
+      join: names and layouts of both sides.
+      reference: its trace.
+      candidate: its trace.
+      steps: those that both have.
+      judged: told after each step how many are done.
     """
     checks: list[Check] = []
     previous = reference.init()
@@ -40,6 +53,7 @@ def judge_plain(join: Join, reference: Trace, candidate: Trace, steps: Sequence[
                 check = check._replace(verdict="not_run", note=note)
             checks.append(check)
         previous = one_file
+        judged(made)
     return checks
 
 

@@ -9,9 +9,17 @@ from parity.prove import Power
 from parity.report.tables import plain_table, print_trimmed
 
 
-def show_power(power: Power) -> None:
-    """Prints the planted bugs, where each was found and what it was called, and the false alarms of clean repeats."""
+def show_power(power: Power, quiet: bool = False) -> None:
+    """Prints the planted bugs, where each was found and what it was called, and the false alarms of clean repeats.
+
+    Args:
+      power: what planted bugs showed.
+      quiet: print the totals only, in one line.
+    """
     console = Console(highlight=False)
+    if quiet:
+        console.print(summary(power), soft_wrap=True)
+        return
     table = plain_table("planted in this case", "found", "called")
     for outcome in power.outcomes:
         found = outcome.where if outcome.detected else "NOT FOUND"

@@ -11,6 +11,7 @@ from parity.judge.result import Check, Level, Result, decide
 from parity.mapping import build_mapping, variables_of
 from parity.run.closely import look_at_level
 from parity.run.levels import find_first, not_run
+from parity.run.roles import Tick
 from parity.run.session import LEVELS
 from parity.trace import Trace
 
@@ -19,7 +20,13 @@ UNMEASURED = (
 )
 
 
-def compare_traces(reference: Path, candidate: Path, mapping_file: Path | None = None, closely: bool = False) -> Result:
+def compare_traces(
+    reference: Path,
+    candidate: Path,
+    mapping_file: Path | None = None,
+    closely: bool = False,
+    tick: Tick = lambda what, done, total: None,
+) -> Result:
     """Judges two traces step by step.
 
     Args:
@@ -27,6 +34,7 @@ def compare_traces(reference: Path, candidate: Path, mapping_file: Path | None =
       candidate: another.
       mapping_file: a case or a file with its [mapping] tables; by default names and shapes decide.
       closely: look closer at tensors that differ, and keep the losses: for reports that show them.
+      tick: told how far it is: what, done, total.
 
     Raises:
       TraceError: a folder is not a whole trace.
@@ -38,7 +46,7 @@ def compare_traces(reference: Path, candidate: Path, mapping_file: Path | None =
     names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
     join = Join(mapping, names, other.facts.get("slots", []))
     steps = [step for step in one.step_numbers if step in set(other.step_numbers)]
-    checks = judge_plain(join, one, other, steps)
+    checks = judge_plain(join, one, other, steps, lambda done: tick("judge steps", done, len(steps)))
     for step in sorted(set(one.step_numbers) ^ set(other.step_numbers)):
         whose = "candidate" if step in one.step_numbers else "reference"
         checks.append(Check("free", step, "loss/0", "incomparable", note=f"the {whose} has no step {step}"))

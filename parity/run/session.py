@@ -9,7 +9,7 @@ from typing import Any
 from parity.case import Case
 from parity.causes import VAGUE, Evidence, find_further
 from parity.judge.result import Level, Result
-from parity.run.closely import look_at_levels
+from parity.run.closely import look_at_level, look_at_levels
 from parity.run.declared import look_for_declared
 from parity.run.experiments import find_by_experiment
 from parity.run.golden import GoldenRole
@@ -18,6 +18,7 @@ from parity.run.plan import Begun, Recorded, Recorder
 from parity.run.processes import Sides
 from parity.run.roles import Tick
 from parity.run.trajectory_level import decide_trajectory
+from parity.trace import Trace
 
 LEVELS = ("function", "float32", "trajectory", "mixed")
 
@@ -54,13 +55,15 @@ def run_case(
         begun = recorder.begin()
         decided: dict[str, Level] = {}
         recorded: Recorded | None = None
+        runs: tuple[Trace, Trace] | None = None
         candidate, notes = recorder.candidate_facts, list[str]()
         if {"function", "float32"} & set(levels):
-            recorded, decided = _in_lockstep(case, recorder, begun, levels)
+            recorded, decided = _in_lockstep(case, recorder, begun, levels, tick)
             candidate, notes = _facts(recorded.lockstep.candidate32), recorded.notes
         if "trajectory" in levels and golden is None:
             trace = begun.reference.result()
-            decided["trajectory"] = decide_trajectory(case, recorder.playing, begun.join, trace)
+            decided["trajectory"], strayed = decide_trajectory(case, recorder.playing, begun.join, trace)
+            runs = (trace, strayed)
         declared = look_for_declared(case, sides, folder, decided, golden is None, tick) if case.expect else []
         result = Result(
             levels={name: _level(name, levels, decided) for name in LEVELS},
@@ -72,6 +75,8 @@ def run_case(
         )
         if closely and recorded is not None:
             look_at_levels(result, recorded)
+        if closely and runs is not None:
+            look_at_level(result, "trajectory", begun.join, {"free": runs})
         return result
     except Exception:
         sides.settle()  # they may serve another case, and nothing may write into a folder that is gone
@@ -82,9 +87,10 @@ def run_case(
 
 
 def _in_lockstep(
-    case: Case, recorder: Recorder, begun: Begun, levels: Sequence[str]
+    case: Case, recorder: Recorder, begun: Begun, levels: Sequence[str], tick: Tick
 ) -> tuple[Recorded, dict[str, Level]]:
     recorded = recorder.record(begun)
+    tick("judge what was recorded", 0, 1)
     function = judge_function(recorded, range(case.steps), case.towers)
     recorded, function = _set_aside_rounding(case, recorder, recorded, function)
     first = function.first_difference
@@ -97,6 +103,7 @@ def _in_lockstep(
     decided = {"function": function}
     if "float32" in levels:
         decided["float32"] = judge_single(recorded, range(case.steps))
+    tick("judge what was recorded", 1, 1)
     return recorded, decided
 
 

@@ -23,8 +23,8 @@ from parity.trace import Trace
 MOST_FALSE_ALARMS = 0.01
 
 
-def decide_trajectory(case: Case, playing: Playing, join: Join, reference: Trace) -> Level:
-    """Records and decides level 3.
+def decide_trajectory(case: Case, playing: Playing, join: Join, reference: Trace) -> tuple[Level, Trace]:
+    """Records and decides level 3; returns it and the candidate's unperturbed run.
 
     Args:
       case: what is run.
@@ -45,7 +45,7 @@ def decide_trajectory(case: Case, playing: Playing, join: Join, reference: Trace
     if level.verdict == "same":
         power = measure_power(case, playing, join, reference, trajectories)
         level.notes += told(power)
-    return level
+    return level, candidate
 
 
 def level_of(checks: list[Check], trajectories: Trajectories) -> Level:

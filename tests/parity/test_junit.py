@@ -188,7 +188,8 @@ def test_the_command_of_the_docs_writes_what_they_say(tmp_path, monkeypatch, cap
     words = shlex.split(block_of("run").replace("examples/", f"{ROOT}/examples/"))
     assert words[0] == "parity"
     assert main([*words[1:], "--steps", "2", "--levels", "1"]) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.md", "report.xml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "report.html", "report.md", "report.xml"]
+    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["candidate", "difference", "reference"]
     message = "First difference: step 0, grad/logits/bias: sum instead of mean, ratio 4"
     assert suite_of(tmp_path / "report.xml").find("testcase/failure").get("message") == message
     assert "sum instead of mean, ratio 4" in (tmp_path / "report.md").read_text()
