@@ -10,7 +10,7 @@ Example::
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from parity.case import load_case
 from parity.judge.result import Result
 from parity.report import report
-from parity.run import open_sides, run_case
+from parity.run import Sides, open_sides, run_case
 from parity.run.compare import compare_traces
 from parity.run.golden import DESCRIPTION
 from parity.sides import fail_together
@@ -31,6 +31,7 @@ def assert_parity(
     mapping: str | Path | None = None,
     levels: Sequence[str] = ("function", "float32"),
     tf_python: str | None = None,
+    sides: Callable[[str | None, bool], Sides] | None = None,
     **overrides: Any,
 ) -> Result:
     """Raises unless the candidate is the same training as the reference, down to rounding.
@@ -41,6 +42,8 @@ def assert_parity(
       mapping: for two recorded traces, a case or a file with [mapping] tables.
       levels: to be decided, where something is run.
       tf_python: the interpreter with TensorFlow, for a live reference.
+      sides: gives started sides for an interpreter, with a reference or without, which somebody else ends; by default they
+        are started and ended here.
       **overrides: keys of the case, e.g. ``steps=5``.
 
     Returns:
@@ -57,9 +60,12 @@ def assert_parity(
         case = load_case(candidate, **overrides)
         python = tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
         golden = Path(reference) if reference is not None else None
-        with open_sides(python, reference=golden is None) as sides:
-            fail_together(*sides.started)
-            result = run_case(case, sides, levels, golden=golden)
+        if sides is not None:
+            result = run_case(case, sides(python, golden is None), levels, golden=golden)
+        else:
+            with open_sides(python, reference=golden is None) as opened:
+                fail_together(*opened.started)
+                result = run_case(case, opened, levels, golden=golden)
         name = case.name
     if result.exit_code:
         raise AssertionError(_text(result, name))

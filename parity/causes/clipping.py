@@ -57,6 +57,8 @@ def clipped_before_combining(first: FirstDifference, evidence: Evidence) -> Caus
     if first.quantity != "tower_grad":
         return None
     pairs = [(one, other) for _, one, other in evidence.pairs(first.check.step, "tower_grad", "", first.tower)]
+    largest = max((norm(one) for one, _ in pairs), default=0.0)
+    pairs = [(one, other) for one, other in pairs if norm(one) > 1e-8 * largest]  # the others are zero but for rounding
     changed = [(one, other) for one, other in pairs if norm(other - one) > ROUGH * norm(one)]
     rule = how(changed) if changed else None
     if rule is None or not rule.fully:

@@ -101,7 +101,7 @@ GENERAL = frozenset(
 
 
 # What says where the trouble is rather than what it is: an experiment may know better.
-VAGUE = frozenset(["border", "activation_factor", "normalisation"])
+VAGUE = frozenset(["border", "activation_factor"])
 
 
 def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:

@@ -7,6 +7,10 @@ from parity.mapping.entry import MappingEntry as MappingEntry
 from parity.mapping.errors import MappingError as MappingError
 from parity.mapping.mapping import Mapping as Mapping
 from parity.mapping.mapping import Pair as Pair
+from parity.mapping.propose import Proposal as Proposal
+from parity.mapping.propose import Values as Values
+from parity.mapping.propose import propose as propose
+from parity.mapping.propose import proposed_toml as proposed_toml
 from parity.mapping.slots import slot_partner as slot_partner
 from parity.mapping.transforms import TRANSFORMS as TRANSFORMS
 from parity.mapping.transforms import Transform as Transform

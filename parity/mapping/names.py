@@ -1,5 +1,6 @@
 """Brings the naming habits of TensorFlow and torch to one form."""
 
+import difflib
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,6 +35,14 @@ def meanings(names: Sequence[str]) -> list[Meaning]:
     while split and all(len(parts) > shared + 2 for parts in split) and len({parts[shared] for parts in split}) == 1:
         shared += 1
     return [_meaning(parts[shared:]) for parts in split]
+
+
+def alike(one: Meaning, other: Meaning) -> float:
+    """Returns how much two names say the same, 0 to 1: words in common, and no contradiction in the role."""
+    if one.role and other.role and one.role != other.role:
+        return 0.0
+    words = difflib.SequenceMatcher(None, " ".join(one.where), " ".join(other.where), autojunk=False).ratio()
+    return 0.25 * (one.role == other.role) + 0.75 * words
 
 
 def _components(name: str) -> list[str]:

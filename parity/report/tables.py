@@ -1,5 +1,6 @@
 """The tables of the report: levels, worst tensors, mapping."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -7,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from parity.judge.result import Check, Level, Result
+from parity.mapping import Proposal
 
 COLOURS = {"same": "green", "different": "red", "incomparable": "yellow", "not_run": "dim"}
 NUMBERS = {"function": 1, "float32": 2, "trajectory": 3, "mixed": 4}
@@ -51,6 +53,21 @@ def show_mapping(pairs: list[tuple[str, str, str, str]]) -> Table:
     table = plain_table("reference", "candidate", "layout", "decided")
     for pair in pairs:
         table.add_row(*(Text(part) for part in pair))
+    return table
+
+
+def show_proposals(proposals: Sequence[Proposal]) -> Table:
+    """Shows what variables may become, how sure that is, and what speaks for it."""
+    table = plain_table("reference", "candidate", "layout", "confidence", "agreement")
+    for each in proposals:
+        told = ", ".join(f"{what} {score:.2f}" for what, score in each.scores.items())
+        table.add_row(
+            Text(each.reference),
+            Text(" + ".join(each.candidate)),
+            Text(each.transform),
+            Text(f"{each.confidence:.2f}"),
+            Text(told),
+        )
     return table
 
 

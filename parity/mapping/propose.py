@@ -1,0 +1,190 @@
+"""Proposes which variables belong together, from names, shapes, initial values and the gradients of the first step.
+
+For reading and pasting: nothing that is proposed is ever in force by itself.
+"""
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Map
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.mapping.fits import becomes, fits
+from parity.mapping.mapping import line
+from parity.mapping.names import alike, meanings
+from parity.mapping.transforms import Array, parse_transform
+from parity.mapping.variable import Variable
+
+SURE = 0.5
+WEIGHTS = {"name": 1.0, "initial value": 3.0, "first gradient": 3.0}
+SAMPLE = 4096
+TIED = 1e-3
+
+
+class Values(NamedTuple):
+    """What a trace knows of one side's variables.
+
+    Fields:
+      variables: the side's.
+      initial: dict of name to its value before the first step.
+      gradient: dict of name to its combined gradient at the first step.
+    """
+
+    variables: Sequence[Variable]
+    initial: Map[str, Array]
+    gradient: Map[str, Array]
+
+
+class Proposal(NamedTuple):
+    """One pair that may be meant.
+
+    Fields:
+      reference: the reference's name.
+      candidate: the candidate's names.
+      transform: as a case writes it.
+      scores: what speaks for it: "name", "initial value", "first gradient", each 0 to 1; only what can be told.
+      confidence: by how much it is ahead of the best rival, 0 to 1: of another partner, or of another layout of the same.
+    """
+
+    reference: str
+    candidate: tuple[str, ...]
+    transform: str
+    scores: dict[str, float]
+    confidence: float
+
+    @property
+    def total(self) -> float:
+        """The scores in one, 0 to 1."""
+        return _total(self.scores)
+
+
+def propose(reference: Values, candidate: Values) -> list[Proposal]:
+    """Returns for every variable of the reference that something fits the best of it, each of the candidate's used once.
+
+    All layouts that the shapes allow are tried, a square kernel both ways; so are an LSTM's kernel and bias as two of
+    torch's, and one bias as the sum of two. Two swapped variables of one shape, which no name and no shape tells, show in
+    the values they start from and in their gradients. The best pair is taken first.
+
+    Args:
+      reference: the TensorFlow side.
+      candidate: the torch side.
+    """
+    possible = [*_possible(reference, candidate)]
+    found: list[Proposal] = []
+    left, free = {v.name for v in reference.variables}, {v.name for v in candidate.variables}
+    for proposal in sorted(possible, key=lambda each: -each.total):
+        if proposal.reference in left and free.issuperset(proposal.candidate):
+            left.remove(proposal.reference)
+            free.difference_update(proposal.candidate)
+            found.append(proposal._replace(confidence=_ahead(proposal, possible)))
+    order = {variable.name: place for place, variable in enumerate(reference.variables)}
+    return sorted(found, key=lambda each: order[each.reference])
+
+
+def proposed_toml(proposals: Sequence[Proposal]) -> str:
+    """Returns a [mapping] table with every proposal; those that are no more than guesses are commented out."""
+    lines = []
+    for each in proposals:
+        text = line(each.reference, each.candidate, each.transform)
+        sure = each.confidence >= SURE
+        lines.append(text if sure else f"# {text}  # a guess: confidence {each.confidence:.2f}")
+    return "\n".join(["[mapping]", *lines]) + "\n"
+
+
+def _possible(reference: Values, candidate: Values) -> Iterator[Proposal]:
+    names = dict(
+        zip((v.name for v in reference.variables), meanings([v.name for v in reference.variables]), strict=True)
+    )
+    others = dict(
+        zip((v.name for v in candidate.variables), meanings([v.name for v in candidate.variables]), strict=True)
+    )
+    for one in reference.variables:
+        for parts, text in _layouts(one, candidate):
+            scores = {"name": max(alike(names[one.name], others[part]) for part in parts)}
+            for what, wanted, got in (
+                ("initial value", reference.initial, candidate.initial),
+                ("first gradient", reference.gradient, candidate.gradient),
+            ):
+                agreement = _agreement(text, one.name, parts, wanted, got, linear=what == "first gradient")
+                if agreement is not None:
+                    scores[what] = agreement
+            yield Proposal(one.name, parts, text, scores, 0.0)
+
+
+def _layouts(one: Variable, candidate: Values) -> Iterator[tuple[tuple[str, ...], str]]:
+    for other in candidate.variables:
+        for text in {**dict.fromkeys(fits(one, other)), **dict.fromkeys(_both_ways(one, other))}:
+            yield (other.name,), text
+    for text, first, second in (("lstm_gates", "weight_ih", "weight_hh"), ("bias", "bias_ih", "bias_hh")):
+        for other in candidate.variables:
+            partner = next((v for v in candidate.variables if v.name == other.name.replace(first, second)), None)
+            if first not in other.name or partner is None:
+                continue
+            for layout in _of_biases(partner.name, candidate) if text == "bias" else [text]:
+                if becomes(layout, one, other, partner):
+                    yield (other.name, partner.name), layout
+
+
+def _both_ways(one: Variable, other: Variable) -> list[str]:
+    # What an op says of a kernel's layout may be wrong of a port that multiplies the other way round.
+    square = len(one.shape) == 2 and one.shape == other.shape and one.shape[0] == one.shape[1]
+    packed = other.use in ("LSTM", "LSTMCell", "GRU", "GRUCell", "MultiheadAttention")
+    return ["identity", "transpose"] if square and one.kind == other.kind and not packed else []
+
+
+def _of_biases(second: str, candidate: Values) -> list[str]:
+    # TensorFlow's forget bias is a constant that torch keeps in the second bias: what it is shows in its initial value.
+    value = candidate.initial.get(second)
+    if value is None or value.ndim != 1 or value.size % 4:
+        return ["lstm_bias(1.0)", "sum"]
+    forget = value[value.size // 4 : value.size // 2]
+    rest = np.delete(value, slice(value.size // 4, value.size // 2))
+    return [f"lstm_bias({float(forget[0]):g})"] if not np.ptp(forget) and not rest.any() else ["sum"]
+
+
+def _agreement(
+    text: str, name: str, parts: tuple[str, ...], wanted: Map[str, Array], got: Map[str, Array], linear: bool
+) -> float | None:
+    # None where nothing can be told: one side has no value, or all elements are the same, as zero biases are.
+    known = [part for part in parts if part in got]
+    if name not in wanted or not known:
+        return None
+    transform = parse_transform(text)
+    made = transform.forward(np.asarray(wanted[name], np.float64), linear)
+    if transform.is_sum and not linear and len(known) == len(parts):  # of a sum only the whole is told
+        whole = transform.backward(*(np.asarray(got[part], np.float64) for part in parts))
+        made, got, parts = (np.asarray(wanted[name], np.float64),), {name: whole}, (name,)
+    pairs = [(value, np.asarray(got[part], np.float64)) for part, value in zip(parts, made, strict=True) if part in got]
+    if any(value.shape != other.shape for value, other in pairs):
+        return 0.0
+    one = _sample(np.concatenate([value.reshape(-1) for value, _ in pairs]))
+    other = _sample(np.concatenate([value.reshape(-1) for _, value in pairs]))
+    if not one.size or (not np.ptp(one) and not np.ptp(other)):
+        return None
+    scale = float(np.linalg.norm(one) + np.linalg.norm(other))
+    apart = float(np.linalg.norm(one - other)) / scale
+    return max(0.0, 1.0 - apart * (1.0 if apart > TIED else 0.0))
+
+
+def _sample(values: Array) -> Array:
+    return values if values.size <= SAMPLE else values[:: values.size // SAMPLE]
+
+
+def _total(scores: dict[str, float]) -> float:
+    weight = sum(WEIGHTS[what] for what in scores)
+    return sum(WEIGHTS[what] * score for what, score in scores.items()) / weight
+
+
+def _ahead(proposal: Proposal, possible: Sequence[Proposal]) -> float:
+    rivals = [
+        other.total
+        for other in possible
+        if (other.reference == proposal.reference or set(other.candidate) & set(proposal.candidate))
+        and (other.reference, other.candidate, other.transform)
+        != (proposal.reference, proposal.candidate, proposal.transform)
+    ]
+    told = proposal.total
+    if not rivals:
+        return told
+    # Numbers that agree leave rivals nothing: unrelated arrays of one size are as far apart as they are long.
+    return max(0.0, min(1.0, (told - max(rivals)) / 0.25)) * told
