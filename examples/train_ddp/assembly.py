@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch_ddp import (
     Checkpoints,
     ExactSampler,
+    GradientReduction,
     Rank,
     TrainingSampler,
     device_of,
@@ -76,6 +77,8 @@ def assemble(rank: Rank, options: argparse.Namespace) -> Training:
     schedule = warm_up(optimizer, options.warm_up, start=1 / rank.world_size)
     precision = make_precision(options, net, optimizer, device)
     model = DistributedDataParallel(precision.net, device_ids=[device.index] if device.type == "cuda" else None)
+    if options.reduction == "ordered":
+        GradientReduction(model, "ordered_mean")
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule, **precision.parts}
     checkpoints = Checkpoints(Path(options.out) / "checkpoints", rank, parts, device)
     training, held_out = digits()

@@ -9,6 +9,7 @@ from torch_ddp import Rank, TorchDdpError, add_launch_options
 
 OPT_LEVELS = ("O0", "O1", "O2", "O3")
 HALVES = ("float16", "bfloat16")
+REDUCTIONS = ("mean", "ordered")
 
 
 def make_parser(description: str, precisions: Iterable[str]) -> argparse.ArgumentParser:
@@ -24,6 +25,7 @@ def make_parser(description: str, precisions: Iterable[str]) -> argparse.Argumen
     parser.add_argument("--precision", choices=sorted(precisions), default="float32", help="by torch alone")
     parser.add_argument("--opt-level", choices=OPT_LEVELS, help="mixed precision in Apex's terms, by torch_ddp.amp")
     parser.add_argument("--half-dtype", choices=HALVES, help="half precision of --opt-level; float16 by default")
+    parser.add_argument("--reduction", choices=REDUCTIONS, default="mean", help="ordered: same bits at any world size")
     parser.add_argument("--sync-bn", "--sync-batch-norm", action="store_true", help="batch norm over all ranks")
     parser.add_argument("--save-every", type=int, default=50, help="updates between checkpoints")
     parser.add_argument("--report-every", type=int, default=10, help="updates between averages over the ranks")
