@@ -50,6 +50,7 @@ class Backward:
       loss: ``loss(model, **inputs)`` returns a scalar, or a scalar and a dict of name to tensor.
       combining: how gradients become one.
       update: what happens around the optimizer's step.
+      decay: what is added to a rank's loss, by rank and world size; by default `update.decay`.
 
     Attributes:
       reduction: of DDP's buckets.
@@ -58,28 +59,39 @@ class Backward:
     Counterpart: tf_towers.build_replicas
     """
 
-    def __init__(self, model: DistributedDataParallel, loss: Loss, combining: Combining, update: Update) -> None:
+    def __init__(
+        self,
+        model: DistributedDataParallel,
+        loss: Loss,
+        combining: Combining,
+        update: Update,
+        decay: Callable[[int, int], Tensor | float] | None = None,
+    ) -> None:
         self.by_hand = update.clips_ranks or combining.missing != "refuse" or _has_sparse_gradients(model.module)
         self._model = model
         self._loss = loss
         self._combining = combining
         self._update = update
+        self._decay = decay or update.decay
+        self._scale = 1.0
         self._parameters = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
         reduce: Any = "sum" if combining.reduce == "prescaled" else combining.reduce
         several = self.by_hand or update.micro_batches is not None
         self.reduction = GradientReduction(model, reduce, every_backward=several)
         self.reduction.keep = True
 
-    def run(self, piece: Shard, rank: int) -> list[Part]:
+    def run(self, piece: Shard, rank: int, scale: float | None = None) -> list[Part]:
         """Returns the parts of a step, in order; leaves the combined gradients in the parameters.
 
         Args:
           piece: this rank's shard.
           rank: which one.
+          scale: what losses are multiplied by; by default the update's loss scale.
 
         Raises:
           TorchDdpError: the shard does not divide into micro-batches, or a loss is no scalar.
         """
+        self._scale = self._update.scale.value if scale is None else scale
         steps = self._update.micro_batches or 1
         pieces = (
             [shard(piece.inputs, step, steps, "micro-batches") for step in range(steps)]
@@ -106,13 +118,13 @@ class Backward:
         loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
         if loss.ndim:
             raise TorchDdpError(f"loss: expected a scalar, got shape {tuple(loss.shape)}. Reduce it, e.g. with mean().")
-        world_size, scale = dist.get_world_size(), self._update.scale.value
-        loss = loss + self._update.decay(rank, world_size)
+        world_size, scale = dist.get_world_size(), self._scale
+        loss = _wide(loss) + self._decay(rank, world_size)
         scaled = loss / world_size if self._combining.reduce == "prescaled" else loss
         scaled = scaled if scale == 1.0 else scaled * scale
         scaled.backward()  # type: ignore[no-untyped-call]
         local = self.reduction.local
-        gradients = {key: value if scale == 1.0 else value / scale for key, value in local.items()}
+        gradients = {key: value if scale == 1.0 else _wide(value) / scale for key, value in local.items()}
         return Part(name, inputs, loss, dict(outputs), gradients, self._update.clip_own(gradients))
 
     @torch.no_grad()
@@ -126,3 +138,8 @@ class Backward:
 
 def _has_sparse_gradients(model: nn.Module) -> bool:
     return any(isinstance(layer, nn.Embedding | nn.EmbeddingBag) and bool(layer.sparse) for layer in model.modules())
+
+
+def _wide(value: Tensor) -> Tensor:
+    # What is scaled so as not to vanish in half precision must not be unscaled in it, nor a loss scaled in it.
+    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value

@@ -1,5 +1,6 @@
 """Runs a training step that the port brings itself, and watches it: losses, gradients and state as of any other step."""
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch_ddp.combining import Combining
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
 from torch_ddp.group import Rank
+from torch_ddp.mixed import Mixed, without_amp
 from torch_ddp.port_schedule import PortSchedule
 from torch_ddp.step import Stepper, array, merged, own_of
 from torch_ddp.update import Update
@@ -29,7 +31,8 @@ class OwnStepper(Stepper):
       model, loss, optimizer, rank, reduce, update: as for `Stepper`; of `update` only the averages and the rate are used.
       function: the port's step.
       schedule: the port's schedule, whose scheduler the step gets; None where there is none.
-      clips: whether what the optimizer is given is recorded as the clipped gradients.
+      clips: whether what the optimizer is given is recorded as the clipped gradients; in mixed precision it always is.
+      mixed: as for `Stepper`; the step itself calls `torch_ddp.amp.scale_loss`.
     """
 
     def __init__(
@@ -44,11 +47,12 @@ class OwnStepper(Stepper):
         function: Callable[..., Any],
         schedule: PortSchedule | None = None,
         clips: bool = False,
+        mixed: Mixed | None = None,
     ) -> None:
-        super().__init__(model, loss, optimizer, rank, reduce, update)
+        super().__init__(model, loss, optimizer, rank, reduce, update, mixed)
         self._function = function
         self._schedule = schedule
-        self._clips = clips
+        self._clips = clips or mixed is not None
         self._given: dict[str, np.ndarray] = {}
         optimizer.register_step_pre_hook(self._watch)
 
@@ -64,21 +68,35 @@ class OwnStepper(Stepper):
         self._reduction.reduced.clear()
         self._given = {}
         scheduler = self._schedule.scheduler if self._schedule else None
+        mark = self._mixed.mark if self._mixed else (1.0, 0)
         returned = self._function(self._ddp, self.optimizer, scheduler, **inputs)
         loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
         _check_loss(loss)
-        part = Part(str(self._rank.rank), inputs, loss, dict(outputs), dict(self._reduction.local))
-        combined = {f"grad/{name}": array(value) for name, value in self._reduction.reduced.items()}
+        # A step that does without amp.scale_loss leaves no scale in its gradients, and the scaler as it was.
+        scale = mark[0] if self._mixed and self._mixed.mark != mark else 1.0
+        gradients = {name: _unscaled(value, scale) for name, value in self._reduction.local.items()}
+        part = Part(str(self._rank.rank), inputs, loss, dict(outputs), gradients)
+        combined = {f"grad/{name}": array(_unscaled(value, scale)) for name, value in self._reduction.reduced.items()}
+        if self._mixed:
+            combined["state/skipped"] = np.array(self._mixed.skipped())
         self._global_step += 1
         self._update.move_averages(self._global_step)
         towers = gather(own_of([part]), self._rank, self._device)
-        return None if towers is None else {**merged(towers), **combined, **self._given}
+        return None if towers is None else self._widened({**merged(towers), **combined, **self._given})
+
+    def running(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns what the steps of one run are made in; in full precision amp's calls do nothing."""
+        return self._mixed.running() if self._mixed else without_amp()
 
     def _watch(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._given["state/learning_rate"] = np.array(float(optimizer.param_groups[0]["lr"]), np.float64)
         if self._clips:
-            named = self.model.named_parameters()
+            named = self._trained.named_parameters()
             self._given.update((f"clip/{name}", array(p.grad)) for name, p in named if p.grad is not None)
+
+
+def _unscaled(value: Tensor, scale: float) -> Tensor:
+    return value if scale == 1.0 else value.float() / scale
 
 
 def _check_loss(loss: Any) -> None:

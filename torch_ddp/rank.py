@@ -1,5 +1,6 @@
 """One rank of the torch side: builds the port, runs steps under DDP, leaves a trace."""
 
+import contextlib
 import json
 from typing import Any
 
@@ -11,17 +12,19 @@ from torch_ddp.combining import Combining
 from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
 from torch_ddp.group import Rank
+from torch_ddp.mixed import Mixed
 from torch_ddp.optimizer import make_optimizer
 from torch_ddp.optimizer import round_hyper_parameters as round_to_float32
 from torch_ddp.own_step import OwnStepper
 from torch_ddp.parallel import SyncBatchNorm, convert_syncbn_model
 from torch_ddp.port_schedule import PortSchedule, ScheduledUpdate
+from torch_ddp.rounding_noise import RoundingNoise
 from torch_ddp.step import Stepper
 from torch_ddp.update import Update
 
 FLOATS = ("float32", "float64")
 OWN = ("scheduler", "step", "sync_batch_norm")  # what a port may bring or ask for, facts where it does
-PREPARED = ("case", "folders", "precision", "round_hyper_parameters")
+PREPARED = ("case", "folders", "precision", "round_hyper_parameters", "mixed")
 
 
 class RankServer:
@@ -47,11 +50,12 @@ class RankServer:
         return {"prepare": self.prepare, "run": self.run}
 
     def prepare(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
-        """Builds the port: `case`, `folders`, `precision`, `round_hyper_parameters`."""
-        key = json.dumps({name: arguments[name] for name in PREPARED}, sort_keys=True)
+        """Builds the port: `case`, `folders`, `precision`, `round_hyper_parameters`, `mixed` (see `Mixed`, or None)."""
+        asked: dict[str, Any] = {name: arguments.get(name) for name in PREPARED}
+        key = json.dumps(asked, sort_keys=True)
         if key not in self._prepared:
             self._prepared = {known: value for known, value in self._prepared.items() if _same_case(known, key)}
-            self._prepared[key] = self._build(**{name: arguments[name] for name in PREPARED})
+            self._prepared[key] = self._build(**asked)
         stepper, known_facts, fresh = self._prepared[key]
         return {
             "facts": known_facts,
@@ -64,9 +68,15 @@ class RankServer:
         """Runs steps and leaves a trace.
 
         Arguments: `prepared`, what `prepare` answered; `feeds`, `start`, `follow`, `recorded_counters`, `steps`,
-        `quantities` and `out` as on the TensorFlow side, all in this side's names and layouts.
+        `quantities` and `out` as on the TensorFlow side, all in this side's names and layouts; `noise`, unit and seed of
+        roundings that are added (see `RoundingNoise`), or None.
         """
         stepper, known_facts, _ = self._prepared[arguments["prepared"]]
+        with stepper.running(), self._noise(arguments.get("noise")):
+            self._run(arguments, progress, stepper, known_facts)
+        return {}
+
+    def _run(self, arguments: dict[str, Any], progress: Any, stepper: Stepper, known_facts: dict[str, Any]) -> None:
         precision = json.loads(arguments["prepared"])["precision"]
         feeds = Trace(arguments["feeds"])
         follow = Trace(arguments["follow"]) if arguments["follow"] else None
@@ -94,7 +104,9 @@ class RankServer:
             progress(done + 1, len(numbers))
         if writer:
             writer.close(ranks_agree=agree, **{COUNTERS_AFTER: counters_after(state)})
-        return {}
+
+    def _noise(self, noise: tuple[float, int] | None) -> contextlib.AbstractContextManager[Any]:
+        return RoundingNoise(noise[0], 1000 * noise[1] + self._rank.rank) if noise else contextlib.nullcontext()
 
     def _writer(self, out: str, stepper: Stepper, known_facts: dict[str, Any]) -> TraceWriter | None:
         if self._rank.rank:
@@ -103,7 +115,12 @@ class RankServer:
         return TraceWriter(out, producer, known_facts, describe_variables(stepper.model))
 
     def _build(
-        self, case: dict[str, Any], folders: list[str], precision: str, round_hyper_parameters: bool
+        self,
+        case: dict[str, Any],
+        folders: list[str],
+        precision: str,
+        round_hyper_parameters: bool,
+        mixed: dict[str, str] | None,
     ) -> tuple[Stepper, dict[str, Any], dict[str, list[float]]]:
         self._code.enter(folders)
         torch.manual_seed(case["seed"])
@@ -122,27 +139,38 @@ class RankServer:
             optimizer = make_optimizer(described, model)
         if round_hyper_parameters:
             round_to_float32(optimizer)
-        stepper = self._stepper(model, optimizer, case)
+        half = Mixed(model, optimizer, **mixed) if mixed else None
+        stepper = self._stepper(model, optimizer, case, half)
         # What the optimizer itself puts into its slots, before anything is loaded: the smallest and the largest element.
         fresh = {
             name: [float(v.min()), float(v.max())] for name, v in stepper.state().items() if name.startswith("slot/")
         }
         known = facts(stepper, self._rank, case["combine"], self._backend, precision)
-        return stepper, {**known, **{name: case[name] for name in OWN if case.get(name)}}, fresh
+        brought = {name: case[name] for name in OWN if case.get(name)}
+        return stepper, {**known, **brought, **(mixed or {})}, fresh
 
-    def _stepper(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, case: dict[str, Any]) -> Stepper:
+    def _stepper(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, case: dict[str, Any], mixed: Mixed | None
+    ) -> Stepper:
         described, own_step = case.get("update") or {}, case.get("step")
-        schedule, update = None, Update(model, optimizer, described)
+        decay = Update(model, optimizer, {"weight_decay": described.get("weight_decay")}).decay
+        trained = model
+        if mixed:
+            # Half weights decay in the loss, not their masters; and amp brings its own loss scale.
+            once = (described.get("weight_decay") or {}).get("where") == "once"
+            described = {**described, "loss_scale": None, "weight_decay": described["weight_decay"] if once else None}
+            trained = mixed.trained
+        schedule, update = None, Update(trained, optimizer, described)
         if case.get("scheduler"):
             schedule = PortSchedule(self._code.load(case["scheduler"]), optimizer, stepped_by_port=bool(own_step))
             rates = {int(step): float(rate) for step, rate in (case.get("recorded_rates") or {}).items()}
-            update = ScheduledUpdate(model, optimizer, described, schedule, rates)
+            update = ScheduledUpdate(trained, optimizer, described, schedule, rates)
         combining = Combining(case["combine"], **case.get("combining", {}))
         known = (model, self._code.load(case["loss"]), optimizer, self._rank, combining, update)
         if not own_step:
-            return Stepper(*known)
+            return Stepper(*known, mixed, decay)
         function = self._code.load(own_step)
-        return OwnStepper(*known, function=function, schedule=schedule, clips=bool(case.get("clips")))
+        return OwnStepper(*known, function=function, schedule=schedule, clips=bool(case.get("clips")), mixed=mixed)
 
 
 def _batch_norm(model: torch.nn.Module, over_all_ranks: bool | None) -> torch.nn.Module:

@@ -1,6 +1,8 @@
 """Runs single training steps under DDP and returns everything about them as named arrays."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from torch_ddp.combining import Combining
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
 from torch_ddp.group import Rank
+from torch_ddp.mixed import Mixed, in_float32
 from torch_ddp.optimizer import named_counters, named_slots, set_counters
 from torch_ddp.shard import Shard, shard, shard_uneven
 from torch_ddp.update import Update
@@ -28,7 +31,10 @@ class Stepper:
       optimizer: over the model's parameters.
       rank: this process; the process group is up.
       reduce: "mean" or "sum" over the ranks' gradients, or all of `Combining`.
-      update: what happens around the optimizer's step; by default nothing.
+      update: what happens around the optimizer's step; by default nothing. In mixed precision it is made for
+        `mixed.trained`, without loss scale and without what decays in the loss.
+      mixed: of this model and optimizer; None for the precision that the model has.
+      decay: what is added to a rank's loss, by rank and world size; by default `update.decay`.
 
     Counterpart: tf_towers.Stepper
     """
@@ -41,23 +47,36 @@ class Stepper:
         rank: Rank,
         reduce: str | Combining = "mean",
         update: Update | None = None,
+        mixed: Mixed | None = None,
+        decay: Callable[[int, int], Tensor | float] | None = None,
     ) -> None:
         self.model = model
+        self._mixed = mixed
+        self._trained = mixed.trained if mixed else model
         self.optimizer = optimizer
         self._rank = rank
         self._device = next(model.parameters()).device
         self._ddp = DistributedDataParallel(model)
-        self._update = update or Update(model, optimizer)
+        self._update = update or Update(self._trained, optimizer)
         self._combining = reduce if isinstance(reduce, Combining) else Combining(reduce)
-        self._backward = Backward(self._ddp, loss, self._combining, self._update)
+        self._backward = Backward(self._ddp, loss, self._combining, self._update, decay)
         self._reduction = self._backward.reduction
+        if mixed and self._backward.by_hand:
+            raise TorchDdpError(
+                "mixed precision: expected gradients that DDP's buckets combine, got sparse ones, clipping on each rank or "
+                "gradients that some ranks lack. Leave level 4 out."
+            )
         self._global_step = 0
+
+    def running(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns what the steps of one run are made in."""
+        return self._mixed.running() if self._mixed else contextlib.nullcontext()
 
     def state(self) -> dict[str, np.ndarray]:
         """Reads the state: dict of trace name (``var/…``, ``stat/…``, ``slot/…``, ``ema/…``, ``state/…``) to array."""
-        tensors: dict[str, Tensor] = {f"stat/{name}": value for name, value in named_statistics(self.model).items()}
-        slots = named_slots(self.optimizer, self.model)
-        parameters = dict(self.model.named_parameters())
+        tensors: dict[str, Tensor] = {f"stat/{name}": value for name, value in named_statistics(self._trained).items()}
+        slots = named_slots(self.optimizer, self._trained)
+        parameters = dict(self._trained.named_parameters())
         # A frozen parameter's slots never move, and TensorFlow has none for what it does not train.
         tensors.update(
             (f"slot/{slot}/{name}", value) for (slot, name), value in slots.items() if parameters[name].requires_grad
@@ -70,7 +89,12 @@ class Stepper:
         for name, value in named_counters(self.optimizer).items():
             state[f"state/{name}"] = np.array(value, np.float32 if name.endswith("_power") else np.float64)
         state["state/global_step"] = np.array(self._global_step, np.int64)
-        return state
+        if self._mixed:
+            state.update((f"state/{name}", value) for name, value in self._mixed.state().items())
+        return self._widened(state)
+
+    def _widened(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return in_float32(tensors) if self._mixed else tensors
 
     def load(self, state: Mapping[str, np.ndarray], counters: bool = True) -> None:
         """Overwrites weights, statistics, slots and averages, and counters if asked to: dict of trace name to array.
@@ -82,10 +106,12 @@ class Stepper:
         for key, value in state.items():
             quantity, name = key.split("/", 1)
             parts[quantity][name] = value
-        load_weights(self.model, {**parts["var"], **parts["stat"]})
-        slots = {f"{slot}/{name}": value for (slot, name), value in named_slots(self.optimizer, self.model).items()}
+        load_weights(self._trained, {**parts["var"], **parts["stat"]})
+        slots = {f"{slot}/{name}": value for (slot, name), value in named_slots(self.optimizer, self._trained).items()}
         _overwrite("slot", slots, parts["slot"])
         _overwrite("ema", self._update.averages, parts["ema"])
+        if self._mixed:
+            self._mixed.follow()
         if counters:
             set_counters(self.optimizer, {name: float(value) for name, value in parts["state"].items()})
             self._global_step = int(parts["state"].get("global_step", self._global_step))
@@ -107,9 +133,10 @@ class Stepper:
         """
         whole = {name: torch.from_numpy(np.array(value)).to(self._device) for name, value in batch.items()}
         self.optimizer.zero_grad(set_to_none=True)
-        parts = self._backward.run(self._shard(whole), self._rank.rank)
+        with self._mixed.scaled() if self._mixed else contextlib.nullcontext() as scale:
+            parts = self._backward.run(self._shard(whole), self._rank.rank, scale)
         counts = self._update.settle(self._backward.by_hand)
-        gradients = {name: value.grad for name, value in self.model.named_parameters() if value.grad is not None}
+        gradients = {name: value.grad for name, value in self._trained.named_parameters() if value.grad is not None}
         combined = _named("grad", gradients)
         combined.update(_named("clip", self._update.clip()))
         if self._update.scale.dynamic:
@@ -120,8 +147,10 @@ class Stepper:
             self._global_step += 1
         self._update.move_averages(self._global_step)
         self._update.scale.move(counts)
+        if self._mixed:
+            combined["state/skipped"] = np.array(self._mixed.skipped())
         towers = gather(own_of(parts), self._rank, self._device)
-        return None if towers is None else {**merged(towers), **combined}
+        return None if towers is None else self._widened({**merged(towers), **combined})
 
     def _shard(self, whole: dict[str, Tensor]) -> Shard:
         rank, world_size = self._rank.rank, self._rank.world_size
@@ -166,8 +195,9 @@ def _overwrite(quantity: str, known: Mapping[str, Tensor], given: Mapping[str, n
 
 
 def array(tensor: Tensor) -> np.ndarray:
-    """Returns a copy of a tensor as an array on the host, in C order."""
-    return np.array(tensor.detach().cpu().numpy(), order="C")
+    """Returns a copy of a tensor as an array on the host, in C order; of bfloat16, which numpy lacks, in float32."""
+    held = tensor.detach().float() if tensor.dtype is torch.bfloat16 else tensor.detach()
+    return np.array(held.cpu().numpy(), order="C")
 
 
 def merged(towers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -31,6 +31,7 @@ OVERRIDES: dict[str, tuple[str, ...]] = {
     "tf_python": ("tf", "python"),
     "backend": ("torch", "backend"),
     "opt_level": ("torch", "opt_level"),
+    "half_dtype": ("torch", "half_dtype"),
     "sync_batch_norm": ("torch", "sync_batch_norm"),
 }
 

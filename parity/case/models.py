@@ -251,6 +251,7 @@ class TorchSide(Table):
     combine: Combine | None = None
     backend: Literal["gloo", "nccl"] = "gloo"
     opt_level: Literal["O0", "O1", "O2", "O3"] = "O0"
+    half_dtype: Literal["float16", "bfloat16"] = "float16"
     sync_batch_norm: bool = False
 
 

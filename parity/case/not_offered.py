@@ -19,10 +19,7 @@ class NotOffered(NamedTuple):
     instead: str = "Leave it out."
 
 
-NOT_OFFERED = (
-    NotOffered(("torch", "opt_level"), ("O1", "O2", "O3"), instead='Write "O0".'),
-    NotOffered(("mapping", "noise", "*")),
-)
+NOT_OFFERED = (NotOffered(("mapping", "noise", "*")),)
 
 
 def take_not_offered(data: dict[str, Any]) -> list[Problem]:

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from parity.commands.not_offered import add_options
 from parity.commands.progress import add_amount, progress
 from parity.commands.report_files import add_report_files, claim_report_files, shows_tensors, write_report_files
 
@@ -21,10 +20,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_levels,
         default=["function", "float32"],
         metavar="1,2",
-        help="levels to decide, by number or name: 1 function, 2 float32, 3 trajectory (default: 1,2; 4 is not offered yet)",
+        help="levels to decide, by number or name: 1 function, 2 float32, 3 trajectory, 4 mixed (default: 1,2)",
     )
     parser.add_argument("--steps", type=int, metavar="N", help="number of updates, instead of the case's")
     parser.add_argument("--towers", type=int, metavar="N", help="number of towers and ranks, instead of the case's")
+    parser.add_argument("--precision", choices=("float32", "float64"), help="of level 2, instead of the case's")
+    parser.add_argument(
+        "--opt-level", choices=("O0", "O1", "O2", "O3"), help="of level 4, Apex's names, instead of the case's"
+    )
+    parser.add_argument(
+        "--half-dtype", choices=("float16", "bfloat16"), help="half precision of --opt-level, instead of the case's"
+    )
     parser.add_argument(
         "--tf-python",
         metavar="PATH",
@@ -46,7 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds without a sign of life after which a side is ended (default: 300)",
     )
     add_amount(parser)
-    add_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -63,7 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(
             "--prove: expected live TensorFlow, got --golden, which knows the right port only. Leave one out."
         )
-    case = load_case(arguments.case, steps=arguments.steps, towers=arguments.towers)
+    given = ("steps", "towers", "precision", "opt_level", "half_dtype")
+    case = load_case(arguments.case, **{name: getattr(arguments, name) for name in given})
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     out = claim_folder(arguments.out) if arguments.out else None
     live = not arguments.golden
@@ -94,8 +100,6 @@ def _levels(text: str) -> list[str]:
         if name not in LEVEL_NAMES.values():
             known = ", ".join([*LEVEL_NAMES, *LEVEL_NAMES.values()])
             raise argparse.ArgumentTypeError(f"expected levels among {known}, got {part!r}")
-        if name == "mixed":
-            raise argparse.ArgumentTypeError(f"level {part.strip()} is not offered yet. Leave it out")
         names.append(name)
     return names
 

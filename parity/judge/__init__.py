@@ -14,6 +14,9 @@ from parity.judge.level2 import judge_accuracy as judge_accuracy
 from parity.judge.level2 import judge_float32 as judge_float32
 from parity.judge.level3 import Trajectories as Trajectories
 from parity.judge.level3 import judge_trajectory as judge_trajectory
+from parity.judge.level4 import Halves as Halves
+from parity.judge.level4 import judge_mixed as judge_mixed
+from parity.judge.level4 import judge_scale as judge_scale
 from parity.judge.losses import Losses as Losses
 from parity.judge.losses import losses_of as losses_of
 from parity.judge.result import Cause as Cause

@@ -12,10 +12,6 @@ from parity.run.plan import Recorded
 from parity.run.races import race_notes, settle_races
 from parity.trace import Trace, parse_key
 
-LATER = {
-    "mixed": "this version does not offer level 4",
-}
-
 
 def judge_function(recorded: Recorded, steps: Sequence[int], towers: int) -> Level:
     """Decides level 1 from the float64 runs, in lockstep and free."""

@@ -28,6 +28,24 @@ def one_ulp(tensors: Mapping[str, Array], seed: int, quantities: frozenset[str])
     return moved
 
 
+def one_roundoff(tensors: Mapping[str, Array], seed: int, quantities: frozenset[str], unit: float) -> Tensors:
+    """Moves every float of the given quantities by a unit roundoff of a narrower type, up or down at random.
+
+    Args:
+      tensors: dict of trace name to array.
+      seed: of the draw.
+      quantities: those to move; the others stay.
+      unit: the unit roundoff, e.g. 2^-11 of float16.
+    """
+    random = np.random.default_rng(seed)
+    moved = {}
+    for text, value in tensors.items():
+        if text.split("/", 1)[0] in quantities and value.dtype.kind == "f":
+            value = (value * (1 + unit * random.choice([-1.0, 1.0], value.shape))).astype(value.dtype)
+        moved[text] = value
+    return moved
+
+
 def reordered(batch: Mapping[str, Array], shards: int, seed: int, uneven: str = "refuse") -> Tensors:
     """Shuffles the examples within each tower's shard, or each micro-batch of it, all inputs alike.
 

@@ -1,7 +1,7 @@
 """Records a case on both sides: which runs are made, from which states, in which order."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from parity.judge.join import Join
 from parity.judge.level1 import Lockstep
 from parity.judge.renaming import Renaming
 from parity.mapping import Mapping, build_mapping, variables_of
-from parity.run.perturb import as_float64, one_ulp, reordered
+from parity.run.perturb import as_float64, one_roundoff, one_ulp, reordered
 from parity.run.processes import Sides
 from parity.run.races import Races, with_statistics_moved, with_tower_first
 from parity.run.roles import Asked, Reference, TensorFlowRole, Tick, TorchRole
@@ -290,6 +290,39 @@ class Recorder:
             True,
         )
         return self._tf.run_with_statistics(updates, self._inputs, asked)
+
+    def candidate_run(self, name: str, quantities: Sequence[str], follow: bool = True, mixed: bool = False) -> Trace:
+        """Runs all steps of the candidate in float32 or mixed precision, from the states before each step or freely.
+
+        Args:
+          name: of the run.
+          quantities: what to record.
+          follow: whether every step starts from the reference's state, counters included.
+          mixed: whether at the case's `opt_level`.
+        """
+        states = self._states.torch if follow else None
+        asked = Asked(name, "float32", self._feeds.torch, self._start.torch, states, tuple(quantities), self._steps)
+        return self._torch.run(asked._replace(recorded_counters=follow, mixed=mixed)).result()
+
+    def candidate_states(self) -> Trace:
+        """Returns the states before each step in the candidate's names and layouts."""
+        return Trace(self._states.torch)
+
+    def candidate_draw(self, name: str, seed: int, unit: float, quantities: Sequence[str]) -> tuple[Trace, Trace]:
+        """Runs all steps of the candidate in float32, as if a narrower type of roundoff `unit` had rounded here and there.
+
+        Weights and batches are moved by it, and so are products and their gradients.
+
+        Returns:
+          The trace, and the states before its steps.
+        """
+        state, fed = Trace(self._states.torch), Trace(self._feeds.torch)
+        moved = ((n, one_roundoff(read_all(state.step(n)), 31 * seed + 1009 * n, WEIGHTS, unit)) for n in self._steps)
+        batches = ((n, one_roundoff(read_all(fed.step(n)), 37 * seed + 1013 * n, FEEDS, unit)) for n in self._steps)
+        states = write_states(self._out / "states" / name, moved)
+        feeds = write_states(self._out / "feeds" / name, batches)
+        asked = Asked(name, "float32", feeds, self._start.torch, states, tuple(quantities), self._steps, True)
+        return self._torch.run(asked._replace(noise=(unit, seed))).result(), Trace(states)
 
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
         """Runs one step of the candidate in float64 once more, batch norm over all ranks or (None) over each one's shard."""

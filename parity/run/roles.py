@@ -31,6 +31,8 @@ class Asked(NamedTuple):
       quantities: what to record.
       steps: the steps to make.
       recorded_counters: whether step count and learning rate are taken from `follow` too, for steps out of order.
+      mixed: whether the candidate runs at the case's `opt_level`; its precision is then that of what it is given.
+      noise: unit roundoff and seed of roundings that the candidate adds to its products.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Asked(NamedTuple):
     quantities: tuple[str, ...]
     steps: Sequence[int]
     recorded_counters: bool = False
+    mixed: bool = False
+    noise: tuple[float, int] | None = None
 
 
 class Reference(Protocol):
@@ -186,10 +190,11 @@ class TorchRole:
         self._decaying: list[str] | None = None
         self._sync_batch_norm: bool | None = case.torch.sync_batch_norm
 
-    def prepare(self, precision: str) -> "Future[Any]":
+    def prepare(self, precision: str, mixed: bool = False) -> "Future[Any]":
         """Starts the ranks, once for each precision; answers with their variables and facts."""
-        if precision in self._prepared:
-            return self._prepared[precision]
+        key = f"{precision}, mixed" if mixed else precision
+        if key in self._prepared:
+            return self._prepared[key]
         case = self._case
         described = {
             "model": case.torch.model,
@@ -209,14 +214,15 @@ class TorchRole:
             "backend": case.torch.backend,
             "seed": case.seed,
         }
-        self._prepared[precision] = self._side.ask(
+        self._prepared[key] = self._side.ask(
             "prepare",
             case=described,
             folders=self._folders,
             precision=precision,
             round_hyper_parameters=self._round,
+            mixed={"opt_level": case.torch.opt_level, "half_dtype": case.torch.half_dtype} if mixed else None,
         )
-        return self._prepared[precision]
+        return self._prepared[key]
 
     def playing(self, case: Case, out: Path) -> "TorchRole":
         """Returns a role like this one for another port of the same case; what this one has prepared is then forgotten."""
@@ -247,9 +253,13 @@ class TorchRole:
     def run(self, asked: Asked) -> "Future[Trace]":
         """Starts a run."""
         out = self._out / asked.name
-        prepared = self.prepare(asked.precision).result()["prepared"]
+        prepared = self.prepare(asked.precision, asked.mixed).result()["prepared"]
         answer = self._side.ask(
-            "run", _ticker(self._tick, f"torch {asked.name}"), prepared=prepared, **_message(asked, out)
+            "run",
+            _ticker(self._tick, f"torch {asked.name}"),
+            prepared=prepared,
+            noise=asked.noise,
+            **_message(asked, out),
         )
         return _then(answer, lambda _: DenseTrace(out))
 

@@ -13,7 +13,8 @@ from parity.run.closely import look_at_level, look_at_levels
 from parity.run.declared import look_for_declared
 from parity.run.experiments import find_by_experiment
 from parity.run.golden import GoldenRole
-from parity.run.levels import LATER, judge_function, judge_single, not_run
+from parity.run.levels import judge_function, judge_single, not_run
+from parity.run.mixed import judge_halves, record_halves
 from parity.run.plan import Begun, Recorded, Recorder
 from parity.run.processes import Sides
 from parity.run.roles import Tick
@@ -21,6 +22,7 @@ from parity.run.trajectory_level import decide_trajectory
 from parity.trace import Trace
 
 LEVELS = ("function", "float32", "trajectory", "mixed")
+DOUBLE = 'the case trains in float64, which level 1 has decided: precision = "float64"'
 
 
 def run_case(
@@ -57,16 +59,18 @@ def run_case(
         recorded: Recorded | None = None
         runs: tuple[Trace, Trace] | None = None
         candidate, notes = recorder.candidate_facts, list[str]()
-        if {"function", "float32"} & set(levels):
+        if {"function", "float32", "mixed"} & set(levels):
             recorded, decided = _in_lockstep(case, recorder, begun, levels, tick)
             candidate, notes = _facts(recorded.lockstep.candidate32), recorded.notes
+        if recorded is not None and "mixed" in levels and case.torch.opt_level != "O0" and case.precision == "float32":
+            decided["mixed"] = judge_halves(record_halves(recorder, case.torch.half_dtype, case.torch.opt_level))
         if "trajectory" in levels and golden is None:
             trace = begun.reference.result()
             decided["trajectory"], strayed = decide_trajectory(case, recorder.playing, begun.join, trace)
             runs = (trace, strayed)
         declared = look_for_declared(case, sides, folder, decided, golden is None, tick) if case.expect else []
         result = Result(
-            levels={name: _level(name, levels, decided) for name in LEVELS},
+            levels={name: _level(name, levels, decided, case) for name in LEVELS},
             reference=_facts(begun.reference.result()),
             candidate=candidate,
             pairs=begun.pairs,
@@ -101,7 +105,7 @@ def _in_lockstep(
     if first is not None:
         function.causes += find_further(first, function.causes, _evidence(case, recorded), function.checks)
     decided = {"function": function}
-    if "float32" in levels:
+    if "float32" in levels and case.precision == "float32":
         decided["float32"] = judge_single(recorded, range(case.steps))
     tick("judge what was recorded", 1, 1)
     return recorded, decided
@@ -137,12 +141,17 @@ def _evidence(case: Case, recorded: Recorded) -> Evidence:
     return Evidence(recorded.join, traces.reference64, traces.candidate64, traces.states, case.towers)
 
 
-def _level(name: str, asked: Sequence[str], decided: dict[str, Level]) -> Level:
+def _level(name: str, asked: Sequence[str], decided: dict[str, Level], case: Case) -> Level:
     if name in decided:
         return decided[name]
     if name in asked and name == "trajectory":
         return not_run(name, "a golden trace holds no perturbed runs; level 3 needs live TensorFlow")
-    return not_run(name, LATER.get(name, "not asked for"))
+    if name == "mixed" and name in asked:
+        wide = case.precision == "float64"
+        return not_run(name, DOUBLE if wide else 'the port runs in float32: [torch] opt_level = "O0"')
+    if name == "float32" and name in asked:
+        return not_run(name, DOUBLE)
+    return not_run(name, "not asked for")
 
 
 def _facts(trace: Any) -> dict[str, Any]:

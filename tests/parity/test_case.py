@@ -162,7 +162,6 @@ def test_every_problem_of_a_file_is_in_one_message(folder):
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        (("torch", "opt_level"), OPTIMIZER + TORCH + 'opt_level = "O2"'),
         (("mapping", "noise", "*"), OPTIMIZER + '[mapping.noise]\n"*" = "b"'),
     ],
 )
@@ -372,9 +371,9 @@ def test_a_step_of_the_ports_own_has_no_table_that_cuts_it_up(folder, name):
 def test_overrides_replace_the_files_values_and_are_checked_like_them(folder):
     case = load(folder, WHOLE, towers=4, tf_python="python3.7", steps=None, opt_level="O0", precision="float64")
     assert (case.towers, case.tf.python, case.steps, case.precision) == (4, "python3.7", 3, "float64")
-    text = refused(folder, WHOLE, steps=0, opt_level="O2", tf_python="")
+    text = refused(folder, WHOLE, steps=0, opt_level="O4", tf_python="")
     assert "  --steps: steps: expected at least 1, got 0." in text
-    assert "  --opt-level: torch.opt_level: expected what this version can do, got 'O2'" in text
+    assert "  --opt-level: torch.opt_level: expected 'O0', 'O1', 'O2' or 'O3', got 'O4'" in text
     assert "got an unknown" not in text
     assert "expected an override that exists, got 'tower'. Did you mean 'towers'?" in refused(folder, WHOLE, tower=2)
 

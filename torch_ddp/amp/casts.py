@@ -48,7 +48,8 @@ class Casts:
         self._recurrent = RecurrentInputs(self.on_this_thread)
 
     def activate(self) -> None:
-        """Switches the casts on."""
+        """Switches the casts on, again if they were off."""
+        self.mode.active = True
         for entry in self._patches:
             setattr(entry.module, entry.name, entry.wrapped)
         self._starts.watch()

@@ -1,0 +1,83 @@
+"""Level 4: runs the port at its level of mixed precision beside its own float32, and decides."""
+
+from collections.abc import Sequence
+
+from parity.causes.mixed import find_mixed_causes
+from parity.judge.level4 import Halves, all_skipped, judge_mixed, judge_scale
+from parity.judge.numbers import worst
+from parity.judge.result import Check, FirstDifference, Level, decide
+from parity.run.plan import EVERYTHING, FREE, Recorder
+from parity.trace import Trace, parse_key
+
+DRAWS = 4
+
+
+def record_halves(recorder: Recorder, dtype: str, opt_level: str) -> Halves:
+    """Runs the candidate at its level, from the states of the other levels and freely, and the draws beside it.
+
+    Args:
+      recorder: has recorded the case; its sides still run.
+      dtype: "float16" or "bfloat16".
+      opt_level: "O1", "O2" or "O3".
+
+    Raises:
+      SideFailed: the candidate could not run at this level.
+    """
+    mixed = recorder.candidate_run("mixed", EVERYTHING, mixed=True)
+    free = recorder.candidate_run("mixed-free", FREE, follow=False, mixed=True)
+    full = recorder.candidate_run("full", EVERYTHING)
+    unit = Halves(full, mixed, free, (), full, dtype, opt_level).unit
+    draws = [recorder.candidate_draw(f"half-{number}", number, unit, EVERYTHING) for number in range(DRAWS)]
+    return Halves(full, mixed, free, draws, recorder.candidate_states(), dtype, opt_level)
+
+
+def judge_halves(halves: Halves) -> Level:
+    """Decides level 4."""
+    checks = judge_scale(halves) + judge_mixed(halves)
+    level = Level("mixed", decide(checks), _reason(checks), checks)
+    level.first_difference = first_difference(halves, checks)
+    if all_skipped(halves.mixed):
+        level.verdict = "different"
+        level.reason = "every step is skipped: the gradients overflow at every loss scale that was tried"
+    level.causes = find_mixed_causes(level.first_difference, halves)
+    level.notes = _notes(halves)
+    return level
+
+
+def first_difference(halves: Halves, checks: Sequence[Check]) -> FirstDifference | None:
+    """Returns the first tensor that is not the same, in the order of the steps and of computation."""
+    found = [check for check in checks if check.verdict in ("different", "incomparable")]
+    if not found:
+        return None
+    check = min(found, key=lambda each: (each.run != "lockstep", each.step))
+    key = parse_key(check.key)
+    if check.run != "lockstep" or key.quantity == "state":
+        return FirstDifference(check, key.quantity, key.name, key.tower, None)
+    one, other = halves.full.step(check.step), halves.mixed.step(check.step)
+    both = check.key in one and check.key in other
+    shown = worst(one.read(check.key), other.read(check.key)) if both else None
+    return FirstDifference(check, key.quantity, key.name, key.tower, shown)
+
+
+def _reason(checks: Sequence[Check]) -> str:
+    judged = [check for check in checks if check.verdict != "not_run"]
+    wrong = [check for check in judged if check.verdict != "same"]
+    if wrong:
+        return f"{len(wrong):,} of {len(judged):,} tensors are not the same"
+    highest = max((check.multiple for check in judged), default=0.0)
+    return f"{len(judged):,} tensors; at most {highest:.2g} of what half precision may round"
+
+
+def _notes(halves: Halves) -> list[str]:
+    notes = [f"{halves.opt_level} in {halves.dtype}; the names are the port's"]
+    for what, trace in (("lockstep", halves.mixed), ("free run", halves.free)):
+        count = sum(_skipped(trace, step) for step in trace.step_numbers)
+        if count:
+            total = len(list(trace.step_numbers))
+            notes.append(f"{what}: {count} of {total} steps were skipped because gradients overflowed")
+    return notes
+
+
+def _skipped(trace: Trace, step: int) -> bool:
+    file = trace.step(step)
+    return "state/skipped" in file and bool(file.read("state/skipped"))
