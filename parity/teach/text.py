@@ -28,11 +28,12 @@ def steps(played: Played) -> list[Step]:
     environment = Environment(autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(n=number, e=exponent, percent=percent, mib=megabytes)
     template = environment.from_string(played.lesson.source("text.md"))
-    whole = template.render(
+    names = {
         **played.numbers,
-        frameworks=" and ".join(played.frameworks),
-        code=lambda file, *names: code(played.lesson.source(file), file, names),
-    )
+        "frameworks": " and ".join(played.frameworks),
+        "code": lambda file, *names: code(played.lesson.source(file), file, names),
+    }
+    whole = template.render(names)
     found = re.split(r"^## (.+)$", whole, flags=re.MULTILINE)
     return [Step(found[at].strip(), found[at + 1].strip()) for at in range(1, len(found), 2)]
 

@@ -32,7 +32,7 @@ class Stage:
 
     def play(self, number, tf_python=sys.executable):
         lesson = LESSONS[number]
-        python = tf_python if "tf" in lesson.parts() else sys.executable
+        python = tf_python if lesson.parts() != ["torch"] else sys.executable
         if (number, python) not in self.done:
             self.done[number, python] = play(lesson, self._players(python))
         return self.done[number, python]

@@ -24,9 +24,7 @@ ARGUMENTS = {
 def findings(tf, torch):
     exact = np.array(ARGUMENTS["inputs"]) * ARGUMENTS["factor"]
     lost = {name: int(np.sum(np.array(tf["gradients"][name]) == 0)) for name in ("plain", "scaled")}
-    off = {
-        name: float(np.median(np.abs(np.array(tf["gradients"][name]) / exact - 1))) for name in ("plain", "scaled")
-    }
+    off = {name: float(np.median(np.abs(np.array(tf["gradients"][name]) / exact - 1))) for name in ("plain", "scaled")}
     levels = torch["levels"]
     distance = {
         level: float(np.abs(np.array(levels[level]["weights"]) - levels["O0"]["weights"]).max()) for level in levels
@@ -45,9 +43,11 @@ def findings(tf, torch):
         "wanted": 1 + ARGUMENTS["update"] * ARGUMENTS["updates"],
     }
     claims = {
-        "float16 ends at 65504, and what is beyond it is infinite": tf["rounded"][2] == "inf" and torch["largest"] == 65504,
+        "float16 ends at 65504, and what is beyond it is infinite": tf["rounded"][2] == "inf"
+        and torch["largest"] == 65504,
         "both frameworks round to the same float16": tf["rounded"] == torch["rounded"],
-        "small gradients become zero in float16": lost["plain"] > 5 and tf["gradients"]["plain"] == torch["gradients"]["plain"],
+        "small gradients become zero in float16": lost["plain"] > 5
+        and tf["gradients"]["plain"] == torch["gradients"]["plain"],
         "with the loss scaled none does": lost["scaled"] == 0 and off["scaled"] < 1e-3,
         "and both frameworks find the same": tf["gradients"]["scaled"] == torch["gradients"]["scaled"],
         "a float16 weight does not see small updates; a float32 master does": (

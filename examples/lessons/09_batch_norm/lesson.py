@@ -44,9 +44,11 @@ def findings(tf, torch):
         "per_tower_off": apart(tf["first"]["gradient"], whole["gradient"]) / max(map(abs, whole["gradient"])),
     }
     claims = {
-        "normalised per tower, the towers' mean gradient is not that of the whole batch": numbers["per_tower_off"] > 0.1,
+        "normalised per tower, the towers' mean gradient is not that of the whole batch": numbers["per_tower_off"]
+        > 0.1,
         "TensorFlow's towers and DDP's ranks have the same gradient all the same": same["gradient"] < 1e-14,
-        "updates of the first tower leave what rank 0 has, mean and variance": max(same["first"], same["variance"]) < 1e-14,
+        "updates of the first tower leave what rank 0 has, mean and variance": max(same["first"], same["variance"])
+        < 1e-14,
         "updates of the last tower leave what the last rank has": same["last"] < 1e-14,
         "updates of all towers, in order, leave neither": (
             abs(tf["all_ordered"]["mean"] - (MOMENTUM * tf["first"]["mean"] + tf["last"]["mean"])) < 1e-14

@@ -18,7 +18,7 @@ def findings(tf, torch):
     true = float(squared.mean())
     gradient = 2 * (errors[:, None] * X).mean(axis=0)
     dealt = torch["dealt"]
-    used = {name: sum(indices, []) for name, indices in dealt.items()}
+    used = {name: [index for part in indices for index in part] for name, indices in dealt.items()}
     means = {name: float(squared[indices].mean()) for name, indices in used.items()}
     numbers = {
         **ARGUMENTS,
@@ -33,7 +33,9 @@ def findings(tf, torch):
         "dropped": sorted(set(range(SIZE)) - set(used["dropping"])),
         "bias": means["padded"] / true - 1,
         "gradient": gradient.tolist(),
-        "off": {name: apart(tf[name], gradient) / float(np.abs(gradient).max()) for name in ("mean", "examples", "drop")},
+        "off": {
+            name: apart(tf[name], gradient) / float(np.abs(gradient).max()) for name in ("mean", "examples", "drop")
+        },
         "apart": max(apart(tf["mean"], torch["mean"]), apart(tf["examples"], torch["examples"])),
     }
     claims = {

@@ -46,7 +46,8 @@ def findings(tf, torch):
             linear[0]["off"] > 1.7 * linear[1]["off"] > 2.9 * linear[2]["off"]
         ),
         "eight towers at the rate of one learn less in the same epochs": last["same rate"] > 1.5 * last["one tower"],
-        "at eight times the rate from the start the training blows up": not last["scaled"] < 10 * runs["scaled"]["losses"][0],
+        "at eight times the rate from the start the training blows up": not last["scaled"]
+        < 10 * runs["scaled"]["losses"][0],
         "warmed up, it ends within a tenth of what one tower reaches": (
             abs(last["warmed up"] / last["one tower"] - 1) < 0.1
         ),

@@ -43,7 +43,9 @@ def one_step_for_many(make, x, y, count, batch, rate):
     small, large = make(), make()
     train(small, x[: count * batch], y[: count * batch], batch, rate, 0, 1, 1)
     train(large, x[: count * batch], y[: count * batch], count * batch, count * rate, 0, 1, 1)
-    begin, small, large = (torch.cat([part.detach().ravel() for part in m.parameters()]) for m in (make(), small, large))
+    begin, small, large = (
+        torch.cat([part.detach().ravel() for part in m.parameters()]) for m in (make(), small, large)
+    )
     return {"rate": rate, "off": ((small - large).norm() / (small - begin).norm()).item()}
 
 

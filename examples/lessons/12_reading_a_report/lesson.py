@@ -1,0 +1,73 @@
+"""Reading a parity report: a right port and three planted bugs, compared by `parity run` itself."""
+
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from parity.case import load_case
+from parity.report import print_result
+from parity.run import open_sides, run_case
+
+FOLDER = Path(__file__).parent
+CASES = ("right", "one", "two", "three")
+EXPECTED = {
+    "right": ("same", "", ()),
+    "one": ("different", "act/0/hidden", ("rectifier",)),
+    "two": ("different", "clip/logits/bias", ("clipping",)),
+    "three": ("different", "var/hidden/kernel", ("adam_epsilon_placement",)),
+}
+
+
+def findings(players, tell):
+    tell("starting TensorFlow and torch")
+    found = {}
+    with open_sides(players.tf_python, players.silence) as sides:
+        for name in CASES:
+            tell(f"parity run {name}.toml")
+            found[name] = compare(name, sides)
+    frameworks = [found["right"][side] for side in ("reference", "candidate")]
+    claims = {
+        "the right port is the same, in every tensor": found["right"]["verdict"] == "same"
+        and not found["right"]["wrong"],
+        "every bug is found": all(found[name]["verdict"] == "different" for name in CASES[1:]),
+        "each at the quantity where it is made: an activation, a clipped gradient, an updated weight": all(
+            found[name]["first"] == EXPECTED[name][1] for name in CASES
+        ),
+        "and each is named, and nothing else": all(tuple(found[name]["causes"]) == EXPECTED[name][2] for name in CASES),
+        "whatever is computed before the bug is the same": all(
+            found[name]["before"] == ["same"] * len(found[name]["before"]) for name in CASES
+        ),
+    }
+    return {"cases": found, "frameworks": frameworks}, claims
+
+
+def compare(name, sides):
+    """Runs a case at level 1; returns the report as printed, and what was found tensor by tensor."""
+    result = run_case(load_case(FOLDER / f"{name}.toml"), sides, ["function"])
+    level = result.levels["function"]
+    printed = Console(file=StringIO(), width=76, highlight=False)
+    print_result(result, name, printed)
+    report = printed.file.getvalue()
+    head, mark, rest = report.partition("Cause: ")
+    first = level.first_difference.check if level.first_difference else None
+    checks = [check for check in level.checks if check.run == "lockstep"]
+    place = checks.index(first) if first in checks else len(checks)
+    return {
+        "verdict": result.verdict,
+        "report": head.rstrip(),
+        "cause": (mark + rest).partition("\n\n")[0].rstrip(),
+        "first": first.key if first else "",
+        "causes": [cause.name for cause in result.causes],
+        "wrong": sum(check.verdict == "different" for check in level.checks),
+        "tensors": len(level.checks),
+        "before": [check.verdict for check in checks[:place] if check.verdict != "not_run"],
+        "checks": [[check.step, check.key, check.verdict, check.multiple] for check in checks],
+        **{side: getattr(result, side)["producer"]["framework"] for side in ("reference", "candidate")},
+    }
+
+
+if __name__ == "__main__":
+    from parity.cli import main
+
+    main(["teach", "12"])
