@@ -2,10 +2,14 @@
 
 import sys
 
+import pytest
+
 from parity.teach.lessons import find_lessons, lessons_folder
 from parity.teach.play import Players, play
 
 LESSONS = {lesson.number: lesson for lesson in find_lessons(lessons_folder())}
+# For tests that run lessons; the last makes four whole comparisons.
+NUMBERS = [pytest.param(number, marks=pytest.mark.slow) if number == 12 else number for number in LESSONS]
 
 
 class Remembering(Players):

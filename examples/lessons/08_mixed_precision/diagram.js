@@ -17,7 +17,7 @@ diagram({
     const exact = NUMBERS.exact.map((value) => value * size), scale = 2 ** power, found = exact.map((value) => half(value * scale) / scale);
     const zero = found.filter((value) => value === 0).length, over = found.filter((value) => !Number.isFinite(value)).length;
     const errors = found.map((value, at) => Math.min(1, Math.abs(value / exact[at] - 1) || 0)).sort((one, other) => one - other), error = over ? NaN : (errors[19] + errors[20]) / 2;
-    const width = 560, low = -14, high = 10, across = (value) => 10 + (width - 20) * (Math.min(high, Math.max(low, Math.log10(value))) - low) / (high - low);
+    const width = 560, low = -14, high = 10, across = (value) => 30 + (width - 60) * (Math.min(high, Math.max(low, Math.log10(value))) - low) / (high - low);
     const [from, to] = [across(2 ** (least - 1)), across(largest)];
     const shapes = [bar(from, 40, to - from, 70, "soft"), label((from + to) / 2, 32, `what ${dtype} can hold`, "dim")];
     exact.forEach((value, at) => {
