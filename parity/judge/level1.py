@@ -7,7 +7,7 @@ import numpy as np
 
 from parity.judge.compare import EXACT, judge_exact, refuse
 from parity.judge.join import OPTIONAL, Join
-from parity.judge.numbers import Array, distance, norm
+from parity.judge.numbers import Array, distance, is_constant, norm
 from parity.judge.result import Check
 from parity.trace import Key, TensorFile, Trace
 
@@ -88,7 +88,7 @@ def judge_init(join: Join, reference: TensorFile, candidate: TensorFile) -> list
         difference, size = distance(one, other), norm(one)
         allowed = 4 * UNIT64 * size
         verdict = "same" if difference <= allowed else "different"
-        checks.append(Check("init", 0, text, verdict, difference, allowed, size, size))  # type: ignore[arg-type]
+        checks.append(Check("init", 0, text, verdict, difference, allowed, size, size, "", is_constant(one)))  # type: ignore[arg-type]
     return checks
 
 
@@ -148,7 +148,7 @@ def judge_free(
             allowed = single.get((step, text), 0.0) + LIMIT * max(louder[step] * spread[text], FREE_FLOOR * size)
             verdict = "same" if difference <= allowed else "different"
             scale = max(allowed / (LIMIT * UNIT64), size)
-            checks.append(Check("free", step, text, verdict, difference, allowed, scale, size))  # type: ignore[arg-type]
+            checks.append(Check("free", step, text, verdict, difference, allowed, scale, size, "", is_constant(one)))  # type: ignore[arg-type]
     return checks
 
 
@@ -198,4 +198,4 @@ def _judged(step: int, text: str, key: Key, one: Array, other: Array, before: Te
     allowed = LIMIT * (FLOAT32_TO_64 * rough + 4 * UNIT64 * moved) + stored
     scale = rough * 2.0**24 + moved
     verdict = "same" if difference <= allowed else "different"
-    return Check("lockstep", step, text, verdict, difference, allowed, scale, size)  # type: ignore[arg-type]
+    return Check("lockstep", step, text, verdict, difference, allowed, scale, size, "", is_constant(one))  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from statistics import median
 from parity.judge.compare import EXACT, judge_exact, refuse
 from parity.judge.join import OPTIONAL, Join
 from parity.judge.level1 import UPDATED, Lockstep, judge_counter
-from parity.judge.numbers import distance, norm
+from parity.judge.numbers import distance, is_constant, norm
 from parity.judge.result import Check
 from parity.trace import Trace
 
@@ -82,8 +82,10 @@ def judge_float32(join: Join, traces: Lockstep, draws: Sequence[Trace], steps: S
             allowed = LIMIT * (max(rough) + 2 * UNIT32 * moved)
             difference = distance(one, other)
             verdict = "same" if difference <= allowed else "different"
-            scale = max(rough) / UNIT32 + moved
-            checks.append(Check("lockstep", step, text, verdict, difference, allowed, scale, norm(one)))  # type: ignore[arg-type]
+            size, scale = norm(one), max(rough) / UNIT32 + moved
+            checks.append(
+                Check("lockstep", step, text, verdict, difference, allowed, scale, size, "", is_constant(one))  # type: ignore[arg-type]
+            )
     return checks
 
 

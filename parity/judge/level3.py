@@ -7,7 +7,7 @@ import numpy as np
 
 from parity.judge.compare import refuse
 from parity.judge.join import Join
-from parity.judge.numbers import Array, distance, norm
+from parity.judge.numbers import Array, distance, is_constant, norm
 from parity.judge.rates import most_of, rate_interval
 from parity.judge.result import Check
 from parity.trace import Key, TensorFile, Trace, parse_key
@@ -30,6 +30,7 @@ class Spot(NamedTuple):
       size: norm of the unperturbed reference's, since the start for weights, statistics and averages.
       rounding: what storing it alone can lose: ``u ||T||``.
       refused: why the unperturbed runs cannot be compared here, or None.
+      constant: whether all elements of the reference's are one number, and there are several.
     """
 
     step: int
@@ -37,6 +38,7 @@ class Spot(NamedTuple):
     size: float
     rounding: float
     refused: Check | None
+    constant: bool = False
 
 
 class Trajectories(NamedTuple):
@@ -89,7 +91,7 @@ def spots_of(join: Join, reference: Trace, candidate: Trace) -> list[Spot]:
             one = one_file.read(text)
             refused = refuse("free", step, text, one, join.read(key, other_file))
             size = norm(_since(start, key, text, one))
-            spots.append(Spot(step, text, size, UNIT32 * norm(one), refused))
+            spots.append(Spot(step, text, size, UNIT32 * norm(one), refused, is_constant(one)))
     return spots
 
 
@@ -143,9 +145,8 @@ def judge_trajectory(trajectories: Trajectories) -> list[Check]:
             checks.append(Check("free", spot.step, spot.key, "incomparable", difference, scale, scale, spot.size, note))
             continue
         verdict = "same" if difference <= LIMIT * scale else "different"
-        checks.append(
-            Check("free", spot.step, spot.key, verdict, difference, LIMIT * scale, scale, spot.size)  # type: ignore[arg-type]
-        )
+        known = (difference, LIMIT * scale, scale, spot.size, "", spot.constant)
+        checks.append(Check("free", spot.step, spot.key, verdict, *known))  # type: ignore[arg-type]
     return checks
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 BLOCK = 1 << 15  # elements that stay in the cache, as float64, between being read and being squared
+FEW = 16
 SAFE = (1e-280, 1e300)  # sums of squares of which none overflowed and none that matters vanished
 
 
@@ -52,6 +53,12 @@ def distance(one: Array, other: Array) -> float:
     if SAFE[0] < total < SAFE[1]:
         return math.sqrt(total)
     return _scaled_norm(np.subtract(first, second, dtype=np.float64))
+
+
+def is_constant(array: Array) -> bool:
+    """Returns whether several elements are all one number; most arrays answer from the first few."""
+    flat = np.asarray(array).reshape(-1)
+    return flat.size > 1 and bool((flat[:FEW] == flat[0]).all() and (flat == flat[0]).all())
 
 
 def _square(piece: Array) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from parity.judge.compare import EXACT, judge_exact, refuse
 from parity.judge.join import OPTIONAL, Join
 from parity.judge.level1 import judge_counter
-from parity.judge.numbers import distance, norm, unit_roundoff
+from parity.judge.numbers import distance, is_constant, norm, unit_roundoff
 from parity.judge.result import Check
 from parity.trace import Key, TensorFile, Trace
 
@@ -86,4 +86,4 @@ def _judged(
     difference = distance(one, other)
     allowed = made * (MARGIN * unit * scale + stored)
     verdict = "same" if difference <= allowed else "different"
-    return Check("free", step, text, verdict, difference, allowed, scale, size)  # type: ignore[arg-type]
+    return Check("free", step, text, verdict, difference, allowed, scale, size, "", is_constant(one))  # type: ignore[arg-type]

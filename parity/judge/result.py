@@ -8,6 +8,7 @@ from parity.judge.numbers import Worst
 if TYPE_CHECKING:
     from parity.judge.closer import Closer
     from parity.judge.losses import Losses
+    from parity.judge.repeats import Repeat
 
 Verdict = Literal["same", "different", "incomparable", "not_run"]
 Found = Literal["holds", "absent", "not_known"]
@@ -27,6 +28,7 @@ class Check(NamedTuple):
       scale: the size of what was summed or updated, for a difference in units of it.
       size: norm of the reference.
       note: why it is skipped or incomparable, or what makes it special.
+      constant: whether all elements of the reference are one number, and there are several.
     """
 
     run: str
@@ -38,6 +40,7 @@ class Check(NamedTuple):
     scale: float = 0.0
     size: float = 0.0
     note: str = ""
+    constant: bool = False
 
     @property
     def multiple(self) -> float:
@@ -148,6 +151,7 @@ class Result:
       closer: tensors looked at closely, where that was asked for.
       losses: the losses of each level's run, likewise.
       declared: differences declared on purpose, which the verdict sets aside.
+      repeats: how far each side is from itself, where that was tried.
     """
 
     levels: dict[str, Level]
@@ -158,6 +162,7 @@ class Result:
     closer: "list[Closer]" = field(default_factory=list)
     losses: "list[Losses]" = field(default_factory=list)
     declared: list[DeclaredDifference] = field(default_factory=list)
+    repeats: "list[Repeat]" = field(default_factory=list)
 
     @property
     def verdict(self) -> Verdict:

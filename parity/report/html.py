@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.judge.result import Check, Level, Result
+from parity.report.accounts import accounting
 from parity.report.appearing import appearing
 from parity.report.difference import HEADINGS, first_rows
 from parity.report.facts import differing, flat, plain
@@ -16,7 +17,6 @@ from parity.report.html_flow import flow_of
 from parity.report.html_grid import Grid, grids, packed, place
 from parity.report.html_losses import draw_losses
 from parity.report.tables import NUMBERS, WORST, name_of, who
-from parity.report.terminal import accounting
 
 SCRIPTS = ("numbers.js", "tensor.js", "closer.js", "heatmap.js", "page.js")
 SENTENCES = {

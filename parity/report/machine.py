@@ -10,8 +10,11 @@ import numpy as np
 
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.prove import Power
+from parity.report.accounts import account
 from parity.report.appearing import appearing
 from parity.report.power import power_as_json
+
+KINDS: dict[str, Any] = {"step": np.int64, "constant": np.bool_}
 
 
 def write_json(result: Result, path: Path, error: dict[str, Any] | None = None, power: Power | None = None) -> None:
@@ -47,6 +50,8 @@ def as_json(result: Result) -> dict[str, Any]:
             dict(zip(("reference", "candidate", "transform", "why"), pair, strict=True)) for pair in result.pairs
         ],
         "notes": result.notes,
+        "accounting": account(check for level in result.levels.values() for check in level.checks),
+        "repeats": [{**_finite(repeat._asdict()), "comparable": repeat.comparable} for repeat in result.repeats],
         "declared": [declared._asdict() for declared in result.declared],
     }
 
@@ -54,11 +59,11 @@ def as_json(result: Result) -> dict[str, Any]:
 def columns(result: Result) -> dict[str, np.ndarray[Any, Any]]:
     """Returns every check of every level as columns of one table."""
     rows = [(name, check) for name, level in result.levels.items() for check in level.checks]
-    names = ("run", "step", "key", "verdict", "difference", "allowed", "scale", "size", "note")
+    names = ("run", "step", "key", "verdict", "difference", "allowed", "scale", "size", "note", "constant")
     table = {"level": np.array([name for name, _ in rows], dtype=np.str_)}
     for name in names:
         values = [getattr(check, name) for _, check in rows]
-        kind = np.int64 if name == "step" else np.float64 if name in names[4:8] else np.str_
+        kind = KINDS.get(name, np.float64 if name in names[4:8] else np.str_)
         table[name] = np.array(values, dtype=kind)
     return table
 
@@ -70,8 +75,7 @@ def _level(level: Level) -> dict[str, Any]:
         "first_difference": _first(level.first_difference),
         "causes": [_cause(cause) for cause in level.causes],
         "notes": level.notes,
-        "compared": sum(1 for check in level.checks if check.verdict != "not_run"),
-        "skipped": sum(1 for check in level.checks if check.verdict == "not_run"),
+        **account(level.checks),
     }
 
 

@@ -5,6 +5,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from parity.judge.result import Level, Result
+from parity.report.accounts import accounting
 from parity.report.difference import show_causes, show_first_difference
 from parity.report.facts import show_facts
 from parity.report.tables import COLOURS, print_trimmed, show_levels, show_mapping, show_worst
@@ -77,16 +78,3 @@ def _notes(result: Result, verbose: bool) -> list[RenderableType]:
 def _matters(text: str, level: Level) -> bool:
     note = text.removeprefix(f"{level.name}: ")
     return (level.verdict != "same" and not level.first_difference) or not note.startswith(ONLY_VERBOSE)
-
-
-def accounting(result: Result) -> str:
-    """Returns how many tensors the verdict rests on, and how many say little, in one sentence."""
-    checks = [check for level in result.levels.values() for check in level.checks]
-    judged = [check for check in checks if check.verdict != "not_run"]
-    zero = sum(1 for check in judged if check.size == 0.0 and not check.note)
-    broken = sum(1 for check in judged if "not finite" in check.note)
-    trivial = sum(1 for check in judged if 0.0 < check.size <= check.allowed)
-    return (
-        f"compared {len(judged):,} tensors; skipped {len(checks) - len(judged):,}; all zero {zero:,}; "
-        f"not finite {broken:,}; smaller than their own allowance {trivial:,}"
-    )

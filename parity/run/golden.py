@@ -8,7 +8,7 @@ from typing import Any
 
 from parity.case import Case, as_declared
 from parity.run.dense import DenseTrace
-from parity.run.roles import INITIAL_SLOTS, PREPARED, Asked
+from parity.run.roles import INITIAL_SLOTS, PREPARED, REPETITION, Asked
 from parity.trace import Trace, write_json
 
 FORMAT = "tower-parity-golden"
@@ -85,7 +85,9 @@ def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
         shutil.rmtree(golden)
     golden.mkdir(parents=True, exist_ok=True)
     for part, path in PARTS.items():
-        shutil.copytree(recorded / path, golden / part, ignore=shutil.ignore_patterns(PREPARED, INITIAL_SLOTS))
+        shutil.copytree(
+            recorded / path, golden / part, ignore=shutil.ignore_patterns(PREPARED, INITIAL_SLOTS, REPETITION)
+        )
     known = json.loads((recorded / PARTS["runs"] / PREPARED).read_text())
     known["initial_slots"] = json.loads((recorded / PARTS["runs"] / INITIAL_SLOTS).read_text())
     description = {"format": FORMAT, "format_version": FORMAT_VERSION, "case": of_the_reference(case), **known}

@@ -15,12 +15,13 @@ from parity.mapping import Mapping, build_mapping, variables_of
 from parity.run.perturb import as_float64, one_roundoff, one_ulp, reordered
 from parity.run.processes import Sides
 from parity.run.races import Races, with_statistics_moved, with_tower_first
-from parity.run.roles import Asked, Reference, TensorFlowRole, Tick, TorchRole
+from parity.run.roles import REPETITION, Asked, Reference, TensorFlowRole, Tick, TorchRole
 from parity.run.states import Tensors, read_all, states_before, translated, translated_batch, write_init, write_states
 from parity.trace import Trace
 
 DRAWS = 4
 REPLICAS = 3
+REPEATED = 3
 EVERYTHING = (
     "state",
     "feed",
@@ -57,6 +58,7 @@ class Recorded:
       pairs: the mapping, as text.
       races: None where no statistic of the reference races.
       notes: what the report is to say of how it was recorded.
+      repeats: by side, its float32 lockstep's first steps once more; no reference's where a golden trace stands for it.
     """
 
     join: Join
@@ -71,6 +73,7 @@ class Recorded:
     pairs: list[tuple[str, str, str, str]] = field(default_factory=list)
     races: Races | None = None
     notes: list[str] = field(default_factory=list)
+    repeats: dict[str, Trace] = field(default_factory=dict)
 
 
 class _Both(NamedTuple):
@@ -141,6 +144,7 @@ class Recorder:
         self._tick = tick
         self._steps = list(range(case.steps))
         self._repeats = 0
+        self._live = reference is None
         self._tf: Reference = reference or TensorFlowRole(as_declared(case), sides, out / "tf", tick)
         self._torch = TorchRole(case, sides, out / "torch", tick)
         out.mkdir(parents=True, exist_ok=True)
@@ -187,6 +191,7 @@ class Recorder:
         self._states = self._write_states(join, rough)
         candidates = self._torch_lockstep()
         references = self._tf_float64()
+        repeats = self._repeat_lockstep()
         draws = list(self._draws(join)) if self._spread else []
         racing = self._run_orders(candidates) if self._racing else None
         return Recorded(
@@ -208,6 +213,7 @@ class Recorder:
             pairs=pairs,
             races=racing,
             notes=list(self._tf.notes),
+            repeats={side: again.result() for side, again in repeats.items()},
         )
 
     @property
@@ -414,6 +420,17 @@ class Recorder:
             start=write_init(self._out / "start" / name, moved),
             feeds=write_states(self._out / "feeds" / name, batches),
         )
+
+    def _repeat_lockstep(self) -> dict[str, "Future[Trace]"]:
+        steps = self._steps[:REPEATED]
+        asked = Asked(
+            REPETITION, "float32", self._feeds.torch, self._start.torch, self._states.torch, EVERYTHING, steps
+        )
+        repeats = {"candidate": self._torch.run(asked)}
+        if self._live:
+            mine = asked._replace(feeds=self._feeds.tf, start=self._start.tf, follow=self._states.tf)
+            repeats["reference"] = self._tf.run(mine)
+        return repeats
 
     def _torch_free(self) -> "Future[Trace]":
         return self._torch.run(Asked("free", "float64", self._feeds.torch, self._start.torch, None, FREE, self._steps))

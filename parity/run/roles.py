@@ -17,6 +17,7 @@ Tick = Callable[[str, int, int], None]
 OF_THE_RANKS = {"prescaled": "prescaled", "examples": "examples"}
 PREPARED = "prepared.json"
 INITIAL_SLOTS = "initial-slots.json"
+REPETITION = "again"
 
 
 class Asked(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 
 from parity.case import Case
 from parity.causes import VAGUE, Evidence, find_further
+from parity.judge.repeats import Repeat
 from parity.judge.result import Level, Result
 from parity.run.closely import look_at_level, look_at_levels
 from parity.run.declared import look_for_declared
@@ -17,6 +18,7 @@ from parity.run.levels import judge_function, judge_single, not_run
 from parity.run.mixed import judge_halves, record_halves
 from parity.run.plan import Begun, Recorded, Recorder
 from parity.run.processes import Sides
+from parity.run.repeats import judge_repeats, set_aside_wandering
 from parity.run.roles import Tick
 from parity.run.trajectory_level import decide_trajectory
 from parity.trace import Trace
@@ -59,9 +61,12 @@ def run_case(
         recorded: Recorded | None = None
         runs: tuple[Trace, Trace] | None = None
         candidate, notes = recorder.candidate_facts, list[str]()
+        repeats: list[Repeat] = []
         if {"function", "float32", "mixed"} & set(levels):
             recorded, decided = _in_lockstep(case, recorder, begun, levels, tick)
             candidate, notes = _facts(recorded.lockstep.candidate32), recorded.notes
+            repeats = judge_repeats(recorded)
+            set_aside_wandering(decided, repeats)
         if recorded is not None and "mixed" in levels and case.torch.opt_level != "O0" and case.precision == "float32":
             decided["mixed"] = judge_halves(record_halves(recorder, case.torch.half_dtype, case.torch.opt_level))
         if "trajectory" in levels and golden is None:
@@ -76,6 +81,7 @@ def run_case(
             pairs=begun.pairs,
             notes=[each.sentence for each in declared] + _weaker(case) + notes,
             declared=declared,
+            repeats=repeats,
         )
         if closely and recorded is not None:
             look_at_levels(result, recorded)

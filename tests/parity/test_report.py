@@ -251,7 +251,7 @@ def test_the_public_names_are_these():
     import parity.report
 
     names = {name for name in vars(parity.report) if not name.startswith("_")}
-    modules = {"appearing", "difference", "facts", "failure", "html", "junit", "machine"}
+    modules = {"accounts", "appearing", "difference", "facts", "failure", "html", "junit", "machine"}
     modules |= {"html_closer", "html_flow", "html_grid", "html_losses"}
     modules |= {"markdown", "power", "tables", "tensorboard", "terminal"}
     public = {

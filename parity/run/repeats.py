@@ -1,0 +1,31 @@
+"""Each side against itself: whether it can be compared at all, and by how much it wanders."""
+
+from parity.judge.repeats import Repeat, judge_repeat
+from parity.judge.result import Level
+from parity.run.plan import Recorded
+
+
+def judge_repeats(recorded: Recorded) -> list[Repeat]:
+    """Compares what each side did with what it did when asked the same once more; the reference first."""
+    traces = recorded.lockstep
+    once = {"reference": traces.reference32, "candidate": traces.candidate32}
+    return [
+        judge_repeat(side, once[side], recorded.repeats[side], recorded.repeats[side].step_numbers)
+        for side in once
+        if side in recorded.repeats and not (side == "reference" and recorded.races)
+    ]
+
+
+def set_aside_wandering(levels: dict[str, Level], repeats: list[Repeat]) -> None:
+    """Calls levels that are different incomparable where the reference does not repeat itself: nothing can match it."""
+    wild = next((repeat for repeat in repeats if repeat.side == "reference" and not repeat.comparable), None)
+    if wild is None:
+        return
+    for level in levels.values():
+        if level.verdict == "different":
+            level.verdict = "incomparable"
+            level.causes = []
+        how = wild.sentence.partition(": ")[2]
+        level.notes.insert(
+            0, f"the reference does not repeat itself: {how}. An op draws anew in every run: leave it out, or feed it"
+        )
