@@ -37,6 +37,7 @@ from tf_towers.regularize import regularization_terms as regularization_terms
 from tf_towers.replica import Tower as Tower
 from tf_towers.schedules import make_learning_rate as make_learning_rate
 from tf_towers.session import session as session
+from tf_towers.several import Part as Part
 from tf_towers.shard import Shards as Shards
 from tf_towers.shard import shard as shard
 from tf_towers.shard import shard_uneven as shard_uneven

@@ -14,7 +14,8 @@ from tf_towers.place import homes, place_variables, tower_devices
 from tf_towers.plan import make_plan
 from tf_towers.regularize import effective_coefficient
 from tf_towers.replica import build_replicas
-from tf_towers.training import Training, broadcast, collect, copies_of
+from tf_towers.several import SeveralOptimizers, parts_of
+from tf_towers.training import Parts, Training, broadcast, collect, copies_of
 from tf_towers.update import all_finite, gated_update, tensors_of
 from tf_towers.wrong_use import require_graph_mode
 
@@ -29,6 +30,7 @@ def build(
     batch_norm_updates="first",
     gpus=(),
     seed=0,
+    optimizers=None,
     **options,
 ):
     """Builds towers under shared variables, combines their gradients, applies one update.
@@ -45,6 +47,7 @@ def build(
       batch_norm_updates: whose `UPDATE_OPS` run: the "first" tower's, the "last" one's, or all in the order of the towers.
       gpus: devices to use; virtual CPUs where they do not suffice.
       seed: of the graph.
+      optimizers: dict of name to `Part`: more optimizers, each for a part of the variables.
       **options: the other choices of `Plan`, e.g. ``clip={"by": "global_norm", "limit": 1.0}``.
 
     Returns:
@@ -64,22 +67,27 @@ def build(
         where, center = homes(variables, devices)
         with tf.device(place_variables(center, center)):
             scale = LossScale(plan.loss_scale) if plan.loss_scale is not None else None
-        rows = build_replicas(tower, feeding.shards, devices, where, plan, scale and scale.value)
+        parts = optimizers or {}
+        rows = build_replicas(tower, feeding.shards, devices, where, plan, scale and scale.value, parts)
         with tf.device(place_variables(center, center)):
-            return _train(graph, feeding, rows, optimizer, plan, scale)
+            return _train(graph, feeding, rows, optimizer, plan, scale, parts)
 
 
-def _train(graph, feeding, rows, optimizer, plan, scale):
+def _train(graph, feeding, rows, optimizer, plan, scale, parts):
     replicas = [replica for row in rows for replica in row]
     weights = [variable for _, variable in replicas[0].gradients]
     gradients = make_gradients(rows, feeding.examples, plan)
     finite = all_finite(gradients.combined) if scale and scale.dynamic else None
     of_towers = tf.global_variables()
-    made = _checked(optimizer())
+    of_parts = parts_of(parts, [variable.op.name for variable in weights])
+    made, others = _checked(optimizer()), {name: _checked(part.make()) for name, part in parts.items()}
+    if others:
+        made = SeveralOptimizers(made, others, of_parts)
     global_step = tf.train.get_or_create_global_step()
     made._prepare()
-    rate = learning_rate(made)
-    recorded = _recorded(replicas, gradients) + tensors_of([rate, finite])
+    rates = {"": learning_rate(made.first if others else made)}
+    rates.update((name, learning_rate(other)) for name, other in others.items())
+    recorded = _recorded(replicas, gradients) + tensors_of([finite] + list(rates.values()))
     averages = Averages(plan.ema, global_step, weights) if plan.ema else None
     after = ([averages.move] if averages else []) + ([lambda: scale.move(finite)] if finite is not None else [])
     applied = _to_every_copy(gradients.clipped or gradients.combined, replicas)
@@ -102,12 +110,13 @@ def _train(graph, feeding, rows, optimizer, plan, scale):
         train_op=train_op,
         plan=plan,
         feeds=feeding.feeds,
-        rate=rate,
+        rate=rates.pop(""),
         tower_clipped=gradients.tower_clipped,
         clipped=gradients.clipped,
         broadcast=broadcast(sorted_out["saved"], sorted_out["copies"]),
         finite=finite,
         known=_known(rows, plan),
+        parts=Parts(of_parts, made.counters() if others else {}, rates),
         **sorted_out,
     )
 

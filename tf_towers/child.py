@@ -17,6 +17,7 @@ from parity.trace import (
     UserCode,
     claim_standard_streams,
     counters_after,
+    quantity_of,
     serve,
 )
 from tf_towers.build import build
@@ -27,6 +28,7 @@ from tf_towers.loss_factor import with_loss_factor
 from tf_towers.optimizer import make_optimizer
 from tf_towers.plan import TABLES, Plan
 from tf_towers.session import session
+from tf_towers.several import Part
 from tf_towers.step import Stepper, in_order
 
 THREADS = 1
@@ -81,7 +83,7 @@ class Side(object):
         training, stepper, _ = self._prepared[arguments["precision"]]
         stepper.initialize()
         state = stepper.state()
-        fresh = {name: [float(np.min(v)), float(np.max(v))] for name, v in state.items() if name.startswith("slot/")}
+        fresh = {name: [float(np.min(v)), float(np.max(v))] for name, v in state.items() if quantity_of(name) == "slot"}
         kind, _, path = arguments["init"].partition(":")
         missing = []
         if kind == "perturbed":
@@ -120,11 +122,11 @@ class Side(object):
             if follow is not None:
                 stepper.load(_variables(follow.step(number), arguments["recorded_counters"]))
                 state = stepper.state()
-            tensors = {name: value for name, value in state.items() if name.startswith("state/")}
+            tensors = {name: value for name, value in state.items() if quantity_of(name) == "state"}
             tensors.update(stepper.step(_batch(feeds.step(number), arguments["precision"])))
             state = stepper.state()
-            tensors.update((name, value) for name, value in state.items() if not name.startswith("state/"))
-            writer.step(number, in_order({name: tensors[name] for name in tensors if name.split("/", 1)[0] in keep}))
+            tensors.update((name, value) for name, value in state.items() if quantity_of(name) != "state")
+            writer.step(number, in_order({name: tensors[name] for name in tensors if quantity_of(name) in keep}))
             progress(done + 1, len(numbers))
         writer.close(**{COUNTERS_AFTER: counters_after(state)})
         return {}
@@ -153,6 +155,7 @@ class Side(object):
             options.pop("batch_norm_updates"),
             [device.name for device in gpus],
             case["seed"],
+            {name: _part(described) for name, described in (case.get("optimizers") or {}).items()},
             **options,
         )
         _require_precision(training, precision)
@@ -163,6 +166,11 @@ class Side(object):
         for _, stepper, _ in self._prepared.values():
             stepper.close()
         self._prepared = {}
+
+
+def _part(described):
+    rest = {name: value for name, value in described.items() if name not in ("only", "loss")}
+    return Part(functools.partial(make_optimizer, rest), described["only"], described.get("loss"))
 
 
 def _require_precision(training, precision):
@@ -186,7 +194,7 @@ def _batch(file, precision):
 
 def _variables(file, counters):
     quantities = ("var", "stat", "slot", "ema", "state") if counters else ("var", "stat", "slot", "ema")
-    names = [name for name in file.names() if name.split("/", 1)[0] in quantities and name not in COMPUTED]
+    names = [name for name in file.names() if quantity_of(name) in quantities and not name.endswith(tuple(COMPUTED))]
     return {name: file.read(name) for name in names}
 
 

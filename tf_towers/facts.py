@@ -26,7 +26,7 @@ def facts(training, precision, threads):
         "towers": len({replica.name.split(".")[0] for replica in training.towers}),
         "combine": plan.reduce,
         "precision": precision,
-        "optimizer": hyper_parameters(training.optimizer),
+        "optimizer": hyper_parameters(getattr(training.optimizer, "first", training.optimizer)),
         "slots": sorted({slot for slot, _ in training.slots}),
         "variables_on": plan.variables,
         "batch_norm_updates": plan.batch_norm_updates if training.statistics else "none",
@@ -36,8 +36,14 @@ def facts(training, precision, threads):
         "devices": sorted({tower.loss.op.device or "" for tower in training.towers}),
         "gpu": bool(tf.test.is_built_with_cuda()),
         "plan": {name: value for name, value in plan._asdict().items() if value is not None},
+        **_others(training.optimizer),
         **training.known,
     }
+
+
+def _others(optimizer):
+    others = getattr(optimizer, "others", {})
+    return {"optimizers": {part: hyper_parameters(other) for part, other in others.items()}} if others else {}
 
 
 def describe_variables(training):

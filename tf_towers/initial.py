@@ -4,6 +4,8 @@ import zlib
 
 import numpy as np
 
+from parity.trace import parse_key
+
 NON_NEGATIVE_SLOTS = frozenset(["v", "rms", "ms", "mg", "accumulator", "accum", "accum_update", "vhat"])
 
 
@@ -25,14 +27,14 @@ def perturbed(state, seed):
 
 
 def _perturbed(name, value, seed):
-    quantity, rest = name.split("/", 1)
+    key = parse_key(name)
+    quantity = key.quantity
     if quantity == "state" or value.dtype.kind != "f":
         return value
     random = np.random.RandomState((seed * 2654435761 + zlib.crc32(name.encode("utf-8"))) % 2**32)
     noise = random.standard_normal(value.shape)
     if quantity == "slot":
-        slot = rest.split("/", 1)[0]
-        moved = (0.01 * (1 + np.abs(noise))) ** 2 if slot in NON_NEGATIVE_SLOTS else 0.01 * noise
+        moved = (0.01 * (1 + np.abs(noise))) ** 2 if key.slot in NON_NEGATIVE_SLOTS else 0.01 * noise
     elif quantity == "stat" and np.all(value > 0):
         moved = value * np.exp(0.2 * noise)
     else:

@@ -10,6 +10,7 @@ from tf_towers.feed import EXAMPLE_WEIGHTS
 from tf_towers.mixed_dtypes import explain_mixed_dtypes, require_dtype
 from tf_towers.place import place_variables
 from tf_towers.regularize import decay_terms, regularization_terms
+from tf_towers.several import parts_of
 from tf_towers.shard import shard
 from tf_towers.share import share
 from tf_towers.wrong_use import explain_foreign_graph
@@ -32,7 +33,7 @@ Fields:
 """
 
 
-def build_replicas(tower, shards, devices, homes, plan, loss_scale=None):
+def build_replicas(tower, shards, devices, homes, plan, loss_scale=None, parts=None):
     """Builds every tower, and every micro-batch of it.
 
     Args:
@@ -42,6 +43,7 @@ def build_replicas(tower, shards, devices, homes, plan, loss_scale=None):
       homes: a list over the towers of where their variables live.
       plan: a `Plan`.
       loss_scale: None, or what losses are multiplied by and gradients divided by, a number or a float32 scalar.
+      parts: dict of name to `Part`, of which the losses of their own count.
 
     Returns:
       A list over the towers of lists over their micro-batches of `Tower`.
@@ -49,7 +51,7 @@ def build_replicas(tower, shards, devices, homes, plan, loss_scale=None):
     _require_example_weights(tower, shards)
     steps = plan.accumulate["steps"] if plan.accumulate else 1
     call = share(tower, plan.share)
-    made, built = _Made(plan, len(shards), loss_scale), []
+    made, built = _Made(plan, len(shards), loss_scale, parts or {}), []
     for index, inputs in enumerate(shards):
         micros = []
         for micro, pieces in enumerate(shard(inputs, steps, parts="micro-batches") if steps > 1 else [inputs]):
@@ -74,7 +76,8 @@ def _updates_before(policy, built, micros, towers):
 class _Made(object):
     """Builds towers, and remembers what the first one made: the others must share it."""
 
-    def __init__(self, plan, towers, loss_scale):
+    def __init__(self, plan, towers, loss_scale, parts):
+        self._parts = parts
         self._plan = plan
         self._towers = towers
         self._loss_scale = loss_scale
@@ -102,7 +105,7 @@ class _Made(object):
         added, factor, available = self._terms(index, scope, terms, weights)
         if added:
             loss = loss + factor * tf.add_n(added)
-        gradients = self._gradients(loss, weights)
+        gradients = self._of_parts(loss, outputs, weights)
         updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)[updates:]
         pairs = list(zip(gradients, self._weights))
         name = f"{index}.{micro}" if self._plan.accumulate else str(index)
@@ -116,6 +119,16 @@ class _Made(object):
         nowhere = {"none": True, "once": True, "first_tower": index > 0, "last_tower": index < self._towers - 1}
         return terms + ([] if nowhere.get(policy) else decay), factor, available
 
+    def _of_parts(self, loss, outputs, weights):
+        owners = parts_of(self._parts, self._names)
+        losses = [_own_loss(self._parts.get(owners.get(name)), outputs) for name in self._names]
+        found = {}
+        for wanted in sorted(set(losses), key=losses.index):
+            places = [place for place, name in enumerate(losses) if name == wanted]
+            minimised = loss if wanted is None else outputs[wanted]
+            found.update(zip(places, self._gradients(minimised, [weights[place] for place in places])))
+        return [found[place] for place in range(len(weights))]
+
     def _gradients(self, loss, weights):
         if self._plan.reduce == "prescaled":
             loss = loss / self._towers
@@ -123,6 +136,18 @@ class _Made(object):
             return tf.gradients(loss, weights)
         scale = tf.cast(self._loss_scale, loss.dtype)
         return [_divided(gradient, scale) for gradient in tf.gradients(loss * scale, weights)]
+
+
+def _own_loss(part, outputs):
+    if part is None or part.loss is None:
+        return None
+    if part.loss not in outputs or outputs[part.loss].shape.ndims != 0:
+        scalars = [name for name, tensor in outputs.items() if tensor.shape.ndims == 0]
+        raise TowerError(
+            f"optimizers: expected the loss {part.loss!r} among the tower's scalar outputs, "
+            f"got {', '.join(scalars) or 'none'}. Return it: (loss, {{{part.loss!r}: tensor}})."
+        )
+    return part.loss
 
 
 def _loss_and_outputs(call, index, inputs):

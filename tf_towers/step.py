@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from parity.trace import RANK_OF
+from parity.trace import RANK_OF, quantity_of
 from tf_towers.errors import TowerError
 from tf_towers.update import tensors_of
 
@@ -73,13 +73,17 @@ class Stepper(object):
 
 def in_order(tensors):
     """Returns a dict of trace name to array in the order in which a step computes what the names stand for."""
-    return {name: tensors[name] for name in sorted(tensors, key=lambda name: RANK_OF[name.split("/", 1)[0]])}
+    return {name: tensors[name] for name in sorted(tensors, key=lambda name: RANK_OF[quantity_of(name)])}
 
 
 def _state_keys(training):
-    keys = {f"state/{name}": variable for name, variable in training.counters.items()}
+    keys, parts = {}, training.parts
+    for name, variable in training.counters.items():
+        part, counter = parts.counters.get(variable.op.name, (None, name))
+        keys[f"{_section(part)}state/{counter}"] = variable
     keys.update((f"stat/{name}", variable) for name, variable in training.statistics.items())
-    keys.update((f"slot/{slot}/{name}", variable) for (slot, name), variable in training.slots.items())
+    for (slot, name), variable in training.slots.items():
+        keys[f"{_section(parts.variables.get(name))}slot/{slot}/{name}"] = variable
     keys.update((f"var/{name}", variable) for name, variable in training.weights.items())
     keys.update((f"ema/{name}", variable) for name, variable in training.averages.items())
     return keys
@@ -100,11 +104,16 @@ def _step_fetches(training):
         fetches.update(_of_gradients(f"tower_clip/{replica.name}", clipped, dense))
     fetches.update(_of_gradients("grad", training.combined, dense))
     fetches.update(_of_gradients("clip", training.clipped, dense))
-    if training.rate is not None:
-        fetches["state/learning_rate"] = training.rate
+    for part, rate in [(None, training.rate)] + list(training.parts.rates.items()):
+        if rate is not None:
+            fetches[_section(part) + "state/learning_rate"] = rate
     if training.finite is not None:
         fetches["state/skipped"] = tf.logical_not(training.finite)
     return fetches
+
+
+def _section(part):
+    return f"section/{part}/" if part else ""
 
 
 def _of_gradients(prefix, gradients, dense):

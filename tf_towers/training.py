@@ -10,7 +10,7 @@ Training = collections.namedtuple(
     "Training",
     ["graph", "inputs", "towers", "combined", "optimizer", "global_step", "train_op", "weights", "statistics", "slots"]
     + ["counters", "saved", "plan", "feeds", "rate", "tower_clipped", "clipped", "averages", "copies", "broadcast"]
-    + ["finite", "known"],
+    + ["finite", "known", "parts"],
 )
 Training.__doc__ = """A graph ready to train.
 
@@ -36,6 +36,16 @@ Fields:
   broadcast: op that gives the copies the values of the first, or None.
   finite: bool scalar, whether this step updates the weights, or None where it always does.
   known: dict of facts that only building tells.
+  parts: `Parts`.
+"""
+
+Parts = collections.namedtuple("Parts", ["variables", "counters", "rates"])
+Parts.__doc__ = """What belongs to the optimizers beside the first; all empty where there is one.
+
+Fields:
+  variables: dict of variable name to the name of its part.
+  counters: dict of a counter's variable name to ``(part, name)``, e.g. ``("head", "beta1_power")``.
+  rates: dict of part to its learning rate, a float32 scalar, or None.
 """
 
 

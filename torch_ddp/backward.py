@@ -13,6 +13,7 @@ from torch_ddp.combining import Combining, combine_by_hand, over_micro_batches
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gradients import GradientReduction
 from torch_ddp.reduction import accumulate
+from torch_ddp.several import Part as OptimizerPart
 from torch_ddp.shard import Shard, shard
 from torch_ddp.update import Update
 
@@ -51,6 +52,7 @@ class Backward:
       combining: how gradients become one.
       update: what happens around the optimizer's step.
       decay: what is added to a rank's loss, by rank and world size; by default `update.decay`.
+      parts: the optimizers beside the first, of which the losses of their own count.
 
     Attributes:
       reduction: of DDP's buckets.
@@ -66,8 +68,11 @@ class Backward:
         combining: Combining,
         update: Update,
         decay: Callable[[int, int], Tensor | float] | None = None,
+        parts: Sequence[OptimizerPart] = (),
     ) -> None:
-        self.by_hand = update.clips_ranks or combining.missing != "refuse" or _has_sparse_gradients(model.module)
+        self._own_losses = {name: part.loss for part in parts if part.loss is not None for name in part.names}
+        kept = combining.missing != "refuse" or _has_sparse_gradients(model.module)
+        self.by_hand = update.clips_ranks or kept or bool(self._own_losses)
         self._model = model
         self._loss = loss
         self._combining = combining
@@ -118,14 +123,38 @@ class Backward:
         loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
         if loss.ndim:
             raise TorchDdpError(f"loss: expected a scalar, got shape {tuple(loss.shape)}. Reduce it, e.g. with mean().")
-        world_size, scale = dist.get_world_size(), self._scale
-        loss = _wide(loss) + self._decay(rank, world_size)
-        scaled = loss / world_size if self._combining.reduce == "prescaled" else loss
-        scaled = scaled if scale == 1.0 else scaled * scale
-        scaled.backward()  # type: ignore[no-untyped-call]
-        local = self.reduction.local
+        scale = self._scale
+        loss = _wide(loss) + self._decay(rank, dist.get_world_size())
+        if self._own_losses:
+            local = self._of_own_losses(loss, outputs)
+        else:
+            self._scaled(loss).backward()  # type: ignore[no-untyped-call]
+            local = self.reduction.local
         gradients = {key: value if scale == 1.0 else _wide(value) / scale for key, value in local.items()}
         return Part(name, inputs, loss, dict(outputs), gradients, self._update.clip_own(gradients))
+
+    def _scaled(self, loss: Tensor) -> Tensor:
+        scaled = loss / dist.get_world_size() if self._combining.reduce == "prescaled" else loss
+        return scaled if self._scale == 1.0 else scaled * self._scale
+
+    def _of_own_losses(self, loss: Tensor, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        groups: dict[str | None, list[str]] = {}
+        for name in self._parameters:
+            groups.setdefault(self._own_losses.get(name), []).append(name)
+        found: dict[str, Tensor] = {}
+        for own, names in groups.items():
+            if own is not None and (own not in outputs or outputs[own].ndim):
+                scalars = ", ".join(key for key, value in outputs.items() if not value.ndim) or "none"
+                raise TorchDdpError(
+                    f"optimizers: expected the loss {own!r} among the scalar outputs of loss, got {scalars}. "
+                    f"Return it: (loss, {{{own!r}: tensor}})."
+                )
+            minimised = self._scaled(loss if own is None else outputs[own])
+            wanted = [self._parameters[name] for name in names]
+            gradients = torch.autograd.grad(minimised, wanted, retain_graph=True, allow_unused=True)
+            pairs = zip(names, gradients, strict=True)
+            found.update((name, value.detach()) for name, value in pairs if value is not None)
+        return {name: found[name] for name in self._parameters if name in found}
 
     @torch.no_grad()
     def _combine(self, parts: Sequence[Mapping[str, Tensor]], examples: int) -> None:

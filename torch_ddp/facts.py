@@ -41,7 +41,7 @@ def facts(stepper: Stepper, rank: Rank, reduce: str, backend: str, precision: st
         "combine": reduce,
         "precision": precision,
         "optimizer": hyper_parameters(stepper.optimizer),
-        "slots": sorted({slot for slot, _ in named_slots(stepper.optimizer, stepper.model)}),
+        "slots": sorted({slot for slot, _ in named_slots(stepper.optimizer, stepper.model)} | stepper.slots_of_parts()),
         "backend": backend,
         "batch_norm_updates": "first" if named_statistics(stepper.model) else "none",
         "threads": torch.get_num_threads(),

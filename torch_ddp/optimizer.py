@@ -1,6 +1,6 @@
 """Makes the optimizer that a case describes, and opens any optimizer's state by name."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,15 @@ from torch_ddp.update import OF_THE_UPDATE
 COUNTERS = ("beta1_power", "beta2_power")
 
 
-def make_optimizer(description: Mapping[str, Any], model: nn.Module) -> Optimizer:
-    """Makes an optimizer under TensorFlow 1's rules for all parameters of a model.
+def make_optimizer(description: Mapping[str, Any], model: nn.Module, only: Container[str] | None = None) -> Optimizer:
+    """Makes an optimizer under TensorFlow 1's rules for the parameters of a model.
 
     Args:
       description: `name` ("sgd", "momentum", "adam", "rmsprop", "adagrad", "adadelta" or "ftrl"), `learning_rate` (a number,
         or a schedule: see `make_schedule`), and the hyper-parameters that the optimizer has, by TensorFlow's names. What a
         table says of the update around it (see `Update`) is left aside.
       model: already in the dtype that it trains in, since slots take the parameters' dtype.
+      only: names of the parameters that it takes; all by default.
 
     Raises:
       TorchDdpError: the name is another one.
@@ -45,7 +46,8 @@ def make_optimizer(description: Mapping[str, Any], model: nn.Module) -> Optimize
         raise TorchDdpError(f"optimizer: expected one of {', '.join(sorted(makers))}, got {name!r}.")
     rate = settings.pop("learning_rate")
     rate = make_schedule(rate)(0) if isinstance(rate, Mapping) else rate
-    return makers[name](model.parameters(), lr=rate, **settings)
+    chosen = [parameter for key, parameter in model.named_parameters() if only is None or key in only]
+    return makers[name](chosen, lr=rate, **settings)
 
 
 def hyper_parameters(optimizer: Optimizer) -> dict[str, Any]:

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from parity.trace import COUNTERS_AFTER, SideError, TensorFile, Trace, TraceWriter, UserCode, counters_after
+from parity.trace import (
+    COUNTERS_AFTER,
+    SideError,
+    TensorFile,
+    Trace,
+    TraceWriter,
+    UserCode,
+    counters_after,
+    quantity_of,
+)
 from torch_ddp.combining import Combining
 from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
@@ -19,6 +28,7 @@ from torch_ddp.own_step import OwnStepper
 from torch_ddp.parallel import SyncBatchNorm, convert_syncbn_model
 from torch_ddp.port_schedule import PortSchedule, ScheduledUpdate
 from torch_ddp.rounding_noise import RoundingNoise
+from torch_ddp.several import Part
 from torch_ddp.step import Stepper
 from torch_ddp.update import Update
 
@@ -92,15 +102,15 @@ class RankServer:
             if follow is not None:
                 stepper.load(_all(follow.step(number)), arguments["recorded_counters"])
                 state = stepper.state()
-            before = {name: value for name, value in state.items() if name.startswith("state/")}
+            before = {name: value for name, value in state.items() if quantity_of(name) == "state"}
             recorded = stepper.step(_batch(feeds.step(number), precision))
             state = stepper.state()
             weights = {name: value for name, value in state.items() if name.startswith("var/")}
             agree = ranks_agree(weights, self._rank, self._device) and agree
             if writer and recorded is not None:
-                after = {name: value for name, value in state.items() if not name.startswith("state/")}
+                after = {name: value for name, value in state.items() if quantity_of(name) != "state"}
                 tensors = {**before, **recorded, **after}
-                writer.step(number, {name: tensors[name] for name in tensors if name.split("/", 1)[0] in keep})
+                writer.step(number, {name: tensors[name] for name in tensors if quantity_of(name) in keep})
             progress(done + 1, len(numbers))
         if writer:
             writer.close(ranks_agree=agree, **{COUNTERS_AFTER: counters_after(state)})
@@ -136,21 +146,26 @@ class RankServer:
         if isinstance(described, str):
             optimizer = self._code.load(described)(model)
         else:
-            optimizer = make_optimizer(described, model)
+            optimizer = make_optimizer(described, model, _of_the_first(model, case))
         if round_hyper_parameters:
             round_to_float32(optimizer)
         half = Mixed(model, optimizer, **mixed) if mixed else None
-        stepper = self._stepper(model, optimizer, case, half)
+        stepper = self._stepper(model, optimizer, case, half, round_hyper_parameters)
         # What the optimizer itself puts into its slots, before anything is loaded: the smallest and the largest element.
         fresh = {
-            name: [float(v.min()), float(v.max())] for name, v in stepper.state().items() if name.startswith("slot/")
+            name: [float(v.min()), float(v.max())] for name, v in stepper.state().items() if quantity_of(name) == "slot"
         }
         known = facts(stepper, self._rank, case["combine"], self._backend, precision)
         brought = {name: case[name] for name in OWN if case.get(name)}
         return stepper, {**known, **brought, **(mixed or {})}, fresh
 
     def _stepper(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, case: dict[str, Any], mixed: Mixed | None
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        case: dict[str, Any],
+        mixed: Mixed | None,
+        rounded: bool,
     ) -> Stepper:
         described, own_step = case.get("update") or {}, case.get("step")
         decay = Update(model, optimizer, {"weight_decay": described.get("weight_decay")}).decay
@@ -168,9 +183,16 @@ class RankServer:
         combining = Combining(case["combine"], **case.get("combining", {}))
         known = (model, self._code.load(case["loss"]), optimizer, self._rank, combining, update)
         if not own_step:
-            return Stepper(*known, mixed, decay)
+            others = (case.get("optimizers") or {}).items()
+            parts = [Part(name, described, model, rounded) for name, described in others]
+            return Stepper(*known, mixed, decay, parts)
         function = self._code.load(own_step)
         return OwnStepper(*known, function=function, schedule=schedule, clips=bool(case.get("clips")), mixed=mixed)
+
+
+def _of_the_first(model: torch.nn.Module, case: dict[str, Any]) -> list[str] | None:
+    taken = {name for described in (case.get("optimizers") or {}).values() for name in described["names"]}
+    return [name for name, _ in model.named_parameters() if name not in taken] if taken else None
 
 
 def _batch_norm(model: torch.nn.Module, over_all_ranks: bool | None) -> torch.nn.Module:

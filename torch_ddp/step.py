@@ -1,7 +1,7 @@
 """Runs single training steps under DDP and returns everything about them as named arrays."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch_ddp.gather import gather
 from torch_ddp.group import Rank
 from torch_ddp.mixed import Mixed, in_float32
 from torch_ddp.optimizer import named_counters, named_slots, set_counters
+from torch_ddp.several import Part as OptimizerPart
 from torch_ddp.shard import Shard, shard, shard_uneven
 from torch_ddp.update import Update
 from torch_ddp.weights import load_weights, named_statistics
@@ -35,6 +36,7 @@ class Stepper:
         `mixed.trained`, without loss scale and without what decays in the loss.
       mixed: of this model and optimizer; None for the precision that the model has.
       decay: what is added to a rank's loss, by rank and world size; by default `update.decay`.
+      parts: more optimizers, each over some of the parameters, which `optimizer` then has not.
 
     Counterpart: tf_towers.Stepper
     """
@@ -49,6 +51,7 @@ class Stepper:
         update: Update | None = None,
         mixed: Mixed | None = None,
         decay: Callable[[int, int], Tensor | float] | None = None,
+        parts: Sequence[OptimizerPart] = (),
     ) -> None:
         self.model = model
         self._mixed = mixed
@@ -59,7 +62,7 @@ class Stepper:
         self._ddp = DistributedDataParallel(model)
         self._update = update or Update(self._trained, optimizer)
         self._combining = reduce if isinstance(reduce, Combining) else Combining(reduce)
-        self._backward = Backward(self._ddp, loss, self._combining, self._update, decay)
+        self._backward = Backward(self._ddp, loss, self._combining, self._update, decay, parts)
         self._reduction = self._backward.reduction
         if mixed and self._backward.by_hand:
             raise TorchDdpError(
@@ -67,6 +70,7 @@ class Stepper:
                 "gradients that some ranks lack. Leave level 4 out."
             )
         self._global_step = 0
+        self._parts = tuple(parts)
 
     def running(self) -> contextlib.AbstractContextManager[Any]:
         """Returns what the steps of one run are made in."""
@@ -81,10 +85,14 @@ class Stepper:
         tensors.update(
             (f"slot/{slot}/{name}", value) for (slot, name), value in slots.items() if parameters[name].requires_grad
         )
+        for part in self._parts:
+            tensors.update(part.slots())
         tensors.update((f"var/{name}", value) for name, value in parameters.items())
         state = {name: array(value) for name, value in tensors.items()}
         state.update((f"ema/{name}", array(value)) for name, value in self._update.averages.items())
-        self._update.set_rate(self._global_step)
+        self._set_rates()
+        for part in self._parts:
+            state.update(part.counters())
         state.update((f"state/{name}", value) for name, value in self._update.scale.state().items())
         for name, value in named_counters(self.optimizer).items():
             state[f"state/{name}"] = np.array(value, np.float32 if name.endswith("_power") else np.float64)
@@ -103,7 +111,12 @@ class Stepper:
           TorchDdpError: a weight or statistic is missing or left over, a slot or average is unknown, or a shape differs.
         """
         parts: dict[str, dict[str, np.ndarray]] = {"var": {}, "stat": {}, "slot": {}, "ema": {}, "state": {}}
+        sections = {key: value for key, value in state.items() if key.startswith("section/")}
+        slots_of_parts = {key: value for part in self._parts for key, value in part.slots()}
+        _overwrite("", slots_of_parts, {key: value for key, value in sections.items() if "/state/" not in key})
         for key, value in state.items():
+            if key in sections:
+                continue
             quantity, name = key.split("/", 1)
             parts[quantity][name] = value
         load_weights(self._trained, {**parts["var"], **parts["stat"]})
@@ -116,6 +129,8 @@ class Stepper:
             set_counters(self.optimizer, {name: float(value) for name, value in parts["state"].items()})
             self._global_step = int(parts["state"].get("global_step", self._global_step))
             self._update.scale.load(parts["state"])
+            for part in self._parts:
+                part.load_counters(sections)
 
     def step(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         """Runs one update on this rank's shard of the batch.
@@ -132,7 +147,8 @@ class Stepper:
           TorchDdpError: the batch does not divide, or the loss is no scalar.
         """
         whole = {name: torch.from_numpy(np.array(value)).to(self._device) for name, value in batch.items()}
-        self.optimizer.zero_grad(set_to_none=True)
+        for optimizer in (self.optimizer, *(part.optimizer for part in self._parts)):
+            optimizer.zero_grad(set_to_none=True)
         with self._mixed.scaled() if self._mixed else contextlib.nullcontext() as scale:
             parts = self._backward.run(self._shard(whole), self._rank.rank, scale)
         counts = self._update.settle(self._backward.by_hand)
@@ -141,9 +157,11 @@ class Stepper:
         combined.update(_named("clip", self._update.clip()))
         if self._update.scale.dynamic:
             combined["state/skipped"] = np.array(not counts)
-        self._update.set_rate(self._global_step)
+        self._set_rates()
         if counts:
             self.optimizer.step()
+            for part in self._parts:
+                part.optimizer.step()
             self._global_step += 1
         self._update.move_averages(self._global_step)
         self._update.scale.move(counts)
@@ -151,6 +169,15 @@ class Stepper:
             combined["state/skipped"] = np.array(self._mixed.skipped())
         towers = gather(own_of(parts), self._rank, self._device)
         return None if towers is None else self._widened({**merged(towers), **combined})
+
+    def slots_of_parts(self) -> set[str]:
+        """Returns the names of the slots that optimizers beside the first keep."""
+        return {key.split("/")[3] for part in self._parts for key, _ in part.slots()}
+
+    def _set_rates(self) -> None:
+        self._update.set_rate(self._global_step)
+        for part in self._parts:
+            part.set_rate(self._global_step)
 
     def _shard(self, whole: dict[str, Tensor]) -> Shard:
         rank, world_size = self._rank.rank, self._rank.world_size
@@ -186,11 +213,12 @@ def _named(prefix: str, gradients: Mapping[str, Tensor]) -> dict[str, np.ndarray
 
 @torch.no_grad()
 def _overwrite(quantity: str, known: Mapping[str, Tensor], given: Mapping[str, np.ndarray]) -> None:
-    what = {"slot": "a slot of this optimizer", "ema": "an average that is kept"}
+    what = {"ema": "an average that is kept"}
     for name, value in given.items():
         if name not in known or tuple(known[name].shape) != value.shape:
-            expected = tuple(known[name].shape) if name in known else what[quantity]
-            raise TorchDdpError(f"load: expected {quantity}/{name} to be {expected}, got shape {value.shape}.")
+            expected = tuple(known[name].shape) if name in known else what.get(quantity, "a slot of this optimizer")
+            full = f"{quantity}/{name}".lstrip("/")
+            raise TorchDdpError(f"load: expected {full} to be {expected}, got shape {value.shape}.")
         known[name].copy_(torch.from_numpy(np.array(value)))
 
 

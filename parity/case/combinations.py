@@ -5,13 +5,14 @@ from typing import Any
 
 from parity.case.errors import Problem
 
+OF_ALL = ("accumulate", "clip", "ema", "loss_scale", "weight_decay")
 MOST_RACING = 4  # towers: with four there are 2520 orders of reads and writes, with six 7.5 million
 MEANS = ("prescaled", "mean_of_losses", "examples")
 
 
 def combinations(data: dict[str, Any]) -> list[Problem]:
     """Returns the impossible combinations of the builder's choices; keys of a wrong type are left to the other checks."""
-    return [*_reductions(data), *_excluded(data), *_without_effect(data), *_races(data)]
+    return [*_reductions(data), *_excluded(data), *_without_effect(data), *_races(data), *_parts(data)]
 
 
 def value_of(data: dict[str, Any], key: tuple[str, ...]) -> Any:
@@ -56,6 +57,39 @@ def _excluded(data: dict[str, Any]) -> Iterator[Problem]:
     for both, name, other in rows:
         if both:
             yield Problem(("tf", name), f"no {other} beside it", "both", "Leave one of them out.")
+
+
+def _parts(data: dict[str, Any]) -> Iterator[Problem]:
+    for name in ("only", "loss"):
+        if value_of(data, ("optimizer", name)) is not None:
+            write = "Leave it out here: the first optimizer has what no other takes."
+            yield Problem(("optimizer", name), "it in a table [optimizers.NAME]", "it in [optimizer]", write)
+    parts = data.get("optimizers")
+    if not isinstance(parts, dict) or not parts:
+        return
+    for name, part in parts.items():
+        if isinstance(part, dict) and not isinstance(part.get("only"), str):
+            write = 'Write only = "head", a regular expression.'
+            yield Problem(("optimizers", name, "only"), "a pattern of the names of its variables", "none", write)
+        for key in OF_ALL:
+            if isinstance(part, dict) and key in part:
+                write = "Write it there: it is about the update of all variables."
+                yield Problem(("optimizers", name, key), f"{key} in [optimizer]", "it in a part", write)
+    own = [("tf", "optimizer"), ("torch", "optimizer"), ("torch", "step"), ("torch", "scheduler")]
+    for path in own:
+        if value_of(data, path) is not None:
+            yield Problem(
+                path, "no [optimizers] beside it, which say what trains on both sides", "both", "Leave one out."
+            )
+    level = value_of(data, ("torch", "opt_level"))
+    if level not in (None, "O0"):
+        expected = "O0 beside [optimizers], since mixed precision patches one optimizer here"
+        yield Problem(("torch", "opt_level"), expected, str(level), "Leave one of them out.")
+    if value_of(data, ("tf", "reduce")) == "mean_of_losses" and any(
+        isinstance(part, dict) and "loss" in part for part in parts.values()
+    ):
+        expected = "no losses of [optimizers] beside it, since there is one mean of one loss"
+        yield Problem(("tf", "reduce"), expected, "both", "Leave one of them out.")
 
 
 def _races(data: dict[str, Any]) -> Iterator[Problem]:

@@ -59,6 +59,9 @@ def known_keys(key: tuple[str, ...], data: dict[str, Any]) -> Iterable[str]:
     """Returns the keys that the table around `key` may have."""
     if len(key) == 1:
         return [name for name in Case.model_fields if name not in SET_BY_LOADER]
+    if key[0] == "optimizers" and len(key) > 2:
+        described = data["optimizers"].get(key[1])
+        return known_keys(("optimizer", *key[2:]), {"optimizer": described})
     if key[0] == "optimizer" and len(key) > 2:
         return list(OF_OPTIMIZERS[key[1]].model_fields)
     if key[0] == "optimizer":
@@ -107,6 +110,8 @@ def _of_entry(key: tuple[str, ...], text: str, value: Any) -> Problem:
 
 def _key(location: tuple[Any, ...]) -> tuple[str, ...]:
     key = tuple(str(part) for part in location)
+    if key[0] == "optimizers" and len(key) > 2:
+        return ("optimizers", key[1], *_key(("optimizer", *key[2:]))[1:])
     if key[0] == "optimizer" and len(key) > 1 and key[1] in OPTIMIZERS:
         key = (key[0], *key[2:])
         # The kind that a learning rate or a loss scale was taken for is no key of the case.

@@ -107,8 +107,10 @@ Scale = Annotated[
 
 
 class Optimizer(Table):
-    """What every optimizer may have beside its own hyper-parameters."""
+    """What every optimizer may have beside its own hyper-parameters; `only` and `loss` in [optimizers.NAME] alone."""
 
+    only: str | None = None
+    loss: str | None = None
     accumulate: Annotated[Accumulate | None, BeforeValidator(_steps_alone)] = None
     loss_scale: Scale | None = None
     clip: Clip | None = None
@@ -185,6 +187,7 @@ class Ftrl(Optimizer):
 
 
 AnyOptimizer = Sgd | Momentum | Adam | RmsProp | Adagrad | Adadelta | Ftrl
+PartName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 OPTIMIZERS: dict[str, type[Table]] = {
     "sgd": Sgd,
     "momentum": Momentum,
@@ -312,6 +315,7 @@ class Case(Table):
       init: "perturbed", "model" or "checkpoint:PATH".
       directory: folder of the case file.
       optimizer: for both sides, unless `torch.optimizer` says what the port really uses; None where both bring theirs.
+      optimizers: more of them by name, each for the variables that its `only` is found in.
       tf: the reference.
       torch: the candidate.
       mapping: the reference's variable to what becomes of it.
@@ -330,6 +334,7 @@ class Case(Table):
     init: str = Field(default="perturbed", pattern=r"^(perturbed|model|checkpoint:.+)$")
     directory: Path
     optimizer: AnyOptimizer | None = Field(default=None, discriminator="name")
+    optimizers: dict[PartName, Annotated[AnyOptimizer, Field(discriminator="name")]] = {}
     tf: TfSide
     torch: TorchSide
     mapping: dict[str, MappingEntry] = {}

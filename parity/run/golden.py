@@ -102,6 +102,8 @@ def of_the_reference(case: Case) -> dict[str, Any]:
     if case.expect is not None:
         described["loss_factor"] = case.expect.loss_factor
     described["tf"].pop("python", None)
+    if case.optimizers:
+        described["optimizers"] = {name: part.model_dump(exclude_none=True) for name, part in case.optimizers.items()}
     return dict(described)
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from parity.judge.numbers import Array
+from parity.trace import quantity_of
 
 Tensors = dict[str, Array]
 
@@ -21,7 +22,7 @@ def one_ulp(tensors: Mapping[str, Array], seed: int, quantities: frozenset[str])
     random = np.random.default_rng(seed)
     moved = {}
     for text, value in tensors.items():
-        if text.split("/", 1)[0] in quantities and value.dtype.kind == "f":
+        if quantity_of(text) in quantities and value.dtype.kind == "f":
             towards = np.where(random.random(value.shape) < 0.5, -np.inf, np.inf).astype(value.dtype)
             value = np.nextafter(value, towards)
         moved[text] = value
@@ -77,6 +78,6 @@ def _bounds(size: int, shards: int, uneven: str) -> list[tuple[int, int]]:
 def as_float64(tensors: Mapping[str, Array]) -> Tensors:
     """Widens every float but the counters, so that an ulp of float64 can be added."""
     return {
-        text: value.astype("float64") if value.dtype.kind == "f" and not text.startswith("state/") else value
+        text: value.astype("float64") if value.dtype.kind == "f" and quantity_of(text) != "state" else value
         for text, value in tensors.items()
     }

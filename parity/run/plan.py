@@ -373,6 +373,9 @@ class Recorder:
         self._tick("start TensorFlow and torch", 1, 1)
         mapping = build_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
         self._choose_what_decays(mapping)
+        if case.optimizers:
+            self._give_to_parts(mapping, tf["variables"])
+            torch = self._torch.prepare("float32").result()
         names = {str(quantity): Renaming(quantity, entries) for quantity, entries in case.mapping_of.items()}
         pairs = [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs]
         return Join(mapping, names, torch["facts"]["slots"]), pairs
@@ -382,6 +385,14 @@ class Recorder:
         if decay is not None and decay.only:
             chosen = [pair for pair in mapping.pairs if re.search(decay.only, pair.reference)]
             self._torch.decay_only([name for pair in chosen for name in pair.candidate])
+
+    def _give_to_parts(self, mapping: Mapping, variables: dict[str, Any]) -> None:
+        weights = [pair for pair in mapping.pairs if variables[pair.reference]["kind"] == "weight"]
+        taken = {
+            name: [own for pair in weights if re.search(part.only or "", pair.reference) for own in pair.candidate]
+            for name, part in self._case.optimizers.items()
+        }
+        self._torch.give_to_parts(taken)
 
     def _write_feeds(self, join: Join) -> _Both:
         tf = self._out / "feeds" / "tf"

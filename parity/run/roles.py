@@ -113,6 +113,7 @@ class TensorFlowRole:
             "tower": case.tf.tower,
             "optimizer": case.tf.optimizer or _table(case.optimizer),
             "towers": case.towers,
+            "optimizers": {name: _table(part) for name, part in case.optimizers.items()},
             "combine": case.tf.reduce or case.combine,
             "seed": case.seed,
             **{name: value for name in OF_THE_BUILDER if (value := getattr(case.tf, name)) is not None},
@@ -189,6 +190,7 @@ class TorchRole:
         self._folders = [str(folder) for folder in case.folders]
         self._prepared: dict[str, Future[Any]] = {}
         self._decaying: list[str] | None = None
+        self._taken: dict[str, list[str]] = {}
         self._sync_batch_norm: bool | None = case.torch.sync_batch_norm
 
     def prepare(self, precision: str, mixed: bool = False) -> "Future[Any]":
@@ -201,6 +203,11 @@ class TorchRole:
             "model": case.torch.model,
             "loss": case.torch.loss,
             "optimizer": case.torch.optimizer or _table(case.optimizer),
+            "optimizers": {
+                name: {**_table(part), "names": self._taken[name]}
+                for name, part in case.optimizers.items()
+                if name in self._taken
+            },
             "scheduler": case.torch.scheduler,
             "step": case.torch.step,
             "sync_batch_norm": self._sync_batch_norm,
@@ -238,6 +245,11 @@ class TorchRole:
     def decay_only(self, names: Sequence[str]) -> None:
         """Says which of the port's parameters decay, where a case names some of them; what is prepared is prepared anew."""
         self._decaying = list(names)
+        self._prepared.clear()
+
+    def give_to_parts(self, taken: Mapping[str, Sequence[str]]) -> None:
+        """Says which of the port's parameters every further optimizer takes; what is prepared is prepared anew."""
+        self._taken = {name: list(names) for name, names in taken.items()}
         self._prepared.clear()
 
     def run_with_batch_norm(self, over_all_ranks: bool | None, asked: Asked) -> Trace:

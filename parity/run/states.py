@@ -5,7 +5,7 @@ from pathlib import Path
 
 from parity.judge.join import Join
 from parity.judge.numbers import Array
-from parity.trace import TensorFile, Trace, TraceWriter, parse_key
+from parity.trace import TensorFile, Trace, TraceWriter, parse_key, quantity_of
 
 STATE = frozenset(["state", "stat", "slot", "var", "ema"])
 PRODUCER = {"package": "parity"}
@@ -34,9 +34,9 @@ def states_before(trace: Trace, steps: Sequence[int]) -> Iterable[tuple[int, Ten
     """Yields the state before each step of a recorded free run: what the step before left, and its own counters."""
     for number in steps:
         file = trace.step(number - 1) if number else trace.init()
-        state = {text: file.read(text) for text in _of_state(file) if not text.startswith("state/")}
+        state = {text: file.read(text) for text in _of_state(file) if quantity_of(text) != "state"}
         now = trace.step(number)
-        state.update((text, now.read(text)) for text in now.names() if text.startswith("state/"))
+        state.update((text, now.read(text)) for text in now.names() if quantity_of(text) == "state")
         yield number, state
 
 
@@ -60,4 +60,4 @@ def read_all(file: TensorFile) -> Tensors:
 
 
 def _of_state(file: TensorFile) -> list[str]:
-    return [text for text in file.names() if text.split("/", 1)[0] in STATE]
+    return [text for text in file.names() if quantity_of(text) in STATE]

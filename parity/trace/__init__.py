@@ -24,6 +24,7 @@ from parity.trace.quantities import RANK_OF as RANK_OF
 from parity.trace.quantities import Key as Key
 from parity.trace.quantities import format_key as format_key
 from parity.trace.quantities import parse_key as parse_key
+from parity.trace.quantities import quantity_of as quantity_of
 from parity.trace.quantities import tower_order as tower_order
 from parity.trace.reader import Trace as Trace
 from parity.trace.tensors import BFloat16 as BFloat16

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Optional
 
 import numpy as np
 
-from parity.trace.quantities import parse_key
+from parity.trace.quantities import parse_key, quantity_of
 from parity.trace.reader import Trace
 from parity.trace.tensors import TraceError
 
@@ -45,7 +45,7 @@ def state_after(trace: Trace, step: Optional[int] = None) -> "Dict[str, np.ndarr
 
 def _counters(trace: Trace, number: int) -> "Dict[str, np.ndarray[Any, Any]]":
     now = trace.step(number)
-    names = [name for name in now.names() if parse_key(name).quantity == "state" and name not in COMPUTED]
+    names = [name for name in now.names() if parse_key(name).quantity == "state" and not name.endswith(tuple(COMPUTED))]
     if number + 1 in trace.step_numbers:
         following = trace.step(number + 1)
         return {name: np.array(following.read(name)) for name in names if name in following}
@@ -60,5 +60,6 @@ def _counters(trace: Trace, number: int) -> "Dict[str, np.ndarray[Any, Any]]":
 
 def counters_after(state: "Dict[str, Any]") -> Dict[str, List[Any]]:
     """Returns the counters of a state as the fact that `state_after` looks for: JSON values by trace name."""
-    counters = {name: value for name, value in state.items() if name.startswith("state/") and name not in COMPUTED}
+    of_state = [name for name in state if quantity_of(name) == "state" and not name.endswith(tuple(COMPUTED))]
+    counters = {name: state[name] for name in of_state}
     return {name: np.asarray(value).tolist() for name, value in counters.items() if np.all(np.isfinite(value))}

@@ -71,6 +71,12 @@ def parse_key(text: str) -> Key:
     return Key(section, quantity, tower, slot, name)
 
 
+def quantity_of(text: str) -> str:
+    """Returns the quantity in a trace's name, whatever section it belongs to; unlike `parse_key` it checks nothing."""
+    parts = text.split("/", 3)
+    return parts[2] if parts[0] == "section" and len(parts) > 2 else parts[0]
+
+
 def format_key(key: Key) -> str:
     """Puts a `Key` together again; the inverse of `parse_key`."""
     prefix = ["section", key.section] if key.section else []

@@ -284,6 +284,35 @@ def test_choices_of_the_towers_that_exclude_each_other_are_refused(folder, combi
     assert "got 1 problem." in text
 
 
+PART = '[optimizers.head]\nonly = "head"\nname = "sgd"\nlearning_rate = 0.2\n'
+
+
+def test_further_optimizers_are_read_by_name(folder):
+    case = load(folder, WHOLE + PART)
+    assert case.optimizers == {"head": Sgd(name="sgd", learning_rate=0.2, only="head")}
+    assert load(folder, WHOLE).optimizers == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (WHOLE + PART.replace('only = "head"\n', ""), 'optimizers.head.only: expected a pattern of the names of its variables, got none. Write only = "head", a regular expression.'),
+        (WHOLE + PART + "ema = { decay = 0.9 }\n", "optimizers.head.ema: expected ema in [optimizer], got it in a part. Write it there"),
+        (WHOLE + PART + "rho = 0.9\n", "optimizers.head.rho: expected a key of this table, got an unknown one."),
+        (WHOLE + PART.replace("0.2", "-0.2"), "optimizers.head.learning_rate: expected more than 0.0, got -0.2."),
+        (WHOLE + PART.replace('"sgd"', '"sdg"'), "optimizers.head.name: expected one of 'sgd', 'momentum'"),
+        (WHOLE.replace(OPTIMIZER, OPTIMIZER + 'only = "x"\n'), "optimizer.only: expected it in a table [optimizers.NAME], got it in [optimizer]. Leave it out here: the first optimizer has what no other takes."),
+        (WHOLE.replace(TORCH, TORCH + 'optimizer = "model_torch:optimizer"\n') + PART, "torch.optimizer: expected no [optimizers] beside it, which say what trains on both sides, got both."),
+        (WHOLE.replace(TORCH, TORCH + 'opt_level = "O1"\n') + PART, "torch.opt_level: expected O0 beside [optimizers], since mixed precision patches one optimizer here, got O1."),
+        (WHOLE.replace(TF, TF + 'reduce = "mean_of_losses"\n') + PART + 'loss = "x"\n', "tf.reduce: expected no losses of [optimizers] beside it, since there is one mean of one loss, got both."),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_further_optimizer_is_told_by_its_key(folder, text, message):
+    found = refused(folder, text)
+    assert message in found
+    assert "got 1 problem." in found
+
+
 def test_a_race_of_more_towers_than_orders_can_be_tried_for_is_refused(folder):
     text = refused(
         folder, WHOLE.replace("towers = 2", "towers = 8").replace(TF, TF + 'batch_norm_updates = "unordered"\n')

@@ -5,6 +5,7 @@ NAMES = [
     "CheckpointError",
     "Clipped",
     "LossScale",
+    "Part",
     "Plan",
     "Shards",
     "Stepper",
