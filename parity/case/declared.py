@@ -48,6 +48,10 @@ def as_declared(case: Case) -> Case:
         optimizer: dict[str, Any] = {}
         if expect.learning_rate_factor is not None:
             optimizer["learning_rate"] = times(case.optimizer.learning_rate, expect.learning_rate_factor)
+            changes["optimizers"] = {
+                name: part.model_copy(update={"learning_rate": times(part.learning_rate, expect.learning_rate_factor)})
+                for name, part in case.optimizers.items()
+            }
         if expect.weight_decay is not None:
             optimizer["weight_decay"] = _more(case.optimizer.weight_decay, expect.weight_decay)
         changes["optimizer"] = case.optimizer.model_copy(update=optimizer)
