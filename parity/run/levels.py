@@ -29,7 +29,7 @@ def judge_function(recorded: Recorded, steps: Sequence[int], towers: int) -> Lev
     first = find_first(recorded.join, checks, pairs)
     evidence = Evidence(recorded.join, traces.reference64, traces.candidate64, traces.states, towers)
     causes = find_causes(first, evidence) if first else []
-    notes = race_notes(recorded.races, checks) + _never_moved(traces)
+    notes = race_notes(recorded.races, checks) + _never_moved(traces) + _in_float32(traces)
     level = Level("function", decide(checks), _reason(checks), checks, first, causes, notes)
     if not traces.candidate64.facts.get("ranks_agree", True):
         level.verdict = "different"
@@ -96,6 +96,16 @@ def _reason(checks: Sequence[Check]) -> str:
     highest = max((check.multiple for check in judged), default=0.0)
     scale = max((check.of_scale for check in judged), default=0.0)
     return f"{len(judged):,} tensors; at most {highest:.2g} of what is allowed, {scale:.1g} of the scale"
+
+
+def _in_float32(traces: Lockstep) -> list[str]:
+    places = traces.reference64.facts.get("float32_in_float64") or []
+    if not places:
+        return []
+    return [
+        f"the graph computes in float32 though it is fed float64, at {', '.join(places)} (everything in tf.losses does): "
+        "losses and metrics are judged as float32, gradients as float64"
+    ]
 
 
 def _never_moved(traces: Lockstep) -> list[str]:
