@@ -51,12 +51,12 @@ def show_lesson(played: Played, wait: Callable[[], bool]) -> None:
 
 
 def pause() -> bool:
-    """Waits for Enter where somebody sits at a terminal; returns False at Ctrl-D."""
+    """Waits for Enter where somebody sits at a terminal; returns False at Ctrl-D and Ctrl-C."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return True
     try:
         input("Enter goes on, Ctrl-D ends … ")
-    except EOFError:
+    except (EOFError, KeyboardInterrupt):
         print()
         return False
     return True

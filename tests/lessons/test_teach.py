@@ -132,6 +132,32 @@ def test_html_writes_the_page_and_says_so(small_lesson, tmp_path, capsys):
     assert "<h1>Small &lt;b&gt;</h1>" in text
 
 
+@pytest.mark.parametrize(("found", "said"), [(True, ""), (False, "no browser was found here: open the file in one\n")])
+def test_open_opens_the_page_or_says_that_it_cannot(found, said, stage, monkeypatch, tmp_path, capsys):
+    page, opened = tmp_path / "one.html", []
+    monkeypatch.setattr("parity.teach.play.play", lambda lesson, players, tell: stage.play(lesson.number))
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or found)
+    assert main(["teach", "1", "--html", str(page), "--open"]) == 0
+    assert capsys.readouterr().out == f"{page}: lesson 1, What a tower is; 5 claims hold\n{said}"
+    assert opened == [page.as_uri()]
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
+def test_a_time_out_is_a_positive_number(seconds, capsys):
+    with pytest.raises(SystemExit):
+        main(["teach", "1", "--timeout", seconds])
+    assert f"expected a positive number of seconds, got {seconds!r}" in capsys.readouterr().err
+
+
+def test_an_interpreter_without_the_framework_is_told_what_to_install(tmp_path, capsys):
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    bare.chmod(0o755)
+    assert main(["teach", "1", "--tf-python", str(bare)]) == 2
+    shown = capsys.readouterr().err
+    assert "got: No module named 'numpy'. Install it there: pip install numpy" in " ".join(shown.split())
+
+
 def test_a_claim_that_does_not_hold_ends_the_lesson(small_lesson, capsys):
     lessons = small_lesson("return {'x': torch.ones(2)}", "{'torch': torch}, {'it is two': torch['x'] == [2.0, 2.0]}")
     assert main(["teach", "1", "--lessons", str(lessons)]) == 2

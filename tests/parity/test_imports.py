@@ -11,6 +11,9 @@ LEGACY = [
     ROOT / "parity" / "__init__.py",
     *(ROOT / "parity" / "trace").rglob("*.py"),
     *(ROOT / "tf_towers").rglob("*.py"),
+    ROOT / "parity" / "teach" / "__init__.py",
+    ROOT / "parity" / "teach" / "part.py",
+    *(ROOT / "examples" / "lessons").glob("*/*tf*.py"),
 ]
 BLOCK = """
 import sys
