@@ -19,7 +19,8 @@ class RecordedGraph(NamedTuple):
       variables: dict of trace name, e.g. "var/conv1/kernel", to the name of the variable's op.
       runs: list of what the script fetched in one `Session.run` that trains, each a dict with
         `values`, trace name to a dict with `tensor` (its name), `dtype` and, of feeds, `source` (the tensor it is cut from);
-        `updates`, names of the ops that write variables; and `sections`, name to the names of its `variables`.
+        `updates`, names of the ops that write variables; `by_hand`, those of them that the script wrote instead of an
+        optimizer; and `sections`, name to the names of its `variables`.
     """
 
     definition: Dict[str, Any]

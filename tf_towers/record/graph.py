@@ -5,6 +5,7 @@ from tensorflow.core.framework import graph_pb2
 
 from parity.trace import RecordedGraph
 from tf_towers.record.ancestry import ancestors
+from tf_towers.record.by_hand import HandWritten
 from tf_towers.record.inputs import is_source
 from tf_towers.record.races import writers_of
 
@@ -56,14 +57,24 @@ def _run(plan, variables):
                 key = f"{section.prefix}feed/{number}/{each.name}"
                 if key in values:
                     values[key]["source"] = each.source.name
+    by_hand = [section.apply for section in plan.sections if isinstance(section.apply.optimizer, HandWritten)]
     return {
         "values": values,
         "updates": sorted(updates),
+        "by_hand": sorted({op.name for apply in by_hand for op in _written(apply, variables, plan.ops)}),
         "sections": {
             section.name: {"prefix": section.prefix, "variables": [each.op.name for _, each in section.apply.pairs]}
             for section in plan.sections
         },
     }
+
+
+def _written(apply, variables, ops):
+    names = {variable.op.name for _, variable in apply.pairs}
+    for key, variable in variables.keys.items():
+        if variable.op.name in names or "slot/" in key:
+            for op in writers_of(variable, ops):
+                yield op
 
 
 def _described(tensor):

@@ -5,6 +5,7 @@ import collections
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
+from tf_towers.record.by_hand import HandWritten
 from tf_towers.record.hazard import Hazard
 
 
@@ -115,7 +116,7 @@ def _reported_loss(section, plan):
 
 
 def _step_counter(section, plan):
-    if section.apply.global_step is not None:
+    if section.apply.global_step is not None or isinstance(section.apply.optimizer, HandWritten):
         return []
     return [
         Hazard(

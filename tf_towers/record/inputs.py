@@ -8,11 +8,15 @@ from tensorflow.python.framework import tensor_util
 PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2", "PlaceholderWithDefault"])
 VARIABLES = frozenset(["Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp", "VarIsInitializedOp"])
 READS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd"])
+WRITING = ("Assign", "Apply", "ResourceApply", "SparseApply", "ResourceSparseApply", "Scatter", "ResourceScatter")
 RANDOM = frozenset(
     ["RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "RandomShuffle", "RandomGamma"]
     + ["Multinomial", "ParameterizedTruncatedNormal", "RandomPoissonV2", "StatelessRandomUniform"]
     + ["StatelessRandomNormal"]
 )
+# Stateful to TensorFlow, since what they hold is changed in place; yet they compute the same from the same.
+OF_A_RUN = ("TensorArray", "Stack", "TensorList", "CreateTemporary", "DestroyTemporary", "TemporaryVariable")
+FUNCTIONS = frozenset(["While", "If", "Case", "StatefulPartitionedCall"])
 ABOUT_SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank"])
 PASSED_ON = frozenset(["Print", "PrintV2", "Assert"])
 
@@ -65,9 +69,7 @@ def is_source(op):
     """Tells whether data enters the graph here: a placeholder, or an op with a state other than a variable's."""
     if op.type in PLACEHOLDERS:
         return True
-    if op.type in VARIABLES | READS | RANDOM | PASSED_ON or op.type.startswith(
-        ("Assign", "Scatter", "ResourceScatter")
-    ):
+    if op.type in VARIABLES | READS | RANDOM | PASSED_ON | FUNCTIONS or op.type.startswith(WRITING + OF_A_RUN):
         return False
     handles = all(out.dtype.base_dtype in (tf.resource, tf.variant) or out.dtype._is_ref_dtype for out in op.outputs)
     return bool(op.op_def is not None and op.op_def.is_stateful and len(op.outputs) and not handles)

@@ -9,7 +9,7 @@ import collections
 import tensorflow.compat.v1 as tf
 
 from tf_towers.record.ancestry import ancestors
-from tf_towers.record.inputs import PLACEHOLDERS, READS, VARIABLES
+from tf_towers.record.inputs import OF_A_RUN, PLACEHOLDERS, READS, VARIABLES, WRITING
 
 BEFORE = "before"
 AFTER = "after"
@@ -44,6 +44,8 @@ def observe(wanted, own, variables):
     drawn = _drawn(wanted)
     if not drawn:
         return Observed(BEFORE, wanted, [], [], {}), {}
+    if any(op.type.startswith(WRITING) for op in drawn):
+        return _inside(wanted, own)  # another run would update once more
     outputs = [out for op in drawn for out in op.outputs if out.consumers()]
     pure = ancestors([tensor.op for tensor in wanted.values()], set(drawn)) - set(drawn)
     read = _reads(pure, variables)
@@ -107,7 +109,9 @@ def _drawn(wanted):
 
 
 def _differs(op):
-    if op.type in VARIABLES | READS | PLACEHOLDERS | NOT_COMPUTED:
+    if op.type.startswith(WRITING):
+        return True  # reference variables are written by ops that TensorFlow does not call stateful
+    if op.type in VARIABLES | READS | PLACEHOLDERS | NOT_COMPUTED or op.type.startswith(OF_A_RUN):
         return False
     return bool(op.op_def is not None and op.op_def.is_stateful)
 

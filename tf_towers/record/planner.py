@@ -3,6 +3,7 @@
 import tensorflow.compat.v1 as tf
 
 from tf_towers.record.ancestry import ancestors
+from tf_towers.record.by_hand import update_by_hand
 from tf_towers.record.plan import make_plan, make_section
 from tf_towers.record.variables import sort_variables
 
@@ -31,9 +32,17 @@ class Planner(object):
         if key not in self._plans:
             ops = ancestors([each if isinstance(each, tf.Operation) else each.op for each in fetched])
             applies = [each for each in self._calls.applies if each.graph is graph and each.op in ops]
+            applies = applies or self._by_hand(graph, ops)
             # The graph is kept beside its plan, so that no later one gets its id.
             self._plans[key] = graph, self._new_plan(graph, fetched, applies) if applies else None
         return self._plans[key][1]
+
+    def _by_hand(self, graph, ops):
+        found = update_by_hand(graph, ops, self._calls.gradients)
+        if found is None:
+            return []
+        self._calls.applies.append(found)
+        return [found]
 
     def _new_plan(self, graph, fetched, applies):
         if self._graph not in (None, graph):

@@ -3,9 +3,8 @@
 import collections
 
 from tf_towers.record.ancestry import ancestors, earlier
-from tf_towers.record.inputs import READS
+from tf_towers.record.inputs import READS, WRITING
 
-WRITING = ("Assign", "Apply", "ResourceApply", "SparseApply", "ResourceSparseApply", "Scatter", "ResourceScatter")
 NEITHER = frozenset(["IsVariableInitialized", "VarIsInitializedOp", "Save", "SaveV2", "VariableShape", "Shape"])
 
 Race = collections.namedtuple("Race", ["variable", "reader", "writer", "reaches"])

@@ -133,7 +133,7 @@ class Recorder(object):
         return init
 
     def _planned(self, session, fetches):
-        if self._failed or not self.calls.applies or (self._steps is not None and self.recorded >= self._steps):
+        if self._failed or not self.calls.gradients or (self._steps is not None and self.recorded >= self._steps):
             return None
         try:
             fetched = fetched_by(session.graph, fetches)
