@@ -2,7 +2,7 @@
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.core.framework import types_pb2
+from tensorflow.core.framework import node_def_pb2, types_pb2
 from tensorflow.python.framework import kernels, op_def_registry
 
 from tf_towers.shadow.constants import as_written
@@ -11,6 +11,7 @@ from tf_towers.shadow.expansions import EXPANSIONS
 from tf_towers.shadow.refusal import refuse
 
 FLOATS = (types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
+FLOWS = ("flow", "flow_in", "flow_out")
 WIDE = {tf.float32: tf.float64, tf.float16: tf.float64, tf.bfloat16: tf.float64}
 
 
@@ -43,8 +44,36 @@ def expand(definition, typed):
         for place, name in enumerate(node.input):
             if name.startswith("^") and name[1:] in anchors:
                 node.input[place] = "^" + anchors[name[1:]]
+    _cast_flows(definition)
     _check(definition)
     return types, renamed
+
+
+def _cast_flows(definition):
+    """Keeps the flows of tensor arrays, which only say what comes after what, in the float32 that those want."""
+    renamed, added = {}, []
+    for node in list(definition.node):
+        described = _op_def(node.op) if node.op.startswith("TensorArray") else None
+        for place, argument in enumerate(described.input_arg if described else []):
+            if argument.name in FLOWS:
+                added.append(
+                    _cast(f"{node.name}/{argument.name}_in_float32", node.input[place], tf.float64, tf.float32)
+                )
+                node.input[place] = added[-1].name
+        for place, argument in enumerate(described.output_arg if described else []):
+            if argument.name in FLOWS:
+                tensor = f"{node.name}:{place}"
+                added.append(_cast(f"{node.name}/{argument.name}_in_float64", tensor, tf.float32, tf.float64))
+                renamed[tensor] = added[-1].name + ":0"
+    redirect(definition, renamed)
+    definition.node.extend(added)
+
+
+def _cast(name, tensor, source, target):
+    node = node_def_pb2.NodeDef(name=name, op="Cast", input=[tensor])
+    node.attr["SrcT"].type = source.as_datatype_enum
+    node.attr["DstT"].type = target.as_datatype_enum
+    return node
 
 
 def _splice(definition, node, op):
@@ -111,7 +140,7 @@ def _unfit(node):
     if described is None:
         return None  # a function of the graph's own library
     for argument in list(described.input_arg) + list(described.output_arg):
-        if argument.type in FLOATS:
+        if argument.type in FLOATS and argument.name not in FLOWS:
             return "which is in float32 whatever its input"
     wide = {name for name, attr in node.attr.items() if attr.type == types_pb2.DT_DOUBLE}
     for attr in described.attr:

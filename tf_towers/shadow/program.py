@@ -8,6 +8,7 @@ from tensorflow.core.protobuf import rewriter_config_pb2
 from tensorflow.python.ops import gen_resource_variable_ops, gen_state_ops
 
 from tf_towers.shadow.cut import cut, import_graph, is_fed
+from tf_towers.shadow.definition import by_name, needed
 from tf_towers.shadow.expand import expand
 from tf_towers.shadow.refusal import refuse
 from tf_towers.shadow.widen import widen
@@ -34,7 +35,9 @@ class Program(object):
         self._cut = cut(definition, run)
         definition = self._cut.definition
         typed = import_graph(definition)
-        self.constants = widen(definition, self._cut.computed)
+        # Where a script writes its updates itself, it writes their constants too.
+        by_hand = needed(by_name(definition), run.get("by_hand", []))
+        self.constants = widen(definition, self._cut.computed | by_hand)
         self.expanded, renamed = expand(definition, typed)
         self._graph = import_graph(definition)
         values = {key: each["tensor"] for key, each in run["values"].items() if not is_fed(key)}
