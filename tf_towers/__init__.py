@@ -31,6 +31,7 @@ from tf_towers.place import place_variables as place_variables
 from tf_towers.place import tower_devices as tower_devices
 from tf_towers.plan import Plan as Plan
 from tf_towers.plan import make_plan as make_plan
+from tf_towers.recording import recording as recording
 from tf_towers.regularize import decay_terms as decay_terms
 from tf_towers.regularize import effective_coefficient as effective_coefficient
 from tf_towers.regularize import regularization_terms as regularization_terms

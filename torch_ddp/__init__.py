@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from torch_ddp.optimizer import named_slots as named_slots
     from torch_ddp.optimizer import round_hyper_parameters as round_hyper_parameters
     from torch_ddp.optimizer import set_counters as set_counters
+    from torch_ddp.recording import Recording as Recording
+    from torch_ddp.recording import recording as recording
     from torch_ddp.sampler import TrainingSampler as TrainingSampler
     from torch_ddp.schedule import make_schedule as make_schedule
     from torch_ddp.shard import shard as shard
@@ -68,6 +70,7 @@ _HOMES = {
     "MasterWeights": "checkpoint.masters",
     "Progress": "checkpoint.checkpoints",
     "Rank": "group",
+    "Recording": "recording",
     "Stepper": "step",
     "TorchDdpError": "errors",
     "TrainingSampler": "sampler",
@@ -98,6 +101,7 @@ _HOMES = {
     "rank_from_environment": "group",
     "ranks_agree": "gather",
     "read_whole": "checkpoint.files",
+    "recording": "recording",
     "reduce_tensor": "evaluation.reduce",
     "round_hyper_parameters": "optimizer",
     "scaled_learning_rate": "learning_rate",

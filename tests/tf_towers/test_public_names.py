@@ -35,6 +35,7 @@ NAMES = [
     "place_variables",
     "racing_updates",
     "read_checkpoint",
+    "recording",
     "regularization_terms",
     "session",
     "shard",

@@ -1,0 +1,188 @@
+"""Records a training loop in torch as it is: three lines in the script, a trace as `parity run` leaves it."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from parity.trace import TraceWriter
+from torch_ddp.errors import TorchDdpError
+from torch_ddp.facts import describe_variables
+from torch_ddp.gather import gather
+from torch_ddp.gradients import GradientReduction
+from torch_ddp.group import Rank
+from torch_ddp.optimizer import hyper_parameters
+from torch_ddp.step import array, merged
+from torch_ddp.weights import named_statistics
+
+Arrays = dict[str, np.ndarray]
+
+
+@contextlib.contextmanager
+def recording(out: "str | os.PathLike[str]", model: nn.Module, optimizer: Optimizer) -> Iterator["Recording"]:
+    """Records the training steps of a block into a trace; every rank calls it, rank 0 writes.
+
+    Three lines in a script; the rest of it stays as it is::
+
+        with torch_ddp.recording("trace", model, optimizer) as record:
+            for images, labels in loader:
+                with record.step(images=images, labels=labels):
+                    ...  # zero_grad, forward, backward, optimizer.step
+
+    Recorded are what is named in `step`, the tensor that `backward` is called on as the loss, gradients before and after
+    the all-reduce, what the optimizer is given where that is another one (``clip/…``), slots, statistics and weights. Under
+    DistributedDataParallel a communication hook is attached that averages as DDP does by itself; it stays.
+
+    Args:
+      out: folder of the trace; made if missing.
+      model: as the script trains it, wrapped or not.
+      optimizer: that steps.
+
+    Yields:
+      The `Recording`.
+
+    Raises:
+      TorchDdpError: a step made no update, or more than one.
+
+    Counterpart: tf_towers.recording
+    """
+    recorder = Recording(str(out), model, optimizer)
+    try:
+        yield recorder
+    except BaseException:
+        recorder.close(whole=False)
+        raise
+    recorder.close(whole=True)
+
+
+class Recording:
+    """Records steps one by one; see `recording`."""
+
+    def __init__(self, out: str, model: nn.Module, optimizer: Optimizer) -> None:
+        self._model = model.module if isinstance(model, DistributedDataParallel) else model
+        self._optimizer = optimizer
+        self._reduction = GradientReduction(model) if isinstance(model, DistributedDataParallel) else None
+        self._rank = _this_rank()
+        self._device = next(self._model.parameters()).device
+        self._out = out
+        self._writer: TraceWriter | None = None
+        self._made = 0
+        self._loss: Tensor | None = None
+        self._combined: Arrays = {}
+        self._given: Arrays | None = None
+        self._updates = 0
+        self._hooks = [
+            optimizer.register_step_pre_hook(self._before_update),
+            optimizer.register_step_post_hook(self._after_update),
+        ]
+
+    @contextlib.contextmanager
+    def step(self, **inputs: Tensor) -> Iterator[None]:
+        """Records one training step, the update included.
+
+        Args:
+          **inputs: this rank's shard of the batch, by name.
+        """
+        if self._writer is None and self._rank.rank == 0:
+            self._writer = self._open()
+        counters = {"state/learning_rate": np.array(self._optimizer.param_groups[0]["lr"], np.float64)}
+        counters["state/global_step"] = np.array(self._made, np.int64)
+        self._loss, self._combined, self._given, self._updates = None, {}, None, 0
+        if self._reduction:
+            self._reduction.keep = True
+            self._reduction.local.clear()
+        with self._seeing_losses():
+            yield
+        if self._updates != 1 or self._loss is None:
+            raise TorchDdpError(
+                f"recording: expected one backward and one update in a step, got {self._updates} updates. "
+                "Put exactly one into the block of `record.step`."
+            )
+        own = {f"feed/{self._rank.rank}/{name}": array(value) for name, value in inputs.items()}
+        own[f"loss/{self._rank.rank}"] = array(self._loss)
+        local = self._reduction.local if self._reduction else {}
+        gradients = {name: array(value) for name, value in local.items()} if self._reduction else self._combined
+        own.update((f"tower_grad/{self._rank.rank}/{name}", value) for name, value in gradients.items())
+        towers = gather(own, self._rank, self._device)
+        if self._writer is not None and towers is not None:
+            tensors = {**counters, **merged(towers)}
+            tensors.update((f"grad/{name}", value) for name, value in self._combined.items())
+            if self._given is not None and _differ(self._given, self._combined):
+                tensors.update((f"clip/{name}", value) for name, value in self._given.items())
+            self._writer.step(self._made, {**tensors, **self._state()})
+        self._made += 1
+
+    def close(self, whole: bool) -> None:
+        """Stops recording; marks the trace complete where the block ended `whole`."""
+        for hook in self._hooks:
+            hook.remove()
+        if self._reduction:
+            self._reduction.keep = False
+        if self._writer is not None and whole:
+            self._writer.close(slots=sorted({name.split("/")[1] for name in self._state() if name.startswith("slot/")}))
+
+    @contextlib.contextmanager
+    def _seeing_losses(self) -> Iterator[None]:
+        original = Tensor.backward
+
+        def backward(loss: Tensor, *arguments: Any, **named: Any) -> None:
+            original(loss, *arguments, **named)  # type: ignore[no-untyped-call]
+            self._loss = loss.detach()
+            self._combined = self._gradients()
+
+        Tensor.backward = backward  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            Tensor.backward = original  # type: ignore[method-assign]
+
+    def _before_update(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
+        self._given = self._gradients()
+
+    def _after_update(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
+        self._updates += 1
+
+    def _gradients(self) -> Arrays:
+        return {name: array(p.grad) for name, p in self._model.named_parameters() if p.grad is not None}
+
+    def _state(self) -> Arrays:
+        """Weights, statistics and those slots that are there already: making them here could change the first update."""
+        found = {f"stat/{name}": array(value) for name, value in named_statistics(self._model).items()}
+        for name, parameter in self._model.named_parameters():
+            found[f"var/{name}"] = array(parameter)
+            for slot, value in self._optimizer.state.get(parameter, {}).items():
+                if isinstance(value, Tensor) and value.shape == parameter.shape and slot != "step":
+                    found[f"slot/{slot}/{name}"] = array(value)
+        return found
+
+    def _open(self) -> TraceWriter:
+        dtypes = sorted({str(p.dtype).removeprefix("torch.") for p in self._model.parameters()})
+        facts = {
+            "side": "torch_ddp.recording",
+            "framework": "torch " + torch.__version__,
+            "ranks": self._rank.world_size,
+            "combine": "mean",
+            "precision": "+".join(dtypes),
+            "optimizer": hyper_parameters(self._optimizer),
+        }
+        producer = {"package": "torch_ddp.recording", "framework": "torch " + torch.__version__}
+        writer = TraceWriter(self._out, producer, facts, describe_variables(self._model))
+        writer.init(self._state())
+        return writer
+
+
+def _this_rank() -> Rank:
+    if not (dist.is_available() and dist.is_initialized()):
+        return Rank(0, 0, 1)
+    return Rank(dist.get_rank(), int(os.environ.get("LOCAL_RANK", dist.get_rank())), dist.get_world_size())
+
+
+def _differ(one: Arrays, other: Arrays) -> bool:
+    return set(one) != set(other) or any(not np.array_equal(one[name], other[name]) for name in one)
