@@ -1,7 +1,7 @@
 """Makes the optimizer that a recorded TensorFlow script used, with the learning rates that it had step by step."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -25,7 +25,7 @@ def recorded_optimizer(model: nn.Module, description: Mapping[str, Any], rates: 
     """Makes the twin of a recorded optimizer.
 
     Args:
-      model: already in the dtype that it trains in.
+      model: already in the dtype that it trains in; what is frozen stays out.
       description: `name`, the class in TensorFlow, and its hyper-parameters, as a trace has them in its facts.
       rates: learning rate of each step; the last one goes on.
 
@@ -40,7 +40,8 @@ def recorded_optimizer(model: nn.Module, description: Mapping[str, Any], rates: 
         )
     known = inspect.signature(TWINS[name]).parameters
     settings = {key: value for key, value in description.items() if key in known}
-    optimizer: Optimizer = TWINS[name](model.parameters(), lr=rates[0], **settings)  # type: ignore[call-arg]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer: Optimizer = TWINS[name](trained, lr=rates[0], **settings)  # type: ignore[call-arg]
     made = 0
 
     def next_rate(optimizer: Optimizer, arguments: Any, named: Any) -> None:
@@ -51,3 +52,21 @@ def recorded_optimizer(model: nn.Module, description: Mapping[str, Any], rates: 
 
     optimizer.register_step_post_hook(next_rate)
     return optimizer
+
+
+def train_only(model: nn.Module, names: Collection[str]) -> nn.Module:
+    """Freezes every parameter of a model but those named, as one of a script's several optimizers sees it.
+
+    Returns:
+      The model.
+
+    Raises:
+      TorchDdpError: a name is no parameter.
+    """
+    known = dict(model.named_parameters())
+    missing = sorted(set(names) - set(known))
+    if missing:
+        raise TorchDdpError(f"replay: expected a parameter named {missing[0]!r}, got none. Mend the mapping.")
+    for name, parameter in known.items():
+        parameter.requires_grad_(name in names)
+    return model

@@ -9,12 +9,23 @@ from parity.commands.progress import add_amount
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
     parser.add_argument("trace", type=Path, help="a trace as `parity record` leaves it")
-    parser.add_argument("--torch", required=True, metavar="MODULE:MODEL", help="class or function that makes the model")
-    parser.add_argument("--loss", required=True, metavar="MODULE:FUNCTION", help="loss(model, **inputs), a scalar")
+    parser.add_argument("--torch", metavar="MODULE:MODEL", help="class or function that makes the model")
+    parser.add_argument(
+        "--loss",
+        action="append",
+        default=[],
+        metavar="[OPTIMIZER=]MODULE:FUNCTION",
+        help="loss(model, **inputs), a scalar; once for every optimizer of a script that has several",
+    )
     parser.add_argument(
         "--optimizer",
-        metavar="MODULE:FUNCTION",
+        action="append",
+        default=[],
+        metavar="[OPTIMIZER=]MODULE:FUNCTION",
         help="function of the model that makes the port's own optimizer (default: the twin of the recorded one)",
+    )
+    parser.add_argument(
+        "--init", type=Path, metavar="DIR", help="run nothing: write the skeleton of a port into DIR, to be filled in"
     )
     parser.add_argument("--map", type=Path, metavar="FILE", help="a case.toml, or a file with its [mapping] tables")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the log here")
@@ -33,15 +44,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replays the trace and prints the report; returns the exit code."""
+    if arguments.init:
+        return _init(arguments)
+    return _replay(arguments)
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    from parity.run.replay_skeleton import write_skeleton
+
+    for file in write_skeleton(arguments.trace, arguments.init):
+        print(f"wrote {file}")
+    return 0
+
+
+def _replay(arguments: argparse.Namespace) -> int:
     import tempfile
 
+    from parity.commands.errors import CommandError
     from parity.commands.out_folder import claim_file
     from parity.report import report, write_json
     from parity.run.replay import Port, here, replay
 
+    if not arguments.torch or not arguments.loss:
+        raise CommandError(
+            "replay: expected --torch and --loss, or --init, got neither. Name the port, or write its skeleton with --init."
+        )
     if arguments.json:
         claim_file("--json", arguments.json)
-    port = Port(arguments.torch, arguments.loss, arguments.optimizer, here(), arguments.timeout)
+    losses, optimizers = by_section("--loss", arguments.loss), by_section("--optimizer", arguments.optimizer)
+    port = Port(arguments.torch, losses, optimizers, here(), arguments.timeout)
     with tempfile.TemporaryDirectory(prefix="parity-replay-") as folder:
         out = arguments.out or Path(folder)
         out.mkdir(parents=True, exist_ok=True)
@@ -50,3 +81,23 @@ def run(arguments: argparse.Namespace) -> int:
         write_json(result, arguments.json)
     report(result, str(arguments.trace), arguments.quiet, arguments.verbose)
     return result.exit_code
+
+
+def by_section(option: str, given: list[str]) -> dict[str, str]:
+    """Takes ``OPTIMIZER=MODULE:FUNCTION`` apart: dict of optimizer, "" where none is named, to the rest.
+
+    Raises:
+      CommandError: one is named twice, or is no "MODULE:FUNCTION".
+    """
+    from parity.commands.errors import CommandError
+
+    found: dict[str, str] = {}
+    for text in given:
+        name, _, spec = text.rpartition("=")
+        if name in found or not all(spec.partition(":")):
+            raise CommandError(
+                f"{option}: expected [OPTIMIZER=]MODULE:FUNCTION, once for each, got {text}. "
+                f"Write e.g. {option} port:loss."
+            )
+        found[name] = spec
+    return found

@@ -26,4 +26,7 @@ def slot_partner(tf_slot: str, candidate_slots: Collection[str]) -> str | None:
     Source: tensorflow/python/training/*.py (1.15), `_create_slots`; torch/optim/*.py, `state`.
     """
     slot = tf_slot.lower()
-    return next((name for name in (slot, *TORCH_SLOTS.get(slot, ())) if name in candidate_slots), None)
+    # Optimizers that are written by hand keep "adam_m" and the like.
+    last = slot.rpartition("_")[2]
+    names = (slot, *TORCH_SLOTS.get(slot, ()), last, *TORCH_SLOTS.get(last, ()))
+    return next((name for name in names if name in candidate_slots), None)

@@ -11,9 +11,9 @@ from parity.judge.result import Cause, FirstDifference
 from parity.run.experiments.change import Change
 from parity.run.experiments.inputs import changes_of_the_inputs, changes_of_the_order
 from parity.run.experiments.probes import Bench, ignored_input, less_precision, shifted_image
+from parity.run.experiments.repeats import Repeats
 from parity.run.experiments.solve import knobs, solved
 from parity.run.experiments.state import changes_of_the_flatten, changes_of_the_gates, changes_of_the_state
-from parity.run.plan import Recorder
 from parity.sides import SideFailed
 from parity.trace import Trace, parse_key
 
@@ -25,7 +25,7 @@ POLICIES = {
 
 
 def find_by_experiment(
-    first: FirstDifference, recorder: Recorder, join: Join, reference: Trace, candidate: Trace
+    first: FirstDifference, recorder: Repeats, join: Join, reference: Trace, candidate: Trace
 ) -> list[Cause]:
     """Returns the cause whose opposite makes the first difference go away, or nothing.
 
@@ -88,7 +88,7 @@ def _changes(bench: Bench) -> Iterator[Change]:
     yield from changes_of_the_state(bench.first, bench.state)
 
 
-def _of_the_statistics(first: FirstDifference, recorder: Recorder, join: Join, candidate: Trace) -> list[Cause]:
+def _of_the_statistics(first: FirstDifference, recorder: Repeats, join: Join, candidate: Trace) -> list[Cause]:
     step = first.check.step
     got = join.read(parse_key(first.check.key), candidate.step(step))
     if recorder.towers == 1 or got is None:
@@ -113,7 +113,7 @@ def _of_the_statistics(first: FirstDifference, recorder: Recorder, join: Join, c
     return []
 
 
-def _of_the_batch_norm(first: FirstDifference, recorder: Recorder, join: Join, reference: Trace) -> list[Cause]:
+def _of_the_batch_norm(first: FirstDifference, recorder: Repeats, join: Join, reference: Trace) -> list[Cause]:
     kinds = {entry.get("kind") for entry in reference.variables.values()}
     if recorder.towers == 1 or "statistic" not in kinds or first.quantity not in ("act", "loss"):
         return []

@@ -9,7 +9,7 @@ import numpy as np
 from parity.judge.join import Join
 from parity.judge.numbers import Array, distance, norm
 from parity.judge.result import Cause, FirstDifference
-from parity.run.plan import Recorder
+from parity.run.experiments.repeats import Repeats
 from parity.run.states import Tensors
 from parity.trace import Trace, parse_key
 
@@ -31,7 +31,7 @@ class Bench:
     """
 
     first: FirstDifference
-    recorder: Recorder
+    recorder: Repeats
     join: Join
     reference: Trace
     candidate: Trace

@@ -1,0 +1,202 @@
+"""Reads a recorded trace as one optimizer's training: a script with several has a part for each."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from parity.judge.numbers import Array
+from parity.run.states import Tensors
+from parity.trace import TensorFile, Trace, TraceError, format_key, parse_key, read_graph
+
+REPLAYED = frozenset(["state", "feed", "noise", "stat", "loss", "tower_grad", "grad", "slot", "var"])
+STATE = frozenset(["state", "stat", "slot", "var"])
+RACING = "unordered_statistics"
+DRAW = "recorded_draw_"
+
+
+class ReplayError(ValueError):
+    """A trace cannot be replayed; the message says who, what was expected, what came and what to do."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One optimizer's part of a recorded trace.
+
+    Attributes:
+      name: the optimizer's section, "" where there is one only.
+      trace: the recorded trace.
+      facts: of this part.
+      steps: numbers of the steps in which it trains.
+      trained: names of the variables that it updates, or None for all.
+      left: what is recorded and not replayed, in words; grows as files are read.
+    """
+
+    name: str
+    trace: Trace
+    facts: dict[str, Any]
+    steps: list[int]
+    trained: frozenset[str] | None
+    left: set[str]
+
+    @property
+    def prefix(self) -> str:
+        """What its names start with in the trace."""
+        return f"section/{self.name}/" if self.name else ""
+
+    @property
+    def racing(self) -> bool:
+        """Whether the moving statistics are another number in every run."""
+        return any(hazard["name"] == RACING for hazard in self.facts.get("hazards", []))
+
+    @property
+    def towers(self) -> int:
+        """The number of towers."""
+        return int(self.facts["towers"])
+
+    def tensors(self, number: int, file: TensorFile) -> Tensors:
+        """Returns what a port can repeat of a step, of the trace's own file or of its shadow's."""
+        before = self.before(number)
+        draws = _draws(self, file)
+        return dict(_kept(self, file, before, draws))
+
+    def before(self, number: int) -> Tensors:
+        """Returns the state before a step: what the step before left, and its own counters."""
+        last = self.trace.step(number - 1) if number else self.trace.init()
+        state = {key: last.read(text) for text, key in self._own(last) if not key.startswith("state/")}
+        now = self.trace.step(number)
+        counters = {key: now.read(text) for text, key in self._own(now) if key.startswith("state/")}
+        if self.name:
+            counters.pop("state/global_step", None)  # counts the updates of several optimizers
+        return {**state, **counters}
+
+    def batch(self, number: int) -> Tensors:
+        """Returns a whole batch, dict of "feed/<input>" to array, the towers' pieces put together."""
+        tensors = self.tensors(number, self.trace.step(number))
+        names = [parse_key(text).name for text in tensors if text.startswith("feed/0/")]
+        batch: Tensors = {}
+        for name in names:
+            keys = [f"feed/{tower}/{name}" for tower in range(self.towers)]
+            pieces = [tensors[key] for key in keys if key in tensors]
+            if len({piece.shape for piece in pieces}) != 1 or len(pieces) != self.towers:
+                raise ReplayError(
+                    f"replay: expected equal shards of {name!r} for {self.towers} towers in step {number}, got "
+                    f"{', '.join(str(piece.shape) for piece in pieces)}. Record batches that divide."
+                )
+            batch[f"feed/{name}"] = np.concatenate(pieces)
+        return batch
+
+    def rate(self, number: int) -> float:
+        """Returns the learning rate of a step."""
+        file = self.trace.step(number)
+        text = f"{self.prefix}state/learning_rate"
+        if text in file:
+            return float(file.read(text))
+        return float(self.facts["optimizer"].get("learning_rate", 0.0))
+
+    def own(self, text: str) -> str | None:
+        """Returns a trace's name as this part has it, or None where it is another optimizer's."""
+        if text.startswith("section/"):
+            return text[len(self.prefix) :] if self.prefix and text.startswith(self.prefix) else None
+        return text
+
+    def _own(self, file: TensorFile) -> Iterator[tuple[str, str]]:
+        for text in file.names():
+            key = self.own(text)
+            if key is not None and key.split("/", 1)[0] in STATE:
+                yield text, key
+
+
+def parts_of(trace: Trace) -> list[Part]:
+    """Returns the parts of a recorded trace.
+
+    Raises:
+      ReplayError: it has no steps, or a part combines its gradients in a way that DDP does not know.
+    """
+    if not trace.step_numbers:
+        raise ReplayError(f"replay: expected recorded steps in {trace.directory}, got none. Record it again.")
+    sections: dict[str, dict[str, Any]] = trace.facts.get("sections") or {"": {}}
+    parts = []
+    for name, facts in sections.items():
+        prefix = f"section/{name}/" if name else ""
+        steps = [number for number in trace.step_numbers if _trains(trace, number, prefix)]
+        if not steps:
+            continue
+        merged = {**trace.facts, **facts}
+        merged.pop("sections", None)
+        trained = frozenset(_trained(trace, steps[0], prefix)) if name else None
+        parts.append(Part(name, trace, merged, steps, trained, set()))
+        if merged.get("combine") not in ("mean", "sum"):
+            raise ReplayError(
+                f'replay: expected gradients that are combined by "mean" or "sum", got {merged.get("combine")!r}. '
+                "Write both traces and use `parity compare`."
+            )
+    return parts
+
+
+def _trains(trace: Trace, number: int, prefix: str) -> bool:
+    if not prefix:
+        return True
+    return any(text.startswith(f"{prefix}grad/") for text in trace.step(number).names())
+
+
+def _trained(trace: Trace, number: int, prefix: str) -> Iterator[str]:
+    for text in trace.step(number).names():
+        if text.startswith(f"{prefix}grad/"):
+            yield parse_key(text).name.removesuffix(".values").removesuffix(".indices")
+
+
+def _kept(part: Part, file: TensorFile, before: Tensors, draws: dict[str, str]) -> Iterator[tuple[str, Array]]:
+    for text in file.names():
+        own = part.own(text)
+        if own is None:
+            continue
+        key = parse_key(own)
+        if text in draws:
+            yield draws[text], file.read(text)
+        elif key.quantity not in REPLAYED or (part.racing and key.quantity == "stat"):
+            part.left.add(key.quantity)
+        elif key.quantity == "feed" and not file.shape(text):
+            part.left.add(f"the scalar feed {key.name}")
+        elif part.name and own == "state/global_step":
+            part.left.add("global_step, which several optimizers count")
+        elif part.trained is not None and key.quantity == "var" and key.name not in part.trained:
+            value = before[own]
+            yield own, value.astype(file.read(text).dtype)
+        elif key.name.endswith(".values"):
+            yield _dense(part, file, text, own)
+        elif not key.name.endswith(".indices"):
+            yield own, file.read(text)
+
+
+def _dense(part: Part, file: TensorFile, text: str, own: str) -> tuple[str, Array]:
+    key = parse_key(own)
+    name = key.name[: -len(".values")]
+    values = file.read(text)
+    dense = np.zeros(part.trace.variables[name]["shape"], values.dtype)
+    np.add.at(dense, file.read(text[: -len(".values")] + ".indices"), values)
+    return format_key(key._replace(name=name)), dense
+
+
+def _draws(part: Part, file: TensorFile) -> dict[str, str]:
+    """Names the draws of every tower by their place in the order of drawing."""
+    order = _order_of_ops(part.trace)
+    by_tower: dict[str, list[tuple[int, str]]] = {}
+    for text in file.names():
+        own = part.own(text)
+        key = parse_key(own) if own else None
+        if key is not None and key.quantity == "noise":
+            by_tower.setdefault(key.tower, []).append((order.get(key.name, 0), text))
+    return {
+        text: f"feed/{tower}/{DRAW}{place}"
+        for tower, found in by_tower.items()
+        for place, (_, text) in enumerate(sorted(found))
+    }
+
+
+def _order_of_ops(trace: Trace) -> dict[str, int]:
+    try:
+        return {node["name"]: place for place, node in enumerate(read_graph(trace.directory).nodes)}
+    except TraceError:
+        return {}

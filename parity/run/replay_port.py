@@ -1,0 +1,177 @@
+"""Starts the torch side of a replay: the port, with the recorded optimizer's twin or its own."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from parity.judge.join import Join
+from parity.judge.renaming import Renaming
+from parity.mapping import Mapping, MappingEntry, build_mapping, variables_of
+from parity.run.perturb import Tensors
+from parity.run.replay_part import Part, ReplayError
+from parity.run.states import translated, translated_batch, write_init, write_states
+from parity.sides import SideProcess
+from parity.trace import Trace
+
+QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "slot", "var")
+
+
+class Port(NamedTuple):
+    """The torch side of a replay.
+
+    Fields:
+      model: "module:name".
+      losses: dict of section to "module:name"; the section is "" where the script has one optimizer.
+      optimizers: dict of section to "module:function" of the model; without one it is the twin of the recorded one.
+      folders: where to look for the modules.
+      silence: seconds without a sign of life after which it is ended.
+    """
+
+    model: str
+    losses: dict[str, str]
+    optimizers: dict[str, str]
+    folders: list[str]
+    silence: float
+
+
+class Replayed:
+    """The port of one part, ready to run.
+
+    Args:
+      part: what was recorded.
+      port: the torch side.
+      side: its process.
+      entries, named: of the mapping, as `load_mapping` gives them.
+      out: folder for what is written.
+
+    Attributes:
+      join: names and layouts.
+      mapping: of the variables.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        port: Port,
+        side: SideProcess,
+        entries: dict[str, MappingEntry],
+        named: dict[str, dict[str, MappingEntry]],
+        out: Path,
+    ) -> None:
+        self.part = part
+        self._port, self._side, self._out = port, side, out
+        self._case = _case(part, port)
+        plain = {**self._case, "optimizer": {"name": "sgd", "learning_rate": 0.0}}
+        variables = self._prepare(plain, "float32")["variables"]
+        self.mapping: Mapping = build_mapping(variables_of(part.trace.variables), variables_of(variables), entries)
+        self._case.update(self._write_module(port))
+        self.prepared = {name: self._prepare(self._case, name) for name in ("float32", "float64")}
+        names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
+        self.join = Join(self.mapping, names, self.prepared["float32"]["facts"]["slots"])
+        self._asked = self._write_asked()
+
+    @property
+    def initial_slots(self) -> dict[str, list[float]]:
+        """What its optimizer itself puts into its slots, the smallest and the largest element of each."""
+        return dict(self.prepared["float32"]["initial_slots"])
+
+    def run(self, precision: str) -> Trace:
+        """Runs every step in lockstep; returns the trace."""
+        out = self._out / f"torch-{precision}"
+        prepared = self.prepared[precision]["prepared"]
+        self._side.ask("run", prepared=prepared, **self._asked, steps=self.part.steps, out=str(out)).result()
+        return Trace(out)
+
+    def again(self, name: str, steps: list[int], batches: list[Tensors], states: list[Tensors]) -> Trace:
+        """Runs some steps once more in float64, from states and batches in its own names and layouts."""
+        asked = {
+            **self._asked,
+            "feeds": str(write_states(self._out / f"{name}-feeds", zip(steps, batches, strict=True))),
+            "follow": str(write_states(self._out / f"{name}-states", zip(steps, states, strict=True))),
+            "recorded_counters": True,
+        }
+        prepared = self.prepared["float64"]["prepared"]
+        self._side.ask("run", prepared=prepared, **asked, steps=steps, out=str(self._out / name)).result()
+        return Trace(self._out / name)
+
+    def batch(self, number: int) -> Tensors:
+        """Returns a whole batch as it is fed."""
+        return translated_batch(self.join, self.part.batch(number))
+
+    def state(self, number: int) -> Tensors:
+        """Returns the state before a step, in its own names and layouts."""
+        return translated(self.join, self.part.before(number))
+
+    def _prepare(self, case: dict[str, Any], precision: str) -> dict[str, Any]:
+        folders = [*self._port.folders, str(self._out)]
+        asked = self._side.ask("prepare", case=case, folders=folders, precision=precision, round_hyper_parameters=False)
+        found: dict[str, Any] = asked.result()
+        return found
+
+    def _write_asked(self) -> dict[str, Any]:
+        steps = self.part.steps
+        feeds = ((number, self.batch(number)) for number in steps)
+        states = ((number, self.state(number)) for number in steps)
+        without = {"stat"} if self.part.racing else set()
+        return {
+            "feeds": str(write_states(self._out / "feeds", feeds)),
+            "start": str(write_init(self._out / "start", self.state(steps[0]))),
+            "follow": str(write_states(self._out / "states", states)),
+            "recorded_counters": False,
+            "quantities": [quantity for quantity in QUANTITIES if quantity not in without],
+        }
+
+    def _write_module(self, port: Port) -> dict[str, str]:
+        # The side loads functions by name; this module carries what was recorded.
+        part, name = self.part, f"replayed_part_{self.part.name or 'only'}"
+        lines = ["import importlib", ""]
+        lines += ["from torch_ddp.draws import with_recorded_draws"]
+        lines += ["from torch_ddp.recorded_optimizer import recorded_optimizer, train_only", "", ""]
+        module, _, function = port.losses[part.name].partition(":")
+        lines += [f"loss = with_recorded_draws(getattr(importlib.import_module({module!r}), {function!r}))", "", ""]
+        lines += ["def optimizer(model):"]
+        if part.trained is not None:
+            names = [to for pair in self.mapping.pairs if pair.reference in part.trained for to in pair.candidate]
+            lines += [f"    train_only(model, {names!r})"]
+        if part.name in port.optimizers:
+            module, _, function = port.optimizers[part.name].partition(":")
+            lines += [f"    return getattr(importlib.import_module({module!r}), {function!r})(model)"]
+        else:
+            rates = [part.rate(number) for number in part.steps]
+            lines += [f"    return recorded_optimizer(model, {_without_rate(part)!r}, {rates!r})"]
+        (self._out / f"{name}.py").write_text("\n".join(lines) + "\n")
+        draws = any("recorded_draw_" in text for text in part.batch(part.steps[0]))
+        return {"optimizer": f"{name}:optimizer", **({"loss": f"{name}:loss"} if draws else {})}
+
+
+def check_port(part: Part, port: Port) -> None:
+    """Checks that a port has what a part needs.
+
+    Raises:
+      ReplayError: it has no loss for it, or no optimizer where the script clips.
+    """
+    if part.name not in port.losses:
+        wanted = f"--loss {part.name}=MODULE:FUNCTION" if part.name else "--loss MODULE:FUNCTION"
+        given = ", ".join(sorted(port.losses)) or "none"
+        raise ReplayError(f"replay: expected a loss for the optimizer {part.name!r}, got {given}. Add {wanted}.")
+    if part.facts.get("clipped") and part.name not in port.optimizers:
+        raise ReplayError(
+            "replay: expected gradients that are applied as they are combined, got clipped ones. "
+            "Name an optimizer that clips with --optimizer MODULE:FUNCTION."
+        )
+
+
+def _case(part: Part, port: Port) -> dict[str, Any]:
+    return {
+        "model": port.model,
+        "loss": port.losses[part.name],
+        "ranks": part.towers,
+        "combine": part.facts["combine"],
+        "backend": "gloo",
+        "seed": 0,
+    }
+
+
+def _without_rate(part: Part) -> dict[str, Any]:
+    described: dict[str, Any] = json.loads(json.dumps(part.facts["optimizer"]))
+    return {name: value for name, value in described.items() if name != "learning_rate"}

@@ -1,0 +1,152 @@
+"""Hands recorded random draws to a port: where it asks torch for random numbers it gets what a script drew."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from torch_ddp.errors import TorchDdpError
+
+INPUT = "recorded_draw_"
+
+
+class RecordedDraws(TorchFunctionMode):
+    """Answers torch's random functions, dropout among them, with recorded draws, in order, inside a ``with`` block.
+
+    Uniform draws are taken as TensorFlow's dropout takes them: an element is kept where its draw is at least the rate. Draws
+    that TensorFlow made with channels last are handed over with channels first where only that fits.
+
+    Args:
+      draws: in the order in which the script draws; uniform in [0, 1) or standard normal.
+
+    Raises:
+      TorchDdpError: the port draws more or less often than the script, in another shape, or by a function that has no
+        counterpart.
+    """
+
+    def __init__(self, draws: Sequence[Tensor]) -> None:
+        super().__init__()
+        self._draws = list(draws)
+        self._taken = 0
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        """Leaves the block; refuses draws that are left over."""
+        super().__exit__(kind, value, traceback)  # type: ignore[no-untyped-call]
+        if kind is None and self._taken != len(self._draws):
+            raise TorchDdpError(
+                f"draws: expected the port to draw {len(self._draws)} times, as the script does, got {self._taken}. "
+                "Draw where the script draws: is the port in train mode?"
+            )
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Answers a random function from the draws, and lets everything else through."""
+        kwargs = kwargs or {}
+        answer = ANSWERS.get(func)
+        if answer is not None:
+            return answer(self, *args, **kwargs)
+        if func in WITHOUT_COUNTERPART:
+            name = getattr(func, "__name__", str(func))
+            raise TorchDdpError(
+                f"draws: expected dropout, rand, randn, bernoulli_ or the like, got {name}, for which no recorded draw "
+                "can be taken. Write it with torch.rand."
+            )
+        return func(*args, **kwargs)
+
+    def take(self, shape: Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
+        """Returns the next draw, of `shape`, in `dtype` where one is given."""
+        if self._taken == len(self._draws):
+            raise TorchDdpError(
+                f"draws: expected the port to draw {len(self._draws)} times, as the script does, got one more, of shape "
+                f"{tuple(shape)}. Draw where the script draws."
+            )
+        draw, wanted = self._draws[self._taken], tuple(shape)
+        if draw.ndim == 4 and tuple(draw.shape) != wanted and tuple(draw.permute(0, 3, 1, 2).shape) == wanted:
+            draw = draw.permute(0, 3, 1, 2)
+        if tuple(draw.shape) != wanted:
+            raise TorchDdpError(
+                f"draws: expected draw {self._taken} to be of shape {tuple(draw.shape)}, as recorded, got {wanted}. "
+                "Draw in the script's order and layout."
+            )
+        self._taken += 1
+        return draw.to(dtype) if dtype is not None else draw
+
+
+def with_recorded_draws(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a loss function that takes draws beside its inputs, as ``recorded_draw_0`` and so on, and uses them."""
+
+    @functools.wraps(loss)
+    def replayed(model: Any, **inputs: Tensor) -> Any:
+        names = sorted((name for name in inputs if name.startswith(INPUT)), key=lambda name: int(name[len(INPUT) :]))
+        own: Mapping[str, Tensor] = {name: value for name, value in inputs.items() if name not in names}
+        with RecordedDraws([inputs[name] for name in names]):
+            return loss(model, **own)
+
+    return replayed
+
+
+def _shape(size: Sequence[Any]) -> Sequence[int]:
+    return size[0] if len(size) == 1 and isinstance(size[0], tuple | list) else size
+
+
+def _drawn(mode: RecordedDraws, *given: Any, size: Any = (), dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+    return mode.take(_shape(given or size), dtype)
+
+
+def _drawn_like(mode: RecordedDraws, x: Tensor, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+    return mode.take(x.shape, dtype or x.dtype)
+
+
+def _uniform(mode: RecordedDraws, x: Tensor, low: float = 0.0, high: float = 1.0, **_: Any) -> Tensor:
+    return x.copy_(mode.take(x.shape, x.dtype) * (high - low) + low)
+
+
+def _normal(mode: RecordedDraws, x: Tensor, mean: float = 0.0, std: float = 1.0, **_: Any) -> Tensor:
+    return x.copy_(mode.take(x.shape, x.dtype) * std + mean)
+
+
+def _bernoulli(mode: RecordedDraws, x: Tensor, p: Any = None, **_: Any) -> Tensor:
+    return (mode.take(x.shape) >= 1 - (x if p is None else p)).to(x.dtype)
+
+
+def _bernoulli_in_place(mode: RecordedDraws, x: Tensor, p: Any = 0.5, **_: Any) -> Tensor:
+    return x.copy_(mode.take(x.shape) >= 1 - p)
+
+
+def _dropout(mode: RecordedDraws, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    if not training or p == 0.0:
+        return x
+    kept = (mode.take(x.shape) >= p).to(x.dtype) / (1.0 - p)
+    return x.mul_(kept) if inplace else x * kept
+
+
+ANSWERS: dict[Any, Callable[..., Tensor]] = {
+    torch.rand: _drawn,
+    torch.randn: _drawn,
+    torch.rand_like: _drawn_like,
+    torch.randn_like: _drawn_like,
+    Tensor.uniform_: _uniform,
+    Tensor.normal_: _normal,
+    torch.bernoulli: _bernoulli,
+    Tensor.bernoulli: _bernoulli,
+    Tensor.bernoulli_: _bernoulli_in_place,
+    torch.nn.functional.dropout: _dropout,
+    torch.dropout: _dropout,
+}
+WITHOUT_COUNTERPART = frozenset(
+    [
+        torch.nn.functional.dropout1d,
+        torch.nn.functional.dropout2d,
+        torch.nn.functional.dropout3d,
+        torch.nn.functional.alpha_dropout,
+        torch.nn.functional.feature_alpha_dropout,
+        torch.multinomial,
+        torch.normal,
+        torch.randint,
+        torch.randperm,
+        torch.poisson,
+        Tensor.exponential_,
+    ]
+)
