@@ -187,5 +187,6 @@ def unknown(rank):
 
 def test_an_unknown_reduction_is_refused(two_ranks):
     assert set(two_ranks(unknown)) == {
-        "gradients: expected reduce to be one of 'mean', 'sum', 'ordered_mean', 'ordered_sum', got 'median'. Choose one."
+        "gradients: expected reduce to be one of 'mean', 'sum', 'ordered_mean', 'ordered_sum', 'examples', got 'median'. "
+        "Choose one."
     }
