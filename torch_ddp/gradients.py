@@ -16,11 +16,11 @@ from torch_ddp.reduction import HOOKS, ExampleCounts, Reduction, weighted_mean_h
 class GradientReduction:
     """Reduces DDP's buckets by one of the hooks of `torch_ddp.reduction`, and keeps each rank's own gradients if asked to.
 
-    DDP itself can only average. The default averages exactly as DDP does by itself (scale, then sum), so that attaching it
-    changes nothing but what is kept.
+    DDP itself can only average. The default averages exactly as DDP does by itself (scale, then sum), so that it leaves DDP
+    to it, at no cost, until something is to be kept.
 
     Args:
-      model: the wrapped model; the hook is attached to it.
+      model: the wrapped model; the hook is attached to it, which DDP allows once.
       reduce: "mean" or "sum" over the ranks, "ordered_mean" or "ordered_sum" for the same bits every time; "examples" for a
         mean weighted by examples, whose backward passes lie inside `weighing`.
       every_backward: whether to keep the gradients of every backward pass, those under `no_sync` included, each for itself;
@@ -48,7 +48,8 @@ class GradientReduction:
             raise TorchDdpError(f"gradients: expected reduce to be one of {known}, got {reduce!r}. Choose one.")
         self.reduce = reduce
         self._counts = ExampleCounts() if reduce == "examples" else None
-        self.keep = False
+        self._keeps = self._attached = False
+        self._model = model
         self.local: dict[str, Tensor] = {}
         self.reduced: dict[str, Tensor] = {}
         self._names = {id(parameter): name for name, parameter in model.module.named_parameters()}
@@ -57,7 +58,23 @@ class GradientReduction:
             for parameter in model.module.parameters():
                 if parameter.requires_grad:
                     parameter.register_hook(functools.partial(self._keep, self._names[id(parameter)]))
-        model.register_comm_hook(None, self._hook)
+        if reduce != "mean":
+            self._attach()
+
+    @property
+    def keep(self) -> bool:
+        """Whether the gradients of the next backward pass are kept."""
+        return self._keeps
+
+    @keep.setter
+    def keep(self, keep: bool) -> None:
+        self._keeps = keep
+        if keep and not self._attached:
+            self._attach()
+
+    def _attach(self) -> None:
+        self._attached = True
+        self._model.register_comm_hook(None, self._hook)
 
     def weighing(self, examples: int) -> contextlib.AbstractContextManager[None]:
         """Weighs the backward passes inside by this rank's number of examples, where gradients are weighted at all."""
@@ -70,15 +87,16 @@ class GradientReduction:
     def _hook(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
         if not self.keep:
             return self._reduce(bucket)
-        named = [(self._names[id(parameter)], parameter.shape) for parameter in bucket.parameters()]
+        pairs = zip(bucket.parameters(), bucket.gradients(), strict=True)
+        named = {self._names[id(parameter)]: gradient for parameter, gradient in pairs}
         if not self._every:
-            for (name, _), gradient in zip(named, bucket.gradients(), strict=True):
-                self.local[name] = gradient.detach().clone()
+            self.local.update((name, gradient.detach().clone()) for name, gradient in named.items())
 
         def kept(done: torch.futures.Future[Tensor]) -> Tensor:
             flat = done.value()
-            pieces = torch.split(flat.detach().clone(), [shape.numel() for _, shape in named])
-            self.reduced.update((name, piece.view(shape)) for (name, shape), piece in zip(named, pieces, strict=True))
+            pieces = torch.split(flat.detach().clone(), [gradient.numel() for gradient in named.values()])
+            for (name, gradient), piece in zip(named.items(), pieces, strict=True):
+                self.reduced[name] = piece.as_strided(gradient.shape, gradient.stride(), piece.storage_offset())
             return flat
 
         return self._reduce(bucket).then(kept)

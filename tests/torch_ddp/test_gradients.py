@@ -107,3 +107,28 @@ def test_another_reduction_is_refused(tmp_path):
     refused = pytest.raises(TorchDdpError, match=r"^gradients: expected reduce to be .*'mean'.*'sum'.*, got 'median'\.")
     with process_group(Rank(0, 0, 1), "gloo", (tmp_path / "meeting").as_uri()), refused:
         GradientReduction(DistributedDataParallel(Line()), "median")
+
+
+def kept_later(rank: Rank) -> tuple:
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Linear(3, 2).double())
+    reduction = GradientReduction(model)
+    hooks = [len(model._comm_hooks)]
+    x = torch.arange(6.0, dtype=torch.float64).reshape(2, 3) + rank.rank
+    found = []
+    for keep in (False, True, False, True):
+        reduction.keep = keep
+        model.zero_grad(set_to_none=True)
+        model(x).square().sum().backward()
+        hooks.append(len(model._comm_hooks))
+        found.append(model.module.weight.grad.numpy().copy())
+    return hooks, found, reduction.local["weight"].numpy(), reduction.reduced["weight"].numpy()
+
+
+def test_the_mean_costs_nothing_until_something_is_kept(two_ranks):
+    answers = two_ranks.run(kept_later)
+    (hooks, found, own, reduced), (_, _, other, _) = answers
+    assert hooks == [0, 0, 1, 1, 1]
+    assert all((each == found[0]).all() for each in found)
+    assert (reduced == found[0]).all()
+    assert ((own / 2 + other / 2) == reduced).all() and (own != reduced).any()

@@ -1,5 +1,7 @@
 """Python numbers as a TensorFlow 1 graph holds them."""
 
+import functools
+
 import numpy as np
 import torch
 
@@ -21,6 +23,8 @@ def graph_float(value: float) -> float:
 def kernel_scalar(value: float, dtype: torch.dtype) -> torch.Tensor:
     """Returns a hyper-parameter as a training kernel sees it: float32 first, then cast to the variable's dtype.
 
+    Making the tensor costs more than adding a small gradient does, so it is kept, and shared: never change it in place.
+
     Args:
         value: the hyper-parameter.
         dtype: dtype of the variable that is updated.
@@ -28,4 +32,9 @@ def kernel_scalar(value: float, dtype: torch.dtype) -> torch.Tensor:
     Returns:
         A CPU tensor of shape [] and the given dtype; arithmetic on it rounds as the kernel's does.
     """
-    return torch.tensor(graph_float(value), dtype=torch.float32).to(dtype)
+    return _kept(graph_float(value), dtype)
+
+
+@functools.lru_cache(maxsize=1024)
+def _kept(value: float, dtype: torch.dtype) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float32, device="cpu").to(dtype)

@@ -1,5 +1,6 @@
 """Adam with the epsilon that TensorFlow calls epsilon hat, and float32 powers of beta."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ class Adam(SlotOptimizer):
         group.setdefault("beta2_power", group["beta2"])
 
     def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
-        one = torch.ones((), dtype=param.dtype)
+        one = kernel_scalar(1.0, param.dtype)
         m, v = slots["m"], slots["v"]
         m.add_((grad - m).mul_(one - kernel_scalar(group["beta1"], param.dtype)))
         v.add_((grad.square() - v).mul_(one - kernel_scalar(group["beta2"], param.dtype)))
@@ -60,7 +61,7 @@ class Adam(SlotOptimizer):
     def _apply_sparse(
         self, param: Tensor, rows: Tensor, values: Tensor, slots: dict[str, Tensor], group: dict[str, Any]
     ) -> None:
-        one = torch.ones((), dtype=param.dtype)
+        one = kernel_scalar(1.0, param.dtype)
         beta1 = kernel_scalar(group["beta1"], param.dtype)
         beta2 = kernel_scalar(group["beta2"], param.dtype)
         m, v = slots["m"], slots["v"]
@@ -74,10 +75,15 @@ class Adam(SlotOptimizer):
 
 
 def _alpha(group: dict[str, Any], dtype: torch.dtype) -> Tensor:
-    one = torch.ones((), dtype=dtype)
-    lr = kernel_scalar(group["lr"], dtype)
+    return _corrected(*(float(group[name]) for name in ("lr", "beta1_power", "beta2_power")), dtype)
+
+
+@functools.lru_cache(maxsize=8)
+def _corrected(lr: float, beta1_power: float, beta2_power: float, dtype: torch.dtype) -> Tensor:
+    # The same for all parameters of a step: made once, and never changed in place.
+    one = kernel_scalar(1.0, dtype)
     return (
-        lr
-        * (one - kernel_scalar(group["beta2_power"], dtype)).sqrt()
-        / (one - kernel_scalar(group["beta1_power"], dtype))
+        kernel_scalar(lr, dtype)
+        * (one - kernel_scalar(beta2_power, dtype)).sqrt()
+        / (one - kernel_scalar(beta1_power, dtype))
     )

@@ -94,3 +94,19 @@ def test_the_closure_is_called_with_gradients_on_and_its_loss_returned():
 def test_values_that_tensorflow_refuses_are_refused(make, message):
     with pytest.raises(like_tf.LikeTfError, match=message):
         make([torch.nn.Parameter(torch.ones(2))])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_hyper_parameters_that_are_kept_as_tensors_are_never_changed(name):
+    from torch_ddp.like_tf.graph_scalar import kernel_scalar
+
+    values = (0.1, 0.9, 0.95, 0.999, 1e-8, 1e-10, 1.0, 0.0)
+    before = {value: kernel_scalar(value, torch.float64).item() for value in values}
+    for _ in range(2):
+        parameter = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
+        optimizer = getattr(like_tf, name)([parameter], lr=0.1)
+        for _ in range(3):
+            parameter.grad = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+            optimizer.step()
+    assert {value: kernel_scalar(value, torch.float64).item() for value in values} == before
+    assert kernel_scalar(0.1, torch.float64).item() == float(torch.tensor(0.1, dtype=torch.float32))
