@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from torch_ddp.combining import Combining, combine_by_hand, over_micro_batches
 from torch_ddp.errors import TorchDdpError
+from torch_ddp.given import with_given_outputs
 from torch_ddp.gradients import GradientReduction
 from torch_ddp.reduction import accumulate
 from torch_ddp.several import Part as OptimizerPart
@@ -56,6 +57,8 @@ class Backward:
 
     Attributes:
       reduction: of DDP's buckets.
+      given: dict of a part's name to outputs that it is to have whatever the port makes of them.
+      cut: whether no gradient passes these.
       by_hand: whether the gradients are combined by hand; they are then without loss scale and averaged over micro-batches.
 
     Counterpart: tf_towers.build_replicas
@@ -84,6 +87,8 @@ class Backward:
         several = self.by_hand or update.micro_batches is not None
         self.reduction = GradientReduction(model, reduce, every_backward=several)
         self.reduction.keep = True
+        self.given: Mapping[str, Mapping[str, Tensor]] = {}
+        self.cut = False
 
     def run(self, piece: Shard, rank: int, scale: float | None = None) -> list[Part]:
         """Returns the parts of a step, in order; leaves the combined gradients in the parameters.
@@ -119,7 +124,7 @@ class Backward:
 
     def _part(self, name: str, inputs: dict[str, Tensor], rank: int) -> Part:
         self.reduction.local.clear()
-        returned = self._loss(self._model, **inputs)
+        returned = self._returned(self.given.get(name, {}), inputs)
         loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
         if loss.ndim:
             raise TorchDdpError(f"loss: expected a scalar, got shape {tuple(loss.shape)}. Reduce it, e.g. with mean().")
@@ -155,6 +160,11 @@ class Backward:
             pairs = zip(names, gradients, strict=True)
             found.update((name, value.detach()) for name, value in pairs if value is not None)
         return {name: found[name] for name in self._parameters if name in found}
+
+    def _returned(self, given: Mapping[str, Tensor], inputs: dict[str, Tensor]) -> Any:
+        if given:
+            return with_given_outputs(self._loss, self._model, inputs, given, self.cut)
+        return self._loss(self._model, **inputs)
 
     @torch.no_grad()
     def _combine(self, parts: Sequence[Mapping[str, Tensor]], examples: int) -> None:

@@ -79,7 +79,8 @@ class RankServer:
 
         Arguments: `prepared`, what `prepare` answered; `feeds`, `start`, `follow`, `recorded_counters`, `steps`,
         `quantities` and `out` as on the TensorFlow side, all in this side's names and layouts; `noise`, unit and seed of
-        roundings that are added (see `RoundingNoise`), or None.
+        roundings that are added (see `RoundingNoise`), or None. What `follow` says of outputs
+        stands in the place of the port's own; with `cut` no gradient passes them.
         """
         stepper, known_facts, _ = self._prepared[arguments["prepared"]]
         with stepper.running(), self._noise(arguments.get("noise")):
@@ -91,6 +92,7 @@ class RankServer:
         feeds = Trace(arguments["feeds"])
         follow = Trace(arguments["follow"]) if arguments["follow"] else None
         keep = set(arguments["quantities"])
+        stepper.give({})
         writer = self._writer(arguments["out"], stepper, known_facts)
         stepper.load(_all(Trace(arguments["start"]).init()))
         stepper.model.zero_grad(set_to_none=True)  # an optimizer clears only its own, and a run starts with none
@@ -100,7 +102,10 @@ class RankServer:
         numbers, agree = arguments["steps"], True
         for done, number in enumerate(numbers):
             if follow is not None:
-                stepper.load(_all(follow.step(number)), arguments["recorded_counters"])
+                followed = _all(follow.step(number))
+                given = {name: followed.pop(name) for name in list(followed) if name.startswith("act/")}
+                stepper.load(followed, arguments["recorded_counters"])
+                stepper.give(given, bool(arguments.get("cut")))
                 state = stepper.state()
             before = {name: value for name, value in state.items() if quantity_of(name) == "state"}
             recorded = stepper.step(_batch(feeds.step(number), precision))

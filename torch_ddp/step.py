@@ -132,6 +132,19 @@ class Stepper:
             for part in self._parts:
                 part.load_counters(sections)
 
+    def give(self, outputs: Mapping[str, np.ndarray], cut: bool = False) -> None:
+        """Has the next steps go on from given outputs in place of the port's own: dict of ``act/<part>/<name>`` to array.
+
+        Args:
+          outputs: none by default; those of other ranks are left aside.
+          cut: whether no gradient passes them.
+        """
+        given: dict[str, dict[str, Tensor]] = {}
+        for text, value in outputs.items():
+            _, part, name = text.split("/", 2)
+            given.setdefault(part, {})[name] = torch.from_numpy(np.array(value)).to(self._device)
+        self._backward.given, self._backward.cut = given, cut
+
     def step(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         """Runs one update on this rank's shard of the batch.
 

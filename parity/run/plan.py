@@ -240,14 +240,16 @@ class Recorder:
         batch: Callable[[Tensors], Tensors],
         state: Callable[[Tensors], Tensors],
         twice: bool = False,
+        cut: bool = False,
     ) -> Trace:
         """Runs one step of the candidate in float64 once more, from a changed state on a changed batch.
 
         Args:
           step: its number.
           batch: what becomes of the whole batch.
-          state: what becomes of the state before the step.
+          state: what becomes of the state before the step; outputs beside it, "act/...", stand in the place of the port's own.
           twice: whether to run it two times, for ports that keep something of the step before.
+          cut: whether no gradient passes such outputs.
 
         Returns:
           The trace; its last step is the one that counts.
@@ -256,9 +258,10 @@ class Recorder:
         name = f"repeat-{self._repeats}"
         steps = [step, step + 1] if twice else [step]
         feeds = write_states(self._out / "feeds" / name, ((n, batch(self.batch(step))) for n in steps))
-        states = write_states(self._out / "states" / name, ((n, state(self.state(step))) for n in steps))
+        before = state(self.state(step))
+        states = write_states(self._out / "states" / name, ((n, before) for n in steps))
         return self._torch.run(
-            Asked(name, "float64", feeds, self._start.torch, states, EVERYTHING, steps, True)
+            Asked(name, "float64", feeds, self._start.torch, states, EVERYTHING, steps, True, cut)
         ).result()
 
     def reference_batch(self, step: int) -> Tensors:

@@ -34,6 +34,7 @@ class Asked(NamedTuple):
       recorded_counters: whether step count and learning rate are taken from `follow` too, for steps out of order.
       mixed: whether the candidate runs at the case's `opt_level`; its precision is then that of what it is given.
       noise: unit roundoff and seed of roundings that the candidate adds to its products.
+      cut: whether no gradient passes the outputs that `follow` gives.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Asked(NamedTuple):
     recorded_counters: bool = False
     mixed: bool = False
     noise: tuple[float, int] | None = None
+    cut: bool = False
 
 
 class Reference(Protocol):
@@ -310,6 +312,7 @@ def _message(asked: Asked, out: Path) -> dict[str, Any]:
         "steps": list(asked.steps),
         "quantities": asked.quantities,
         "out": str(out),
+        **({"cut": True} if asked.cut else {}),
     }
 
 

@@ -12,7 +12,7 @@ from parity.judge.repeats import Repeat
 from parity.judge.result import Level, Result
 from parity.run.closely import look_at_level, look_at_levels
 from parity.run.declared import look_for_declared
-from parity.run.experiments import find_by_experiment
+from parity.run.experiments import find_by_experiment, find_onward
 from parity.run.golden import GoldenRole
 from parity.run.levels import judge_function, judge_single, not_run
 from parity.run.mixed import judge_halves, record_halves
@@ -109,7 +109,9 @@ def _in_lockstep(
         tried = find_by_experiment(first, recorder, recorded.join, traces.reference64, traces.candidate64)
         function.causes = tried + function.causes
     if first is not None:
-        function.causes += find_further(first, function.causes, _evidence(case, recorded), function.checks)
+        evidence = _evidence(case, recorded)
+        function.causes += find_onward(first, function.causes, recorder, evidence, function.checks)
+        function.causes += find_further(first, function.causes, evidence, function.checks)
     decided = {"function": function}
     if "float32" in levels and case.precision == "float32":
         decided["float32"] = judge_single(recorded, range(case.steps))

@@ -1,3 +1,4 @@
 """Tests hypotheses by running a step again, with one thing changed."""
 
 from parity.run.experiments.find import find_by_experiment as find_by_experiment
+from parity.run.experiments.onward import find_onward as find_onward

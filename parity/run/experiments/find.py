@@ -14,6 +14,7 @@ from parity.run.experiments.probes import Bench, ignored_input, less_precision, 
 from parity.run.experiments.repeats import Repeats
 from parity.run.experiments.solve import knobs, solved
 from parity.run.experiments.state import changes_of_the_flatten, changes_of_the_gates, changes_of_the_state
+from parity.run.states import Tensors
 from parity.sides import SideFailed
 from parity.trace import Trace, parse_key
 
@@ -24,8 +25,22 @@ POLICIES = {
 }
 
 
+STALE = Change(
+    "stale_batch",
+    "the port works on the batch of the step before",
+    "use the batch of this step: check prefetching and where next() is called",
+    "fed with this step's batch once more",
+    twice=True,
+)
+
+
 def find_by_experiment(
-    first: FirstDifference, recorder: Repeats, join: Join, reference: Trace, candidate: Trace
+    first: FirstDifference,
+    recorder: Repeats,
+    join: Join,
+    reference: Trace,
+    candidate: Trace,
+    given: Tensors | None = None,
 ) -> list[Cause]:
     """Returns the cause whose opposite makes the first difference go away, or nothing.
 
@@ -35,16 +50,21 @@ def find_by_experiment(
       join: names and layouts.
       reference: its float64 lockstep trace.
       candidate: its own.
+      given: outputs that the candidate goes on from in place of its own.
     """
     if first.quantity == "stat" and first.check.run == "lockstep":
         return _of_the_statistics(first, recorder, join, candidate)
     if first.check.run != "lockstep" or first.quantity not in ("act", "loss", "tower_grad", "metric"):
         return []
-    joined = _of_the_batch_norm(first, recorder, join, reference)
-    if joined:
-        return joined
-    bench = Bench(first, recorder, join, reference, candidate)
+    bench = Bench(first, recorder, join, reference, candidate, given or {})
     try:
+        # First, for a port that keeps a batch for the next step gives any later experiment the result of the one before.
+        stale = _undone(bench, STALE)
+        if stale:
+            return [stale]
+        joined = [] if given else _of_the_batch_norm(first, recorder, join, reference)
+        if joined:
+            return joined
         cause = (
             next((cause for change in _changes(bench) if (cause := _undone(bench, change))), None)
             or ignored_input(bench)
@@ -74,13 +94,6 @@ def _undone(bench: Bench, change: Change) -> Cause | None:
 
 def _changes(bench: Bench) -> Iterator[Change]:
     yield from changes_of_the_order(bench.recorder.towers)
-    yield Change(
-        "stale_batch",
-        "the port works on the batch of the step before",
-        "use the batch of this step: check prefetching and where next() is called",
-        "fed with this step's batch once more",
-        twice=True,
-    )
     of_labels = bench.widths if bench.first.quantity == "loss" else set[int]()
     yield from changes_of_the_inputs(bench.batch, of_labels)
     yield from changes_of_the_flatten(bench.first, bench.reference, bench.state)

@@ -1,7 +1,7 @@
 """Experiments that try something on both sides and see who follows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,7 @@ class Bench:
       recorder: has recorded the case; its sides still run.
       join: names and layouts.
       reference, candidate: the float64 lockstep traces.
+      given: outputs that the candidate goes on from in place of its own, in its names and layouts.
     """
 
     first: FirstDifference
@@ -35,6 +36,7 @@ class Bench:
     join: Join
     reference: Trace
     candidate: Trace
+    given: Tensors = field(default_factory=dict)
 
     @cached_property
     def wanted(self) -> Array:
@@ -69,7 +71,9 @@ class Bench:
         twice: bool = False,
     ) -> Array | None:
         """Returns the candidate's tensor with one thing changed, or None where it has no other of that shape."""
-        traced = self.recorder.repeat(self.first.check.step, batch, state, twice)
+        traced = self.recorder.repeat(
+            self.first.check.step, batch, lambda before: {**state(before), **self.given}, twice
+        )
         got = self.join.read(parse_key(self.first.check.key), traced.step(traced.step_numbers[-1]))
         return got if got is not None and got.shape == self.wanted.shape and np.isfinite(got).all() else None
 
@@ -81,7 +85,7 @@ class Bench:
 
 def ignored_input(bench: Bench) -> Cause | None:
     """The candidate gives the same whatever an input holds, and the reference does not."""
-    if bench.got is None:
+    if bench.got is None or bench.given:  # what is given follows no input
         return None
     for text in set(bench.batch) & set(bench.recorder.reference_batch(bench.first.check.step)):
 
@@ -112,7 +116,7 @@ def shifted_image(bench: Bench) -> Cause | None:
     Tried on images whose border is set to zero on both sides, so that nothing falls off where they are shifted back.
     """
     for text, value in bench.batch.items():
-        if value.ndim != 4 or value.dtype.kind != "f" or bench.first.quantity != "act":
+        if value.ndim != 4 or value.dtype.kind != "f" or bench.first.quantity != "act" or bench.given:
             continue
         # The candidate's batch may come with channels first or last; what is masked is what the reference has.
         for axes in ((1, 2), (2, 3)):
@@ -157,7 +161,11 @@ def _shifted_back(bench: Bench, text: str, axes: tuple[int, int]) -> Cause | Non
 
 def less_precision(bench: Bench) -> Cause | None:
     """A change of the inputs too small for a narrower float moves the reference and leaves the candidate as it is."""
-    if bench.got is None or not any(value.dtype.kind == "f" and value.ndim > 1 for value in bench.batch.values()):
+    if (
+        bench.got is None
+        or bench.given
+        or not any(value.dtype.kind == "f" and value.ndim > 1 for value in bench.batch.values())
+    ):
         return None
 
     def nudged(batch: Tensors) -> Tensors:
