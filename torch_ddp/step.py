@@ -121,7 +121,8 @@ class Stepper:
             parts[quantity][name] = value
         load_weights(self._trained, {**parts["var"], **parts["stat"]})
         slots = {f"{slot}/{name}": value for (slot, name), value in named_slots(self.optimizer, self._trained).items()}
-        _overwrite("slot", slots, parts["slot"])
+        # A parameter that nobody gave the optimizer has no slots to load: that it does not move tells.
+        _overwrite("slot", slots, {text: v for text, v in parts["slot"].items() if text in slots or self._trains(text)})
         _overwrite("ema", self._update.averages, parts["ema"])
         if self._mixed:
             self._mixed.follow()
@@ -131,6 +132,11 @@ class Stepper:
             self._update.scale.load(parts["state"])
             for part in self._parts:
                 part.load_counters(sections)
+
+    def _trains(self, slot: str) -> bool:
+        parameter = dict(self._trained.named_parameters()).get(slot.split("/", 1)[1])
+        members = (member for group in self.optimizer.param_groups for member in group["params"])
+        return parameter is None or any(member is parameter for member in members)
 
     def give(self, outputs: Mapping[str, np.ndarray], cut: bool = False) -> None:
         """Has the next steps go on from given outputs in place of the port's own: dict of ``act/<part>/<name>`` to array.

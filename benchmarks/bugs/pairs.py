@@ -9,6 +9,7 @@ from tables import Table
 from trial import Bug, planted, rank_of, shown
 
 from parity.run import Sides, run_case
+from parity.sides import SideFailed
 from torch_ddp.planted import Mutation
 
 
@@ -20,7 +21,11 @@ def run_pairs(nets: list[str], bugs: list[Mutation | Table], number: int, chance
         pair = _drawn_pair(net, bugs, chance)
         with tempfile.TemporaryDirectory() as folder:
             case, its_sides = planted(drawn(net, [bug for bug, _ in pair], chance), pair, sides, Path(folder))
-            result = run_case(case, its_sides, levels=("function",))
+            try:
+                result = run_case(case, its_sides, levels=("function",))
+            except SideFailed as error:
+                print(f"{net:15} {' + '.join(bug.name for bug, _ in pair)}: could not be compared: {error}", flush=True)
+                continue
         named = [rank_of(bug, result.causes) > 0 for bug, _ in pair]
         both, one, detected = both + all(named), one + any(named), detected + (result.verdict != "same")
         told = " + ".join(

@@ -43,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--golden", type=Path, metavar="DIR", help="check against what `parity bless` kept, without TensorFlow"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the sides' logs here")
+    parser.add_argument(
+        "--reproduce",
+        type=Path,
+        metavar="DIR",
+        help="where something differs, leave a script for each framework here that shows it alone, and its numbers",
+    )
     add_report_files(parser)
     parser.add_argument(
         "--timeout",
@@ -75,13 +81,24 @@ def run(arguments: argparse.Namespace) -> int:
     live = not arguments.golden
     with progress(arguments.quiet) as tick, open_sides(python, arguments.timeout, out, live) as sides:
         fail_together(*sides.started)
-        result = run_case(case, sides, arguments.levels, out, tick, arguments.golden, shows_tensors(arguments))
+        result = run_case(
+            case,
+            sides,
+            arguments.levels,
+            out,
+            tick,
+            arguments.golden,
+            shows_tensors(arguments),
+            claim_folder(arguments.reproduce) if arguments.reproduce else None,
+        )
         power = _power(case, result, sides, tick) if arguments.prove and result.verdict == "same" else None
     write_report_files(arguments, result, case.name, power)
     report(result, case.name, arguments.quiet, arguments.verbose)
     if power is not None:
         show_power(power, arguments.quiet)
-    elif arguments.prove and not arguments.quiet:
+    if arguments.reproduce and result.reproduction and not arguments.quiet:
+        print("\nreproduced by: " + ", ".join(f"python {script}" for script in result.reproduction))
+    if arguments.prove and power is None and not arguments.quiet:
         print("\n--prove: nothing is planted in a case whose verdict is not same")
     return result.exit_code
 

@@ -261,7 +261,7 @@ class Recorder:
         before = state(self.state(step))
         states = write_states(self._out / "states" / name, ((n, before) for n in steps))
         return self._torch.run(
-            Asked(name, "float64", feeds, self._start.torch, states, EVERYTHING, steps, True, cut)
+            Asked(name, "float64", feeds, self._start.torch, states, EVERYTHING, steps, True, cut=cut)
         ).result()
 
     def reference_batch(self, step: int) -> Tensors:

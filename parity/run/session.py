@@ -19,6 +19,7 @@ from parity.run.mixed import judge_halves, record_halves
 from parity.run.plan import Begun, Recorded, Recorder
 from parity.run.processes import Sides
 from parity.run.repeats import judge_repeats, set_aside_wandering
+from parity.run.reproduction import reproduced
 from parity.run.roles import Tick
 from parity.run.trajectory_level import decide_trajectory
 from parity.trace import Trace
@@ -35,6 +36,7 @@ def run_case(
     tick: Tick = lambda what, done, total: None,
     golden: Path | None = None,
     closely: bool = False,
+    reproduce: Path | None = None,
 ) -> Result:
     """Runs a case on both sides and decides the levels asked for.
 
@@ -46,6 +48,7 @@ def run_case(
       tick: told how far it is: what, done, total.
       golden: a golden trace that stands for TensorFlow and the batches.
       closely: look closer at tensors that differ, and keep the losses: for reports that show them.
+      reproduce: folder that gets the smallest thing that shows the first difference of level 1, where there is one.
 
     Raises:
       SideFailed: a side could not do its part.
@@ -83,6 +86,9 @@ def run_case(
             declared=declared,
             repeats=repeats,
         )
+        if reproduce is not None and recorded is not None and result.exit_code:
+            result.reproduction, told = reproduced(case, recorded, decided["function"].first_difference, reproduce)
+            result.notes += told
         if closely and recorded is not None:
             look_at_levels(result, recorded)
         if closely and runs is not None:
