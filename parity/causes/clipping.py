@@ -109,7 +109,11 @@ def _by_value(changed: PAIRS) -> Rule | None:
         cut = np.abs(after - before) > 1e-9 * np.abs(before).max()
         sizes = np.unique(np.round(np.abs(after[cut]) / max(float(np.abs(after).max()), 1e-300), 9))
         # One variable of the graph may be two of the port, each with a limit of its own.
-        if not 0 < len(sizes) <= 2 or (np.abs(before[cut]) <= np.abs(after[cut])).any() or (before[cut] * after[cut] < 0).any():
+        if (
+            not 0 < len(sizes) <= 2
+            or (np.abs(before[cut]) <= np.abs(after[cut])).any()
+            or (before[cut] * after[cut] < 0).any()
+        ):
             return None
         limits += [float(size * np.abs(after).max()) for size in sizes]
     if not limits or not min(limits) > 0.0:
