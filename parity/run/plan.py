@@ -247,7 +247,7 @@ class Recorder:
         Args:
           step: its number.
           batch: what becomes of the whole batch.
-          state: what becomes of the state before the step; outputs beside it, "act/...", stand in the place of the port's own.
+          state: what becomes of the state before the step; outputs beside it, "act/...", stand in the place of its own.
           twice: whether to run it two times, for ports that keep something of the step before.
           cut: whether no gradient passes such outputs.
 
