@@ -146,25 +146,25 @@ class Result:
     Attributes:
       levels: by name, those that were not run included.
       reference, candidate: the facts of both sides.
-      reproduction: the scripts that show the first difference alone, where they were asked for.
       pairs: the mapping in force, as text: reference, candidate, transform, why.
       notes: what the reader should know beside the verdict.
       closer: tensors looked at closely, where that was asked for.
       losses: the losses of each level's run, likewise.
       declared: differences declared on purpose, which the verdict sets aside.
       repeats: how far each side is from itself, where that was tried.
+      reproduction: the scripts that show the first difference alone, where they were asked for.
     """
 
     levels: dict[str, Level]
     reference: dict[str, Any]
     candidate: dict[str, Any]
     pairs: list[tuple[str, str, str, str]] = field(default_factory=list)
-    reproduction: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     closer: "list[Closer]" = field(default_factory=list)
     losses: "list[Losses]" = field(default_factory=list)
     declared: list[DeclaredDifference] = field(default_factory=list)
     repeats: "list[Repeat]" = field(default_factory=list)
+    reproduction: list[str] = field(default_factory=list)
 
     @property
     def verdict(self) -> Verdict:
