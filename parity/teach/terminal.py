@@ -14,11 +14,13 @@ WIDTH = 100
 
 def list_lessons(lessons: list[Lesson]) -> None:
     """Prints number, title and subject of every lesson."""
+    from rich.markup import escape
+
     from parity.report.tables import plain_table, print_trimmed
 
     table = plain_table("lesson", "", "")
     for lesson in lessons:
-        table.add_row(str(lesson.number), f"[bold]{lesson.title}[/]", lesson.about)
+        table.add_row(str(lesson.number), f"[bold]{escape(lesson.title)}[/]", escape(lesson.about))
     print_trimmed(_console(), table)
     print("\n`parity teach 1` runs the first; `parity teach 1 --html page.html` writes it as a page with a diagram.")
 
@@ -31,12 +33,13 @@ def show_lesson(played: Played, wait: Callable[[], bool]) -> None:
       wait: called between two steps; false ends the lesson.
     """
     from rich.markdown import Markdown
+    from rich.markup import escape
     from rich.padding import Padding
     from rich.rule import Rule
 
     console = _console()
     lesson = played.lesson
-    console.print(f"[bold]Lesson {lesson.number}: {lesson.title}[/]")
+    console.print(f"[bold]Lesson {lesson.number}: {escape(lesson.title)}[/]")
     console.print(f"with {', '.join(played.frameworks)}\n", style="dim")
     found = steps(played)
     for place, step in enumerate(found, 1):
@@ -47,7 +50,8 @@ def show_lesson(played: Played, wait: Callable[[], bool]) -> None:
             return
     console.print(Rule("What this run has shown", align="left"))
     for sentence in played.claims:
-        console.print(Padding(f"[green]holds[/] {sentence}", (0, 0, 0, 2)))
+        console.print(Padding(f"[green]holds[/] {escape(sentence)}", (0, 0, 0, 2)))
+    console.print(f"\nTo play with it: `parity teach {lesson.number} --html lesson.html --open`")
 
 
 def pause() -> bool:

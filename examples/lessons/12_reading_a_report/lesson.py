@@ -60,7 +60,7 @@ def compare(name, sides):
         "report": head.rstrip(),
         "cause": (mark + rest).partition("\n\n")[0].rstrip(),
         "first": first.key if first else "",
-        "causes": [cause.name for cause in result.causes],
+        "causes": list(dict.fromkeys(cause.name for cause in result.causes)),  # one name may have two proofs
         "wrong": sum(check.verdict == "different" for check in level.checks),
         "tensors": len(level.checks),
         "before": [check.verdict for check in checks[:place] if check.verdict != "not_run"],
