@@ -20,6 +20,8 @@ CHOICES = {
     "examples, all shards alike": ({"reduce": "examples"}, SGD),
     "slices": ({"cut": "slices"}, SGD),
     "feeds": ({"cut": "feeds"}, SGD),
+    "queue": ({"cut": "queue"}, SGD),
+    "iterator": ({"cut": "iterator"}, {**SGD, "accumulate": 2}),
     "auto_reuse": ({"share": "auto_reuse"}, SGD),
     "reuse_variables": ({"share": "reuse_variables"}, SGD),
     "make_template": ({"share": "make_template"}, SGD),

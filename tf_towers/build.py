@@ -116,6 +116,7 @@ def _train(graph, feeding, rows, optimizer, plan, scale, parts):
         broadcast=broadcast(sorted_out["saved"], sorted_out["copies"]),
         finite=finite,
         known=_known(rows, plan),
+        source=feeding.source,
         parts=Parts(of_parts, made.counters() if others else {}, rates),
         **sorted_out,
     )

@@ -62,7 +62,7 @@ class Side(object):
         """
         case = {name: arguments[name] for name in ("case", "folders", "inputs")}
         if json.dumps(case, sort_keys=True) != self._case:
-            self._close()
+            self.close()
             self._case = json.dumps(case, sort_keys=True)
         precision = arguments["precision"]
         if precision not in self._prepared:
@@ -162,7 +162,8 @@ class Side(object):
         known = facts(training, precision, THREADS)
         return training, Stepper(training, session(training.graph, case["towers"], THREADS)), known
 
-    def _close(self):
+    def close(self):
+        """Closes the sessions, and ends what reads for their towers."""
         for _, stepper, _ in self._prepared.values():
             stepper.close()
         self._prepared = {}
@@ -204,7 +205,11 @@ def main():
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     tf.disable_v2_behavior()
     tf.logging.set_verbosity(tf.logging.ERROR)
-    serve(channel, Side().handlers())
+    side = Side()
+    try:
+        serve(channel, side.handlers())
+    finally:
+        side.close()
 
 
 if __name__ == "__main__":

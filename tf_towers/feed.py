@@ -6,11 +6,12 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
+from tf_towers.pipeline import READING, read_by_towers
 from tf_towers.shard import shard, shard_uneven, tower_feeds
 
 EXAMPLE_WEIGHTS = "example_weights"
 
-Feeding = collections.namedtuple("Feeding", ["inputs", "shards", "examples", "feeds"])
+Feeding = collections.namedtuple("Feeding", ["inputs", "shards", "examples", "feeds", "source"])
 Feeding.__doc__ = """How batches get into a graph.
 
 Fields:
@@ -18,6 +19,7 @@ Fields:
   shards: a list over the towers of dicts of input name to tensor.
   examples: a list over the towers of int32 scalars, the examples that each one holds; None where all hold as many.
   feeds: function of a batch (dict of input name to array) that returns what `tf.Session.run` is fed.
+  source: what towers read from that read by themselves, a `Source`, or None.
 """
 
 
@@ -27,16 +29,19 @@ def make_feeding(inputs, towers, cut="split", uneven="refuse"):
     Args:
       inputs: dict of input name to ``(dtype, shape)`` of the whole batch.
       towers: number of towers.
-      cut: "split", "slices" or "feeds".
+      cut: "split", "slices", "feeds", or "queue" or "iterator" for towers that read by themselves.
       uneven: "refuse", or a policy of `shard_uneven`; with "pad" every tower gets an input more, `example_weights`.
 
     Returns:
       A `Feeding`.
     """
+    if cut in READING:
+        reading = read_by_towers(inputs, towers, cut)
+        return Feeding({}, reading.shards, None, reading.source.push, reading.source)
     if cut == "feeds":
         shards = tower_feeds(inputs, towers)
         placeholders = {name: [tower[name] for tower in shards] for name in inputs}
-        return Feeding(placeholders, shards, None, lambda batch: _cut_arrays(batch, placeholders))
+        return Feeding(placeholders, shards, None, lambda batch: _cut_arrays(batch, placeholders), None)
     placeholders = {name: tf.placeholder(dtype, shape, name) for name, (dtype, shape) in inputs.items()}
 
     def feeds(batch):
@@ -44,12 +49,12 @@ def make_feeding(inputs, towers, cut="split", uneven="refuse"):
 
     with tf.device("/cpu:0"):
         if uneven == "refuse":
-            return Feeding(placeholders, shard(placeholders, towers, cut), None, feeds)
+            return Feeding(placeholders, shard(placeholders, towers, cut), None, feeds, None)
         cut_up = shard_uneven(placeholders, towers, uneven)
     if uneven == "pad":
         for pieces, weights in zip(cut_up.inputs, cut_up.weights):
             pieces[EXAMPLE_WEIGHTS] = tf.cast(weights, _float_of(placeholders))
-    return Feeding(placeholders, cut_up.inputs, cut_up.examples, feeds)
+    return Feeding(placeholders, cut_up.inputs, cut_up.examples, feeds, None)
 
 
 def _float_of(placeholders):

@@ -33,7 +33,8 @@ Fields:
   batch_norm_updates: whose `UPDATE_OPS` run: the "first" tower's, the "last" one's, all in the order of the towers
     ("all_ordered"), or all at once ("unordered"), which is a race wherever towers share the statistics.
   update_ops: `UPDATE_OPS` run "before" the update, or "grouped" with it.
-  cut: how the batch is cut: with `tf.split`, as "slices", or as "feeds", one placeholder for each tower.
+  cut: how the batch is cut: with `tf.split`, as "slices", or as "feeds", one placeholder for each tower; or not at all:
+    the towers take turns at one "queue" or "iterator".
   uneven: what happens to a batch that does not divide, see `tf_towers.shard_uneven`.
   share: how towers share variables, see `tf_towers.share`.
   missing, sparse: see `tf_towers.combine_gradients`.
@@ -116,7 +117,7 @@ def _require_possible(plan):
     whole = plan.reduce == "mean_of_losses"  # one gradient of one loss: no tower has a part in it
     excluded = (
         (uneven and steps > 1, "uneven shards", "accumulate"),
-        (uneven and plan.cut == "feeds", "uneven shards", 'cut="feeds"'),
+        (uneven and plan.cut not in ("split", "slices"), "uneven shards", f'cut="{plan.cut}"'),
         (plan.variables == "replicated" and whole, "replicated variables", "mean_of_losses"),
         (plan.variables == "replicated" and plan.share != "variable_scope", "replicated variables", "share"),
         (whole and steps > 1, "accumulate", "mean_of_losses"),

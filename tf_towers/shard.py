@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
 
-CUTS = ("split", "slices", "feeds")
+CUTS = ("split", "slices", "feeds", "queue", "iterator")
 UNEVEN = ("refuse", "drop", "pad", "sizes")
 
 Shards = collections.namedtuple("Shards", ["inputs", "examples", "weights"])

@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 
 from parity.trace import RANK_OF, quantity_of
 from tf_towers.errors import TowerError
+from tf_towers.pipeline import STEP_WITHIN
 from tf_towers.update import tensors_of
 
 
@@ -22,6 +23,8 @@ class Stepper(object):
         self._keys = _state_keys(training)
         with training.graph.as_default():
             self._fetches = _step_fetches(training)
+        if training.source is not None:
+            training.source.start(session)
 
     def initialize(self):
         """Runs the variables' own initialisers, and gives copies the values of the first."""
@@ -54,7 +57,9 @@ class Stepper(object):
         self._session.run(initializers, feeds)
 
     def close(self):
-        """Closes the session."""
+        """Ends what reads for the towers, then closes the session."""
+        if self._training.source is not None:
+            self._training.source.close()
         self._session.close()
 
     def step(self, batch):
@@ -67,7 +72,10 @@ class Stepper(object):
           Dict of trace name to array: feeds, outputs, losses and gradients of each tower, combined gradients, metrics.
           The rows of a sparse gradient are two arrays, ``….indices`` and ``….values``. In the order of a trace.
         """
-        values = self._session.run([self._training.train_op, self._fetches], self._training.feeds(batch))[1]
+        feeds = self._training.feeds(batch)
+        # A queue that nobody fills is waited for without end.
+        options = None if self._training.source is None else tf.RunOptions(timeout_in_ms=STEP_WITHIN)
+        values = self._session.run([self._training.train_op, self._fetches], feeds, options)[1]
         return in_order(_with_metrics(values))
 
 

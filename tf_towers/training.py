@@ -10,7 +10,7 @@ Training = collections.namedtuple(
     "Training",
     ["graph", "inputs", "towers", "combined", "optimizer", "global_step", "train_op", "weights", "statistics", "slots"]
     + ["counters", "saved", "plan", "feeds", "rate", "tower_clipped", "clipped", "averages", "copies", "broadcast"]
-    + ["finite", "known", "parts"],
+    + ["finite", "known", "parts", "source"],
 )
 Training.__doc__ = """A graph ready to train.
 
@@ -37,6 +37,7 @@ Fields:
   finite: bool scalar, whether this step updates the weights, or None where it always does.
   known: dict of facts that only building tells.
   parts: `Parts`.
+  source: what towers read from that read by themselves, a `Source`; None where they are fed.
 """
 
 Parts = collections.namedtuple("Parts", ["variables", "counters", "rates"])

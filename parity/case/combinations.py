@@ -45,7 +45,7 @@ def _excluded(data: dict[str, Any]) -> Iterator[Problem]:
     replicated = tf("variables") == "replicated"
     rows = (
         (uneven and accumulate, "uneven", "optimizer.accumulate"),
-        (uneven and tf("cut") == "feeds", "uneven", 'tf.cut = "feeds"'),
+        (uneven and tf("cut") not in (None, "split", "slices"), "uneven", f'tf.cut = "{tf("cut")}"'),
         (replicated and whole, "reduce", 'tf.variables = "replicated"'),
         (replicated and own_share, "share", 'tf.variables = "replicated"'),
         (whole and accumulate, "reduce", "optimizer.accumulate"),

@@ -215,7 +215,7 @@ class TfSide(Table):
     variables: Literal["cpu", "first_gpu", "balanced", "replicated"] = "cpu"
     batch_norm_updates: Literal["first", "last", "all_ordered", "unordered"] = "first"
     reduce: Literal["mean", "sum", "prescaled", "mean_of_losses", "examples"] | None = None
-    cut: Literal["split", "slices", "feeds"] | None = None
+    cut: Literal["split", "slices", "feeds", "queue", "iterator"] | None = None
     uneven: Literal["refuse", "drop", "pad", "sizes"] | None = None
     share: Literal["variable_scope", "auto_reuse", "reuse_variables", "make_template", "model_first", "own"] | None = (
         None

@@ -274,7 +274,7 @@ DECAY = OPTIMIZER + "weight_decay = { coefficient = 0.1 }\n"
         ("mean", ACCUMULATE, 'batch_norm_updates = "unordered"', "tf.batch_norm_updates: expected no optimizer.accumulate beside it, got both. Leave one of them out."),
         ("mean", OPTIMIZER, 'batch_norm_updates = "unordered"\nuneven = "drop"', "tf.batch_norm_updates: expected no tf.uneven beside it, got both. Leave one of them out."),
         ("mean", OPTIMIZER, 'shre = "own"', "tf.shre: expected a key of this table, got an unknown one. Did you mean 'share'?"),
-        ("mean", OPTIMIZER, 'cut = "queue"', "tf.cut: expected 'split', 'slices' or 'feeds', got 'queue'."),
+        ("mean", OPTIMIZER, 'cut = "cue"', "tf.cut: expected 'split', 'slices', 'feeds', 'queue' or 'iterator', got 'cue'."),
     ],
 )  # fmt: skip
 def test_choices_of_the_towers_that_exclude_each_other_are_refused(folder, combine, optimizer, lines, message):

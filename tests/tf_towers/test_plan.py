@@ -78,7 +78,7 @@ def test_one_gradient_of_the_mean_loss_excludes_what_is_done_to_each_tower_s(tf,
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"cut": "halves"}, "build: expected cut to be one of split, slices, feeds, got 'halves'."),
+        ({"cut": "halves"}, "build: expected cut to be one of split, slices, feeds, queue, iterator, got 'halves'."),
         (
             {"uneven": "pad", "cut": "feeds"},
             'build: expected uneven shards or cut="feeds", got both. Leave one of them out.',
