@@ -1,5 +1,6 @@
 """Shares the stage among the tests of the lessons."""
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -11,6 +12,9 @@ sys.path.append(str(Path(__file__).parents[1] / "parity"))  # chromium.py, which
 
 @pytest.fixture(scope="session")
 def stage(tmp_path_factory):
+    for name, extra in (("tensorflow", "tf"), ("torch", "torch")):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"needs {name}: pip install 'tower-parity[{extra}]'")
     stage = Stage(tmp_path_factory.mktemp("lessons"))
     yield stage
     stage.close()

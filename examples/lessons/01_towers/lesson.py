@@ -3,6 +3,7 @@
 import numpy as np
 
 TOWERS = 2
+ROUNDING = 1e-14  # eight terms of size 5, each rounded to half of 2 ** -52
 LEARNING_RATE = 0.125  # a rate of 0.1 would be rounded to float32 by TensorFlow and not by torch
 random = np.random.RandomState(1)
 X = random.randn(8, 3).round(3)
@@ -38,9 +39,9 @@ def findings(tf, torch):
         "each tower has a gradient of its own, that of its piece of the batch": np.allclose(
             tf["tower_gradients"], shards, rtol=1e-13
         ),
-        "their mean is the gradient of the whole batch, as torch computes it without towers": apart < 1e-15,
+        "their mean is the gradient of the whole batch, as torch computes it without towers": apart < ROUNDING,
         "one update is applied in a step, however many towers there are": tf["updates"] == 1,
-        "after it the towers' weights are torch's, to the last bits of float64": moved < 1e-15,
+        "after it the towers' weights are torch's, to the last bits of float64": moved < ROUNDING,
     }
     return numbers, claims
 
