@@ -31,11 +31,11 @@ def run(arguments: argparse.Namespace) -> int:
         mark = "[green]yes[/]" if good else "[yellow]no[/] "
         table.add_row(purpose, f"{mark} {escape(state)}", "" if good else escape(cure))
 
-    row("torch side", "torch" in here, f"torch {here.get('torch', 'missing')}", "pip install 'tower-parity[torch]'")
+    row("torch side", "torch" in here, f"torch {here.get('torch', 'missing')}", "pip install torch")
     found = f"tensorflow {of_tf.get('tensorflow', 'missing')}" + (f" in {named}" if named else "")
     if named and other is None:
         found = f"{named} does not run"
-    row("TensorFlow side", has_tf, found, "pip install 'tower-parity[tf]', or --tf-python PATH")
+    row("TensorFlow side", has_tf, found, "pip install tensorflow tf_keras, or --tf-python PATH")
     keras = of_tf.get("tf_keras")
     needs_keras = not of_tf.get("tensorflow", "2").startswith("1.")
     row(

@@ -14,8 +14,8 @@ from typing import Any, Optional
 
 PACKAGES = ("parity", "tf_towers", "torch_ddp")
 CURES = {
-    "tensorflow": "Install it there (pip install 'tower-parity[tf]'), or name an interpreter that has it with --tf-python.",
-    "torch": "Install it there: pip install 'tower-parity[torch]'.",
+    "tensorflow": "Install it there (pip install tensorflow tf_keras), or name an interpreter that has it with --tf-python.",
+    "torch": "Install it there: pip install torch.",
     "numpy": "Install it there: pip install numpy.",
 }
 

@@ -214,3 +214,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     started = Programs(tmp_path_factory.mktemp("programs"))
     yield started
     started.close()
+
+
+def test_the_figures_of_the_migration_guide_are_those_that_tests_measured():
+    figures = set(re.findall(r"\b\d\.\de[+-]\d\d\b", text_of("docs/migration.md")))
+    assert len(figures) > 15
+    assert sorted(figures - set(re.findall(r"\b\d\.\de[+-]\d\d\b", text_of("docs/semantics.md")))) == []

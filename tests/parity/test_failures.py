@@ -238,4 +238,4 @@ def test_an_interpreter_without_torch_is_told_with_the_cure(attempt, bare_python
     outcome = attempt("--tf-python", with_tensorflow)
     could_not_compare(outcome, "torch")
     assert "torch side: expected torch in " in outcome.message
-    assert "Install it there: pip install 'tower-parity[torch]'." in outcome.message
+    assert "Install it there: pip install torch." in outcome.message
