@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from parity.commands.progress import add_amount
+from parity.commands.report_files import add_report_files, claim_report_files, write_report_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--map", type=Path, metavar="FILE", help="a case.toml, or a file with its [mapping] tables")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the log here")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the result for machines, and every check to FILE's .checks.npz"
-    )
+    add_report_files(parser)
     parser.add_argument(
         "--timeout",
         type=float,
@@ -61,24 +60,21 @@ def _replay(arguments: argparse.Namespace) -> int:
     import tempfile
 
     from parity.commands.errors import CommandError
-    from parity.commands.out_folder import claim_file
-    from parity.report import report, write_json
+    from parity.report import report
     from parity.run.replay import Port, here, replay
 
     if not arguments.torch or not arguments.loss:
         raise CommandError(
             "replay: expected --torch and --loss, or --init, got neither. Name the port, or write its skeleton with --init."
         )
-    if arguments.json:
-        claim_file("--json", arguments.json)
+    claim_report_files(arguments)
     losses, optimizers = by_section("--loss", arguments.loss), by_section("--optimizer", arguments.optimizer)
     port = Port(arguments.torch, losses, optimizers, here(), arguments.timeout)
     with tempfile.TemporaryDirectory(prefix="parity-replay-") as folder:
         out = arguments.out or Path(folder)
         out.mkdir(parents=True, exist_ok=True)
         result = replay(arguments.trace, port, arguments.map, out)
-    if arguments.json:
-        write_json(result, arguments.json)
+    write_report_files(arguments, result, str(arguments.trace))
     report(result, str(arguments.trace), arguments.quiet, arguments.verbose)
     return result.exit_code
 

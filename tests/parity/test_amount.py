@@ -102,12 +102,15 @@ def test_quiet_and_verbose_exclude_each_other(capsys):
 
 
 @pytest.mark.parametrize("verb", ["run", "compare", "replay", "bless"])
-def test_every_verb_that_reports_takes_them(verb, capsys):
+def test_every_verb_that_reports_takes_them_and_the_files_of_a_report(verb, capsys):
     with pytest.raises(SystemExit):
         main([verb, "--help"])
     shown = capsys.readouterr().out
     assert "--quiet" in shown
     assert "--verbose" in shown
+    assert verb == "bless" or all(
+        f"--{name} " in shown for name in ("html", "json", "junit", "markdown", "tensorboard")
+    )
 
 
 def test_what_planted_bugs_showed_is_one_line_where_little_is_asked_for(capsys):
