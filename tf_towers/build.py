@@ -7,6 +7,7 @@ from tf_towers.batch_norm_updates import choose_updates, racing_updates
 from tf_towers.errors import TowerError
 from tf_towers.feed import make_feeding
 from tf_towers.gradients import make_gradients
+from tf_towers.inference import build_inference, in_mode, takes_mode
 from tf_towers.loss_scale import LossScale
 from tf_towers.mixed_dtypes import float32_places
 from tf_towers.optimizer import learning_rate
@@ -15,6 +16,7 @@ from tf_towers.plan import make_plan
 from tf_towers.regularize import effective_coefficient
 from tf_towers.replica import build_replicas
 from tf_towers.several import SeveralOptimizers, parts_of
+from tf_towers.share import share
 from tf_towers.training import Parts, Training, broadcast, collect, copies_of
 from tf_towers.update import all_finite, gated_update, tensors_of
 from tf_towers.wrong_use import require_graph_mode
@@ -37,7 +39,8 @@ def build(
 
     Args:
       tower: function of the inputs by name that returns a scalar loss, or ``(loss, dict of name to tensor)``; it makes
-        its variables with `tf.get_variable` (or layers that do), and follows the dtype of its inputs.
+        its variables with `tf.get_variable` (or layers that do), and follows the dtype of its inputs. One that takes the
+        keyword `training` is built with it on, and once more with it off, for `Stepper.evaluate`.
       inputs: dict of input name to ``(dtype, shape)`` of the whole batch.
       towers: number of towers; divides the batch size unless `uneven` says what else.
       optimizer: function without arguments that makes the `tf.train.Optimizer`, called inside the graph.
@@ -68,9 +71,15 @@ def build(
         with tf.device(place_variables(center, center)):
             scale = LossScale(plan.loss_scale) if plan.loss_scale is not None else None
         parts = optimizers or {}
-        rows = build_replicas(tower, feeding.shards, devices, where, plan, scale and scale.value, parts)
+        call, modes = share(tower, plan.share), takes_mode(tower, inputs)
+        in_training = in_mode(call, True) if modes else call
+        rows = build_replicas(tower, feeding.shards, devices, where, plan, scale and scale.value, parts, in_training)
         with tf.device(place_variables(center, center)):
-            return _train(graph, feeding, rows, optimizer, plan, scale, parts)
+            training = _train(graph, feeding, rows, optimizer, plan, scale, parts)
+        if not modes:
+            return training
+        built = build_inference(in_mode(call, False), inputs, feeding.shards[0], where[0], devices[0])
+        return training._replace(inference=built)
 
 
 def _train(graph, feeding, rows, optimizer, plan, scale, parts):
@@ -118,6 +127,7 @@ def _train(graph, feeding, rows, optimizer, plan, scale, parts):
         known=_known(rows, plan),
         source=feeding.source,
         parts=Parts(of_parts, made.counters() if others else {}, rates),
+        inference=None,
         **sorted_out,
     )
 

@@ -72,6 +72,7 @@ class Side(object):
             "facts": known,
             "variables": describe_variables(training),
             "activations": list(training.towers[0].outputs),
+            "inference": training.inference is not None,
         }
 
     def initialize(self, arguments, progress):
@@ -101,7 +102,8 @@ class Side(object):
         Arguments: `precision`; `feeds`, a trace whose steps hold ``feed/<input>``, the whole batch; `start`, a trace
         whose init is the first state; `follow`, a trace whose step k holds the state that replaces ours before step k
         (or null); `recorded_counters`, whether counters are taken from it too; `steps`, the step numbers; `quantities`
-        to keep; `out`.
+        to keep; `out`. With "eval" among the quantities the last step also gets an evaluation of its batch, with the state
+        that `follow` holds after it, or with ours.
         """
         training, stepper, known = self._prepared[arguments["precision"]]
         feeds = Trace(arguments["feeds"])
@@ -126,6 +128,10 @@ class Side(object):
             tensors.update(stepper.step(_batch(feeds.step(number), arguments["precision"])))
             state = stepper.state()
             tensors.update((name, value) for name, value in state.items() if quantity_of(name) != "state")
+            if "eval" in keep and number == numbers[-1]:
+                if follow is not None and number + 1 in follow.step_numbers:
+                    stepper.load(_variables(follow.step(number + 1), counters=False))
+                tensors.update(stepper.evaluate(_batch(feeds.step(number), arguments["precision"])))
             writer.step(number, in_order({name: tensors[name] for name in tensors if quantity_of(name) in keep}))
             progress(done + 1, len(numbers))
         writer.close(**{COUNTERS_AFTER: counters_after(state)})

@@ -33,7 +33,7 @@ Fields:
 """
 
 
-def build_replicas(tower, shards, devices, homes, plan, loss_scale=None, parts=None):
+def build_replicas(tower, shards, devices, homes, plan, loss_scale=None, parts=None, call=None):
     """Builds every tower, and every micro-batch of it.
 
     Args:
@@ -44,13 +44,14 @@ def build_replicas(tower, shards, devices, homes, plan, loss_scale=None, parts=N
       plan: a `Plan`.
       loss_scale: None, or what losses are multiplied by and gradients divided by, a number or a float32 scalar.
       parts: dict of name to `Part`, of which the losses of their own count.
+      call: what `share` made of the tower; by default it is made here.
 
     Returns:
       A list over the towers of lists over their micro-batches of `Tower`.
     """
     _require_example_weights(tower, shards)
     steps = plan.accumulate["steps"] if plan.accumulate else 1
-    call = share(tower, plan.share)
+    call = call or share(tower, plan.share)
     made, built = _Made(plan, len(shards), loss_scale, parts or {}), []
     for index, inputs in enumerate(shards):
         micros = []
@@ -92,7 +93,7 @@ class _Made(object):
         terms = len(tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)) if own else 0
         inputs = {name: tf.identity(tensor, name) for name, tensor in inputs.items()}
         with tf.variable_scope(f"copy_{index}" if own else tf.get_variable_scope(), auxiliary_name_scope=False):
-            loss, outputs = _loss_and_outputs(call, micro if own else index + micro, inputs)
+            loss, outputs = loss_and_outputs(call, micro if own else index + micro, inputs)
         fresh = [variable for variable in tf.global_variables() if not any(variable is other for other in known)]
         if first:
             self._weights = list(tf.trainable_variables())
@@ -150,7 +151,17 @@ def _own_loss(part, outputs):
     return part.loss
 
 
-def _loss_and_outputs(call, index, inputs):
+def loss_and_outputs(call, index, inputs):
+    """Calls a model; returns its loss, a scalar of the inputs' dtype, and a dict of its other outputs.
+
+    Args:
+      call: function ``(index, inputs)``, see `share`.
+      index: of the tower.
+      inputs: dict of input name to tensor.
+
+    Raises:
+      TowerError: there is no such loss, or two dtypes meet, or two graphs.
+    """
     with explain_mixed_dtypes(inputs), explain_foreign_graph():
         returned = call(index, inputs)
     loss, outputs = returned if isinstance(returned, tuple) else (returned, {})

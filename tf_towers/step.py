@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from parity.trace import RANK_OF, quantity_of
+from parity.trace import RANK_OF, evaluated, quantity_of
 from tf_towers.errors import TowerError
 from tf_towers.pipeline import STEP_WITHIN
 from tf_towers.update import tensors_of
@@ -55,6 +55,35 @@ class Stepper(object):
                 initializers.append(copy.initializer)
                 feeds[copy.initializer.inputs[1]] = value
         self._session.run(initializers, feeds)
+
+    def evaluate(self, batch):
+        """Runs the model in inference mode, once with the weights and once with their averages where there are any.
+
+        Args:
+          batch: dict of input name to array ``[batch, ...]``, taken as a whole.
+
+        Returns:
+          Dict of trace name to array: ``eval/<output>``, ``eval/loss``, ``eval/ema/<output>``, ``eval/ema/loss``; empty
+          where the tower function takes no mode. The variables are as they were before.
+
+        Counterpart: torch_ddp.Stepper.evaluate
+        """
+        inference = self._training.inference
+        if inference is None:
+            return {}
+        feeds = {placeholder: batch[name] for name, placeholder in inference.inputs.items()}
+        found = evaluated(*self._session.run([inference.loss, inference.outputs], feeds))
+        averages = {f"var/{name}": self._keys[f"ema/{name}"] for name in self._training.averages}
+        if averages:
+            # As programs that evaluate restore the averages under the names of the weights.
+            weights = self._session.run({name: self._keys[name] for name in averages})
+            self.load(self._session.run(averages))
+            try:
+                loss, outputs = self._session.run([inference.loss, inference.outputs], feeds)
+            finally:
+                self.load(weights)
+            found.update(evaluated(loss, outputs, averages=True))
+        return found
 
     def close(self):
         """Ends what reads for the towers, then closes the session."""

@@ -10,7 +10,7 @@ Training = collections.namedtuple(
     "Training",
     ["graph", "inputs", "towers", "combined", "optimizer", "global_step", "train_op", "weights", "statistics", "slots"]
     + ["counters", "saved", "plan", "feeds", "rate", "tower_clipped", "clipped", "averages", "copies", "broadcast"]
-    + ["finite", "known", "parts", "source"],
+    + ["finite", "known", "parts", "source", "inference"],
 )
 Training.__doc__ = """A graph ready to train.
 
@@ -38,6 +38,7 @@ Fields:
   known: dict of facts that only building tells.
   parts: `Parts`.
   source: what towers read from that read by themselves, a `Source`; None where they are fed.
+  inference: the model in inference mode, an `Inference`, or None where the tower function takes no mode.
 """
 
 Parts = collections.namedtuple("Parts", ["variables", "counters", "rates"])

@@ -63,7 +63,7 @@ class OwnStepper(Stepper):
           TorchDdpError: the batch does not divide, or the step returns no scalar loss.
         """
         whole = {name: torch.from_numpy(np.array(value)).to(self._device) for name, value in batch.items()}
-        inputs = self._shard(whole).inputs
+        inputs = self._shard(whole, self._rank.rank, self._rank.world_size).inputs
         self._reduction.local.clear()
         self._reduction.reduced.clear()
         self._given = {}

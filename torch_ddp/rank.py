@@ -78,9 +78,9 @@ class RankServer:
         """Runs steps and leaves a trace.
 
         Arguments: `prepared`, what `prepare` answered; `feeds`, `start`, `follow`, `recorded_counters`, `steps`,
-        `quantities` and `out` as on the TensorFlow side, all in this side's names and layouts; `noise`, unit and seed of
-        roundings that are added (see `RoundingNoise`), or None. What `follow` says of outputs
-        stands in the place of the port's own; with `cut` no gradient passes them.
+        `quantities` and `out` as on the TensorFlow side, all in this side's names and layouts; with "eval" among the
+        quantities, `evaluation` says how; `noise`, unit and seed of roundings that are added (see `RoundingNoise`), or None.
+        What `follow` says of outputs stands in the place of the port's own; with `cut` no gradient passes them.
         """
         stepper, known_facts, _ = self._prepared[arguments["prepared"]]
         with stepper.running(), self._noise(arguments.get("noise")):
@@ -112,9 +112,14 @@ class RankServer:
             state = stepper.state()
             weights = {name: value for name, value in state.items() if name.startswith("var/")}
             agree = ranks_agree(weights, self._rank, self._device) and agree
+            evaluated = {}
+            if "eval" in keep and number == numbers[-1]:
+                if follow is not None and number + 1 in follow.step_numbers:
+                    stepper.load(_all(follow.step(number + 1)), counters=False)
+                evaluated = stepper.evaluate(_batch(feeds.step(number), precision), arguments.get("evaluation", "eval"))
             if writer and recorded is not None:
                 after = {name: value for name, value in state.items() if quantity_of(name) != "state"}
-                tensors = {**before, **recorded, **after}
+                tensors = {**before, **recorded, **after, **evaluated}
                 writer.step(number, {name: tensors[name] for name in tensors if quantity_of(name) in keep})
             progress(done + 1, len(numbers))
         if writer:

@@ -15,6 +15,7 @@ from torch_ddp.combining import Combining
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
 from torch_ddp.group import Rank
+from torch_ddp.inference import evaluate_whole
 from torch_ddp.mixed import Mixed, in_float32
 from torch_ddp.optimizer import named_counters, named_slots, set_counters
 from torch_ddp.several import Part as OptimizerPart
@@ -57,6 +58,7 @@ class Stepper:
         self._mixed = mixed
         self._trained = mixed.trained if mixed else model
         self.optimizer = optimizer
+        self._loss = loss
         self._rank = rank
         self._device = next(model.parameters()).device
         self._ddp = DistributedDataParallel(model)
@@ -168,8 +170,9 @@ class Stepper:
         whole = {name: torch.from_numpy(np.array(value)).to(self._device) for name, value in batch.items()}
         for optimizer in (self.optimizer, *(part.optimizer for part in self._parts)):
             optimizer.zero_grad(set_to_none=True)
+        own = self._shard(whole, self._rank.rank, self._rank.world_size)
         with self._mixed.scaled() if self._mixed else contextlib.nullcontext() as scale:
-            parts = self._backward.run(self._shard(whole), self._rank.rank, scale)
+            parts = self._backward.run(own, self._rank.rank, scale)
         counts = self._update.settle(self._backward.by_hand)
         gradients = {name: value.grad for name, value in self._trained.named_parameters() if value.grad is not None}
         combined = _named("grad", gradients)
@@ -198,8 +201,22 @@ class Stepper:
         for part in self._parts:
             part.set_rate(self._global_step)
 
-    def _shard(self, whole: dict[str, Tensor]) -> Shard:
-        rank, world_size = self._rank.rank, self._rank.world_size
+    def evaluate(self, batch: Mapping[str, np.ndarray], evaluation: str = "eval") -> dict[str, np.ndarray]:
+        """Evaluates the whole batch in inference mode, with the weights and with their averages where they are kept.
+
+        Args:
+          batch: dict of input name to array ``[batch, ...]``, the same on every rank, all of which must call this.
+          evaluation: see `torch_ddp.inference.evaluate_whole`.
+
+        Returns:
+          Dict of trace name to array: ``eval/<output>``, ``eval/loss``, ``eval/ema/<output>``, ``eval/ema/loss``.
+        """
+        whole = {name: torch.from_numpy(np.array(value)).to(self._device) for name, value in batch.items()}
+        inputs = self._shard(whole, 0, 1).inputs  # one tower's; padding adds its example weights, all of them 1
+        found = evaluate_whole(self._ddp, self._loss, inputs, self._update.averages, evaluation)
+        return {name: array(value) for name, value in found.items()}
+
+    def _shard(self, whole: dict[str, Tensor], rank: int, world_size: int) -> Shard:
         if self._combining.uneven != "refuse":
             return shard_uneven(whole, rank, world_size, self._combining.uneven)
         inputs = shard(whole, rank, world_size)

@@ -5,12 +5,13 @@ import tensorflow.compat.v1 as tf
 from tf_towers import local_response_normalization
 
 
-def tower(images, labels):
+def tower(images, labels, training=True):
     """Returns the loss over this tower's shard, weight decay included, and what else to compare.
 
     Args:
       images: ``[shard, 28, 28, 1]``.
       labels: int32 ``[shard]``.
+      training: nothing here depends on it; after training the averages stand in for the weights, from outside.
     """
     norm1 = normalise(pool(conv(images, 8, "conv1")))
     norm2 = normalise(conv(norm1, 12, "conv2"))

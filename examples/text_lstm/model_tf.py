@@ -5,13 +5,14 @@ import tensorflow.compat.v1 as tf
 SYMBOLS = 96
 
 
-def tower(characters, following, weights):
+def tower(characters, following, weights, training=True):
     """Returns the weighted mean cross entropy over this tower's shard and over time, and what else to compare.
 
     Args:
       characters: int32 ``[shard, time]``.
       following: int32 ``[shard, time]``, the character after each.
       weights: ``[shard, time]``, 1 or 0. It also tells in which precision to train, which integers cannot.
+      training: nothing here depends on it; that it is taken has the model judged after training too.
     """
     table = tf.get_variable("embedding", [SYMBOLS, 12], weights.dtype, tf.random_uniform_initializer(-0.1, 0.1))
     embedded = tf.nn.embedding_lookup(table, characters)

@@ -9,14 +9,15 @@ MIXTURES = 2
 PENALTY = 1e-4
 
 
-def tower(frames, labels):
+def tower(frames, labels, training=True):
     """Returns the loss over this tower's shard, regularisation included, and what else to compare.
 
     Args:
       frames: ``[shard, frames, features]``.
       labels: ``[shard, 10]``, 1 for each class that the video shows.
+      training: normalise with this shard's statistics, or with the moving ones.
     """
-    clusters = clustered(frames, 16)
+    clusters = clustered(frames, 16, training)
     hidden = tf.nn.relu(dense(clusters, 20, "hidden", bias=True))
     gates, probabilities = mixture_of_experts(hidden)
     # The collection is not filtered by tower: every tower adds all terms to its loss, and the sum of the towers' gradients
@@ -26,12 +27,13 @@ def tower(frames, labels):
     return loss, {"clusters": clusters, "hidden": hidden, "gates": gates, "probabilities": probabilities}
 
 
-def clustered(frames, size):
+def clustered(frames, size, training):
     """Scores each frame against `size` clusters and keeps the best frame's: ``[n, frames, f]`` to ``[n, size]``."""
     count, features = int(frames.shape[1]), int(frames.shape[2])
     scores = dense(tf.reshape(frames, [-1, features]), size, "clusters", bias=False)
     # slim.batch_norm gives two axes to the fused kernel as images of one pixel.
-    normalised = batch_norm(tf.reshape(scores, [-1, 1, 1, size]), "clusters/norm", momentum=0.999)
+    images = tf.reshape(scores, [-1, 1, 1, size])
+    normalised = batch_norm(images, "clusters/norm", momentum=0.999, training=training)
     return tf.reduce_max(tf.reshape(tf.nn.relu(normalised), [-1, count, size]), axis=1)
 
 

@@ -1,6 +1,6 @@
 """Causes in the moving averages of the weights."""
 
-from parity.causes.evidence import Evidence, common_factor
+from parity.causes.evidence import CLOSE, Evidence, common_factor
 from parity.judge.numbers import norm
 from parity.judge.result import Cause, FirstDifference
 
@@ -36,4 +36,24 @@ def average_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
         f"the reference's keep {wanted:.9g}",
         "give ExponentialMovingAverage the graph's decay, with num_updates where the graph passes it, and update it once "
         "after every step",
+    )
+
+
+def stale_average(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The averages move towards the weights before the update: they are moved too early, or from a copy."""
+    if first.quantity != "ema":
+        return None
+    step, moves = first.check.step, []
+    for name, _, other in evidence.pairs(step, "ema"):
+        start, weight = evidence.before(step, "ema", name), evidence.before(step, "var", name)
+        if start is not None and weight is not None and norm(weight - start) > 1e-6 * norm(start):
+            moves.append((weight - start, other - start))
+    share = common_factor(moves, 100 * CLOSE)
+    if share is None or not abs(share) > CLOSE:
+        return None
+    return Cause(
+        "stale_average",
+        "the averages move towards the weights of the step before",
+        f"{len(moves)} averages of the candidate move by {share:.9g} of the way to what the weights were before the update",
+        "move the averages after the optimizer's step",
     )

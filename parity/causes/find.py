@@ -13,11 +13,12 @@ from parity.causes.activations import (
     reduced_precision,
 )
 from parity.causes.aggregation import gradient_factor, loss_factor, not_shared, some_towers, sum_instead_of_mean
-from parity.causes.averages import average_decay
+from parity.causes.averages import average_decay, stale_average
 from parity.causes.clipping import clipped_before_combining, clipping_rule
 from parity.causes.cross_entropy import cross_entropy_variant
 from parity.causes.data import order_of_examples, other_shard, repeated_examples
 from parity.causes.decay import weight_decay
+from parity.causes.evaluation import averages_not_used
 from parity.causes.evidence import Evidence
 from parity.causes.gradients_used import gradients_used, left_over, unclipped
 from parity.causes.layers import (
@@ -71,6 +72,8 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
     trained_twice,
     clipping_rule,
     average_decay,
+    stale_average,
+    averages_not_used,
     statistics_frozen,
     batch_norm_statistics,
     not_updated,

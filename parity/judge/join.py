@@ -7,7 +7,17 @@ from parity.judge.numbers import Array
 from parity.judge.renaming import Renaming
 from parity.mapping import Mapping as VariableMapping
 from parity.mapping import slot_partner
-from parity.trace import OF_A_VARIABLE, RANK_OF, Key, TensorFile, format_key, parse_key, tower_order
+from parity.trace import (
+    OF_A_VARIABLE,
+    RANK_OF,
+    Key,
+    TensorFile,
+    format_evaluated,
+    format_key,
+    parse_evaluated,
+    parse_key,
+    tower_order,
+)
 
 OPTIONAL = frozenset(["state"])
 VALUES = frozenset(["var", "stat", "ema"])  # everything else that hangs on a variable is a difference or a rate
@@ -46,8 +56,13 @@ class Join:
                 return ()
             pair = self._variables.pair(key.name)
             return tuple(format_key(key._replace(name=name, slot=slot)) for name in pair.candidate)
-        names = self._names.get(key.quantity)
-        return (format_key(key._replace(name=names.to_candidate(key.name) if names else key.name)),)
+        names, name = self._renaming(key)
+        if names is None:
+            return (format_key(key),)
+        renamed = names.to_candidate(name)
+        if key.quantity == "eval":
+            renamed = format_evaluated(parse_evaluated(key.name)._replace(output=renamed))
+        return (format_key(key._replace(name=renamed)),)
 
     def parts(self, name: str) -> tuple[str, ...]:
         """Returns the candidate's names of what one of the reference's variables becomes."""
@@ -71,8 +86,8 @@ class Join:
         if not found:
             return None
         arrays = [file.read(name) for name in found]
-        mapped = self._names.get(key.quantity)
-        return mapped.backward(key.name, arrays[0]) if mapped else arrays[0]
+        mapped, name = self._renaming(key)
+        return mapped.backward(name, arrays[0]) if mapped else arrays[0]
 
     def write(self, key: Key, value: Array) -> dict[str, Array]:
         """Returns a tensor of the reference under the candidate's names and in its layout; empty for a missing slot."""
@@ -83,8 +98,17 @@ class Join:
             names = self._variables.pair(key.name).candidate
             parts = self._variables.to_candidate(key.name, value, linear=key.quantity not in VALUES)
             return {text: parts[name] for text, name in zip(found, names, strict=True)}
-        mapped = self._names.get(key.quantity)
-        return {found[0]: mapped.forward(key.name, value) if mapped else value}
+        mapped, name = self._renaming(key)
+        return {found[0]: mapped.forward(name, value) if mapped else value}
+
+    def _renaming(self, key: Key) -> tuple[Renaming | None, str]:
+        """Returns what renames a tensor that hangs on no variable, and the name that it goes by there."""
+        if key.quantity != "eval":
+            return self._names.get(key.quantity), key.name
+        # What is evaluated are the outputs of training, activations and metrics, which are mapped already.
+        output = parse_evaluated(key.name).output or ""
+        known = [names for names in map(self._names.get, ("act", "metric")) if names is not None and output in names]
+        return (known[0], output) if known else (None, key.name)
 
     def unjoined(self, reference: TensorFile, candidate: TensorFile) -> list[str]:
         """Returns the candidate's tensors that no tensor of the reference is joined to.

@@ -17,7 +17,7 @@ UNIT32 = 2.0**-24
 FLOAT32_TO_64 = 2.0**-29
 FREE_FLOOR = 2.0**-50
 UPDATED = frozenset(["var", "stat", "ema"])
-FREE_QUANTITIES = frozenset(["loss", "grad", "clip", "slot", "stat", "var", "ema", "metric"])
+FREE_QUANTITIES = frozenset(["loss", "grad", "clip", "slot", "stat", "var", "ema", "metric", "eval"])
 
 
 class Lockstep(NamedTuple):

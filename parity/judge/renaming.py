@@ -26,6 +26,10 @@ class Renaming:
                 )
         self._entries = dict(entries)
 
+    def __contains__(self, name: object) -> bool:
+        """Returns whether a name of the reference has an entry."""
+        return name in self._entries
+
     def to_candidate(self, name: str) -> str:
         """Returns the candidate's name of the reference's `name`."""
         return self._entries[name].to[0] if name in self._entries else name

@@ -16,7 +16,16 @@ from parity.run.perturb import as_float64, one_roundoff, one_ulp, reordered
 from parity.run.processes import Sides
 from parity.run.races import Races, with_statistics_moved, with_tower_first
 from parity.run.roles import REPETITION, Asked, Reference, TensorFlowRole, Tick, TorchRole
-from parity.run.states import Tensors, read_all, states_before, translated, translated_batch, write_init, write_states
+from parity.run.states import (
+    Tensors,
+    read_all,
+    state_to_evaluate,
+    states_before,
+    translated,
+    translated_batch,
+    write_init,
+    write_states,
+)
 from parity.trace import Trace
 
 DRAWS = 4
@@ -39,6 +48,11 @@ EVERYTHING = (
 )
 FREE = ("state", "stat", "loss", "grad", "clip", "slot", "var", "ema", "metric")
 SPREAD = ("act", "stat", "loss", "tower_grad", "tower_clip", "grad", "clip", "slot", "var", "ema", "metric")
+NO_MODE = (
+    "inference was not judged, for the tower says nothing of it: write def tower(..., training=True), and return with "
+    "training=False what the model computes after training"
+)
+NOT_BLESSED = "inference was not judged, for the golden trace has none of it: bless it again"
 WEIGHTS, FEEDS = frozenset(["var"]), frozenset(["feed"])
 
 
@@ -160,7 +174,7 @@ class Recorder:
         self._join = join
         self._feeds = self._write_feeds(join)
         self._start = self._write_start(join)
-        asked = Asked("float32", "float32", self._feeds.tf, self._start.tf, None, EVERYTHING, self._steps)
+        asked = Asked("float32", "float32", self._feeds.tf, self._start.tf, None, self._everything, self._steps)
         return Begun(join, pairs, self._tf.run(asked))
 
     @property
@@ -212,9 +226,13 @@ class Recorder:
             candidate_draws=[candidate.result() for _, candidate in draws],
             pairs=pairs,
             races=racing,
-            notes=list(self._tf.notes),
+            notes=self._tf.notes + self._not_judged,
             repeats={side: again.result() for side, again in repeats.items()},
         )
+
+    @property
+    def _everything(self) -> tuple[str, ...]:
+        return EVERYTHING + self._inference
 
     @property
     def towers(self) -> int:
@@ -348,6 +366,40 @@ class Recorder:
         )
         return self._torch.run_with_batch_norm(over_all_ranks, asked)
 
+    def state_to_evaluate(self) -> Tensors:
+        """What both sides evaluated from, in the candidate's names and layouts."""
+        return self.state(len(self._steps))
+
+    def evaluate_again(
+        self, change: Callable[[Tensors], Tensors] = lambda state: state, evaluation: str = "eval"
+    ) -> Trace:
+        """Has the candidate evaluate once more after the last step, in float64.
+
+        Args:
+          change: what becomes of the state that it evaluates from.
+          evaluation: "eval" mode, "train" mode, or in evaluation mode after "other draws".
+
+        Returns:
+          The trace; its last step holds the evaluation.
+        """
+        asked = self._asked_to_evaluate(self._states.torch, change, evaluation)
+        return self._torch.run(asked._replace(feeds=self._feeds.torch, start=self._start.torch)).result()
+
+    def evaluate_reference_again(self, change: Callable[[Tensors], Tensors]) -> Trace | None:
+        """Has the reference evaluate once more from a changed state in its own names; None where it is a trace."""
+        if not isinstance(self._tf, TensorFlowRole):
+            return None
+        self._tf.prepare("float64", self._inputs).result()
+        asked = self._asked_to_evaluate(self._states.tf, change, "eval")
+        return self._tf.run(asked._replace(feeds=self._feeds.tf, start=self._start.tf)).result()
+
+    def _asked_to_evaluate(self, known: Path, change: Callable[[Tensors], Tensors], evaluation: str) -> Asked:
+        self._repeats += 1
+        name, last = f"evaluation-{self._repeats}", self._steps[-1]
+        before, after = (read_all(Trace(known).step(step)) for step in (last, last + 1))
+        states = write_states(self._out / "states" / name, [(last, before), (last + 1, change(after))])
+        return Asked(name, "float64", known, known, states, ("eval",), [last], True, evaluation=evaluation)
+
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:
         """Records the candidate once more, its hyper-parameters rounded to float32, its schedule's rates the reference's."""
         self._torch = TorchRole(
@@ -374,6 +426,8 @@ class Recorder:
         tf, torch = self._tf.prepare("float32", self._inputs).result(), candidate.result()
         self._racing = tuple(tf["facts"].get("racing_statistics", ()))
         self._tick("start TensorFlow and torch", 1, 1)
+        self._inference = ("eval",) if tf.get("inference") else ()
+        self._not_judged = [] if self._inference else [NO_MODE if "inference" in tf else NOT_BLESSED]
         mapping = build_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
         self._choose_what_decays(mapping)
         if case.optimizers:
@@ -409,7 +463,7 @@ class Recorder:
         return _Both(tf, write_init(self._out / "start" / "torch", translated(join, read_all(Trace(tf).init()))))
 
     def _write_states(self, join: Join, rough: Trace) -> _Both:
-        states = list(states_before(rough, self._steps))
+        states = [*states_before(rough, self._steps), state_to_evaluate(rough)]
         tf = write_states(self._out / "states" / "tf", states)
         return _Both(
             tf, write_states(self._out / "states" / "torch", ((n, translated(join, state)) for n, state in states))
@@ -417,8 +471,9 @@ class Recorder:
 
     def _tf_float64(self) -> dict[str, "Future[Trace]"]:
         self._tf.prepare("float64", self._inputs).result()
-        lockstep = Asked("float64", "float64", self._feeds.tf, self._start.tf, self._states.tf, EVERYTHING, self._steps)
-        free = lockstep._replace(name="free", follow=None, quantities=FREE)
+        start, states = self._start.tf, self._states.tf
+        lockstep = Asked("float64", "float64", self._feeds.tf, start, states, self._everything, self._steps)
+        free = lockstep._replace(name="free", follow=None, quantities=FREE + self._inference)
         asked = [lockstep, free, *(self._replica(free, number) for number in range(REPLICAS))]
         return {each.name: self._tf.run(each) for each in asked}
 
@@ -447,12 +502,15 @@ class Recorder:
         return repeats
 
     def _torch_free(self) -> "Future[Trace]":
-        return self._torch.run(Asked("free", "float64", self._feeds.torch, self._start.torch, None, FREE, self._steps))
+        quantities = FREE + self._inference
+        return self._torch.run(
+            Asked("free", "float64", self._feeds.torch, self._start.torch, None, quantities, self._steps)
+        )
 
     def _torch_lockstep(self) -> dict[str, "Future[Trace]"]:
         feeds, start, states = self._feeds.torch, self._start.torch, self._states.torch
         return {
-            precision: self._torch.run(Asked(precision, precision, feeds, start, states, EVERYTHING, self._steps))
+            precision: self._torch.run(Asked(precision, precision, feeds, start, states, self._everything, self._steps))
             for precision in ("float64", "float32")
         }
 

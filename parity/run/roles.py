@@ -35,6 +35,7 @@ class Asked(NamedTuple):
       mixed: whether the candidate runs at the case's `opt_level`; its precision is then that of what it is given.
       noise: unit roundoff and seed of roundings that the candidate adds to its products.
       cut: whether no gradient passes the outputs that `follow` gives.
+      evaluation: how to evaluate where that is recorded: "eval" mode, "train" mode, or after "other draws".
     """
 
     name: str
@@ -48,6 +49,7 @@ class Asked(NamedTuple):
     mixed: bool = False
     noise: tuple[float, int] | None = None
     cut: bool = False
+    evaluation: str = "eval"
 
 
 class Reference(Protocol):
@@ -311,6 +313,7 @@ def _message(asked: Asked, out: Path) -> dict[str, Any]:
         "recorded_counters": asked.recorded_counters,
         "steps": list(asked.steps),
         "quantities": asked.quantities,
+        "evaluation": asked.evaluation,
         "out": str(out),
         **({"cut": True} if asked.cut else {}),
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from parity.judge.join import Join
 from parity.judge.numbers import Array
-from parity.trace import TensorFile, Trace, TraceWriter, parse_key, quantity_of
+from parity.trace import TensorFile, Trace, TraceWriter, parse_key, quantity_of, state_after
 
 STATE = frozenset(["state", "stat", "slot", "var", "ema"])
 PRODUCER = {"package": "parity"}
@@ -38,6 +38,12 @@ def states_before(trace: Trace, steps: Sequence[int]) -> Iterable[tuple[int, Ten
         now = trace.step(number)
         state.update((text, now.read(text)) for text in now.names() if quantity_of(text) == "state")
         yield number, state
+
+
+def state_to_evaluate(trace: Trace) -> tuple[int, Tensors]:
+    """Returns the state after the last step of a recorded free run, without counters, and the number that follows it."""
+    last = trace.step_numbers[-1]
+    return last + 1, {text: value for text, value in state_after(trace).items() if quantity_of(text) != "state"}
 
 
 def translated(join: Join, tensors: Mapping[str, Array]) -> Tensors:

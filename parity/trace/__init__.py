@@ -13,6 +13,10 @@ from parity.trace.channel import claim_standard_streams as claim_standard_stream
 from parity.trace.channel import describe_error as describe_error
 from parity.trace.channel import die_with_parent as die_with_parent
 from parity.trace.channel import serve as serve
+from parity.trace.evaluation import Evaluated as Evaluated
+from parity.trace.evaluation import evaluated as evaluated
+from parity.trace.evaluation import format_evaluated as format_evaluated
+from parity.trace.evaluation import parse_evaluated as parse_evaluated
 from parity.trace.graph import GRAPH_FILE as GRAPH_FILE
 from parity.trace.graph import RecordedGraph as RecordedGraph
 from parity.trace.graph import read_graph as read_graph

@@ -9,6 +9,7 @@ from parity.judge.join import Join
 from parity.judge.numbers import distance
 from parity.judge.result import Cause, FirstDifference
 from parity.run.experiments.change import Change
+from parity.run.experiments.evaluation import Evaluates, of_the_evaluation
 from parity.run.experiments.inputs import changes_of_the_inputs, changes_of_the_order
 from parity.run.experiments.probes import Bench, ignored_input, less_precision, shifted_image
 from parity.run.experiments.repeats import Repeats
@@ -54,6 +55,8 @@ def find_by_experiment(
     """
     if first.quantity == "stat" and first.check.run == "lockstep":
         return _of_the_statistics(first, recorder, join, candidate)
+    if first.quantity == "eval" and first.check.run == "lockstep":
+        return of_the_evaluation(first, recorder, reference, candidate) if isinstance(recorder, Evaluates) else []
     if first.check.run != "lockstep" or first.quantity not in ("act", "loss", "tower_grad", "metric"):
         return []
     bench = Bench(first, recorder, join, reference, candidate, given or {})

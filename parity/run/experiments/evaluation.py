@@ -1,0 +1,127 @@
+"""Tests hypotheses about an evaluation that differs by evaluating once more, from a changed state or in another mode."""
+
+from collections.abc import Callable, Container
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from parity.judge.result import Cause, FirstDifference
+from parity.run.states import Tensors, read_all
+from parity.sides import SideFailed
+from parity.trace import TensorFile, Trace, parse_evaluated
+
+CLOSE = 1e-12
+Changed = Callable[[Tensors], Tensors]
+
+
+@runtime_checkable
+class Evaluates(Protocol):
+    """Evaluates once more with something changed; `parity.run.plan.Recorder` says what each of these does."""
+
+    def state_to_evaluate(self) -> Tensors: ...  # noqa: D102
+    def evaluate_again(self, change: Changed = lambda state: state, evaluation: str = "eval") -> Trace: ...  # noqa: D102
+    def evaluate_reference_again(self, change: Changed) -> Trace | None: ...  # noqa: D102
+
+
+def of_the_evaluation(first: FirstDifference, recorder: Evaluates, reference: Trace, candidate: Trace) -> list[Cause]:
+    """Returns why the sides differ after training only: which of them does not leave the training mode, and where.
+
+    Args:
+      first: the first difference, an evaluated tensor in lockstep.
+      recorder: has recorded the case; its sides still run.
+      reference: its float64 lockstep trace.
+      candidate: its own.
+    """
+    if parse_evaluated(first.name).averages:
+        return []  # with the weights themselves both are the same: the mode is right
+    try:
+        own = _evaluations(candidate.step(first.check.step))
+        causes = _of_the_statistics(recorder, own)
+        if _same(own, _evaluations(recorder.evaluate_again(evaluation="train"))):
+            return [*causes, _train_mode()]
+        if not _same(own, _evaluations(recorder.evaluate_again(evaluation="other draws"))):
+            return [_random(), *causes]
+        return causes or _of_the_towers(recorder, _evaluations(reference.step(first.check.step)))
+    except SideFailed:
+        return []  # the port does not take what was tried: no reason to lose the verdict over
+
+
+def _of_the_statistics(recorder: Evaluates, own: Tensors) -> list[Cause]:
+    layers: dict[str, set[str]] = {}
+    for text in recorder.state_to_evaluate():
+        if text.startswith("stat/"):
+            layers.setdefault(text.removeprefix("stat/").rpartition(".")[0] or text.removeprefix("stat/"), set()).add(
+                text
+            )
+    unused = [
+        layer
+        for layer, statistics in layers.items()
+        if _same(own, _evaluations(recorder.evaluate_again(_shifting(statistics))))
+    ]
+    if not unused:
+        return []
+    names = ", ".join(unused)
+    return [
+        Cause(
+            "batch_statistics_in_evaluation",
+            f"batch statistics instead of moving statistics in evaluation: {names}",
+            f"with the moving statistics of {names} changed, the candidate's evaluation is the same to the bit; "
+            f"those of {len(layers) - len(unused)} other layers count",
+            "normalise with the moving statistics after training: hand self.training on to F.batch_norm, and keep "
+            "track_running_stats",
+        )
+    ]
+
+
+def _of_the_towers(recorder: Evaluates, own: Tensors) -> list[Cause]:
+    # That the port's statistics count is known here.
+    if not any(text.startswith("stat/") for text in recorder.state_to_evaluate()):
+        return []
+    moved = recorder.evaluate_reference_again(_shifting())
+    if moved is None or not _same(own, _evaluations(moved)):
+        return []
+    return [
+        Cause(
+            "towers_in_train_mode",
+            "the towers normalise with the batch's statistics in inference",
+            "with all moving statistics changed, the reference's evaluation is the same to the bit; the candidate's is not",
+            "hand the tower's training=False on to its batch norm",
+        )
+    ]
+
+
+def _train_mode() -> Cause:
+    return Cause(
+        "train_mode_in_evaluation",
+        "train mode in evaluation: model.eval() changes nothing in the port",
+        "after model.train() the candidate evaluates to the same values to the bit; what training=False changes in the "
+        "towers, it does not",
+        "make it depend on self.training what training alone does, such as dropout(x, training=self.training)",
+    )
+
+
+def _random() -> Cause:
+    return Cause(
+        "train_mode_in_evaluation",
+        "train mode in evaluation: the port draws random numbers",
+        "after another random seed the candidate evaluates to other values, in evaluation mode and from the same state",
+        "hand self.training on to dropout: F.dropout(x, p, training=self.training)",
+    )
+
+
+def _shifting(chosen: Container[str] | None = None) -> Changed:
+    def shifted(text: str) -> bool:
+        return text.startswith("stat/") and (chosen is None or text in chosen)
+
+    return lambda state: {text: 2 * value + 1 if shifted(text) else value for text, value in state.items()}
+
+
+def _evaluations(file: TensorFile | Trace) -> Tensors:
+    found = file.step(file.step_numbers[-1]) if isinstance(file, Trace) else file
+    return {text: value for text, value in read_all(found).items() if text.startswith("eval/")}
+
+
+def _same(one: Tensors, other: Tensors) -> bool:
+    return one.keys() == other.keys() and all(
+        np.allclose(other[text], value, rtol=CLOSE, atol=0.0, equal_nan=True) for text, value in one.items()
+    )
