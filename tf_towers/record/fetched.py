@@ -1,6 +1,8 @@
-"""Takes apart what a script fetches."""
+"""Takes apart what a script fetches and feeds."""
 
 from tensorflow.python.client import session as session_module
+
+from tf_towers.record.inputs import PLACEHOLDERS
 
 
 def fetched_by(graph, fetches):
@@ -10,3 +12,16 @@ def fetched_by(graph, fetches):
         return [graph.as_graph_element(each, allow_tensor=True, allow_operation=True) for each in unique]
     except (TypeError, ValueError, KeyError):
         return None
+
+
+def fed_beside_placeholders(graph, feed_dict):
+    """Returns the names of the tensors that are fed though they are no placeholders, e.g. an RNN's first state."""
+    found = set()
+    for key in feed_dict or {}:
+        try:
+            tensor = graph.as_graph_element(key, allow_tensor=True, allow_operation=False)
+        except (TypeError, ValueError, KeyError):
+            continue  # a structure, or what TensorFlow itself will refuse
+        if tensor.op.type not in PLACEHOLDERS:
+            found.add(tensor.name)
+    return frozenset(found)

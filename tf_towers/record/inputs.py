@@ -30,11 +30,12 @@ Fields:
 """
 
 
-def inputs_of(towers_ops):
+def inputs_of(towers_ops, fed=frozenset()):
     """Finds the inputs of every tower.
 
     Args:
       towers_ops: list over the towers of the set of ops that its loss needs.
+      fed: names of tensors that the script feeds though they are no placeholders, such as an RNN's first state.
 
     Returns:
       ``(inputs, missed)``: a list over the towers of lists of `Input`, and the names of what cannot be recorded.
@@ -42,7 +43,7 @@ def inputs_of(towers_ops):
     found, missed = [], set()
     for ops in towers_ops:
         pieces = []
-        for source in sources_in(ops):
+        for source in sources_in(ops, fed):
             if source.dtype.base_dtype in (tf.string, tf.resource, tf.variant) or not source.graph.is_fetchable(source):
                 missed.add(source.name)
             else:
@@ -56,13 +57,20 @@ def inputs_of(towers_ops):
     return named, sorted(missed)
 
 
-def sources_in(ops):
-    """Returns the tensors in which data enters `ops`, in the order in which they were made."""
+def sources_in(ops, fed=frozenset()):
+    """Returns the tensors in which data enters `ops`, in the order in which they were made; `fed` as in `inputs_of`."""
     sources = []
     for op in sorted(ops, key=lambda op: op._id):
-        if is_source(op):
+        if is_fed(op, fed):
+            sources += [out for out in op.outputs if out.name in fed]
+        elif is_source(op):
             sources += [out for out in op.outputs if any(reader in ops for reader in out.consumers())]
     return sources
+
+
+def is_fed(op, fed):
+    """Tells whether the script feeds an output of `op`; `fed` is a set of names of tensors."""
+    return bool(fed) and any(out.name in fed for out in op.outputs)
 
 
 def is_source(op):

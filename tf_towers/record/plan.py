@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 from tf_towers.record.ancestry import ancestors
 from tf_towers.record.combination import combinations_of
 from tf_towers.record.hyper_parameters import learning_rate
-from tf_towers.record.inputs import draws_in, inputs_of, is_source
+from tf_towers.record.inputs import draws_in, inputs_of, is_fed, is_source
 from tf_towers.record.loss_parts import split_by_loss
 from tf_towers.record.observe import observe
 from tf_towers.record.towers import towers_of
@@ -41,13 +41,17 @@ Fields:
 """
 
 
-def make_section(apply, name, prefix, calls):
-    """Finds everything about one update; returns a `Section`."""
+def make_section(apply, name, prefix, calls, fed=frozenset()):
+    """Finds everything about one update; returns a `Section`. `fed` as in `inputs_of`."""
     found = towers_of(apply, calls.gradients)
     towers, loss_factor = split_by_loss(found)
-    stop = {op for op in ancestors([loss.op for tower in towers for loss in tower.losses]) if is_source(op)}
+    stop = {
+        op
+        for op in ancestors([loss.op for tower in towers for loss in tower.losses])
+        if is_source(op) or is_fed(op, fed)
+    }
     towers_ops = [ancestors([loss.op for loss in tower.losses], stop) for tower in towers]
-    inputs, missed = inputs_of(towers_ops)
+    inputs, missed = inputs_of(towers_ops, fed)
     draws = [draws_in(ops) for ops in towers_ops]
     section = Section(
         name,

@@ -26,15 +26,21 @@ class Planner(object):
         self._plans, self._sections = {}, {}
         self._graph = None
 
-    def plan(self, graph, fetched):
-        """Returns the `Plan` of a run that fetches `fetched`, tensors and ops of `graph`; None where it makes no update."""
-        key = (id(graph), tuple(each.name for each in fetched))
+    def plan(self, graph, fetched, fed=frozenset()):
+        """Returns the `Plan` of a run; None where it makes no update.
+
+        Args:
+          graph: the graph that runs.
+          fetched: list of the tensors and ops of it that are fetched.
+          fed: names of tensors that are fed though they are no placeholders.
+        """
+        key = (id(graph), tuple(each.name for each in fetched), fed)
         if key not in self._plans:
             ops = ancestors([each if isinstance(each, tf.Operation) else each.op for each in fetched])
             applies = [each for each in self._calls.applies if each.graph is graph and each.op in ops]
             applies = applies or self._by_hand(graph, ops)
             # The graph is kept beside its plan, so that no later one gets its id.
-            self._plans[key] = graph, self._new_plan(graph, fetched, applies) if applies else None
+            self._plans[key] = graph, self._new_plan(graph, fetched, applies, fed) if applies else None
         return self._plans[key][1]
 
     def _by_hand(self, graph, ops):
@@ -44,16 +50,16 @@ class Planner(object):
         self._calls.applies.append(found)
         return [found]
 
-    def _new_plan(self, graph, fetched, applies):
+    def _new_plan(self, graph, fetched, applies, fed):
         if self._graph not in (None, graph):
             self._left_out[applies[0].op.name] = "it trains another graph than the first one that was trained"
             return None
         self._graph = graph
-        sections, left_out = self._sections_of(applies)
+        sections, left_out = self._sections_of(applies, fed)
         self.variables = self.variables or self._sort(graph)
         return make_plan(graph, fetched, sections, left_out, self.variables)
 
-    def _sections_of(self, applies):
+    def _sections_of(self, applies, fed=frozenset()):
         several = len([each for each in self._calls.applies if each.graph is applies[0].graph]) > 1
         sections, left_out = [], {}
         for apply in applies:
@@ -63,7 +69,7 @@ class Planner(object):
                 base = base.replace("/", "_")
                 name = base if base not in taken else f"{base}_{len(taken)}"
                 prefix = f"section/{name}/" if several else ""
-                self._sections[apply] = make_section(apply, name, prefix, self._calls)
+                self._sections[apply] = make_section(apply, name, prefix, self._calls, fed)
             section, missed = self._sections[apply]
             sections.append(section)
             left_out.update(missed)

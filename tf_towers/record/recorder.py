@@ -11,7 +11,7 @@ from tensorflow.python.client import session as session_module
 from parity.trace import TraceWriter, write_graph
 from tf_towers.record.calls import Calls
 from tf_towers.record.facts import facts_of, facts_of_section
-from tf_towers.record.fetched import fetched_by
+from tf_towers.record.fetched import fed_beside_placeholders, fetched_by
 from tf_towers.record.graph import recorded_graph
 from tf_towers.record.hazard import Hazard
 from tf_towers.record.hazards import hazards_in_graph
@@ -91,7 +91,7 @@ class Recorder(object):
     def _watched_run(self, original):
         @functools.wraps(original)
         def run(session, fetches, feed_dict=None, options=None, run_metadata=None):
-            plan = self._planned(session, fetches)
+            plan = self._planned(session, fetches, feed_dict)
             if plan is None:
                 self._touched = True
                 try:
@@ -132,7 +132,7 @@ class Recorder(object):
 
         return init
 
-    def _planned(self, session, fetches):
+    def _planned(self, session, fetches, feed_dict=None):
         if self._failed or not self.calls.gradients or (self._steps is not None and self.recorded >= self._steps):
             return None
         try:
@@ -140,7 +140,7 @@ class Recorder(object):
             if fetched is None:
                 return None
             with self._lock:
-                return self._planner.plan(session.graph, fetched)
+                return self._planner.plan(session.graph, fetched, fed_beside_placeholders(session.graph, feed_dict))
         except Exception as error:
             self._give_up(error)
             return None

@@ -43,7 +43,8 @@ class Program(object):
         values = {key: each["tensor"] for key, each in run["values"].items() if not is_fed(key)}
         self._values = {key: renamed.get(name, name) for key, name in values.items()}
         self._handed = {key: renamed.get(name, name) for key, name in self._cut.handed.items()}
-        self._updates = run["updates"]
+        # What the forward pass writes by itself is written in the first go.
+        self._updates = [name for name in run["updates"] if name not in self._cut.computed]
         self._add_variables(recorded.variables)
         self._session = tf.Session(graph=self._graph, config=_exact())
 
