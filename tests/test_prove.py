@@ -42,6 +42,14 @@ def test_only_bugs_that_a_case_can_have_are_planted_in_it():
     alone = {probe.mutation for probe in fitting(case.model_copy(update={"towers": 1}), statistics=False)}
     assert "shards_interleaved" not in alone and "the_loss_is_a_sum_over_examples" in alone
     averaged = Sgd(name="sgd", learning_rate=0.1, ema=Ema(decay=0.9))
+    stepping = case.model_copy(update={"torch": case.torch.model_copy(update={"step": "own:step"})})
+    left = {probe.mutation for probe in fitting(stepping, statistics=False)}
+    assert names - left == {
+        "every_rank_reads_the_first_shard",
+        "shards_interleaved",
+        "the_loss_is_a_sum_over_examples",
+        "weights_decay_in_the_loss",
+    }
     covered = fitting(case.model_copy(update={"optimizer": averaged}), statistics=False)
     assert not any(probe.of_the_optimizer for probe in covered)
 

@@ -92,6 +92,15 @@ PROBES = (
         True,
     ),
 )
+# A port with a step of its own computes its loss there, out of reach.
+IN_THE_LOSS = frozenset(
+    [
+        "every_rank_reads_the_first_shard",
+        "shards_interleaved",
+        "the_loss_is_a_sum_over_examples",
+        "weights_decay_in_the_loss",
+    ]
+)
 
 
 def fitting(case: Case, statistics: bool) -> list[Probe]:
@@ -112,7 +121,8 @@ def fitting(case: Case, statistics: bool) -> list[Probe]:
         alone = case.towers == 1 and probe.causes[0] in ("some_towers", "other_shard", "order_of_examples")
         another = bool(probe.optimizer) and (probe.optimizer != name or own)
         covered = probe.of_the_optimizer and (more or scheduled)
-        if alone or another or covered or (probe.statistics and not statistics):
+        unseen = case.torch.step is not None and probe.mutation in IN_THE_LOSS
+        if alone or another or covered or unseen or (probe.statistics and not statistics):
             continue
         found.append(probe)
     return found
