@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from parity.trace import Channel, SideError, claim_standard_streams, die_with_parent, serve
-from torch_ddp.group import Rank, process_group
+from torch_ddp.group import Rank, import_what_ddp_imports, process_group
 from torch_ddp.rank import RankServer
 
 COLLECTIVE_TIMEOUT = 120.0
@@ -39,6 +39,7 @@ class Ranks:
         self._pids: list[int] = []
         self._channels: list[Channel] = []
         self._files: list[Any] = []
+        import_what_ddp_imports()  # once, not in every rank
         for rank in range(world_size):
             self._fork(rank)
 

@@ -48,8 +48,8 @@ class GradientReduction:
             raise TorchDdpError(f"gradients: expected reduce to be one of {known}, got {reduce!r}. Choose one.")
         self.reduce = reduce
         self._counts = ExampleCounts() if reduce == "examples" else None
-        self._keeps = self._attached = False
-        self._model = model
+        self._keeps = False
+        self._unattached: DistributedDataParallel | None = model
         self.local: dict[str, Tensor] = {}
         self.reduced: dict[str, Tensor] = {}
         self._names = {id(parameter): name for name, parameter in model.module.named_parameters()}
@@ -69,12 +69,14 @@ class GradientReduction:
     @keep.setter
     def keep(self, keep: bool) -> None:
         self._keeps = keep
-        if keep and not self._attached:
+        if keep:
             self._attach()
 
     def _attach(self) -> None:
-        self._attached = True
-        self._model.register_comm_hook(None, self._hook)
+        # DDP keeps the hook where Python's garbage collector does not look: held from there, a model would never go.
+        model, self._unattached = self._unattached, None
+        if model is not None:
+            model.register_comm_hook(None, self._hook)
 
     def weighing(self, examples: int) -> contextlib.AbstractContextManager[None]:
         """Weighs the backward passes inside by this rank's number of examples, where gradients are weighted at all."""

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import gc
+import importlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -94,6 +95,7 @@ def process_group(
     device = device_of(who, backend)
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    import_what_ddp_imports()
     limit = datetime.timedelta(seconds=timeout)
     if init_method == "env://" and shares_store_over_restarts():
         shared, _, _ = next(rendezvous(init_method, timeout=limit))
@@ -106,10 +108,19 @@ def process_group(
     try:
         yield who
     finally:
-        # Left undestroyed, gloo's threads now and then abort the process at its end; and what a wrapped model that is only
-        # reachable from itself keeps of the group outlives it.
+        # What keeps the group alive, as a wrapped model does that is only reachable from itself, keeps gloo's threads; and
+        # these now and then abort the process at its end: they let go of tensors when Python is half gone (pytorch #190489).
         gc.collect()
         dist.destroy_process_group()
+
+
+def import_what_ddp_imports() -> None:
+    """Imports torch._dynamo, as the first DistributedDataParallel does.
+
+    Imported while a process group is up, it keeps that group for ever, and with it gloo's threads, which outlive even
+    `destroy_process_group` then (measured with torch 2.13).
+    """
+    importlib.import_module("torch._dynamo")
 
 
 def spawn(
