@@ -1,12 +1,14 @@
 """Judges two traces that came without float64 shadows: weaker evidence, with allowances that nobody measured."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from parity.judge.compare import EXACT, judge_exact, refuse
 from parity.judge.join import OPTIONAL, Join
 from parity.judge.level1 import judge_counter
+from parity.judge.measure import Measured, measure
 from parity.judge.numbers import distance, is_constant, norm, unit_roundoff
-from parity.judge.result import Check
+from parity.judge.result import Check, Verdict
 from parity.trace import Key, TensorFile, Trace
 
 MARGIN = 2.0**16
@@ -41,14 +43,16 @@ def judge_plain(
         one_file, other_file = reference.step(step), candidate.step(step)
         for text in join.unjoined(one_file, other_file):
             checks.append(Check("free", step, text, "incomparable", note="the reference has no such tensor"))
-        gradients = [norm(one_file.read(text)) for text in one_file.names() if text.startswith("grad/")]
+        keys = join.ordered(one_file.names())
+        pairs = [_read(join, key, text, step, one_file, other_file, previous) for key, text in keys]
+        gradients = [each.measured.size for each in pairs if each.measured and each.key.quantity == "grad"]
         all_gradients = float(sum(size * size for size in gradients)) ** 0.5
         empty: set[str] = set()
-        for key, text in join.ordered(one_file.names()):
-            check = _judged(join, key, text, step, made, one_file, other_file, previous, all_gradients)
-            if key.quantity in ("grad", "tower_grad") and check.size < 1e-8 * all_gradients:
-                empty.add(key.name)
-            if key.quantity in ("slot", "var", "ema") and key.name in empty and check.verdict == "different":
+        for pair in pairs:
+            check = pair.check or _judged(pair, step, made, all_gradients)
+            if pair.key.quantity in ("grad", "tower_grad") and check.size < 1e-8 * all_gradients:
+                empty.add(pair.key.name)
+            if pair.key.quantity in ("slot", "var", "ema") and pair.key.name in empty and check.verdict == "different":
                 note = "not judged: its gradient is zero but for rounding"
                 check = check._replace(verdict="not_run", note=note)
             checks.append(check)
@@ -57,33 +61,43 @@ def judge_plain(
     return checks
 
 
-def _judged(
-    join: Join,
-    key: Key,
-    text: str,
-    step: int,
-    made: int,
-    one_file: TensorFile,
-    other_file: TensorFile,
-    previous: TensorFile,
-    all_gradients: float,
-) -> Check:
+class _Pair(NamedTuple):
+    key: Key
+    text: str
+    unit: float = 0.0
+    measured: Measured | None = None
+    updated: bool = False
+    constant: bool = False
+    check: Check | None = None
+
+
+def _read(
+    join: Join, key: Key, text: str, step: int, one_file: TensorFile, other_file: TensorFile, previous: TensorFile
+) -> _Pair:
     one, other = one_file.read(text), join.read(key, other_file)
     if key.quantity in OPTIONAL:
-        return judge_counter("free", step, key, text, one, other)
-    refused = refuse("free", step, text, one, other)
-    if refused or other is None:
-        assert refused
-        return refused
-    if key.quantity in EXACT or one.dtype.kind != "f":
-        return judge_exact("free", step, text, one, other)
-    unit, size = unit_roundoff(one.dtype), norm(one)
+        return _Pair(key, text, check=judge_counter("free", step, key, text, one, other))
+    alike = other is not None and one.dtype == other.dtype and one.shape == other.shape
+    if other is None or not alike or key.quantity in EXACT or one.dtype.kind != "f":
+        refused = refuse("free", step, text, one, other)
+        assert refused or other is not None
+        return _Pair(key, text, check=refused or judge_exact("free", step, text, one, other))  # type: ignore[arg-type]
+    updated = key.quantity in UPDATED and text in previous
+    measured = measure(one, other, previous.read(text) if updated else None)
+    check = refuse("free", step, text, one, other) if measured is None else None
+    if measured is None and check is None:  # what it was before is what is not finite
+        measured = Measured(norm(one), distance(one, other), float("inf"))
+    return _Pair(key, text, unit_roundoff(one.dtype), measured, updated, is_constant(one), check)
+
+
+def _judged(pair: _Pair, step: int, made: int, all_gradients: float) -> Check:
+    assert pair.measured is not None
+    size, difference, moved = pair.measured
     scale, stored = size, 0.0
-    if key.quantity in ("grad", "tower_grad", "clip", "tower_clip"):
+    if pair.key.quantity in ("grad", "tower_grad", "clip", "tower_clip"):
         scale = max(size, FAINT * all_gradients)
-    elif key.quantity in UPDATED and text in previous:
-        scale, stored = distance(one, previous.read(text)), 4 * unit * size
-    difference = distance(one, other)
-    allowed = made * (MARGIN * unit * scale + stored)
-    verdict = "same" if difference <= allowed else "different"
-    return Check("free", step, text, verdict, difference, allowed, scale, size, "", is_constant(one))  # type: ignore[arg-type]
+    elif pair.updated:
+        scale, stored = moved, 4 * pair.unit * size
+    allowed = made * (MARGIN * pair.unit * scale + stored)
+    verdict: Verdict = "same" if difference <= allowed else "different"
+    return Check("free", step, pair.text, verdict, difference, allowed, scale, size, "", pair.constant)

@@ -1,7 +1,7 @@
 """Says how well a rate is known from a count: intervals, and what a majority makes of it."""
 
 from collections.abc import Callable
-from math import comb
+from math import exp, fsum, lgamma, log, log1p
 
 
 def rate_interval(found: int, tried: int) -> tuple[float, float]:
@@ -25,7 +25,14 @@ def most_of(runs: int, rate: float) -> float:
 
 def at_least(found: int, tried: int, rate: float) -> float:
     """Returns the probability of at least `found` successes in `tried` independent trials of probability `rate`."""
-    return sum(comb(tried, k) * rate**k * (1.0 - rate) ** (tried - k) for k in range(found, tried + 1))
+    if not 0.0 < rate < 1.0:
+        return float(found <= (tried if rate >= 1.0 else 0))
+    # By logarithms: the binomial coefficients of a thousand trials are beyond any float.
+    whole, yes, no = lgamma(tried + 1), log(rate), log1p(-rate)
+    terms = (
+        exp(whole - lgamma(k + 1) - lgamma(tried - k + 1) + k * yes + (tried - k) * no) for k in range(found, tried + 1)
+    )
+    return min(1.0, fsum(terms))
 
 
 def _solved(rising: Callable[[float], float]) -> float:

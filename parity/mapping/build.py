@@ -1,5 +1,6 @@
 """Joins all variables of two sides, or says exactly why not."""
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Map
 
@@ -46,15 +47,19 @@ def build_mapping(
         **{("candidate", v.name): m for v, m in zip(candidate, _meanings(candidate), strict=True)},
     }
 
-    def same_name(one: Variable, other: Variable) -> bool:
-        return says["reference", one.name] == says["candidate", other.name]
+    namesakes: dict[Meaning, list[Variable]] = defaultdict(list)
+    for variable in free:
+        namesakes[says["candidate", variable.name]].append(variable)
 
-    def no_contradiction(one: Variable, other: Variable) -> bool:
-        roles = {says["reference", one.name].role, says["candidate", other.name].role} - {""}
-        return len(roles) < 2
+    def same_name(one: Variable) -> list[Variable]:
+        return namesakes.get(says["reference", one.name], [])
 
-    for agree, why in ((same_name, BY_NAME), (no_contradiction, BY_SHAPE)):
-        found = _only_partners(left, free, agree, why)
+    def no_contradiction(one: Variable) -> list[Variable]:
+        role = says["reference", one.name].role
+        return [other for other in free if len({role, says["candidate", other.name].role} - {""}) < 2]
+
+    for near, why in ((same_name, BY_NAME), (no_contradiction, BY_SHAPE)):
+        found = _only_partners(left, near, why)
         pairs.update((pair.reference, pair) for pair in found)
         taken = {name for pair in found for name in pair.candidate}
         left = [variable for variable in left if variable.name not in pairs]
@@ -68,20 +73,18 @@ def _meanings(variables: Sequence[Variable]) -> list[Meaning]:
     return meanings([variable.name for variable in variables])
 
 
-def _only_partners(
-    reference: Sequence[Variable], candidate: Sequence[Variable], agree: Callable[[Variable, Variable], bool], why: str
-) -> list[Pair]:
-    possible = {
-        (one.name, other.name): texts
-        for one in reference
-        for other in candidate
-        if agree(one, other) and (texts := fits(one, other))
-    }
+def _only_partners(reference: Sequence[Variable], near: Callable[[Variable], list[Variable]], why: str) -> list[Pair]:
+    partners: dict[str, list[tuple[str, Sequence[str]]]] = {}
+    rivals: Counter[str] = Counter()
+    for one in reference:
+        fitting = ((other.name, fits(one, other)) for other in near(one))
+        partners[one.name] = [(name, texts) for name, texts in fitting if texts]
+        rivals.update(name for name, _ in partners[one.name])
     found = []
     for one in reference:
-        partners = [other for (name, other) in possible if name == one.name]
-        rivals = [name for (name, other) in possible if partners == [other]]
-        if len(partners) == 1 and rivals == [one.name] and len(possible[one.name, partners[0]]) == 1:
-            (text,) = possible[one.name, partners[0]]
-            found.append(Pair(one.name, (partners[0],), parse_transform(text), why, one.shape))
+        if len(partners[one.name]) != 1:
+            continue
+        ((name, texts),) = partners[one.name]
+        if rivals[name] == 1 and len(texts) == 1:
+            found.append(Pair(one.name, (name,), parse_transform(texts[0]), why, one.shape))
     return found

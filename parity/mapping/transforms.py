@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,7 @@ def register(name: str) -> Callable[[Callable[..., Transform]], Callable[..., Tr
     return add
 
 
+@lru_cache(maxsize=1024)
 def parse_transform(text: str) -> Transform:
     """Makes the transform that a case names, e.g. "transpose" or "flatten_hwc(7, 7, 32)".
 

@@ -3,6 +3,7 @@
 The order is the diagnosis: the first quantity that differs, in the first step that differs, is where the bug lives.
 """
 
+import functools
 from typing import NamedTuple, Tuple
 
 QUANTITIES = (
@@ -45,6 +46,7 @@ class Key(NamedTuple):
     name: str
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def parse_key(text: str) -> Key:
     """Takes a trace's name apart, e.g. "slot/m/conv1/kernel" or "tower_grad/0/conv1/kernel".
 

@@ -19,6 +19,8 @@ Buffer = Union[bytes, memoryview]
 Entry = Tuple[str, str, Tuple[int, ...], int, int]
 
 MAX_HEADER_BYTES = 100_000_000
+# Bytes from which a tensor is mapped by itself, so that its memory goes with it and not with the whole file.
+ALONE = 1 << 20
 
 _NUMPY_OF = {
     "F64": "<f8",
@@ -35,6 +37,7 @@ _NUMPY_OF = {
     "U8": "u1",
     "BOOL": "?",
 }
+_SIZE_OF = {name: np.dtype(numpy_name).itemsize for name, numpy_name in _NUMPY_OF.items()}
 _NAME_OF = {np.dtype(numpy_name): name for name, numpy_name in _NUMPY_OF.items() if name != "BF16"}
 _LOGICAL_OF = {
     "F64": "float64",
@@ -166,6 +169,9 @@ class TensorFile(object):
     def read(self, name: str) -> "np.ndarray[Any, Any]":
         """Returns one tensor as a read-only array over the mapped file; bfloat16 comes as float32."""
         dtype, shape, begin, length = self._entries[name]
+        if length >= ALONE:
+            alone = np.memmap(self.path, dtype=np.uint8, mode="r", offset=begin, shape=(length,))
+            return _array(np.asarray(alone), dtype, shape)
         if self._map is None:
             # A plain view: every slice of a memmap would carry the file's name and mode along.
             self._map = np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r"))
@@ -221,7 +227,7 @@ def _checked_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, so
         count = 1
         for extent in entry["shape"]:
             count *= extent
-        if begin != position or end - begin != count * np.dtype(_NUMPY_OF[entry["dtype"]]).itemsize:
+        if begin != position or end - begin != count * _SIZE_OF[entry["dtype"]]:
             refuse(f"offsets {begin}..{end} for {name!r}, which do not fit its shape or its neighbours")
         position = end
         entries.append((name, entry["dtype"], tuple(entry["shape"]), begin, end))
@@ -238,18 +244,12 @@ def _begin_of(item: Tuple[str, Any]) -> Tuple[int, ...]:
 
 
 def _is_entry(entry: Any) -> bool:
-    def natural(value: Any) -> bool:
-        return type(value) is int and value >= 0
-
-    return (
-        isinstance(entry, dict)
-        and entry.get("dtype") in _NUMPY_OF
-        and isinstance(entry.get("shape"), list)
-        and all(natural(extent) for extent in entry["shape"])
-        and isinstance(entry.get("data_offsets"), list)
-        and len(entry["data_offsets"]) == 2
-        and all(natural(offset) for offset in entry["data_offsets"])
-    )
+    if not isinstance(entry, dict) or entry.get("dtype") not in _NUMPY_OF:
+        return False
+    shape, offsets = entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(shape, list) or not isinstance(offsets, list) or len(offsets) != 2:
+        return False
+    return all(type(extent) is int and extent >= 0 for extent in shape + offsets)
 
 
 def _write_whole(path: Path, buffers: List[Buffer]) -> None:

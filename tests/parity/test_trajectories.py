@@ -116,6 +116,12 @@ def test_the_interval_of_a_rate_is_clopper_and_pearsons(found, tried, low, high)
     assert rate_interval(found, tried) == pytest.approx((low, high), abs=1e-5)
 
 
+def test_rates_of_thousands_of_trials_are_known_too():
+    low, high = rate_interval(12, 3600)
+    assert low == pytest.approx(0.00172, abs=2e-5) and high == pytest.approx(0.00582, abs=2e-5)
+    assert (at_least(1, 5000, 0.0), at_least(0, 5000, 0.0), at_least(5000, 5000, 1.0)) == (0.0, 1.0, 1.0)
+
+
 def test_of_nothing_tried_nothing_is_known():
     assert rate_interval(0, 0) == (0.0, 1.0)
 
