@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from nets import FULL, OPTIMIZERS, ROOT
+from nets import ALONE, FULL, OPTIMIZERS, ROOT
 
 from parity.case import Case, load_case
 from parity.run import Sides
@@ -21,7 +21,7 @@ def right_ports(nets: list[str], number: int, chance: random.Random, sides: Side
                 batch_size=chance.choice([2, 4, 6]) * towers,
                 seed=chance.randrange(1000),
             )
-            choices = {"its own": case.optimizer, "full": FULL, **OPTIMIZERS}
+            choices = {"its own": case.optimizer, **OPTIMIZERS, **({} if net in ALONE else {"full": FULL})}
             optimizer = chance.choice(list(choices))
             case = case.model_copy(update={"optimizer": choices[optimizer]})
             yield f"{net}, {towers} towers, optimizer {optimizer}", case, sides

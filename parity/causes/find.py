@@ -93,6 +93,8 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
 GENERAL = frozenset(
     [
         "order_of_examples",
+        "repeated_examples",
+        "dropout_active",
         "activation_factor",
         "activation_function",
         "normalisation",

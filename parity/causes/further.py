@@ -10,14 +10,21 @@ from parity.judge.result import Cause, Check, FirstDifference
 from parity.trace import RANK_OF, Key, format_key, parse_key
 
 TOLD = 1e-7
+# What follows from a bug and is none of its own: the powers of another beta, the updates of another schedule.
+FOLLOWS = {
+    "adam_beta": ("learning_rate", "bias_correction"),
+    "shifted_schedule": ("learning_rate",),
+    "slow_schedule": ("learning_rate",),
+}
 
 
 def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence, checks: list[Check]) -> list[Cause]:
     """Returns the causes of differences that are none of the first one's consequences, each once.
 
-    Two kinds of tensor are not touched by a bug at the first difference. Those that a step computes before it: in lockstep
+    Three kinds of tensor are not touched by a bug at the first difference. Those that a step computes before it: in lockstep
     every step starts from the reference's state, so an earlier quantity of a later step that differs has a cause of its
-    own. And those of a later stage once it is judged by its own inputs (`OwnInputs`).
+    own. Losses and gradients, where it is a moving statistic, which training does not use. And those of a later stage once
+    it is judged by its own inputs (`OwnInputs`).
 
     Args:
       first: the first difference.
@@ -29,7 +36,7 @@ def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence,
     names = {cause.name for cause in known}
     for other, basis in (*_before(first, evidence, checks), *_after(first, evidence)):
         for cause in find_causes(other, basis)[:1]:
-            if cause.name not in names:
+            if cause.name not in names and not any(cause.name in FOLLOWS.get(name, ()) for name in names):
                 names.add(cause.name)
                 found.append(cause)
     return found
@@ -41,8 +48,10 @@ def _before(
     seen: set[str] = set()
     for check in checks:
         key = parse_key(check.key)
-        independent = first.check.run != "lockstep" or (
-            check.step != first.check.step and RANK_OF[key.quantity] < RANK_OF[first.quantity]
+        independent = (
+            first.check.run != "lockstep"
+            or (check.step != first.check.step and RANK_OF[key.quantity] < RANK_OF[first.quantity])
+            or (first.quantity == "stat" and key.quantity in ("loss", "tower_grad"))
         )
         if check.run != "lockstep" or check.verdict != "different" or not independent or key.quantity in seen:
             continue

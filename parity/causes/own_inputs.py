@@ -104,7 +104,7 @@ def _slot(evidence: Evidence, step: int, slot: str) -> Callable[[str], Array | N
     rule = slot_rule(evidence, step, slot, candidate=False)
     own = _gradients(evidence, step)
     if rule is None:
-        return None
+        return _of_rmsprop(evidence, step, slot, own)
 
     def made(name: str) -> Array | None:
         before = evidence.before(step, "slot", name, slot)
@@ -113,6 +113,20 @@ def _slot(evidence: Evidence, step: int, slot: str) -> Callable[[str], Array | N
         return np.asarray(rule.keep * before + rule.take * own[name][1] ** rule.power)
 
     return made
+
+
+def _of_rmsprop(evidence: Evidence, step: int, slot: str, own: Named) -> Callable[[str], Array | None] | None:
+    # Its momentum takes the update itself up: momentum' = keep momentum + rate gradient / sqrt(rms' + epsilon).
+    squares, slots = _both(evidence, step, "slot", "rms"), _both(evidence, step, "slot", slot)
+    epsilon = float(evidence.optimizers[0].get("epsilon", 0.0))
+    start = {name: was for name in slots if (was := evidence.before(step, "slot", name, slot)) is not None}
+    names = [name for name in start if name in squares and name in own and (squares[name][0] + epsilon > 0).all()]
+    scaled = {n: [own[n][side] / np.sqrt(np.abs(squares[n][side] + epsilon)) for side in (0, 1)] for n in names}
+    found = fit([[start[n], scaled[n][0]] for n in names], [slots[n][0] for n in names]) if names else None
+    if slot == "rms" or found is None or found.residual > EXACT:
+        return None
+    keep, take = found.coefficients
+    return lambda name: keep * start[name] + take * scaled[name][1] if name in scaled else None
 
 
 def _moved(evidence: Evidence, step: int) -> Callable[[str], Array | None] | None:

@@ -13,6 +13,7 @@ from parity.run.states import Tensors
 
 MOST_ROUNDS = 10
 FIRST = 1e-3
+TELLING = 8
 
 
 class Knob(NamedTuple):
@@ -46,6 +47,8 @@ def knobs(bench: Bench) -> Iterator[Knob]:
 
 def solved(bench: Bench, knob: Knob) -> Cause | None:
     """Returns the cause where a number makes the first difference go away: found by Newton steps along the difference."""
+    if bench.wanted.size < TELLING:  # one number can always be met by turning another
+        return None
     x = _root(lambda x: _residual(bench, knob, x), bench.first.check.allowed)
     if x is None:
         return None
