@@ -7,7 +7,7 @@ from test_tower_choices import CHOICES, SGD, case_of, explain, judged
 
 from parity.run import run_case
 
-WHOLE = {"batch_size": 24, "steps": 20}
+WHOLE = {"batch_size": 72, "steps": 20}
 SPARSE = [("slices", "model_torch:Model"), ("slices_unscaled", "model_torch:Model"), ("dense", "model_torch:dense")]
 TOWERS = pytest.mark.parametrize("towers", [1, 2, 3, 4])
 
