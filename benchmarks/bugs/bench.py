@@ -49,8 +49,7 @@ def main() -> int:
         for what, case, its_sides in right_ports(arguments.net, arguments.right, chance, sides):
             alarm, plain = try_right_port(case, its_sides)
             alarms.update(["parity"] if alarm else [], **{way: int(found) for way, found in plain.items()})
-            if alarm:
-                print(f"FALSE ALARM in {what}: {alarm}", flush=True)
+            print(f"right: {what}: {'FALSE ALARM ' + alarm if alarm else 'same'}", flush=True)
     return _summarise(outcomes, alarms, arguments.right * len(arguments.net))
 
 
