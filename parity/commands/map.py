@@ -1,7 +1,6 @@
 """Check that the variables of two traces join; print the mapping, or what is missing; carry weights back through it."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints the mapping as a table and as TOML, and carries weights back if asked to; returns 0.
 
-    Where the variables do not join it prints what may be meant, and returns 1. Where they do, and the values of the two
-    traces speak against a pair, it says so and returns 1.
+    Where the variables join, and the values of the two traces speak against a pair, it says so and returns 1.
+
+    Raises:
+      MappingError: the variables do not join; what may be meant has been printed.
     """
     from rich.console import Console
 
@@ -51,9 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
     reference, candidate = Trace(arguments.reference, whole=False), Trace(arguments.candidate, whole=False)
     try:
         mapping = build_mapping(variables_of(reference.variables), variables_of(candidate.variables), entries)
-    except MappingError as problem:
-        _propose(problem, reference, candidate)
-        return 1
+    except MappingError:
+        _propose(reference, candidate)
+        raise
     if arguments.write:
         _write(reference, candidate, mapping, arguments)
         return 0
@@ -83,13 +84,12 @@ def _contradictions(console: Any, mapping: Any, proposals: Any) -> int:
     return 1 if against else 0
 
 
-def _propose(problem: Exception, reference: Any, candidate: Any) -> None:
+def _propose(reference: Any, candidate: Any) -> None:
     from rich.console import Console
 
     from parity.mapping import propose, proposed_toml
     from parity.report.tables import print_trimmed, show_proposals
 
-    print(problem, file=sys.stderr)
     proposals = propose(_values(reference), _values(candidate))
     console = Console(highlight=False)
     print_trimmed(console, show_proposals(proposals))

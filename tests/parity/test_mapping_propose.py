@@ -96,7 +96,7 @@ def traces(tmp_path):
 
 
 def test_the_command_prints_a_table_that_makes_the_traces_join(traces, tmp_path, capsys):
-    assert main(["map", *map(str, traces)]) == 1
+    assert main(["map", *map(str, traces)]) == 2
     captured = capsys.readouterr()
     assert "expected every variable of each side to have its counterpart" in captured.err
     assert "confidence" in captured.out
