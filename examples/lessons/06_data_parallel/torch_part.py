@@ -1,5 +1,6 @@
 """DataParallel's steps, one by one on the CPU, where torch's own class does not replicate; and DDP beside it."""
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -28,8 +29,9 @@ def data_parallel(model, x, count):
     """Returns the outputs for the whole batch, and the replicas' weights."""
     pieces = x.chunk(count)  # scatter
     replicas = [replica(model, first=index == 0) for index in range(count)]  # replicate
+    modules = [copy.deepcopy(model) for _ in replicas]  # one for each thread
     with ThreadPoolExecutor(count) as threads:  # apply, in threads
-        outputs = list(threads.map(lambda at: functional_call(model, replicas[at], pieces[at]), range(count)))
+        outputs = list(threads.map(functional_call, modules, replicas, pieces))
     return torch.cat(outputs), replicas  # gather: the loss is computed in one place
 
 
