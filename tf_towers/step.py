@@ -22,7 +22,7 @@ class Stepper(object):
         self._session = session
         self._keys = _state_keys(training)
         with training.graph.as_default():
-            self._fetches = _step_fetches(training)
+            self._fetches = in_order(_step_fetches(training))
         if training.source is not None:
             training.source.start(session)
 
@@ -105,7 +105,7 @@ class Stepper(object):
         # A queue that nobody fills is waited for without end.
         options = None if self._training.source is None else tf.RunOptions(timeout_in_ms=STEP_WITHIN)
         values = self._session.run([self._training.train_op, self._fetches], feeds, options)[1]
-        return in_order(_with_metrics(values))
+        return _with_metrics(values)
 
 
 def in_order(tensors):
@@ -166,6 +166,7 @@ def _of_gradients(prefix, gradients, dense):
 
 
 def _with_metrics(values):
+    # Metrics come last in a step's order as well.
     recorded, metrics = {}, {}
     for key, value in values.items():
         if key.startswith("metric/"):
