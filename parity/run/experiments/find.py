@@ -6,12 +6,12 @@ For causes that no trace can show alone, such as what the port does to its input
 from collections.abc import Iterator
 
 from parity.judge.join import Join
-from parity.judge.numbers import distance
+from parity.judge.numbers import distance, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.run.experiments.change import Change
 from parity.run.experiments.evaluation import Evaluates, of_the_evaluation
 from parity.run.experiments.inputs import changes_of_the_inputs, changes_of_the_order
-from parity.run.experiments.probes import Bench, ignored_input, less_precision, shifted_image
+from parity.run.experiments.probes import TINY, Bench, ignored_input, less_precision, shifted_image
 from parity.run.experiments.repeats import Repeats
 from parity.run.experiments.solve import knobs, solved
 from parity.run.experiments.state import changes_of_the_flatten, changes_of_the_gates, changes_of_the_state
@@ -86,11 +86,14 @@ def _undone(bench: Bench, change: Change) -> Cause | None:
         return None
     check = bench.first.check
     left = distance(bench.wanted, got)
-    if left > check.allowed:
+    # What came in another shape was allowed nothing.
+    allowed = check.allowed or TINY * norm(bench.wanted)
+    if left > allowed:
         return None
+    before = f"{check.multiple:.3g} times" if check.allowed else check.note
     evidence = (
-        f"{change.what}, the candidate gives the reference's {check.key}: {left / check.allowed:.2g} "
-        f"times what rounding allows, where it was {check.multiple:.3g} times"
+        f"{change.what}, the candidate gives the reference's {check.key}: {left / allowed:.2g} "
+        f"times what rounding allows, where it was {before}"
     )
     return Cause(change.name, change.title, evidence, change.fix)
 
