@@ -5,19 +5,10 @@ import shutil
 from pathlib import Path
 
 from parity.case import load_case
-from parity.case.models import (
-    OPTIMIZERS,
-    Accumulate,
-    Case,
-    Clip,
-    Ema,
-    Expect,
-    LossScale,
-    Schedule,
-    TfSide,
-    TorchSide,
-    WeightDecay,
-)
+from parity.case.expect import Expect
+from parity.case.models import Case
+from parity.case.optimizers import OPTIMIZERS, Accumulate, Clip, Ema, LossScale, Schedule, WeightDecay
+from parity.case.sides import TfSide, TorchSide
 from parity.mapping.transforms import TRANSFORMS
 
 ROOT = Path(__file__).parents[1]

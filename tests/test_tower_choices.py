@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from parity.case import load_case
-from parity.case.models import AnyOptimizer
+from parity.case.optimizers import AnyOptimizer
 from parity.run import run_case
 
 CASES = Path(__file__).parent / "cases"

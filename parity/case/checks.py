@@ -7,8 +7,8 @@ from typing import Any
 from parity.case.combinations import combinations, value_of
 from parity.case.declarations import declarations
 from parity.case.errors import CaseError, Problem
-from parity.case.models import FUNCTION
 from parity.case.source import find_source
+from parity.case.table import FUNCTION
 
 FUNCTIONS = (
     ("batches",),

@@ -2,7 +2,9 @@
 
 from typing import Any, NamedTuple
 
-from parity.case.models import Case, Expect, Schedule, WeightDecay
+from parity.case.expect import Expect
+from parity.case.models import Case
+from parity.case.optimizers import Schedule, WeightDecay
 
 DIFFERENCES = ("combine", "learning_rate_factor", "loss_factor", "weight_decay")
 

@@ -6,7 +6,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from parity.case.errors import Problem, shown, suggest
-from parity.case.models import OF_OPTIMIZERS, OPTIMIZERS, Case, Expect, TfSide, TorchSide, WeightDecay
+from parity.case.expect import Expect
+from parity.case.models import Case
+from parity.case.optimizers import OF_OPTIMIZERS, OPTIMIZERS, WeightDecay
+from parity.case.sides import TfSide, TorchSide
 from parity.mapping import MappingEntry
 
 SET_BY_LOADER = ("directory", "mapping_of")

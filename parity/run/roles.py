@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from parity.case import Case
-from parity.case.models import OF_THE_BUILDER
+from parity.case.sides import OF_THE_BUILDER
 from parity.run.dense import DenseTrace
 from parity.run.processes import Sides
 from parity.trace import Trace, write_json
