@@ -4,7 +4,7 @@ from parity.judge.closer import MOST_ELEMENTS, Pairs, look_closer
 from parity.judge.join import Join
 from parity.judge.losses import losses_of
 from parity.judge.result import Result
-from parity.run.plan import Recorded
+from parity.run.recorded import Recorded
 
 
 def look_at_levels(result: Result, recorded: Recorded) -> None:

@@ -8,8 +8,8 @@ from parity.judge.level1 import Lockstep, judge_free, judge_init, judge_initial_
 from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, judge_accuracy, judge_float32
 from parity.judge.numbers import worst
 from parity.judge.result import Check, FirstDifference, Level, decide
-from parity.run.plan import Recorded
 from parity.run.races import race_notes, settle_races
+from parity.run.recorded import Recorded
 from parity.trace import Trace, parse_key
 
 

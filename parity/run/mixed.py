@@ -1,4 +1,4 @@
-"""Level 4: runs the port at its level of mixed precision beside its own float32, and decides."""
+"""Level 4: decides what the port did at its level of mixed precision beside its own float32."""
 
 from collections.abc import Sequence
 
@@ -6,29 +6,7 @@ from parity.causes.mixed import find_mixed_causes
 from parity.judge.level4 import Halves, all_skipped, judge_mixed, judge_scale
 from parity.judge.numbers import worst
 from parity.judge.result import Check, FirstDifference, Level, decide
-from parity.run.plan import EVERYTHING, FREE, Recorder
 from parity.trace import Trace, parse_key
-
-DRAWS = 4
-
-
-def record_halves(recorder: Recorder, dtype: str, opt_level: str) -> Halves:
-    """Runs the candidate at its level, from the states of the other levels and freely, and the draws beside it.
-
-    Args:
-      recorder: has recorded the case; its sides still run.
-      dtype: "float16" or "bfloat16".
-      opt_level: "O1", "O2" or "O3".
-
-    Raises:
-      SideFailed: the candidate could not run at this level.
-    """
-    mixed = recorder.candidate_run("mixed", EVERYTHING, mixed=True)
-    free = recorder.candidate_run("mixed-free", FREE, follow=False, mixed=True)
-    full = recorder.candidate_run("full", EVERYTHING)
-    unit = Halves(full, mixed, free, (), full, dtype, opt_level).unit
-    draws = [recorder.candidate_draw(f"half-{number}", number, unit, EVERYTHING) for number in range(DRAWS)]
-    return Halves(full, mixed, free, draws, recorder.candidate_states(), dtype, opt_level)
 
 
 def judge_halves(halves: Halves) -> Level:

@@ -2,7 +2,7 @@
 
 from parity.judge.repeats import Repeat, judge_repeat
 from parity.judge.result import Level
-from parity.run.plan import Recorded
+from parity.run.recorded import Recorded
 
 
 def judge_repeats(recorded: Recorded) -> list[Repeat]:

@@ -11,7 +11,7 @@ from parity.judge.numbers import Array, distance, norm
 from parity.judge.result import Cause, Check, FirstDifference, Level, decide
 from parity.run.experiments import find_by_experiment
 from parity.run.levels import find_first, judge_single
-from parity.run.plan import Recorded
+from parity.run.recorded import Recorded
 from parity.run.replay_part import Part
 from parity.run.replay_port import Replayed
 from parity.run.states import Tensors, translated_batch, write_states

@@ -14,10 +14,12 @@ from parity.run.closely import look_at_level, look_at_levels
 from parity.run.declared import look_for_declared
 from parity.run.experiments import find_by_experiment, find_onward
 from parity.run.golden import GoldenRole
+from parity.run.halves import record_halves
 from parity.run.levels import judge_function, judge_single, not_run
-from parity.run.mixed import judge_halves, record_halves
-from parity.run.plan import Begun, Recorded, Recorder
+from parity.run.mixed import judge_halves
+from parity.run.plan import Recorder
 from parity.run.processes import Sides
+from parity.run.recorded import Begun, Recorded
 from parity.run.repeats import judge_repeats, set_aside_wandering
 from parity.run.reproduction import reproduced
 from parity.run.roles import Tick
@@ -71,7 +73,8 @@ def run_case(
             repeats = judge_repeats(recorded)
             set_aside_wandering(decided, repeats)
         if recorded is not None and "mixed" in levels and case.torch.opt_level != "O0" and case.precision == "float32":
-            decided["mixed"] = judge_halves(record_halves(recorder, case.torch.half_dtype, case.torch.opt_level))
+            halves = record_halves(recorder.playing, recorder.states, case.torch.half_dtype, case.torch.opt_level)
+            decided["mixed"] = judge_halves(halves)
         if "trajectory" in levels and golden is None:
             trace = begun.reference.result()
             decided["trajectory"], strayed = decide_trajectory(case, recorder.playing, begun.join, trace)
@@ -112,11 +115,11 @@ def _in_lockstep(
     first = function.first_difference
     if first is not None and (not function.causes or function.causes[0].name in VAGUE):
         traces = recorded.lockstep
-        tried = find_by_experiment(first, recorder, recorded.join, traces.reference64, traces.candidate64)
+        tried = find_by_experiment(first, recorder.again, recorded.join, traces.reference64, traces.candidate64)
         function.causes = tried + function.causes
     if first is not None:
         evidence = _evidence(case, recorded)
-        function.causes += find_onward(first, function.causes, recorder, evidence, function.checks)
+        function.causes += find_onward(first, function.causes, recorder.again, evidence, function.checks)
         function.causes += find_further(first, function.causes, evidence, function.checks)
     decided = {"function": function}
     if "float32" in levels and case.precision == "float32":

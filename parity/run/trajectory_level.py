@@ -14,7 +14,7 @@ from parity.judge.level3 import (
 )
 from parity.judge.result import Check, Level, Verdict, decide
 from parity.run.levels import find_first
-from parity.run.plan import Playing
+from parity.run.recorded import Playing
 from parity.run.trajectory import record_trajectories
 from parity.run.trajectory_power import Seen, measure_power
 from parity.trace import Trace

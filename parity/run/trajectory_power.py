@@ -9,7 +9,7 @@ from parity.case import Case
 from parity.case.declared import times
 from parity.judge.join import Join
 from parity.judge.level3 import LIMIT, Trajectories, stray_of_candidate
-from parity.run.plan import Playing
+from parity.run.recorded import Playing
 from parity.run.trajectory import follow_again
 from parity.sides import SideFailed
 from parity.trace import Trace

@@ -8,8 +8,8 @@ import numpy as np
 from parity.causes import VAGUE, Evidence, find_causes
 from parity.judge.numbers import Array, distance, worst
 from parity.judge.result import Cause, Check, FirstDifference
+from parity.run.again import Again
 from parity.run.experiments.find import find_by_experiment
-from parity.run.plan import Recorder
 from parity.run.states import translated
 from parity.sides import SideFailed
 from parity.trace import Trace, parse_key
@@ -37,7 +37,7 @@ class Behind(Evidence):
 
 
 def find_onward(
-    first: FirstDifference, known: list[Cause], recorder: Recorder, evidence: Evidence, checks: list[Check]
+    first: FirstDifference, known: list[Cause], again: Again, evidence: Evidence, checks: list[Check]
 ) -> list[Cause]:
     """Returns the causes of what differs behind the first layer that does, once it is given the reference's values.
 
@@ -46,7 +46,7 @@ def find_onward(
     Args:
       first: the first difference.
       known: what is named already.
-      recorder: has recorded the case; its sides still run.
+      again: runs steps of the recorded case once more.
       evidence: the float64 lockstep traces.
       checks: of level 1.
     """
@@ -61,7 +61,7 @@ def find_onward(
         layers += [current.name] if current.quantity == "act" else []
         after_a_loss = after_a_loss or current.quantity == "loss"
         try:
-            basis, given = _run_from(layers, step, recorder, evidence)
+            basis, given = _run_from(layers, step, again, evidence)
         except SideFailed:
             return found  # an output that cannot be given: what is named stays named
         following = _next(basis, step, layers, after_a_loss, allowed)
@@ -69,7 +69,7 @@ def find_onward(
             return found
         causes = find_causes(following, basis)
         if following.quantity in ("act", "loss") and (not causes or causes[0].name in VAGUE):
-            tried = find_by_experiment(following, recorder, basis.join, basis.reference, basis.candidate, given)
+            tried = find_by_experiment(following, again, basis.join, basis.reference, basis.candidate, given)
             causes = tried + causes
         causes = [
             cause for cause in causes if not after_a_loss or cause.name in BEHIND_A_LOSS or following.quantity == "loss"
@@ -84,13 +84,11 @@ def find_onward(
     return found
 
 
-def _run_from(layers: list[str], step: int, recorder: Recorder, evidence: Evidence) -> tuple[Behind, dict[str, Array]]:
+def _run_from(layers: list[str], step: int, again: Again, evidence: Evidence) -> tuple[Behind, dict[str, Array]]:
     file = evidence.reference.step(step)
     texts = [text for text in file.names() if text.startswith("act/") and parse_key(text).name in layers]
     given = translated(evidence.join, {text: np.asarray(file.read(text)) for text in texts})
-    runs = [
-        recorder.repeat(step, lambda batch: batch, lambda state: {**state, **given}, cut=cut) for cut in (True, False)
-    ]
+    runs = [again.repeat(step, lambda batch: batch, lambda state: {**state, **given}, cut=cut) for cut in (True, False)]
     hidden = frozenset(_moved(evidence, step, *runs))
     basis = Behind(evidence.join, evidence.reference, runs[0], evidence.states, evidence.towers, hidden)
     return basis, given

@@ -1,0 +1,166 @@
+"""Runs single steps of a recorded case, or its evaluation, once more with something changed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from parity.case import Case
+from parity.judge.join import Join
+from parity.run.quantities import EVERYTHING
+from parity.run.recorded import OfBoth, Playing
+from parity.run.roles import Asked, TensorFlowRole
+from parity.run.states import Tensors, read_all, translated_batch, write_states
+from parity.trace import Trace
+
+
+class Again:
+    """Runs single steps of a recorded case, or its evaluation, once more with something changed.
+
+    Args:
+      case: what was recorded.
+      playing: the sides, which still run; may be replaced by others of the same case.
+      join: names and layouts of both sides.
+      states: the states before each step.
+    """
+
+    def __init__(self, case: Case, playing: Playing, join: Join, states: OfBoth) -> None:
+        self.playing = playing
+        self._case = case
+        self._join = join
+        self._states = states
+        self._repeats = 0
+
+    @property
+    def towers(self) -> int:
+        """The number of towers."""
+        return self._case.towers
+
+    @property
+    def batch_norm_updates(self) -> str:
+        """Which tower's statistics survive in the reference."""
+        return self._case.tf.batch_norm_updates
+
+    def batch(self, step: int) -> Tensors:
+        """Returns a whole batch as the candidate is fed it, dict of "feed/<input>" to array."""
+        return read_all(Trace(self.playing.feeds.torch).step(step))
+
+    def state(self, step: int) -> Tensors:
+        """Returns the state before a step in the candidate's names and layouts."""
+        return read_all(Trace(self._states.torch).step(step))
+
+    def repeat(
+        self,
+        step: int,
+        batch: Callable[[Tensors], Tensors],
+        state: Callable[[Tensors], Tensors],
+        twice: bool = False,
+        cut: bool = False,
+    ) -> Trace:
+        """Runs one step of the candidate in float64 once more, from a changed state on a changed batch.
+
+        Args:
+          step: its number.
+          batch: what becomes of the whole batch.
+          state: what becomes of the state before the step; outputs beside it, "act/...", stand in the place of its own.
+          twice: whether to run it two times, for ports that keep something of the step before.
+          cut: whether no gradient passes such outputs.
+
+        Returns:
+          The trace; its last step is the one that counts.
+        """
+        self._repeats += 1
+        name = f"repeat-{self._repeats}"
+        steps = [step, step + 1] if twice else [step]
+        feeds = write_states(self.playing.out / "feeds" / name, ((n, batch(self.batch(step))) for n in steps))
+        before = state(self.state(step))
+        states = write_states(self.playing.out / "states" / name, ((n, before) for n in steps))
+        return self.playing.torch.run(
+            Asked(name, "float64", feeds, self.playing.start.torch, states, EVERYTHING, steps, True, cut=cut)
+        ).result()
+
+    def reference_batch(self, step: int) -> Tensors:
+        """Returns a whole batch as the reference is fed it, dict of "feed/<input>" to array."""
+        return read_all(Trace(self.playing.feeds.tf).step(step))
+
+    def translated_batch(self, batch: Tensors) -> Tensors:
+        """Returns a whole batch of the reference in the candidate's names and layouts."""
+        return translated_batch(self._join, batch)
+
+    def repeat_reference(
+        self,
+        step: int,
+        batch_norm_updates: str | None = None,
+        batch: Callable[[Tensors], Tensors] = lambda batch: batch,
+    ) -> Trace | None:
+        """Runs one step of the reference in float64 once more, where that can be had.
+
+        Args:
+          step: its number.
+          batch_norm_updates: which towers' statistics survive; by default the case's.
+          batch: what becomes of the whole batch.
+        """
+        updates = batch_norm_updates or self.batch_norm_updates
+        self._repeats += 1
+        name = f"reference-{self._repeats}"
+        asked = Asked(
+            name,
+            "float64",
+            write_states(self.playing.out / "feeds" / name, [(step, batch(self.reference_batch(step)))]),
+            self.playing.start.tf,
+            self._states.tf,
+            EVERYTHING,
+            [step],
+            True,
+        )
+        return self.playing.tf.run_with_statistics(updates, self.playing.inputs, asked)
+
+    def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
+        """Runs one step of the candidate in float64 once more, batch norm over all ranks or (None) over each one's shard."""
+        self._repeats += 1
+        asked = Asked(
+            f"repeat-{self._repeats}",
+            "float64",
+            self.playing.feeds.torch,
+            self.playing.start.torch,
+            self._states.torch,
+            EVERYTHING,
+            [step],
+            True,
+        )
+        return self.playing.torch.run_with_batch_norm(over_all_ranks, asked)
+
+    def state_to_evaluate(self) -> Tensors:
+        """What both sides evaluated from, in the candidate's names and layouts."""
+        return self.state(len(self.playing.steps))
+
+    def evaluate_again(
+        self, change: Callable[[Tensors], Tensors] = lambda state: state, evaluation: str = "eval"
+    ) -> Trace:
+        """Has the candidate evaluate once more after the last step, in float64.
+
+        Args:
+          change: what becomes of the state that it evaluates from.
+          evaluation: "eval" mode, "train" mode, or in evaluation mode after "other draws".
+
+        Returns:
+          The trace; its last step holds the evaluation.
+        """
+        asked = self._asked_to_evaluate(self._states.torch, change, evaluation)
+        return self.playing.torch.run(
+            asked._replace(feeds=self.playing.feeds.torch, start=self.playing.start.torch)
+        ).result()
+
+    def evaluate_reference_again(self, change: Callable[[Tensors], Tensors]) -> Trace | None:
+        """Has the reference evaluate once more from a changed state in its own names; None where it is a trace."""
+        if not isinstance(self.playing.tf, TensorFlowRole):
+            return None
+        self.playing.tf.prepare("float64", self.playing.inputs).result()
+        asked = self._asked_to_evaluate(self._states.tf, change, "eval")
+        playing = self.playing
+        return playing.tf.run(asked._replace(feeds=playing.feeds.tf, start=playing.start.tf)).result()
+
+    def _asked_to_evaluate(self, known: Path, change: Callable[[Tensors], Tensors], evaluation: str) -> Asked:
+        self._repeats += 1
+        name, last = f"evaluation-{self._repeats}", self.playing.steps[-1]
+        before, after = (read_all(Trace(known).step(step)) for step in (last, last + 1))
+        states = write_states(self.playing.out / "states" / name, [(last, before), (last + 1, change(after))])
+        return Asked(name, "float64", known, known, states, ("eval",), [last], True, evaluation=evaluation)

@@ -1,0 +1,112 @@
+"""Gets both sides of a case ready: joins their names, and writes what they are fed and where they start."""
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from parity.case import Case
+from parity.judge.join import Join
+from parity.judge.renaming import Renaming
+from parity.mapping import Mapping, build_mapping, variables_of
+from parity.run.recorded import OfBoth, Playing
+from parity.run.roles import Reference, Tick, TorchRole
+from parity.run.states import read_all, translated, translated_batch, write_init, write_states
+from parity.trace import Trace
+
+NO_MODE = (
+    "inference was not judged, for the tower says nothing of it: write def tower(..., training=True), and return with "
+    "training=False what the model computes after training"
+)
+NOT_BLESSED = "inference was not judged, for the golden trace has none of it: bless it again"
+
+
+class Prepared(NamedTuple):
+    """Both sides, ready to run.
+
+    Fields:
+      playing: the sides and what they are fed.
+      join: names and layouts of both sides.
+      pairs: the mapping, as text.
+      racing: the statistics that the reference's towers write without an order.
+      initial_slots: what each side's optimizer itself puts into its slots, as in `Recorded`.
+      notes: what the report is to say of what cannot be judged.
+    """
+
+    playing: Playing
+    join: Join
+    pairs: list[tuple[str, str, str, str]]
+    racing: tuple[str, ...]
+    initial_slots: tuple[dict[str, list[float]], dict[str, list[float]]]
+    notes: list[str]
+
+
+def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Path, tick: Tick) -> Prepared:
+    """Has both sides get ready for float32, joins their variables, and writes feeds and start for each.
+
+    Args:
+      case: what is run.
+      reference: plays the reference.
+      candidate: plays the candidate; it is told which of its parameters decay, and which optimizer takes which.
+      out: folder for feeds and start.
+      tick: told how far it is.
+
+    Raises:
+      SideFailed: a side could not do its part.
+      MappingError: the variables do not join.
+    """
+    feeding = reference.batches(out / "feeds" / "tf")
+    tick("start TensorFlow and torch", 0, 1)
+    preparing = candidate.prepare("float32")
+    inputs = feeding.result()
+    tf, torch = reference.prepare("float32", inputs).result(), preparing.result()
+    tick("start TensorFlow and torch", 1, 1)
+    mapping = build_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
+    _choose_what_decays(case, candidate, mapping)
+    if case.optimizers:
+        _give_to_parts(case, candidate, mapping, tf["variables"])
+        torch = candidate.prepare("float32").result()
+    names = {str(quantity): Renaming(quantity, entries) for quantity, entries in case.mapping_of.items()}
+    join = Join(mapping, names, torch["facts"]["slots"])
+    inference = ("eval",) if tf.get("inference") else ()
+    steps, shards = list(range(case.steps)), case.towers * case.micro_batches
+    feeds = _write_feeds(out, join, steps)
+    start, slots = _write_start(out, join, reference, candidate)
+    return Prepared(
+        Playing(reference, candidate, feeds, start, steps, shards, out, inputs, inference),
+        join,
+        [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs],
+        tuple(tf["facts"].get("racing_statistics", ())),
+        slots,
+        [] if inference else [NO_MODE if "inference" in tf else NOT_BLESSED],
+    )
+
+
+def _choose_what_decays(case: Case, candidate: TorchRole, mapping: Mapping) -> None:
+    decay = case.optimizer.weight_decay if case.optimizer else None
+    if decay is not None and decay.only:
+        chosen = [pair for pair in mapping.pairs if re.search(decay.only, pair.reference)]
+        candidate.decay_only([name for pair in chosen for name in pair.candidate])
+
+
+def _give_to_parts(case: Case, candidate: TorchRole, mapping: Mapping, variables: dict[str, Any]) -> None:
+    weights = [pair for pair in mapping.pairs if variables[pair.reference]["kind"] == "weight"]
+    taken = {
+        name: [own for pair in weights if re.search(part.only or "", pair.reference) for own in pair.candidate]
+        for name, part in case.optimizers.items()
+    }
+    candidate.give_to_parts(taken)
+
+
+def _write_feeds(out: Path, join: Join, steps: list[int]) -> OfBoth:
+    tf = out / "feeds" / "tf"
+    trace = Trace(tf)
+    batches = ((step, translated_batch(join, read_all(trace.step(step)))) for step in steps)
+    return OfBoth(tf, write_states(out / "feeds" / "torch", batches))
+
+
+def _write_start(
+    out: Path, join: Join, reference: Reference, candidate: TorchRole
+) -> tuple[OfBoth, tuple[dict[str, list[float]], dict[str, list[float]]]]:
+    tf = out / "start" / "tf"
+    slots = reference.initialize(tf), dict(candidate.prepare("float32").result()["initial_slots"])
+    return OfBoth(tf, write_init(out / "start" / "torch", translated(join, read_all(Trace(tf).init())))), slots
