@@ -52,7 +52,12 @@ def some_towers(first: FirstDifference, evidence: Evidence) -> Cause | None:
     weights = found(first.check.step, evidence)
     if weights is None or max(weights) - min(weights) <= evidence.close * max(abs(each) for each in weights):
         return None
-    silent = [tower for tower, weight in enumerate(weights) if abs(weight) <= evidence.close]
+    return cause_of_towers(weights, evidence.close)
+
+
+def cause_of_towers(weights: list[float], close: float) -> Cause:
+    """Returns what it is called that the gradients of the towers, in their order, count by these weights."""
+    silent = [tower for tower, weight in enumerate(weights) if abs(weight) <= close]
     if len(silent) == len(weights) - 1:
         title = f"only the gradient of tower {next(t for t in range(len(weights)) if t not in silent)} is used"
     elif silent:
@@ -86,22 +91,36 @@ def gradient_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     factor = values[0]
     where = "every variable" if len(wrong) == len(factors) else ", ".join(wrong)
     evidence_text = f"the candidate's gradient of {where} is {factor:.9g} times the reference's, in every tower"
-    if abs(factor) <= evidence.close:
+    return cause_of_factor(factor, where, len(wrong) == len(factors), evidence_text, evidence.towers, evidence.close)
+
+
+def cause_of_factor(factor: float, where: str, whole: bool, text: str, towers: int, close: float) -> Cause:
+    """Returns what a factor of gradients is called.
+
+    Args:
+      factor: the candidate's over the reference's.
+      where: the variables that have it, in words.
+      whole: whether these are all.
+      text: the evidence.
+      towers: their number.
+      close: how exactly the factor is known, relative.
+    """
+    if abs(factor) <= close:
         return Cause(
             "zero_gradient",
             f"no gradient reaches {where}",
             f"the candidate's gradient of {where} is zero where the reference's is not",
             "look for detach(), no_grad(), requires_grad = False or .data between this variable and the loss",
         )
-    if is_close(factor, -1.0, evidence.close):
-        return Cause("sign", "the gradient has the wrong sign", evidence_text, "minimise the loss, not its negative")
-    if len(wrong) == len(factors) and _is_loss_scale(factor):
-        return _loss_scale(factor, evidence_text)
-    if is_close(factor, 1 / evidence.towers, evidence.close):
+    if is_close(factor, -1.0, close):
+        return Cause("sign", "the gradient has the wrong sign", text, "minimise the loss, not its negative")
+    if whole and _is_loss_scale(factor):
+        return _loss_scale(factor, text)
+    if is_close(factor, 1 / towers, close):
         fix = "divide by the number of towers once: DDP does it already"
     else:
         fix = "look for what multiplies the loss, or this variable's gradient, by that factor"
-    return Cause("gradient_factor", f"gradients off by the factor {factor:.6g}", evidence_text, fix)
+    return Cause("gradient_factor", f"gradients off by the factor {factor:.6g}", text, fix)
 
 
 def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -118,6 +137,17 @@ def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if factor is None or len(pairs) < 2:
         return None
     text = f"every tower's loss is {factor:.9g} times the reference's"
+    reduced = other_reduction(factor, text, evidence, step)
+    if reduced is not None:
+        return reduced
+    if _is_loss_scale(factor):
+        return _loss_scale(factor, text)
+    fix = "look for what multiplies or divides the loss by that factor"
+    return Cause("gradient_factor", f"the loss is off by the factor {factor:.6g}", text, fix)
+
+
+def other_reduction(factor: float, text: str, evidence: Evidence, step: int) -> Cause | None:
+    """Returns the cause where a factor of the loss is a number of examples, or one over it: a sum for a mean."""
     examples = _examples(evidence, step)
     for count, what in ((examples, "examples of a shard"), (examples * evidence.towers, "examples of a batch")):
         if count > 1 and (is_close(factor, count, evidence.close) or is_close(factor, 1 / count, evidence.close)):
@@ -128,10 +158,7 @@ def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
                 f"{text}: the number of {what}, or one over it",
                 'give the loss the reduction of the graph: reduction="mean", or "sum"',
             )
-    if _is_loss_scale(factor):
-        return _loss_scale(factor, text)
-    fix = "look for what multiplies or divides the loss by that factor"
-    return Cause("gradient_factor", f"the loss is off by the factor {factor:.6g}", text, fix)
+    return None
 
 
 def _loss_scale(factor: float, evidence: str) -> Cause:

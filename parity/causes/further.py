@@ -1,9 +1,12 @@
 """Goes on after the first cause: names the bugs that the first difference does not explain."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from parity.causes.aggregation import not_shared
 from parity.causes.evidence import Evidence
 from parity.causes.find import find_causes
+from parity.causes.gradients_at_once import gradients_at_once
 from parity.causes.own_inputs import STAGES, OwnInputs, rule_of
 from parity.judge.numbers import distance, norm, worst
 from parity.judge.result import Cause, Check, FirstDifference
@@ -34,12 +37,24 @@ def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence,
     """
     found: list[Cause] = []
     names = {cause.name for cause in known}
-    for other, basis in (*_before(first, evidence, checks), *_after(first, evidence)):
-        for cause in find_causes(other, basis)[:1]:
-            if cause.name not in names and not any(cause.name in FOLLOWS.get(name, ()) for name in names):
-                names.add(cause.name)
-                found.append(cause)
+    for cause in _all(first, evidence, checks):
+        if cause.name not in names and not any(cause.name in FOLLOWS.get(name, ()) for name in names):
+            names.add(cause.name)
+            found.append(cause)
     return found
+
+
+def _all(first: FirstDifference, evidence: Evidence, checks: list[Check]) -> Iterator[Cause]:
+    if first.check.run == "lockstep":
+        # That the ranks end a step with different weights no other bug explains, wherever the first difference is.
+        alone = not_shared(replace(first, quantity="grad", check=first.check._replace(key="the gradients")), evidence)
+        yield from [alone] if alone else []
+    if first.check.run == "lockstep" and first.quantity in ("stat", "loss", "tower_grad"):
+        # What an earlier step leaves behind shows in the second step at the earliest.
+        for step in evidence.reference.step_numbers[:2]:
+            yield from gradients_at_once(evidence, step)
+    for other, basis in (*_before(first, evidence, checks), *_after(first, evidence)):
+        yield from find_causes(other, basis)[:1]
 
 
 def _before(

@@ -85,7 +85,8 @@ class Bench:
 
 def ignored_input(bench: Bench) -> Cause | None:
     """The candidate gives the same whatever an input holds, and the reference does not."""
-    if bench.got is None or bench.given:  # what is given follows no input
+    # What is given follows no input, and a gradient that is zero follows nothing.
+    if bench.got is None or bench.given or not bench.got.any():
         return None
     for text in set(bench.batch) & set(bench.recorder.reference_batch(bench.first.check.step)):
 
@@ -163,6 +164,7 @@ def less_precision(bench: Bench) -> Cause | None:
     """A change of the inputs too small for a narrower float moves the reference and leaves the candidate as it is."""
     if (
         bench.got is None
+        or not bench.got.any()
         or bench.given
         or not any(value.dtype.kind == "f" and value.ndim > 1 for value in bench.batch.values())
     ):

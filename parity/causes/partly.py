@@ -1,0 +1,83 @@
+"""Fits a rule to the elements that follow it: others are cut off at a limit, or rows that are zero."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.judge.numbers import Array, norm
+
+ROUGH = 1e-6
+LEAST = 2  # elements more than columns
+
+
+class Partly(NamedTuple):
+    """A tensor as a combination of columns, but for elements that something else was done to.
+
+    Fields:
+      coefficients: one for each column.
+      residual: norm of what is left over the norm of the target, of the elements that follow.
+      limit: the size at which the others are cut off; 0 where none is.
+      empty: the rows (places along the first axis) that are zero where the combination is not.
+    """
+
+    coefficients: tuple[float, ...]
+    residual: float
+    limit: float = 0.0
+    empty: tuple[int, ...] = ()
+
+
+def fit_partly(columns: Sequence[Array], target: Array, close: float = ROUGH) -> Partly | None:
+    """Fits one tensor by a combination of columns, or returns None where none is within `close`.
+
+    All elements are tried first, then those that are not at the largest size, then those of the rows that are not zero.
+    An element left out has to be what its reason says: at the limit with the combination beyond it, or zero.
+
+    Args:
+      columns: arrays of the tensor's shape.
+      target: the tensor.
+      close: the largest residual that counts as a fit.
+    """
+    whole = _solve([each.reshape(-1) for each in columns], target.reshape(-1))
+    if whole is not None and whole.residual <= close:
+        return whole
+    return _cut_off(columns, target, close) or _without_rows(columns, target, close)
+
+
+def _cut_off(columns: Sequence[Array], target: Array, close: float) -> Partly | None:
+    limit = float(np.abs(target).max(initial=0.0))
+    below = np.abs(target) < limit * (1 - 1e-9)
+    # One element is always the largest: only several of one size tell of a limit.
+    if limit == 0.0 or (~below).sum() < 2:
+        return None
+    found = _solve([each[below] for each in columns], target[below])
+    if found is None or found.residual > close:
+        return None
+    beyond = sum(share * each[~below] for share, each in zip(found.coefficients, columns, strict=True))
+    signed = np.asarray(beyond) * np.sign(target[~below])
+    return found._replace(limit=limit) if (signed >= limit * (1 - 10 * close)).all() else None
+
+
+def _without_rows(columns: Sequence[Array], target: Array, close: float) -> Partly | None:
+    if target.ndim < 2:
+        return None
+    rows = target.reshape(len(target), -1).any(axis=1)
+    empty = [row for row in np.flatnonzero(~rows) if any(each[row].any() for each in columns)]
+    if not empty or not rows.any():
+        return None
+    found = _solve([each[rows].reshape(-1) for each in columns], target[rows].reshape(-1))
+    return found._replace(empty=tuple(int(row) for row in empty)) if found and found.residual <= close else None
+
+
+def _solve(columns: Sequence[Array], target: Array) -> Partly | None:
+    matrix = np.stack(columns, axis=1)
+    lengths = np.linalg.norm(matrix, axis=0)
+    if not lengths.all() or len(target) < len(columns) + LEAST:
+        return None
+    if not target.any():
+        return Partly((0.0,) * len(columns), 0.0)
+    found, _, rank, _ = np.linalg.lstsq(matrix / lengths, target, rcond=1e-9)
+    if rank < len(columns):
+        return None
+    shares = tuple(float(each) for each in found / lengths)
+    return Partly(shares, norm(target - matrix @ (found / lengths)) / norm(target))

@@ -1,0 +1,147 @@
+"""Several bugs in one set of gradients: all of them are read off, and a right set gives none."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from parity.causes.gradients_at_once import gradients_at_once, split
+from parity.causes.partly import fit_partly
+
+RANDOM = np.random.default_rng(1)
+SHAPES = {"first": (8, 6), "second": (6, 5), "bias": (5,)}
+WEIGHTS = {name: RANDOM.standard_normal(shape) for name, shape in SHAPES.items()}
+TOWERS = ["0", "1", "2"]
+STEPS = [0, 1]
+GRADIENTS = {(s, t): {n: RANDOM.standard_normal(x) for n, x in SHAPES.items()} for s in STEPS for t in TOWERS}
+
+
+class Steps:
+    """Evidence of gradients alone: the candidate's are ``change(step, tower, name, gradient)``."""
+
+    def __init__(self, change, loss=1.0):
+        self.change, self.loss = change, loss
+        self.towers, self.close = len(TOWERS), 1e-9
+        self.reference = SimpleNamespace(step_numbers=STEPS)
+
+    def tower_names(self, step, quantity):
+        return TOWERS
+
+    def before(self, step, quantity, name, slot=""):
+        return WEIGHTS[name]
+
+    def pairs(self, step, quantity, slot="", tower=""):
+        if quantity == "loss":
+            yield "", np.array(1.0), np.array(self.loss)
+        if quantity == "feed":
+            yield "images", np.zeros((4, 2)), np.zeros((4, 2))
+        if quantity in ("tower_grad", "grad"):
+            for name in SHAPES:
+                ones = {t: GRADIENTS[step, t][name] for t in TOWERS}
+                others = {t: self.change(step, t, name, one) for t, one in ones.items()}
+                if quantity == "grad":
+                    yield name, sum(ones.values()) / 3, sum(others.values()) / 3
+                else:
+                    yield name, ones[tower], others[tower]
+
+
+def named(change, step=0, loss=1.0):
+    return [cause.name for cause in gradients_at_once(Steps(change, loss), step)]
+
+
+def test_right_gradients_have_no_cause():
+    assert named(lambda s, t, n, g: g) == []
+
+
+def test_gradients_of_another_loss_follow_no_rule():
+    noise = np.random.default_rng(2)
+    assert named(lambda s, t, n, g: g + noise.standard_normal(g.shape)) == []
+
+
+def test_a_tower_that_counts_more_and_a_layer_that_learns_faster():
+    def change(step, tower, name, g):
+        return g * (1.3 if tower == "2" else 1.0) * (1.01 if name == "first" else 1.0)
+
+    causes = gradients_at_once(Steps(change), 0)
+    assert [cause.name for cause in causes] == ["some_towers", "gradient_factor"]
+    assert "1, 1, 1.3" in causes[0].evidence
+    assert "of first is 1.01 times" in causes[1].evidence
+
+
+def test_decay_beside_a_tower_left_out():
+    def change(step, tower, name, g):
+        return 0 * g if tower == "0" else g + (1e-3 * WEIGHTS[name] if g.ndim > 1 else 0)
+
+    causes = gradients_at_once(Steps(change), 0)
+    assert [cause.name for cause in causes] == ["some_towers", "weight_decay"]
+    assert causes[1].title.startswith("weight decay of 0.001 in the candidate")
+    assert "first, second" in causes[1].evidence
+
+
+def test_a_graph_without_decay_and_a_gradient_cut_off():
+    def change(step, tower, name, g):
+        moved = g - 1e-3 * WEIGHTS[name]
+        limit = 0.4 * np.abs(moved).max()
+        return np.clip(moved, -limit, limit)
+
+    causes = gradients_at_once(Steps(change), 0)
+    assert [cause.name for cause in causes] == ["clipping", "weight_decay"]
+    assert causes[1].title.startswith("weight decay of 0.001 in the reference")
+
+
+def test_a_tower_left_out_of_gradients_in_half_precision():
+    def change(step, tower, name, g):
+        return (0 * g if tower == "1" else g).astype(np.float16).astype(np.float64)
+
+    assert named(change) == ["reduced_precision", "some_towers"]
+
+
+def test_the_step_before_is_still_in_gradients_of_one_tower():
+    kept = {}
+
+    def change(step, tower, name, g):
+        own = 3.0 * g if tower == "2" else 0.0 * g
+        kept[step, tower, name] = own
+        return own + (sum(kept[0, each, name] for each in TOWERS) / 3 if step else 0.0)
+
+    evidence = Steps(change)
+    assert [cause.name for cause in gradients_at_once(evidence, 0)] == ["some_towers"]
+    assert [cause.name for cause in gradients_at_once(evidence, 1)] == ["some_towers", "stale_gradient"]
+
+
+@pytest.mark.parametrize(
+    ("factor", "name"), [(4.0, "loss_reduction"), (1024.0, "loss_scale"), (0.5, "gradient_factor")]
+)
+def test_a_factor_of_the_loss_beside_decay(factor, name):
+    found = named(lambda s, t, n, g: factor * (g + 1e-3 * WEIGHTS[n]), loss=factor)
+    assert found == [name, "weight_decay"]
+
+
+def test_a_layer_cut_off_beside_a_wrong_factor():
+    found = named(lambda s, t, n, g: 0.0 * g if n == "first" else g / 3)
+    assert found == ["gradient_factor", "zero_gradient"]
+
+
+def test_what_most_towers_count_is_the_factor_of_all():
+    assert split([0.5, 0.5, 0.6], 3, 1e-9) == (0.5, [1.0, 1.0, 1.2])
+    assert split([0.5, 0.6], 2, 1e-9) == (0.5, [1.0, 1.2])
+    assert split([1.0, 1.2], 2, 1e-9) == (1.0, [1.0, 1.2])
+    # Towers left out cannot be told from a factor of the others.
+    assert split([0.0, 3.0, 3.0], 3, 1e-9) == (1.0, [0.0, 3.0, 3.0])
+
+
+def test_elements_at_a_limit_are_left_out_only_where_the_rule_goes_beyond():
+    column = np.linspace(-2.0, 2.0, 21)
+    found = fit_partly([column], np.clip(3 * column, -4.0, 4.0))
+    assert (found.coefficients[0], found.limit) == (pytest.approx(3.0), 4.0)
+    short = 3 * column
+    short[[10, 11]] = 6.0
+    assert fit_partly([column], short) is None
+
+
+def test_rows_that_are_zero_are_told():
+    column = RANDOM.standard_normal((5, 4))
+    other = 2 * column
+    other[3] = 0.0
+    found = fit_partly([column], other)
+    assert (found.coefficients[0], found.empty) == (pytest.approx(2.0), (3,))
