@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from parity import __version__
-from parity.commands import COMMANDS
+from parity.commands import COMMANDS, GIVE_VERDICTS
 from parity.commands.not_offered import VERBS, add_verbs
 
 COULD_NOT = 2
@@ -88,9 +88,14 @@ def _failed(parsed: argparse.Namespace, error: BaseException) -> int:
 
     if isinstance(error, BrokenPipeError):
         return COULD_NOT
-    print_failure(error)
+    print_failure(error, _gives_verdict(parsed))
     write_failure_files(parsed, error)
     return COULD_NOT
+
+
+def _gives_verdict(parsed: argparse.Namespace) -> bool:
+    # What replay --init writes is a skeleton.
+    return parsed.verb in GIVE_VERDICTS and not getattr(parsed, "init", None)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,11 @@ class Failure(NamedTuple):
     printed: str = ""
 
 
-def described(error: BaseException) -> Failure:
-    """Returns what to say about an exception that ended a command."""
+def described(error: BaseException, verdict: bool = True) -> Failure:
+    """Returns what to say about an exception that ended a command, of one that gives verdicts or of another."""
     if isinstance(error, KeyboardInterrupt):
-        return Failure("stopped before there was a verdict; every process of the run has been ended. Run it again.")
+        when = "before there was a verdict" if verdict else "before it was done"
+        return Failure(f"stopped {when}; every process of the run has been ended. Run it again.")
     if isinstance(error, ValueError) and type(error).__module__.partition(".")[0] == "parity":
         parts = {name: getattr(error, name, "") for name in ("side", "traceback", "printed")}
         return Failure(str(error), **parts)
@@ -45,13 +46,18 @@ def described(error: BaseException) -> Failure:
     )
 
 
-def print_failure(error: BaseException) -> None:
-    """Prints on stderr what ended a command, the sentence to act on last."""
+def print_failure(error: BaseException, verdict: bool = True) -> None:
+    """Prints on stderr what ended a command, the sentence to act on last.
+
+    Args:
+      error: what ended it.
+      verdict: whether the command would have given one; then it is `incomparable`, and said so.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.text import Text
 
-    failure = described(error)
+    failure = described(error, verdict)
     console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
     if failure.printed:
         console.print(Text(f"The {TITLES.get(failure.side, failure.side)} last printed:", "bold"))
@@ -61,7 +67,8 @@ def print_failure(error: BaseException) -> None:
         console.print(Text(failure.traceback.rstrip()))
         console.print()
     console.print(f"[bold]parity[/]: {escape(failure.message)}")
-    console.print("verdict: [bold yellow]incomparable[/]")
+    if verdict:
+        console.print("verdict: [bold yellow]incomparable[/]")
 
 
 def write_failure(error: BaseException, path: Path) -> None:

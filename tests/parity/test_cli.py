@@ -117,6 +117,59 @@ def test_json_is_refused_before_the_run_where_it_cannot_be_written(capsys, tmp_p
     assert errors.splitlines()[-1] == "verdict: incomparable"
 
 
+NO_VERDICT = {
+    "map": ["map", "nowhere", "nowhere"],
+    "map, an option mistyped": ["map", "one", "other", "--writ"],
+    "show": ["show", "nowhere"],
+    "bless": ["bless", "nowhere"],
+    "teach": ["teach", "99"],
+    "teach, a file that is a folder": ["teach", "1", "--html", "/"],
+    "record": ["record", "--", "nowhere.py"],
+    "replay --init": ["replay", "nowhere", "--init", "skeleton"],
+    "run, an option mistyped": ["run", "case", "--level"],
+}
+
+
+@pytest.mark.parametrize("words", [pytest.param(words, id=name) for name, words in NO_VERDICT.items()])
+def test_a_command_that_judges_nothing_fails_without_a_verdict(capsys, words):
+    code, printed, errors = ended(capsys, *words)
+    assert (code, printed) == (2, "")
+    assert "expected" in errors.splitlines()[-1]
+    assert "verdict" not in errors
+
+
+@pytest.mark.parametrize("words", [["run", "nowhere"], ["compare", "one", "other"], ["replay", "nowhere"]])
+def test_a_command_that_judges_says_that_nothing_could_be_compared(capsys, words):
+    code, printed, errors = ended(capsys, *words)
+    assert (code, printed) == (2, "")
+    assert errors.splitlines()[-1] == "verdict: incomparable"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["show", "one"],
+            ["parity: stopped before it was done; every process of the run has been ended. Run it again."],
+        ),
+        (
+            ["compare", "one", "other"],
+            [
+                "parity: stopped before there was a verdict; every process of the run has been ended. Run it again.",
+                "verdict: incomparable",
+            ],
+        ),
+    ],
+)
+def test_a_command_that_is_stopped_says_so_in_its_own_words(capsys, monkeypatch, words, said):
+    def stopped(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("parity.trace.Trace.__init__", stopped)
+    code, _, errors = ended(capsys, *words)
+    assert (code, errors.splitlines()) == (2, said)
+
+
 @pytest.fixture
 def decided(monkeypatch):
     """Lets `parity compare` find what it is told to find."""
