@@ -1,17 +1,16 @@
-"""The documentation builds into a site without a warning, offline, and can be searched."""
+"""The documentation builds into a site without a warning, offline, and can be searched, from disk too."""
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
+from chromium import Chromium, find_chromium
 
 from pages.blocks import PAGES, ROOT
+from pages.built import build_site
 
-BUILD_WITHIN = 180
+FOUND = "[...document.querySelectorAll('.md-search-result__link')].map((link) => link.href)"
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("mkdocstrings") is None,
@@ -21,19 +20,16 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site") / "site"
-    nowhere = "http://127.0.0.1:9"
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "http_proxy": nowhere, "https_proxy": nowhere, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        timeout=BUILD_WITHIN,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+    return build_site(tmp_path_factory.mktemp("site") / "site")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if find_chromium() is None:
+        pytest.skip("needs a Chromium: apt-get install chromium, or name one in $PARITY_CHROMIUM")
+    browser = Chromium(find_chromium(), tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
 
 
 def test_the_site_has_every_page_and_nothing_in_it_is_loaded_from_elsewhere(site):
@@ -57,6 +53,28 @@ def test_every_page_and_public_name_can_be_searched(site):
         "migration.html",
     ):
         assert name in found, name
+
+
+@pytest.mark.parametrize(
+    ("begun_at", "words", "found"),
+    [
+        ("index.html", "clipping in every tower and then averaging", "migration.html"),
+        ("api/index.html", "clip_grads_by_global_norm_", "api/like_tf.html"),
+        ("migration.html", "ring all-reduce", "lessons.html"),
+    ],
+)
+def test_the_search_finds_a_page_from_disk(begun_at, words, found, site, browser):
+    browser.requests.clear()
+    browser.ask("Page.navigate", url=(site / begun_at).as_uri())
+    browser.until("document.readyState === 'complete' && location.href.endsWith('" + begun_at + "')")
+    browser.evaluate("document.querySelector('input[name=query]').focus()")
+    browser.ask("Input.insertText", text=words)
+    links = browser.until(f"{FOUND}.length && {FOUND}")
+    link = next(link for link in links if link.startswith((site / found).as_uri()))
+    browser.ask("Page.navigate", url=link)
+    browser.until(f"document.readyState === 'complete' && location.href.startsWith('{(site / found).as_uri()}')")
+    assert browser.complaints == []
+    assert [address for address in browser.requests if not address.startswith(("file:", "data:"))] == []
 
 
 def test_links_out_of_the_docs_lead_to_copies(site):
