@@ -106,3 +106,22 @@ def luminance(colour):
     parts = [int(part) / 255 for part in colour[4:-1].split(",")]
     linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_the_diagram_of_the_ring_counts_the_bytes_that_were_measured(stage, tab, tmp_path):
+    tab.open(write(stage, 4, tmp_path))
+    numbers = stage.play(4).numbers
+    for way in numbers["ways"]:
+        told = tab.evaluate(CHANGE % ('"chunks"', way["chunks"]))
+        assert f"{numbers['most']} ranks, {way['chunks']} chunks" in told
+        assert f"the busiest rank sends {shown(way['busiest'], numbers)};" in told
+        assert f"as long as its fullest link, take {shown(way['waits'], numbers)}." in told
+    for size in numbers["sizes"]:
+        tab.evaluate(CHANGE % ('"chunks"', size))
+        sent = {rank["sent"] for rank in numbers["runs"][str(size)]}
+        assert f"the busiest rank sends {shown(sent.pop(), numbers)};" in tab.evaluate(CHANGE % ('"ranks"', size))
+        assert not sent
+
+
+def shown(count, numbers):
+    return f"{count / numbers['size']:.4g} tensors, {count:,} B"

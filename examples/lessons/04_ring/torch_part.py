@@ -7,22 +7,22 @@ import torch.distributed as dist
 from ranks import on_ranks
 
 
-def ring_all_reduce(tensor, rank, size, look=lambda *seen: None):
-    """Sums `tensor` over ranks 0 to ``size - 1`` in place; returns how many bytes this rank sent."""
-    chunks = torch.tensor_split(tensor, size)  # views; uneven where `size` does not divide
-    right, left, sent = (rank + 1) % size, (rank - 1) % size, 0
+def ring_all_reduce(tensor, rank, size, count=None, look=lambda *seen: None):
+    """Sums `tensor` over ranks 0 to ``size - 1`` in place, cut into `count` chunks, by default one for each rank."""
+    chunks = torch.tensor_split(tensor, count or size)  # views; uneven where the count does not divide
+    right, left = (rank + 1) % size, (rank - 1) % size
     for step in range(2 * (size - 1)):
         reducing = step < size - 1
         turn = step if reducing else step - size  # the second half begins with the chunk that is finished here
-        outgoing, incoming = chunks[(rank - turn) % size], chunks[(rank - turn - 1) % size]
-        arrived = torch.empty_like(incoming)
-        sending = dist.isend(outgoing, right)
-        dist.recv(arrived, left)
-        sending.wait()
-        sent += outgoing.nbytes
-        incoming.copy_(incoming + arrived if reducing else arrived)
-        look(step, (rank - turn) % size)
-    return sent
+        outgoing = chunks[(rank - turn) % size :: size]  # one chunk, where there are as many as ranks
+        sending = [dist.isend(chunk, right) for chunk in outgoing]
+        for chunk in chunks[(rank - turn - 1) % size :: size]:
+            arrived = torch.empty_like(chunk)
+            dist.recv(arrived, left)
+            chunk.copy_(chunk + arrived if reducing else arrived)
+        for each in sending:
+            each.wait()
+        look((rank - turn) % size, [chunk.nbytes for chunk in outgoing])
 
 
 def star_all_reduce(tensor, rank, size):
@@ -46,7 +46,7 @@ def compare(rank, size, elements, odd):
         return None
     values = torch.rand(elements, generator=torch.Generator().manual_seed(rank.rank))
     ring, star, theirs = values.clone(), values.clone(), values.clone()
-    sent = ring_all_reduce(ring, rank.rank, size)
+    sent = sum(map(sum, bytes_of_steps(ring, rank.rank, size)))
     through = star_all_reduce(star, rank.rank, size)
     dist.all_reduce(theirs, group=group)
     uneven = torch.arange(1, odd + 1) * (rank.rank + 1)
@@ -60,25 +60,44 @@ def compare(rank, size, elements, odd):
     }
 
 
+def bytes_of_steps(tensor, rank, size, count=None):
+    """Sums `tensor`; returns for each step the bytes of every chunk that this rank sent."""
+    seen = []
+    ring_all_reduce(tensor, rank, size, count, lambda chunk, sizes: seen.append(sizes))
+    return seen
+
+
+def with_chunks(rank, elements, count):
+    """Returns what this rank sent with so many chunks, step by step, and whether the sum came out."""
+    tensor = torch.full((elements,), rank.rank + 1.0)
+    steps = bytes_of_steps(tensor, rank.rank, rank.world_size, count)
+    return {"steps": steps, "sum": torch.unique(tensor).tolist()}
+
+
 def story(rank, few):
     """Returns after each step which chunk was sent and what each chunk holds: a 1 in the decimal place of each rank."""
     tensor = torch.full((few,), 10**rank.rank)
     seen = []
 
-    def look(step, chunk):
+    def look(chunk, sizes):
         seen.append({"sent": chunk, "holds": [part[0].item() for part in torch.tensor_split(tensor, rank.world_size)]})
 
-    ring_all_reduce(tensor, rank.rank, rank.world_size, look)
+    ring_all_reduce(tensor, rank.rank, rank.world_size, look=look)
     return seen
 
 
-def everything(rank, sizes, elements, few, odd):
-    return {"runs": {size: compare(rank, size, elements, odd) for size in sizes}, "story": story(rank, few)}
+def everything(rank, sizes, counts, elements, few, odd):
+    return {
+        "runs": {size: compare(rank, size, elements, odd) for size in sizes},
+        "ways": [with_chunks(rank, elements, count) for count in counts],
+        "story": story(rank, few),
+    }
 
 
-def measure(sizes, elements, few, odd):
-    ranks = on_ranks(everything, max(sizes), sizes, elements, few, odd)
+def measure(sizes, counts, elements, few, odd):
+    ranks = on_ranks(everything, max(sizes), sizes, counts, elements, few, odd)
     runs = {size: [rank["runs"][size] for rank in ranks[:size]] for size in sizes}
+    ways = [[rank["ways"][at] for rank in ranks] for at in range(len(counts))]
     steps = [
         {
             "sent": [rank["story"][step]["sent"] for rank in ranks],
@@ -86,4 +105,4 @@ def measure(sizes, elements, few, odd):
         }
         for step in range(len(ranks[0]["story"]))
     ]
-    return {"runs": runs, "story": steps}
+    return {"runs": runs, "ways": ways, "story": steps}
