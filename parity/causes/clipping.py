@@ -30,6 +30,9 @@ class Rule(NamedTuple):
     value: float = 0.0
 
 
+NONE = Rule("leaves the gradients as they are", True)
+
+
 def clipping_rule(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The two sides clip the combined gradients otherwise, or only one of them clips."""
     if first.quantity != "clip":
@@ -39,13 +42,13 @@ def clipping_rule(first: FirstDifference, evidence: Evidence) -> Cause | None:
     clipped = {name: (one, other) for name, one, other in evidence.pairs(step, "clip") if name in gradients}
     if first.check.verdict == "incomparable":
         return _never_clipped(step, evidence)
-    rules = [how([(gradients[n][side], pair[side]) for n, pair in clipped.items()]) for side in (0, 1)]
-    reference, candidate = rules
-    if reference is None or candidate is None:
+    reference, candidate = (how([(gradients[n][side], pair[side]) for n, pair in clipped.items()]) for side in (0, 1))
+    if candidate == reference or (NONE not in (reference, candidate) and None in (reference, candidate)):
         return None
+    otherwise = Rule("changes them by a rule of its own", False)
     return Cause(
         "clipping",
-        f"the candidate {candidate.text} where the reference {reference.text}",
+        f"the candidate {(candidate or otherwise).text} where the reference {(reference or otherwise).text}",
         f"that is what turns the combined gradients of all {len(clipped)} variables into the clipped ones on either side; "
         "the combined gradients are the same",
         FIX,
@@ -79,7 +82,7 @@ def how(pairs: PAIRS) -> Rule | None:
     """
     factor = common_factor(pairs, 1e-7)
     if factor is not None and abs(factor - 1) <= 1e-9:
-        return Rule("leaves the gradients as they are", True)
+        return NONE
     if factor is not None and 0 < factor < 1 and len(pairs) > 1:
         total = float(np.sqrt(sum(norm(after) ** 2 for _, after in pairs)))
         return Rule(f"clips by global norm to {total:.6g}", False, "global norm", total)

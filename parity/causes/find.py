@@ -6,12 +6,10 @@ from parity.causes.activations import (
     activation_factor,
     activation_function,
     bias_missing,
-    border,
-    dropout_active,
-    normalisation,
     rectifier,
     reduced_precision,
 )
+from parity.causes.adaptive import adam_epsilon, bias_correction, rmsprop_epsilon
 from parity.causes.aggregation import gradient_factor, loss_factor, not_shared, some_towers, sum_instead_of_mean
 from parity.causes.averages import average_decay, stale_average
 from parity.causes.clipping import clipped_before_combining, clipping_rule
@@ -20,26 +18,20 @@ from parity.causes.data import order_of_examples, other_shard, repeated_examples
 from parity.causes.decay import weight_decay
 from parity.causes.evaluation import averages_not_used
 from parity.causes.evidence import Evidence
-from parity.causes.gradients_used import gradients_used, left_over, unclipped
+from parity.causes.gradients_used import gradients_used, left_over
 from parity.causes.layers import (
+    border,
+    dropout_active,
     dropout_before_pooling,
     pooling,
     response_normalisation,
     rows_without_gradient,
     trained_twice,
 )
+from parity.causes.normalisation import normalisation
 from parity.causes.schedule import shifted_schedule, slow_schedule
 from parity.causes.statistics import batch_norm_statistics, statistics_frozen
-from parity.causes.updates import (
-    adam_epsilon,
-    bias_correction,
-    learning_rate_factor,
-    nesterov,
-    not_updated,
-    rmsprop_epsilon,
-    slot_decay,
-    slot_initial_value,
-)
+from parity.causes.updates import learning_rate_factor, nesterov, not_updated, slot_decay, slot_initial_value
 from parity.judge.result import Cause, FirstDifference
 
 # The more a hypothesis has to say exactly, the earlier it comes: the first that holds is the first that is named.
@@ -56,7 +48,6 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
     bias_missing,
     normalisation,
     border,
-    unclipped,
     pooling,
     dropout_before_pooling,
     response_normalisation,

@@ -24,29 +24,6 @@ def gradients_used(first: FirstDifference, evidence: Evidence) -> Cause | None:
     return cause or _clipped_by_norm(inputs, changed) or _clipped_by_value(inputs, changed)
 
 
-def unclipped(first: FirstDifference, evidence: Evidence) -> Cause | None:
-    """One side clips the combined gradients, the other hands them to the optimizer as they are."""
-    if first.quantity != "clip":
-        return None
-    step = first.check.step
-    clipped, combined = list(evidence.pairs(step, "clip")), {name: pair for name, *pair in evidence.pairs(step, "grad")}
-    if not clipped or any(name not in combined for name, _, _ in clipped):
-        return None
-    untouched = [
-        all(norm(pair[side] - combined[name][side]) <= ROUGH * norm(combined[name][side]) for name, *pair in clipped)
-        for side in (0, 1)
-    ]
-    if untouched[0] == untouched[1]:
-        return None
-    whose = "candidate" if untouched[1] else "reference"
-    return Cause(
-        "clipping",
-        f"the {whose} does not clip",
-        f"all {len(clipped)} clipped gradients of the {whose} are the combined ones at step {step}, not so the other side's",
-        "clip as the graph does, between the combined gradient and the update",
-    )
-
-
 def left_over(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """A gradient of the step before is still in this one."""
     step = first.check.step

@@ -1,15 +1,25 @@
-"""Causes in what stands between a layer and its recorded output: pooling, dropout, response normalisation, lookups."""
+"""Causes in what stands between a layer and its output: padding, pooling, dropout, response normalisation, lookups."""
 
 import numpy as np
 
 from parity.causes.activations import outputs
-from parity.causes.evidence import CLOSE, Evidence
+from parity.causes.evidence import CLOSE, Evidence, common_factor
+from parity.causes.normalisation import affine
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
+BORDER = 3
 WINDOWS = (4, 9)
 ENOUGH = 0.25
 RADII = range(6)
+
+
+def border(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Only the border of the images differs: padding."""
+    found = outputs(first, evidence)
+    if found is None or found[0].ndim != 4 or affine(*found)[1] <= 1e-7:
+        return None
+    return _border(first, found)
 
 
 def pooling(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -34,6 +44,29 @@ def pooling(first: FirstDifference, evidence: Evidence) -> Cause | None:
             f"each of the {int(positive.sum())} non-zero values of {first.name} is {ratio.min():.4g} to {ratio.max():.4g} "
             f"times the {largest}'s: at least 1/{window} of it, as the mean of {window} values is of the largest",
             "pool as the graph does: max_pool or avg_pool on both sides",
+        )
+    return None
+
+
+def dropout_active(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The candidate's values are the reference's or zero, all scaled by one factor: dropout is active on one side."""
+    found = outputs(first, evidence)
+    if found is None:
+        return None
+    for one, other, whose in ((*found, "candidate"), (found[1], found[0], "reference")):
+        dropped = (other == 0.0) & (one != 0.0)
+        kept = (other != 0.0) & (one != 0.0)
+        if dropped.sum() < 2 or kept.sum() < 2:
+            continue
+        factor = common_factor([(one[kept], other[kept])])
+        if factor is None or not factor > 1.0:
+            continue
+        return Cause(
+            "dropout_active",
+            f"dropout is active in the {whose} only, keeping {1 / factor:.3g}",
+            f"of {int(dropped.sum() + kept.sum())} non-zero values of {first.name}, {int(dropped.sum())} are zero in the "
+            f"{whose}, and the others are {factor:.6g} times the other side's",
+            "switch it off on both sides, or record the masks and replay them",
         )
     return None
 
@@ -86,28 +119,6 @@ def response_normalisation(first: FirstDifference, evidence: Evidence) -> Cause 
     return None
 
 
-def _lrn(first: FirstDifference, what: str, where: str, left: float) -> Cause:
-    return Cause(
-        "response_normalisation",
-        f"local response normalisation by other numbers: {what}",
-        f"the logarithm of what the candidate's {first.name} is of the reference's is proportional to the sum of squares "
-        f"{where}, to {left:.1g}",
-        "torch divides alpha by the number of channels: use torch_ddp.like_tf.local_response_normalization with the graph's "
-        "depth_radius, bias, alpha and beta",
-    )
-
-
-def _squares_around(values: Array, radius: int) -> Array:
-    padded = np.pad(values**2, [(0, 0)] * 3 + [(radius, radius)])
-    return np.asarray(sum(padded[..., shift : shift + values.shape[-1]] for shift in range(2 * radius + 1)))
-
-
-def _explained(columns: list[Array], target: Array) -> tuple[list[float], float]:
-    matrix = np.stack(columns, axis=1)
-    found, *_ = np.linalg.lstsq(matrix, target, rcond=None)
-    return [float(each) for each in found], norm(target - matrix @ found) / max(norm(target), 1e-300)
-
-
 def rows_without_gradient(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """Some rows of a table get no gradient, all others the right one: padding_idx, or a mask."""
     if first.quantity not in ("tower_grad", "grad"):
@@ -151,3 +162,44 @@ def trained_twice(first: FirstDifference, evidence: Evidence) -> Cause | None:
         "global norm counts it twice",
         f"freeze one of them: {evidence.join.parts(twice[0])[-1]}.requires_grad_(False)",
     )
+
+
+def _border(first: FirstDifference, found: tuple[Array, Array]) -> Cause | None:
+    one, other = found
+    if one.ndim != 4 or min(one.shape[1:3]) <= 2 * BORDER + 1:
+        return None
+    inner = (slice(None), slice(BORDER, -BORDER), slice(BORDER, -BORDER))
+    scales, inside = affine(one[inner], other[inner])
+    same = norm(one[inner] - other[inner]) <= CLOSE * norm(one[inner])
+    if not same and (scales is None or inside > 1e-7):
+        return None
+    return Cause(
+        "border",
+        f"{first.name} differs at the border of the image",
+        f"{BORDER} pixels from the border on, the channels are the same"
+        + ("" if same else " up to the scale and shift that batch norm gives them")
+        + "; at the border they are not",
+        "pad as SAME does: with zeros, the odd one at the end (torch_ddp.like_tf.Conv2dSame, MaxPool2dSame)",
+    )
+
+
+def _lrn(first: FirstDifference, what: str, where: str, left: float) -> Cause:
+    return Cause(
+        "response_normalisation",
+        f"local response normalisation by other numbers: {what}",
+        f"the logarithm of what the candidate's {first.name} is of the reference's is proportional to the sum of squares "
+        f"{where}, to {left:.1g}",
+        "torch divides alpha by the number of channels: use torch_ddp.like_tf.local_response_normalization with the graph's "
+        "depth_radius, bias, alpha and beta",
+    )
+
+
+def _squares_around(values: Array, radius: int) -> Array:
+    padded = np.pad(values**2, [(0, 0)] * 3 + [(radius, radius)])
+    return np.asarray(sum(padded[..., shift : shift + values.shape[-1]] for shift in range(2 * radius + 1)))
+
+
+def _explained(columns: list[Array], target: Array) -> tuple[list[float], float]:
+    matrix = np.stack(columns, axis=1)
+    found, *_ = np.linalg.lstsq(matrix, target, rcond=None)
+    return [float(each) for each in found], norm(target - matrix @ found) / max(norm(target), 1e-300)

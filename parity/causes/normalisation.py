@@ -1,0 +1,84 @@
+"""Causes in batch norm's forward pass: each channel is scaled and shifted by its own numbers."""
+
+import numpy as np
+
+from parity.causes.activations import outputs
+from parity.causes.evidence import CLOSE, Evidence
+from parity.judge.numbers import Array, norm
+from parity.judge.result import Cause, FirstDifference
+
+
+def normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The channels are scaled and shifted, each by its own: batch norm by other statistics or another epsilon."""
+    kinds = {entry.get("kind") for entry in evidence.reference.variables.values()}
+    found = outputs(first, evidence)
+    if found is None or "statistic" not in kinds or found[0].ndim < 2:
+        return None
+    scales, whole = affine(*found)
+    if scales is None or whole > 1e-7:
+        return None
+    lowest, highest = float(np.nanmin(scales)), float(np.nanmax(scales))
+    gamma = _inverse_of(scales, first, evidence)
+    if gamma:
+        return Cause(
+            "gamma_missing",
+            f"the candidate's batch norm does not multiply by {gamma}",
+            f"every channel of {first.name} is the reference's divided by {gamma}, and shifted, to {whole:.1g} of "
+            "what differs",
+            "normalise with affine=True, or scale=True, as the graph does",
+        )
+    moved = _moved(first, evidence, found[0].shape[-1])
+    if moved is None:
+        return None  # what goes into the norm differs already
+    hint = "another epsilon" if moved else "the moving statistics, as in evaluation"
+    return Cause(
+        "normalisation",
+        f"batch norm normalises {first.name} by {hint}",
+        f"every channel of the candidate is the reference's, scaled by {lowest:.6g} to {highest:.6g} and shifted, to "
+        f"{whole:.1g} of what differs",
+        "epsilon as in the graph (tf.layers 1e-3, torch 1e-5); training mode on both sides; the statistics of one shard",
+    )
+
+
+def affine(one: Array, other: Array) -> tuple[Array | None, float]:
+    """Returns each channel's scale, NaN where it cannot be told, and what it leaves, with a shift, of the difference."""
+    # Where a ReLU follows, values that are positive on both sides still show the scale and shift of the channel.
+    one, other = one.reshape(-1, one.shape[-1]), other.reshape(-1, other.shape[-1])
+    seen = (one > 0) & (other > 0) if (one >= 0).all() else np.ones(one.shape, bool)
+    scales, left, total = [], 0.0, 0.0
+    for channel in range(one.shape[1]):
+        rows = seen[:, channel]
+        x, y = one[rows, channel], other[rows, channel]
+        if len(x) < 4 or np.ptp(x) <= CLOSE * np.abs(x).max():
+            scales.append(np.nan)
+            continue
+        scale, shift = np.polyfit(x, y, 1)
+        scales.append(scale)
+        left, total = left + float(np.sum((y - scale * x - shift) ** 2)), total + float(np.sum((y - x) ** 2))
+    if not np.isfinite(scales).any() or not total > 0.0:
+        return None, np.inf
+    return np.array(scales), float(np.sqrt(left / total))
+
+
+def _inverse_of(scales: Array, first: FirstDifference, evidence: Evidence) -> str:
+    told = np.isfinite(scales)
+    for name in evidence.reference.variables:
+        value = evidence.before(first.check.step, "var", name)
+        if value is None or value.shape != scales.shape or told.sum() < 3 or np.ptp(value[told]) == 0.0:
+            continue
+        if np.abs(scales[told] * value[told] - 1).max() <= 1e-6:
+            return name
+    return ""
+
+
+def _moved(first: FirstDifference, evidence: Evidence, channels: int) -> bool | None:
+    # Another epsilon leaves the batch's statistics as they are; evaluation mode leaves the moving ones where they were;
+    # another input moves them elsewhere.
+    step = first.check.step
+    alike, still = 0, 0
+    for name, one, other in evidence.pairs(step, "stat"):
+        before = evidence.before(step, "stat", name)
+        if before is not None and one.shape == (channels,):
+            alike += norm(other - one) <= 1e-12 * norm(one)
+            still += norm(other - before) <= 1e-12 * norm(before)
+    return True if alike else False if still else None
