@@ -59,6 +59,20 @@ def test_a_planted_bug_is_found_and_named(tf2_sides, tmp_path, nets, name):
     assert result.causes[0].evidence and result.causes[0].fix
 
 
+# In nets where something between the bug and the first tensor hides part of it.
+ELSEWHERE = [("inputs_centred_elsewhere", "video_moe"), ("the_other_variance_moves", "video_moe")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "net"), ELSEWHERE)
+def test_a_planted_bug_is_named_where_only_moving_statistics_show_it(tf2_sides, tmp_path, nets, name, net):
+    case = load_case(ROOT / "examples" / net, steps=3, towers=2, batch_size=12)
+    case = case.model_copy(update={"optimizer": nets.OPTIMIZERS["momentum"]})
+    result = run_case(plant(case, Planted(name, 0.01), tmp_path / "planted", False), tf2_sides, levels=("function",))
+    assert result.first_difference.quantity == "stat"
+    assert [cause.name for cause in result.causes] == list(MUTATIONS[name].causes)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(12))
 def test_a_bug_around_the_update_is_found_and_named(tf2_sides, nets, place):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from parity.causes.evidence import CLOSE, Evidence, common_factor
+from parity.causes.evidence import CLOSE, Evidence, common_factor, explained, told_factor
 from parity.causes.functions import FUNCTIONS, INVERSES
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
@@ -24,7 +24,8 @@ def rectifier(first: FirstDifference, evidence: Evidence) -> Cause | None:
         zero = one == 0.0
         if not zero.any() or zero.all() or (one < 0).any() or (other[zero] > 0).any() or not (other[zero] < 0).any():
             continue
-        if norm(other[~zero] - one[~zero]) <= CLOSE * norm(one[~zero]):
+        left = other[~zero] - one[~zero]
+        if norm(left) <= CLOSE * norm(one) and explained(left, other[zero], one):
             return Cause(
                 "rectifier",
                 f"the {leaking} lets negative values through where the {whose} has a ReLU",
@@ -67,9 +68,9 @@ def activation_function(first: FirstDifference, evidence: Evidence) -> Cause | N
     found = outputs(first, evidence)
     if found is None:
         return None
-    for explained, how in ((1e-7, "all"), (2e-2, "98% of what differs among")):
+    for share, how in ((1e-7, "all"), (2e-2, "98% of what differs among")):
         for (one, other), who in ((found, "candidate"), (found[::-1], "reference")):
-            for name, function, count in _functions(one, other, explained):
+            for name, function, count in _functions(one, other, share):
                 return Cause(
                     "activation_function",
                     f"{first.name} goes through {function} in the {who}, through {name} on the other side",
@@ -79,7 +80,7 @@ def activation_function(first: FirstDifference, evidence: Evidence) -> Cause | N
     return None
 
 
-def _functions(one: Array, other: Array, explained: float) -> Iterator[tuple[str, str, int]]:
+def _functions(one: Array, other: Array, share: float) -> Iterator[tuple[str, str, int]]:
     for name, inverse in INVERSES.items():
         x = inverse(one)
         known = np.isfinite(x)
@@ -87,7 +88,7 @@ def _functions(one: Array, other: Array, explained: float) -> Iterator[tuple[str
             continue
         apart = norm(other[known] - one[known])
         for function, apply in FUNCTIONS.items():
-            if function != name and norm(apply(x[known]) - other[known]) <= explained * apart:
+            if function != name and norm(apply(x[known]) - other[known]) <= share * apart:
                 yield name, function, int(known.sum())
 
 
@@ -103,9 +104,10 @@ def bias_missing(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     apart = [(other - one)[seen[:, channel], channel] for channel in channels]
     shift = np.array([part.mean() for part in apart])
-    if max(float(np.abs(part - mean).max()) for part, mean in zip(apart, shift, strict=True)) > CLOSE * norm(one):
+    left = np.concatenate([part - mean for part, mean in zip(apart, shift, strict=True)])
+    if float(np.abs(left).max()) > CLOSE * norm(one) or not explained(left, np.concatenate(apart), one):
         return None
-    if float(np.abs(shift).max()) <= CLOSE * norm(one):
+    if float(np.abs(shift).max()) <= CLOSE * float(np.abs(one).max()):
         return None  # the same wherever it can be told: a factor of 0 fits any bias
     step = first.check.step
     for name in evidence.reference.variables:
@@ -128,7 +130,7 @@ def bias_missing(first: FirstDifference, evidence: Evidence) -> Cause | None:
 def activation_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """A layer's output is off by one factor."""
     found = outputs(first, evidence)
-    factor = common_factor([found]) if found else None
+    factor = told_factor([found]) if found else None
     if factor is None:
         return None
     return Cause(

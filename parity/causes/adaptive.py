@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.causes.evidence import Evidence
+from parity.causes.evidence import Evidence, explained
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
@@ -46,7 +46,13 @@ def adam_epsilon(first: FirstDifference, evidence: Evidence) -> Cause | None:
     for name, one, other in evidence.pairs(step, "var"):
         before = evidence.before(step, "var", name)
         predicted = _adam_step(evidence, step, name, epsilon, inside)
-        if before is None or predicted is None or norm(other - before - predicted) > 1e-6 * norm(one - before):
+        by_the_reference = _adam_step(evidence, step, name, reference["epsilon"], inside=False)
+        if before is None or predicted is None or by_the_reference is None:
+            return None
+        # That both rules fit is not enough where an epsilon makes little difference: this difference has to be it.
+        if norm(other - before - predicted) > 1e-6 * norm(one - before) or not explained(
+            other - one - (predicted - by_the_reference), other - one, before
+        ):
             return None
         apart = max(apart, norm(other - one))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -89,7 +95,9 @@ def rmsprop_epsilon(first: FirstDifference, evidence: Evidence) -> Cause | None:
         momentum = evidence.before(step, "slot", name, "momentum")
         carried = reference["momentum"] * momentum if momentum is not None else 0.0
         predicted = carried + rate * gradients[name] / (np.sqrt(squares[name]) + epsilon)
-        if norm(before - other - predicted) > 1e-6 * norm(one - before):
+        if norm(before - other - predicted) > 1e-6 * norm(one - before) or not explained(
+            before - other - predicted, other - one, before
+        ):
             return None
         seen += 1
     return (

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.causes.evidence import Evidence, common_factor, fit, is_close
+from parity.causes.evidence import Evidence, common_factor, fit, is_close, told_factor
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
@@ -133,7 +133,7 @@ def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
         for tower in evidence.tower_names(step, "loss")
         for _, one, other in evidence.pairs(step, "loss", "", tower)
     ]
-    factor = common_factor(pairs, evidence.close)
+    factor = told_factor(pairs, evidence.close)
     if factor is None or len(pairs) < 2:
         return None
     text = f"every tower's loss is {factor:.9g} times the reference's"

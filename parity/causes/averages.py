@@ -24,6 +24,8 @@ def average_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     ]
     if shares[0] is None or shares[1] is None:
         return None
+    if abs(shares[1] - shares[0]) <= 1e-6 * abs(shares[0]):
+        return None  # by the same decay, to what their fit can tell
     wanted, got = 1 - shares[0], 1 - shares[1]
     still = abs(shares[1]) <= 1e-9
     return Cause(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from parity.causes.evidence import CLOSE, Evidence, is_close
+from parity.causes.evidence import CLOSE, LEFT, Evidence, is_close
 from parity.judge.numbers import Array
 from parity.judge.result import Cause, FirstDifference
 
@@ -64,7 +64,7 @@ def _variant(seen: list[tuple[Array, Array, float]], others: list[float]) -> tup
         apart = [other - loss for other, loss in zip(others, plain, strict=True)]
         share = sum(a * (u - p) for a, u, p in zip(apart, uniform, plain, strict=True)) / base
         fits = all(
-            abs(loss + share * (u - loss) - other) <= CLOSE * abs(other)
+            abs(loss + share * (u - loss) - other) <= min(CLOSE * abs(other), LEFT * abs(other - loss))
             for loss, u, other in zip(plain, uniform, others, strict=True)
         )
         if fits and len(others) > 1 and 0 < abs(share) <= 1:

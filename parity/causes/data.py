@@ -43,6 +43,8 @@ def order_of_examples(first: FirstDifference, evidence: Evidence) -> Cause | Non
         return None
     went = np.empty(len(place), np.int64)
     went[other_place] = place
+    if (went == np.arange(len(went))).all():
+        return None
     ranks, size = len(found[0]), len(found[0][0])
     dealt = np.concatenate([np.arange(rank, ranks * size, ranks) for rank in range(ranks)])
     how = (

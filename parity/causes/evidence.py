@@ -12,6 +12,8 @@ from parity.trace import Key, Trace, format_key, tower_order
 
 CLOSE = 1e-9  # of float64 traces, relative
 CLOSE32 = 1e-4  # of float32 traces, which is all that `parity compare` may have
+LEFT = 1e-3  # of a difference, by a hypothesis that explains it
+ROUNDING = 1e-14  # of float64 values that were computed another way
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,7 @@ def common_factor(pairs: list[tuple[Array, Array]], close: float = CLOSE) -> flo
 
     Tensors that are zero but for rounding say nothing and are left out.
     """
-    largest = max((norm(one) for one, _ in pairs), default=0.0)
-    telling = [(one, other) for one, other in pairs if norm(one) > 1e-8 * largest]
+    telling = _telling(pairs)
     if not telling:
         return None
     square = sum(float(np.vdot(one, one)) for one, _ in telling)
@@ -136,6 +137,32 @@ def common_factor(pairs: list[tuple[Array, Array]], close: float = CLOSE) -> flo
     if all(norm(other - factor * one) <= close * norm(one) * abs(factor) for one, other in telling):
         return factor
     return None
+
+
+def told_factor(pairs: list[tuple[Array, Array]], close: float = CLOSE) -> float | None:
+    """Returns a common factor other than 1, or None where what it leaves is not small beside what differs."""
+    factor, telling = common_factor(pairs, close), _telling(pairs)
+    if factor is None or all(norm(other - one) <= ROUNDING * norm(one) for one, other in telling):
+        return None
+    return factor if all(explained(other - factor * one, other - one, one) for one, other in telling) else None
+
+
+def _telling(pairs: list[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
+    largest = max((norm(one) for one, _ in pairs), default=0.0)
+    return [(one, other) for one, other in pairs if norm(one) > 1e-8 * largest]
+
+
+def explained(left: Array, apart: Array, size: Array) -> bool:
+    """Returns whether a hypothesis explains a difference: what it leaves is small beside what differs, or rounding.
+
+    To be close to the values is not enough: where a bug is small, everything is.
+
+    Args:
+      left: what the hypothesis leaves.
+      apart: what differs.
+      size: the values.
+    """
+    return norm(left) <= LEFT * norm(apart) + ROUNDING * norm(size)
 
 
 def is_close(one: float, other: float, close: float = CLOSE) -> bool:

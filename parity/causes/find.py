@@ -30,7 +30,7 @@ from parity.causes.layers import (
 )
 from parity.causes.normalisation import normalisation
 from parity.causes.schedule import shifted_schedule, slow_schedule
-from parity.causes.statistics import batch_norm_statistics, statistics_frozen
+from parity.causes.statistics import batch_norm_statistics, bias_before_norm, statistics_frozen
 from parity.causes.updates import learning_rate_factor, nesterov, not_updated, slot_decay, slot_initial_value
 from parity.judge.result import Cause, FirstDifference
 
@@ -66,6 +66,7 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
     stale_average,
     averages_not_used,
     statistics_frozen,
+    bias_before_norm,
     batch_norm_statistics,
     not_updated,
     rmsprop_epsilon,
@@ -112,4 +113,4 @@ def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:
         cause = hypothesis(first, evidence)
         if cause is not None and not (causes and cause.name in GENERAL):
             causes.append(cause)
-    return causes
+    return sorted(causes, key=lambda cause: cause.name in VAGUE)

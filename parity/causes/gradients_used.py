@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.causes.evidence import Evidence, common_factor, fit
+from parity.causes.evidence import LEFT, Evidence, common_factor, fit
 from parity.causes.optimizer_input import Input, linear_slot, optimizer_inputs
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
@@ -40,6 +40,9 @@ def left_over(first: FirstDifference, evidence: Evidence) -> Cause | None:
         pairs = [each for each in optimizer_inputs(evidence, step) or [] if each.name in earlier]
     found = fit([[one, earlier[name]] for name, one, _ in pairs], [other for _, _, other in pairs]) if pairs else None
     if found is None or found.residual > ROUGH or abs(found.coefficients[1]) <= ROUGH:
+        return None
+    apart = float(np.sqrt(sum(norm(other - one) ** 2 for _, one, other in pairs)))
+    if found.residual * float(np.sqrt(sum(norm(other) ** 2 for _, _, other in pairs))) > LEFT * apart:
         return None
     now, before = found.coefficients
     return Cause(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from parity.causes.activations import outputs
-from parity.causes.evidence import CLOSE, Evidence, common_factor
+from parity.causes.evidence import CLOSE, Evidence, common_factor, explained
 from parity.causes.normalisation import affine
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
@@ -170,7 +170,8 @@ def _border(first: FirstDifference, found: tuple[Array, Array]) -> Cause | None:
         return None
     inner = (slice(None), slice(BORDER, -BORDER), slice(BORDER, -BORDER))
     scales, inside = affine(one[inner], other[inner])
-    same = norm(one[inner] - other[inner]) <= CLOSE * norm(one[inner])
+    left = other[inner] - one[inner]
+    same = norm(left) <= CLOSE * norm(one[inner]) and explained(left, other - one, one)
     if not same and (scales is None or inside > 1e-7):
         return None
     return Cause(

@@ -2,9 +2,11 @@
 
 import numpy as np
 
-from parity.causes.evidence import CLOSE, Evidence
+from parity.causes.evidence import CLOSE, Evidence, common_factor
 from parity.judge.numbers import norm
 from parity.judge.result import Cause, FirstDifference
+
+STORED = 1e-6  # what is left of a small move of a statistic once the statistic is stored
 
 
 def statistics_frozen(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -24,6 +26,27 @@ def statistics_frozen(first: FirstDifference, evidence: Evidence) -> Cause | Non
         f"{len(still)} of {len(pairs)} statistics of the candidate are as they were before step {step}: {', '.join(still)}",
         "train in training mode, with a momentum; in the towers: run UPDATE_OPS",
     )
+
+
+def bias_before_norm(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The moving mean is off by a multiple of a bias: the norm takes out again what the bias in front of it adds."""
+    if first.quantity != "stat":
+        return None
+    step = first.check.step
+    one, other = {name: (one, other) for name, one, other in evidence.pairs(step, "stat")}[first.name]
+    for name in evidence.reference.variables:
+        bias = evidence.before(step, "var", name)
+        if bias is None or bias.shape != one.shape or bias.size < 3 or not np.ptp(bias) > 0.0:
+            continue
+        factor = common_factor([(bias, other - one)], STORED)
+        if factor is not None:
+            return Cause(
+                "bias_missing",
+                f"the bias {name} in front of a batch norm does not count as in the reference",
+                f"every channel of {first.name} is off by {factor:.6g} times {name}; what comes out of the norm is the same",
+                "give the layer in front of the norm its bias once, or leave it out on both sides",
+            )
+    return None
 
 
 def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause | None:

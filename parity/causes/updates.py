@@ -1,6 +1,6 @@
 """Causes in the update rule, given the same gradient."""
 
-from parity.causes.evidence import CLOSE, Evidence, common_factor, fit
+from parity.causes.evidence import CLOSE, Evidence, fit, told_factor
 from parity.causes.optimizer_input import EXACT, linear_slot, slot_rule
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
@@ -112,7 +112,7 @@ def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | 
         if norm(one - before) > 1e-4 * norm(before):
             moves.append((name, one - before, other - before))
     wrong = [each for each in moves if norm(each[2] - each[1]) > CLOSE * norm(each[1])]
-    factor = common_factor([(one, other) for _, one, other in wrong], 10 * CLOSE)
+    factor = told_factor([(one, other) for _, one, other in wrong], 10 * CLOSE)
     if factor is None:
         return None
     all_of_them = len(wrong) == len(moves)

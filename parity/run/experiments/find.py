@@ -54,7 +54,9 @@ def find_by_experiment(
       given: outputs that the candidate goes on from in place of its own.
     """
     if first.quantity == "stat" and first.check.run == "lockstep":
-        return _of_the_statistics(first, recorder, join, candidate)
+        return _of_the_statistics(first, recorder, join, candidate) or _of_the_inputs(
+            Bench(first, recorder, join, reference, candidate)
+        )
     if first.quantity == "eval" and first.check.run == "lockstep":
         return of_the_evaluation(first, recorder, reference, candidate) if isinstance(recorder, Evaluates) else []
     if first.check.run != "lockstep" or first.quantity not in ("act", "loss", "tower_grad", "metric"):
@@ -130,6 +132,15 @@ def _of_the_statistics(first: FirstDifference, recorder: Repeats, join: Join, ca
                 )
             ]
     return []
+
+
+def _of_the_inputs(bench: Bench) -> list[Cause]:
+    # A norm takes a shift of its input out again: only the moving mean still shows it.
+    try:
+        cause = next((cause for knob in knobs(bench) if (cause := solved(bench, knob))), None)
+    except SideFailed:
+        return []
+    return [cause] if cause else []
 
 
 def _of_the_batch_norm(first: FirstDifference, recorder: Repeats, join: Join, reference: Trace) -> list[Cause]:

@@ -1,0 +1,125 @@
+"""Single bugs are called by their names, each once, and what the numbers do not support is not called anything."""
+
+import numpy as np
+import pytest
+
+from parity.causes import Evidence, find_causes
+from parity.judge import Check, FirstDifference, Join
+from parity.mapping import Mapping, Pair, parse_transform
+from parity.trace import Trace, TraceWriter, parse_key
+
+RANDOM = np.random.default_rng(0)
+GRADIENTS = {"v": RANDOM.standard_normal((3, 2)), "w": RANDOM.standard_normal((4,))}
+
+
+def trace(folder, tensors, kinds):
+    variables = {name: {"kind": kind} for name, kind in kinds.items()}
+    writer = TraceWriter(folder, {}, {"precision": "float64"}, variables)
+    writer.init({})
+    writer.step(0, tensors)
+    writer.close()
+    return Trace(folder)
+
+
+@pytest.fixture
+def causes_of(tmp_path):
+    """Returns the causes of the first difference at `key` between two steps, made from one state."""
+
+    def found(key, reference, candidate, states, kinds):
+        names = dict.fromkeys(parse_key(text).name for text in (*reference, *states) if not text.startswith("act/"))
+        sizes = {parse_key(text).name: value.shape for text, value in (*states.items(), *reference.items())}
+        pairs = [Pair(name, (name,), parse_transform("identity"), "by hand", sizes[name]) for name in names]
+        one, other = trace(tmp_path / "reference", reference, kinds), trace(tmp_path / "candidate", candidate, kinds)
+        evidence = Evidence(Join(Mapping(pairs), {}, []), one, other, trace(tmp_path / "states", states, kinds), 2)
+        parsed = parse_key(key)
+        first = FirstDifference(
+            Check("lockstep", 0, key, "different", 1.0, 1e-15), parsed.quantity, parsed.name, parsed.tower, None
+        )
+        return [(cause.name, cause.title) for cause in find_causes(first, evidence)]
+
+    return found
+
+
+def clipped_to(limit):
+    size = float(np.sqrt(sum((value**2).sum() for value in GRADIENTS.values())))
+    return {f"clip/{name}": value * limit / size for name, value in GRADIENTS.items()}
+
+
+def step(clipped):
+    return {**{f"grad/{name}": value for name, value in GRADIENTS.items()}, **clipped}
+
+
+WHOLE = {f"clip/{name}": value for name, value in GRADIENTS.items()}
+STATES = {f"var/{name}": np.ones_like(value) for name, value in GRADIENTS.items()}
+WEIGHTS = dict.fromkeys(GRADIENTS, "weight")
+
+
+def test_a_forgotten_clip_is_named_once(causes_of):
+    assert causes_of("clip/v", step(clipped_to(0.5)), step(WHOLE), STATES, WEIGHTS) == [
+        ("clipping", "the candidate leaves the gradients as they are where the reference clips by global norm to 0.5")
+    ]
+
+
+def test_a_clip_that_only_the_port_has_is_named_though_its_rule_is_not_known(causes_of):
+    noisy = {name: 0.5 * value + 0.1 * RANDOM.standard_normal(value.shape) for name, value in WHOLE.items()}
+    assert causes_of("clip/v", step(WHOLE), step(noisy), STATES, WEIGHTS) == [
+        (
+            "clipping",
+            "the candidate changes them by a rule of its own where the reference leaves the gradients as they are",
+        )
+    ]
+
+
+def test_two_clips_of_which_one_follows_no_rule_are_not_named(causes_of):
+    noisy = {name: 0.5 * value + 0.1 * RANDOM.standard_normal(value.shape) for name, value in WHOLE.items()}
+    assert causes_of("clip/v", step(clipped_to(0.5)), step(noisy), STATES, WEIGHTS) == []
+
+
+MEAN = RANDOM.standard_normal(6)
+BIAS = RANDOM.standard_normal(6)
+NORM = {"stat/mean": MEAN, "stat/variance": np.ones(6)}
+BEFORE = {"var/bias": BIAS, "stat/mean": MEAN + 0.1 * RANDOM.standard_normal(6), "stat/variance": np.full(6, 1.1)}
+KINDS = {"bias": "weight", "mean": "statistic", "variance": "statistic"}
+
+
+def test_a_bias_that_batch_norm_takes_out_again_is_named_by_the_moving_mean(causes_of):
+    candidate = {**NORM, "stat/mean": MEAN - 0.01 * BIAS}
+    assert causes_of("stat/mean", NORM, candidate, BEFORE, KINDS) == [
+        ("bias_missing", "the bias bias in front of a batch norm does not count as in the reference")
+    ]
+
+
+def test_a_moving_mean_that_is_off_by_no_variable_is_not_named(causes_of):
+    candidate = {**NORM, "stat/mean": MEAN + 0.01 * RANDOM.standard_normal(6)}
+    assert causes_of("stat/mean", NORM, candidate, BEFORE, KINDS) == []
+
+
+IMAGES = 1.0 + RANDOM.random((2, 12, 12, 3))
+NOISE = RANDOM.standard_normal(IMAGES.shape)
+
+
+def layers(*towers):
+    return {f"act/{tower}/layer": value for tower, value in enumerate(towers)}
+
+
+def test_a_layer_that_differs_little_inside_and_more_outside_is_not_said_to_differ_at_the_border_alone(causes_of):
+    inside = np.zeros_like(IMAGES)
+    inside[:, 3:-3, 3:-3] = 1.0
+    faint = IMAGES * (1 + NOISE * (1e-10 * inside + 1e-8 * (1 - inside)))
+    assert causes_of("act/0/layer", layers(IMAGES), layers(faint), {}, {}) == []
+    assert causes_of("act/0/layer", layers(IMAGES), layers(np.where(inside > 0, IMAGES, faint)), {}, {}) == [
+        ("border", "layer differs at the border of the image")
+    ]
+
+
+def test_values_that_differ_faintly_are_not_called_the_same_in_another_order(causes_of):
+    faint = [one * (1 + 1e-10 * RANDOM.standard_normal(one.shape)) for one in (IMAGES[:1], IMAGES[1:])]
+    assert causes_of("act/0/layer", layers(IMAGES[:1], IMAGES[1:]), layers(*faint), {}, {}) == []
+
+
+def test_a_faint_difference_is_no_factor(causes_of):
+    faint = IMAGES * (1 + 1e-10 * NOISE)
+    assert causes_of("act/0/layer", layers(IMAGES), layers(faint), {}, {}) == []
+    moved = {name: value + GRADIENTS[name.removeprefix("var/")] for name, value in STATES.items()}
+    nudged = {name: value + 1e-9 * RANDOM.standard_normal(value.shape) for name, value in moved.items()}
+    assert causes_of("var/v", moved, nudged, STATES, WEIGHTS) == []
