@@ -83,6 +83,22 @@ def repeated_examples(first: FirstDifference, evidence: Evidence) -> Cause | Non
     )
 
 
+def examples_read(first: FirstDifference, evidence: Evidence) -> Array | None:
+    """Returns which example of the batch each place of the ranks' shards holds, int ``[batch]``; None where it is not told.
+
+    It is told where every row of the first layer that differs is that of one example of the batch, to rounding.
+    """
+    found = _of_towers(first, evidence)
+    if found is None or first.quantity != "act" or found[0][0].ndim < 2:
+        return None
+    ones, others = (np.concatenate([each.reshape(len(each), -1) for each in side]) for side in found)
+    if ones.shape != others.shape:
+        return None
+    line = np.random.default_rng(0).standard_normal(ones.shape[1])
+    went = np.abs((others @ line)[:, None] - (ones @ line)[None, :]).argmin(axis=1)
+    return went if same_values(ones[went], others, evidence.close) else None
+
+
 def _of_towers(first: FirstDifference, evidence: Evidence) -> tuple[list[Array], list[Array]] | None:
     if first.quantity not in ("feed", "act", "loss") or evidence.towers == 1:
         return None

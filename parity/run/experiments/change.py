@@ -1,8 +1,10 @@
 """What an experiment changes."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from parity.judge.result import Cause
 from parity.run.states import Tensors
 
 
@@ -24,3 +26,14 @@ class Change(NamedTuple):
     batch: Callable[[Tensors], Tensors] = lambda batch: batch
     state: Callable[[Tensors], Tensors] = lambda state: state
     twice: bool = False
+
+
+@dataclass(frozen=True)
+class Undone(Cause):
+    """A cause, and the change that makes the difference go away: with it the step can be run again and looked at further.
+
+    Attributes:
+      change: what was changed.
+    """
+
+    change: Change

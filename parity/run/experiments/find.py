@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from parity.judge.join import Join
 from parity.judge.numbers import distance, norm
 from parity.judge.result import Cause, FirstDifference
-from parity.run.experiments.change import Change
+from parity.run.experiments.change import Change, Undone
 from parity.run.experiments.evaluation import Evaluates, of_the_evaluation
 from parity.run.experiments.inputs import changes_of_the_inputs, changes_of_the_order
 from parity.run.experiments.probes import TINY, Bench, ignored_input, less_precision, shifted_image
@@ -97,7 +97,7 @@ def _undone(bench: Bench, change: Change) -> Cause | None:
         f"{change.what}, the candidate gives the reference's {check.key}: {left / allowed:.2g} "
         f"times what rounding allows, where it was {before}"
     )
-    return Cause(change.name, change.title, evidence, change.fix)
+    return Undone(change.name, change.title, evidence, change.fix, change)
 
 
 def _changes(bench: Bench) -> Iterator[Change]:

@@ -1,59 +1,81 @@
-"""Goes on behind the first layer that differs: run again from the reference's layers, what differs next?"""
+"""Goes on behind the first difference: run again without it, what differs next?"""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 
-from parity.causes import VAGUE, Evidence, find_causes
-from parity.judge.numbers import Array, distance, worst
+from parity.causes import VAGUE, Evidence, find_causes, gradients_at_once
+from parity.judge.numbers import Array
 from parity.judge.result import Cause, Check, FirstDifference
-from parity.run.again import Again
+from parity.run.experiments.behind import Behind, next_difference
 from parity.run.experiments.find import find_by_experiment
+from parity.run.experiments.mended import Mended, mended
+from parity.run.experiments.repeats import RepeatsOnward
 from parity.run.states import translated
 from parity.sides import SideFailed
 from parity.trace import Trace, parse_key
 
-ROUNDS = 4
+ROUNDS = 6
+MENDS = 2
 # What differs behind a loss that does is that loss's consequence, but for causes that tell towers or elements apart.
 BEHIND_A_LOSS = frozenset(["some_towers", "clipping", "rows_without_gradient", "stale_gradient", "reduced_precision"])
-
-
-@dataclass(frozen=True)
-class Behind(Evidence):
-    """Evidence from a run that went on from given layers.
-
-    Attributes:
-      hidden: variables whose gradient has to pass a given layer, and is therefore none of its own.
-    """
-
-    hidden: frozenset[str] = frozenset()
-
-    def pairs(self, step: int, quantity: str, slot: str = "", tower: str = "") -> Iterator[tuple[str, Array, Array]]:
-        """Yields name, reference and candidate of every tensor that can be told."""
-        for name, one, other in super().pairs(step, quantity, slot, tower):
-            if quantity not in ("tower_grad", "grad") or name not in self.hidden:
-                yield name, one, other
+FORWARD = ("act", "loss")
 
 
 def find_onward(
-    first: FirstDifference, known: list[Cause], again: Again, evidence: Evidence, checks: list[Check]
+    first: FirstDifference,
+    known: list[Cause],
+    again: RepeatsOnward,
+    evidence: Evidence,
+    checks: list[Check],
+    mends: int = MENDS,
 ) -> list[Cause]:
-    """Returns the causes of what differs behind the first layer that does, once it is given the reference's values.
+    """Returns the causes of what differs behind the first difference.
 
-    Layer by layer in the order of the trace, then the losses, then the gradients that need not pass a given layer.
+    Where an experiment mends it, the whole step is looked at with the mend. Otherwise the layer that differs is given the
+    reference's values: layer by layer in the order of the trace, then the losses, then the gradients that need not pass a
+    given layer.
 
     Args:
       first: the first difference.
-      known: what is named already.
+      known: what is named already, what it was found to be first.
       again: runs steps of the recorded case once more.
       evidence: the float64 lockstep traces.
       checks: of level 1.
+      mends: how many bugs to mend one after the other at most.
     """
-    if first.check.run != "lockstep" or first.quantity not in ("act", "loss") or evidence.states is None:
+    if first.check.run != "lockstep" or first.quantity not in FORWARD or evidence.states is None:
         return []
-    step, names = first.check.step, {cause.name for cause in known}
-    allowed = {check.key: check.allowed for check in checks if (check.run, check.step) == ("lockstep", step)}
+    try:
+        basis = mended(first, known[0], again, evidence) if known and mends else None
+        found = _without_it(first, basis, known, checks, mends) if basis else _by_layers(first, again, evidence, checks)
+    except SideFailed:
+        return []  # the port does not take what was tried: what is named stays named
+    names = {cause.name for cause in known}
+    return [cause for place, cause in enumerate(found) if cause.name not in names | {c.name for c in found[:place]}]
+
+
+def _without_it(
+    first: FirstDifference, basis: Mended, known: list[Cause], checks: list[Check], mends: int
+) -> list[Cause]:
+    step, evidence = first.check.step, basis.evidence
+    allowed = _allowed(step, checks)
+    following = next_difference(evidence, step, allowed, (*FORWARD, "tower_grad"))
+    found: list[Cause] = []
+    if following is not None:
+        found = _causes_of(following, basis.again, evidence)
+        if following.quantity in FORWARD:
+            found = found[:1] + find_onward(following, found, basis.again, evidence, checks, mends - 1)
+        if following.quantity != "act":
+            found = found + gradients_at_once(evidence, step)
+    moving = next_difference(evidence, step, allowed, ("stat",))
+    if moving is not None and (following is None or following.quantity != "act"):
+        found = found + _causes_of(moving, basis.again, evidence)[:1]
+    return found
+
+
+def _by_layers(first: FirstDifference, again: RepeatsOnward, evidence: Evidence, checks: list[Check]) -> list[Cause]:
+    step, allowed = first.check.step, _allowed(first.check.step, checks)
     layers: list[str] = []
     found: list[Cause] = []
     after_a_loss, current = False, first
@@ -64,32 +86,42 @@ def find_onward(
             basis, given = _run_from(layers, step, again, evidence)
         except SideFailed:
             return found  # an output that cannot be given: what is named stays named
-        following = _next(basis, step, layers, after_a_loss, allowed)
+        looked = ("act", "tower_grad") if after_a_loss else (*FORWARD, "tower_grad")
+        following = next_difference(basis, step, allowed, looked, layers)
         if following is None:
             return found
-        causes = find_causes(following, basis)
-        if following.quantity in ("act", "loss") and (not causes or causes[0].name in VAGUE):
-            tried = find_by_experiment(following, again, basis.join, basis.reference, basis.candidate, given)
-            causes = tried + causes
-        causes = [
-            cause for cause in causes if not after_a_loss or cause.name in BEHIND_A_LOSS or following.quantity == "loss"
-        ]
-        for cause in causes[:1]:
-            if cause.name not in names:
-                names.add(cause.name)
-                found.append(cause)
-        if following.quantity not in ("act", "loss"):
-            return found
+        causes = _causes_of(following, again, basis, given)
+        if after_a_loss and following.quantity != "loss":
+            causes = [cause for cause in causes if cause.name in BEHIND_A_LOSS]
+        found += causes[:1]
+        if following.quantity not in FORWARD:
+            return found + gradients_at_once(basis, step)
         current = following
     return found
 
 
-def _run_from(layers: list[str], step: int, again: Again, evidence: Evidence) -> tuple[Behind, dict[str, Array]]:
+def _causes_of(
+    following: FirstDifference, again: RepeatsOnward, basis: Behind, given: dict[str, Array] | None = None
+) -> list[Cause]:
+    causes = find_causes(following, basis)
+    if following.quantity in (*FORWARD, "stat") and (not causes or causes[0].name in VAGUE):
+        tried = find_by_experiment(following, again, basis.join, basis.reference, basis.candidate, given)
+        causes = tried + causes
+    return causes
+
+
+def _allowed(step: int, checks: list[Check]) -> dict[str, float]:
+    return {check.key: check.allowed for check in checks if (check.run, check.step) == ("lockstep", step)}
+
+
+def _run_from(
+    layers: list[str], step: int, again: RepeatsOnward, evidence: Evidence
+) -> tuple[Behind, dict[str, Array]]:
     file = evidence.reference.step(step)
     texts = [text for text in file.names() if text.startswith("act/") and parse_key(text).name in layers]
     given = translated(evidence.join, {text: np.asarray(file.read(text)) for text in texts})
     runs = [again.repeat(step, lambda batch: batch, lambda state: {**state, **given}, cut=cut) for cut in (True, False)]
-    hidden = frozenset(_moved(evidence, step, *runs))
+    hidden = frozenset(_moved(evidence, step, *runs)) | getattr(evidence, "hidden", frozenset())
     basis = Behind(evidence.join, evidence.reference, runs[0], evidence.states, evidence.towers, hidden)
     return basis, given
 
@@ -102,22 +134,3 @@ def _moved(evidence: Evidence, step: int, cut: Trace, through: Trace) -> Iterato
         one, other = (evidence.join.read(key, run.step(step)) for run in (cut, through))
         if one is None or other is None or not np.array_equal(one, other):
             yield key.name
-
-
-def _next(
-    basis: Behind, step: int, layers: list[str], after_a_loss: bool, allowed: Mapping[str, float]
-) -> FirstDifference | None:
-    one_file, other_file = basis.reference.step(step), basis.candidate.step(step)
-    for key, text in basis.join.ordered(one_file.names()):
-        if key.quantity not in ("act", "loss", "tower_grad") or (key.quantity == "act" and key.name in layers):
-            continue
-        if (key.quantity == "loss" and after_a_loss) or (key.quantity == "tower_grad" and key.name in basis.hidden):
-            continue
-        one, other = one_file.read(text), basis.join.read(key, other_file)
-        if other is None or other.shape != one.shape or text not in allowed:
-            continue
-        difference = distance(one, other)
-        if difference > allowed[text]:
-            check = Check("lockstep", step, text, "different", difference, allowed[text])
-            return FirstDifference(check, key.quantity, key.name, key.tower, worst(one, other))
-    return None

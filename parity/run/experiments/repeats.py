@@ -25,3 +25,11 @@ class Repeats(Protocol):
     def repeat_reference(  # noqa: D102
         self, step: int, batch_norm_updates: str | None = None, batch: Changed = lambda batch: batch
     ) -> Trace | None: ...
+
+
+class RepeatsOnward(Repeats, Protocol):
+    """Runs a step also as if some outputs were given, from which it goes on."""
+
+    def repeat(  # noqa: D102
+        self, step: int, batch: Changed, state: Changed, twice: bool = False, cut: bool = False
+    ) -> Trace: ...

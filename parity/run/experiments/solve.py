@@ -8,6 +8,7 @@ import numpy as np
 
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause
+from parity.run.experiments.change import Change, Undone
 from parity.run.experiments.probes import Bench
 from parity.run.states import Tensors
 
@@ -52,12 +53,21 @@ def solved(bench: Bench, knob: Knob) -> Cause | None:
     x = _root(lambda x: _residual(bench, knob, x), bench.first.check.allowed)
     if x is None:
         return None
-    return Cause(
+    change = Change(
+        knob.name,
+        knob.title(x),
+        knob.fix,
+        knob.what(x),
+        lambda batch: knob.batch(batch, x),
+        lambda state: knob.state(state, x),
+    )
+    return Undone(
         knob.name,
         knob.title(x),
         f"{knob.what(x)}, the candidate gives the reference's {bench.first.check.key} within what rounding allows, where it "
         f"was {bench.first.check.multiple:.3g} times off",
         knob.fix,
+        change,
     )
 
 

@@ -1,0 +1,123 @@
+"""Runs a step again with what was found mended, so that what else is wrong shows in all of it."""
+
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from parity.causes import Evidence
+from parity.causes.data import examples_read
+from parity.judge.join import Join
+from parity.judge.result import Cause, FirstDifference
+from parity.run.experiments.behind import Behind
+from parity.run.experiments.change import Change, Undone
+from parity.run.experiments.repeats import Changed, RepeatsOnward
+from parity.run.states import Tensors
+from parity.trace import TensorFile, Trace, parse_key
+
+
+class Mended(NamedTuple):
+    """A step in which one bug is mended, or in which the reference has it too.
+
+    Fields:
+      evidence: of that step alone.
+      again: runs it once more.
+    """
+
+    evidence: Behind
+    again: RepeatsOnward
+
+
+class _LastStep:
+    # The last step of a trace in the place of any other: what was run twice counts the second time.
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self.facts = trace.facts
+        self.step_numbers = trace.step_numbers
+
+    def step(self, number: int) -> TensorFile:
+        return self._trace.step(self._trace.step_numbers[-1])
+
+
+class _WithChange:
+    # Repeats steps of a candidate that has one thing changed in all of them.
+    def __init__(self, again: RepeatsOnward, change: Change) -> None:
+        self._again = again
+        self._change = change
+
+    @property
+    def towers(self) -> int:
+        return self._again.towers
+
+    @property
+    def batch_norm_updates(self) -> str:
+        return self._again.batch_norm_updates
+
+    def batch(self, step: int) -> Tensors:
+        return self._change.batch(self._again.batch(step))
+
+    def state(self, step: int) -> Tensors:
+        return self._change.state(self._again.state(step))
+
+    def repeat(self, step: int, batch: Changed, state: Changed, twice: bool = False, cut: bool = False) -> Trace:
+        traced = self._again.repeat(
+            step,
+            lambda own: batch(self._change.batch(own)),
+            lambda own: state(self._change.state(own)),
+            twice or self._change.twice,
+            cut,
+        )
+        return cast("Trace", _LastStep(traced))
+
+    def reference_batch(self, step: int) -> Tensors:
+        return self._again.reference_batch(step)
+
+    def translated_batch(self, batch: Tensors) -> Tensors:
+        return self._again.translated_batch(batch)
+
+    def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
+        return self._again.repeat_with_batch_norm(step, over_all_ranks)
+
+    def repeat_reference(
+        self, step: int, batch_norm_updates: str | None = None, batch: Changed = lambda batch: batch
+    ) -> Trace | None:
+        return self._again.repeat_reference(step, batch_norm_updates, batch)
+
+
+def mended(first: FirstDifference, cause: Cause, again: RepeatsOnward, evidence: Evidence) -> Mended | None:
+    """Returns the step of a first difference with its cause mended, or None where no experiment mends it.
+
+    What an experiment undid is undone in the candidate. Where the ranks read other examples, the reference is given those.
+
+    Args:
+      first: the first difference.
+      cause: what it was found to be.
+      again: runs steps of the recorded case once more.
+      evidence: the float64 lockstep traces.
+    """
+    step = first.check.step
+    if isinstance(cause, Undone):
+        changed = _WithChange(again, cause.change)
+        candidate = changed.repeat(step, lambda batch: batch, lambda state: state)
+        hidden = _changed(again.state(step), changed.state(step), evidence.join, evidence.reference.step(step))
+        basis = Behind(evidence.join, evidence.reference, candidate, evidence.states, evidence.towers, hidden)
+        return Mended(basis, changed)
+    read = examples_read(first, evidence) if cause.name in READ else None
+    sizes = {len(value) for value in again.reference_batch(step).values() if value.ndim}
+    if read is None or sizes != {len(read)}:
+        return None
+    followed = again.repeat_reference(
+        step, None, lambda batch: {name: np.asarray(value[read]) for name, value in batch.items()}
+    )
+    if followed is None:
+        return None
+    return Mended(Behind(evidence.join, followed, evidence.candidate, evidence.states, evidence.towers), again)
+
+
+READ = frozenset(["other_shard", "order_of_examples", "repeated_examples"])
+
+
+def _changed(before: Tensors, after: Tensors, join: Join, file: TensorFile) -> frozenset[str]:
+    # Gradients of a weight that was itself changed come in its changed form.
+    moved = {parse_key(text).name for text in before if not np.array_equal(before[text], after[text])}
+    names = {key.name for text in file.names() if (key := parse_key(text)).quantity == "tower_grad"}
+    return frozenset(name for name in names if moved & set(join.parts(name)))

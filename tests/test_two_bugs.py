@@ -1,0 +1,62 @@
+"""Two bugs at once: what one does to the forward pass is mended, and what is left of the step names the other."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from parity.case import load_case
+from parity.prove import Planted, plant
+from parity.run import run_case
+
+ROOT = Path(__file__).parents[1]
+MLP, CONVNET, LSTM = "digits_mlp", "digits_convnet", "text_lstm"
+PAIRS = {
+    "examples read twice, and a layer that learns faster": (
+        MLP,
+        [("one_example_twice", 1.0, "repeated_examples"), ("one_layer_learns_faster", 0.01, "gradient_factor")],
+    ),
+    "inputs off by a factor, and a tower that counts more": (
+        MLP,
+        [("inputs_scaled", 0.03, "input_scale"), ("the_last_rank_counts_more", 0.1, "some_towers")],
+    ),
+    "decay in the loss, and a tower left out": (
+        MLP,
+        [("biases_decay_too", 0.05, "weight_decay"), ("the_first_rank_counts_for_nothing", 1.0, "some_towers")],
+    ),
+    "gates in another order, and gradients that stay on their rank": (
+        LSTM,
+        [
+            ("gates_in_the_order_of_tensorflow", 1.0, "gate_order"),
+            ("gradients_of_ranks_are_not_shared", 1.0, "not_shared"),
+        ],
+    ),
+    "the batch of the step before, and another momentum of batch norm": (
+        CONVNET,
+        [("the_batch_of_the_step_before", 1.0, "stale_batch"), ("torchs_default_momentum", 1.0, "batch_norm_momentum")],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def optimizers():
+    """The bench's own table of optimizers."""
+    sys.path.insert(0, str(ROOT / "benchmarks" / "bugs"))
+    try:
+        yield importlib.import_module("nets").OPTIMIZERS
+    finally:
+        sys.path.pop(0)
+        for name in ("nets", "tables"):
+            sys.modules.pop(name, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", PAIRS)
+def test_both_of_two_bugs_are_named(tf2_sides, tmp_path, optimizers, what):
+    net, bugs = PAIRS[what]
+    case = load_case(ROOT / "examples" / net, steps=3, towers=2, batch_size=8)
+    case = case.model_copy(update={"optimizer": optimizers["adam"]})
+    planted = [Planted(bug, size) for bug, size, _ in bugs]
+    result = run_case(plant(case, planted, tmp_path / "planted", False), tf2_sides, levels=("function",))
+    assert sorted(cause.name for cause in result.causes) == sorted(name for _, _, name in bugs)
