@@ -90,7 +90,7 @@ class GradientReduction:
         if not self.keep:
             return self._reduce(bucket)
         pairs = zip(bucket.parameters(), bucket.gradients(), strict=True)
-        named = {self._names[id(parameter)]: gradient for parameter, gradient in pairs}
+        named = {self._names[id(parameter)]: _laid_out(gradient, parameter) for parameter, gradient in pairs}
         if not self._every:
             self.local.update((name, gradient.detach().clone()) for name, gradient in named.items())
 
@@ -107,6 +107,13 @@ class GradientReduction:
         if self._counts is not None:
             return weighted_mean_hook(self._counts, bucket)
         return HOOKS[cast("Reduction", self.reduce)](None, bucket)
+
+
+def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
+    # A bucket holds a gradient in the strides of its parameter, channels last for one, where that has no holes; but
+    # GradBucket.gradients() views it as contiguous. Source: initialize_bucket_views in torch's reducer.cpp.
+    whole = torch.empty_like(parameter, device="meta").stride() == parameter.stride()
+    return gradient.as_strided(parameter.shape, parameter.stride(), gradient.storage_offset()) if whole else gradient
 
 
 def unreduced(model: nn.Module) -> list[str]:
