@@ -31,7 +31,6 @@ from tf_towers.session import session
 from tf_towers.several import Part
 from tf_towers.step import Stepper, in_order
 
-THREADS = 1
 FLOATS = ("float32", "float64")
 OF_THE_OPTIMIZER = tuple(TABLES)  # keys of a case's [optimizer] that say more than what optimizer it is
 
@@ -165,8 +164,9 @@ class Side(object):
             **options,
         )
         _require_precision(training, precision)
-        known = facts(training, precision, THREADS)
-        return training, Stepper(training, session(training.graph, case["towers"], THREADS)), known
+        threads = case.get("threads", 1)
+        known = facts(training, precision, threads)
+        return training, Stepper(training, session(training.graph, case["towers"], threads)), known
 
     def close(self):
         """Closes the sessions, and ends what reads for their towers."""

@@ -30,11 +30,13 @@ class Ranks:
     Args:
       world_size: number of ranks.
       backend: "gloo" or "nccl".
+      threads: of each rank's ops.
     """
 
-    def __init__(self, world_size: int, backend: str) -> None:
+    def __init__(self, world_size: int, backend: str, threads: int = 1) -> None:
         self.world_size = world_size
         self.backend = backend
+        self.threads = threads
         self._folder = tempfile.mkdtemp(prefix="ranks-")
         self._pids: list[int] = []
         self._channels: list[Channel] = []
@@ -133,7 +135,7 @@ class Ranks:
             meeting = (Path(self._folder) / "meeting").as_uri()
             who = Rank(rank, rank, self.world_size)
             with process_group(who, self.backend, meeting, COLLECTIVE_TIMEOUT):
-                serve(channel, RankServer(who, self.backend).handlers())
+                serve(channel, RankServer(who, self.backend, self.threads).handlers())
             status = 0
         except BaseException:
             sys.excepthook(*sys.exc_info())
@@ -183,12 +185,13 @@ class Side:
         return {"framework": "torch " + torch.__version__}
 
     def prepare(self, arguments: dict[str, Any], progress: Any) -> Any:
-        """Has every rank build the port; forks new ranks where their number or backend changes."""
-        world_size, backend = arguments["case"]["ranks"], arguments["case"]["backend"]
-        if self._ranks and (self._ranks.world_size, self._ranks.backend) != (world_size, backend):
+        """Has every rank build the port; forks new ranks where their number, backend or threads change."""
+        case = arguments["case"]
+        asked = (case["ranks"], case["backend"], case.get("threads", 1))
+        if self._ranks and (self._ranks.world_size, self._ranks.backend, self._ranks.threads) != asked:
             self.close()
         if self._ranks is None:
-            self._ranks = Ranks(world_size, backend)
+            self._ranks = Ranks(*asked)
         return self._ask({"request": "prepare", **arguments}, progress)
 
     def run(self, arguments: dict[str, Any], progress: Any) -> Any:

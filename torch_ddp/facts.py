@@ -48,9 +48,16 @@ def facts(stepper: Stepper, rank: Rank, reduce: str, backend: str, precision: st
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "matmul_precision": torch.get_float32_matmul_precision(),
         "cudnn_tf32": torch.backends.cudnn.allow_tf32,
+        "mkldnn": torch.backends.mkldnn.enabled,
+        "channels_last": any(map(_is_channels_last, stepper.model.parameters())),
         "flags": {name: os.environ[name] for name in FLAGS if name in os.environ},
         "device": str(next(stepper.model.parameters()).device),
     }
+
+
+def _is_channels_last(weight: Tensor) -> bool:
+    # A kernel of 1x1, or of one channel, is contiguous either way, and says nothing.
+    return weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
 
 
 def describe_variables(model: nn.Module) -> dict[str, dict[str, Any]]:

@@ -28,7 +28,8 @@ class OwnStepper(Stepper):
     all-reduce, and what the optimizer is given, with which learning rate, when its `step` begins.
 
     Args:
-      model, loss, optimizer, rank, reduce, update: as for `Stepper`; of `update` only the averages and the rate are used.
+      model, loss, optimizer, rank, reduce, update, bucket_cap_mb: as for `Stepper`; of `update` only the averages and the
+        rate are used.
       function: the port's step.
       schedule: the port's schedule, whose scheduler the step gets; None where there is none.
       clips: whether what the optimizer is given is recorded as the clipped gradients; in mixed precision it always is.
@@ -48,8 +49,9 @@ class OwnStepper(Stepper):
         schedule: PortSchedule | None = None,
         clips: bool = False,
         mixed: Mixed | None = None,
+        bucket_cap_mb: float | None = None,
     ) -> None:
-        super().__init__(model, loss, optimizer, rank, reduce, update, mixed)
+        super().__init__(model, loss, optimizer, rank, reduce, update, mixed, bucket_cap_mb=bucket_cap_mb)
         self._function = function
         self._schedule = schedule
         self._clips = clips or mixed is not None

@@ -33,7 +33,7 @@ from torch_ddp.step import Stepper
 from torch_ddp.update import Update
 
 FLOATS = ("float32", "float64")
-OWN = ("scheduler", "step", "sync_batch_norm")  # what a port may bring or ask for, facts where it does
+OWN = ("scheduler", "step", "sync_batch_norm", "bucket_cap_mb")  # what a port may bring or ask for, facts where it does
 PREPARED = ("case", "folders", "precision", "round_hyper_parameters", "mixed")
 
 
@@ -43,17 +43,18 @@ class RankServer:
     Args:
       rank: which one; its process group is up.
       backend: "gloo" or "nccl".
+      threads: of its ops.
 
     Counterpart: tf_towers.child.Side
     """
 
-    def __init__(self, rank: Rank, backend: str) -> None:
+    def __init__(self, rank: Rank, backend: str, threads: int = 1) -> None:
         self._rank = rank
         self._backend = backend
         self._code = UserCode()
         self._device = torch.device("cuda", rank.local_rank) if backend == "nccl" else torch.device("cpu")
         self._prepared: dict[str, tuple[Stepper, dict[str, Any], dict[str, list[float]]]] = {}
-        make_repeatable()
+        make_repeatable(threads)
 
     def handlers(self) -> dict[str, Any]:
         """Returns the table of requests."""
@@ -190,14 +191,16 @@ class RankServer:
             schedule = PortSchedule(self._code.load(case["scheduler"]), optimizer, stepped_by_port=bool(own_step))
             rates = {int(step): float(rate) for step, rate in (case.get("recorded_rates") or {}).items()}
             update = ScheduledUpdate(trained, optimizer, described, schedule, rates)
+        cap = case.get("bucket_cap_mb")
         combining = Combining(case["combine"], **case.get("combining", {}))
         known = (model, self._code.load(case["loss"]), optimizer, self._rank, combining, update)
         if not own_step:
             others = (case.get("optimizers") or {}).items()
             parts = [Part(name, described, model, rounded) for name, described in others]
-            return Stepper(*known, mixed, decay, parts)
+            return Stepper(*known, mixed, decay, parts, cap)
         function = self._code.load(own_step)
-        return OwnStepper(*known, function=function, schedule=schedule, clips=bool(case.get("clips")), mixed=mixed)
+        clips = bool(case.get("clips"))
+        return OwnStepper(*known, function=function, schedule=schedule, clips=clips, mixed=mixed, bucket_cap_mb=cap)
 
 
 def _of_the_first(model: torch.nn.Module, case: dict[str, Any]) -> list[str] | None:

@@ -38,6 +38,8 @@ class Stepper:
       mixed: of this model and optimizer; None for the precision that the model has.
       decay: what is added to a rank's loss, by rank and world size; by default `update.decay`.
       parts: more optimizers, each over some of the parameters, which `optimizer` then has not.
+      bucket_cap_mb: the largest bucket of DDP's, in MiB; by default as torch has it. It decides in which order an element's
+        gradients are added over three or more ranks.
 
     Counterpart: tf_towers.Stepper
     """
@@ -53,6 +55,7 @@ class Stepper:
         mixed: Mixed | None = None,
         decay: Callable[[int, int], Tensor | float] | None = None,
         parts: Sequence[OptimizerPart] = (),
+        bucket_cap_mb: float | None = None,
     ) -> None:
         self.model = model
         self._mixed = mixed
@@ -61,7 +64,7 @@ class Stepper:
         self._loss = loss
         self._rank = rank
         self._device = next(model.parameters()).device
-        self._ddp = DistributedDataParallel(model)
+        self._ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_cap_mb)
         self._update = update or Update(self._trained, optimizer)
         self._combining = reduce if isinstance(reduce, Combining) else Combining(reduce)
         self._backward = Backward(self._ddp, loss, self._combining, self._update, decay, parts)

@@ -2,7 +2,9 @@
 
 from typing import Literal
 
-from parity.case.table import Combine, Function, Table
+from pydantic import Field
+
+from parity.case.table import Combine, Function, Positive, Table
 
 
 class TfSide(Table):
@@ -24,6 +26,7 @@ class TfSide(Table):
         None
     )
     update_ops: Literal["before", "grouped"] | None = None
+    threads: int | None = Field(default=None, ge=1)
     python: str | None = None
 
 
@@ -42,7 +45,7 @@ OF_THE_BUILDER = (
 
 
 class TorchSide(Table):
-    """The candidate: where the port is, and how it is run; `combine` is None where it is the case's."""
+    """The candidate: where the port is, and how it is run; `combine` is None where it is the case's, `threads` where 1."""
 
     model: Function
     loss: Function
@@ -54,3 +57,5 @@ class TorchSide(Table):
     opt_level: Literal["O0", "O1", "O2", "O3"] = "O0"
     half_dtype: Literal["float16", "bfloat16"] = "float16"
     sync_batch_norm: bool = False
+    threads: int | None = Field(default=None, ge=1)
+    bucket_cap_mb: Positive | None = None

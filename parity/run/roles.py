@@ -120,6 +120,7 @@ class TensorFlowRole:
             "optimizers": {name: _table(part) for name, part in case.optimizers.items()},
             "combine": case.tf.reduce or case.combine,
             "seed": case.seed,
+            "threads": case.tf.threads or 1,
             **{name: value for name in OF_THE_BUILDER if (value := getattr(case.tf, name)) is not None},
         }
         if case.expect is not None:
@@ -224,6 +225,8 @@ class TorchRole:
                 n: value for n in ("missing", "sparse", "uneven") if (value := getattr(case.tf, n)) is not None
             },
             "backend": case.torch.backend,
+            "threads": case.torch.threads or 1,
+            "bucket_cap_mb": case.torch.bucket_cap_mb,
             "seed": case.seed,
         }
         self._prepared[key] = self._side.ask(

@@ -66,6 +66,19 @@ def test_a_minimal_case_has_the_documented_defaults(folder):
     assert case.folders == (folder, folder.parent)
 
 
+def test_threads_and_buckets_are_positive_numbers_and_by_default_the_sides_own(folder):
+    assert (load(folder, WHOLE).tf.threads, load(folder, WHOLE).torch.threads) == (None, None)
+    both = WHOLE.replace(TF, TF + "threads = 2\n").replace(TORCH, TORCH + "threads = 3\nbucket_cap_mb = 0.5\n")
+    case = load(folder, both)
+    assert (case.tf.threads, case.torch.threads, case.torch.bucket_cap_mb) == (2, 3, 0.5)
+    text = refused(
+        folder, both.replace("threads = 2", "threads = 0").replace("threads = 3", "threads = 1.5").replace("0.5", "0.0")
+    )
+    assert "tf.threads: expected at least 1, got 0. Write such a number." in text
+    assert "torch.threads: expected a whole number, got 1.5." in text
+    assert "torch.bucket_cap_mb: expected more than 0.0, got 0.0. Write such a number." in text
+
+
 def test_the_file_and_its_folder_load_the_same(folder):
     assert load(folder, WHOLE) == load_case(str(folder / "case.toml"))
 
