@@ -8,15 +8,16 @@ alarm. With ``--pairs`` it plants that many pairs of bugs instead, and counts ho
 """
 
 import argparse
+import os
 import random
 import sys
 from collections import Counter
 
 from nets import NETS, drawn, drawn_size, fits
 from pairs import run_pairs
-from right import right_ports
+from right import RightPort, print_variations, run_right_ports
 from tables import TABLES, Table
-from trial import Outcome, try_bug, try_right_port
+from trial import Outcome, try_bug
 
 from parity.run import Sides, open_sides
 from torch_ddp.planted import MUTATIONS, Mutation
@@ -30,12 +31,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=1, help="of every bug in every net")
-    parser.add_argument("--right", type=int, default=10, help="right ports per net")
+    parser.add_argument("--right", type=int, default=10, help="right ports per net, on every TensorFlow there is")
     parser.add_argument("--once", action="store_true", help="every bug in one net, drawn from those that can have it")
     parser.add_argument("--pairs", type=int, default=0, help="plant so many pairs of bugs instead")
     parser.add_argument("--net", nargs="*", default=list(NETS), choices=list(NETS))
     parser.add_argument("--bug", nargs="*", default=list(BUGS), choices=list(BUGS), metavar="NAME")
-    parser.add_argument("--tf-python", help="interpreter with TensorFlow; by default this one")
+    parser.add_argument(
+        "--tf-python",
+        help="interpreter with TensorFlow; by default this one, and for right ports PARITY_TF_PYTHON beside it",
+    )
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
     print(f"seed {arguments.seed}")
@@ -45,12 +49,8 @@ def main() -> int:
             return run_pairs(arguments.net, bugs, arguments.pairs, chance, sides)
         plan = _planned(arguments.net, bugs, arguments.draws, arguments.once, chance)
         outcomes = [_plant(net, bug, chance, sides) for net, bug in plan]
-        alarms: Counter[str] = Counter()
-        for what, case, its_sides in right_ports(arguments.net, arguments.right, chance, sides):
-            alarm, plain = try_right_port(case, its_sides)
-            alarms.update(["parity"] if alarm else [], **{way: int(found) for way, found in plain.items()})
-            print(f"right: {what}: {'FALSE ALARM ' + alarm if alarm else 'same'}", flush=True)
-    return _summarise(outcomes, alarms, arguments.right * len(arguments.net))
+    other = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON")
+    return _summarise(outcomes, run_right_ports(arguments.net, arguments.right, chance, other))
 
 
 def _planned(
@@ -78,8 +78,12 @@ def _print(outcome: Outcome) -> None:
     print(f"{outcome.net:15} {outcome.bug:40} {outcome.size:8.3g} {verdict} {where:45} {named:22} {plain}", flush=True)
 
 
-def _summarise(found: list[Outcome], alarms: Counter[str], right: int) -> int:
-    total = max(len(found), 1)
+def _summarise(found: list[Outcome], ports: list[RightPort]) -> int:
+    total, right = max(len(found), 1), len(ports)
+    alarms = Counter(way for port in ports for way, alarm in port.plain.items() if alarm)
+    false = sum(bool(port.alarm) for port in ports)
+    if ports:
+        print_variations(ports)
     print(f"\n{len(found)} planted bugs of {len({outcome.bug for outcome in found})} kinds, {right} right ports")
     for what, count in (
         ("detected", sum(outcome.detected for outcome in found)),
@@ -89,11 +93,11 @@ def _summarise(found: list[Outcome], alarms: Counter[str], right: int) -> int:
         ("another cause named first", sum(bool(outcome.named) and outcome.rank != 1 for outcome in found)),
     ):
         print(f"  {what:28} {count:4}  {count / total:.1%}")
-    print(f"  false alarms                 {alarms['parity']:4} of {right}")
+    print(f"  false alarms                 {false:4} of {right}")
     for way in WAYS:
         detected = sum(outcome.plain[way] for outcome in found)
         print(f"beside it, {way:14} detected {detected / total:.1%}, false alarms {alarms[way]} of {right}")
-    return 0 if all(outcome.detected for outcome in found) and not alarms["parity"] else 1
+    return 0 if all(outcome.detected for outcome in found) and not false else 1
 
 
 if __name__ == "__main__":

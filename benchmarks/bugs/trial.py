@@ -73,14 +73,6 @@ def try_bug(case: Case, bug: Mutation | Table, size: float, sides: Sides) -> Out
         )
 
 
-def try_right_port(case: Case, sides: Sides) -> tuple[str, dict[str, bool]]:
-    """Runs a right port; returns where it raises an alarm, "" where it does not, and what the other comparisons say."""
-    with tempfile.TemporaryDirectory() as folder:
-        result = run_case(case, sides, out=Path(folder))
-        alarm = "" if result.verdict == "same" else f"{result.verdict} {shown(result.first_difference)}"
-        return alarm, judged_plainly(case, Path(folder))
-
-
 def rank_of(bug: Mutation | Table, causes: list[Cause]) -> int:
     """Returns the place of a cause that says what the bug is, from 1; 0 where none does."""
     return next((place for place, cause in enumerate(causes, start=1) if cause.name in bug.causes), 0)
