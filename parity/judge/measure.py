@@ -1,7 +1,7 @@
 """Measures two large arrays in one pass over memory: what comparing traces spends its time on."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from parity.judge.numbers import BLOCK, SAFE, Array, distance, norm
 
 # Squares that neither overflow nor vanish in float32, summed over a block of them.
 SAFE32 = (1e-24, 1e24)
+WIDE = (np.dtype(np.float32), np.dtype(np.float64))
+GROUP = 8  # blocks that are subtracted at once: with those of both arrays they stay in the cache
+LINE = 64  # bytes of a line of the cache: a vector across two of them is read twice
 
 
 class Measured(NamedTuple):
@@ -40,7 +43,7 @@ def measure(one: Array, other: Array, before: Array | None = None) -> Measured |
     if before is not None:
         arrays.append(before.reshape(-1))
     with np.errstate(all="ignore"):
-        sums = _of_float32(arrays) if one.dtype == np.float32 and one.size > BLOCK else _of_any(arrays)
+        sums = _of_blocks(arrays) if one.dtype in WIDE and one.size > BLOCK else _of_any(arrays)
     if not all(map(math.isfinite, sums)):
         return None if not all(np.isfinite(array).all() for array in arrays) else _carefully(one, other, before)
     # Squares of anything narrower than float64 cannot vanish in float64.
@@ -65,38 +68,63 @@ def _of_any(arrays: list[Array]) -> list[float]:
     return totals
 
 
-def _of_float32(arrays: list[Array]) -> list[float]:
-    whole = arrays[0].size // BLOCK * BLOCK
-    rows = [array[:whole].reshape(-1, BLOCK) for array in arrays]
-    squares: list[list[np.float32]] = [[] for _ in arrays]
-    room = np.empty(BLOCK, np.float32)
-    keep, subtract = [found.append for found in squares], np.subtract
-    # Unrolled: for 10,000 elements the loop itself would cost as much as the arithmetic.
-    if len(rows) == 2:
-        for piece, other in zip(*rows, strict=True):
-            keep[0](piece.dot(piece))
-            subtract(piece, other, room)
-            keep[1](room.dot(room))
+def _of_blocks(arrays: list[Array]) -> list[float]:
+    blocks = arrays[0].size // BLOCK
+    grouped = blocks // GROUP * GROUP
+    totals = _of_any([array[blocks * BLOCK :] for array in arrays])
+    for begin, end, group in ((0, grouped, GROUP), (grouped, blocks, blocks - grouped)):
+        if begin < end:
+            groups = [array[begin * BLOCK : end * BLOCK].reshape(-1, group, BLOCK) for array in arrays]
+            for place, squares in enumerate(_squares(groups)):
+                totals[place] += _total(squares, groups[0], groups[place])
+    return totals
+
+
+def _squares(groups: list[Array]) -> list[Array]:
+    # What is subtracted stays in the cache for the products. Those are one for each block, which is as long as a product
+    # may be, but one call for a group: for 10,000 elements the calls would cost as much as the arithmetic.
+    first, size = groups[0], groups[0].shape[1]
+    found = [np.empty((len(first), size, 1, 1), first.dtype) for _ in groups]
+    apart = _room(size, first.dtype)
+    wide, tall = apart[:, None, :], apart[:, :, None]
+    own = first, first[:, :, None, :], first[:, :, :, None], found[0]
+    subtract, multiply = np.subtract, np.matmul
+    if len(groups) == 2:
+        for piece, row, column, square, other, of_other in zip(*own, groups[1], found[1], strict=True):
+            subtract(piece, other, apart)
+            multiply(wide, tall, of_other)
+            multiply(row, column, square)
     else:
-        for piece, other, before in zip(*rows, strict=True):
-            keep[0](piece.dot(piece))
-            subtract(piece, other, room)
-            keep[1](room.dot(room))
-            subtract(piece, before, room)
-            keep[2](room.dot(room))
-    rest = _of_any([array[whole:] for array in arrays])
-    return [_total(found, rows[0], rows[place]) + rest[place] for place, found in enumerate(squares)]
+        for piece, row, column, square, other, of_other, before, of_before in zip(
+            *own, groups[1], found[1], groups[2], found[2], strict=True
+        ):
+            subtract(piece, other, apart)
+            multiply(wide, tall, of_other)
+            subtract(piece, before, apart)
+            multiply(wide, tall, of_before)
+            multiply(row, column, square)
+    return found
 
 
-def _total(squares: list[np.float32], first: Array, other: Array) -> float:
-    known = np.array(squares, np.float64)
-    for row in np.flatnonzero(~((known > SAFE32[0]) & (known < SAFE32[1]))):
+def _room(blocks: int, dtype: "np.dtype[Any]") -> Array:
+    size = blocks * BLOCK * dtype.itemsize
+    raw = np.empty(size + LINE, np.uint8)
+    begin = -raw.__array_interface__["data"][0] % LINE
+    return raw[begin : begin + size].view(dtype).reshape(blocks, BLOCK)
+
+
+def _total(squares: Array, first: Array, other: Array) -> float:
+    known = squares.reshape(-1).astype(np.float64)
+    if squares.dtype == np.float64:
+        return float(known.sum())
+    one, two = first.reshape(-1, BLOCK), other.reshape(-1, BLOCK)
+    for block in np.flatnonzero(~((known > SAFE32[0]) & (known < SAFE32[1]))):
         if other is first:
-            apart = first[row].astype(np.float64)
-        elif not (first[row] != other[row]).any():
-            known[row] = 0.0
+            apart = one[block].astype(np.float64)
+        elif not (one[block] != two[block]).any():
+            known[block] = 0.0
             continue
         else:
-            apart = np.subtract(first[row], other[row], dtype=np.float64)
-        known[row] = np.dot(apart, apart)
+            apart = np.subtract(one[block], two[block], dtype=np.float64)
+        known[block] = np.dot(apart, apart)
     return float(known.sum())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.judge.measure import measure
+from parity.judge.measure import GROUP, measure
 from parity.judge.numbers import BLOCK, distance, norm
 
 
@@ -56,3 +56,34 @@ def test_what_is_not_finite_is_left_to_whoever_asks(size, value):
     one, other = pair(size, np.float32)
     other[size // 2] = value
     assert measure(one, other) is None and measure(other, one) is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("blocks", [GROUP - 1, GROUP, GROUP + 1, 2 * GROUP + 3])
+def test_no_block_of_a_group_is_left_out_or_counted_twice(dtype, blocks):
+    one = np.zeros(blocks * BLOCK + 1, dtype)
+    one[::BLOCK] = 2.0 ** np.arange(blocks + 1)
+    other, before = one * 3, one * -1
+    found = measure(one, other, before)
+    size = sum(4.0**block for block in range(blocks + 1)) ** 0.5
+    assert (found.size, found.difference, found.moved) == pytest.approx((size, 2 * size, 2 * size), rel=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_norms_are_the_same_bits_wherever_arrays_lie_in_memory(dtype):
+    one, other = pair(GROUP * BLOCK + 5, dtype)
+    bits = np.dtype(dtype).itemsize
+    found = {measure(shifted(one, bits * by), shifted(other, bits * (by + 1))) for by in range(9)}
+    assert len(found) == 1
+
+
+def shifted(array, by):
+    room = np.empty(array.nbytes + by, np.uint8)[by:].view(array.dtype)
+    room[:] = array
+    return room
+
+
+def test_a_block_of_float32_is_summed_to_a_hundred_thousandth_at_worst():
+    one = np.full(BLOCK, np.float32(1 / 3))  # every product rounds to the same side
+    found = measure(np.tile(one, 2 * GROUP), np.zeros(2 * GROUP * BLOCK, np.float32))
+    assert found.size == pytest.approx(norm(np.tile(one, 2 * GROUP)), rel=1e-5)
