@@ -13,6 +13,7 @@ from parity.trace.channel import claim_standard_streams as claim_standard_stream
 from parity.trace.channel import describe_error as describe_error
 from parity.trace.channel import die_with_parent as die_with_parent
 from parity.trace.channel import serve as serve
+from parity.trace.errors import TraceError as TraceError
 from parity.trace.evaluation import Evaluated as Evaluated
 from parity.trace.evaluation import evaluated as evaluated
 from parity.trace.evaluation import format_evaluated as format_evaluated
@@ -31,10 +32,9 @@ from parity.trace.quantities import parse_key as parse_key
 from parity.trace.quantities import quantity_of as quantity_of
 from parity.trace.quantities import tower_order as tower_order
 from parity.trace.reader import Trace as Trace
+from parity.trace.tensor_file import TensorFile as TensorFile
+from parity.trace.tensor_file import decode as decode
 from parity.trace.tensors import BFloat16 as BFloat16
-from parity.trace.tensors import TensorFile as TensorFile
-from parity.trace.tensors import TraceError as TraceError
-from parity.trace.tensors import decode as decode
 from parity.trace.tensors import encode as encode
 from parity.trace.tensors import write_json as write_json
 from parity.trace.tensors import write_tensors as write_tensors

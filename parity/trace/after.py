@@ -4,9 +4,9 @@ from typing import Any, Dict, List, Optional
 
 import numpy as np
 
+from parity.trace.errors import TraceError
 from parity.trace.quantities import parse_key, quantity_of
 from parity.trace.reader import Trace
-from parity.trace.tensors import TraceError
 
 STATE_OF_A_STEP = frozenset(["stat", "slot", "var", "ema"])
 COUNTERS_AFTER = "counters_after"  # the fact that holds the counters after the last step, which no step records

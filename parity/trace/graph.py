@@ -4,7 +4,8 @@ import json
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple
 
-from parity.trace.tensors import Path, TraceError, write_json
+from parity.trace.errors import TraceError
+from parity.trace.tensors import Path, write_json
 
 GRAPH_FORMAT = "tower-parity-graph"
 GRAPH_VERSION = 1

@@ -4,7 +4,8 @@ import json
 import os
 from typing import Any, Dict, List, Union
 
-from parity.trace.tensors import TensorFile, TraceError
+from parity.trace.errors import TraceError
+from parity.trace.tensor_file import TensorFile
 from parity.trace.writer import FORMAT, FORMAT_VERSION, step_file
 
 

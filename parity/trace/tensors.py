@@ -1,63 +1,21 @@
-"""Reads and writes named tensors in the safetensors format with numpy alone (Python 3.7 and up).
+"""Writes named tensors in the safetensors format with numpy alone (Python 3.7 and up).
 
-The format is eight bytes (the header's length, little endian), a JSON header and the raw buffers in order, so that a
-legacy interpreter needs nothing installed to write it. Files appear by rename: a reader never sees half a file.
-
-Source: the format as published at https://github.com/huggingface/safetensors (README, "Format").
+Files appear by rename: a reader never sees half a file.
 """
 
 import json
 import os
 import struct
 import uuid
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple, Union
+from typing import Any, Dict, List, Mapping, Tuple, Union
 
 import numpy as np
 
+from parity.trace.errors import TraceError
+from parity.trace.header import NUMPY_OF, Buffer
+
 Path = Union[str, "os.PathLike[str]"]
-Buffer = Union[bytes, memoryview]
-Entry = Tuple[str, str, Tuple[int, ...], int, int]
-
-MAX_HEADER_BYTES = 100_000_000
-# Bytes from which a tensor is mapped by itself, so that its memory goes with it and not with the whole file.
-ALONE = 1 << 20
-
-_NUMPY_OF = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    "BF16": "<u2",
-    "I64": "<i8",
-    "I32": "<i4",
-    "I16": "<i2",
-    "I8": "i1",
-    "U64": "<u8",
-    "U32": "<u4",
-    "U16": "<u2",
-    "U8": "u1",
-    "BOOL": "?",
-}
-_SIZE_OF = {name: np.dtype(numpy_name).itemsize for name, numpy_name in _NUMPY_OF.items()}
-_NAME_OF = {np.dtype(numpy_name): name for name, numpy_name in _NUMPY_OF.items() if name != "BF16"}
-_LOGICAL_OF = {
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "BOOL": "bool",
-    "I64": "int64",
-    "I32": "int32",
-    "I16": "int16",
-    "I8": "int8",
-    "U64": "uint64",
-    "U32": "uint32",
-    "U16": "uint16",
-    "U8": "uint8",
-}
-
-
-class TraceError(ValueError):
-    """A trace, or a file of one, is not what it should be."""
+_NAME_OF = {np.dtype(numpy_name): name for name, numpy_name in NUMPY_OF.items() if name != "BF16"}
 
 
 class BFloat16(object):
@@ -97,18 +55,6 @@ def encode(tensors: Mapping[str, Any]) -> List[Buffer]:
     return [struct.pack("<Q", len(text)), text, *buffers]
 
 
-def decode(data: Buffer, source: str = "bytes") -> Dict[str, "np.ndarray[Any, Any]"]:
-    """Decodes the bytes of a safetensors file into a dict of name to array (copies nothing).
-
-    Raises:
-      TraceError: the bytes are not a whole, valid safetensors file.
-    """
-    view = memoryview(data)
-    entries, start = _checked_header(view[:8], lambda length: view[8 : 8 + length], len(view), source)
-    flat = np.frombuffer(view, dtype=np.uint8)
-    return {name: _array(flat[start + begin : start + end], dtype, shape) for name, dtype, shape, begin, end in entries}
-
-
 def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
     """Writes named arrays to `path`, which appears whole or not at all.
 
@@ -128,56 +74,6 @@ def write_json(path: Path, value: Any) -> None:
     _write_whole(path, [text.encode("utf-8"), b"\n"])
 
 
-class TensorFile(object):
-    """Reads a safetensors file lazily: the header now, a tensor's bytes when it is asked for.
-
-    Args:
-      path: an existing safetensors file. Nothing in it is executed, and every length in it is checked.
-
-    Raises:
-      TraceError: the file is missing, cut short, or not a safetensors file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = str(path)
-        try:
-            size = os.path.getsize(self.path)
-            with open(self.path, "rb") as file:
-                entries, start = _checked_header(file.read(8), file.read, size, self.path)
-        except OSError as error:
-            raise TraceError(
-                f"trace: expected the file {self.path}, got {error.strerror}. Record the trace again."
-            ) from error
-        self._entries = {name: (dtype, shape, start + begin, end - begin) for name, dtype, shape, begin, end in entries}
-        self._map: "Optional[np.ndarray[Any, Any]]" = None
-
-    def names(self) -> List[str]:
-        """Returns the tensors' names in the order of writing."""
-        return list(self._entries)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
-    def shape(self, name: str) -> Tuple[int, ...]:
-        """Returns a tensor's shape as a tuple."""
-        return self._entries[name][1]
-
-    def dtype(self, name: str) -> str:
-        """Returns a tensor's logical dtype: "float64", "float32", "bfloat16", "int64", "bool", ..."""
-        return _LOGICAL_OF[self._entries[name][0]]
-
-    def read(self, name: str) -> "np.ndarray[Any, Any]":
-        """Returns one tensor as a read-only array over the mapped file; bfloat16 comes as float32."""
-        dtype, shape, begin, length = self._entries[name]
-        if length >= ALONE:
-            alone = np.memmap(self.path, dtype=np.uint8, mode="r", offset=begin, shape=(length,))
-            return _array(np.asarray(alone), dtype, shape)
-        if self._map is None:
-            # A plain view: every slice of a memmap would carry the file's name and mode along.
-            self._map = np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r"))
-        return _array(self._map[begin : begin + length], dtype, shape)
-
-
 def _as_stored(name: str, value: Any) -> Tuple[str, "np.ndarray[Any, Any]"]:
     if isinstance(value, BFloat16):
         return "BF16", np.ascontiguousarray(value.words).reshape(value.words.shape)
@@ -189,67 +85,6 @@ def _as_stored(name: str, value: Any) -> Tuple[str, "np.ndarray[Any, Any]"]:
         )
     little = array.dtype.newbyteorder("<")
     return _NAME_OF[array.dtype], np.ascontiguousarray(array, dtype=little).reshape(array.shape)
-
-
-def _array(flat: "np.ndarray[Any, Any]", dtype: str, shape: Tuple[int, ...]) -> "np.ndarray[Any, Any]":
-    array = flat.view(_NUMPY_OF[dtype]).reshape(shape) if flat.size else np.zeros(shape, _NUMPY_OF[dtype])
-    if dtype == "BF16":
-        array = (array.astype(np.uint32) << 16).view(np.float32)
-    return array
-
-
-def _checked_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source: str) -> Tuple[List[Entry], int]:
-    def refuse(why: str) -> NoReturn:
-        raise TraceError(
-            f"trace: expected {source} to be a whole safetensors file, "
-            f"got {why}. It may have been cut short; record it again."
-        )
-
-    if len(prefix) < 8:
-        refuse(f"{size} bytes")
-    (length,) = struct.unpack("<Q", prefix)
-    if length > min(MAX_HEADER_BYTES, size - 8):
-        refuse(f"a header of {length} bytes in a file of {size}")
-    try:
-        header = json.loads(bytes(read(length)).decode("utf-8"))
-    except ValueError as error:
-        refuse(f"a header that is not JSON ({error})")
-    if not isinstance(header, dict):
-        refuse("a header that is not an object")
-    entries: List[Entry] = []
-    position = 0
-    for name, entry in sorted(header.items(), key=_begin_of):
-        if name == "__metadata__":
-            continue
-        if not _is_entry(entry):
-            refuse(f"no dtype, shape and offsets for {name!r}")
-        begin, end = entry["data_offsets"]
-        count = 1
-        for extent in entry["shape"]:
-            count *= extent
-        if begin != position or end - begin != count * _SIZE_OF[entry["dtype"]]:
-            refuse(f"offsets {begin}..{end} for {name!r}, which do not fit its shape or its neighbours")
-        position = end
-        entries.append((name, entry["dtype"], tuple(entry["shape"]), begin, end))
-    if 8 + length + position != size:
-        refuse(f"{size} bytes where its header speaks of {8 + length + position}")
-    return entries, 8 + length
-
-
-def _begin_of(item: Tuple[str, Any]) -> Tuple[int, ...]:
-    try:
-        return tuple(item[1]["data_offsets"])
-    except (KeyError, TypeError):
-        return ()
-
-
-def _is_entry(entry: Any) -> bool:
-    if not isinstance(entry, dict) or entry.get("dtype") not in _NUMPY_OF:
-        return False
-    shape, offsets = entry.get("shape"), entry.get("data_offsets")
-    if not isinstance(shape, list) or not isinstance(offsets, list) or len(offsets) != 2:
-        return False
-    return all(type(extent) is int and extent >= 0 for extent in shape + offsets)
 
 
 def _write_whole(path: Path, buffers: List[Buffer]) -> None:

@@ -12,7 +12,8 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file
 
 from parity.trace import Trace, TraceError, TraceWriter, decode, encode, format_key, parse_key, write_tensors
-from parity.trace.tensors import BFloat16, TensorFile
+from parity.trace.tensor_file import TensorFile
+from parity.trace.tensors import BFloat16
 
 DTYPES = ["float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"]
 ARRAYS = st.sampled_from(DTYPES).flatmap(lambda name: hnp.arrays(name, hnp.array_shapes(min_dims=0, min_side=0)))
