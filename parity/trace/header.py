@@ -8,14 +8,14 @@ Source: the format as published at https://github.com/huggingface/safetensors (R
 
 import json
 import struct
-from typing import Any, Callable, List, NoReturn, Tuple, Union
+from typing import Any, Callable, Dict, NoReturn, Tuple, Union
 
 import numpy as np
 
 from parity.trace.errors import TraceError
 
 Buffer = Union[bytes, memoryview]
-Entry = Tuple[str, str, Tuple[int, ...], int, int]
+Entry = Tuple[str, Tuple[int, ...], int, int]
 
 MAX_HEADER_BYTES = 100_000_000
 
@@ -37,7 +37,7 @@ NUMPY_OF = {
 _SIZE_OF = {name: np.dtype(numpy_name).itemsize for name, numpy_name in NUMPY_OF.items()}
 
 
-def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source: str) -> Tuple[List[Entry], int]:
+def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source: str) -> Tuple[Dict[str, Entry], int]:
     """Reads and checks a header: every length in it is held against the file's.
 
     Args:
@@ -47,7 +47,8 @@ def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source
       source: names the file in errors.
 
     Returns:
-      For each tensor in order its name, dtype, shape, and where its bytes begin and end; and where the first begin.
+      dict of each tensor's name, in order, to its dtype, shape, and where its bytes begin and end behind the header; and
+      where the header ends.
 
     Raises:
       TraceError: it is not the header of a whole safetensors file of that size.
@@ -65,42 +66,50 @@ def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source
     if length > min(MAX_HEADER_BYTES, size - 8):
         refuse(f"a header of {length} bytes in a file of {size}")
     try:
-        header = json.loads(bytes(read(length)).decode("utf-8"))
-    except ValueError as error:
+        header = json.loads(bytes(read(length)).decode("utf-8"), object_hook=_Entries())
+    except (ValueError, RecursionError) as error:
         refuse(f"a header that is not JSON ({error})")
     if not isinstance(header, dict):
         refuse("a header that is not an object")
-    entries: List[Entry] = []
-    position = 0
-    for name, entry in sorted(header.items(), key=_begin_of):
-        if name == "__metadata__":
-            continue
-        if not _is_entry(entry):
+    header.pop("__metadata__", None)
+    for name, entry in header.items():
+        if not isinstance(entry, tuple):
             refuse(f"no dtype, shape and offsets for {name!r}")
-        begin, end = entry["data_offsets"]
+    entries: Dict[str, Entry] = dict(sorted(header.items(), key=_begin_of))
+    position = 0
+    for name, (dtype, shape, begin, end) in entries.items():
         count = 1
-        for extent in entry["shape"]:
+        for extent in shape:
             count *= extent
-        if begin != position or end - begin != count * _SIZE_OF[entry["dtype"]]:
+        if begin != position or end - begin != count * _SIZE_OF[dtype]:
             refuse(f"offsets {begin}..{end} for {name!r}, which do not fit its shape or its neighbours")
         position = end
-        entries.append((name, entry["dtype"], tuple(entry["shape"]), begin, end))
     if 8 + length + position != size:
         refuse(f"{size} bytes where its header speaks of {8 + length + position}")
     return entries, 8 + length
 
 
-def _begin_of(item: Tuple[str, Any]) -> Tuple[int, ...]:
-    try:
-        return tuple(item[1]["data_offsets"])
-    except (KeyError, TypeError):
-        return ()
+def _begin_of(item: Tuple[str, Entry]) -> Tuple[int, int]:
+    return item[1][2:]
 
 
-def _is_entry(entry: Any) -> bool:
-    if not isinstance(entry, dict) or entry.get("dtype") not in NUMPY_OF:
-        return False
-    shape, offsets = entry.get("shape"), entry.get("data_offsets")
-    if not isinstance(shape, list) or not isinstance(offsets, list) or len(offsets) != 2:
-        return False
-    return all(type(extent) is int and extent >= 0 for extent in shape + offsets)
+class _Entries(object):
+    """Makes a tuple of each entry as it is read: of 100,000 tensors the dicts alone would take 60 MB."""
+
+    def __init__(self) -> None:
+        self._known: Dict[Any, Any] = {}
+
+    def __call__(self, found: Dict[str, Any]) -> Any:
+        dtype, shape, offsets = found.get("dtype"), found.get("shape"), found.get("data_offsets")
+        if not isinstance(dtype, str) or dtype not in NUMPY_OF:
+            return found
+        if not isinstance(shape, list) or not isinstance(offsets, list) or len(offsets) != 2:
+            return found
+        for extent in shape + offsets:
+            if type(extent) is not int or extent < 0:
+                return found
+        extents = tuple(shape)
+        return self._once(dtype), self._once(extents), offsets[0], offsets[1]
+
+    def _once(self, value: Any) -> Any:
+        return self._known.setdefault(value, value)

@@ -37,7 +37,10 @@ def decode(data: Buffer, source: str = "bytes") -> Dict[str, "np.ndarray[Any, An
     view = memoryview(data)
     entries, start = read_header(view[:8], lambda length: view[8 : 8 + length], len(view), source)
     flat = np.frombuffer(view, dtype=np.uint8)
-    return {name: _array(flat[start + begin : start + end], dtype, shape) for name, dtype, shape, begin, end in entries}
+    return {
+        name: _array(flat[start + begin : start + end], dtype, shape)
+        for name, (dtype, shape, begin, end) in entries.items()
+    }
 
 
 class TensorFile(object):
@@ -55,12 +58,11 @@ class TensorFile(object):
         try:
             size = os.path.getsize(self.path)
             with open(self.path, "rb") as file:
-                entries, start = read_header(file.read(8), file.read, size, self.path)
+                self._entries, self._start = read_header(file.read(8), file.read, size, self.path)
         except OSError as error:
             raise TraceError(
                 f"trace: expected the file {self.path}, got {error.strerror}. Record the trace again."
             ) from error
-        self._entries = {name: (dtype, shape, start + begin, end - begin) for name, dtype, shape, begin, end in entries}
         self._map: "Optional[np.ndarray[Any, Any]]" = None
 
     def names(self) -> List[str]:
@@ -80,14 +82,14 @@ class TensorFile(object):
 
     def read(self, name: str) -> "np.ndarray[Any, Any]":
         """Returns one tensor as a read-only array over the mapped file; bfloat16 comes as float32."""
-        dtype, shape, begin, length = self._entries[name]
-        if length >= ALONE:
-            alone = np.memmap(self.path, dtype=np.uint8, mode="r", offset=begin, shape=(length,))
+        dtype, shape, begin, end = self._entries[name]
+        if end - begin >= ALONE:
+            alone = np.memmap(self.path, dtype=np.uint8, mode="r", offset=self._start + begin, shape=(end - begin,))
             return _array(np.asarray(alone), dtype, shape)
         if self._map is None:
             # A plain view: every slice of a memmap would carry the file's name and mode along.
             self._map = np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r"))
-        return _array(self._map[begin : begin + length], dtype, shape)
+        return _array(self._map[self._start + begin : self._start + end], dtype, shape)
 
 
 def _array(flat: "np.ndarray[Any, Any]", dtype: str, shape: Tuple[int, ...]) -> "np.ndarray[Any, Any]":

@@ -68,6 +68,15 @@ def test_a_file_cut_short_is_refused(tmp_path, keep):
         {"a": {"dtype": "F64", "shape": [-1], "data_offsets": [0, 8]}},
         {"a": {"dtype": "PICKLE", "shape": [1], "data_offsets": [0, 8]}},
         {"a": {"dtype": "F64", "shape": "1", "data_offsets": [0, 8]}},
+        {"a": {"dtype": "F64", "shape": [True], "data_offsets": [0, 8]}},
+        {"a": {"dtype": ["F64"], "shape": [1], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "F64", "shape": [1], "data_offsets": [0, "8"]}},
+        {
+            "a": {"dtype": "F64", "shape": [1], "data_offsets": ["0", 8]},
+            "b": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]},
+        },
+        {"a": {"a": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}},
+        {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]},
         {"a": [1]},
         [],
     ],
@@ -77,6 +86,23 @@ def test_a_header_that_lies_is_refused(tmp_path, header):
     (tmp_path / "x").write_bytes(struct.pack("<Q", len(text)) + text + bytes(8))
     with pytest.raises(TraceError, match="whole safetensors file"):
         TensorFile(tmp_path / "x")
+
+
+def test_a_header_that_is_nested_without_end_is_refused(tmp_path):
+    text = b"[" * 100_000
+    (tmp_path / "x").write_bytes(struct.pack("<Q", len(text)) + text)
+    with pytest.raises(TraceError, match=r"whole safetensors file, got a header that is not JSON"):
+        TensorFile(tmp_path / "x")
+
+
+def test_tensors_are_found_whatever_the_order_of_the_header(tmp_path):
+    place = {"dtype": "F64", "shape": [1]}
+    header = {"__metadata__": {"dtype": "F64"}, "late": {**place, "data_offsets": [8, 16]}}
+    text = json.dumps({**header, "early": {**place, "data_offsets": [0, 8]}}).encode()
+    (tmp_path / "x").write_bytes(struct.pack("<Q", len(text)) + text + struct.pack("<2d", 1.0, 2.0))
+    file = TensorFile(tmp_path / "x")
+    assert file.names() == ["early", "late"]
+    assert (file.read("early").item(), file.read("late").item()) == (1.0, 2.0)
 
 
 def test_a_header_longer_than_its_file_is_refused(tmp_path):
