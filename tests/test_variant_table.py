@@ -69,6 +69,14 @@ def test_every_form_of_sparse_gradients(sides, sparse, model, clip, towers):
 
 @pytest.mark.slow
 @TOWERS
+def test_batch_norm_over_all_towers(sides, towers):
+    found = same(sides, case_of("joined", {"batch_norm": "synchronised"}, towers=towers, **WHOLE))
+    assert {f"tower_grad/{index}/first/kernel" for index in range(towers)} <= found
+    assert {"stat/norm1/moving_mean", "stat/norm2/moving_variance", "eval/second", "eval/ema/loss"} <= found
+
+
+@pytest.mark.slow
+@TOWERS
 def test_several_optimizers(sides, towers):
     same(sides, case_of("duel", {}, towers=towers, **WHOLE))
     same(sides, case_of("square", {}, SGD, optimizers={"head": made(SECOND)}, towers=towers, **WHOLE))

@@ -25,6 +25,7 @@ from tf_towers.loss_scale import LossScale as LossScale
 from tf_towers.mixed_dtypes import float32_places as float32_places
 from tf_towers.optimizer import hyper_parameters as hyper_parameters
 from tf_towers.optimizer import make_optimizer as make_optimizer
+from tf_towers.over_towers import over_towers as over_towers
 from tf_towers.place import balanced as balanced
 from tf_towers.place import homes as homes
 from tf_towers.place import place_variables as place_variables

@@ -168,10 +168,12 @@ def _known(rows, plan):
     once = plan.regularization == "once"
     if plan.accumulate and plan.accumulate["reduce"] == "sum":
         factor *= plan.accumulate["steps"]
+    joined = {"synchronised": firsts[0].synchronised} if plan.batch_norm == "synchronised" else {}
     updates = choose_updates(plan.batch_norm_updates, [[one for tower in row for one in tower.updates] for row in rows])
     return {
         "regularization_terms": counts,
         "regularization_counts": effective_coefficient(counts, factor, firsts[0].available, plan.reduce, once),
         "racing_statistics": racing_updates(updates),
         "float32_in_float64": float32_places(firsts[0]),
+        **joined,
     }

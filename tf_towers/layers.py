@@ -3,9 +3,14 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf_towers.over_towers import over_towers, running_tower
+
 
 def batch_norm(inputs, name, momentum=0.99, epsilon=1e-3, training=True):
     """Normalises over all axes but the last as `tf.layers.batch_normalization(fused=True)` does.
+
+    In a tower of ``build(..., batch_norm="synchronised")`` the statistics are those of all towers' shards together, each
+    example counting once, and the moving ones move once.
 
     The fused kernel has no float64 form: TensorFlow 1.15 raises, and 2.x silently takes another rule (the moving
     variance gets the biased variance). Here float64 follows the fused rule: normalise with the biased variance, move
@@ -23,7 +28,7 @@ def batch_norm(inputs, name, momentum=0.99, epsilon=1e-3, training=True):
       A tensor of the inputs' shape and dtype.
 
     Source: tensorflow/python/layers/normalization.py and ops/nn_impl.py (1.15).
-    Counterpart: torch_ddp.like_tf.BatchNorm2d
+    Counterpart: torch_ddp.like_tf.BatchNorm2d; torch_ddp.parallel.SyncBatchNorm where towers are synchronised
     """
     channels = int(inputs.shape[-1])
     with tf.variable_scope(name):
@@ -33,7 +38,11 @@ def batch_norm(inputs, name, momentum=0.99, epsilon=1e-3, training=True):
         variance = _variable("moving_variance", channels, inputs.dtype, tf.ones_initializer(), trainable=False)
         if not training:
             return tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
-        if inputs.dtype == tf.float32:
+        if running_tower() is not None:
+            outputs, batch_mean, batch_variance = _over_all_towers(inputs, gamma, beta, epsilon)
+            if running_tower() > 0:
+                return outputs
+        elif inputs.dtype == tf.float32:
             outputs, batch_mean, batch_variance = tf.nn.fused_batch_norm(inputs, gamma, beta, epsilon=epsilon)[:3]
         else:
             outputs, batch_mean, batch_variance = _fused_in_float64(inputs, gamma, beta, epsilon)
@@ -114,6 +123,29 @@ def _fused_in_float64(inputs, gamma, beta, epsilon):
     outputs = tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
     count = tf.cast(tf.reduce_prod(tf.shape(inputs)[:-1]), inputs.dtype)
     return outputs, mean, variance * count / (count - 1)
+
+
+def _over_all_towers(inputs, gamma, beta, epsilon):
+    """Merges the moments of shards of any size, empty ones too, without the cancellation of E[x^2] - E[x]^2.
+
+    Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+    """
+    axes, channels = list(range(inputs.shape.ndims - 1)), int(inputs.shape[-1])
+    own_count = tf.cast(tf.reduce_prod(tf.shape(inputs)[:-1]), inputs.dtype)
+    own_mean = tf.reduce_sum(inputs, axes) / tf.maximum(own_count, 1)
+    # No gradient through the mean here and below: around their mean deviations add up to zero, but for rounding.
+    own_squares = tf.reduce_sum(tf.squared_difference(inputs, tf.stop_gradient(own_mean)), axes)
+    everyones = over_towers(tf.concat([own_mean, own_squares, [own_count]], 0), "moments")
+    parts = [tf.split(one, [channels, channels, 1]) for one in everyones]
+    count = tf.add_n([counted for _, _, counted in parts])
+    mean = tf.add_n([counted * its_mean for its_mean, _, counted in parts]) / count
+    around = tf.stop_gradient(mean)
+    squares = tf.add_n(
+        [squares + counted * tf.squared_difference(its_mean, around) for its_mean, squares, counted in parts]
+    )
+    variance = squares / count
+    outputs = (inputs - mean) * (gamma * tf.rsqrt(variance + epsilon)) + beta
+    return outputs, mean, squares / (count - 1)
 
 
 def _variable(name, channels, dtype, initializer, trainable=True):

@@ -11,6 +11,7 @@ from tf_towers.share import SHARING
 CHOICES = {
     "reduce": ("mean", "sum", "prescaled", "mean_of_losses", "examples"),
     "variables": POLICIES,
+    "batch_norm": ("each_tower", "synchronised"),
     "batch_norm_updates": ("first", "last", "all_ordered", "unordered"),
     "update_ops": ("before", "grouped"),
     "cut": CUTS,
@@ -30,6 +31,8 @@ Fields:
   reduce: "mean" or "sum" over the towers' gradients; "prescaled": losses divided by the number of towers, then the sum;
     "mean_of_losses": the gradient of the mean loss; "examples": the mean weighted by the towers' numbers of examples.
   variables: where they live, see `tf_towers.homes`.
+  batch_norm: whose statistics `tf_towers.batch_norm` normalises by in training: "each_tower"'s own, or those of all towers
+    together, "synchronised"; the moving ones then move once, by the whole batch's.
   batch_norm_updates: whose `UPDATE_OPS` run: the "first" tower's, the "last" one's, all in the order of the towers
     ("all_ordered"), or all at once ("unordered"), which is a race wherever towers share the statistics.
   update_ops: `UPDATE_OPS` run "before" the update, or "grouped" with it.
@@ -115,7 +118,12 @@ def _require_possible(plan):
     if scale is not None and not scale > 0:
         raise TowerError(f"build: expected loss_scale to be positive, got {scale}.")
     whole = plan.reduce == "mean_of_losses"  # one gradient of one loss: no tower has a part in it
+    joined = plan.batch_norm == "synchronised"
     excluded = (
+        (joined and plan.share in ("make_template", "model_first"), "synchronised batch norm", f'share="{plan.share}"'),
+        (joined and plan.batch_norm_updates != "first", "synchronised batch norm", "batch_norm_updates"),
+        # A tower's gradient has a part of every loss in it: no weighting of towers weights losses.
+        (joined and plan.reduce == "examples", "synchronised batch norm", 'reduce="examples"'),
         (uneven and steps > 1, "uneven shards", "accumulate"),
         (uneven and plan.cut not in ("split", "slices"), "uneven shards", f'cut="{plan.cut}"'),
         (plan.variables == "replicated" and whole, "replicated variables", "mean_of_losses"),

@@ -1,6 +1,8 @@
-"""Builds one tower after the other: the model on a shard, its loss, its gradients."""
+"""Builds one tower after the other, or all of them in turn: the model on a shard, its loss, its gradients."""
 
 import collections
+import contextlib
+import functools
 import inspect
 
 import tensorflow.compat.v1 as tf
@@ -8,15 +10,18 @@ import tensorflow.compat.v1 as tf
 from tf_towers.errors import TowerError
 from tf_towers.feed import EXAMPLE_WEIGHTS
 from tf_towers.mixed_dtypes import explain_mixed_dtypes, require_dtype
+from tf_towers.over_towers import exchanged_so_far
 from tf_towers.place import place_variables
 from tf_towers.regularize import decay_terms, regularization_terms
-from tf_towers.several import parts_of
 from tf_towers.shard import shard
 from tf_towers.share import share
+from tf_towers.together import build_together, own_from_here
+from tf_towers.tower_gradients import TowerGradients
 from tf_towers.wrong_use import explain_foreign_graph
 
 Tower = collections.namedtuple(
-    "Tower", ["inputs", "loss", "outputs", "gradients", "updates", "name", "terms", "available", "copies"]
+    "Tower",
+    ["inputs", "loss", "outputs", "gradients", "updates", "name", "terms", "available", "copies", "synchronised"],
 )
 Tower.__doc__ = """One replica of the model.
 
@@ -24,13 +29,30 @@ Fields:
   inputs: dict of input name to its shard, ``[batch / towers, ...]``.
   loss: scalar, with the regularisation terms that this tower adds.
   outputs: dict of name to whatever else the tower function returned.
-  gradients: list of ``(gradient, variable)`` over the trainable variables, without loss scale.
+  gradients: list of ``(gradient, variable)`` over the trainable variables, without loss scale; of this tower's loss, or,
+    where towers exchange tensors, of all towers' losses through this tower's computation.
   updates: the ops that this tower put into `UPDATE_OPS`, in order.
   name: "0", "1", ...; "0.1" is micro-batch 1 of tower 0.
   terms: the regularisation terms in `loss`.
   available: how many terms there were to choose from.
   copies: dict of variable name to this tower's own copy; empty unless variables are replicated.
+  synchronised: the places where it exchanged tensors with the other towers, in order; see `over_towers`.
 """
+
+Model = collections.namedtuple("Model", ["tower", "names", "weights", "shared", "exchanged", "scope"])
+Model.__doc__ = """A tower whose gradients are still to be taken.
+
+Fields:
+  tower: `Tower`, its gradients None.
+  names: of the trainable variables.
+  weights: those that it computes with: its own copies where variables are replicated.
+  shared: those that its gradients are of: the first tower's.
+  exchanged: list of `Exchange`.
+  scope: its name scope.
+"""
+
+
+KEYS = (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.UPDATE_OPS, tf.GraphKeys.REGULARIZATION_LOSSES)
 
 
 def build_replicas(tower, shards, devices, homes, plan, loss_scale=None, parts=None, call=None):
@@ -51,66 +73,87 @@ def build_replicas(tower, shards, devices, homes, plan, loss_scale=None, parts=N
     """
     _require_example_weights(tower, shards)
     steps = plan.accumulate["steps"] if plan.accumulate else 1
-    call = call or share(tower, plan.share)
-    made, built = _Made(plan, len(shards), loss_scale, parts or {}), []
-    for index, inputs in enumerate(shards):
-        micros = []
+    together = plan.batch_norm == "synchronised"
+    made = _Made(call or share(tower, plan.share), plan, len(shards))
+    gradients = TowerGradients(plan, len(shards), loss_scale, parts or {})
+    rows, models = [[] for _ in shards], [[] for _ in shards]
+
+    @contextlib.contextmanager
+    def at(index, micro, scope=None):
+        name = f"tower_{index}" if steps == 1 else f"tower_{index}/micro_{micro}"
+        earlier = _updates_before(plan.batch_norm_updates, rows, index, micro)
+        with tf.device(place_variables(homes[index], devices[index])), tf.name_scope(scope or name) as opened:
+            with tf.control_dependencies(earlier):
+                yield opened
+
+    def build(index, own):
+        inputs = shards[index]
         for micro, pieces in enumerate(shard(inputs, steps, parts="micro-batches") if steps > 1 else [inputs]):
-            earlier = _updates_before(plan.batch_norm_updates, built, micros, len(shards))
-            name = f"tower_{index}" if steps == 1 else f"tower_{index}/micro_{micro}"
-            with tf.device(place_variables(homes[index], devices[index])), tf.name_scope(name) as scope:
-                with tf.control_dependencies(earlier):
-                    micros.append(made.build(call, index, micro, pieces, scope))
-        built.append(micros)
-    return built
+            with at(index, micro) as scope:
+                model = made.build(index, micro, pieces, scope, own)
+                rows[index].append(model.tower if together else gradients.of([model])[0])
+            models[index].append(model)
+
+    if not together:
+        for index in range(len(shards)):
+            build(index, own_from_here())
+        return rows
+    build_together(build, len(shards))
+    _require_exchanges(models)
+    for micro in range(steps):
+        column = [row[micro] for row in models]
+        found = gradients.of(column, [functools.partial(at, i, micro, m.scope) for i, m in enumerate(column)])
+        for row, one in zip(rows, found):
+            row[micro] = one
+    return rows
 
 
-def _updates_before(policy, built, micros, towers):
+def _updates_before(policy, rows, index, micro):
     # Whoever waits for an update makes it run: no tower may wait for updates that the policy leaves out.
-    index = len(built)
-    if (policy == "first" and index > 0) or (policy == "last" and index < towers - 1):
+    if (policy == "first" and index > 0) or (policy == "last" and index < len(rows) - 1):
         return []
-    before = [one for row in built for one in row] if policy == "all_ordered" else []
-    return [update for one in before + micros for update in one.updates]
+    before = [one for row in rows[:index] for one in row] if policy == "all_ordered" else []
+    return [update for one in before + rows[index][:micro] for update in one.updates]
 
 
 class _Made(object):
-    """Builds towers, and remembers what the first one made: the others must share it."""
+    """Builds the models of towers, and remembers what the first one made: the others must share it."""
 
-    def __init__(self, plan, towers, loss_scale, parts):
-        self._parts = parts
+    def __init__(self, call, plan, towers):
+        self._call = call
         self._plan = plan
         self._towers = towers
-        self._loss_scale = loss_scale
         self._weights = None
         self._names = ()
 
-    def build(self, call, index, micro, inputs, scope):
-        first = not (index or micro)
-        own = index and self._plan.variables == "replicated"
-        known = tf.global_variables()
-        updates = len(tf.get_collection(tf.GraphKeys.UPDATE_OPS))
-        terms = len(tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)) if own else 0
+    def build(self, index, micro, inputs, scope, own):
+        """Builds one; `own` is a function of a collection's key that returns what this tower has put into it."""
+        copied = index and self._plan.variables == "replicated"
+        variables, updates, terms = (len(own(key)) for key in KEYS)
+        exchanged = len(exchanged_so_far())
         inputs = {name: tf.identity(tensor, name) for name, tensor in inputs.items()}
-        with tf.variable_scope(f"copy_{index}" if own else tf.get_variable_scope(), auxiliary_name_scope=False):
-            loss, outputs = loss_and_outputs(call, micro if own else index + micro, inputs)
-        fresh = [variable for variable in tf.global_variables() if not any(variable is other for other in known)]
-        if first:
+        with tf.variable_scope(f"copy_{index}" if copied else tf.get_variable_scope(), auxiliary_name_scope=False):
+            loss, outputs = loss_and_outputs(self._call, micro if copied else index + micro, inputs)
+        fresh = own(tf.GraphKeys.GLOBAL_VARIABLES)[variables:]
+        if not (index or micro):
             self._weights = list(tf.trainable_variables())
             self._names = [weight.op.name for weight in self._weights]
             _require_weights(self._weights, inputs)
-        elif fresh and not (own and not micro):
+        elif fresh and not (copied and not micro):
             raise TowerError(_made_new_ones(index, fresh))
-        copies = _copies(index, known + fresh) if own else {}
-        weights = [copies[name] for name in self._names] if own else self._weights
-        added, factor, available = self._terms(index, scope, terms, weights)
+        copies = _copies(index, own(tf.GraphKeys.GLOBAL_VARIABLES)) if copied else {}
+        weights = [copies[name] for name in self._names] if copied else self._weights
+        everyones = len(tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES))
+        known = everyones - len(own(tf.GraphKeys.REGULARIZATION_LOSSES)[terms:]) if copied else 0
+        added, factor, available = self._terms(index, scope, known, weights)
         if added:
             loss = loss + factor * tf.add_n(added)
-        gradients = self._of_parts(loss, outputs, weights)
-        updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)[updates:]
-        pairs = list(zip(gradients, self._weights))
+        updates = own(tf.GraphKeys.UPDATE_OPS)[updates:]
         name = f"{index}.{micro}" if self._plan.accumulate else str(index)
-        return Tower(inputs, loss, outputs, pairs, updates, name, added, available, copies)
+        exchanges = exchanged_so_far()[exchanged:]
+        places = [exchange.place for exchange in exchanges]
+        tower = Tower(inputs, loss, outputs, None, updates, name, added, available, copies, places)
+        return Model(tower, self._names, weights, self._weights, exchanges, scope)
 
     def _terms(self, index, scope, known, weights):
         policy = self._plan.regularization
@@ -119,36 +162,6 @@ class _Made(object):
         terms, factor = regularization_terms(policy, index, self._towers, scope, known)
         nowhere = {"none": True, "once": True, "first_tower": index > 0, "last_tower": index < self._towers - 1}
         return terms + ([] if nowhere.get(policy) else decay), factor, available
-
-    def _of_parts(self, loss, outputs, weights):
-        owners = parts_of(self._parts, self._names)
-        losses = [_own_loss(self._parts.get(owners.get(name)), outputs) for name in self._names]
-        found = {}
-        for wanted in sorted(set(losses), key=losses.index):
-            places = [place for place, name in enumerate(losses) if name == wanted]
-            minimised = loss if wanted is None else outputs[wanted]
-            found.update(zip(places, self._gradients(minimised, [weights[place] for place in places])))
-        return [found[place] for place in range(len(weights))]
-
-    def _gradients(self, loss, weights):
-        if self._plan.reduce == "prescaled":
-            loss = loss / self._towers
-        if self._loss_scale is None:
-            return tf.gradients(loss, weights)
-        scale = tf.cast(self._loss_scale, loss.dtype)
-        return [_divided(gradient, scale) for gradient in tf.gradients(loss * scale, weights)]
-
-
-def _own_loss(part, outputs):
-    if part is None or part.loss is None:
-        return None
-    if part.loss not in outputs or outputs[part.loss].shape.ndims != 0:
-        scalars = [name for name, tensor in outputs.items() if tensor.shape.ndims == 0]
-        raise TowerError(
-            f"optimizers: expected the loss {part.loss!r} among the tower's scalar outputs, "
-            f"got {', '.join(scalars) or 'none'}. Return it: (loss, {{{part.loss!r}: tensor}})."
-        )
-    return part.loss
 
 
 def loss_and_outputs(call, index, inputs):
@@ -192,6 +205,14 @@ def _require_example_weights(tower, shards):
         )
 
 
+def _require_exchanges(models):
+    if not any(model.exchanged for row in models for model in row):
+        raise TowerError(
+            'build: expected layers that exchange with the other towers under batch_norm="synchronised", got none. '
+            "Normalise with tf_towers.batch_norm in training mode; layers of TensorFlow's own see one tower only."
+        )
+
+
 def _made_new_ones(index, fresh):
     return (
         f"tower: expected tower {index} to share the variables of tower 0, got new ones: "
@@ -203,12 +224,3 @@ def _made_new_ones(index, fresh):
 def _copies(index, variables):
     prefix = f"copy_{index}/"
     return {variable.op.name[len(prefix) :]: variable for variable in variables if variable.op.name.startswith(prefix)}
-
-
-def _divided(gradient, scale):
-    if gradient is None:
-        return None
-    scale = tf.cast(scale, gradient.dtype)
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(gradient.values / scale, gradient.indices, gradient.dense_shape)
-    return gradient / scale

@@ -12,7 +12,8 @@ MEANS = ("prescaled", "mean_of_losses", "examples")
 
 def combinations(data: dict[str, Any]) -> list[Problem]:
     """Returns the impossible combinations of the builder's choices; keys of a wrong type are left to the other checks."""
-    return [*_reductions(data), *_excluded(data), *_without_effect(data), *_races(data), *_parts(data)]
+    rules = (_reductions, _excluded, _without_effect, _races, _synchronised, _parts)
+    return [problem for rule in rules for problem in rule(data)]
 
 
 def value_of(data: dict[str, Any], key: tuple[str, ...]) -> Any:
@@ -103,6 +104,25 @@ def _races(data: dict[str, Any]) -> Iterator[Problem]:
         yield Problem(key, "no optimizer.accumulate beside it", "both", "Leave one of them out.")
     if value_of(data, ("tf", "uneven")) not in (None, "refuse"):
         yield Problem(key, "no tf.uneven beside it", "both", "Leave one of them out.")
+
+
+def _synchronised(data: dict[str, Any]) -> Iterator[Problem]:
+    key, beside = ("tf", "batch_norm"), 'tf.batch_norm = "synchronised"'
+    if value_of(data, key) != "synchronised":
+        return
+    share, updates = (value_of(data, ("tf", name)) for name in ("share", "batch_norm_updates"))
+    if share in ("make_template", "model_first"):
+        expected = f'no tf.share = "{share}" beside it, which builds one whole model before the others'
+        yield Problem(key, expected, "both", "Leave one of them out.")
+    if updates not in (None, "first"):
+        expected = f'no tf.batch_norm_updates = "{updates}" beside it, since the statistics move once, for all towers'
+        yield Problem(key, expected, "both", "Leave one of them out.")
+    if value_of(data, ("tf", "reduce")) == "examples":
+        expected = "no tf.reduce = \"examples\" beside it, since each tower's gradient has a part of every tower's loss"
+        yield Problem(key, expected, "both", "Weight the losses, in the tower and in the port.")
+    if value_of(data, ("torch", "sync_batch_norm")) is None:
+        write = "Write true to have the port's batch norm converted, false where it has SyncBatchNorm of its own."
+        yield Problem(("torch", "sync_batch_norm"), f"true or false beside {beside}", "neither", write)
 
 
 def _without_effect(data: dict[str, Any]) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ class TfSide(Table):
     tower: Function
     optimizer: Function | None = None
     variables: Literal["cpu", "first_gpu", "balanced", "replicated"] = "cpu"
+    batch_norm: Literal["each_tower", "synchronised"] | None = None
     batch_norm_updates: Literal["first", "last", "all_ordered", "unordered"] = "first"
     reduce: Literal["mean", "sum", "prescaled", "mean_of_losses", "examples"] | None = None
     cut: Literal["split", "slices", "feeds", "queue", "iterator"] | None = None
@@ -33,6 +34,7 @@ class TfSide(Table):
 # The choices of the builder that are handed to it as they stand.
 OF_THE_BUILDER = (
     "variables",
+    "batch_norm",
     "batch_norm_updates",
     "cut",
     "uneven",

@@ -153,6 +153,8 @@ class TensorFlowRole:
 
     def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: Asked) -> Trace | None:
         """Builds the graph once more with another choice of the statistics that survive, and runs it."""
+        if self._case.tf.batch_norm == "synchronised" and batch_norm_updates != "first":
+            return None  # there is one update, of all towers
         changed = self._case.tf.model_copy(update={"batch_norm_updates": batch_norm_updates})
         role = TensorFlowRole(self._case.model_copy(update={"tf": changed}), self._sides, self._out, self._tick)
         role.prepare(asked.precision, inputs).result()

@@ -393,6 +393,36 @@ def test_optimizers_of_the_users_own_come_in_pairs_or_beside_a_description(folde
     assert "tf.optimizer: expected an optimizer beside torch.optimizer" in refused(folder, TOP + TF + own_torch)
 
 
+JOINED = TF + 'batch_norm = "synchronised"\n'
+
+
+def test_synchronised_towers_ask_what_the_port_does(folder):
+    assert 'torch.sync_batch_norm: expected true or false beside tf.batch_norm = "synchronised", got neither. ' in (
+        refused(folder, TOP + OPTIMIZER + JOINED + TORCH)
+    )
+    for value in ("true", "false"):
+        case = load(folder, TOP + OPTIMIZER + JOINED + TORCH + f"sync_batch_norm = {value}\n")
+        assert (case.tf.batch_norm, case.torch.sync_batch_norm) == ("synchronised", value == "true")
+    assert load(folder, TOP + OPTIMIZER + TF + TORCH).tf.batch_norm is None
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ('share = "make_template"', 'no tf.share = "make_template" beside it, which builds one whole model before'),
+        ('share = "model_first"', 'no tf.share = "model_first" beside it, which builds one whole model before'),
+        ('batch_norm_updates = "last"', 'no tf.batch_norm_updates = "last" beside it, since the statistics move once'),
+        (
+            'reduce = "examples"',
+            'no tf.reduce = "examples" beside it, since each tower\'s gradient has a part of every',
+        ),
+    ],
+)
+def test_what_synchronised_towers_cannot_be_built_with_is_refused(folder, key, message):
+    text = refused(folder, TOP + OPTIMIZER + JOINED + key + "\n" + TORCH + "sync_batch_norm = true\n")
+    assert f"tf.batch_norm: expected {message}" in text
+
+
 def test_a_schedule_and_a_step_of_the_ports_own_are_read_and_looked_up(folder):
     own = 'scheduler = "model_torch:{0}"\nstep = "model_torch:{0}"\nsync_batch_norm = true\n'
     case = load(folder, TOP + OPTIMIZER + TF + TORCH + own.format("loss"))

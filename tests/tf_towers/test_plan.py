@@ -14,6 +14,7 @@ def _planned(chosen):
 DEFAULTS = {
     "reduce": "mean",
     "variables": "cpu",
+    "batch_norm": "each_tower",
     "batch_norm_updates": "first",
     "update_ops": "before",
     "cut": "split",

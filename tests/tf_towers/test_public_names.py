@@ -31,6 +31,7 @@ NAMES = [
     "make_learning_rate",
     "make_optimizer",
     "make_plan",
+    "over_towers",
     "perturbed",
     "place_variables",
     "racing_updates",

@@ -157,7 +157,9 @@ def _of_the_batch_norm(first: FirstDifference, recorder: Repeats, join: Join, re
         got = join.read(parse_key(first.check.key), traced.step(step))
         if got is not None and got.shape == wanted.shape and distance(wanted, got) <= first.check.allowed:
             mend = (
-                "leave SyncBatchNorm out, as towers do" if over_all_ranks is None else "[torch] sync_batch_norm = true"
+                "leave SyncBatchNorm out, as towers do"
+                if over_all_ranks is None
+                else "[torch] sync_batch_norm = true, or torch_ddp.parallel.convert_syncbn_model in the port"
             )
             return [
                 Cause(
