@@ -84,5 +84,7 @@ def test_wrong_use_is_refused_in_one_line(tf):
     )
     assert answer["both"] == "build: expected uneven shards or accumulate, got both. Leave one of them out."
     assert answer["table"] == "build: expected accumulate to be a dict of steps, reduce, got reduce. Add steps."
-    assert answer["unknown"].startswith("build: expected one of the options accumulate, batch_norm_updates, ")
+    assert answer["unknown"].startswith(
+        "build: expected one of the options accumulate, batch_norm, batch_norm_updates, "
+    )
     assert answer["unknown"].endswith(", got 'acumulate'.")
