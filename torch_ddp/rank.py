@@ -61,9 +61,12 @@ class RankServer:
         return {"prepare": self.prepare, "run": self.run}
 
     def prepare(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
-        """Builds the port: `case`, `folders`, `precision`, `round_hyper_parameters`, `mixed` (see `Mixed`, or None)."""
+        """Builds the port: `case`, `folders`, `precision`, `round_hyper_parameters`, `mixed` (see `Mixed`, or None).
+
+        With another `build`, any name, it is built once more, whatever it was built for before.
+        """
         asked: dict[str, Any] = {name: arguments.get(name) for name in PREPARED}
-        key = json.dumps(asked, sort_keys=True)
+        key = json.dumps({**asked, "build": arguments.get("build")}, sort_keys=True)
         if key not in self._prepared:
             self._prepared = {known: value for known, value in self._prepared.items() if _same_case(known, key)}
             self._prepared[key] = self._build(**asked)
@@ -82,6 +85,7 @@ class RankServer:
         `quantities` and `out` as on the TensorFlow side, all in this side's names and layouts; with "eval" among the
         quantities, `evaluation` says how; `noise`, unit and seed of roundings that are added (see `RoundingNoise`), or None.
         What `follow` says of outputs stands in the place of the port's own; with `cut` no gradient passes them.
+        With `partly` it need not hold everything, and what it does not hold stays.
         """
         stepper, known_facts, _ = self._prepared[arguments["prepared"]]
         with stepper.running(), self._noise(arguments.get("noise")):
@@ -105,7 +109,9 @@ class RankServer:
             if follow is not None:
                 followed = _all(follow.step(number))
                 given = {name: followed.pop(name) for name in list(followed) if name.startswith("act/")}
-                stepper.load(followed, arguments["recorded_counters"])
+                stepper.load(
+                    {**state, **followed} if arguments.get("partly") else followed, arguments["recorded_counters"]
+                )
                 stepper.give(given, bool(arguments.get("cut")))
                 state = stepper.state()
             before = {name: value for name, value in state.items() if quantity_of(name) == "state"}

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from parity.commands.progress import add_amount
-from parity.commands.report_files import add_report_files, claim_report_files, write_report_files
+from parity.commands.progress import add_amount, progress
+from parity.commands.report_files import add_report_files, claim_report_files, shows_tensors, write_report_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,8 @@ def _replay(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="parity-replay-") as folder:
         out = arguments.out or Path(folder)
         out.mkdir(parents=True, exist_ok=True)
-        result = replay(arguments.trace, port, arguments.map, out)
+        with progress(arguments.quiet) as tick:
+            result = replay(arguments.trace, port, arguments.map, out, tick, shows_tensors(arguments))
     write_report_files(arguments, result, str(arguments.trace))
     report(result, str(arguments.trace), arguments.quiet, arguments.verbose)
     return result.exit_code

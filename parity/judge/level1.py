@@ -9,6 +9,7 @@ from parity.judge.compare import EXACT, judge_exact, refuse
 from parity.judge.join import OPTIONAL, Join
 from parity.judge.numbers import Array, distance, is_constant, norm
 from parity.judge.result import Check
+from parity.judge.spread import Spread
 from parity.trace import Key, TensorFile, Trace
 
 LIMIT = 64.0
@@ -126,7 +127,7 @@ def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[C
 
 
 def judge_free(
-    join: Join, reference: Trace, candidate: Trace, replicas: Sequence[Trace], lockstep: Sequence[Check] = ()
+    join: Join, reference: Trace, candidate: Trace, measured: Spread, lockstep: Sequence[Check] = ()
 ) -> list[Check]:
     """Judges float64 runs that nobody resets, against runs of the reference started one ulp away.
 
@@ -136,11 +137,10 @@ def judge_free(
     """
     checks: list[Check] = []
     spread: dict[str, float] = {}
-    louder = _louder(reference, replicas, lockstep)
+    louder = _louder(reference, measured.ulp, lockstep)
     single = {(check.step, check.key): check.allowed for check in lockstep if check.run == "lockstep"}
     for step in reference.step_numbers:
         one_file, other_file = reference.step(step), candidate.step(step)
-        replica_files = [replica.step(step) for replica in replicas]
         for key, text in join.ordered(one_file.names()):
             if key.quantity not in FREE_QUANTITIES:
                 continue
@@ -149,7 +149,7 @@ def judge_free(
             if settled or other is None:
                 checks += [settled] if settled else []
                 continue
-            spread[text] = max([spread.get(text, 0.0)] + [distance(file.read(text), one) for file in replica_files])
+            spread[text] = max(spread.get(text, 0.0), measured.at(step, text, one))
             size, difference = norm(one), distance(one, other)
             allowed = single.get((step, text), 0.0) + LIMIT * max(louder[step] * spread[text], FREE_FLOOR * size)
             verdict = "same" if difference <= allowed else "different"
@@ -158,16 +158,9 @@ def judge_free(
     return checks
 
 
-def _louder(reference: Trace, replicas: Sequence[Trace], lockstep: Sequence[Check]) -> dict[int, float]:
+def _louder(reference: Trace, ulp: float, lockstep: Sequence[Check]) -> dict[int, float]:
     # A replica is moved once, by an ulp of the weights; rounding moves the weights in every step. Their ratio, the
     # roundings of all steps so far taken as independent of each other, carries the spread of the one over to the other.
-    start = reference.init()
-    weights = [text for text in start.names() if text.startswith("var/")]
-    moved = [
-        norm(np.array([distance(file.read(text), start.read(text)) for text in weights]))
-        for file in (replica.init() for replica in replicas)
-    ]
-    ulp = min(moved, default=0.0)
     rounded = dict.fromkeys(reference.step_numbers, 0.0)
     for check in lockstep:
         if check.run == "lockstep" and check.key.startswith("var/") and check.step in rounded:

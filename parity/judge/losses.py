@@ -19,6 +19,7 @@ class Losses(NamedTuple):
       steps: their numbers.
       reference, candidate: the losses; NaN where a side has none.
       allowed: by how much they may differ: the mean of what is allowed for the towers.
+      section: the optimizer whose losses they are, "" where there is one only.
     """
 
     level: str
@@ -27,6 +28,7 @@ class Losses(NamedTuple):
     reference: list[float]
     candidate: list[float]
     allowed: list[float]
+    section: str = ""
 
 
 def losses_of(level: Level, pairs: Pairs) -> Losses | None:

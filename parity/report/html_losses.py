@@ -55,6 +55,7 @@ def draw_losses(losses: Losses) -> Drawn:
     columns = (losses.steps, losses.reference, losses.candidate, losses.allowed)
     rows = list(zip(*(column[::every] for column in columns), strict=True))
     label = f"{NUMBERS[losses.level]} {losses.level}: {RUNS.get(losses.run, losses.run)}"
+    label += f", {losses.section}" if losses.section else ""
     table = [
         (str(step), *(f"{number:.6g}" for number in (*both, abs(both[1] - both[0]), most)))
         for step, *both, most in rows

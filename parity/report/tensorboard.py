@@ -40,7 +40,7 @@ def write_tensorboard(result: Result, folder: Path) -> None:
 
 
 def _add_losses(values: dict[str, list[tuple[int, Any]]], losses: Losses) -> None:
-    title = f"loss/{_where(losses.level, losses.run)}"
+    title = f"loss/{_where(losses.level, losses.run)}" + (f"/{losses.section}" if losses.section else "")
     for place, step in enumerate(losses.steps):
         one, other = losses.reference[place], losses.candidate[place]
         values["reference"].append((step, _scalar(title, one)))

@@ -8,6 +8,7 @@ from parity.judge.level1 import Lockstep, judge_free, judge_init, judge_initial_
 from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, judge_accuracy, judge_float32
 from parity.judge.numbers import worst
 from parity.judge.result import Check, FirstDifference, Level, decide
+from parity.judge.spread import Replicas
 from parity.run.races import race_notes, settle_races
 from parity.run.recorded import Recorded
 from parity.trace import Trace, parse_key
@@ -19,7 +20,8 @@ def judge_function(recorded: Recorded, steps: Sequence[int], towers: int) -> Lev
     checks = judge_initial_slots(recorded.join, *recorded.initial_slots)
     checks += judge_init(recorded.join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(recorded.join, traces, steps)
-    checks += judge_free(recorded.join, recorded.reference_free, recorded.candidate_free, recorded.replicas, checks)
+    spread = Replicas(recorded.reference_free, recorded.replicas)
+    checks += judge_free(recorded.join, recorded.reference_free, recorded.candidate_free, spread, checks)
     checks = settle_races(checks, recorded.races, recorded.join, traces, "float64")
     pairs = {
         "init": (traces.reference64, traces.candidate64),

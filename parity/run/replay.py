@@ -1,4 +1,4 @@
-"""Feeds a recorded trace to a PyTorch port under DistributedDataParallel, in lockstep, and compares."""
+"""Feeds a recorded trace to a PyTorch port under DistributedDataParallel, in lockstep and freely, and compares."""
 
 import contextlib
 import json
@@ -7,29 +7,49 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import load_mapping
+from parity.judge.closer import Pairs
 from parity.judge.result import Level, Result
 from parity.run.compare import compare_traces
 from parity.run.levels import not_run
-from parity.run.replay_levels import in_section, judge_part, together, write_reference
+from parity.run.replay_levels import Judged, judge_part
 from parity.run.replay_part import Part, parts_of
 from parity.run.replay_part import ReplayError as ReplayError
 from parity.run.replay_port import Port as Port
 from parity.run.replay_port import Replayed, check_port
+from parity.run.replay_reference import write_reference
+from parity.run.replay_sections import Looked, in_section, look_at_part, together
+from parity.run.roles import Tick
 from parity.run.session import LEVELS
 from parity.sides import launch_torch
 from parity.trace import SHADOW, SHADOW_FILE, Trace, TraceError
 
-NOT_DECIDED = "a replay decides levels 1 and 2"
+NOT_DECIDED = {
+    "trajectory": "a replay decides levels 1 and 2: this one needs the script to train from other weights (`parity run`)",
+    "mixed": "a replay decides levels 1 and 2: this one needs a case that names the port's precision (`parity run`)",
+}
+NO_INFERENCE = (
+    "inference was not judged, for training steps hold none of it: what the script computes after training, with moving "
+    "statistics, averages for weights and without dropout, is proven by a case and `parity run` only"
+)
 
 
-def replay(recorded: Path, port: Port, mapping_file: Path | None, out: Path) -> Result:
-    """Replays a trace on a port: the recorded feeds and draws, from the recorded state before every step.
+def replay(
+    recorded: Path,
+    port: Port,
+    mapping_file: Path | None,
+    out: Path,
+    tick: Tick = lambda what, done, total: None,
+    closely: bool = False,
+) -> Result:
+    """Replays a trace on a port: the recorded feeds and draws, from the recorded state before every step, and freely.
 
     Args:
       recorded: a trace as `parity record` leaves it; one that stopped early is used up to its last whole step.
       port: the torch side.
       mapping_file: a case or a file with its [mapping] tables; by default names and shapes decide.
       out: folder for the traces.
+      tick: told how far it is: what, done, total.
+      closely: look closer at tensors that differ, and keep the losses: for reports that show them.
 
     Returns:
       The `Result`: levels 1 and 2 where the trace has a float64 shadow, else level 2 with allowances that nobody measured;
@@ -50,16 +70,21 @@ def replay(recorded: Path, port: Port, mapping_file: Path | None, out: Path) -> 
     pairs: list[tuple[str, str, str, str]] = []
     candidate: dict[str, Any] = {}
     notes: list[str] = []
+    looked = Looked([], [])
+    tick("start torch", 0, 1)
     with contextlib.closing(launch_torch(out / "logs" / "torch.log", port.silence)) as side:
         for part in parts:
             folder = out / part.name if part.name else out
             folder.mkdir(parents=True, exist_ok=True)
-            replayed = Replayed(part, port, side, entries, named, folder)
-            levels, told = _judge(replayed, shadow, why, mapping_file, folder)
-            found.append({level.name: in_section(level, part.name) for level in levels})
+            replayed = Replayed(part, port, side, entries, named, folder, tick)
+            tick("start torch", 1, 1)
+            judged = _judge(replayed, shadow, why, mapping_file, folder, tick)
+            looked = look_at_part(looked, replayed.join, judged, part.name) if closely else looked
+            found.append({level.name: in_section(level, part.name) for level in judged.levels})
             pairs = [(p.reference, " + ".join(p.candidate), str(p.transform), p.why) for p in replayed.mapping.pairs]
             candidate = replayed.prepared["float32"]["facts"]
-            notes += told + _left(part)
+            notes += judged.notes + _left(part)
+    notes += [NO_INFERENCE]
     notes += [f"{each['name']} in the script: {each['evidence']}" for each in trace.facts.get("hazards", [])]
     return Result(
         levels={name: _level(name, found, [part.name for part in parts]) for name in LEVELS},
@@ -67,19 +92,24 @@ def replay(recorded: Path, port: Port, mapping_file: Path | None, out: Path) -> 
         candidate={**candidate, "producer": {"package": "torch_ddp"}},
         pairs=pairs,
         notes=list(dict.fromkeys(notes)),
+        closer=looked.closer,
+        losses=looked.losses,
     )
 
 
 def _judge(
-    replayed: Replayed, shadow: Trace | None, why: str, mapping_file: Path | None, folder: Path
-) -> tuple[list[Level], list[str]]:
+    replayed: Replayed, shadow: Trace | None, why: str, mapping_file: Path | None, folder: Path, tick: Tick
+) -> Judged:
     if shadow is not None:
-        return judge_part(replayed, shadow, folder)
+        return judge_part(replayed, shadow, folder, tick)
     reference = write_reference(replayed.part, replayed.part.trace, folder / "reference")
-    replayed.run("float32")
-    result = compare_traces(Path(reference.directory), folder / "torch-float32", mapping_file)
-    level = next((level for level in result.levels.values() if level.verdict != "not_run"), None)
-    return [not_run("function", why), *([level] if level else [])], result.notes
+    port = replayed.run("float32")
+    result = compare_traces(Path(reference.directory), Path(port.directory), mapping_file, tick=tick)
+    decided = [level for level in result.levels.values() if level.verdict != "not_run"][:1]
+    traces: dict[str, Pairs] = {
+        level.name: {"free": (reference, port)} for level in decided
+    }  # as `compare_traces` calls it
+    return Judged([not_run("function", why), *decided], result.notes, traces)
 
 
 def _shadow(trace: Trace) -> tuple[Trace | None, str]:
@@ -97,7 +127,7 @@ def _shadow(trace: Trace) -> tuple[Trace | None, str]:
 def _level(name: str, found: list[dict[str, Level]], parts: list[str]) -> Level:
     levels = [each[name] for each in found if name in each]
     names = [part for part, each in zip(parts, found, strict=True) if name in each]
-    return together(levels, names) if levels else not_run(name, NOT_DECIDED)
+    return together(levels, names) if levels else not_run(name, NOT_DECIDED[name])
 
 
 def _left(part: Part) -> list[str]:

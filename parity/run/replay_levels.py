@@ -1,36 +1,56 @@
 """Decides levels 1 and 2 of a replay: the port in two precisions against the script and its float64 shadow."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from parity.causes import Evidence, find_causes
 from parity.causes.optimizer_input import SlotRule, slot_rule
+from parity.judge.closer import Pairs
 from parity.judge.level1 import Lockstep, judge_init, judge_initial_slots, judge_lockstep
-from parity.judge.numbers import Array, distance, norm
+from parity.judge.numbers import distance, norm
 from parity.judge.result import Cause, Check, FirstDifference, Level, decide
 from parity.run.experiments import find_by_experiment
 from parity.run.levels import find_first, judge_single
 from parity.run.recorded import Recorded
+from parity.run.replay_again import Again
+from parity.run.replay_free import ALONE, FreeRuns, counts_otherwise, judge_freely, train_freely
 from parity.run.replay_part import Part
 from parity.run.replay_port import Replayed
-from parity.run.states import Tensors, translated_batch, write_states
-from parity.trace import Trace, TraceWriter, parse_key
+from parity.run.replay_reference import write_reference
+from parity.run.roles import Tick
+from parity.run.states import write_states
+from parity.trace import Trace, parse_key
 
+CARRIED = (
+    "in lockstep, each step from the recorded state, and freely from the first weights, with nobody resetting the port"
+)
 LATER = 3
 FAR = 2.0**14  # unit roundoffs of float32: more than rounding does in anything but deep nets, less than any race seen
 
 
-def judge_part(replayed: Replayed, shadow: Trace, out: Path) -> tuple[list[Level], list[str]]:
+class Judged(NamedTuple):
+    """What was decided of one part.
+
+    Fields:
+      levels: 1 and 2, or those that there are.
+      notes: on the part.
+      pairs: by level, the traces of each run, reference and candidate.
+    """
+
+    levels: list[Level]
+    notes: list[str]
+    pairs: dict[str, Pairs]
+
+
+def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judged:
     """Runs a port in both precisions and judges it.
 
     Args:
       replayed: the port of one part.
       shadow: the float64 shadow of the recorded trace.
       out: folder for what is written.
-
-    Returns:
-      ``([level 1, level 2], notes)``.
+      tick: told how far it is: what, done, total.
     """
     part, join = replayed.part, replayed.join
     states = write_states(out / "reference-states", ((number, part.before(number)) for number in part.steps))
@@ -41,69 +61,61 @@ def judge_part(replayed: Replayed, shadow: Trace, out: Path) -> tuple[list[Level
         candidate64=replayed.run("float64"),
         states=Trace(states),
     )
+    free, why = train_freely(replayed, shadow, out)
+    tick("judge what was replayed", 0, 1)
     checks = judge_initial_slots(join, _fresh(part), replayed.initial_slots)
     checks += judge_init(join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(join, traces, part.steps)
-    function = _function(replayed, traces, checks, out)
+    checks += judge_freely(join, free, checks) if free else []
+    function = _function(replayed, traces, free, checks)
+    function.notes.append(f"no free run, only lockstep: {why}" if free is None else CARRIED)
     recorded = Recorded(
         join=join,
         start=traces.reference32,
         lockstep=traces,
-        reference_free=traces.reference64,
-        candidate_free=traces.candidate64,
+        reference_free=free.reference if free else traces.reference64,
+        candidate_free=free.candidate if free else traces.candidate64,
         initial_slots=({}, {}),
         # Without draws of its own the reference is its own: its distance from float64 decides.
         reference_draws=[traces.reference32],
     )
-    return [function, judge_single(recorded, part.steps)], _races(part, traces)
+    single = judge_single(recorded, part.steps)
+    tick("judge what was replayed", 1, 1)
+    return Judged([function, single], _races(part, traces), _pairs(traces, free))
 
 
-def write_reference(part: Part, recorded: Trace, out: Path) -> Trace:
-    """Leaves what a port can repeat of a recorded trace, or of its shadow."""
-    exact = recorded.facts.get("precision") == "float64"
-    variables = recorded.variables
-    if part.racing:
-        variables = {name: entry for name, entry in variables.items() if entry["kind"] != "statistic"}
-    facts = {**part.facts, "precision": recorded.facts.get("precision")}
-    writer = TraceWriter(out, recorded.producer, facts, variables, ())
-    start = {text: value for text, value in part.before(part.steps[0]).items() if _judged(part, text)}
-    writer.init({text: _wider(text, value) for text, value in start.items()} if exact else start)
-    for number in part.steps:
-        writer.step(number, part.tensors(number, recorded.step(number)))
-    writer.close()
-    return Trace(out)
-
-
-def _judged(part: Part, text: str) -> bool:
-    return not (part.racing and text.startswith("stat/"))
-
-
-def _wider(text: str, value: Array) -> Array:
-    return value.astype("float64") if value.dtype.kind == "f" and not text.startswith("state/") else value
+def _pairs(traces: Lockstep, free: FreeRuns | None) -> dict[str, Pairs]:
+    exact = (traces.reference64, traces.candidate64)
+    function = {"init": exact, "lockstep": exact}
+    if free:
+        function["free"] = (free.reference, free.candidate)
+    return {"function": function, "float32": {"lockstep": (traces.reference32, traces.candidate32)}}
 
 
 def _fresh(part: Part) -> dict[str, list[float]]:
     """What the script's optimizer put into its slots, where the recording starts with the training."""
-    counted = part.before(part.steps[0]).get("state/global_step")
-    if part.facts.get("skipped_steps") or (counted is not None and int(counted) != 0):
+    if not part.begins:
         return {}
     slots = {text: value for text, value in part.before(part.steps[0]).items() if text.startswith("slot/")}
-    spans = {text: [float(value.min()), float(value.max())] for text, value in slots.items() if value.size}
-    return spans if part.steps[0] == 0 or part.name else {}
+    return {text: [float(value.min()), float(value.max())] for text, value in slots.items() if value.size}
 
 
-def _function(replayed: Replayed, traces: Lockstep, checks: list[Check], out: Path) -> Level:
+def _function(replayed: Replayed, traces: Lockstep, free: FreeRuns | None, checks: list[Check]) -> Level:
     part, join = replayed.part, replayed.join
-    pairs = dict.fromkeys(("init", "lockstep"), (traces.reference64, traces.candidate64))
-    first = find_first(join, checks, pairs)
+    first = find_first(join, checks, dict(_pairs(traces, free)["function"]))
     level = Level("function", decide(checks), _reason(checks, len(part.steps)), checks, first)
     if first is not None and first.check.verdict == "different":
         evidence = Evidence(join, traces.reference64, traces.candidate64, traces.states, part.towers)
-        level.causes = _causes(first, checks, evidence, bool(part.facts.get("clipped")))
-        if not level.causes:
+        clips = bool(part.facts.get("clipped"))
+        if free and first.check.run == "free":
+            level.notes.append(ALONE)
+            evidence = Evidence(join, free.reference, free.candidate, free.states, part.towers)
+            level.causes = counts_otherwise(part, free) or _causes(first, checks, evidence, clips)
+        else:
+            level.causes = _causes(first, checks, evidence, clips)
+        if not level.causes and first.check.run != "free":
             again = Again(replayed)
             level.causes = find_by_experiment(first, again, join, traces.reference64, traces.candidate64)
-    level.notes.append("in lockstep: every step starts from the recorded state; no free run is made")
     if not traces.candidate64.facts.get("ranks_agree", True):
         level.verdict = "different"
         level.notes.insert(0, "the ranks hold different weights: some gradient or update is not shared between them")
@@ -112,9 +124,14 @@ def _function(replayed: Replayed, traces: Lockstep, checks: list[Check], out: Pa
 
 def _causes(first: FirstDifference, checks: Sequence[Check], evidence: Evidence, clips: bool) -> list[Cause]:
     """Looks at the first step that differs, and then at later ones: at first slots are empty, which hides their rules."""
-    pairs = {"lockstep": (evidence.reference, evidence.candidate)}
-    later = [check for check in checks if check.key == first.check.key and check.step > first.check.step]
-    for check in [first.check, *[each for each in later if each.verdict == "different"][:LATER]]:
+    run = "free" if first.check.run == "free" else "lockstep"
+    pairs = {run: (evidence.reference, evidence.candidate)}
+    # In a free run what comes later follows from what came first.
+    alike = (
+        [check for check in checks if (check.run, check.key) == ("lockstep", first.check.key)] if run != "free" else []
+    )
+    later = [check for check in alike if check.step > first.check.step and check.verdict == "different"]
+    for check in [first.check, *later[:LATER]]:
         again = find_first(evidence.join, [check], pairs) if check is not first.check else first
         causes = find_causes(again, evidence) if again else []
         if not causes and clips and again:
@@ -147,66 +164,6 @@ def _takes_less(wanted: SlotRule, got: SlotRule) -> bool:
     return wanted.power == got.power and abs(wanted.keep - got.keep) < 1e-9 and abs(wanted.take) < abs(got.take)
 
 
-class Again:
-    """Runs a step of a port once more with one thing changed, for those who look for a cause."""
-
-    def __init__(self, replayed: Replayed) -> None:
-        self._replayed = replayed
-        self._made = 0
-
-    @property
-    def towers(self) -> int:
-        """The number of towers."""
-        return self._replayed.part.towers
-
-    @property
-    def batch_norm_updates(self) -> str:
-        """Which tower's statistics survive: what a script does is not known in these words."""
-        return "recorded"
-
-    def batch(self, step: int) -> Tensors:
-        """Returns a whole batch as the port is fed it."""
-        return self._replayed.batch(step)
-
-    def state(self, step: int) -> Tensors:
-        """Returns the state before a step in the port's names and layouts."""
-        return self._replayed.state(step)
-
-    def repeat(
-        self,
-        step: int,
-        batch: Callable[[Tensors], Tensors],
-        state: Callable[[Tensors], Tensors],
-        twice: bool = False,
-    ) -> Trace:
-        """Runs a step in float64 from a changed state on a changed batch; the trace's last step is the one that counts."""
-        self._made += 1
-        steps = [step, step + 1] if twice else [step]
-        batches, states = [batch(self.batch(step))] * len(steps), [state(self.state(step))] * len(steps)
-        return self._replayed.again(f"again-{self._made}", steps, batches, states)
-
-    def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
-        """Runs a step as it is: a script's port is not built anew."""
-        return self.repeat(step, lambda batch: batch, lambda state: state)
-
-    def reference_batch(self, step: int) -> Tensors:
-        """Returns a whole batch as it was recorded."""
-        return self._replayed.part.batch(step)
-
-    def translated_batch(self, batch: Tensors) -> Tensors:
-        """Returns a recorded batch as the port is fed it."""
-        return translated_batch(self._replayed.join, batch)
-
-    def repeat_reference(
-        self,
-        step: int,
-        batch_norm_updates: str | None = None,
-        batch: Callable[[Tensors], Tensors] = lambda batch: batch,
-    ) -> Trace | None:
-        """Returns None: a script is not run again."""
-        return None
-
-
 def _races(part: Part, traces: Lockstep) -> list[str]:
     worst: dict[str, tuple[float, str]] = {}
     for number in part.steps:
@@ -235,36 +192,3 @@ def _reason(checks: Sequence[Check], steps: int) -> str:
         return f"{len(wrong):,} of {len(judged):,} tensors are not the same"
     highest = max((check.multiple for check in judged), default=0.0)
     return f"{len(judged):,} tensors of {steps} steps; at most {highest:.2g} of what is allowed"
-
-
-def in_section(level: Level, name: str) -> Level:
-    """Returns a level with the names of one section of a trace."""
-    if not name:
-        return level
-    first = level.first_difference
-    if first is not None:
-        first = replace(first, check=_named(first.check, name))
-    notes = [f"{name}: {note}" for note in level.notes]
-    return replace(level, checks=[_named(check, name) for check in level.checks], first_difference=first, notes=notes)
-
-
-def _named(check: Check, name: str) -> Check:
-    return check._replace(key=f"section/{name}/{check.key}")
-
-
-def together(levels: Sequence[Level], names: Sequence[str]) -> Level:
-    """Joins the same level of several sections into one."""
-    if len(levels) == 1:
-        return levels[0]
-    found = {level.verdict for level in levels}
-    first = next((level for level in levels if level.first_difference), levels[0])
-    verdict = next(each for each in ("different", "incomparable", "same", "not_run") if each in found)
-    return Level(
-        levels[0].name,
-        verdict,
-        "; ".join(f"{name}: {level.reason}" for name, level in zip(names, levels, strict=True)),
-        [check for level in levels for check in level.checks],
-        first.first_difference,
-        first.causes,
-        [note for level in levels for note in level.notes],
-    )

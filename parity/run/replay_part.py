@@ -55,6 +55,14 @@ class Part:
         """The number of towers."""
         return int(self.facts["towers"])
 
+    @property
+    def begins(self) -> bool:
+        """Whether the recording starts with the training, so that slots and counters are what an optimizer begins with."""
+        counted = self.before(self.steps[0]).get("state/global_step")
+        if self.facts.get("skipped_steps") or (counted is not None and int(counted) != 0):
+            return False
+        return self.steps[0] == 0 or bool(self.name)
+
     def tensors(self, number: int, file: TensorFile) -> Tensors:
         """Returns what a port can repeat of a step, of the trace's own file or of its shadow's."""
         before = self.before(number)

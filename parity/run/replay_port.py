@@ -1,6 +1,7 @@
 """Starts the torch side of a replay: the port, with the recorded optimizer's twin or its own."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,11 +10,13 @@ from parity.judge.renaming import Renaming
 from parity.mapping import Mapping, MappingEntry, build_mapping, variables_of
 from parity.run.perturb import Tensors
 from parity.run.replay_part import Part, ReplayError
+from parity.run.roles import Tick
 from parity.run.states import translated, translated_batch, write_init, write_states
 from parity.sides import SideProcess
 from parity.trace import Trace
 
 QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "slot", "var")
+FREE = ("state", "stat", "loss", "grad", "slot", "var")
 
 
 class Port(NamedTuple):
@@ -43,6 +46,7 @@ class Replayed:
       side: its process.
       entries, named: of the mapping, as `load_mapping` gives them.
       out: folder for what is written.
+      tick: told how far a run is: what, done, total.
 
     Attributes:
       join: names and layouts.
@@ -57,9 +61,10 @@ class Replayed:
         entries: dict[str, MappingEntry],
         named: dict[str, dict[str, MappingEntry]],
         out: Path,
+        tick: Tick = lambda what, done, total: None,
     ) -> None:
         self.part = part
-        self._port, self._side, self._out = port, side, out
+        self._port, self._side, self._out, self._tick = port, side, out, tick
         self._case = _case(part, port)
         plain = {**self._case, "optimizer": {"name": "sgd", "learning_rate": 0.0}}
         variables = self._prepare(plain, "float32")["variables"]
@@ -77,9 +82,37 @@ class Replayed:
 
     def run(self, precision: str) -> Trace:
         """Runs every step in lockstep; returns the trace."""
-        out = self._out / f"torch-{precision}"
-        prepared = self.prepared[precision]["prepared"]
-        self._side.ask("run", prepared=prepared, **self._asked, steps=self.part.steps, out=str(out)).result()
+        return self._run(precision, self.prepared[precision]["prepared"], self._asked)
+
+    def run_freely(self, start: Tensors, others: Iterable[tuple[int, Tensors]] | None) -> Trace:
+        """Runs all steps in float64 with nobody resetting them, in a build that has made no step; returns the trace.
+
+        Args:
+          start: the state before the first step, in its own names and layouts; slots and counters that are not in it stay as
+            its optimizer made them.
+          others: number and, in its own names and layouts, what somebody else trains, as it is before each step.
+        """
+        asked = {
+            **self._asked,
+            "start": str(write_init(self._out / "free-start", start)),
+            "follow": str(write_states(self._out / "free-others", others)) if others is not None else None,
+            "partly": True,
+            "quantities": [name for name in FREE if name in self._asked["quantities"]],
+        }
+        return self._run("free", self._prepare(self._case, "float64", "free")["prepared"], asked)
+
+    def _run(self, name: str, prepared: str, asked: dict[str, Any]) -> Trace:
+        out = self._out / f"torch-{name}"
+        what = f"torch {self.part.name} {name}" if self.part.name else f"torch {name}"
+        running = self._side.ask(
+            "run",
+            lambda done, total: self._tick(what, done, total),
+            prepared=prepared,
+            **asked,
+            steps=self.part.steps,
+            out=str(out),
+        )
+        running.result()
         return Trace(out)
 
     def again(self, name: str, steps: list[int], batches: list[Tensors], states: list[Tensors]) -> Trace:
@@ -102,9 +135,15 @@ class Replayed:
         """Returns the state before a step, in its own names and layouts."""
         return translated(self.join, self.part.before(number))
 
-    def _prepare(self, case: dict[str, Any], precision: str) -> dict[str, Any]:
-        folders = [*self._port.folders, str(self._out)]
-        asked = self._side.ask("prepare", case=case, folders=folders, precision=precision, round_hyper_parameters=False)
+    def _prepare(self, case: dict[str, Any], precision: str, build: str = "") -> dict[str, Any]:
+        asked = self._side.ask(
+            "prepare",
+            case=case,
+            folders=[*self._port.folders, str(self._out)],
+            precision=precision,
+            round_hyper_parameters=False,
+            build=build,
+        )
         found: dict[str, Any] = asked.result()
         return found
 

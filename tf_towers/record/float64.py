@@ -1,10 +1,11 @@
 """Has the float64 shadow of what was recorded computed, in a process of its own: the script's is left alone."""
 
+import json
 import os
 import subprocess
 import sys
 
-from parity.trace import bootstrap
+from parity.trace import SHADOW_FILE, bootstrap
 
 SECONDS = 1800.0
 
@@ -24,9 +25,18 @@ def compute_shadow(out):
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"shadow: none after {SECONDS:g} s. Make it with python -m tf_towers.shadow {out}"
+        what = "its free run was not finished" if _is_made(out) else "none"
+        return f"shadow: {what} after {SECONDS:g} s. Make it with python -m tf_towers.shadow {out}"
     lines = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     told = [line for line in lines if line.startswith("shadow: ")]
     if told:
         return told[-1]
     return f"shadow: none: {lines[-1] if lines else f'it ended with status {done.returncode}'}"
+
+
+def _is_made(out):
+    try:
+        with open(os.path.join(out, SHADOW_FILE), encoding="utf-8") as file:
+            return bool(json.load(file)["made"])
+    except (OSError, ValueError, KeyError):
+        return False

@@ -1,17 +1,24 @@
 """Leaves the float64 shadow of a recorded trace beside it."""
 
 import os
+import shutil
 
 import numpy as np
 import tensorflow as real
 
 from parity.trace import SHADOW, SHADOW_FILE, Trace, TraceWriter, read_graph, write_json
+from tf_towers.shadow.free import FREE, SPREAD, FreeRun
 from tf_towers.shadow.program import Program, wide
 from tf_towers.shadow.refusal import CannotShadow, refuse
+
+CHANGED = "changed_between_steps"
+UNFINISHED = "it was not finished"
 
 
 def make_shadow(directory):
     """Computes every step of a trace in float64, from the recorded state, feeds and draws, into its folder `shadow`.
+
+    Then all of them once more in a row, from the first state and with nobody resetting it: see `FreeRun`.
 
     Args:
       directory: a trace as recording leaves it.
@@ -25,33 +32,33 @@ def make_shadow(directory):
     """
     beside = os.path.join(str(directory), SHADOW_FILE)
     trace = Trace(directory, whole=False)
+    programs = {}
     try:
-        facts = _made(trace, read_graph(directory))
+        facts = _made(trace, read_graph(directory), programs)
+        told = dict({name: facts[name] for name in ("expanded", "constants")}, made=True, reason="")
+        write_json(beside, dict(told, free=UNFINISHED))
+        write_json(beside, dict(told, free=_train_freely(trace, read_graph(directory), programs, facts)))
     except CannotShadow as error:
         write_json(beside, {"made": False, "reason": str(error)})
         raise
-    told = {name: facts[name] for name in ("expanded", "constants")}
-    write_json(beside, dict(told, made=True, reason=""))
-    return facts
-
-
-def _made(trace, graph):
-    if "drawn inside a loop" in trace.facts.get("not_recorded", {}).values():
-        names = [name for name, why in trace.facts["not_recorded"].items() if why == "drawn inside a loop"]
-        refuse(f"expected every draw to be recorded, got none of {names[0]}, which is drawn inside a loop")
-    programs = {}
-    try:
-        return _write(trace, graph, programs)
     finally:
         for program in programs.values():
             program.close()
+    return facts
 
 
-def _write(trace, graph, programs):
+def _made(trace, graph, programs):
+    if "drawn inside a loop" in trace.facts.get("not_recorded", {}).values():
+        names = [name for name, why in trace.facts["not_recorded"].items() if why == "drawn inside a loop"]
+        refuse(f"expected every draw to be recorded, got none of {names[0]}, which is drawn inside a loop")
     for number in trace.step_numbers:
         run = _run_of(trace, graph, number)
         if run not in programs:
             programs[run] = Program(graph, graph.runs[run])
+    return _write(trace, graph, programs)
+
+
+def _write(trace, graph, programs):
     facts = dict(
         trace.facts,
         side="tf_towers.shadow",
@@ -59,9 +66,10 @@ def _write(trace, graph, programs):
         expanded=sorted({each for program in programs.values() for each in program.expanded}),
         constants={name: value for program in programs.values() for name, value in program.constants.items()},
     )
-    producer = {"package": "tf_towers.shadow", "framework": "tensorflow " + real.__version__}
-    variables = {name: dict(entry, dtype=_wider(entry["dtype"])) for name, entry in trace.variables.items()}
-    writer = TraceWriter(os.path.join(trace.directory, SHADOW), producer, facts, variables, trace.activations)
+    folder = os.path.join(trace.directory, SHADOW)
+    for name in (FREE, SPREAD):
+        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    writer = TraceWriter(folder, _producer(), facts, _variables(trace), trace.activations)
     before = _all(trace.init())
     writer.init({key: _widened(key, value) for key, value in before.items()})
     for number in trace.step_numbers:
@@ -73,6 +81,26 @@ def _write(trace, graph, programs):
         before = dict(before, **now)
     writer.close()
     return facts
+
+
+def _train_freely(trace, graph, programs, facts):
+    """Leaves the run that nobody resets; returns why there is none, or ""."""
+    if any(hazard["name"] == CHANGED for hazard in trace.facts.get("hazards", [])):
+        return "the script writes variables between its steps, which is not recorded"
+    folder = os.path.join(trace.directory, SHADOW)
+    run = FreeRun(folder, trace, graph.variables, _producer(), facts, _variables(trace))
+    for number in trace.step_numbers:
+        run.step(number, _all(trace.step(number)), programs[_run_of(trace, graph, number)])
+    run.close()
+    return ""
+
+
+def _producer():
+    return {"package": "tf_towers.shadow", "framework": "tensorflow " + real.__version__}
+
+
+def _variables(trace):
+    return {name: dict(entry, dtype=_wider(entry["dtype"])) for name, entry in trace.variables.items()}
 
 
 def _run_of(trace, graph, number):

@@ -1,0 +1,67 @@
+"""Runs single steps of a replayed port once more with one thing changed, for those who look for a cause."""
+
+from collections.abc import Callable
+
+from parity.run.replay_port import Replayed
+from parity.run.states import Tensors, translated_batch
+from parity.trace import Trace
+
+
+class Again:
+    """Runs a step of a port once more with one thing changed, for those who look for a cause."""
+
+    def __init__(self, replayed: Replayed) -> None:
+        self._replayed = replayed
+        self._made = 0
+
+    @property
+    def towers(self) -> int:
+        """The number of towers."""
+        return self._replayed.part.towers
+
+    @property
+    def batch_norm_updates(self) -> str:
+        """Which tower's statistics survive: what a script does is not known in these words."""
+        return "recorded"
+
+    def batch(self, step: int) -> Tensors:
+        """Returns a whole batch as the port is fed it."""
+        return self._replayed.batch(step)
+
+    def state(self, step: int) -> Tensors:
+        """Returns the state before a step in the port's names and layouts."""
+        return self._replayed.state(step)
+
+    def repeat(
+        self,
+        step: int,
+        batch: Callable[[Tensors], Tensors],
+        state: Callable[[Tensors], Tensors],
+        twice: bool = False,
+    ) -> Trace:
+        """Runs a step in float64 from a changed state on a changed batch; the trace's last step is the one that counts."""
+        self._made += 1
+        steps = [step, step + 1] if twice else [step]
+        batches, states = [batch(self.batch(step))] * len(steps), [state(self.state(step))] * len(steps)
+        return self._replayed.again(f"again-{self._made}", steps, batches, states)
+
+    def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
+        """Runs a step as it is: a script's port is not built anew."""
+        return self.repeat(step, lambda batch: batch, lambda state: state)
+
+    def reference_batch(self, step: int) -> Tensors:
+        """Returns a whole batch as it was recorded."""
+        return self._replayed.part.batch(step)
+
+    def translated_batch(self, batch: Tensors) -> Tensors:
+        """Returns a recorded batch as the port is fed it."""
+        return translated_batch(self._replayed.join, batch)
+
+    def repeat_reference(
+        self,
+        step: int,
+        batch_norm_updates: str | None = None,
+        batch: Callable[[Tensors], Tensors] = lambda batch: batch,
+    ) -> Trace | None:
+        """Returns None: a script is not run again."""
+        return None

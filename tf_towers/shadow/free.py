@@ -1,0 +1,118 @@
+"""Trains a recorded script once more in float64 from its first weights, with nobody resetting it in between."""
+
+import os
+import zlib
+
+import numpy as np
+
+from parity.trace import TraceWriter, parse_key
+from tf_towers.shadow.program import wide
+
+FREE, SPREAD = "free", "spread"
+REPLICAS = 3
+KEPT = frozenset(["state", "loss", "grad", "clip", "slot", "stat", "var"])
+MEASURED = KEPT - frozenset(["state"])
+MOVED = frozenset(["feed", "var"])
+
+
+class FreeRun(object):
+    """Carries weights, slots, statistics and averages from step to step, in the run itself and in replicas an ulp away.
+
+    Counters are those of the recording in every step, like feeds, draws and the learning rate: a graph counts, decays and
+    multiplies powers of beta in float32, and so must whoever repeats it.
+
+    Args:
+      folder: that of the shadow; the run goes to `free` in it, and the largest distance of a replica from it to `spread`.
+      trace: the recorded `Trace`.
+      variables: dict of trace name to the name of a variable.
+      producer, facts, described: what both traces say of themselves.
+
+    Counterpart: parity.run.plan.Recorder
+    """
+
+    def __init__(self, folder, trace, variables, producer, facts, described):
+        start = {name: trace.init().read(name) for name in trace.init().names()}
+        self._counters = [name for name in variables if parse_key(name).quantity == "state"]
+        self._states = [start] + [moved(start, seed) for seed in range(1, REPLICAS + 1)]
+        self._free = TraceWriter(os.path.join(folder, FREE), producer, facts, described)
+        self._free.init(_all_wide(start))
+        self._spread = TraceWriter(os.path.join(folder, SPREAD), producer, facts)
+        self._spread.init({})
+        self._ulp = min(float(_apart(start, each)) for each in self._states[1:])
+
+    def step(self, number, now, program):
+        """Trains one step.
+
+        Args:
+          number: of the step.
+          now: dict of trace name to recorded value.
+          program: the `Program` of it.
+        """
+        found = []
+        for replica, state in enumerate(self._states):
+            state.update((name, now[name]) for name in self._counters if name in now)
+            given = moved(now, REPLICAS * number + replica) if replica else now
+            found.append(program.step(state, given))
+            state.update((name, value) for name, value in found[-1].items() if name in state)
+        kept = [name for name in now if parse_key(name).quantity in KEPT]
+        self._free.step(number, {name: _settled(name, now, found[0]) for name in kept})
+        measured = [name for name in kept if name in found[0] and parse_key(name).quantity in MEASURED]
+        distances = [_distances(name, found, self._states[0]) for name in measured]
+        self._spread.step(number, {name: value for name, value in distances if value is not None})
+
+    def close(self):
+        """Marks both traces complete."""
+        self._free.close()
+        self._spread.close(ulp=self._ulp)
+
+
+def moved(tensors, seed):
+    """Returns a copy with every float of weights and feeds in float64 and at a neighbour, up or down at random.
+
+    What several towers are fed alike stays alike: the draw depends on the values.
+
+    Args:
+      tensors: dict of trace name to array.
+      seed: of the draw.
+    """
+    copy = dict(tensors)
+    for name, value in tensors.items():
+        value = wide(value)
+        if parse_key(name).quantity in MOVED and value.dtype.kind == "f":
+            random = np.random.RandomState(zlib.crc32(value.tobytes()) ^ seed)
+            copy[name] = np.nextafter(value, np.where(random.random_sample(value.shape) < 0.5, -np.inf, np.inf))
+    return copy
+
+
+def _all_wide(tensors):
+    return {name: value if parse_key(name).quantity == "state" else wide(value) for name, value in tensors.items()}
+
+
+def _settled(name, now, computed):
+    if parse_key(name).quantity == "state" or name not in computed:
+        return _all_wide({name: now[name]})[name]
+    return np.asarray(computed[name])
+
+
+def _apart(one, other):
+    weights = [name for name in one if parse_key(name).quantity == "var"]
+    return np.sqrt(sum(np.sum(np.square(wide(one[name]) - other[name])) for name in weights))
+
+
+def _distances(name, found, state):
+    """Returns the name of a tensor and the largest distance of it; of a sparse one that of what it stands for."""
+    values = [np.asarray(each[name]) for each in found]
+    if values[0].dtype.kind != "f" or name.endswith(".indices"):
+        return name, None
+    apart = [value - values[0] for value in values[1:]]
+    if name.endswith(".values"):
+        name = name[: -len(".values")]
+        rows = np.asarray(found[0][name + ".indices"])
+        apart = [_dense(each, rows) for each in apart]
+    return name, np.array(max(np.linalg.norm(each) for each in apart), np.float64)
+
+
+def _dense(values, rows):
+    whole = np.zeros((int(rows.max()) + 1 if rows.size else 0,) + values.shape[1:])
+    np.add.at(whole, rows, values)
+    return whole
