@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+from torch_ddp import like_tf
 
 
 class Model(nn.Module):
@@ -20,3 +21,14 @@ def loss(model, X, Y):
 
 def wrong_loss(model, X, Y):
     return -(torch.log_softmax(model(X), 1) * Y).sum(1).sum()
+
+
+def optimizer_that_has_counted(model):
+    optimizer = like_tf.Adam(model.parameters(), lr=0.01)
+    for group in optimizer.param_groups:
+        group["beta1_power"], group["beta2_power"] = 0.81, 0.998001
+    return optimizer
+
+
+def native_optimizer(model):
+    return torch.optim.Adam(model.parameters(), lr=0.01)

@@ -12,6 +12,7 @@ from parity.trace import Trace, TraceWriter
 
 from .conftest import SCRIPTS
 
+STEPS = range(4)
 PORTS = SCRIPTS / "ports"
 ONLY_TF1 = {"clones"}  # TensorFlow 2 has no contrib
 OPTIMIZERS = {"hand_written_adam": "optimizer", "monitored": "optimizer"}
@@ -59,10 +60,13 @@ def test_a_recorded_script_and_its_port_are_the_same_at_levels_1_and_2(request, 
     assert result["levels"]["function"]["verdict"] == "same"
     assert result["levels"]["float32"]["verdict"] == "same"
     judged = {check["key"] for check in result["checks"]}
+    freely = {check["key"] for check in result["checks"] if check["run"] == "free"}
     parts = {"two_optimizers": ("section/DAdam/", "section/GAdam/")}.get(name, ("",))
     for prefix in parts:
         for quantity in ("feed/1/", "loss/1", "tower_grad/1/", "grad/", "var/"):
             assert any(each.startswith(prefix + quantity) for each in judged), prefix + quantity
+        for quantity in ("loss/1", "grad/", "var/"):
+            assert any(each.startswith(prefix + quantity) for each in freely), prefix + quantity
     if name != "queue_fed":  # plain gradient descent keeps no slot
         assert any("slot/" in each for each in judged)
 
@@ -90,6 +94,74 @@ def test_a_bug_in_a_port_is_found_and_named(request, recorded, replayed, name, l
     assert function["verdict"] == "different"
     assert f"{first}/" in function["first_difference"]["key"] or function["first_difference"]["quantity"] == first
     assert function["causes"][0]["name"] == cause
+
+
+def test_a_bug_that_no_step_alone_shows_is_found_where_nobody_resets_the_port(recorded, replayed):
+    trace = recorded("placeholder_slices").out
+    code, result = replayed(trace, "placeholder_slices", "loss", optimizer="optimizer_that_has_counted")
+    assert code == 1
+    function = result["levels"]["function"]
+    assert {check["run"] for check in result["checks"] if check["verdict"] == "different"} == {"free"}
+    assert (function["first_difference"]["step"], function["first_difference"]["quantity"]) == (0, "var")
+    assert [cause["name"] for cause in function["causes"]] == ["step_count"]
+    assert (
+        "beta1_power is 0.810000002 before the candidate's first step, 0.899999976" in function["causes"][0]["evidence"]
+    )
+    assert any(note.startswith("each step alone, from the recorded state, is the same") for note in function["notes"])
+    assert result["levels"]["float32"]["verdict"] == "same"
+
+
+def test_a_free_run_that_ends_elsewhere_is_found(recorded, replayed, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(recorded("split_sum").out, copy)
+    _change(copy / "shadow" / "free", 2, "var/fc/weights", 1e-12)
+    code, result = replayed(copy, "split_sum", "loss")
+    assert code == 1
+    wrong = {(check["run"], check["key"]) for check in result["checks"] if check["verdict"] == "different"}
+    assert wrong == {("free", "var/fc/weights")}
+
+
+def _change(folder: Path, number: int, name: str, part: float) -> None:
+    """Multiplies one tensor of a step of a trace."""
+    trace = Trace(folder)
+    steps = {each: {text: trace.step(each).read(text).copy() for text in trace.step(each).names()} for each in STEPS}
+    steps[number][name] *= 1 + part
+    start = {text: trace.init().read(text).copy() for text in trace.init().names()}
+    writer = TraceWriter(folder, trace.producer, trace.facts, trace.variables)
+    writer.init(start)
+    for each, tensors in steps.items():
+        writer.step(each, tensors)
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({}, "its shadow has none: make it anew with python -m tf_towers.shadow, where TensorFlow is"),
+        ({"free": "the script writes variables between its steps"}, "the script writes variables between its steps"),
+    ],
+)
+def test_a_shadow_without_a_free_run_is_judged_in_lockstep_and_the_report_says_so(
+    recorded, replayed, tmp_path, told, said
+):
+    copy = tmp_path / "copy"
+    shutil.copytree(recorded("placeholder_slices").out, copy)
+    shutil.rmtree(copy / "shadow" / "free")
+    (copy / "shadow.json").write_text(json.dumps({"made": True, "reason": "", **told}))
+    code, result = replayed(copy, "placeholder_slices", "loss")
+    assert code == 0
+    assert not any(check["run"] == "free" and "slot" in check["key"] for check in result["checks"])
+    assert f"no free run, only lockstep: {said}" in result["levels"]["function"]["notes"]
+
+
+def test_what_a_replay_does_not_judge_is_said(recorded, replayed):
+    _, result = replayed(recorded("placeholder_slices").out, "placeholder_slices", "loss")
+    assert any(
+        note.startswith("inference was not judged, for training steps hold none of it") for note in result["notes"]
+    )
+    for name, needs in (("trajectory", "needs the script to train from other weights"), ("mixed", "needs a case")):
+        assert result["levels"][name]["verdict"] == "not_run"
+        assert needs in result["levels"][name]["reason"]
 
 
 def test_a_script_that_races_is_said_to(recorded, replayed):

@@ -48,6 +48,66 @@ def test_a_shadow_minus_the_original_is_float32_rounding_and_nothing_else(record
     assert "shadow: in float64 beside the trace" in done.said
 
 
+def test_a_free_run_carries_its_weights_from_step_to_step_in_float64(recorded):
+    done = recorded("queue_fed")
+    free, lockstep = Trace(done.out / "shadow" / "free"), Trace(done.out / "shadow")
+    names = [f"var/{name}" for name in free.variables]
+    before = {name: free.init().read(name) for name in names}
+    for number in free.step_numbers:
+        step, rate = free.step(number), float(done.trace.facts["optimizer"]["learning_rate"])
+        for name in names:
+            wanted = before[name] - rate * step.read(name.replace("var/", "grad/"))
+            assert np.abs(step.read(name) - wanted).max() < 1e-15
+        before = {name: step.read(name) for name in names}
+    apart = [np.abs(before[name] - lockstep.step(free.step_numbers[-1]).read(name)).max() for name in names]
+    assert 1e-11 < max(apart) < 1e-5  # what float32 has rounded by then, and no more
+
+
+def test_replicas_an_ulp_away_measure_how_far_rounding_carries(recorded):
+    done = recorded("monitored")
+    free, spread = Trace(done.out / "shadow" / "free"), Trace(done.out / "shadow" / "spread")
+    start = free.init()
+    size = np.sqrt(sum(np.sum(start.read(f"var/{name}") ** 2) for name, kind in free.variables.items() if _moves(kind)))
+    assert 0.3 * 2.0**-53 * size < spread.facts["ulp"] < 2 * 2.0**-52 * size
+    for number in free.step_numbers:
+        step = spread.step(number)
+        for name in [each for each in free.step(number).names() if each.startswith(("var/", "slot/"))]:
+            reached, of = float(step.read(name)), float(np.linalg.norm(free.step(number).read(name)))
+            assert 0.0 <= reached < 1e-9 * max(of, 1e-9), name
+    assert any(float(step.read(name)) > 0 for name in step.names())
+
+
+def _moves(entry):
+    return entry["kind"] == "weight"
+
+
+def test_a_script_that_writes_variables_between_its_steps_has_no_free_run(tf_python, tmp_path):
+    script = tmp_path / "between.py"
+    script.write_text(BETWEEN)
+    done = run_recorded(tf_python, script, options=(), cwd=tmp_path)
+    assert done.code == 0, done.said
+    assert "changed_between_steps" in done.hazards
+    assert Trace(done.out / "shadow").step_numbers == [0, 1, 2]
+    assert not (done.out / "shadow" / "free").exists()
+    told = json.loads((done.out / "shadow.json").read_text())
+    assert told["free"] == "the script writes variables between its steps, which is not recorded"
+
+
+BETWEEN = """
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+x = tf.placeholder(tf.float32, [2], "x")
+w = tf.get_variable("w", [], initializer=tf.ones_initializer())
+train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_mean(x * w * w))
+clamp = w.assign(tf.minimum(w, 0.9))
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    for number in range(3):
+        session.run(train, {x: [0.1, 0.2]})
+        session.run(clamp)
+"""
+
+
 @pytest.fixture(scope="module")
 def expanded(tf_python, tmp_path_factory):
     return run_recorded(tf_python, EVERY, options=(), cwd=tmp_path_factory.mktemp("every"))
