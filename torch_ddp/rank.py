@@ -1,6 +1,7 @@
 """One rank of the torch side: builds the port, runs steps under DDP, leaves a trace."""
 
 import contextlib
+import functools
 import json
 from typing import Any
 
@@ -31,6 +32,7 @@ from torch_ddp.rounding_noise import RoundingNoise
 from torch_ddp.several import Part
 from torch_ddp.step import Stepper
 from torch_ddp.update import Update
+from torch_ddp.watched import WatchedStepper
 
 FLOATS = ("float32", "float64")
 OWN = ("scheduler", "step", "sync_batch_norm", "bucket_cap_mb")  # what a port may bring or ask for, facts where it does
@@ -203,7 +205,10 @@ class RankServer:
         if not own_step:
             others = (case.get("optimizers") or {}).items()
             parts = [Part(name, described, model, rounded) for name, described in others]
-            return Stepper(*known, mixed, decay, parts, cap)
+            watched = case.get("watch")
+            own: Any = functools.partial(WatchedStepper, given=watched) if watched else Stepper
+            stepper: Stepper = own(*known, mixed, decay, parts, cap)
+            return stepper
         function = self._code.load(own_step)
         clips = bool(case.get("clips"))
         return OwnStepper(*known, function=function, schedule=schedule, clips=clips, mixed=mixed, bucket_cap_mb=cap)

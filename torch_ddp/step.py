@@ -178,8 +178,8 @@ class Stepper:
             parts = self._backward.run(own, self._rank.rank, scale)
         counts = self._update.settle(self._backward.by_hand)
         gradients = {name: value.grad for name, value in self._trained.named_parameters() if value.grad is not None}
-        combined = _named("grad", gradients)
-        combined.update(_named("clip", self._update.clip()))
+        combined = named_gradients("grad", gradients)
+        combined.update(named_gradients("clip", self._update.clip()))
         if self._update.scale.dynamic:
             combined["state/skipped"] = np.array(not counts)
         self._set_rates()
@@ -234,12 +234,13 @@ def own_of(parts: list[Part]) -> dict[str, np.ndarray]:
         for name, value in part.outputs.items():
             own[f"{'act' if value.ndim else 'metric'}/{part.name}/{name}"] = array(value)
         own[f"loss/{part.name}"] = array(part.loss)
-        own.update(_named(f"tower_grad/{part.name}", part.gradients))
-        own.update(_named(f"tower_clip/{part.name}", part.clipped))
+        own.update(named_gradients(f"tower_grad/{part.name}", part.gradients))
+        own.update(named_gradients(f"tower_clip/{part.name}", part.clipped))
     return own
 
 
-def _named(prefix: str, gradients: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+def named_gradients(prefix: str, gradients: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """Returns gradients under the names of a trace; of sparse ones indices and values."""
     named = {}
     for name, value in gradients.items():
         if value.is_sparse:

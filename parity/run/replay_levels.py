@@ -1,11 +1,10 @@
 """Decides levels 1 and 2 of a replay: the port in two precisions against the script and its float64 shadow."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from parity.causes import Evidence, find_causes
-from parity.causes.optimizer_input import SlotRule, slot_rule
 from parity.judge.closer import Pairs
 from parity.judge.level1 import Lockstep, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.numbers import distance, norm
@@ -25,8 +24,23 @@ from parity.trace import Trace, parse_key
 CARRIED = (
     "in lockstep, each step from the recorded state, and freely from the first weights, with nobody resetting the port"
 )
+EARLY = ("fresh", "init")
 LATER = 3
 FAR = 2.0**14  # unit roundoffs of float32: more than rounding does in anything but deep nets, less than any race seen
+
+
+class Runs(NamedTuple):
+    """What a port did beside the script.
+
+    Fields:
+      lockstep: each step from the recorded state.
+      free: with nobody resetting it, or None.
+      why: why there is no free run.
+    """
+
+    lockstep: Lockstep
+    free: FreeRuns | None
+    why: str
 
 
 class Judged(NamedTuple):
@@ -52,25 +66,22 @@ def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judg
       out: folder for what is written.
       tick: told how far it is: what, done, total.
     """
-    part, join = replayed.part, replayed.join
-    states = write_states(out / "reference-states", ((number, part.before(number)) for number in part.steps))
-    traces = Lockstep(
-        reference32=write_reference(part, part.trace, out / "reference"),
-        reference64=write_reference(part, shadow, out / "reference64"),
-        candidate32=replayed.run("float32"),
-        candidate64=replayed.run("float64"),
-        states=Trace(states),
+    part = replayed.part
+    states = Trace(write_states(out / "reference-states", ((number, part.before(number)) for number in part.steps)))
+    references = (
+        write_reference(part, part.trace, out / "reference"),
+        write_reference(part, shadow, out / "reference64"),
     )
-    free, why = train_freely(replayed, shadow, out)
+    runs = _run(replayed, shadow, references, states, out)
     tick("judge what was replayed", 0, 1)
-    checks = judge_initial_slots(join, _fresh(part), replayed.initial_slots)
-    checks += judge_init(join, traces.reference64.init(), traces.candidate64.init())
-    checks += judge_lockstep(join, traces, part.steps)
-    checks += judge_freely(join, free, checks) if free else []
-    function = _function(replayed, traces, free, checks)
+    function = _function(replayed, runs)
+    runs, function = _set_aside_rounding(
+        replayed, runs, function, lambda: _run(replayed, shadow, references, states, out)
+    )
+    traces, free, why = runs
     function.notes.append(f"no free run, only lockstep: {why}" if free is None else CARRIED)
     recorded = Recorded(
-        join=join,
+        join=replayed.join,
         start=traces.reference32,
         lockstep=traces,
         reference_free=free.reference if free else traces.reference64,
@@ -81,10 +92,35 @@ def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judg
     )
     single = judge_single(recorded, part.steps)
     tick("judge what was replayed", 1, 1)
-    return Judged([function, single], _races(part, traces), _pairs(traces, free))
+    return Judged([function, single], _races(part, traces), _pairs(runs))
 
 
-def _pairs(traces: Lockstep, free: FreeRuns | None) -> dict[str, Pairs]:
+def _run(replayed: Replayed, shadow: Trace, references: tuple[Trace, Trace], states: Trace, out: Path) -> Runs:
+    traces = Lockstep(*references, replayed.run("float32"), replayed.run("float64"), states)
+    return Runs(traces, *train_freely(replayed, shadow, out))
+
+
+def _set_aside_rounding(replayed: Replayed, runs: Runs, function: Level, run: Callable[[], Runs]) -> tuple[Runs, Level]:
+    # As `parity run` does: what a port's own optimizer makes of unrounded hyper-parameters is a fact, and no bug.
+    first = function.first_difference
+    if not replayed.own_optimizer or first is None or first.quantity not in ("slot", "var") or first.check.run in EARLY:
+        return runs, function
+    replayed.round_hyper_parameters()
+    rounded = run()
+    again = _function(replayed, rounded)
+    if again.verdict != "same" and again.first_difference == first:
+        return runs, function
+    effect = max((check.of_scale for check in function.checks if check.run == "lockstep"), default=0.0)
+    again.notes.insert(
+        0,
+        "up to float32 hyper-parameters: the graph holds them rounded to float32, the port does not, which alone makes "
+        f"differences of {effect:.1g} of the scale (first in {first.check.key}); judged with the port's rounded alike",
+    )
+    return rounded, again
+
+
+def _pairs(runs: Runs) -> dict[str, Pairs]:
+    traces, free, _ = runs
     exact = (traces.reference64, traces.candidate64)
     function = {"init": exact, "lockstep": exact}
     if free:
@@ -100,19 +136,23 @@ def _fresh(part: Part) -> dict[str, list[float]]:
     return {text: [float(value.min()), float(value.max())] for text, value in slots.items() if value.size}
 
 
-def _function(replayed: Replayed, traces: Lockstep, free: FreeRuns | None, checks: list[Check]) -> Level:
+def _function(replayed: Replayed, runs: Runs) -> Level:
     part, join = replayed.part, replayed.join
-    first = find_first(join, checks, dict(_pairs(traces, free)["function"]))
+    traces, free, _ = runs
+    checks = judge_initial_slots(join, _fresh(part), replayed.initial_slots)
+    checks += judge_init(join, traces.reference64.init(), traces.candidate64.init())
+    checks += judge_lockstep(join, traces, part.steps)
+    checks += judge_freely(join, free, checks) if free else []
+    first = find_first(join, checks, dict(_pairs(runs)["function"]))
     level = Level("function", decide(checks), _reason(checks, len(part.steps)), checks, first)
     if first is not None and first.check.verdict == "different":
         evidence = Evidence(join, traces.reference64, traces.candidate64, traces.states, part.towers)
-        clips = bool(part.facts.get("clipped"))
         if free and first.check.run == "free":
             level.notes.append(ALONE)
             evidence = Evidence(join, free.reference, free.candidate, free.states, part.towers)
-            level.causes = counts_otherwise(part, free) or _causes(first, checks, evidence, clips)
+            level.causes = counts_otherwise(part, free) or _causes(first, checks, evidence)
         else:
-            level.causes = _causes(first, checks, evidence, clips)
+            level.causes = _causes(first, checks, evidence)
         if not level.causes and first.check.run != "free":
             again = Again(replayed)
             level.causes = find_by_experiment(first, again, join, traces.reference64, traces.candidate64)
@@ -122,7 +162,7 @@ def _function(replayed: Replayed, traces: Lockstep, free: FreeRuns | None, check
     return level
 
 
-def _causes(first: FirstDifference, checks: Sequence[Check], evidence: Evidence, clips: bool) -> list[Cause]:
+def _causes(first: FirstDifference, checks: Sequence[Check], evidence: Evidence) -> list[Cause]:
     """Looks at the first step that differs, and then at later ones: at first slots are empty, which hides their rules."""
     run = "free" if first.check.run == "free" else "lockstep"
     pairs = {run: (evidence.reference, evidence.candidate)}
@@ -134,34 +174,9 @@ def _causes(first: FirstDifference, checks: Sequence[Check], evidence: Evidence,
     for check in [first.check, *later[:LATER]]:
         again = find_first(evidence.join, [check], pairs) if check is not first.check else first
         causes = find_causes(again, evidence) if again else []
-        if not causes and clips and again:
-            causes = _not_clipped(again, evidence)
         if causes:
             return causes
     return []
-
-
-def _not_clipped(first: FirstDifference, evidence: Evidence) -> list[Cause]:
-    """The candidate's slots take up the combined gradient, the reference's something else: a clipped one."""
-    step = first.check.step
-    if first.quantity not in ("slot", "var"):
-        return []
-    for slot in evidence.slots(step):
-        wanted, got = (slot_rule(evidence, step, slot, candidate=side) for side in (False, True))
-        if got is None or (wanted is not None and not _takes_less(wanted, got)):
-            continue
-        text = (
-            f"slot' = {got.keep:.6g} slot + {got.take:.6g} gradient{'^2' if got.power == 2 else ''} fits every "
-            f"{slot} of the candidate with the combined gradients; the script, which clips them, "
-            + (f"takes {wanted.take:.6g} of them" if wanted else "takes others")
-        )
-        mend = "clip as the graph does, between the combined gradient and the update"
-        return [Cause("clipping", "the candidate does not clip", text, mend)]
-    return []
-
-
-def _takes_less(wanted: SlotRule, got: SlotRule) -> bool:
-    return wanted.power == got.power and abs(wanted.keep - got.keep) < 1e-9 and abs(wanted.take) < abs(got.take)
 
 
 def _races(part: Part, traces: Lockstep) -> list[str]:

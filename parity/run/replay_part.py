@@ -10,7 +10,7 @@ from parity.judge.numbers import Array
 from parity.run.states import Tensors
 from parity.trace import TensorFile, Trace, TraceError, format_key, parse_key, read_graph
 
-REPLAYED = frozenset(["state", "feed", "noise", "stat", "loss", "tower_grad", "grad", "slot", "var"])
+REPLAYED = frozenset(["state", "feed", "noise", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var"])
 STATE = frozenset(["state", "stat", "slot", "var"])
 RACING = "unordered_statistics"
 DRAW = "recorded_draw_"

@@ -15,8 +15,8 @@ from parity.run.states import translated, translated_batch, write_init, write_st
 from parity.sides import SideProcess
 from parity.trace import Trace
 
-QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "slot", "var")
-FREE = ("state", "stat", "loss", "grad", "slot", "var")
+QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var")
+FREE = ("state", "stat", "loss", "grad", "clip", "slot", "var")
 
 
 class Port(NamedTuple):
@@ -51,6 +51,7 @@ class Replayed:
     Attributes:
       join: names and layouts.
       mapping: of the variables.
+      prepared: by precision, what the side answered.
     """
 
     def __init__(
@@ -65,12 +66,13 @@ class Replayed:
     ) -> None:
         self.part = part
         self._port, self._side, self._out, self._tick = port, side, out, tick
+        self._round = False
         self._case = _case(part, port)
         plain = {**self._case, "optimizer": {"name": "sgd", "learning_rate": 0.0}}
         variables = self._prepare(plain, "float32")["variables"]
         self.mapping: Mapping = build_mapping(variables_of(part.trace.variables), variables_of(variables), entries)
         self._case.update(self._write_module(port))
-        self.prepared = {name: self._prepare(self._case, name) for name in ("float32", "float64")}
+        self.prepared = self._both()
         names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
         self.join = Join(self.mapping, names, self.prepared["float32"]["facts"]["slots"])
         self._asked = self._write_asked()
@@ -79,6 +81,16 @@ class Replayed:
     def initial_slots(self) -> dict[str, list[float]]:
         """What its optimizer itself puts into its slots, the smallest and the largest element of each."""
         return dict(self.prepared["float32"]["initial_slots"])
+
+    @property
+    def own_optimizer(self) -> bool:
+        """Whether the port brings its own."""
+        return self.part.name in self._port.optimizers
+
+    def round_hyper_parameters(self) -> None:
+        """Builds everything anew, with the hyper-parameters of the port's own optimizer rounded to float32."""
+        self._round = True
+        self.prepared = self._both()
 
     def run(self, precision: str) -> Trace:
         """Runs every step in lockstep; returns the trace."""
@@ -102,7 +114,7 @@ class Replayed:
         return self._run("free", self._prepare(self._case, "float64", "free")["prepared"], asked)
 
     def _run(self, name: str, prepared: str, asked: dict[str, Any]) -> Trace:
-        out = self._out / f"torch-{name}"
+        out = self._out / (f"torch-{name}-rounded" if self._round else f"torch-{name}")
         what = f"torch {self.part.name} {name}" if self.part.name else f"torch {name}"
         running = self._side.ask(
             "run",
@@ -135,13 +147,16 @@ class Replayed:
         """Returns the state before a step, in its own names and layouts."""
         return translated(self.join, self.part.before(number))
 
+    def _both(self) -> dict[str, dict[str, Any]]:
+        return {name: self._prepare(self._case, name) for name in ("float32", "float64")}
+
     def _prepare(self, case: dict[str, Any], precision: str, build: str = "") -> dict[str, Any]:
         asked = self._side.ask(
             "prepare",
             case=case,
             folders=[*self._port.folders, str(self._out)],
             precision=precision,
-            round_hyper_parameters=False,
+            round_hyper_parameters=self._round,
             build=build,
         )
         found: dict[str, Any] = asked.result()
@@ -208,6 +223,8 @@ def _case(part: Part, port: Port) -> dict[str, Any]:
         "combine": part.facts["combine"],
         "backend": "gloo",
         "seed": 0,
+        # What the port's own optimizer does to gradients before its step is clipping where the script clips, else combining.
+        "watch": ("clip" if part.facts.get("clipped") else "grad") if part.name in port.optimizers else None,
     }
 
 

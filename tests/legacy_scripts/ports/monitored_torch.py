@@ -40,3 +40,13 @@ def optimizer(model):
 
 def optimizer_without_clipping(model):
     return like_tf.RMSProp(model.parameters(), lr=0.01, decay=0.9, momentum=0.5, epsilon=1.0)
+
+
+class ClippedRMSProp(like_tf.RMSProp):
+    def step(self, closure=None):
+        like_tf.clip_grads_by_global_norm_(self.param_groups[0]["params"], 0.5)
+        return super().step(closure)
+
+
+def optimizer_that_clips_in_its_step(model):
+    return ClippedRMSProp(model.parameters(), lr=0.01, decay=0.9, momentum=0.5, epsilon=1.0)

@@ -1,5 +1,6 @@
 """The port of queue_fed.py: dropout of the inputs, weight decay in every rank's loss."""
 
+import torch
 from torch import nn
 
 
@@ -23,3 +24,11 @@ def loss_without_decay(model, **batch):
 
 def without_dropout():
     return Model().eval()
+
+
+def native_optimizer(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def native_optimizer_with_another_rate(model):
+    return torch.optim.SGD(model.parameters(), lr=0.11)

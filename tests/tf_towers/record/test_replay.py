@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from parity.cli import main
+from parity.report.html import as_html
+from parity.run.replay import Port, replay
 from parity.trace import Trace, TraceWriter
 
 from .conftest import SCRIPTS
@@ -15,9 +17,9 @@ from .conftest import SCRIPTS
 STEPS = range(4)
 PORTS = SCRIPTS / "ports"
 ONLY_TF1 = {"clones"}  # TensorFlow 2 has no contrib
-OPTIMIZERS = {"hand_written_adam": "optimizer", "monitored": "optimizer"}
+OPTIMIZERS = {"hand_written_adam": "optimizer", "monitored": "optimizer", "ungated": "optimizer"}
 LOSSES = {"two_optimizers": ("DAdam=d_loss", "GAdam=g_loss")}
-EIGHT = (
+NINE = (
     "placeholder_slices",
     "split_sum",
     "queue_fed",
@@ -26,6 +28,7 @@ EIGHT = (
     "hand_written_adam",
     "clones",
     "recurrent",
+    "ungated",
 )
 
 
@@ -52,7 +55,7 @@ def skip_where_it_cannot_run(request, name):
         pytest.skip(f"{name} uses tf.contrib, which only TensorFlow 1.15 has: run the tf1 leg")
 
 
-@pytest.mark.parametrize("name", EIGHT)
+@pytest.mark.parametrize("name", NINE)
 def test_a_recorded_script_and_its_port_are_the_same_at_levels_1_and_2(request, recorded, replayed, name):
     skip_where_it_cannot_run(request, name)
     code, result = replayed(recorded(name).out, name, *LOSSES.get(name, ("loss",)), optimizer=OPTIMIZERS.get(name))
@@ -77,13 +80,14 @@ def test_a_recorded_script_and_its_port_are_the_same_at_levels_1_and_2(request, 
         ("placeholder_slices", ("wrong_loss",), None, "loss", "loss_reduction"),
         ("split_sum", ("loss_with_half_the_decay",), None, "loss", "weight_decay"),
         ("queue_fed", ("loss_without_decay",), None, "loss", "weight_decay"),
-        ("monitored", ("loss",), "optimizer_without_clipping", "slot", "clipping"),
+        ("monitored", ("loss",), "optimizer_without_clipping", "clip", "clipping"),
         ("two_optimizers", ("DAdam=d_loss", "GAdam=doubled_g_loss"), None, "loss", "gradient_factor"),
         ("hand_written_adam", ("loss",), "optimizer_with_another_beta", "slot", "adam_beta"),
         ("clones", ("loss_with_decay_in_every_rank",), None, "loss", "weight_decay"),
         ("recurrent", ("sum_instead_of_mean",), None, "loss", "gradient_factor"),
-        # The script adds its sparse gradients up and averages the others: what DDP cannot do is found.
+        # The script adds its sparse gradients up and averages the others: what DDP does not do by itself is found.
         ("ungated", ("loss",), None, "grad", "gradient_factor"),
+        ("ungated", ("loss",), "optimizer_that_sums_all", "grad", "gradient_factor"),
     ],
 )
 def test_a_bug_in_a_port_is_found_and_named(request, recorded, replayed, name, losses, optimizer, first, cause):
@@ -111,14 +115,62 @@ def test_a_bug_that_no_step_alone_shows_is_found_where_nobody_resets_the_port(re
     assert result["levels"]["float32"]["verdict"] == "same"
 
 
+def test_a_port_may_clip_inside_its_optimizers_step(recorded, replayed):
+    code, result = replayed(
+        recorded("monitored").out, "monitored", "loss", optimizer="optimizer_that_clips_in_its_step"
+    )
+    assert code == 0, result["first_difference"]
+    assert any(check["key"].startswith("clip/") for check in result["checks"])
+
+
+def test_hyper_parameters_in_float64_are_a_fact_and_no_bug(recorded, replayed):
+    code, result = replayed(recorded("queue_fed").out, "queue_fed", "loss", optimizer="native_optimizer")
+    assert code == 0, result["first_difference"]
+    note = next(note for note in result["levels"]["function"]["notes"] if note.startswith("up to float32"))
+    assert "the port does not, which alone makes differences of" in note
+    assert "(first in var/softmax_linear/biases)" in note
+
+
+def test_another_learning_rate_is_no_rounding(recorded, replayed):
+    port = "native_optimizer_with_another_rate"
+    code, result = replayed(recorded("queue_fed").out, "queue_fed", "loss", optimizer=port)
+    assert code == 1
+    assert result["levels"]["function"]["causes"][0]["name"] == "learning_rate"
+
+
+def test_losses_and_histograms_are_kept_for_reports_that_show_them(recorded, monkeypatch, tmp_path):
+    monkeypatch.chdir(PORTS)
+    losses = {"DAdam": "two_optimizers_torch:d_loss", "GAdam": "two_optimizers_torch:doubled_g_loss"}
+    told = []
+    port = Port("two_optimizers_torch:Model", losses, {}, [str(PORTS)], 120.0)
+    trace = recorded("two_optimizers").out
+    tick = lambda what, done, total: told.append((what, done, total))  # noqa: E731
+    result = replay(trace, port, PORTS / "two_optimizers.toml", tmp_path, tick, closely=True)
+    assert {(each.level, each.run, each.section) for each in result.losses} == {
+        (level, run, section)
+        for level, run in (("function", "free"), ("float32", "lockstep"))
+        for section in ("DAdam", "GAdam")
+    }
+    known = {
+        (level.name, check.run, check.step, check.key) for level in result.levels.values() for check in level.checks
+    }
+    assert {(each.level, each.run, each.step, each.key) for each in result.closer} <= known
+    assert any(each.key == "section/GAdam/loss/0" and each.worst for each in result.closer)
+    page = as_html(result, "two")
+    assert "1 function: free run, GAdam" in page
+    for part in ("DAdam", "GAdam"):
+        for run in ("float32", "float64", "free"):
+            assert (f"torch {part} {run}", 2, 2) in told
+
+
 def test_a_free_run_that_ends_elsewhere_is_found(recorded, replayed, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(recorded("split_sum").out, copy)
-    _change(copy / "shadow" / "free", 2, "var/fc/weights", 1e-12)
+    _change(copy / "shadow" / "free", 2, "var/model/fc/weights", 1e-12)
     code, result = replayed(copy, "split_sum", "loss")
     assert code == 1
     wrong = {(check["run"], check["key"]) for check in result["checks"] if check["verdict"] == "different"}
-    assert wrong == {("free", "var/fc/weights")}
+    assert wrong == {("free", "var/model/fc/weights")}
 
 
 def _change(folder: Path, number: int, name: str, part: float) -> None:
