@@ -5,6 +5,7 @@ from pathlib import Path
 
 from parity.commands.progress import add_amount, progress
 from parity.commands.report_files import add_report_files, claim_report_files, shows_tensors, write_report_files
+from parity.commands.seconds import seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_report_files(parser)
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=seconds,
         default=300.0,
         metavar="S",
         help="seconds without a sign of life after which the port is ended (default: 300)",

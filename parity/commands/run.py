@@ -1,13 +1,13 @@
 """Run a case on both sides, compare, report."""
 
 import argparse
-import math
 import os
 from pathlib import Path
 from typing import Any
 
 from parity.commands.progress import add_amount, progress
 from parity.commands.report_files import add_report_files, claim_report_files, shows_tensors, write_report_files
+from parity.commands.seconds import seconds
 
 LEVEL_NAMES = {"1": "function", "2": "float32", "3": "trajectory", "4": "mixed"}
 
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_report_files(parser)
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=300.0,
         metavar="S",
         help="seconds without a sign of life after which a side is ended (default: 300)",
@@ -119,13 +119,3 @@ def _levels(text: str) -> list[str]:
             raise argparse.ArgumentTypeError(f"expected levels among {known}, got {part!r}")
         names.append(name)
     return names
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
-    return seconds

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from parity.commands.seconds import seconds
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
@@ -19,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=120.0,
         metavar="S",
         help="seconds without an answer after which a side is ended",
@@ -71,16 +73,6 @@ def _teach(arguments: argparse.Namespace) -> int:
     if arguments.open:
         _open(arguments.html)
     return 0
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
-    return seconds
 
 
 def _open(page: Path) -> None:

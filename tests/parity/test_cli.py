@@ -94,6 +94,12 @@ def test_a_wrong_option_is_exit_code_2_with_what_was_expected(capsys, words, com
     assert complaint in errors.splitlines()[-1]
 
 
+def test_a_replay_s_time_out_is_checked_likewise(capsys):
+    code, _, errors = ended(capsys, "replay", "trace", "--timeout", "-1")
+    assert code == 2
+    assert errors.splitlines()[-1].endswith("expected a positive number of seconds, got '-1'")
+
+
 def test_steps_and_towers_are_checked_like_the_cases_own(capsys):
     words = ["run", str(ROOT / "examples" / "digits_mlp"), "--steps", "0", "--towers", "3"]
     code, _, errors = ended(capsys, *words)
