@@ -57,11 +57,15 @@ class Part:
 
     @property
     def begins(self) -> bool:
-        """Whether the recording starts with the training, so that slots and counters are what an optimizer begins with."""
-        counted = self.before(self.steps[0]).get("state/global_step")
-        if self.facts.get("skipped_steps") or (counted is not None and int(counted) != 0):
+        """Whether the recording starts with the training, so that slots and counters are what an optimizer begins with.
+
+        No optimizer of TensorFlow's fills a slot with different numbers: such come from a checkpoint.
+        """
+        start = self.before(self.steps[0])
+        if self.facts.get("skipped_steps") or int(start.get("state/global_step", np.zeros(()))) != 0:
             return False
-        return self.steps[0] == 0 or bool(self.name)
+        filled = [value for text, value in start.items() if text.startswith("slot/") and value.size]
+        return all(value.min() == value.max() for value in filled) and (self.steps[0] == 0 or bool(self.name))
 
     def tensors(self, number: int, file: TensorFile) -> Tensors:
         """Returns what a port can repeat of a step, of the trace's own file or of its shadow's."""

@@ -10,6 +10,7 @@ import pytest
 from parity.cli import main
 from parity.report.html import as_html
 from parity.run.replay import Port, replay
+from parity.run.replay_part import parts_of
 from parity.trace import Trace, TraceWriter
 
 from .conftest import SCRIPTS
@@ -280,6 +281,23 @@ def test_shards_of_different_sizes_are_refused(tmp_path, capsys, replayed):
     assert "expected equal shards of 'X' for 2 towers in step 0, got (1, 5), (2, 5)" in " ".join(
         capsys.readouterr().err.split()
     )
+
+
+@pytest.mark.parametrize(
+    ("slot", "counted", "skipped", "begins"),
+    [([1.0, 1.0], 0, 0, True), ([1.0, 0.5], 0, 0, False), ([1.0, 1.0], 3, 0, False), ([1.0, 1.0], 0, 2, False)],
+)
+def test_a_recording_that_starts_later_or_from_a_checkpoint_does_not_begin_the_training(
+    tmp_path, slot, counted, skipped, begins
+):
+    facts = {"combine": "mean", "towers": 1, "precision": "float32", "skipped_steps": skipped}
+    writer = TraceWriter(tmp_path / "trace", {"package": "test"}, facts, {"w": {"shape": [2], "kind": "weight"}})
+    state = {"var/w": np.zeros(2, np.float32), "slot/accumulator/w": np.array(slot, np.float32)}
+    writer.init(state)
+    writer.step(0, {"state/global_step": np.int64(counted), "grad/w": np.zeros(2, np.float32), **state})
+    writer.close()
+    (part,) = parts_of(Trace(tmp_path / "trace"))
+    assert part.begins is begins
 
 
 def test_an_update_that_a_script_writes_itself_is_recorded(recorded):
