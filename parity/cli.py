@@ -41,7 +41,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="parity",
         description="Proves that a PyTorch port of TensorFlow 1 tower training is the same training, down to rounding.",
-        epilog=f"Exit codes: 0 same, 1 different, 2 could not compare. Not offered yet: {', '.join(VERBS)}.",
+        epilog="Begin with `parity doctor`, then `parity run CASE`; `parity VERB --help` lists a verb's options. "
+        f"Exit codes: 0 same, 1 different, 2 could not compare. Not offered yet: {', '.join(VERBS)}.",
     )
     parser.add_argument("--version", action="version", version=f"tower-parity {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)

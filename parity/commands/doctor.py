@@ -60,8 +60,11 @@ def run(arguments: argparse.Namespace) -> int:
         f"scikit-learn {here.get('scikit-learn', 'missing')}",
         "pip install scikit-learn",
     )
-    print_trimmed(Console(highlight=False), table)
-    return 0 if has_tf and "torch" in here else 2
+    console, works = Console(highlight=False), has_tf and "torch" in here
+    print_trimmed(console, table)
+    told = "works here" if works else "needs what says no in the first two lines"
+    console.print(f"\n`parity run` {told}.", markup=False)
+    return 0 if works else 2
 
 
 def _found(legacy: list[dict[str, str]]) -> str:

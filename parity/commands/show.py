@@ -7,7 +7,7 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
     parser.add_argument("trace", type=Path, help="a folder with a trace.json")
-    parser.add_argument("--step", type=int, help="show the tensors of this step; by default the first")
+    parser.add_argument("--step", type=int, metavar="N", help="show the tensors of this step (default: the first)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -16,6 +16,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.markup import escape
 
     from parity.judge.numbers import norm
+    from parity.report.facts import flat, plain
     from parity.report.tables import plain_table, print_trimmed
     from parity.trace import Trace, TraceError
 
@@ -25,8 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
     console.print(
         f"[bold]{escape(str(arguments.trace))}[/bold]: {len(trace.step_numbers)} steps, {state}", soft_wrap=True
     )
-    for name, value in sorted({**trace.producer, **trace.facts}.items()):
-        console.print(escape(f"  {name}: {value}"), soft_wrap=True)
+    for name, value in sorted(flat({**trace.producer, **trace.facts}).items()):
+        console.print(escape(f"  {name}: {plain(value)}"), soft_wrap=True)
     steps = [arguments.step] if arguments.step is not None else trace.step_numbers[:1]
     for number in steps:
         if number not in trace.step_numbers:

@@ -25,7 +25,7 @@ PARTS = {
 }
 WIDTH, LANES, GAP, BOX = 440, 4, 10, 42
 STEP = BOX + 26
-FITS = 13  # letters that a box of one of four lanes is wide
+FITS = 12  # letters that a box of one of four lanes is wide
 
 
 class Box(NamedTuple):

@@ -49,8 +49,8 @@ def show_worst(level: Level) -> Group:
 
 
 def show_mapping(pairs: list[tuple[str, str, str, str]]) -> Table:
-    """Shows which variable became which, how its layout changes, and how that was decided."""
-    table = plain_table("reference", "candidate", "layout", "decided")
+    """Shows which variable became which, by which transform, and how that was decided."""
+    table = plain_table("reference", "candidate", "transform", "decided")
     for pair in pairs:
         table.add_row(*(Text(part) for part in pair))
     return table
@@ -58,7 +58,7 @@ def show_mapping(pairs: list[tuple[str, str, str, str]]) -> Table:
 
 def show_proposals(proposals: Sequence[Proposal]) -> Table:
     """Shows what variables may become, how sure that is, and what speaks for it."""
-    table = plain_table("reference", "candidate", "layout", "confidence", "agreement")
+    table = plain_table("reference", "candidate", "transform", "confidence", "agreement")
     for each in proposals:
         told = ", ".join(f"{what} {score:.2f}" for what, score in each.scores.items())
         table.add_row(

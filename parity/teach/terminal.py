@@ -22,7 +22,7 @@ def list_lessons(lessons: list[Lesson]) -> None:
     for lesson in lessons:
         table.add_row(str(lesson.number), f"[bold]{escape(lesson.title)}[/]", escape(lesson.about))
     print_trimmed(_console(), table)
-    print("\n`parity teach 1` runs the first; `parity teach 1 --html page.html` writes it as a page with a diagram.")
+    print("\n`parity teach 1` runs the first; `parity teach 1 --html lesson.html` writes it as a page with a diagram.")
 
 
 def show_lesson(played: Played, wait: Callable[[], bool]) -> None:

@@ -231,6 +231,7 @@ def test_doctor_tells_an_interpreter_that_does_not_run(capsys):
     code, printed, _ = ended(capsys, "doctor", "--tf-python", "/none")
     assert code == 2
     assert "\nTensorFlow side            no  /none does not run " in printed
+    assert printed.endswith("`parity run` needs what says no in the first two lines.\n")
 
 
 def test_doctor_finds_the_frameworks_of_this_interpreter(capsys, monkeypatch):
@@ -239,6 +240,7 @@ def test_doctor_finds_the_frameworks_of_this_interpreter(capsys, monkeypatch):
     assert code == 0
     assert "torch side                 yes torch 2." in printed
     assert "TensorFlow side            yes tensorflow 2." in printed
+    assert printed.endswith("\n\n`parity run` works here.\n")
 
 
 def test_out_is_emptied_of_what_an_earlier_run_left(tmp_path):

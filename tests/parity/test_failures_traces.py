@@ -38,6 +38,19 @@ def refused(capsys, *words) -> str:
     return errors
 
 
+def test_facts_are_shown_as_a_person_writes_them(tmp_path, capsys):
+    facts = {"optimizer": {"name": "Adam", "centered": False}, "devices": [], "slots": ["m", "v"]}
+    TraceWriter(str(tmp_path), {"package": "test"}, facts, VARIABLES).close()
+    assert main(["show", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out.splitlines()[1:]
+    assert [line for line in shown if line.split(":")[0].strip() not in ("numpy", "package", "python")] == [
+        "  devices: none",
+        "  optimizer.centered: no",
+        "  optimizer.name: Adam",
+        "  slots: m, v",
+    ]
+
+
 def test_two_whole_traces_are_the_same(traces, capsys):
     assert main(["compare", *map(str, traces)]) == 0
     assert capsys.readouterr().out.startswith("verdict: same  ")

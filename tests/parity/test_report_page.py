@@ -126,7 +126,7 @@ def test_what_is_known_of_a_tensor_is_packed_with_its_cell_and_without_a_number_
 
 def test_the_losses_are_drawn_and_told():
     page = as_html(looked_at(), "x")
-    assert "Loss, mean over the towers: 1 function: free run" in Reader(page).text
+    assert "Loss, mean over the towers: level 1 function, free run" in Reader(page).text
     assert "step reference candidate apart allowed 0 2 2 0 0.1 1 1 1.5 0.5 0.2" in Reader(page).text
     assert "at most 2.5 times what is allowed" in page
     assert (Reader(page).open, Reader(page).unmatched) == ([], [])
