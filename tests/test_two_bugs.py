@@ -36,7 +36,34 @@ PAIRS = {
         CONVNET,
         [("the_batch_of_the_step_before", 1.0, "stale_batch"), ("torchs_default_momentum", 1.0, "batch_norm_momentum")],
     ),
+    "another beta, and no correction of the moments": (
+        MLP,
+        [("another_beta1", 0.05, "adam_beta"), ("adam_without_bias_correction", 1.0, "bias_correction")],
+    ),
+    "an update uphill, with another beta": (
+        MLP,
+        [("uphill", 1.0, "sign"), ("another_beta1", 0.06, "adam_beta")],
+    ),
+    "torch's Adam, and another rate for biases": (
+        MLP,
+        [
+            ("adam_of_torch", 1.0, "adam_epsilon_placement"),
+            ("biases_learn_at_another_rate", 0.002, "learning_rate"),
+        ],
+    ),
+    "decay in the optimizer, and Nesterov": (
+        MLP,
+        [
+            ("weights_decay_in_the_optimizer", 0.03, "weight_decay"),
+            ("nesterov_nobody_asked_for", 1.0, "nesterov"),
+        ],
+    ),
+    "another momentum, and gradients clipped by value": (
+        MLP,
+        [("another_momentum", 0.3, "momentum"), ("clipped_by_value", 1.0, "clipping")],
+    ),
 }
+OF_MOMENTUM = {"nesterov_nobody_asked_for", "another_momentum"}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +83,8 @@ def optimizers():
 def test_both_of_two_bugs_are_named(tf2_sides, tmp_path, optimizers, what):
     net, bugs = PAIRS[what]
     case = load_case(ROOT / "examples" / net, steps=3, towers=2, batch_size=8)
-    case = case.model_copy(update={"optimizer": optimizers["adam"]})
+    optimizer = "momentum" if OF_MOMENTUM & {bug for bug, _, _ in bugs} else "adam"
+    case = case.model_copy(update={"optimizer": optimizers[optimizer]})
     planted = [Planted(bug, size) for bug, size, _ in bugs]
-    result = run_case(plant(case, planted, tmp_path / "planted", False), tf2_sides, levels=("function",))
+    result = run_case(plant(case, planted, tmp_path / "planted", True), tf2_sides, levels=("function",))
     assert sorted(cause.name for cause in result.causes) == sorted(name for _, _, name in bugs)

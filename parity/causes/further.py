@@ -8,6 +8,7 @@ from parity.causes.evidence import Evidence
 from parity.causes.find import find_causes
 from parity.causes.gradients_at_once import gradients_at_once
 from parity.causes.own_inputs import STAGES, OwnInputs, rule_of
+from parity.causes.updates_at_once import updates_at_once
 from parity.judge.numbers import distance, norm, worst
 from parity.judge.result import Cause, Check, FirstDifference
 from parity.trace import RANK_OF, Key, format_key, parse_key
@@ -41,7 +42,13 @@ def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence,
         if cause.name not in names and not any(cause.name in FOLLOWS.get(name, ()) for name in names):
             names.add(cause.name)
             found.append(cause)
-    return found
+    together = updates_at_once(evidence, first.check.step) if first.check.run == "lockstep" else []
+    return found + [cause for cause in together if cause.name not in names and cause.name not in _doubted(names)]
+
+
+def _doubted(names: set[str]) -> set[str]:
+    # The rate of what trains twice is twice as large.
+    return {"learning_rate", "gradient_factor"} if "trained_twice" in names else set()
 
 
 def _all(first: FirstDifference, evidence: Evidence, checks: list[Check]) -> Iterator[Cause]:

@@ -45,17 +45,30 @@ def fit_partly(columns: Sequence[Array], target: Array, close: float = ROUGH) ->
 
 
 def _cut_off(columns: Sequence[Array], target: Array, close: float) -> Partly | None:
-    limit = float(np.abs(target).max(initial=0.0))
-    below = np.abs(target) < limit * (1 - 1e-9)
-    # One element is always the largest: only several of one size tell of a limit.
-    if limit == 0.0 or (~below).sum() < 2:
+    limits = _sizes_in_common(np.abs(target))
+    if not limits:
         return None
+    size = np.zeros(target.shape)
+    for limit in limits:
+        size[np.abs(np.abs(target) - limit) <= 1e-9 * limits[0]] = limit
+    below = size == 0.0
     found = _solve([each[below] for each in columns], target[below])
     if found is None or found.residual > close:
         return None
     beyond = sum(share * each[~below] for share, each in zip(found.coefficients, columns, strict=True))
     signed = np.asarray(beyond) * np.sign(target[~below])
-    return found._replace(limit=limit) if (signed >= limit * (1 - 10 * close)).all() else None
+    return found._replace(limit=limits[0]) if (signed >= size[~below] * (1 - 10 * close)).all() else None
+
+
+def _sizes_in_common(sizes: Array) -> list[float]:
+    # One element is always the largest: only several of one size tell of a limit. One variable of the reference may be two
+    # of the candidate, each with a limit of its own.
+    largest = float(sizes.max(initial=0.0))
+    if largest == 0.0:
+        return []
+    values, counts = np.unique(np.round(sizes / largest, 9), return_counts=True)
+    common = [float(value) * largest for value, count in zip(values, counts, strict=True) if count > 1 and value > 0.0]
+    return sorted(common, reverse=True)[:2]
 
 
 def _without_rows(columns: Sequence[Array], target: Array, close: float) -> Partly | None:

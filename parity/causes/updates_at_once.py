@@ -1,0 +1,215 @@
+"""Names several bugs in one update at once."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from parity.causes.evidence import Evidence, is_close
+from parity.causes.optimizer_input import Input
+from parity.causes.partly import Partly, fit_partly
+from parity.causes.update_rules import FEW, Given, Moved, given, moved
+from parity.judge.numbers import norm
+from parity.judge.result import Cause
+
+FITTED = "fitted together with what else is wrong with the update"
+CLOSE = 1e-6
+
+
+def updates_at_once(evidence: Evidence, step: int) -> list[Cause]:
+    """Returns what is wrong with the update of a step, everything at once; nothing where no rule fits."""
+    told = given(evidence, step)
+    if told is None:
+        return []
+    found = [*_of_the_slot(told), *_of_the_gradient(evidence, step, told)]
+    went = moved(evidence, step, told)
+    if went is not None:
+        found += _of_adam(evidence, step, told, went) if told.averages else _of_momentum(evidence, step, told, went)
+    return found
+
+
+def _of_the_slot(told: Given) -> Iterator[Cause]:
+    if abs(told.kept - told.wanted) <= CLOSE:
+        return
+    text = f"the slot {told.slot} of every variable keeps {told.kept:.9g} of itself, {FITTED}"
+    if abs(told.kept) <= CLOSE:
+        yield Cause(
+            "slot_reset",
+            f"the slot {told.slot} is forgotten in every step",
+            text,
+            "make the optimizer once, before the loop, and load its state with the weights",
+        )
+        return
+    name, what = ("adam_beta", "beta1") if told.averages else ("momentum", "the momentum")
+    yield Cause(
+        name,
+        f"{what} is {told.kept:.6g} where the reference has {told.wanted:.6g}",
+        text,
+        f"give the port's optimizer {told.wanted:.6g}",
+    )
+
+
+def _of_the_gradient(evidence: Evidence, step: int, told: Given) -> Iterator[Cause]:
+    fits: dict[str, Partly] = {}
+    for each in told.inputs:
+        weight = evidence.before(step, "var", each.name)
+        columns = (
+            [[each.gradient], [each.gradient, weight]] if weight is not None and weight.any() else [[each.gradient]]
+        )
+        fit = next((fit for chosen in columns if (fit := fit_partly(chosen, each.used, CLOSE))), None)
+        if fit is not None:
+            fits[each.name] = fit
+        elif each.used.size > FEW:
+            return
+    if not fits:
+        return
+    factors = [fit.coefficients[0] for fit in fits.values()]
+    decayed = {name: fit.coefficients[1] for name, fit in fits.items() if len(fit.coefficients) > 1}
+    yield from _of_the_factors(factors, told, evidence, step)
+    if any(fit.limit for fit in fits.values()):
+        limits = [fit.limit for fit in fits.values() if fit.limit]
+        yield _clipping(
+            f"gradients are clipped by value to {min(limits):.4g}"
+            + (" or more" if max(limits) > min(limits) * 1.001 else ""),
+            f"the largest elements of {len(limits)} of {len(fits)} variables' gradients are of one size each, {FITTED}",
+        )
+    amounts = list(decayed.values())
+    if amounts and all(is_close(amount, amounts[0], 1e-3) for amount in amounts):
+        amount = amounts[0] / factors[0]
+        yield _decay(
+            amount, ", ".join(decayed), f"the gradient that the optimizer works with is off by {amount:.9g} times"
+        )
+
+
+def _of_the_factors(factors: list[float], told: Given, evidence: Evidence, step: int) -> Iterator[Cause]:
+    text = f"the candidate's optimizer works with {factors[0]:.9g} times the gradient, {FITTED}"
+    if all(factor < 0 for factor in factors):
+        yield Cause("sign", "the update goes uphill", text, "minimise: check maximize=True and the loss's sign")
+    sizes = [abs(factor) for factor in factors]
+    same = max(sizes) - min(sizes) <= 10 * CLOSE * max(sizes)
+    if same and is_close(sizes[0], 1.0, CLOSE):
+        return
+    if same and not told.averages and is_close(sizes[0], 1 - told.wanted, CLOSE):
+        yield Cause(
+            "momentum",
+            f"the momentum is dampened: the gradient enters the slot {sizes[0]:.6g} times",
+            text,
+            "TensorFlow's momentum takes the whole gradient: dampening=0, or torch_ddp.like_tf.Momentum",
+        )
+    elif same and (sizes[0] < 1 or _one_norm(evidence, step, told)):
+        yield _clipping(
+            f"the gradients are scaled to {sizes[0]:.4g} of what they are, as clipping by global norm does",
+            f"{text}; their global norm is then {_norm_of_all(told.inputs):.6g}",
+        )
+    elif same:
+        yield Cause(
+            "gradient_factor", f"the update's gradient is off by the factor {sizes[0]:.6g}", text, "take it out"
+        )
+
+
+def _of_momentum(evidence: Evidence, step: int, told: Given, went: dict[str, Moved]) -> Iterator[Cause]:
+    rate = evidence.learning_rate(step)
+    if not rate or any(evidence.optimizers[0].get(key) for key in ("use_nesterov", "nesterov")):
+        return
+    ahead = [each for each in went.values() if each.other]
+    if (
+        ahead
+        and len(ahead) == len(went)
+        and all(
+            is_close(each.rate, each.other * told.wanted, 1e-4) or is_close(each.rate, each.other * told.kept, 1e-4)
+            for each in ahead
+        )
+    ):
+        yield Cause(
+            "nesterov",
+            "Nesterov momentum in the candidate only",
+            f"the candidate's update is {ahead[0].other:.6g} times the gradient and {ahead[0].rate:.6g} times the slot "
+            f"{told.slot}, {FITTED}",
+            "use_nesterov=False (torch: nesterov=False), as the graph has it",
+        )
+        yield from _of_the_rates({name: each.other / rate for name, each in went.items()})
+    elif not ahead:
+        yield from _of_the_rates({name: each.rate / rate for name, each in went.items()})
+    yield from _of_the_shrinking(went, rate)
+
+
+def _of_adam(evidence: Evidence, step: int, told: Given, went: dict[str, Moved]) -> Iterator[Cause]:
+    rate, wanted = evidence.learning_rate(step), evidence.optimizers[0].get("epsilon")
+    powers = [evidence.counter(step, f"beta{k}_power") for k in (1, 2)]
+    if not rate or not isinstance(wanted, float) or powers[0] is None or powers[1] is None:
+        return
+    first, second = powers[0], powers[1]
+    corrected = float(np.sqrt(1 - second) / (1 - first))
+    rates = [each.rate / rate for each in went.values()]
+    uncorrected = sum(is_close(each, 1.0, CLOSE) for each in rates) * 2 >= len(rates)
+    if uncorrected and not is_close(corrected, 1.0, CLOSE):
+        yield Cause(
+            "bias_correction",
+            "Adam without bias correction",
+            f"lr m / (sqrt(v) + epsilon) gives the update of most of {len(went)} variables at step {step}, {FITTED}",
+            "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments",
+        )
+    scale = 1.0 if uncorrected else corrected
+    epsilon = float(np.median([each.other for each in went.values()]))
+    # Powers of another beta are the candidate's own: what they make of the rate is no rate.
+    if abs(told.kept - told.wanted) <= CLOSE:
+        yield from _of_the_rates({name: each.rate / rate / scale for name, each in went.items()})
+    inside = wanted * float(np.sqrt(1 - second))
+    if abs(epsilon - wanted) > 1e-3 * wanted and all(is_close(each.other, epsilon, 1e-2) for each in went.values()):
+        torchs = is_close(epsilon, inside, 1e-3)
+        yield Cause(
+            "adam_epsilon_placement" if torchs else "adam_epsilon",
+            "Adam's epsilon inside the bias correction"
+            if torchs
+            else f"Adam's epsilon is {epsilon:.6g} where the reference has {wanted:g}",
+            f"m / u of every variable is linear in the root of v, with {epsilon:.6g} beside it, {FITTED}",
+            f"use torch_ddp.like_tf.Adam(epsilon={wanted:g})",
+        )
+    yield from _of_the_shrinking(went, rate)
+
+
+def _of_the_rates(factors: dict[str, float]) -> Iterator[Cause]:
+    wrong = {name: factor for name, factor in factors.items() if not is_close(factor, 1.0, 1e-5)}
+    middle = float(np.median(list(wrong.values()))) if wrong else 1.0
+    if wrong and all(is_close(factor, middle, 1e-4) for factor in wrong.values()):
+        where = "" if len(wrong) == len(factors) else f" for {', '.join(wrong)}"
+        yield Cause(
+            "learning_rate",
+            f"learning rate off by the factor {middle:.6g}{where}",
+            f"the candidate's update of {len(wrong)} of {len(factors)} variables goes {middle:.9g} times as far, {FITTED}",
+            "give the port the learning rate of the graph, and check the schedule's unit",
+        )
+
+
+def _of_the_shrinking(went: dict[str, Moved], rate: float) -> Iterator[Cause]:
+    shrunk = {name: each.shrunk / rate for name, each in went.items() if each.shrunk}
+    amounts = list(shrunk.values())
+    if amounts and all(is_close(amount, amounts[0], 1e-2) for amount in amounts):
+        yield _decay(
+            amounts[0], ", ".join(shrunk), f"the update is off by {amounts[0]:.9g} times the learning rate and"
+        )
+
+
+def _decay(amount: float, where: str, what: str) -> Cause:
+    who, other = ("candidate", "reference") if amount > 0 else ("reference", "candidate")
+    return Cause(
+        "weight_decay",
+        f"weight decay of {abs(amount):.4g} in the {who} that the {other} does not have",
+        f"{what} the weight, in {where}, {FITTED}",
+        f"decay what the graph decays, once: {where} by {abs(amount):.4g}"
+        + ("" if amount < 0 else " less in the port"),
+    )
+
+
+def _clipping(title: str, text: str) -> Cause:
+    return Cause("clipping", title, text, "clip as the graph does: by this norm or value on both sides, or on neither")
+
+
+def _one_norm(evidence: Evidence, step: int, told: Given) -> bool:
+    # Whatever the gradients are, what is made of them has the same norm in every step: no clipping either, but its limit.
+    others = [given(evidence, other) for other in evidence.reference.step_numbers if other != step]
+    norms = [_norm_of_all(each.inputs) for each in others if each is not None]
+    return bool(norms) and all(is_close(each, _norm_of_all(told.inputs), 1e-5) for each in norms)
+
+
+def _norm_of_all(inputs: list[Input]) -> float:
+    return float(np.sqrt(sum(norm(each.used) ** 2 for each in inputs)))
