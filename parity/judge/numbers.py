@@ -1,5 +1,6 @@
 """Measures how far two arrays are apart."""
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -92,6 +93,7 @@ def worst(reference: Array, candidate: Array) -> Worst:
     return Worst(index, value, found, apart, relative, apart / spacing if np.isfinite(value) else np.inf)
 
 
+@functools.cache
 def unit_roundoff(dtype: Any) -> float:
     """Returns the unit roundoff of a float dtype, half the spacing at 1: 2^-53 for float64, 2^-24 for float32."""
     return float(np.finfo(dtype).eps) / 2
