@@ -5,9 +5,10 @@ from pathlib import Path
 
 from parity.case import Case
 from parity.judge.join import Join
+from parity.run.asked import Asked
 from parity.run.quantities import EVERYTHING
 from parity.run.recorded import OfBoth, Playing
-from parity.run.roles import Asked, TensorFlowRole
+from parity.run.reference import TensorFlowRole
 from parity.run.states import Tensors, read_all, translated_batch, write_states
 from parity.trace import Trace
 

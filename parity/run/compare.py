@@ -9,9 +9,9 @@ from parity.judge.plain import judge_plain
 from parity.judge.renaming import Renaming
 from parity.judge.result import Check, Level, Result, decide
 from parity.mapping import build_mapping, variables_of
+from parity.run.asked import Tick
 from parity.run.closely import look_at_level
 from parity.run.levels import find_first, not_run
-from parity.run.roles import Tick
 from parity.run.session import LEVELS
 from parity.trace import Trace
 

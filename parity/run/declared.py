@@ -4,10 +4,10 @@ from pathlib import Path
 
 from parity.case import Case, declared_differences, without
 from parity.judge.result import Cause, DeclaredDifference, Found, Level
+from parity.run.asked import Tick
 from parity.run.levels import judge_function
 from parity.run.plan import Recorder
 from parity.run.processes import Sides
-from parity.run.roles import Tick
 
 ABSENT = "declared_difference_absent"
 

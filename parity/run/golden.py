@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import Case, as_declared
+from parity.run.asked import REPETITION, Asked
 from parity.run.dense import DenseTrace
-from parity.run.roles import INITIAL_SLOTS, PREPARED, REPETITION, Asked
+from parity.run.reference import INITIAL_SLOTS, PREPARED
 from parity.trace import Trace, write_json
 
 FORMAT = "tower-parity-golden"

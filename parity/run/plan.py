@@ -8,11 +8,13 @@ from parity.case import Case, as_declared
 from parity.judge.join import Join
 from parity.judge.level1 import Lockstep
 from parity.run.again import Again
+from parity.run.asked import Tick
+from parity.run.candidate import TorchRole
 from parity.run.orders import run_orders
 from parity.run.prepare import prepare_both
 from parity.run.processes import Sides
 from parity.run.recorded import Begun, OfBoth, Playing, Recorded
-from parity.run.roles import Reference, TensorFlowRole, Tick, TorchRole
+from parity.run.reference import Reference, TensorFlowRole
 from parity.run.runs import (
     REPLICAS,
     candidate_in_lockstep,

@@ -8,8 +8,10 @@ from parity.case import Case
 from parity.judge.join import Join
 from parity.judge.renaming import Renaming
 from parity.mapping import Mapping, build_mapping, variables_of
+from parity.run.asked import Tick
+from parity.run.candidate import TorchRole
 from parity.run.recorded import OfBoth, Playing
-from parity.run.roles import Reference, Tick, TorchRole
+from parity.run.reference import Reference
 from parity.run.states import read_all, translated, translated_batch, write_init, write_states
 from parity.trace import Trace
 

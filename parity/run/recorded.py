@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from parity.judge.join import Join
 from parity.judge.level1 import Lockstep
+from parity.run.candidate import TorchRole
 from parity.run.races import Races
-from parity.run.roles import Reference, TorchRole
+from parity.run.reference import Reference
 from parity.trace import Trace
 
 

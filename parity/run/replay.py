@@ -9,6 +9,7 @@ from typing import Any
 from parity.case import load_mapping
 from parity.judge.closer import Pairs
 from parity.judge.result import Level, Result
+from parity.run.asked import Tick
 from parity.run.compare import compare_traces
 from parity.run.levels import not_run
 from parity.run.replay_levels import Judged, judge_part
@@ -18,7 +19,6 @@ from parity.run.replay_port import Port as Port
 from parity.run.replay_port import Replayed, check_port
 from parity.run.replay_reference import write_reference
 from parity.run.replay_sections import Looked, in_section, look_at_part, together
-from parity.run.roles import Tick
 from parity.run.session import LEVELS
 from parity.sides import launch_torch
 from parity.trace import SHADOW, SHADOW_FILE, Trace, TraceError

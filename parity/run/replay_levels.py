@@ -9,6 +9,7 @@ from parity.judge.closer import Pairs
 from parity.judge.level1 import Lockstep, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.numbers import distance, norm
 from parity.judge.result import Cause, Check, FirstDifference, Level, decide
+from parity.run.asked import Tick
 from parity.run.experiments import find_by_experiment
 from parity.run.levels import find_first, judge_single
 from parity.run.recorded import Recorded
@@ -17,7 +18,6 @@ from parity.run.replay_free import ALONE, FreeRuns, counts_otherwise, judge_free
 from parity.run.replay_part import Part
 from parity.run.replay_port import Replayed
 from parity.run.replay_reference import write_reference
-from parity.run.roles import Tick
 from parity.run.states import write_states
 from parity.trace import Trace, parse_key
 

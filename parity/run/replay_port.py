@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from parity.judge.join import Join
 from parity.judge.renaming import Renaming
 from parity.mapping import Mapping, MappingEntry, build_mapping, variables_of
+from parity.run.asked import Tick
 from parity.run.perturb import Tensors
 from parity.run.replay_part import Part, ReplayError
-from parity.run.roles import Tick
 from parity.run.states import translated, translated_batch, write_init, write_states
 from parity.sides import SideProcess
 from parity.trace import Trace

@@ -10,6 +10,7 @@ from parity.case import Case
 from parity.causes import VAGUE, Evidence, find_further
 from parity.judge.repeats import Repeat
 from parity.judge.result import Level, Result
+from parity.run.asked import Tick
 from parity.run.closely import look_at_level, look_at_levels
 from parity.run.declared import look_for_declared
 from parity.run.experiments import find_by_experiment, find_onward
@@ -22,7 +23,6 @@ from parity.run.processes import Sides
 from parity.run.recorded import Begun, Recorded
 from parity.run.repeats import judge_repeats, set_aside_wandering
 from parity.run.reproduction import reproduced
-from parity.run.roles import Tick
 from parity.run.trajectory_level import decide_trajectory
 from parity.trace import Trace
 

@@ -1,0 +1,149 @@
+"""The candidate of a case: what is asked of the torch side."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from parity.case import Case
+from parity.run.asked import Asked, Tick, settings, start_run
+from parity.run.processes import Sides
+from parity.trace import Trace
+
+# What a choice of the towers makes of the ranks' reduction, where it is none of "mean" and "sum".
+OF_THE_RANKS = {"prescaled": "prescaled", "examples": "examples"}
+
+
+class TorchRole:
+    """Asks the torch side of a case.
+
+    Args:
+      case: what to play.
+      sides: started processes.
+      out: folder for its traces.
+      tick: told how far a run is.
+      round_hyper_parameters: whether its optimizer's are rounded to float32 first.
+      rates: the reference's learning rates by step, which a port with a scheduler of its own takes where they differ from
+        that one's by rounding only.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        sides: Sides,
+        out: Path,
+        tick: Tick,
+        round_hyper_parameters: bool = False,
+        rates: Mapping[int, float] | None = None,
+    ) -> None:
+        self._case, self._sides, self._side, self._out, self._tick = case, sides, sides.torch, out, tick
+        self._round = round_hyper_parameters
+        self._rates = {str(step): rate for step, rate in (rates or {}).items()}
+        self._folders = [str(folder) for folder in case.folders]
+        self._prepared: dict[str, Future[Any]] = {}
+        self._decaying: list[str] | None = None
+        self._taken: dict[str, list[str]] = {}
+        self._sync_batch_norm: bool | None = case.torch.sync_batch_norm
+
+    def prepare(self, precision: str, mixed: bool = False) -> "Future[Any]":
+        """Starts the ranks, once for each precision; answers with their variables and facts."""
+        key = f"{precision}, mixed" if mixed else precision
+        if key in self._prepared:
+            return self._prepared[key]
+        case = self._case
+        described = {
+            "model": case.torch.model,
+            "loss": case.torch.loss,
+            "optimizer": case.torch.optimizer or settings(case.optimizer),
+            "optimizers": {
+                name: {**settings(part), "names": self._taken[name]}
+                for name, part in case.optimizers.items()
+                if name in self._taken
+            },
+            "scheduler": case.torch.scheduler,
+            "step": case.torch.step,
+            "sync_batch_norm": self._sync_batch_norm,
+            "recorded_rates": self._rates,
+            "clips": bool(case.optimizer and case.optimizer.clip),
+            "update": self._around_the_update(),
+            "ranks": case.towers,
+            "combine": case.torch.combine or OF_THE_RANKS.get(case.tf.reduce or "", case.combine),
+            "combining": {
+                n: value for n in ("missing", "sparse", "uneven") if (value := getattr(case.tf, n)) is not None
+            },
+            "backend": case.torch.backend,
+            "threads": case.torch.threads or 1,
+            "bucket_cap_mb": case.torch.bucket_cap_mb,
+            "seed": case.seed,
+        }
+        self._prepared[key] = self._side.ask(
+            "prepare",
+            case=described,
+            folders=self._folders,
+            precision=precision,
+            round_hyper_parameters=self._round,
+            mixed={"opt_level": case.torch.opt_level, "half_dtype": case.torch.half_dtype} if mixed else None,
+        )
+        return self._prepared[key]
+
+    def playing(self, case: Case, out: Path) -> "TorchRole":
+        """Returns a role like this one for another port of the same case; what this one has prepared is then forgotten."""
+        role = TorchRole(case, self._sides, out, self._tick, self._round)
+        role._rates, role._decaying = self._rates, self._decaying
+        return role
+
+    def forget(self) -> None:
+        """Has everything be prepared anew: the side keeps what belongs to the last case only."""
+        self._prepared.clear()
+
+    def decay_only(self, names: Sequence[str]) -> None:
+        """Says which of the port's parameters decay, where a case names some of them; what is prepared is prepared anew."""
+        self._decaying = list(names)
+        self._prepared.clear()
+
+    def give_to_parts(self, taken: Mapping[str, Sequence[str]]) -> None:
+        """Says which of the port's parameters every further optimizer takes; what is prepared is prepared anew."""
+        self._taken = {name: list(names) for name, names in taken.items()}
+        self._prepared.clear()
+
+    def run_with_batch_norm(self, over_all_ranks: bool | None, asked: Asked) -> Trace:
+        """Runs with batch norm over all ranks, or None: over each rank's own shard, whatever the port itself does."""
+        kept = self._sync_batch_norm
+        self._sync_batch_norm = over_all_ranks
+        self._prepared.clear()
+        try:
+            return self.run(asked).result()
+        finally:
+            self._sync_batch_norm = kept
+            self._prepared.clear()
+
+    def run(self, asked: Asked) -> "Future[Trace]":
+        """Starts a run."""
+        out = self._out / asked.name
+        prepared = self.prepare(asked.precision, asked.mixed).result()["prepared"]
+        what = f"torch {asked.name}"
+        return start_run(self._side, self._tick, what, asked, out, prepared=prepared, noise=asked.noise)
+
+    def _around_the_update(self) -> dict[str, Any]:
+        # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss; one that
+        # brings its own step brings them there. The loop over micro-batches and the loss scale lie around both.
+        if self._case.optimizer is None:
+            return {}
+        table, port = settings(self._case.optimizer), self._case.torch
+        found: dict[str, Any] = {name: table[name] for name in ("accumulate", "loss_scale") if name in table}
+        if table.get("clip", {}).get("at") == "tower":  # nothing inside an optimizer can clip what is not combined yet
+            found["clip"] = table["clip"]
+        if port.optimizer:
+            return found
+        taken = ("ema", "learning_rate") if port.step else ("clip", "ema", "learning_rate")
+        found.update((name, table[name]) for name in taken if name in table)
+        if port.scheduler:
+            found.pop("learning_rate", None)
+        if "weight_decay" in table and not port.step:
+            where = self._case.tf.regularization
+            found["weight_decay"] = {
+                "coefficient": table["weight_decay"]["coefficient"],
+                "names": self._decaying,
+                "where": "every_tower" if where in (None, "scoped") else where,
+            }
+        return found
