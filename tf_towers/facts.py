@@ -5,6 +5,7 @@ import os
 import tensorflow as real
 import tensorflow.compat.v1 as tf
 
+from tf_towers.hazard_facts import hazard_facts
 from tf_towers.optimizer import hyper_parameters
 
 FLAGS = ("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS", "NVIDIA_TF32_OVERRIDE")
@@ -38,6 +39,7 @@ def facts(training, precision, threads):
         "plan": {name: value for name, value in plan._asdict().items() if value is not None},
         **_others(training.optimizer),
         **training.known,
+        **hazard_facts(training),
     }
 
 

@@ -65,3 +65,23 @@ def test_every_name_in_the_table_of_parts_is_public(tf):
     named = re.findall(r"`(\w+)`", parts)
     assert len(named) > 20
     assert set(named) <= set(tf(_public)["names"])
+
+
+def test_every_hazard_on_the_page_has_the_test_that_it_names():
+    table = PAGE.split("| what goes wrong | in the trace | test |")[1].split("\n\n")[0]
+    named = re.findall(r"\| `(test_\w+)` \|$", table, re.MULTILINE)
+    assert len(named) == len(set(named)) == table.count("\n| ") == 25
+    sources = "\n".join(file.read_text() for file in Path(__file__).parent.glob("test_*.py"))
+    assert [name for name in named if f"def {name}(" not in sources] == []
+
+
+def _fact_names():
+    training = tf_towers.build(small.linear, small.inputs(4), 2, small.sgd())  # noqa: F821
+    return {"facts": list(tf_towers.facts(training, "float64", 1))}  # noqa: F821
+
+
+def test_every_fact_on_the_page_is_one(tf):
+    listed = PAGE.split("## What the facts tell")[1].split("### What goes wrong")[0]
+    named = set(re.findall(r"^- `(\w+)`:", listed, re.MULTILINE))
+    assert len(named) >= 11
+    assert named - {"synchronised"} <= set(tf(_fact_names)["facts"])
