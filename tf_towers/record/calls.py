@@ -3,6 +3,7 @@
 import functools
 import threading
 
+import tensorflow as real
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gradients_util
 
@@ -139,7 +140,7 @@ class Calls(object):
 
 def variable_behind(x):
     """Returns the variable that `x` is or reads (variable, its ref, its handle, its read), else None."""
-    if isinstance(x, tf.Variable):
+    if isinstance(x, real.Variable):
         return x
     if not tf.is_tensor(x):
         return None
@@ -149,7 +150,7 @@ def variable_behind(x):
     groups = (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.LOCAL_VARIABLES, tf.GraphKeys.TRAINABLE_VARIABLES)
     for group in groups:
         for variable in x.graph.get_collection(group):
-            if isinstance(variable, tf.Variable) and variable.op.name == op.name:
+            if isinstance(variable, real.Variable) and variable.op.name == op.name:
                 return variable
     return None
 

@@ -7,6 +7,7 @@ from parity.trace import RecordedGraph
 from tf_towers.record.ancestry import ancestors
 from tf_towers.record.by_hand import HandWritten
 from tf_towers.record.inputs import is_source
+from tf_towers.record.loops import loop_of
 from tf_towers.record.races import writers_of
 
 
@@ -57,6 +58,8 @@ def _run(plan, variables):
                 key = f"{section.prefix}feed/{number}/{each.name}"
                 if key in values:
                     values[key]["source"] = each.source.name
+    for key, tensor in plan.watched.items():
+        values[key] = dict(_described(tensor), loop=loop_of(tensor.op))
     by_hand = [section.apply for section in plan.sections if isinstance(section.apply.optimizer, HandWritten)]
     return {
         "values": values,

@@ -1,6 +1,7 @@
 """Reads an optimizer's hyper-parameters as the graph holds them."""
 
 import numpy as np
+import tensorflow as real
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
@@ -31,7 +32,7 @@ def hyper_parameters(optimizer):
     found = {"name": type(optimizer).__name__}
     for attribute, name in NAMES.items():
         value = getattr(optimizer, attribute, None)
-        if tf.is_tensor(value) and not isinstance(value, tf.Variable):
+        if tf.is_tensor(value) and not isinstance(value, real.Variable):
             constant = tensor_util.constant_value(value)
             value = float(constant) if constant is not None and np.size(constant) == 1 else None
         if isinstance(value, bool):
@@ -45,8 +46,8 @@ def learning_rate(optimizer):
     """Returns the scalar tensor that the updates multiply by, or None where the optimizer keeps none."""
     for attribute in RATES:
         value = getattr(optimizer, attribute, None)
-        if tf.is_tensor(value) and not isinstance(value, tf.Variable):
+        if tf.is_tensor(value) and not isinstance(value, real.Variable):
             return value
-        if isinstance(value, tf.Variable):
+        if isinstance(value, real.Variable):
             return getattr(value, "_graph_element", None) if hasattr(value, "handle") else value.value()
     return None

@@ -129,12 +129,10 @@ def _alike(one, other):
 
 
 def draws_in(ops):
-    """Returns ``(draws, missed)``: outputs of random ops as dict of op name to tensor, and names of those in loops."""
-    draws, missed = collections.OrderedDict(), []
+    """Returns ``(draws, inside)``: outputs of random ops as dict of op name to tensor, and those in loops and branches."""
+    draws, inside = collections.OrderedDict(), collections.OrderedDict()
     for op in sorted(ops, key=lambda op: op._id):
         if op.type in RANDOM:
-            if op.graph.is_fetchable(op.outputs[0]) and op.outputs[0].dtype.base_dtype != tf.string:
-                draws[op.name] = op.outputs[0]
-            else:
-                missed.append(op.name)
-    return draws, missed
+            found = draws if op.graph.is_fetchable(op.outputs[0]) else inside
+            found[op.name] = op.outputs[0]
+    return draws, inside

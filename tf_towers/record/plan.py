@@ -12,8 +12,11 @@ from tf_towers.record.loss_parts import split_by_loss
 from tf_towers.record.observe import observe
 from tf_towers.record.towers import towers_of
 
+DRAWN_INSIDE = "drawn inside a loop or a branch, and TensorFlow's debugger does not work here"
+
 Section = collections.namedtuple(
-    "Section", ["name", "prefix", "apply", "towers", "towers_ops", "inputs", "combinations", "draws", "loss_factor"]
+    "Section",
+    ["name", "prefix", "apply", "towers", "towers_ops", "inputs", "combinations", "draws", "inside", "loss_factor"],
 )
 Section.__doc__ = """One optimizer's part of a training step.
 
@@ -26,15 +29,17 @@ Fields:
   inputs: list over the towers of lists of `Input`.
   combinations: dict of variable name to `Combination`.
   draws: list over the towers of dicts of random op name to its output.
+  inside: the same for those inside loops and branches, whose output cannot be fetched.
   loss_factor: what the sum of the towers' losses is multiplied by where they are differentiated at once, else None.
 """
 
-Plan = collections.namedtuple("Plan", ["sections", "observed", "ops", "left_out", "fetched"])
+Plan = collections.namedtuple("Plan", ["sections", "observed", "watched", "ops", "left_out", "fetched"])
 Plan.__doc__ = """What is recorded of a run of the script's train op.
 
 Fields:
   sections: list of the `Section` whose updates this run makes.
   observed: the `Observed` that says how.
+  watched: dict of trace name to the tensor of a draw inside a loop or a branch, for `Watch`.
   ops: the set of ops that the script's own run needs.
   left_out: dict of trace name or tensor name to why it is not recorded.
   fetched: names of the tensors and ops that the script itself fetches.
@@ -62,14 +67,13 @@ def make_section(apply, name, prefix, calls, fed=frozenset()):
         inputs,
         combinations_of(apply, found),
         [drawn for drawn, _ in draws],
+        [inside for _, inside in draws],
         loss_factor,
     )
-    left_out = dict.fromkeys(missed, "no array: a string, a handle, or inside a loop")
-    left_out.update({op: "drawn inside a loop" for _, names in draws for op in names})
-    return section, left_out
+    return section, dict.fromkeys(missed, "no array: a string, a handle, or inside a loop")
 
 
-def make_plan(graph, fetched, sections, left_out, variables):
+def make_plan(graph, fetched, sections, left_out, variables, can_watch=False):
     """Decides what to record of a run that fetches `fetched`, and how.
 
     Args:
@@ -78,6 +82,7 @@ def make_plan(graph, fetched, sections, left_out, variables):
       sections: list of `Section` whose train ops are among their ancestors.
       left_out: dict of name to reason, known so far.
       variables: the `Variables` of the graph.
+      can_watch: whether a `Watch` works.
     """
     own = ancestors([each if isinstance(each, tf.Operation) else each.op for each in fetched])
     wanted, reasons = collections.OrderedDict(), dict(left_out)
@@ -89,7 +94,20 @@ def make_plan(graph, fetched, sections, left_out, variables):
                 reasons[section.prefix + key] = "it is inside a loop or a branch"
     observed, more = observe(wanted, own, variables)
     reasons.update(more)
-    return Plan(sections, observed, own, reasons, [each.name for each in fetched])
+    watched = _watched(sections)
+    if watched and not can_watch:
+        reasons.update((tensor.op.name, DRAWN_INSIDE) for tensor in watched.values())
+        watched = {}
+    return Plan(sections, observed, watched, own, reasons, [each.name for each in fetched])
+
+
+def _watched(sections):
+    return collections.OrderedDict(
+        (f"{section.prefix}noise/{number}/{name}", draw)
+        for section in sections
+        for number, inside in enumerate(section.inside)
+        for name, draw in inside.items()
+    )
 
 
 def _wanted(section):

@@ -14,15 +14,17 @@ class Planner(object):
     Args:
       calls: the `Calls` of the script.
       left_out: dict of what is not recorded to the reason, added to.
+      can_watch: function without arguments, whether draws inside loops can be watched.
 
     Attributes:
       variables: the `Variables` of the graph that trains, or None so far.
     """
 
-    def __init__(self, calls, left_out):
+    def __init__(self, calls, left_out, can_watch):
         self.variables = None
         self._calls = calls
         self._left_out = left_out
+        self._can_watch = can_watch
         self._plans, self._sections = {}, {}
         self._graph = None
 
@@ -57,7 +59,8 @@ class Planner(object):
         self._graph = graph
         sections, left_out = self._sections_of(applies, fed)
         self.variables = self.variables or self._sort(graph)
-        return make_plan(graph, fetched, sections, left_out, self.variables)
+        can_watch = any(inside for section in sections for inside in section.inside) and self._can_watch()
+        return make_plan(graph, fetched, sections, left_out, self.variables, can_watch)
 
     def _sections_of(self, applies, fed=frozenset()):
         several = len([each for each in self._calls.applies if each.graph is applies[0].graph]) > 1

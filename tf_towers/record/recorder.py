@@ -16,10 +16,12 @@ from tf_towers.record.graph import recorded_graph
 from tf_towers.record.hazard import Hazard
 from tf_towers.record.hazards import hazards_in_graph
 from tf_towers.record.hazards_in_values import combine_from_values, hazards_in_values
+from tf_towers.record.loops import keep_iterations_in_order
 from tf_towers.record.observe import BEFORE, compute, fetched_inside
 from tf_towers.record.patches import Patches
 from tf_towers.record.planner import Planner
 from tf_towers.record.variables import describe, read_variables
+from tf_towers.record.watch import Watch, is_watched
 
 
 class Recorder(object):
@@ -56,7 +58,8 @@ class Recorder(object):
         self._on_enough, self._on_failure = on_enough, on_failure
         self._patches = Patches()
         self._lock = threading.RLock()
-        self._planner = Planner(self.calls, self.left_out)
+        self._watch = Watch()
+        self._planner = Planner(self.calls, self.left_out, self._watch.works)
         self._writer = None
         self._plans, self._plan_of_step = [], []
         self._after = None
@@ -70,6 +73,7 @@ class Recorder(object):
     def install(self):
         """Starts to watch."""
         self.calls.install()
+        keep_iterations_in_order(self._patches)
         self._patches.wrap(session_module.BaseSession, "run", self._watched_run)
         self._patches.wrap(session_module.BaseSession, "make_callable", self._watched_callable)
         self._patches.wrap(session_module.BaseSession, "__init__", self._softly_placed)
@@ -82,6 +86,7 @@ class Recorder(object):
         """
         self._patches.undo()
         self.calls.remove()
+        self._watch.close()
         if self._writer is None:
             return False
         if whole and not self._failed:
@@ -156,6 +161,7 @@ class Recorder(object):
                 self._give_up(error)
             return values
         extra = fetched_inside(plan.observed)
+        options = self._watching(session, plan, options)
         # With nothing to be fetched beside it, the script's run is the very same call.
         if extra:
             values, found = self._run(session, [fetches, extra], feed_dict, options, run_metadata)
@@ -168,6 +174,15 @@ class Recorder(object):
         if self._steps is not None and self.recorded >= self._steps:
             self._on_enough()
         return values
+
+    def _watching(self, session, plan, options):
+        if not plan.watched:
+            return options
+        if is_watched(options) or session.sess_str:
+            reason = "drawn inside a loop or a branch, and TensorFlow's debugger is the script's own or far away"
+            self.left_out.update((key, reason) for key in plan.watched)
+            return options
+        return self._watch.options(list(plan.watched.values()), options)
 
     def _observed(self, session, plan, state, found, feed_dict):
         return compute(functools.partial(self._run, session), plan.observed, state, found, feed_dict)
@@ -220,6 +235,7 @@ class Recorder(object):
         after = self._read(session)
         if tensors is None:
             tensors = self._observed(session, plan, state, found, feed_dict)
+        tensors = dict(tensors, **self._drawn(plan))
         first = self._writer is None
         if first or any(section not in self.sections for section in plan.sections):
             self._learn(plan, tensors)
@@ -236,6 +252,18 @@ class Recorder(object):
         self._count(state, after)
         self._after = after
         self.recorded += 1
+
+    def _drawn(self, plan):
+        watched = {key: tensor for key, tensor in plan.watched.items() if key not in self.left_out}
+        drawn = self._watch.drawn(list(watched.values())) if watched else {}
+        stacked = {}
+        for key, tensor in watched.items():
+            values = drawn[tensor.name]
+            if len({value.shape for value in values}) == 1:
+                stacked[key] = np.stack(values)
+            elif values:
+                self.left_out[key] = "drawn inside a loop, in another shape from time to time"
+        return stacked
 
     def _learn(self, plan, tensors):
         self.left_out.update(plan.left_out)

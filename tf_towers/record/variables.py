@@ -2,6 +2,7 @@
 
 import collections
 
+import tensorflow as real
 import tensorflow.compat.v1 as tf
 
 from parity.trace import parse_key
@@ -31,7 +32,7 @@ def sort_variables(graph, applies, sections):
     weights = collections.OrderedDict(
         (variable.op.name, variable)
         for variable in graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)
-        if isinstance(variable, tf.Variable)
+        if isinstance(variable, real.Variable)
     )
     for apply in applies:
         for _, variable in apply.pairs:
@@ -166,8 +167,9 @@ def _hand_made_slot(name, variable, weights):
 
 def _all(graph):
     found = collections.OrderedDict()
+    # TensorFlow 2's own class: its compat.v1.Variable leaves resource variables out.
     for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES):
-        if isinstance(variable, tf.Variable):
+        if isinstance(variable, real.Variable):
             found[variable.op.name] = variable
     return found
 
@@ -175,12 +177,12 @@ def _all(graph):
 def _own_scalars(optimizer):
     held = getattr(optimizer, "_non_slot_dict", {})
     # Their keys are (name, graph): a second Adam's variable may be beta1_power_1, its name is beta1_power.
-    return [(key[0], variable) for key, variable in held.items() if isinstance(variable, tf.Variable)]
+    return [(key[0], variable) for key, variable in held.items() if isinstance(variable, real.Variable)]
 
 
 def _global_step(graph, applies):
     for apply in applies:
-        if isinstance(apply.global_step, tf.Variable):
+        if isinstance(apply.global_step, real.Variable):
             return apply.global_step
     found = graph.get_collection(tf.GraphKeys.GLOBAL_STEP)
-    return found[0] if found and isinstance(found[0], tf.Variable) else None
+    return found[0] if found and isinstance(found[0], real.Variable) else None

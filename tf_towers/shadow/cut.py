@@ -5,12 +5,13 @@ import collections
 import tensorflow.compat.v1 as tf
 
 from tf_towers.shadow.definition import add_placeholder, by_name, full, needed, op_of, pruned, redirect
+from tf_towers.shadow.drawn import is_drawn_inside, replace_draws
 from tf_towers.shadow.refusal import refuse
 
 FED = ("feed", "noise")
 VARIABLES = frozenset(["Variable", "VariableV2", "VarHandleOp"])
 
-Cut = collections.namedtuple("Cut", ["definition", "fed", "handed", "computed"])
+Cut = collections.namedtuple("Cut", ["definition", "fed", "handed", "computed", "drawn"])
 Cut.__doc__ = """A graph that is run in two goes.
 
 Fields:
@@ -18,6 +19,7 @@ Fields:
   fed: dict of placeholder to the list of the trace names whose values go in: several are put one after the other.
   handed: dict of placeholder to the tensor of the first go whose value it takes in the second.
   computed: set of the names of the ops of the first go.
+  drawn: list of the `Drawn` that give the draws inside loops and branches.
 """
 
 
@@ -39,6 +41,7 @@ def cut(definition, run):
       run: an element of its `runs`.
     """
     values = run["values"]
+    drawn = replace_draws(definition, values)
     fed = _cut_inputs(definition, values)
     wanted = [op_of(each["tensor"]) for key, each in values.items() if not is_fed(key)]
     definition = pruned(definition, wanted + run["updates"] + list(fed))
@@ -48,7 +51,7 @@ def cut(definition, run):
     computed = needed(nodes, wanted)
     updating = needed(nodes, run["updates"]) - computed
     handed = _cut_updates(definition, typed, computed, updating)
-    return Cut(definition, fed, handed, computed)
+    return Cut(definition, fed, handed, computed, drawn)
 
 
 def import_graph(definition):
@@ -62,7 +65,7 @@ def import_graph(definition):
 def _cut_inputs(definition, values):
     tensors = collections.OrderedDict()
     for key, each in sorted(values.items()):
-        if is_fed(key):
+        if is_fed(key) and not is_drawn_inside(each):
             tensors.setdefault(each["tensor"], (each["dtype"], [key]))
     pieces = {}
     for key, each in sorted(values.items()):

@@ -48,9 +48,9 @@ def make_shadow(directory):
 
 
 def _made(trace, graph, programs):
-    if "drawn inside a loop" in trace.facts.get("not_recorded", {}).values():
-        names = [name for name, why in trace.facts["not_recorded"].items() if why == "drawn inside a loop"]
-        refuse(f"expected every draw to be recorded, got none of {names[0]}, which is drawn inside a loop")
+    for name, why in sorted(trace.facts.get("not_recorded", {}).items()):
+        if why.startswith("drawn inside a loop"):
+            refuse(f"expected every draw to be recorded, got none of {name}, which is {why}")
     for number in trace.step_numbers:
         run = _run_of(trace, graph, number)
         if run not in programs:

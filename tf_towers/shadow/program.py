@@ -65,11 +65,25 @@ class Program(object):
         self._set(state)
         feeds = {f"{name}:0": _one(keys, values) for name, keys in self._cut.fed.items()}
         feeds = {name: value for name, value in feeds.items() if value is not None}
-        found, handed = self._session.run([self._values, self._handed], feeds)
+        found, handed = self._computed(feeds, values)
         feeds.update((f"{name}:0", value) for name, value in handed.items())
         self._session.run(self._updates, feeds)
         found.update(self._session.run(self._reads))
         return {key: np.asarray(value) for key, value in found.items()}
+
+    def _computed(self, feeds, values):
+        for drawn in self._cut.drawn:
+            drawn.fill(values)
+        try:
+            found = self._session.run([self._values, self._handed], feeds)
+        except tf.errors.OpError:
+            for drawn in self._cut.drawn:
+                if drawn.complaint:
+                    refuse(drawn.complaint)
+            raise
+        for drawn in self._cut.drawn:
+            drawn.check()
+        return found
 
     def _set(self, state):
         missing = [key for key in self._reads if key not in state]
