@@ -1,6 +1,7 @@
 """Hands recorded random draws to a port: where it asks torch for random numbers it gets what a script drew."""
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from torch_ddp.draws_of_loop import DrawsOfLoop
 from torch_ddp.errors import TorchDdpError
 
-INPUT = "recorded_draw_"
+INPUT = re.compile(r"recorded_draw_(\d+)(?:_in_loop_(\d+))?")
 
 
 class RecordedDraws(TorchFunctionMode):
@@ -20,14 +22,15 @@ class RecordedDraws(TorchFunctionMode):
     that TensorFlow made with channels last are handed over with channels first where only that fits.
 
     Args:
-      draws: in the order in which the script draws; uniform in [0, 1) or standard normal.
+      draws: in the order in which the script draws; uniform in [0, 1) or standard normal. Those of one loop are a
+        `DrawsOfLoop`.
 
     Raises:
       TorchDdpError: the port draws more or less often than the script, in another shape, or by a function that has no
         counterpart.
     """
 
-    def __init__(self, draws: Sequence[Tensor]) -> None:
+    def __init__(self, draws: Sequence[Tensor | DrawsOfLoop]) -> None:
         super().__init__()
         self._draws = list(draws)
         self._taken = 0
@@ -35,6 +38,12 @@ class RecordedDraws(TorchFunctionMode):
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
         """Leaves the block; refuses draws that are left over."""
         super().__exit__(kind, value, traceback)  # type: ignore[no-untyped-call]
+        loop = self._draws[self._taken] if kind is None and self._taken < len(self._draws) else None
+        if isinstance(loop, DrawsOfLoop):
+            raise TorchDdpError(
+                f"draws: expected the port to draw as often as the script does in its loop, got {loop.left} draws left "
+                f"over, each of shape {_either(loop.shapes)}. Draw in every iteration: is the port in train mode?"
+            )
         if kind is None and self._taken != len(self._draws):
             raise TorchDdpError(
                 f"draws: expected the port to draw {len(self._draws)} times, as the script does, got {self._taken}. "
@@ -63,6 +72,9 @@ class RecordedDraws(TorchFunctionMode):
                 f"{tuple(shape)}. Draw where the script draws."
             )
         draw, wanted = self._draws[self._taken], tuple(shape)
+        if isinstance(draw, DrawsOfLoop):
+            given = self._take_of_loop(draw, wanted)
+            return given.to(dtype) if dtype is not None else given
         if draw.ndim == 4 and tuple(draw.shape) != wanted and tuple(draw.permute(0, 3, 1, 2).shape) == wanted:
             draw = draw.permute(0, 3, 1, 2)
         if tuple(draw.shape) != wanted:
@@ -73,18 +85,45 @@ class RecordedDraws(TorchFunctionMode):
         self._taken += 1
         return draw.to(dtype) if dtype is not None else draw
 
+    def _take_of_loop(self, loop: DrawsOfLoop, wanted: tuple[int, ...]) -> Tensor:
+        draw = loop.take(wanted)
+        if draw is None:
+            raise TorchDdpError(
+                f"draws: expected a draw of shape {_either(loop.shapes)}, as in each iteration of the script's loop, or of "
+                f"all iterations at once, got {wanted}. Draw in the script's order and layout."
+            )
+        if not loop.left:
+            self._taken += 1
+        return draw
+
 
 def with_recorded_draws(loss: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a loss function that takes draws beside its inputs, as ``recorded_draw_0`` and so on, and uses them."""
+    """Returns a loss function that takes draws beside its inputs, and uses them.
+
+    They are called ``recorded_draw_0`` and so on, and ``recorded_draw_1_in_loop_0`` where the first axis is the iterations of
+    a loop.
+    """
 
     @functools.wraps(loss)
     def replayed(model: Any, **inputs: Tensor) -> Any:
-        names = sorted((name for name in inputs if name.startswith(INPUT)), key=lambda name: int(name[len(INPUT) :]))
-        own: Mapping[str, Tensor] = {name: value for name, value in inputs.items() if name not in names}
-        with RecordedDraws([inputs[name] for name in names]):
+        own: Mapping[str, Tensor] = {name: value for name, value in inputs.items() if not INPUT.fullmatch(name)}
+        with RecordedDraws(_in_order(inputs)):
             return loss(model, **own)
 
     return replayed
+
+
+def _in_order(inputs: Mapping[str, Tensor]) -> list[Tensor | DrawsOfLoop]:
+    found = {name: match for name in inputs if (match := INPUT.fullmatch(name))}
+    groups: dict[str, list[Tensor]] = {}
+    for name in sorted(found, key=lambda each: int(found[each][1])):
+        place, loop = found[name].groups()
+        groups.setdefault(f"loop {loop}" if loop else place, []).append(inputs[name])
+    return [DrawsOfLoop(draws) if group.startswith("loop") else draws[0] for group, draws in groups.items()]
+
+
+def _either(shapes: Sequence[tuple[int, ...]]) -> str:
+    return " or ".join(dict.fromkeys(map(str, shapes)))
 
 
 def _shape(size: Sequence[Any]) -> Sequence[int]:

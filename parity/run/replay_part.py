@@ -192,23 +192,30 @@ def _dense(part: Part, file: TensorFile, text: str, own: str) -> tuple[str, Arra
 
 
 def _draws(part: Part, file: TensorFile) -> dict[str, str]:
-    """Names the draws of every tower by their place in the order of drawing."""
-    order = _order_of_ops(part.trace)
+    """Names the draws of every tower by their place in the order of drawing, those of a loop with its number."""
+    order, loops = _order_and_loops(part.trace)
     by_tower: dict[str, list[tuple[int, str]]] = {}
     for text in file.names():
         own = part.own(text)
         key = parse_key(own) if own else None
         if key is not None and key.quantity == "noise":
             by_tower.setdefault(key.tower, []).append((order.get(key.name, 0), text))
-    return {
-        text: f"feed/{tower}/{DRAW}{place}"
-        for tower, found in by_tower.items()
-        for place, (_, text) in enumerate(sorted(found))
-    }
+    named = {}
+    for tower, found in by_tower.items():
+        numbers: dict[str, int] = {}
+        for place, (_, text) in enumerate(sorted(found)):
+            loop = loops.get(text)
+            number = f"_in_loop_{numbers.setdefault(loop, len(numbers))}" if loop else ""
+            named[text] = f"feed/{tower}/{DRAW}{place}{number}"
+    return named
 
 
-def _order_of_ops(trace: Trace) -> dict[str, int]:
+def _order_and_loops(trace: Trace) -> tuple[dict[str, int], dict[str, str]]:
+    """The place of each op among the others, and the loop or branch of each draw that is in one."""
     try:
-        return {node["name"]: place for place, node in enumerate(read_graph(trace.directory).nodes)}
+        graph = read_graph(trace.directory)
     except TraceError:
-        return {}
+        return {}, {}
+    order = {node["name"]: place for place, node in enumerate(graph.nodes)}
+    values = [value for run in graph.runs for value in run["values"].items()]
+    return order, {text: described["loop"] for text, described in values if "loop" in described}

@@ -90,8 +90,9 @@ def _model(trace: Trace, parts: list[Part]) -> list[str]:
 def _told(trace: Trace, parts: list[Part]) -> Iterator[str]:
     yield "Parameters have TensorFlow's layouts: kernels are [in, out] and HWIO, images NHWC. Give a layer its own layout"
     yield "(nn.Linear, nn.Conv2d) by naming its parameters in port.toml without the transform."
-    for draw, shape in _draws(parts[0]):
-        yield f"Draw {draw} of the script, of shape {shape} in each tower: draw here too, e.g. nn.functional.dropout."
+    for draw, shape, looped in _draws(parts[0]):
+        times = " (in a loop: one iteration after the other, or all of them at once)" if looped else ""
+        yield f"Draw {draw} of the script, of shape {shape} in each tower{times}: draw here too, e.g. nn.functional.dropout."
     operations = _ops(trace, parts[0])
     if operations:
         yield "The first tower's ops between inputs and loss, in the script's order:"
@@ -144,11 +145,13 @@ def _inputs(part: Part) -> list[str]:
     return found
 
 
-def _draws(part: Part) -> list[tuple[int, list[int]]]:
+def _draws(part: Part) -> list[tuple[int, list[int], bool]]:
     tensors = part.tensors(part.steps[0], part.trace.step(part.steps[0]))
     prefix = f"feed/0/{DRAW}"
     found = [
-        (int(text[len(prefix) :]), list(value.shape)) for text, value in tensors.items() if text.startswith(prefix)
+        (int(text[len(prefix) :].partition("_")[0]), list(value.shape), "_in_loop_" in text)
+        for text, value in tensors.items()
+        if text.startswith(prefix)
     ]
     return sorted(found)
 

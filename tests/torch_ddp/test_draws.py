@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from torch_ddp.draws import RecordedDraws, with_recorded_draws
+from torch_ddp.draws_of_loop import DrawsOfLoop
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.like_tf import dropout
 
@@ -78,3 +79,53 @@ def test_a_loss_gets_its_draws_beside_its_inputs():
     given = {"recorded_draw_1": torch.tensor([2.0]), "recorded_draw_0": UNIFORM, "x": ONES}
     found = with_recorded_draws(loss)(None, **given)
     torch.testing.assert_close(found, ((UNIFORM >= 0.4) / 0.6 + 2.0).sum())
+
+
+STEPS = torch.arange(12.0).reshape(3, 2, 2) / 12
+OTHERS = torch.arange(6.0).reshape(3, 2) / 6
+
+
+def test_what_a_loop_drew_is_taken_iteration_by_iteration_in_the_order_of_its_ops():
+    with RecordedDraws([UNIFORM, DrawsOfLoop([STEPS, STEPS + 1, OTHERS]), UNIFORM]):
+        torch.testing.assert_close(torch.rand(2, 3), UNIFORM)
+        for t in range(3):
+            torch.testing.assert_close(torch.rand(2, 2), STEPS[t])
+            torch.testing.assert_close(torch.rand(2, 2), STEPS[t] + 1)
+            torch.testing.assert_close(torch.rand(2), OTHERS[t])
+        torch.testing.assert_close(torch.rand(2, 3, dtype=torch.float64), UNIFORM.double())
+
+
+def test_what_a_loop_drew_is_taken_for_all_iterations_at_once_also_with_the_batch_first():
+    with RecordedDraws([DrawsOfLoop([STEPS, STEPS + 1, OTHERS])]):
+        torch.testing.assert_close(torch.rand(2, 3, 2), STEPS.transpose(0, 1))
+        torch.testing.assert_close(torch.rand(2, 2), STEPS[0] + 1)
+        torch.testing.assert_close(torch.rand(3, 2), OTHERS)
+        torch.testing.assert_close(torch.rand(2, 2), STEPS[1] + 1)
+        torch.testing.assert_close(torch.rand(2, 2), STEPS[2] + 1)
+
+
+@pytest.mark.parametrize(
+    ("times", "shape", "said"),
+    [
+        (
+            2,
+            (2, 2),
+            r"as often as the script does in its loop, got 1 draws left over, each of shape \(2, 2\)\. Draw in every",
+        ),
+        (4, (2, 2), "expected the port to draw 1 times, as the script does, got one more"),
+        (1, (2, 5), r"expected a draw of shape \(2, 2\), as in each iteration of the script's loop, .* got \(2, 5\)"),
+    ],
+)
+def test_what_does_not_fit_a_loop_is_refused(times, shape, said):
+    with pytest.raises(TorchDdpError, match=said), RecordedDraws([DrawsOfLoop([STEPS])]):
+        for _ in range(times):
+            torch.rand(shape)
+
+
+def test_a_loss_gets_the_draws_of_a_loop_together():
+    def loss(model, x):
+        return x + torch.rand(2, 2) + torch.rand(2)
+
+    draws = {"recorded_draw_0_in_loop_0": STEPS[:1], "recorded_draw_1_in_loop_0": OTHERS[:1]}
+    found = with_recorded_draws(loss)(None, x=torch.ones(2, 2), **draws)
+    torch.testing.assert_close(found, 1 + STEPS[0] + OTHERS[0])

@@ -1,11 +1,15 @@
 """Keeps the iterations of a loop that draws in order, so that it is known which iteration a draw belongs to."""
 
 import functools
+import weakref
 
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import ops as framework_ops
-from tensorflow.python.ops import control_flow_ops
+from tensorflow.python.ops import control_flow_ops, gradients_util
 
 from tf_towers.record.inputs import RANDOM
+
+ENTERING = frozenset(["Enter", "RefEnter"])
 
 
 def loop_of(op):
@@ -18,42 +22,42 @@ def keep_iterations_in_order(patches):
     """Makes every loop that draws run one iteration at a time, from when it is built.
 
     TensorFlow starts up to ten iterations at once. Which of them a random op draws for first is then left to the threads:
-    two runs of a seeded script differ (measured on 1.15 and 2.21, from the second step on). One at a time gives the draws out
-    in the order of the iterations, as such a run may do anyway. No op is added, and what an iteration computes stays what it is.
+    two runs of a seeded script differ (measured on 1.15 and 2.21, in the first steps). One at a time gives the draws out in
+    the order of the iterations, as any run may do. It is an attribute of ops that are there: none is added, and what an
+    iteration computes from its draws stays the same.
 
     Args:
       patches: the `Patches` to put it into.
     """
-    patches.wrap(control_flow_ops.WhileContext, "BuildLoop", _built_in_order)
+    drawing = weakref.WeakKeyDictionary()
+    make = functools.partial(_built_in_order, drawing=drawing)
+    patches.wrap(control_flow_ops.WhileContext, "BuildLoop", make)
+    # Gradients bring more values into a loop, and the first that enters it decides.
+    patches.wrap(gradients_util, "_GradientsHelper", make)
 
 
-def _built_in_order(original):
+def _built_in_order(original, drawing):
     @functools.wraps(original)
-    def build(context, *arguments, **named):
+    def build(*arguments, **named):
         graph = framework_ops.get_default_graph()
         known = len(graph.get_operations())
-        built = original(context, *arguments, **named)
-        made = graph.get_operations()[known:]
-        if any(op.type in RANDOM and _is_in(op, context) for op in made):
-            _run_one_at_a_time(context, made)
+        built = original(*arguments, **named)
+        _one_at_a_time(graph.get_operations()[known:], drawing.setdefault(graph, set()))
         return built
 
     return build
 
 
-def _run_one_at_a_time(context, made):
-    context._parallel_iterations = 1  # its gradient adds more of these
+def _one_at_a_time(made, drawing):
+    """Changes the ops that enter a loop with draws in it; no session has run them yet."""
+    drawing.update(name for op in made if op.type in RANDOM for name in _contexts_of(op))
     for op in made:
-        if op.type in ("Enter", "RefEnter") and op.get_attr("frame_name").decode("utf-8") == context.name:
-            op._set_attr("parallel_iterations", _one(op))
+        if op.type in ENTERING and op.get_attr("frame_name").decode("utf-8") in drawing:
+            op._set_attr("parallel_iterations", attr_value_pb2.AttrValue(i=1))
 
 
-def _one(op):
-    return type(op.node_def.attr["parallel_iterations"])(i=1)
-
-
-def _is_in(op, context):
-    inside = op._get_control_flow_context()
-    while inside is not None and inside is not context:
-        inside = inside.outer_context
-    return inside is context
+def _contexts_of(op):
+    context = op._get_control_flow_context()
+    while context is not None:
+        yield context.name
+        context = context.outer_context

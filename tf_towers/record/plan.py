@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from tf_towers.record.ancestry import ancestors
 from tf_towers.record.combination import combinations_of
+from tf_towers.record.functions import ops_that_draw_in_functions
 from tf_towers.record.hyper_parameters import learning_rate
 from tf_towers.record.inputs import draws_in, inputs_of, is_fed, is_source
 from tf_towers.record.loss_parts import split_by_loss
@@ -13,6 +14,7 @@ from tf_towers.record.observe import observe
 from tf_towers.record.towers import towers_of
 
 DRAWN_INSIDE = "drawn inside a loop or a branch, and TensorFlow's debugger does not work here"
+DRAWN_IN_FUNCTION = "drawn inside a loop, a branch or a call that is kept as a function of the graph"
 
 Section = collections.namedtuple(
     "Section",
@@ -70,7 +72,9 @@ def make_section(apply, name, prefix, calls, fed=frozenset()):
         [inside for _, inside in draws],
         loss_factor,
     )
-    return section, dict.fromkeys(missed, "no array: a string, a handle, or inside a loop")
+    left_out = dict.fromkeys(missed, "no array: a string, a handle, or inside a loop")
+    left_out.update(dict.fromkeys(ops_that_draw_in_functions(towers_ops), DRAWN_IN_FUNCTION))
+    return section, left_out
 
 
 def make_plan(graph, fetched, sections, left_out, variables, can_watch=False):

@@ -21,7 +21,7 @@ from tf_towers.record.observe import BEFORE, compute, fetched_inside
 from tf_towers.record.patches import Patches
 from tf_towers.record.planner import Planner
 from tf_towers.record.variables import describe, read_variables
-from tf_towers.record.watch import Watch, is_watched
+from tf_towers.record.watch import NOT_OURS, Watch, can_be_watched
 
 
 class Recorder(object):
@@ -178,9 +178,8 @@ class Recorder(object):
     def _watching(self, session, plan, options):
         if not plan.watched:
             return options
-        if is_watched(options) or session.sess_str:
-            reason = "drawn inside a loop or a branch, and TensorFlow's debugger is the script's own or far away"
-            self.left_out.update((key, reason) for key in plan.watched)
+        if not can_be_watched(session, options):
+            self.left_out.update(dict.fromkeys(plan.watched, NOT_OURS))
             return options
         return self._watch.options(list(plan.watched.values()), options)
 
@@ -235,7 +234,9 @@ class Recorder(object):
         after = self._read(session)
         if tensors is None:
             tensors = self._observed(session, plan, state, found, feed_dict)
-        tensors = dict(tensors, **self._drawn(plan))
+        draws, missed = self._watch.stacked({k: each for k, each in plan.watched.items() if k not in self.left_out})
+        self.left_out.update(missed)
+        tensors = dict(tensors, **draws)
         first = self._writer is None
         if first or any(section not in self.sections for section in plan.sections):
             self._learn(plan, tensors)
@@ -252,18 +253,6 @@ class Recorder(object):
         self._count(state, after)
         self._after = after
         self.recorded += 1
-
-    def _drawn(self, plan):
-        watched = {key: tensor for key, tensor in plan.watched.items() if key not in self.left_out}
-        drawn = self._watch.drawn(list(watched.values())) if watched else {}
-        stacked = {}
-        for key, tensor in watched.items():
-            values = drawn[tensor.name]
-            if len({value.shape for value in values}) == 1:
-                stacked[key] = np.stack(values)
-            elif values:
-                self.left_out[key] = "drawn inside a loop, in another shape from time to time"
-        return stacked
 
     def _learn(self, plan, tensors):
         self.left_out.update(plan.left_out)

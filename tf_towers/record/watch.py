@@ -1,8 +1,8 @@
 """Reads what random ops inside loops and branches draw, in the script's own run, with TensorFlow's own debugger.
 
-A tensor inside a loop cannot be fetched. The debugger (tfdbg) copies a tensor each time it is computed, to a file, before anything
-that reads it runs. It works on the graph after all rewriting, so that what the run computes stays the same to the last bit, and
-it is asked for by the options of a run: no op is added to the script's graph.
+A tensor inside a loop cannot be fetched. The debugger (tfdbg) copies a tensor to a file each time it is computed, before
+anything that reads it runs. It comes after all rewriting of the graph, so that what the run computes stays the same to the
+last bit, and it is asked for by the options of a run: no op is added to the script's graph.
 """
 
 import os
@@ -15,6 +15,8 @@ from tensorflow.core.util import event_pb2
 from tensorflow.python.framework import tensor_util
 
 COPY = "DebugIdentity"
+OF_SEVERAL_SHAPES = "drawn inside a loop, in another shape from time to time"
+NOT_OURS = "drawn inside a loop or a branch, and the script debugs its run itself, or runs it in another process"
 
 
 class Watch(object):
@@ -71,6 +73,26 @@ class Watch(object):
             for tensor in tensors
         }
 
+    def stacked(self, watched):
+        """Returns what the last run drew.
+
+        Args:
+          watched: dict of trace name to tensor.
+
+        Returns:
+          ``(draws, left_out)``: dict of trace name to array `[times, …]`, without what was not drawn at all, and dict of
+          trace name to why it cannot be an array.
+        """
+        drawn = self.drawn(list(watched.values())) if watched else {}
+        draws, left_out = {}, {}
+        for key, tensor in watched.items():
+            values = drawn[tensor.name]
+            if len({value.shape for value in values}) == 1:
+                draws[key] = np.stack(values)
+            elif values:
+                left_out[key] = OF_SEVERAL_SHAPES
+        return draws, left_out
+
     def _empty(self):
         if self._folder is None:
             self._folder = tempfile.mkdtemp(prefix="tf_towers_draws_")
@@ -91,9 +113,10 @@ class Watch(object):
         return len(self.drawn([one])[one.name]) == 1
 
 
-def is_watched(options):
-    """Tells whether a script itself debugs a run with these `RunOptions`."""
-    return options is not None and bool(options.debug_options.debug_tensor_watch_opts)
+def can_be_watched(session, options):
+    """Tells whether a run with these `RunOptions` is of this process, and not debugged by the script itself."""
+    debugged = options is not None and bool(options.debug_options.debug_tensor_watch_opts)
+    return not debugged and not session.sess_str
 
 
 def _number(time):

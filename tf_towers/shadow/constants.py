@@ -18,6 +18,7 @@ IRRATIONAL = (
 )
 FACTORS = (1.0, 2.0, 0.5, 0.25, 4.0)
 DIGITS = 6
+KEEP_DIGITS = 3
 DENOMINATOR = 1000
 MOST_ELEMENTS = 64
 
@@ -27,7 +28,9 @@ def as_written(array):
 
     A graph in float64 would hold what the script wrote; the recorded one holds it rounded to float32. Taken are, where they
     round to the very float32: decimals of up to six digits, well-known irrational numbers, and fractions with
-    denominators up to 1000. Anything else, and any array of more than 64 elements, is data and stays as it is.
+    denominators up to 1000. A rate that TensorFlow made in float32 of a keep probability of up to three digits (0.19999999
+    of keep_prob=0.8) is one minus that probability. Anything else, and any array of more than 64 elements, is data and stays
+    as it is.
 
     Args:
       array: float32, any shape.
@@ -45,6 +48,13 @@ def _read(value):
     for found in _guesses(value):
         if np.float32(found) == value:
             return found
+    return _from_keep_probability(value)
+
+
+def _from_keep_probability(value):
+    keep = round(1.0 - float(value), KEEP_DIGITS)
+    if 0.0 < keep < 1.0 and np.float32(1.0) - np.float32(keep) == value:
+        return 1.0 - keep
     return float(value)
 
 

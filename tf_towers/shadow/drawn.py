@@ -5,8 +5,11 @@ import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.ops import script_ops
 
+from parity.trace import quantity_of
 from tf_towers.shadow.definition import by_name, op_of
 from tf_towers.shadow.refusal import refuse
+
+FAR = 2.0**-10
 
 
 class Drawn(object):
@@ -45,8 +48,35 @@ class Drawn(object):
             refuse(f"expected every recorded draw of {self.key} to be asked for, got {len(self._left)} that were not")
 
 
+def check_draws(number, recorded, computed):
+    """Refuses draws that do not give the losses and gradients that were recorded with them.
+
+    In the wrong order, or with one of them missing, they would give others. What float32 rounds is far below the limit; a
+    loss near zero may not be, so that the gradients have to be off as well.
+
+    Args:
+      number: of the step.
+      recorded: dict of trace name to array, of the script's own step.
+      computed: the same of the shadow's.
+    """
+    losses = [key for key in recorded if quantity_of(key) == "loss" and key in computed]
+    gradients = [key for key in recorded if quantity_of(key) == "tower_grad" and key in computed]
+    if _apart(losses, recorded, computed) > FAR and _apart(gradients, recorded, computed) > FAR:
+        refuse(
+            "expected the draws recorded inside loops to give the recorded losses and gradients, got others in step "
+            f"{number}: loss {float(np.ravel(computed[losses[0]])[0]):.6g} where the script had "
+            f"{float(np.ravel(recorded[losses[0]])[0]):.6g}"
+        )
+
+
+def _apart(keys, recorded, computed):
+    distance = sum(np.sum((np.asarray(recorded[key], np.float64) - computed[key]) ** 2) for key in keys)
+    size = sum(np.sum(np.asarray(computed[key], np.float64) ** 2) for key in keys)
+    return float(np.sqrt(distance / size)) if size else float(distance > 0)
+
+
 def is_drawn_inside(described):
-    """Tells whether a recorded value is of a random op inside a loop or a branch; `described` is from `RecordedGraph.runs`."""
+    """Tells whether a recorded value, as `RecordedGraph.runs` describes it, is of a random op inside a loop or a branch."""
     return "loop" in described
 
 

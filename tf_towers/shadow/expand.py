@@ -51,22 +51,22 @@ def expand(definition, typed):
 
 def _cast_flows(definition):
     """Keeps the flows of tensor arrays, which only say what comes after what, in the float32 that those want."""
-    renamed, added = {}, []
+    renamed, given = {}, []
     for node in list(definition.node):
         described = _op_def(node.op) if node.op.startswith("TensorArray") else None
         for place, argument in enumerate(described.input_arg if described else []):
             if argument.name in FLOWS:
-                added.append(
-                    _cast(f"{node.name}/{argument.name}_in_float32", node.input[place], tf.float64, tf.float32)
-                )
-                node.input[place] = added[-1].name
+                name = f"{node.name}/{argument.name}_in_float32"
+                definition.node.add().CopyFrom(_cast(name, node.input[place], tf.float64, tf.float32))
+                node.input[place] = name
         for place, argument in enumerate(described.output_arg if described else []):
             if argument.name in FLOWS:
                 tensor = f"{node.name}:{place}"
-                added.append(_cast(f"{node.name}/{argument.name}_in_float64", tensor, tf.float32, tf.float64))
-                renamed[tensor] = added[-1].name + ":0"
+                given.append(_cast(f"{node.name}/{argument.name}_in_float64", tensor, tf.float32, tf.float64))
+                renamed[tensor] = given[-1].name + ":0"
+    # One array's flow may go straight into the next op on it: what reads a flow, casts too, reads it in float64.
     redirect(definition, renamed)
-    definition.node.extend(added)
+    definition.node.extend(given)
 
 
 def _cast(name, tensor, source, target):

@@ -7,12 +7,14 @@ import numpy as np
 import tensorflow as real
 
 from parity.trace import SHADOW, SHADOW_FILE, Trace, TraceWriter, read_graph, write_json
+from tf_towers.shadow.drawn import check_draws
 from tf_towers.shadow.free import FREE, SPREAD, FreeRun
 from tf_towers.shadow.program import Program, wide
 from tf_towers.shadow.refusal import CannotShadow, refuse
 
 CHANGED = "changed_between_steps"
 UNFINISHED = "it was not finished"
+RACES = ("ungated_loss", "ungated_update")
 
 
 def make_shadow(directory):
@@ -70,13 +72,17 @@ def _write(trace, graph, programs):
     for name in (FREE, SPREAD):
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     writer = TraceWriter(folder, _producer(), facts, _variables(trace), trace.activations)
+    races = any(each["name"] in RACES for each in trace.facts.get("hazards", []))
     before = _all(trace.init())
     writer.init({key: _widened(key, value) for key, value in before.items()})
     for number in trace.step_numbers:
         now = _all(trace.step(number))
         # Counters are recorded as they were before the step, everything else that is kept as it was after it.
         state = dict(before, **{key: now[key] for key in now if key in graph.variables and _is_counter(key)})
-        computed = programs[_run_of(trace, graph, number)].step(state, now)
+        program = programs[_run_of(trace, graph, number)]
+        computed = program.step(state, now)
+        if program.draws_inside and not races:
+            check_draws(number, now, computed)
         writer.step(number, {key: _settled(key, now[key], computed) for key in now})
         before = dict(before, **now)
     writer.close()

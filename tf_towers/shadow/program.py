@@ -22,6 +22,7 @@ class Program(object):
       run: an element of its `runs`.
 
     Attributes:
+      draws_inside: whether draws inside loops or branches are given.
       expanded: sorted list of the types of ops that were written out as plain ones.
       constants: what `widen` read otherwise.
 
@@ -34,6 +35,7 @@ class Program(object):
         json_format.ParseDict(recorded.definition, definition)
         self._cut = cut(definition, run)
         definition = self._cut.definition
+        self.draws_inside = bool(self._cut.drawn)
         typed = import_graph(definition)
         # Where a script writes its updates itself, it writes their constants too.
         by_hand = needed(by_name(definition), run.get("by_hand", []))

@@ -13,6 +13,7 @@ from parity.trace import Trace, bootstrap
 
 SCRIPTS = Path(__file__).parents[2] / "legacy_scripts"
 TIMEOUT = 240
+MORE = {"dropout_wrapper": {"TF_USE_LEGACY_KERAS": "1"}}  # TensorFlow 2 has its RNN cells from there
 
 
 class Recorded(NamedTuple):
@@ -70,7 +71,9 @@ def recorded(tf_python: str, tmp_path_factory: pytest.TempPathFactory) -> Callab
         if name not in known:
             folder = tmp_path_factory.mktemp(name)
             saved = str(folder / "saved.npz")
-            known[name] = run_recorded(tf_python, SCRIPTS / f"{name}.py", options=(), cwd=folder, SAVE=saved)
+            known[name] = run_recorded(
+                tf_python, SCRIPTS / f"{name}.py", options=(), cwd=folder, SAVE=saved, **MORE.get(name, {})
+            )
         return known[name]
 
     return record

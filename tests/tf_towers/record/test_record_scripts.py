@@ -155,22 +155,26 @@ def test_two_optimizers_get_a_section_each(recorded):
     assert "section/GAdam/state/beta1_power" in generator
 
 
-def test_draws_inside_a_loop_are_named_and_everything_else_is_recorded(recorded):
+def test_draws_inside_a_loop_are_recorded_with_the_iterations_first(recorded):
     done = recorded("resource_loop")
     assert done.code == 0, done.said
     trace = done.trace
-    assert (trace.facts["observed"], trace.facts["combine"], trace.facts["resource_variables"]) == (
-        "inside",
-        "mean",
-        True,
-    )
-    assert len(trace.facts["not_recorded"]) == 2
-    assert set(trace.facts["not_recorded"].values()) == {"drawn inside a loop"}
-    assert "not recorded: tower_0/rnn/while/dropout" in done.said
+    facts = (trace.facts["observed"], trace.facts["combine"], trace.facts["resource_variables"])
+    assert facts == ("inside", "mean", True)
+    assert trace.facts["not_recorded"] == {}
     step = trace.step(3)
+    for tower in range(2):
+        (draw,) = [key for key in step.names() if key.startswith(f"noise/{tower}/tower_{tower}/rnn/while/dropout")]
+        assert step.read(draw).shape == (3, 2, 4)
+        assert not np.array_equal(step.read(draw), trace.step(2).read(draw))
     both = [step.read(f"tower_grad/{tower}/rnn/embedding.values") for tower in range(2)]
     np.testing.assert_allclose(step.read("grad/rnn/embedding.values"), np.concatenate(both) / 2, rtol=1e-6)
     assert step.read("feed/1/keep") == np.float32(0.8)
+
+
+def test_resource_variables_beside_the_weights_are_recorded(recorded):
+    names = recorded("resource_loop").trace.step(3).names()
+    assert {"state/beta1_power", "state/beta2_power", "state/global_step", "slot/v/rnn/kernel"} <= set(names)
 
 
 def test_each_way_of_observing_is_used_where_it_can_be(recorded):

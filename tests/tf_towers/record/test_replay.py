@@ -20,7 +20,7 @@ PORTS = SCRIPTS / "ports"
 ONLY_TF1 = {"clones"}  # TensorFlow 2 has no contrib
 OPTIMIZERS = {"hand_written_adam": "optimizer", "monitored": "optimizer", "ungated": "optimizer"}
 LOSSES = {"two_optimizers": ("DAdam=d_loss", "GAdam=g_loss")}
-NINE = (
+PORTED = (
     "placeholder_slices",
     "split_sum",
     "queue_fed",
@@ -30,6 +30,7 @@ NINE = (
     "clones",
     "recurrent",
     "ungated",
+    "dropout_wrapper",
 )
 
 
@@ -38,9 +39,9 @@ def replayed(monkeypatch, tmp_path):
     """Replays a trace on a port; returns exit code and result."""
     monkeypatch.chdir(PORTS)
 
-    def replay(trace: Path, name: str, *losses: str, optimizer: str | None = None):
+    def replay(trace: Path, name: str, *losses: str, optimizer: str | None = None, model: str = "Model"):
         out = tmp_path / "result.json"
-        words = ["replay", str(trace), "--torch", f"{name}_torch:Model", "--map", f"{name}.toml"]
+        words = ["replay", str(trace), "--torch", f"{name}_torch:{model}", "--map", f"{name}.toml"]
         for loss in losses:
             section, equals, function = loss.rpartition("=")
             words += ["--loss", f"{section}{equals}{name}_torch:{function}"]
@@ -56,7 +57,7 @@ def skip_where_it_cannot_run(request, name):
         pytest.skip(f"{name} uses tf.contrib, which only TensorFlow 1.15 has: run the tf1 leg")
 
 
-@pytest.mark.parametrize("name", NINE)
+@pytest.mark.parametrize("name", PORTED)
 def test_a_recorded_script_and_its_port_are_the_same_at_levels_1_and_2(request, recorded, replayed, name):
     skip_where_it_cannot_run(request, name)
     code, result = replayed(recorded(name).out, name, *LOSSES.get(name, ("loss",)), optimizer=OPTIMIZERS.get(name))
@@ -86,6 +87,7 @@ def test_a_recorded_script_and_its_port_are_the_same_at_levels_1_and_2(request, 
         ("hand_written_adam", ("loss",), "optimizer_with_another_beta", "slot", "adam_beta"),
         ("clones", ("loss_with_decay_in_every_rank",), None, "loss", "weight_decay"),
         ("recurrent", ("sum_instead_of_mean",), None, "loss", "gradient_factor"),
+        ("dropout_wrapper", ("summed",), None, "loss", "gradient_factor"),
         # The script adds its sparse gradients up and averages the others: what DDP does not do by itself is found.
         ("ungated", ("loss",), None, "grad", "gradient_factor"),
         ("ungated", ("loss",), "optimizer_that_sums_all", "grad", "gradient_factor"),
@@ -215,6 +217,16 @@ def test_what_a_replay_does_not_judge_is_said(recorded, replayed):
     for name, needs in (("trajectory", "needs the script to train from other weights"), ("mixed", "needs a case")):
         assert result["levels"][name]["verdict"] == "not_run"
         assert needs in result["levels"][name]["reason"]
+
+
+def test_a_port_may_draw_for_all_time_steps_at_once(recorded, replayed):
+    code, result = replayed(recorded("dropout_wrapper").out, "dropout_wrapper", "loss", model="AllAtOnce")
+    assert (code, result["levels"]["function"]["verdict"]) == (0, "same")
+
+
+def test_a_port_that_drops_what_the_wrapper_leaves_whole_is_found(recorded, replayed):
+    code, result = replayed(recorded("dropout_wrapper").out, "dropout_wrapper", "loss", model="DropsTheState")
+    assert (code, result["first_difference"]["quantity"]) == (1, "loss")
 
 
 def test_a_script_that_races_is_said_to(recorded, replayed):

@@ -15,6 +15,7 @@ UNIT = 2.0**-24
 MOST = 64.0  # measured: 5 units of the scale in these small nets, 9 with batch norm
 FAINT = 1e-3
 GRADIENTS = ("grad", "tower_grad", "clip", "tower_clip")
+LOOPS = ("resource_loop", "dropout_wrapper")
 RACING = {"monitored": ("stat",), "queue_fed": ("ema",)}
 EVERY = Path(__file__).parent / "every_expansion.py"
 
@@ -37,7 +38,9 @@ def farthest(trace: Trace, shadow: Trace, leave: tuple[str, ...] = ()) -> tuple[
     return max(found)
 
 
-@pytest.mark.parametrize("name", ["placeholder_slices", "split_sum", "monitored", "queue_fed", "two_optimizers"])
+@pytest.mark.parametrize(
+    "name", ["placeholder_slices", "split_sum", "monitored", "queue_fed", "two_optimizers", *LOOPS]
+)
 def test_a_shadow_minus_the_original_is_float32_rounding_and_nothing_else(recorded, name):
     done = recorded(name)
     shadow = Trace(done.out / "shadow")
@@ -168,11 +171,6 @@ def test_an_op_that_cannot_be_shadowed_is_named(tf_python, tmp_path):
     assert "a ResizeBicubic, which is in float32 whatever its input. Level 2 only can be judged." in done.said
     assert not (done.out / "shadow").exists()
     assert json.loads((done.out / "shadow.json").read_text())["made"] is False
-
-
-def test_draws_inside_a_loop_leave_no_shadow(recorded):
-    done = recorded("resource_loop")
-    assert "which is drawn inside a loop. Level 2 only can be judged." in done.said
 
 
 def test_a_script_that_races_has_a_shadow_of_what_was_meant(recorded):
