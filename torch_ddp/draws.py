@@ -100,8 +100,8 @@ class RecordedDraws(TorchFunctionMode):
 def with_recorded_draws(loss: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a loss function that takes draws beside its inputs, and uses them.
 
-    They are called ``recorded_draw_0`` and so on, and ``recorded_draw_1_in_loop_0`` where the first axis is the iterations of
-    a loop.
+    They are called ``recorded_draw_0`` and so on, and ``recorded_draw_1_in_loop_0`` where the first axis is the iterations
+    of a loop.
     """
 
     @functools.wraps(loss)
