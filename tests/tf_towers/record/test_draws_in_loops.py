@@ -112,17 +112,16 @@ def test_draws_of_loops_in_loops_and_of_branches_give_the_recorded_gradients(nes
 def test_draws_in_another_order_are_refused(tf_python, nested, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(nested.out, copy)
-    trace = Trace(copy)
-    changed = {name: trace.step(1).read(name) for name in trace.step(1).names()}
+    step = Trace(copy).step(0)
+    changed = {name: step.read(name) for name in step.names()}
     (name,) = [each for each in changed if each.startswith("noise/") and len(changed[each]) == 6]
     changed[name] = changed[name][[1, 0, 2, 3, 4, 5]]
-    writer = TraceWriter(tmp_path / "other", {"package": "test"}, {})
-    writer.step(1, changed)
-    shutil.copy(tmp_path / "other" / "step-000001.safetensors", copy)
+    TraceWriter(tmp_path / "other", {"package": "test"}, {}).step(0, changed)
+    shutil.copy(tmp_path / "other" / "step-000000.safetensors", copy)
     done = run(tf_python, [str(bootstrap.__file__), "tf_towers.shadow", str(copy)], tmp_path)
     assert done.returncode == 2
     assert (
-        "expected the draws recorded inside loops to give the recorded losses and gradients, got others in step 1"
+        "expected the draws recorded inside loops to give the recorded losses and gradients, got others in step 0"
         in (json.loads((copy / "shadow.json").read_text())["reason"])
     )
 
