@@ -42,7 +42,7 @@ def test_what_a_net_or_a_tensorflow_has_not_is_not_varied(variation):
 @pytest.mark.parametrize("net", ["digits_convnet", "video_moe"])
 def test_a_right_port_stays_right_whatever_is_varied(variation, net, tf2_sides, tmp_path):
     case = load_case(ROOT / "examples" / net, steps=2, towers=2, batch_size=8)
-    chosen = variation.Variation("this", "off", "2", "2", "off", "channels_last", "unfused", "0.0005", "inputs")
+    chosen = variation.Variation("this", "off", "2", "2", "off", "channels_last", "unfused", "0.0005", "weights")
     changed = variation.varied(case, chosen, tmp_path / "port" / "varied")
     result = run_case(changed, tf2_sides)
     assert result.verdict == "same", result.first_difference

@@ -1,28 +1,41 @@
 """Turns what was recorded of a case into the verdicts of its levels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from parity.causes import Evidence, find_causes
 from parity.judge.join import Join
 from parity.judge.level1 import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
-from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, judge_accuracy, judge_float32
+from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, LIMIT, judge_accuracy, judge_float32
 from parity.judge.numbers import worst
 from parity.judge.result import Check, FirstDifference, Level, decide
 from parity.judge.spread import Replicas
+from parity.run.kinks import apart_at_kinks, kink_notes
 from parity.run.races import race_notes, settle_races
 from parity.run.recorded import Recorded
 from parity.trace import Trace, parse_key
 
 
-def judge_function(recorded: Recorded, steps: Sequence[int], towers: int) -> Level:
-    """Decides level 1 from the float64 runs, in lockstep and free."""
+def judge_function(
+    recorded: Recorded,
+    steps: Sequence[int],
+    towers: int,
+    settle: Callable[[list[Check], Recorded], list[Check]] = lambda checks, recorded: checks,
+) -> Level:
+    """Decides level 1 from the float64 runs, in lockstep and free.
+
+    Args:
+      recorded: everything.
+      steps: those to judge.
+      towers: their number.
+      settle: what becomes of the checks before they are decided, e.g. `settle_kinks`.
+    """
     traces = recorded.lockstep
     checks = judge_initial_slots(recorded.join, *recorded.initial_slots)
     checks += judge_init(recorded.join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(recorded.join, traces, steps)
     spread = Replicas(recorded.reference_free, recorded.replicas)
     checks += judge_free(recorded.join, recorded.reference_free, recorded.candidate_free, spread, checks)
-    checks = settle_races(checks, recorded.races, recorded.join, traces, "float64")
+    checks = settle(settle_races(checks, recorded.races, recorded.join, traces, "float64"), recorded)
     pairs = {
         "init": (traces.reference64, traces.candidate64),
         "lockstep": (traces.reference64, traces.candidate64),
@@ -31,7 +44,7 @@ def judge_function(recorded: Recorded, steps: Sequence[int], towers: int) -> Lev
     first = find_first(recorded.join, checks, pairs)
     evidence = Evidence(recorded.join, traces.reference64, traces.candidate64, traces.states, towers)
     causes = find_causes(first, evidence) if first else []
-    notes = race_notes(recorded.races, checks) + _never_moved(traces) + _in_float32(traces)
+    notes = race_notes(recorded.races, checks) + kink_notes(checks) + _never_moved(traces) + _in_float32(traces)
     level = Level("function", decide(checks), _reason(checks), checks, first, causes, notes)
     if not traces.candidate64.facts.get("ranks_agree", True):
         level.verdict = "different"
@@ -39,11 +52,20 @@ def judge_function(recorded: Recorded, steps: Sequence[int], towers: int) -> Lev
     return level
 
 
-def judge_single(recorded: Recorded, steps: Sequence[int]) -> Level:
-    """Decides level 2 from the float32 runs."""
+def judge_single(recorded: Recorded, steps: Sequence[int], function: Sequence[Check] = ()) -> Level:
+    """Decides level 2 from the float32 runs.
+
+    Args:
+      recorded: everything.
+      steps: those to judge.
+      function: the checks of level 1. Where these were judged beside a kink, the sides are apart in float64 already, and in
+        float32 may be so by as much more.
+    """
     traces = recorded.lockstep
     checks = judge_float32(recorded.join, traces, recorded.reference_draws, steps)
     checks = settle_races(checks, recorded.races, recorded.join, traces, "float32")
+    apart = apart_at_kinks(function, recorded)
+    checks = [_with_allowance(check, LIMIT * apart.get((check.step, check.key), 0.0)) for check in checks]
     accuracy = judge_accuracy(recorded.join, traces, recorded.reference_draws, recorded.candidate_draws)
     level = Level("float32", decide(checks), _reason(checks), checks)
     level.first_difference = find_first(recorded.join, checks, {"lockstep": (traces.reference32, traces.candidate32)})
@@ -62,6 +84,13 @@ def judge_single(recorded: Recorded, steps: Sequence[int]) -> Level:
         level.verdict = "different"
         level.reason = "the candidate computes in less than float32: look for TensorFloat-32 or bfloat16"
     return level
+
+
+def _with_allowance(check: Check, more: float) -> Check:
+    if not more or check.verdict not in ("same", "different"):
+        return check
+    allowed = check.allowed + more
+    return check._replace(allowed=allowed, verdict="same" if check.difference <= allowed else "different")
 
 
 def not_run(name: str, reason: str) -> Level:

@@ -7,9 +7,11 @@ from typing import Any
 from parity.case import Case, as_declared
 from parity.judge.join import Join
 from parity.judge.level1 import Lockstep
+from parity.judge.result import Check
 from parity.run.again import Again
 from parity.run.asked import Tick
 from parity.run.candidate import TorchRole
+from parity.run.kinks import settle_kinks
 from parity.run.orders import run_orders
 from parity.run.prepare import prepare_both
 from parity.run.processes import Sides
@@ -125,6 +127,10 @@ class Recorder:
             notes=self._reference.notes + self._prepared.notes,
             repeats={side: again.result() for side, again in repeats.items()},
         )
+
+    def beside_kinks(self, checks: list[Check], recorded: Recorded) -> list[Check]:
+        """Returns the checks of level 1, judged beside a kink where they differ at it alone; see `settle_kinks`."""
+        return settle_kinks(checks, recorded, self.playing, self.states)
 
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:
         """Records the candidate once more, its hyper-parameters rounded to float32, its schedule's rates the reference's."""

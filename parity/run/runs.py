@@ -56,12 +56,17 @@ def reference_in_float64(playing: Playing, states: Path) -> dict[str, "Future[Tr
     quantities = EVERYTHING + playing.inference
     lockstep = Asked("float64", "float64", playing.feeds.tf, playing.start.tf, states, quantities, playing.steps)
     free = lockstep._replace(name="free", follow=None, quantities=FREE + playing.inference)
-    asked = [lockstep, free, *(_replica(playing, free, number) for number in range(REPLICAS))]
+    asked = [lockstep, free, *replicas(playing, free)]
     return {each.name: playing.tf.run(each) for each in asked}
 
 
-def _replica(playing: Playing, free: Asked, number: int) -> Asked:
-    name = f"replica-{number}"
+def replicas(playing: Playing, free: Asked) -> list[Asked]:
+    """Returns runs like a free one of the reference that start one ulp of float64 away, on batches one ulp away."""
+    prefix = "" if free.name == "free" else f"{free.name}-"
+    return [_replica(playing, free, f"{prefix}replica-{number}", number) for number in range(REPLICAS)]
+
+
+def _replica(playing: Playing, free: Asked, name: str, number: int) -> Asked:
     start, feeds = Trace(free.start), Trace(free.feeds)
     moved = one_ulp(as_float64(read_all(start.init())), number, WEIGHTS)
     batches = (

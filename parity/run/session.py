@@ -110,7 +110,7 @@ def _in_lockstep(
 ) -> tuple[Recorded, dict[str, Level]]:
     recorded = recorder.record(begun)
     tick("judge what was recorded", 0, 1)
-    function = judge_function(recorded, range(case.steps), case.towers)
+    function = judge_function(recorded, range(case.steps), case.towers, recorder.beside_kinks)
     recorded, function = _set_aside_rounding(case, recorder, recorded, function)
     first = function.first_difference
     if first is not None and (not function.causes or function.causes[0].name in VAGUE):
@@ -123,7 +123,7 @@ def _in_lockstep(
         function.causes += find_further(first, function.causes, evidence, function.checks)
     decided = {"function": function}
     if "float32" in levels and case.precision == "float32":
-        decided["float32"] = judge_single(recorded, range(case.steps))
+        decided["float32"] = judge_single(recorded, range(case.steps), function.checks)
     tick("judge what was recorded", 1, 1)
     return recorded, decided
 
@@ -140,7 +140,7 @@ def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, func
     ):
         return recorded, function
     rounded = recorder.again_with_rounded_hyper_parameters(recorded)
-    again = judge_function(rounded, range(case.steps), case.towers)
+    again = judge_function(rounded, range(case.steps), case.towers, recorder.beside_kinks)
     if again.verdict != "same" and again.first_difference == first:
         return recorded, function
     effect = max((check.of_scale for check in function.checks if check.run == "lockstep"), default=0.0)

@@ -1,0 +1,61 @@
+"""Where two values tie there is no gradient: the sides are judged beside it, and bugs are found all the same."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from parity.case import load_case
+from parity.run import run_case
+
+TIED = Path(__file__).parent / "cases" / "tied"
+NOTE = "at a kink: two things tie that rounding tells apart; judged with weights moved by up to 2^-30 of themselves"
+
+
+@pytest.fixture
+def tied(tmp_path):
+    """Returns a function that makes the case with a text of its port changed."""
+
+    def make(old="", new=""):
+        shutil.copytree(TIED, tmp_path / "tied")
+        port = tmp_path / "tied" / "model_torch.py"
+        assert old in port.read_text()
+        port.write_text(port.read_text().replace(old, new) if old else port.read_text())
+        return load_case(tmp_path / "tied")
+
+    return make
+
+
+def kinks_of(result, level="function"):
+    return [(check.run, check.step, check.key) for check in result.levels[level].checks if check.note == NOTE]
+
+
+def test_a_tie_that_is_broken_otherwise_is_judged_beside_it_and_said(tied, tf2_sides):
+    result = run_case(tied(), tf2_sides)
+    assert result.verdict == "same", result.first_difference
+    found = kinks_of(result)
+    assert ("lockstep", 0, "tower_grad/0/weights") in found and ("lockstep", 0, "grad/weights") in found
+    assert {step for run, step, _ in found if run == "lockstep"} == {0}
+    [note] = [note for note in result.levels["function"].notes if NOTE in note]
+    assert note.startswith(f"{len(found)} tensors of step")
+    assert all(check.multiple < 0.5 for check in result.levels["function"].checks)
+
+
+def test_where_ties_are_broken_alike_nothing_is_judged_beside_them(tied, tf2_sides):
+    result = run_case(tied("one >= other", "one > other"), tf2_sides)
+    assert (result.verdict, kinks_of(result)) == ("same", [])
+    assert not any("kink" in note for note in result.levels["function"].notes)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "first"),
+    [
+        ("x.relu()", "torch.where(x >= 0, x, torch.zeros_like(x))", "tower_grad/0/zeros"),
+        (".square().mean()", ".square().mean() * 1.0001", "loss/0"),
+        ("torch.where(one >= other, one, other)", "(one + other) / 2", "act/0/larger"),
+    ],
+)
+def test_a_bug_beside_a_tie_or_at_one_that_no_move_breaks_is_different(tied, tf2_sides, old, new, first):
+    result = run_case(tied(old, new), tf2_sides)
+    assert (result.verdict, result.first_difference.check.key) == ("different", first)
+    assert kinks_of(result) == []
