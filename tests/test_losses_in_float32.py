@@ -87,6 +87,14 @@ def test_a_loss_off_by_a_thousandth_is_still_found(tf2_sides, case):
     result = run_case(case(1.001), tf2_sides, levels=["function"])
     assert result.verdict == "different"
     assert result.first_difference.quantity == "loss"
+    assert [(cause.name, cause.title) for cause in result.causes] == [
+        ("gradient_factor", "the loss is off by the factor 1.001")
+    ]
+
+
+def test_a_sum_over_examples_is_named_though_the_graph_computes_its_mean_in_float32(tf2_sides, case):
+    result = run_case(case(6.0), tf2_sides, levels=["function"])
+    assert [cause.name for cause in result.causes] == ["loss_reduction"]
 
 
 def test_a_loss_off_by_less_than_float32_sees_is_found_in_its_gradient(tf2_sides, case):

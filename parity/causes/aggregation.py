@@ -133,7 +133,7 @@ def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
         for tower in evidence.tower_names(step, "loss")
         for _, one, other in evidence.pairs(step, "loss", "", tower)
     ]
-    factor = told_factor(pairs, evidence.close)
+    factor = told_factor(pairs, evidence.close_losses)
     if factor is None or len(pairs) < 2:
         return None
     text = f"every tower's loss is {factor:.9g} times the reference's"
@@ -150,7 +150,9 @@ def other_reduction(factor: float, text: str, evidence: Evidence, step: int) -> 
     """Returns the cause where a factor of the loss is a number of examples, or one over it: a sum for a mean."""
     examples = _examples(evidence, step)
     for count, what in ((examples, "examples of a shard"), (examples * evidence.towers, "examples of a batch")):
-        if count > 1 and (is_close(factor, count, evidence.close) or is_close(factor, 1 / count, evidence.close)):
+        if count > 1 and (
+            is_close(factor, count, evidence.close_losses) or is_close(factor, 1 / count, evidence.close_losses)
+        ):
             kind = "a sum" if factor > 1 else "a mean"
             return Cause(
                 "loss_reduction",
@@ -172,7 +174,7 @@ def _loss_scale(factor: float, evidence: str) -> Cause:
 
 def _is_loss_scale(factor: float) -> bool:
     power = np.log2(max(factor, 1 / factor)) if factor > 0 else 0.0
-    return bool(power >= 6 and abs(power - round(power)) < 1e-9)
+    return bool(power >= 6 and abs(power - round(power)) < 1e-6)
 
 
 def _examples(evidence: Evidence, step: int) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from parity.causes.evidence import CLOSE, LEFT, Evidence, is_close
+from parity.causes.evidence import LEFT, Evidence, is_close
 from parity.judge.numbers import Array
 from parity.judge.result import Cause, FirstDifference
 
@@ -21,7 +21,7 @@ def cross_entropy_variant(first: FirstDifference, evidence: Evidence) -> Cause |
     if first.quantity != "loss":
         return None
     for ones, others, names in _seen(first.check.step, evidence):
-        found = _variant(ones, others)
+        found = _variant(ones, others, evidence.close_losses)
         if found is not None:
             what, text = found
             return Cause(
@@ -48,7 +48,9 @@ def _seen(step: int, evidence: Evidence) -> Iterator[tuple[list[tuple[Array, Arr
                     break
                 ((_, loss, other),) = evidence.pairs(step, "loss", "", tower)
                 logp = _log_softmax(np.asarray(logits, np.float64))
-                if labels.max() >= logits.shape[1] or not is_close(float(_nll(logp, labels).mean()), float(loss)):
+                if labels.max() >= logits.shape[1] or not is_close(
+                    float(_nll(logp, labels).mean()), float(loss), evidence.close_losses
+                ):
                     break
                 seen.append((logp, labels, float(loss)))
                 others.append(float(other))
@@ -56,7 +58,7 @@ def _seen(step: int, evidence: Evidence) -> Iterator[tuple[list[tuple[Array, Arr
                 yield seen, others, f"{act} and {label}"
 
 
-def _variant(seen: list[tuple[Array, Array, float]], others: list[float]) -> tuple[str, str] | None:
+def _variant(seen: list[tuple[Array, Array, float]], others: list[float], close: float) -> tuple[str, str] | None:
     uniform = [float(-logp.mean(axis=1).mean()) for logp, _, _ in seen]
     plain = [loss for _, _, loss in seen]
     base = sum((u - p) ** 2 for u, p in zip(uniform, plain, strict=True))
@@ -64,14 +66,14 @@ def _variant(seen: list[tuple[Array, Array, float]], others: list[float]) -> tup
         apart = [other - loss for other, loss in zip(others, plain, strict=True)]
         share = sum(a * (u - p) for a, u, p in zip(apart, uniform, plain, strict=True)) / base
         fits = all(
-            abs(loss + share * (u - loss) - other) <= min(CLOSE * abs(other), LEFT * abs(other - loss))
+            abs(loss + share * (u - loss) - other) <= min(close * abs(other), LEFT * abs(other - loss))
             for loss, u, other in zip(plain, uniform, others, strict=True)
         )
         if fits and len(others) > 1 and 0 < abs(share) <= 1:
             return f"labels smoothed by {share:.6g}", f"with {share:.9g} of every label spread over the classes it"
     for what, form in FORMS.items():
         if all(
-            is_close(float(form(logp, labels).mean()), other)
+            is_close(float(form(logp, labels).mean()), other, close)
             for (logp, labels, _), other in zip(seen, others, strict=True)
         ):
             return what, "this form of it"

@@ -12,6 +12,7 @@ from parity.trace import Key, Trace, format_key, tower_order
 
 CLOSE = 1e-9  # of float64 traces, relative
 CLOSE32 = 1e-4  # of float32 traces, which is all that `parity compare` may have
+CLOSE_SINGLE = 1e-6  # of losses that the graph computes in float32 though it is fed float64
 LEFT = 1e-3  # of a difference, by a hypothesis that explains it
 ROUNDING = 1e-14  # of float64 values that were computed another way
 
@@ -38,6 +39,11 @@ class Evidence:
     def close(self) -> float:
         """How near to each other numbers are that count as one, relative."""
         return CLOSE if self.reference.facts.get("precision", "float64") == "float64" else CLOSE32
+
+    @property
+    def close_losses(self) -> float:
+        """How near to each other losses are that count as one, relative: everything in tf.losses computes in float32."""
+        return max(self.close, CLOSE_SINGLE) if self.reference.facts.get("float32_in_float64") else self.close
 
     def pairs(self, step: int, quantity: str, slot: str = "", tower: str = "") -> Iterator[tuple[str, Array, Array]]:
         """Yields name, reference and candidate of every tensor of a quantity that both sides have."""
