@@ -10,6 +10,7 @@ from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
 NARROW = {"bfloat16": 8, "float16": 11, "float32": 24}
+LEAKING = 0.5  # of the zeros of a ReLU are negative on the other side: a few can be anything
 
 
 def rectifier(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -22,7 +23,9 @@ def rectifier(first: FirstDifference, evidence: Evidence) -> Cause | None:
         (found[1], found[0], "reference", "candidate"),
     ):
         zero = one == 0.0
-        if not zero.any() or zero.all() or (one < 0).any() or (other[zero] > 0).any() or not (other[zero] < 0).any():
+        if not zero.any() or zero.all() or (one < 0).any() or (other[zero] > 0).any():
+            continue
+        if (other[zero] < 0).mean() < LEAKING:
             continue
         left = other[~zero] - one[~zero]
         if norm(left) <= CLOSE * norm(one) and explained(left, other[zero], one):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.causes.evidence import Evidence, common_factor
+from parity.causes.evidence import Evidence, common_factor, explained
 from parity.causes.optimizer_input import optimizer_inputs
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
@@ -45,6 +45,10 @@ def clipping_rule(first: FirstDifference, evidence: Evidence) -> Cause | None:
     reference, candidate = (how([(gradients[n][side], pair[side]) for n, pair in clipped.items()]) for side in (0, 1))
     if candidate == reference or (NONE not in (reference, candidate) and None in (reference, candidate)):
         return None
+    if reference is not None and candidate is not None and reference.by == candidate.by:
+        made = _made(candidate, {name: gradients[name][1] for name in clipped})
+        if not all(explained(other - made[name], other - one, one) for name, (one, other) in clipped.items()):
+            return None  # the limits are alike, and what differs is something else
     otherwise = Rule("changes them by a rule of its own", False)
     return Cause(
         "clipping",
@@ -96,6 +100,14 @@ def limit_of(pairs: PAIRS) -> Rule | None:
     return rule if rule is not None and rule.by else None
 
 
+def _made(rule: Rule, gradients: dict[str, Array]) -> dict[str, Array]:
+    if rule.by == "value":
+        return {name: np.clip(value, -rule.value, rule.value) for name, value in gradients.items()}
+    total = float(np.sqrt(sum(norm(value) ** 2 for value in gradients.values())))
+    sizes = {name: total if rule.by == "global norm" else norm(value) for name, value in gradients.items()}
+    return {name: value * min(1.0, rule.value / max(sizes[name], 1e-300)) for name, value in gradients.items()}
+
+
 def _by_norm(changed: PAIRS) -> Rule | None:
     factors = [common_factor([pair], 1e-7) for pair in changed]
     norms = [norm(after) for _, after in changed]
@@ -108,6 +120,7 @@ def _by_norm(changed: PAIRS) -> Rule | None:
 
 def _by_value(changed: PAIRS) -> Rule | None:
     limits: list[float] = []
+    elements = 0
     for before, after in changed:
         cut = np.abs(after - before) > 1e-9 * np.abs(before).max()
         sizes = np.unique(np.round(np.abs(after[cut]) / max(float(np.abs(after).max()), 1e-300), 9))
@@ -116,10 +129,14 @@ def _by_value(changed: PAIRS) -> Rule | None:
             not 0 < len(sizes) <= 2
             or (np.abs(before[cut]) <= np.abs(after[cut])).any()
             or (before[cut] * after[cut] < 0).any()
+            or sizes[-1] < 1 - ROUGH  # what is not cut is larger than the limit
         ):
             return None
+        elements += int(cut.sum())
         limits += [float(size * np.abs(after).max()) for size in sizes]
-    if not limits or not min(limits) > 0.0:
+    # Any number is the limit of the one element that it is read off.
+    distinct = 1 + int((np.diff(np.sort(limits)) > ROUGH * max(limits, default=0.0)).sum())
+    if not limits or not min(limits) > 0.0 or elements <= distinct:
         return None
     span = (
         f"{min(limits):.4g}" if max(limits) <= min(limits) * (1 + ROUGH) else f"{min(limits):.4g} to {max(limits):.4g}"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.causes.evidence import Evidence, fit
+from parity.causes.evidence import Evidence, Fit, fit
 from parity.causes.optimizer_input import optimizer_inputs
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
@@ -31,9 +31,8 @@ def weight_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
         where, per_weight = "update", -rate
     else:
         return None
-    decayed = {name: (weight, difference) for name, weight, difference in apart if difference is not None}
-    found = fit([[w] for w, _ in decayed.values()], [d for _, d in decayed.values()]) if decayed else None
-    if found is None or found.residual > 1e-5:
+    found, decayed = _proportional(apart, evidence)
+    if found is None:
         return None
     amount = found.coefficients[0] / per_weight
     whole = len(decayed) == len(apart)
@@ -46,6 +45,19 @@ def weight_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
         f"decay what the graph decays, once: {where_it_is} by {abs(amount):.4g}"
         + ("" if amount < 0 else " less in the port"),
     )
+
+
+def _proportional(
+    apart: list[tuple[str, Array, Array | None]], evidence: Evidence
+) -> tuple[Fit | None, dict[str, tuple[Array, Array]]]:
+    # What is a sum of several in the port, such as a bias and a frozen forget bias, decays by one of its terms alone.
+    every = {name: (weight, difference) for name, weight, difference in apart if difference is not None}
+    whole = {name: pair for name, pair in every.items() if not evidence.join.is_sum(name)}
+    for decayed in (every, whole):
+        found = fit([[w] for w, _ in decayed.values()], [d for _, d in decayed.values()]) if decayed else None
+        if found is not None and found.residual <= 1e-5:
+            return found, decayed
+    return None, {}
 
 
 def _apart(

@@ -97,13 +97,14 @@ def _clipped_by_norm(inputs: list[Input], changed: list[Input]) -> Cause | None:
 
 
 def _clipped_by_value(inputs: list[Input], changed: list[Input]) -> Cause | None:
-    limits = []
+    limits, elements = [], 0
     for each in changed:
         limit = float(np.abs(each.used).max())
         if norm(np.clip(each.gradient, -limit, limit) - each.used) > ROUGH * norm(each.gradient):
             return None
         limits.append(limit)
-    if not limits:
+        elements += int((np.abs(each.gradient) > limit).sum())
+    if elements <= len(limits):  # any number is the limit of the one element that it is read off
         return None
     return Cause(
         "clipping",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from parity.causes.activations import outputs
-from parity.causes.evidence import CLOSE, Evidence, common_factor, explained
+from parity.causes.evidence import CLOSE, LEFT, Evidence, common_factor, explained
 from parity.causes.normalisation import affine
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
@@ -12,6 +12,7 @@ BORDER = 3
 WINDOWS = (4, 9)
 ENOUGH = 0.25
 RADII = range(6)
+LEAST_DROPPED = 1.001  # what dropout that keeps 99.9% scales by
 
 
 def border(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -59,7 +60,7 @@ def dropout_active(first: FirstDifference, evidence: Evidence) -> Cause | None:
         if dropped.sum() < 2 or kept.sum() < 2:
             continue
         factor = common_factor([(one[kept], other[kept])])
-        if factor is None or not factor > 1.0:
+        if factor is None or not factor > LEAST_DROPPED:
             continue
         return Cause(
             "dropout_active",
@@ -104,6 +105,8 @@ def response_normalisation(first: FirstDifference, evidence: Evidence) -> Cause 
     seen = (one > 0) & (other > 0)
     if seen.sum() < 50 or (seen != (one > 0)).any():
         return None
+    if norm(other[~seen]) >= LEFT * norm(other[seen] - one[seen]):
+        return None  # it leaves zeros what they are
     apart = np.log(other[seen] / one[seen])
     sums = {radius: _squares_around(one, radius)[seen] for radius in RADII if radius < one.shape[-1]}
     for radius, around in sums.items():

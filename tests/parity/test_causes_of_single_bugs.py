@@ -123,3 +123,37 @@ def test_a_faint_difference_is_no_factor(causes_of):
     moved = {name: value + GRADIENTS[name.removeprefix("var/")] for name, value in STATES.items()}
     nudged = {name: value + 1e-9 * RANDOM.standard_normal(value.shape) for name, value in moved.items()}
     assert causes_of("var/v", moved, nudged, STATES, WEIGHTS) == []
+
+
+def test_clips_to_one_limit_between_which_something_else_differs_are_not_called_two_limits(causes_of):
+    noisy = {name: value + 1e-9 * RANDOM.standard_normal(value.shape) for name, value in clipped_to(0.5).items()}
+    assert causes_of("clip/v", step(clipped_to(0.5)), step(noisy), STATES, WEIGHTS) == []
+    assert causes_of("clip/v", step(clipped_to(0.5)), step(clipped_to(0.500001)), STATES, WEIGHTS) == [
+        ("clipping", "the candidate clips by global norm to 0.500001 where the reference clips by global norm to 0.5")
+    ]
+
+
+def test_one_element_that_is_too_small_is_no_limit(causes_of):
+    gradients = {f"tower_grad/0/{name}": value for name, value in GRADIENTS.items()}
+    largest = np.abs(GRADIENTS["w"]).argmax()
+    smaller = GRADIENTS["w"].copy()
+    smaller[largest] *= 0.99
+    candidate = {**gradients, "tower_grad/0/w": smaller}
+    assert causes_of("tower_grad/0/w", gradients, candidate, STATES, WEIGHTS) == []
+    cut = {name: np.clip(value, -0.1, 0.1) for name, value in gradients.items()}
+    assert [name for name, _ in causes_of("tower_grad/0/v", gradients, cut, STATES, WEIGHTS)] == ["clipping"]
+
+
+def test_a_few_negative_values_are_no_other_rectifier(causes_of):
+    rectified = np.maximum(NOISE, 0.0)
+    assert [
+        name
+        for name, _ in causes_of(
+            "act/0/layer", layers(rectified), layers(np.where(NOISE < 0, 1e-5 * NOISE, NOISE)), {}, {}
+        )
+    ] == ["rectifier"]
+    one = rectified.copy()
+    one[tuple(np.argwhere(rectified == 0.0)[0])] = -1e-5
+    assert ("rectifier", "the candidate lets negative values through where the reference has a ReLU") not in causes_of(
+        "act/0/layer", layers(rectified), layers(one), {}, {}
+    )
