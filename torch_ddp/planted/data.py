@@ -73,7 +73,7 @@ def images_upside_down(port: Port, size: float) -> Port:
     return with_inputs(port, lambda inputs: {n: v.flip(1) if v.ndim == 4 else v for n, v in inputs.items()})
 
 
-@mutation("data", "input_shift", "act loss", needs="pixels", sized=True)
+@mutation("data", "input_shift", "act loss stat", needs="pixels", sized=True)
 def inputs_centred_elsewhere(port: Port, size: float) -> Port:
     def change(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         return {n: v - 0.5 * size if v.is_floating_point() and v.ndim > 2 else v for n, v in inputs.items()}
