@@ -91,7 +91,7 @@ def how(pairs: PAIRS) -> Rule | None:
         total = float(np.sqrt(sum(norm(after) ** 2 for _, after in pairs)))
         return Rule(f"clips by global norm to {total:.6g}", False, "global norm", total)
     changed = [(before, after) for before, after in pairs if norm(after - before) > ROUGH * norm(before)]
-    return _by_norm(changed) or _by_value(changed)
+    return _by_norm(changed) or by_value(changed)
 
 
 def limit_of(pairs: PAIRS) -> Rule | None:
@@ -118,12 +118,19 @@ def _by_norm(changed: PAIRS) -> Rule | None:
     return Rule(f"clips each gradient by its own norm to {norms[0]:.6g}", len(norms) > 1, "norm", norms[0])
 
 
-def _by_value(changed: PAIRS) -> Rule | None:
+def by_value(changed: PAIRS, close: float = 1e-9) -> Rule | None:
+    """Returns the rule where elements of gradients are cut off at a limit, or at one for each, and else None.
+
+    Args:
+      changed: for each variable that is touched its gradient before and after.
+      close: what the gradients are known to, relative.
+    """
     limits: list[float] = []
     elements = 0
     for before, after in changed:
-        cut = np.abs(after - before) > 1e-9 * np.abs(before).max()
-        sizes = np.unique(np.round(np.abs(after[cut]) / max(float(np.abs(after).max()), 1e-300), 9))
+        cut = np.abs(after - before) > close * np.abs(before).max()
+        sizes = np.sort(np.abs(after[cut]) / max(float(np.abs(after).max()), 1e-300))
+        sizes = sizes[np.diff(sizes, prepend=-1.0) > close]
         # One variable of the graph may be two of the port, each with a limit of its own.
         if (
             not 0 < len(sizes) <= 2
@@ -134,14 +141,16 @@ def _by_value(changed: PAIRS) -> Rule | None:
             return None
         elements += int(cut.sum())
         limits += [float(size * np.abs(after).max()) for size in sizes]
-    # Any number is the limit of the one element that it is read off.
-    distinct = 1 + int((np.diff(np.sort(limits)) > ROUGH * max(limits, default=0.0)).sum())
-    if not limits or not min(limits) > 0.0 or elements <= distinct:
+    if not limits or not min(limits) > 0.0:
         return None
+    # Any number is the limit of the one element that it is read off.
+    distinct = 1 + int((np.diff(np.sort(limits)) > ROUGH * max(limits)).sum())
+    fully = elements > distinct
     span = (
         f"{min(limits):.4g}" if max(limits) <= min(limits) * (1 + ROUGH) else f"{min(limits):.4g} to {max(limits):.4g}"
     )
-    return Rule(f"clips the gradients by value to {span}", True, "value", max(limits))
+    doubt = "" if fully else f" (as far as {elements} of their elements can say)"
+    return Rule(f"clips the gradients by value to {span}{doubt}", fully, "value", max(limits))
 
 
 def _never_clipped(step: int, evidence: Evidence) -> Cause | None:

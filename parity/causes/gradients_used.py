@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from parity.causes.clipping import by_value
 from parity.causes.evidence import LEFT, Evidence, common_factor, fit
 from parity.causes.optimizer_input import Input, linear_slot, optimizer_inputs
 from parity.judge.numbers import Array, norm
@@ -20,7 +21,7 @@ def gradients_used(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     changed = [each for each in inputs if norm(each.used - each.gradient) > ROUGH * norm(each.gradient)]
     found = linear_slot(evidence, step)
-    cause = _factor(inputs, changed, found[1].keep if found else 0.0)
+    cause = _to_one_norm(evidence) or _factor(inputs, changed, found[1].keep if found else 0.0)
     return cause or _clipped_by_norm(inputs, changed) or _clipped_by_value(inputs, changed)
 
 
@@ -51,6 +52,24 @@ def left_over(first: FirstDifference, evidence: Evidence) -> Cause | None:
         f"the candidate's gradient at step {step} is {now:.6g} times the reference's plus {before:.6g} times that of step "
         f"{step - 1}",
         "call optimizer.zero_grad() before every backward pass, unless the graph accumulates too",
+    )
+
+
+def _to_one_norm(evidence: Evidence) -> Cause | None:
+    steps = [optimizer_inputs(evidence, step) or [] for step in evidence.reference.step_numbers]
+    factors = [_rough_factor([(each.gradient, each.used) for each in inputs]) for inputs in steps]
+    norms = [float(np.sqrt(sum(norm(each.used) ** 2 for each in inputs))) for inputs in steps]
+    known = [factor for factor in factors if factor is not None and factor > 0]
+    if len(known) < max(len(steps), 2) or max(norms) - min(norms) > ROUGH * max(norms):
+        return None
+    if max(known) - min(known) <= ROUGH * max(known):
+        return None
+    return Cause(
+        "clipping",
+        f"the gradients are brought to the global norm {norms[0]:.6g} before the update",
+        f"at all {len(steps)} steps the candidate's optimizer works with gradients of that norm, {min(known):.4g} to "
+        f"{max(known):.4g} times the combined ones",
+        "clip as the graph does: by this norm on both sides, or on neither; clipping leaves smaller gradients as they are",
     )
 
 
@@ -97,19 +116,12 @@ def _clipped_by_norm(inputs: list[Input], changed: list[Input]) -> Cause | None:
 
 
 def _clipped_by_value(inputs: list[Input], changed: list[Input]) -> Cause | None:
-    limits, elements = [], 0
-    for each in changed:
-        limit = float(np.abs(each.used).max())
-        if norm(np.clip(each.gradient, -limit, limit) - each.used) > ROUGH * norm(each.gradient):
-            return None
-        limits.append(limit)
-        elements += int((np.abs(each.gradient) > limit).sum())
-    if elements <= len(limits):  # any number is the limit of the one element that it is read off
+    rule = by_value([(each.gradient, each.used) for each in changed], ROUGH)
+    if rule is None or not rule.fully:
         return None
     return Cause(
         "clipping",
-        f"gradients are clipped by value to {min(limits):.4g}"
-        + ("" if max(limits) <= min(limits) * 1.001 else " or more"),
+        f"the candidate {rule.text}",
         f"in {len(changed)} of {len(inputs)} variables the larger elements of the gradient are cut off, no others differ",
         "clip as the graph does: by value, by norm or not at all",
     )

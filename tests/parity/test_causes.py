@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.causes.clipping import how
+from parity.causes.clipping import by_value, how
 from parity.run.experiments.solve import _root
 
 RANDOM = np.random.default_rng(0)
@@ -29,6 +29,14 @@ def test_gradients_of_one_norm_are_clipped_each_by_its_own():
 def test_gradients_cut_off_at_one_value_are_clipped_by_value():
     rule = how(clipped(lambda gradient: np.clip(gradient, -0.05, 0.05)))
     assert (rule.by, rule.value) == ("value", pytest.approx(0.05))
+
+
+def test_a_gradient_of_two_parts_with_a_limit_each_is_clipped_by_value_though_known_roughly():
+    before = GRADIENTS[0]
+    after = np.concatenate([np.clip(before[:2], -0.3, 0.3), np.clip(before[2:], -0.2, 0.2)])
+    rough = after * (1 + 1e-9 * RANDOM.standard_normal(after.shape))
+    assert by_value([(before, rough)]) is None
+    assert by_value([(before, rough)], 1e-6)[:3] == ("clips the gradients by value to 0.2 to 0.3", True, "value")
 
 
 def test_gradients_left_as_they_are_are_not_clipped():

@@ -144,6 +144,14 @@ def test_one_element_that_is_too_small_is_no_limit(causes_of):
     assert [name for name, _ in causes_of("tower_grad/0/v", gradients, cut, STATES, WEIGHTS)] == ["clipping"]
 
 
+def test_a_limit_that_one_element_shows_is_stated_with_doubt(causes_of):
+    largest = max(np.abs(value).max() for value in GRADIENTS.values())
+    cut = {name: np.clip(value, -0.99 * largest, 0.99 * largest) for name, value in WHOLE.items()}
+    ((name, title),) = causes_of("clip/v", step(clipped_to(0.5)), step(cut), STATES, WEIGHTS)
+    assert name == "clipping"
+    assert title.startswith(f"the candidate clips the gradients by value to {0.99 * largest:.4g} (as far as 1 of their")
+
+
 def test_a_few_negative_values_are_no_other_rectifier(causes_of):
     rectified = np.maximum(NOISE, 0.0)
     assert [
