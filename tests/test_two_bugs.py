@@ -62,6 +62,14 @@ PAIRS = {
         MLP,
         [("another_momentum", 0.3, "momentum"), ("clipped_by_value", 1.0, "clipping")],
     ),
+    "a wrong start of the slots, and an update uphill": (
+        MLP,
+        [("accumulators_start_elsewhere", 1.0, "slot_initial_value"), ("uphill", 1.0, "sign")],
+    ),
+    "examples read twice, and no forget bias": (
+        LSTM,
+        [("one_example_twice", 1.0, "repeated_examples"), ("no_forget_bias", 1.0, "forget_bias")],
+    ),
 }
 OF_MOMENTUM = {"nesterov_nobody_asked_for", "another_momentum"}
 
@@ -83,7 +91,8 @@ def optimizers():
 def test_both_of_two_bugs_are_named(tf2_sides, tmp_path, optimizers, what):
     net, bugs = PAIRS[what]
     case = load_case(ROOT / "examples" / net, steps=3, towers=2, batch_size=8)
-    optimizer = "momentum" if OF_MOMENTUM & {bug for bug, _, _ in bugs} else "adam"
+    names = {bug for bug, _, _ in bugs}
+    optimizer = "momentum" if OF_MOMENTUM & names else "adagrad" if "accumulators_start_elsewhere" in names else "adam"
     case = case.model_copy(update={"optimizer": optimizers[optimizer]})
     planted = [Planted(bug, size) for bug, size, _ in bugs]
     result = run_case(plant(case, planted, tmp_path / "planted", True), tf2_sides, levels=("function",))

@@ -46,6 +46,12 @@ def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence,
     return found + [cause for cause in together if cause.name not in names and cause.name not in _doubted(names)]
 
 
+def first_in_lockstep(evidence: Evidence, checks: list[Check]) -> FirstDifference | None:
+    """Returns the first tensor that differs in lockstep, whatever differed before any step; None where none does."""
+    check = next((each for each in checks if each.run == "lockstep" and each.verdict == "different"), None)
+    return None if check is None else _difference(parse_key(check.key), check, evidence)
+
+
 def _doubted(names: set[str]) -> set[str]:
     # The rate of what trains twice is twice as large.
     return {"learning_rate", "gradient_factor"} if "trained_twice" in names else set()

@@ -115,6 +115,13 @@ def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | 
     factor = told_factor([(one, other) for _, one, other in wrong], 10 * CLOSE)
     if factor is None:
         return None
+    if abs(factor + 1) <= 10 * CLOSE and len(wrong) == len(moves):
+        return Cause(
+            "sign",
+            "the update goes uphill",
+            f"the candidate's update of all {len(moves)} variables is the reference's with the other sign at step {step}",
+            "minimise: check maximize=True and the loss's sign",
+        )
     all_of_them = len(wrong) == len(moves)
     return Cause(
         "learning_rate",

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import Case
-from parity.causes import VAGUE, Evidence, find_further
+from parity.causes import VAGUE, Evidence, find_causes, find_further, first_in_lockstep
 from parity.judge.repeats import Repeat
-from parity.judge.result import Level, Result
+from parity.judge.result import Cause, Level, Result
 from parity.run.asked import Tick
 from parity.run.closely import look_at_level, look_at_levels
 from parity.run.declared import look_for_declared
@@ -121,11 +121,30 @@ def _in_lockstep(
         evidence = _evidence(case, recorded)
         function.causes += find_onward(first, function.causes, recorder.again, evidence, function.checks)
         function.causes += find_further(first, function.causes, evidence, function.checks)
+    if first is not None and first.check.run == "fresh":
+        function.causes += _behind_the_start(case, recorder, recorded, function)
     decided = {"function": function}
     if "float32" in levels and case.precision == "float32":
         decided["float32"] = judge_single(recorded, range(case.steps), function.checks)
     tick("judge what was recorded", 1, 1)
     return recorded, decided
+
+
+def _behind_the_start(case: Case, recorder: Recorder, recorded: Recorded, function: Level) -> list[Cause]:
+    # In lockstep every step starts from the reference's slots: other values at the start explain nothing there.
+    evidence, checks = _evidence(case, recorded), function.checks
+    first = first_in_lockstep(evidence, checks)
+    if first is None:
+        return []
+    causes = find_causes(first, evidence)
+    if not causes or causes[0].name in VAGUE:
+        causes = (
+            find_by_experiment(first, recorder.again, evidence.join, evidence.reference, evidence.candidate) + causes
+        )
+    causes += find_onward(first, causes, recorder.again, evidence, checks)
+    causes += find_further(first, causes, evidence, checks)
+    known = {cause.name for cause in function.causes}
+    return [cause for cause in causes if cause.name not in known]
 
 
 def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, function: Level) -> tuple[Recorded, Level]:

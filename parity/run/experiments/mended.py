@@ -39,10 +39,13 @@ class _LastStep:
 
 
 class _WithChange:
-    # Repeats steps of a candidate that has one thing changed in all of them.
-    def __init__(self, again: RepeatsOnward, change: Change) -> None:
+    # Repeats steps of a candidate that has one thing changed in all of them, or of a reference that is given other examples.
+    def __init__(
+        self, again: RepeatsOnward, change: Change | None = None, taken: Changed = lambda batch: batch
+    ) -> None:
         self._again = again
-        self._change = change
+        self._change = change or Change("", "", "", "")
+        self._taken = taken
 
     @property
     def towers(self) -> int:
@@ -80,7 +83,7 @@ class _WithChange:
     def repeat_reference(
         self, step: int, batch_norm_updates: str | None = None, batch: Changed = lambda batch: batch
     ) -> Trace | None:
-        return self._again.repeat_reference(step, batch_norm_updates, batch)
+        return self._again.repeat_reference(step, batch_norm_updates, lambda own: self._taken(batch(own)))
 
 
 def mended(first: FirstDifference, cause: Cause, again: RepeatsOnward, evidence: Evidence) -> Mended | None:
@@ -105,12 +108,11 @@ def mended(first: FirstDifference, cause: Cause, again: RepeatsOnward, evidence:
     sizes = {len(value) for value in again.reference_batch(step).values() if value.ndim}
     if read is None or sizes != {len(read)}:
         return None
-    followed = again.repeat_reference(
-        step, None, lambda batch: {name: np.asarray(value[read]) for name, value in batch.items()}
-    )
+    following = _WithChange(again, taken=lambda batch: {name: np.asarray(value[read]) for name, value in batch.items()})
+    followed = following.repeat_reference(step)
     if followed is None:
         return None
-    return Mended(Behind(evidence.join, followed, evidence.candidate, evidence.states, evidence.towers), again)
+    return Mended(Behind(evidence.join, followed, evidence.candidate, evidence.states, evidence.towers), following)
 
 
 READ = frozenset(["other_shard", "order_of_examples", "repeated_examples"])
