@@ -24,6 +24,10 @@ from parity.trace import Trace, parse_key
 CARRIED = (
     "in lockstep, each step from the recorded state, and freely from the first weights, with nobody resetting the port"
 )
+LOADED = (
+    "in lockstep, each step from the recorded state, and freely from the first of these, slots and counters included, for "
+    "the recording does not start with the training: what the port's optimizer begins with was not judged"
+)
 EARLY = ("fresh", "init")
 LATER = 3
 FAR = 2.0**14  # unit roundoffs of float32: more than rounding does in anything but deep nets, less than any race seen
@@ -79,7 +83,7 @@ def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judg
         replayed, runs, function, lambda: _run(replayed, shadow, references, states, out)
     )
     traces, free, why = runs
-    function.notes.append(f"no free run, only lockstep: {why}" if free is None else CARRIED)
+    function.notes.append(f"no free run, only lockstep: {why}" if free is None else CARRIED if part.begins else LOADED)
     recorded = Recorded(
         join=replayed.join,
         start=traces.reference32,

@@ -9,11 +9,12 @@ import pytest
 
 from parity.cli import main
 from parity.report.html import as_html
+from parity.report.markdown import as_markdown
 from parity.run.replay import Port, replay
 from parity.run.replay_part import parts_of
 from parity.trace import Trace, TraceWriter
 
-from .conftest import SCRIPTS
+from .conftest import SCRIPTS, run_recorded
 
 STEPS = range(4)
 PORTS = SCRIPTS / "ports"
@@ -159,11 +160,24 @@ def test_losses_and_histograms_are_kept_for_reports_that_show_them(recorded, mon
     }
     assert {(each.level, each.run, each.step, each.key) for each in result.closer} <= known
     assert any(each.key == "section/GAdam/loss/0" and each.worst for each in result.closer)
+    for shown in (as_html(result, "two"), as_markdown(result, "two")):
+        assert "inference was not judged, for training steps hold none of it" in " ".join(shown.split())
+        assert "a replay decides levels 1 and 2: this one needs a case" in " ".join(shown.split())
     page = as_html(result, "two")
-    assert "1 function: free run, GAdam" in page
+    assert "level 1 function, free run, GAdam" in page
     for part in ("DAdam", "GAdam"):
         for run in ("float32", "float64", "free"):
             assert (f"torch {part} {run}", 2, 2) in told
+
+
+def test_what_an_optimizer_begins_with_is_not_judged_where_the_recording_starts_later(tf_python, replayed, tmp_path):
+    script = SCRIPTS / "placeholder_slices.py"
+    trace = run_recorded(tf_python, script, options=("--skip", "2"), cwd=tmp_path).out
+    code, result = replayed(trace, "placeholder_slices", "loss", optimizer="optimizer_that_has_counted")
+    assert code == 0
+    assert any(check["run"] == "free" and check["key"] == "var/net/w1" for check in result["checks"])
+    (note,) = [note for note in result["levels"]["function"]["notes"] if note.startswith("in lockstep")]
+    assert note.endswith("what the port's optimizer begins with was not judged")
 
 
 def test_a_free_run_that_ends_elsewhere_is_found(recorded, replayed, tmp_path):
