@@ -47,6 +47,17 @@ def test_the_initial_accumulator_is_told_as_it_is_for_it_is_not_rounded(tf):
         assert known["learning_rate"] == np.float32(0.1)
 
 
+def _of_a_script(description):
+    from tf_towers.record.hyper_parameters import hyper_parameters
+
+    return {"known": hyper_parameters(tf_towers.make_optimizer(description))}
+
+
+def test_a_recorded_script_tells_the_shrinkage_of_its_optimizer_too(tf):
+    described = {"name": "ftrl", "learning_rate": 0.5, "l2_shrinkage_regularization_strength": 0.25}
+    assert tf(_of_a_script, description=described)["known"]["l2_shrinkage_regularization_strength"] == 0.25
+
+
 def test_an_unknown_argument_is_refused(tf):
     with pytest.raises(
         SideFailed, match=r"optimizer: expected what AdamOptimizer takes, got learning_rate, rho: .*own names\."

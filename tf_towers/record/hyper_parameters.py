@@ -5,22 +5,8 @@ import tensorflow as real
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-NAMES = {
-    "_learning_rate": "learning_rate",
-    "_lr": "learning_rate",
-    "_momentum": "momentum",
-    "_use_nesterov": "use_nesterov",
-    "_beta1": "beta1",
-    "_beta2": "beta2",
-    "_epsilon": "epsilon",
-    "_decay": "decay",
-    "_rho": "rho",
-    "_centered": "centered",
-    "_initial_accumulator_value": "initial_accumulator_value",
-    "_learning_rate_power": "learning_rate_power",
-    "_l1_regularization_strength": "l1_regularization_strength",
-    "_l2_regularization_strength": "l2_regularization_strength",
-}
+from tf_towers.optimizer import HYPER_PARAMETERS
+
 RATES = ("_lr_t", "_learning_rate_tensor", "_lr", "_learning_rate", "learning_rate")
 
 
@@ -30,7 +16,7 @@ def hyper_parameters(optimizer):
     What changes from step to step, or is fed, is left out: see ``state/learning_rate`` in the steps.
     """
     found = {"name": type(optimizer).__name__}
-    for attribute, name in NAMES.items():
+    for attribute, name in HYPER_PARAMETERS.items():
         value = getattr(optimizer, attribute, None)
         if tf.is_tensor(value) and not isinstance(value, real.Variable):
             constant = tensor_util.constant_value(value)
