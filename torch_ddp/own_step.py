@@ -16,7 +16,8 @@ from torch_ddp.gather import gather
 from torch_ddp.group import Rank
 from torch_ddp.mixed import Mixed, without_amp
 from torch_ddp.port_schedule import PortSchedule
-from torch_ddp.step import Stepper, array, merged, own_of
+from torch_ddp.step import Stepper
+from torch_ddp.traced import array, merged, own_of
 from torch_ddp.update import Update
 
 

@@ -19,7 +19,7 @@ from torch_ddp.gather import gather
 from torch_ddp.gradients import GradientReduction
 from torch_ddp.group import Rank
 from torch_ddp.optimizer import hyper_parameters
-from torch_ddp.step import array, merged
+from torch_ddp.traced import array, merged
 from torch_ddp.weights import named_statistics
 
 Arrays = dict[str, np.ndarray]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from torch_ddp.backward import Backward, Loss, Part
+from torch_ddp.backward import Backward, Loss
 from torch_ddp.combining import Combining
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
@@ -20,6 +20,7 @@ from torch_ddp.mixed import Mixed, in_float32
 from torch_ddp.optimizer import named_counters, named_slots, set_counters
 from torch_ddp.several import Part as OptimizerPart
 from torch_ddp.shard import Shard, shard, shard_uneven
+from torch_ddp.traced import array, merged, named_gradients, own_of
 from torch_ddp.update import Update
 from torch_ddp.weights import load_weights, named_statistics
 
@@ -226,31 +227,6 @@ class Stepper:
         return Shard(inputs, len(next(iter(inputs.values()), ())))
 
 
-def own_of(parts: list[Part]) -> dict[str, np.ndarray]:
-    """Returns what one rank recorded, under the names of a trace."""
-    own: dict[str, np.ndarray] = {}
-    for part in parts:
-        own.update((f"feed/{part.name}/{name}", array(value)) for name, value in part.inputs.items())
-        for name, value in part.outputs.items():
-            own[f"{'act' if value.ndim else 'metric'}/{part.name}/{name}"] = array(value)
-        own[f"loss/{part.name}"] = array(part.loss)
-        own.update(named_gradients(f"tower_grad/{part.name}", part.gradients))
-        own.update(named_gradients(f"tower_clip/{part.name}", part.clipped))
-    return own
-
-
-def named_gradients(prefix: str, gradients: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Returns gradients under the names of a trace; of sparse ones indices and values."""
-    named = {}
-    for name, value in gradients.items():
-        if value.is_sparse:
-            named[f"{prefix}/{name}.indices"] = array(value._indices()[0])
-            named[f"{prefix}/{name}.values"] = array(value._values())
-        else:
-            named[f"{prefix}/{name}"] = array(value)
-    return named
-
-
 @torch.no_grad()
 def _overwrite(quantity: str, known: Mapping[str, Tensor], given: Mapping[str, np.ndarray]) -> None:
     what = {"ema": "an average that is kept"}
@@ -260,25 +236,3 @@ def _overwrite(quantity: str, known: Mapping[str, Tensor], given: Mapping[str, n
             full = f"{quantity}/{name}".lstrip("/")
             raise TorchDdpError(f"load: expected {full} to be {expected}, got shape {value.shape}.")
         known[name].copy_(torch.from_numpy(np.array(value)))
-
-
-def array(tensor: Tensor) -> np.ndarray:
-    """Returns a copy of a tensor as an array on the host, in C order; of bfloat16, which numpy lacks, in float32."""
-    held = tensor.detach().float() if tensor.dtype is torch.bfloat16 else tensor.detach()
-    return np.array(held.cpu().numpy(), order="C")
-
-
-def merged(towers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Returns what all ranks recorded as one step of a trace; metrics, which have no tower there, are averaged."""
-    found: dict[str, np.ndarray] = {}
-    metrics: dict[str, list[np.ndarray]] = {}
-    for own in towers:
-        for key, value in own.items():
-            quantity, _, rest = key.partition("/")
-            if quantity == "metric":
-                metrics.setdefault(rest.partition("/")[2], []).append(value)
-            else:
-                found[key] = value
-    for name, values in metrics.items():
-        found[f"metric/{name}"] = np.mean(values, axis=0, dtype=values[0].dtype)
-    return found

@@ -6,7 +6,8 @@ from typing import Any, Literal
 import numpy as np
 from torch.optim import Optimizer
 
-from torch_ddp.step import Stepper, named_gradients
+from torch_ddp.step import Stepper
+from torch_ddp.traced import named_gradients
 
 
 class WatchedStepper(Stepper):
