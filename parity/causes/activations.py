@@ -53,8 +53,11 @@ def reduced_precision(first: FirstDifference, evidence: Evidence) -> Cause | Non
     one, other = (np.concatenate([pair[side].reshape(-1) for pair in pairs]) for side in (0, 1))
     for values, whose, others in ((other, "candidate", one), (one, "reference", other)):
         name = next((name for name, bits in NARROW.items() if _fits(values, bits) and not _fits(others, bits)), None)
-        # Rounding moves a value by no more than half a unit of its last bit; the state itself fits float32.
-        if name is None or norm(one - other) > 8 * 2.0 ** -NARROW[name] * norm(one) or not values.any():
+        # Rounding moves a value by up to half a unit of its last bit, and not by much less: the state itself fits float32.
+        if name is None or not values.any():
+            continue
+        unit = 2.0 ** -NARROW[name] * norm(one)
+        if not unit / 32 <= norm(one - other) <= 8 * unit:
             continue
         return Cause(
             "reduced_precision",
@@ -87,7 +90,11 @@ def _functions(one: Array, other: Array, share: float) -> Iterator[tuple[str, st
     for name, inverse in INVERSES.items():
         x = inverse(one)
         known = np.isfinite(x)
-        if known.sum() < 8 or not np.ptp(x[known]) or norm(other[known] - one[known]) <= CLOSE * norm(one[known]):
+        if (
+            (other[known] != one[known]).sum() < 8
+            or not np.ptp(x[known])
+            or norm(other[known] - one[known]) <= CLOSE * norm(one[known])
+        ):
             continue
         apart = norm(other[known] - one[known])
         for function, apply in FUNCTIONS.items():

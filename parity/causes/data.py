@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.causes.evidence import CLOSE, Evidence, same_values
+from parity.causes.evidence import CLOSE, Evidence, explained, same_values
 from parity.judge.numbers import Array
 from parity.judge.result import Cause, FirstDifference
 
@@ -43,7 +43,7 @@ def order_of_examples(first: FirstDifference, evidence: Evidence) -> Cause | Non
         return None
     went = np.empty(len(place), np.int64)
     went[other_place] = place
-    if (went == np.arange(len(went))).all():
+    if (went == np.arange(len(went))).all() or not explained(others[other_place] - ones[place], others - ones, ones):
         return None
     ranks, size = len(found[0]), len(found[0][0])
     dealt = np.concatenate([np.arange(rank, ranks * size, ranks) for rank in range(ranks)])
@@ -73,6 +73,8 @@ def repeated_examples(first: FirstDifference, evidence: Evidence) -> Cause | Non
     went = np.abs(got[:, None] - seen[None, :]).argmin(axis=1)
     missing = sorted(set(range(len(ones))) - set(went.tolist()))
     if not missing or len(missing) == len(ones) or not same_values(ones[went], others, evidence.close):
+        return None
+    if not explained(others - ones[went], others - ones, ones):
         return None
     rows = ", ".join(map(str, missing[:8]))
     return Cause(

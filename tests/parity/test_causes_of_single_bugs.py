@@ -165,3 +165,21 @@ def test_a_few_negative_values_are_no_other_rectifier(causes_of):
     assert ("rectifier", "the candidate lets negative values through where the reference has a ReLU") not in causes_of(
         "act/0/layer", layers(rectified), layers(one), {}, {}
     )
+
+
+def test_values_that_fit_a_narrower_float_anyway_went_through_none(causes_of):
+    fitting = IMAGES.astype(np.float32).astype(np.float64)
+    assert causes_of("act/0/layer", layers(fitting), layers(fitting * (1 + 1e-10 * NOISE)), {}, {}) == []
+    assert causes_of("act/0/layer", layers(IMAGES), layers(fitting), {}, {}) == [
+        ("reduced_precision", "layer goes through float32 in the candidate")
+    ]
+
+
+def test_faint_noise_over_examples_that_are_almost_alike_is_no_other_order(causes_of):
+    alike = np.repeat(RANDOM.standard_normal((1, 8)), 6, 0) * (1 + 1e-10 * RANDOM.standard_normal((6, 1)))
+    noisy = alike * (1 + 1e-10 * RANDOM.standard_normal((6, 1)))
+    one, other = (
+        {f"act/{tower}/layer": each[3 * tower : 3 * tower + 3] for tower in (0, 1)} for each in (alike, noisy)
+    )
+    other["act/1/layer"] = other["act/1/layer"] + 1e-11 * RANDOM.standard_normal((3, 8))
+    assert causes_of("act/0/layer", one, other, {}, {}) == []
