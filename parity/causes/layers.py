@@ -9,6 +9,7 @@ from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
 BORDER = 3
+FEW = 8  # values may differ at the border for any reason
 WINDOWS = (4, 9)
 ENOUGH = 0.25
 RADII = range(6)
@@ -169,7 +170,7 @@ def trained_twice(first: FirstDifference, evidence: Evidence) -> Cause | None:
 
 def _border(first: FirstDifference, found: tuple[Array, Array]) -> Cause | None:
     one, other = found
-    if one.ndim != 4 or min(one.shape[1:3]) <= 2 * BORDER + 1:
+    if one.ndim != 4 or min(one.shape[1:3]) <= 2 * BORDER + 1 or (one != other).sum() < FEW:
         return None
     inner = (slice(None), slice(BORDER, -BORDER), slice(BORDER, -BORDER))
     scales, inside = affine(one[inner], other[inner])
