@@ -53,7 +53,8 @@ def describe_variables(training):
 
     `use` joins the types of the ops that consume the variable in tower 0 with a plus sign, e.g. "MatMul" or
     "Conv2D+L2Loss": it decides the layout of a kernel. `saved_as` names what hangs on the variable as a checkpoint does,
-    e.g. ``{"slot/m": "conv1/kernel/Adam", "ema": "conv1/kernel/ExponentialMovingAverage"}``.
+    e.g. ``{"slot/m": "conv1/kernel/Adam", "ema": "conv1/kernel/ExponentialMovingAverage"}``, of a further optimizer
+    ``{"section/head/slot/m": "w/Adam", "section/head/state/beta1_power": "beta1_power_1"}``.
     """
     described = {}
     saved_as = _saved_as(training)
@@ -71,11 +72,17 @@ def describe_variables(training):
 
 
 def _saved_as(training):
-    found = {}
+    found, parts = {}, training.parts
     for (slot, name), variable in training.slots.items():
-        found.setdefault(name, {})["slot/" + slot] = variable.op.name
+        section = f"section/{parts.variables[name]}/" if name in parts.variables else ""
+        found.setdefault(name, {})[f"{section}slot/{slot}"] = variable.op.name
     for name, variable in training.averages.items():
         found.setdefault(name, {})["ema"] = variable.op.name
+    # What a further optimizer counts for all of its variables hangs on each of them.
+    for name, part in parts.variables.items():
+        for counted, (owner, counter) in parts.counters.items():
+            if owner == part:
+                found.setdefault(name, {})[f"section/{part}/state/{counter}"] = counted
     return found
 
 

@@ -31,18 +31,19 @@ def checkpoint_of(state, variables, dtype=None):
     arrays, left_out = {}, []
     for text, value in state.items():
         key = parse_key(text)
-        if text in COMPUTED or key.name.startswith("local/"):
+        if text.endswith(tuple(COMPUTED)) or key.name.startswith("local/"):
             continue  # tensors, and local variables, which no Saver takes
         name = saved_as(key, variables)
         if name is None:
             left_out.append(text)
             continue
-        if name in arrays:
+        described = key.quantity != "state" and (dtype or variables[key.name]["dtype"])
+        array = np.asarray(value, described) if described else np.asarray(value)
+        if name in arrays and not np.array_equal(arrays[name], array):
             raise CheckpointError(
                 f"checkpoint: expected one array for {name}, got another for {text}. Record it again."
             )
-        described = key.quantity != "state" and (dtype or variables[key.name]["dtype"])
-        arrays[name] = np.asarray(value, described) if described else np.asarray(value)
+        arrays[name] = array
     return Content(arrays, sorted(left_out))
 
 
@@ -56,10 +57,10 @@ def saved_as(key, variables):
     Raises:
       CheckpointError: the trace does not describe the variable.
     """
-    if key.section:
-        return None
+    section = f"section/{key.section}/" if key.section else ""
     if key.quantity == "state":
-        return key.name
+        hanging = [described.get("saved_as", {}).get(f"{section}state/{key.name}") for described in variables.values()]
+        return next(filter(None, hanging), None) if section else key.name
     described = variables.get(key.name)
     if described is None:
         raise CheckpointError(
@@ -69,4 +70,4 @@ def saved_as(key, variables):
     if key.quantity in ("var", "stat"):
         return key.name
     what = f"slot/{key.slot}" if key.quantity == "slot" else key.quantity
-    return described.get("saved_as", {}).get(what)
+    return described.get("saved_as", {}).get(section + what)

@@ -29,7 +29,7 @@ def start_from_checkpoint(path, fresh, variables):
     state, missing = {}, []
     for text, value in fresh.items():
         key = parse_key(text)
-        if text in COMPUTED or key.name.startswith("local/"):
+        if text.endswith(tuple(COMPUTED)) or key.name.startswith("local/"):
             state[text] = value
             continue
         name = saved_as(key, variables)

@@ -132,11 +132,20 @@ def describe(variables, ops):
 
 
 def _saved_as(variables):
-    found = {}
+    found, counted = {}, {}
     for text, variable in variables.keys.items():
         key = parse_key(text)
-        if key.quantity in ("slot", "ema") and not key.section:
-            found.setdefault(key.name, {})[f"slot/{key.slot}" if key.slot else "ema"] = variable.op.name
+        section = f"section/{key.section}/" if key.section else ""
+        if key.quantity in ("slot", "ema"):
+            what = f"slot/{key.slot}" if key.slot else "ema"
+            found.setdefault(key.name, {})[section + what] = variable.op.name
+        elif key.quantity == "state" and section:
+            counted.setdefault(section, {})[text] = variable.op.name
+    # What an optimizer counts for all of its variables hangs on each of those that it keeps slots of.
+    for hanging in found.values():
+        for section, counters in counted.items():
+            if any(what.startswith(section) for what in hanging):
+                hanging.update(counters)
     return found
 
 

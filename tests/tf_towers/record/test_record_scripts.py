@@ -153,6 +153,15 @@ def test_two_optimizers_get_a_section_each(recorded):
     assert not any(name.startswith("section/GAdam/grad/") for name in discriminator)
     assert "section/GAdam/grad/generator/w" in generator
     assert "section/GAdam/state/beta1_power" in generator
+    hanging = trace.variables["generator/w"]["saved_as"]
+    assert hanging["section/GAdam/slot/m"] == "generator/w/GAdam"
+    assert {hanging[f"section/GAdam/state/beta{one}_power"] for one in (1, 2)} <= {
+        "beta1_power",
+        "beta2_power",
+        "beta1_power_1",
+        "beta2_power_1",
+    }
+    assert not any(what.startswith("section/DAdam") for what in hanging)
 
 
 def test_draws_inside_a_loop_are_recorded_with_the_iterations_first(recorded):
