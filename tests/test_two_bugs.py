@@ -70,6 +70,10 @@ PAIRS = {
         LSTM,
         [("one_example_twice", 1.0, "repeated_examples"), ("no_forget_bias", 1.0, "forget_bias")],
     ),
+    "images transposed, and a bias that is not added, in one layer": (
+        MLP,
+        [("images_transposed", 1.0, "transposed_input"), ("a_bias_is_not_added", 0.02, "bias_missing")],
+    ),
 }
 OF_MOMENTUM = {"nesterov_nobody_asked_for", "another_momentum"}
 

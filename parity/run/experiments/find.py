@@ -71,7 +71,7 @@ def find_by_experiment(
         if joined:
             return joined
         cause = (
-            next((cause for change in _changes(bench) if (cause := _undone(bench, change))), None)
+            next((cause for change in changes_to_try(bench) if (cause := _undone(bench, change))), None)
             or ignored_input(bench)
             or next((cause for knob in knobs(bench) if (cause := solved(bench, knob))), None)
             or shifted_image(bench)
@@ -100,7 +100,8 @@ def _undone(bench: Bench, change: Change) -> Cause | None:
     return Undone(change.name, change.title, evidence, change.fix, change)
 
 
-def _changes(bench: Bench) -> Iterator[Change]:
+def changes_to_try(bench: Bench) -> Iterator[Change]:
+    """Yields the changes that would undo usual mistakes in what is fed or carried over."""
     yield from changes_of_the_order(bench.recorder.towers)
     of_labels = bench.widths if bench.first.quantity == "loss" else set[int]()
     yield from changes_of_the_inputs(bench.batch, of_labels)

@@ -11,6 +11,7 @@ from parity.run.experiments.behind import Behind, next_difference
 from parity.run.experiments.find import find_by_experiment
 from parity.run.experiments.mended import Mended, mended
 from parity.run.experiments.repeats import RepeatsOnward
+from parity.run.experiments.two_in_one import one_of_two
 from parity.run.states import translated
 from parity.sides import SideFailed
 from parity.trace import Trace, parse_key
@@ -46,11 +47,17 @@ def find_onward(
     """
     if first.check.run != "lockstep" or first.quantity not in FORWARD or evidence.states is None:
         return []
+    found: list[Cause] = []
     try:
-        basis = mended(first, known[0], again, evidence) if known and mends else None
-        found = _without_it(first, basis, known, checks, mends) if basis else _by_layers(first, again, evidence, checks)
+        if mends and (not known or known[0].name in VAGUE):
+            found = list(one_of_two(first, again, evidence, checks) or ())
+        basis = mended(first, (found + known)[0], again, evidence) if (found or known) and mends else None
+        if basis:
+            found = found + _without_it(first, basis, found + known, checks, mends)
+        else:
+            found = found + _by_layers(first, again, evidence, checks)
     except SideFailed:
-        return []  # the port does not take what was tried: what is named stays named
+        pass  # the port does not take what was tried: what is named stays named
     names = {cause.name for cause in known}
     return [cause for place, cause in enumerate(found) if cause.name not in names | {c.name for c in found[:place]}]
 
