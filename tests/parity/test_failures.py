@@ -200,6 +200,14 @@ def test_a_loss_that_is_not_a_number_on_one_side_is_different(attempt):
     assert (first["step"], first["quantity"], first["tower"], first["candidate"]) == (0, "loss", "0", "nan")
 
 
+def test_a_tensor_that_only_the_port_returns_is_named(attempt):
+    outcome = attempt(torch=".square().mean() -> .square().mean(), {'more': model(x)}")
+    assert outcome.code == 2
+    assert "First tensor that cannot be compared: step 0, act/0/more" in outcome.printed
+    assert "the reference has no such tensor" in outcome.printed
+    assert outcome.errors == ""
+
+
 def test_an_interpreter_that_does_not_exist_is_told_by_its_path(attempt):
     outcome = attempt("--tf-python", "/nonexistent/python")
     could_not_compare(outcome, "tf")

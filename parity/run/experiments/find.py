@@ -61,6 +61,8 @@ def find_by_experiment(
         return of_the_evaluation(first, recorder, reference, candidate) if isinstance(recorder, Evaluates) else []
     if first.check.run != "lockstep" or first.quantity not in ("act", "loss", "tower_grad", "metric"):
         return []
+    if first.check.key not in reference.step(first.check.step):
+        return []  # the candidate's alone: there is nothing that it should be
     bench = Bench(first, recorder, join, reference, candidate, given or {})
     try:
         # First, for a port that keeps a batch for the next step gives any later experiment the result of the one before.
