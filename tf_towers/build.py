@@ -7,7 +7,7 @@ from tf_towers.batch_norm_updates import choose_updates, racing_updates
 from tf_towers.errors import TowerError
 from tf_towers.feed import make_feeding
 from tf_towers.gradients import make_gradients
-from tf_towers.inference import build_inference, in_mode, takes_mode
+from tf_towers.inference import MODE, build_inference, in_mode, takes_mode
 from tf_towers.loss_scale import LossScale
 from tf_towers.mixed_dtypes import float32_places
 from tf_towers.optimizer import learning_rate
@@ -19,7 +19,7 @@ from tf_towers.several import SeveralOptimizers, parts_of
 from tf_towers.share import share
 from tf_towers.training import Parts, Training, broadcast, collect, copies_of
 from tf_towers.update import all_finite, gated_update, tensors_of
-from tf_towers.wrong_use import require_graph_mode
+from tf_towers.wrong_use import require_arguments, require_graph_mode
 
 
 def build(
@@ -72,6 +72,7 @@ def build(
             scale = LossScale(plan.loss_scale) if plan.loss_scale is not None else None
         parts = optimizers or {}
         call, modes = share(tower, plan.share), takes_mode(tower, inputs)
+        require_arguments(tower, [*feeding.shards[0], *([MODE] if modes else [])])
         in_training = in_mode(call, True) if modes else call
         rows = build_replicas(tower, feeding.shards, devices, where, plan, scale and scale.value, parts, in_training)
         with tf.device(place_variables(center, center)):

@@ -3,12 +3,10 @@
 import collections
 import contextlib
 import functools
-import inspect
 
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
-from tf_towers.feed import EXAMPLE_WEIGHTS
 from tf_towers.mixed_dtypes import explain_mixed_dtypes, require_dtype
 from tf_towers.over_towers import exchanged_so_far
 from tf_towers.place import place_variables
@@ -71,7 +69,6 @@ def build_replicas(tower, shards, devices, homes, plan, loss_scale=None, parts=N
     Returns:
       A list over the towers of lists over their micro-batches of `Tower`.
     """
-    _require_example_weights(tower, shards)
     steps = plan.accumulate["steps"] if plan.accumulate else 1
     together = plan.batch_norm == "synchronised"
     made = _Made(call or share(tower, plan.share), plan, len(shards))
@@ -194,15 +191,6 @@ def _require_weights(weights, inputs):
         raise TowerError("tower: expected trainable variables, got none. Make them with tf.get_variable.")
     for weight in weights:
         require_dtype(weight, f"the variable {weight.op.name!r}", inputs)
-
-
-def _require_example_weights(tower, shards):
-    arguments = inspect.getfullargspec(tower)
-    if EXAMPLE_WEIGHTS in shards[0] and not (EXAMPLE_WEIGHTS in arguments.args or arguments.varkw):
-        raise TowerError(
-            f"tower: expected an argument {EXAMPLE_WEIGHTS}, [shard], 0 where the batch was padded, got none. "
-            "Take it, and weight the losses of the examples with it."
-        )
 
 
 def _require_exchanges(models):

@@ -178,6 +178,27 @@ def test_a_tower_that_cannot_tell_padding_is_refused(tf):
     )
 
 
+def _of_other_names():
+    towers = {
+        "one": lambda a, y: a,
+        "more": lambda x, y, z: x,
+        "fewer": lambda x: x,
+        "any": lambda **inputs: inputs["x"],
+    }
+    return {
+        name: small.refused(tf_towers.build, tower, small.inputs(4), 2, small.sgd()) for name, tower in towers.items()
+    }
+
+
+def test_a_tower_that_does_not_take_what_the_batches_hold_is_told_their_names(tf):
+    found = tf(_of_other_names)
+    told = "tower: expected a function of x, y, got {}: {}. Name its arguments as the batches name their arrays."
+    assert found["one"] == told.format("(a, y)", "missing a required argument: 'a'")
+    assert found["more"] == told.format("(x, y, z)", "missing a required argument: 'z'")
+    assert found["fewer"] == told.format("(x)", "got an unexpected keyword argument 'y'")
+    assert found["any"].startswith("tower: expected a scalar loss")
+
+
 def test_every_tower_can_be_fed_by_itself(tf):
     split, feeds = (
         tf(_trained, size=6, towers=3, uneven="refuse", reduce="mean", cut=cut) for cut in ("split", "feeds")
