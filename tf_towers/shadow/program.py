@@ -10,6 +10,7 @@ from tensorflow.python.ops import gen_resource_variable_ops, gen_state_ops
 from tf_towers.shadow.cut import cut, import_graph, is_fed
 from tf_towers.shadow.definition import by_name, needed
 from tf_towers.shadow.expand import expand
+from tf_towers.shadow.layout import to_channels_last
 from tf_towers.shadow.refusal import refuse
 from tf_towers.shadow.widen import widen
 
@@ -37,10 +38,13 @@ class Program(object):
         definition = self._cut.definition
         self.draws_inside = bool(self._cut.drawn)
         typed = import_graph(definition)
+        turned, moved = to_channels_last(definition)
         # Where a script writes its updates itself, it writes their constants too.
         by_hand = needed(by_name(definition), run.get("by_hand", []))
         self.constants = widen(definition, self._cut.computed | by_hand)
-        self.expanded, renamed = expand(definition, typed)
+        expanded, renamed = expand(definition, typed)
+        renamed.update(moved)
+        self.expanded = sorted(expanded + [f"{each} in NCHW" for each in turned])
         self._graph = import_graph(definition)
         values = {key: each["tensor"] for key, each in run["values"].items() if not is_fed(key)}
         self._values = {key: renamed.get(name, name) for key, name in values.items()}
