@@ -1,5 +1,6 @@
 """What a comparison found: checks, levels, verdict."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -198,3 +199,10 @@ def decide(checks: list[Check]) -> Verdict:
         if verdict in found:
             return verdict
     return "incomparable"
+
+
+def what_differs(checks: Sequence[Check]) -> str:
+    """Returns in words how many of the tensors that were judged are not the same; empty where all of them are."""
+    judged = [check for check in checks if check.verdict != "not_run"]
+    wrong = sum(check.verdict != "same" for check in judged)
+    return f"{wrong:,} of {len(judged):,} tensors are not the same" if wrong else ""

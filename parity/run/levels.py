@@ -7,7 +7,7 @@ from parity.judge.join import Join
 from parity.judge.level1 import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, LIMIT, judge_accuracy, judge_float32
 from parity.judge.numbers import worst
-from parity.judge.result import Check, FirstDifference, Level, decide
+from parity.judge.result import Check, FirstDifference, Level, decide, what_differs
 from parity.judge.spread import Replicas
 from parity.run.kinks import apart_at_kinks, kink_notes
 from parity.run.races import race_notes, settle_races
@@ -121,12 +121,12 @@ def find_first(join: Join, checks: Sequence[Check], traces: dict[str, tuple[Trac
 
 def _reason(checks: Sequence[Check]) -> str:
     judged = [check for check in checks if check.verdict != "not_run"]
-    wrong = [check for check in judged if check.verdict != "same"]
-    if wrong:
-        return f"{len(wrong):,} of {len(judged):,} tensors are not the same"
     highest = max((check.multiple for check in judged), default=0.0)
     scale = max((check.of_scale for check in judged), default=0.0)
-    return f"{len(judged):,} tensors; at most {highest:.2g} of what is allowed, {scale:.1g} of the scale"
+    return (
+        what_differs(checks)
+        or f"{len(judged):,} tensors; at most {highest:.2g} of what is allowed, {scale:.1g} of the scale"
+    )
 
 
 def _in_float32(traces: Lockstep) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from parity.causes.mixed import find_mixed_causes
 from parity.judge.level4 import Halves, all_skipped, judge_mixed, judge_scale
 from parity.judge.numbers import worst
-from parity.judge.result import Check, FirstDifference, Level, decide
+from parity.judge.result import Check, FirstDifference, Level, decide, what_differs
 from parity.trace import Trace, parse_key
 
 
@@ -39,11 +39,8 @@ def first_difference(halves: Halves, checks: Sequence[Check]) -> FirstDifference
 
 def _reason(checks: Sequence[Check]) -> str:
     judged = [check for check in checks if check.verdict != "not_run"]
-    wrong = [check for check in judged if check.verdict != "same"]
-    if wrong:
-        return f"{len(wrong):,} of {len(judged):,} tensors are not the same"
     highest = max((check.multiple for check in judged), default=0.0)
-    return f"{len(judged):,} tensors; at most {highest:.2g} of what half precision may round"
+    return what_differs(checks) or f"{len(judged):,} tensors; at most {highest:.2g} of what half precision may round"
 
 
 def _notes(halves: Halves) -> list[str]:

@@ -8,7 +8,7 @@ from parity.causes import Evidence, find_causes
 from parity.judge.closer import Pairs
 from parity.judge.level1 import Lockstep, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.numbers import distance, norm
-from parity.judge.result import Cause, Check, FirstDifference, Level, decide
+from parity.judge.result import Cause, Check, FirstDifference, Level, decide, what_differs
 from parity.run.asked import Tick
 from parity.run.experiments import find_by_experiment
 from parity.run.levels import find_first, judge_single
@@ -206,8 +206,5 @@ def _races(part: Part, traces: Lockstep) -> list[str]:
 
 def _reason(checks: Sequence[Check], steps: int) -> str:
     judged = [check for check in checks if check.verdict != "not_run"]
-    wrong = [check for check in judged if check.verdict != "same"]
-    if wrong:
-        return f"{len(wrong):,} of {len(judged):,} tensors are not the same"
     highest = max((check.multiple for check in judged), default=0.0)
-    return f"{len(judged):,} tensors of {steps} steps; at most {highest:.2g} of what is allowed"
+    return what_differs(checks) or f"{len(judged):,} tensors of {steps} steps; at most {highest:.2g} of what is allowed"
