@@ -140,7 +140,8 @@ class Side(object):
         self._code.enter(folders)
         tower = self._code.load(case["tower"])
         if case.get("loss_factor") is not None:
-            tower = with_loss_factor(tower, case["loss_factor"])
+            losses = [part.get("loss") for part in (case.get("optimizers") or {}).values()]
+            tower = with_loss_factor(tower, case["loss_factor"], losses)
         described = case["optimizer"]
         options = {name: case[name] for name in Plan._fields if name in case}
         if isinstance(described, str):

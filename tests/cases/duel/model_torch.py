@@ -22,3 +22,15 @@ def loss(model, noise, points):
     made, real, fake = model(noise, points)
     fooled = softplus(-real).mean() + softplus(fake).mean()
     return softplus(-fake).mean(), {"made": made, "fooled": fooled}
+
+
+def quartered(model, noise, points):
+    """Returns a quarter of both losses."""
+    first, outputs = loss(model, noise, points)
+    return first / 4, {**outputs, "fooled": outputs["fooled"] / 4}
+
+
+def quartered_alone(model, noise, points):
+    """Returns a quarter of the generator's loss alone."""
+    first, outputs = loss(model, noise, points)
+    return first / 4, outputs
