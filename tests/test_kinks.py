@@ -4,8 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from parity.case import load_case
+from parity.case.optimizers import AnyOptimizer
 from parity.run import run_case
 
 TIED = Path(__file__).parent / "cases" / "tied"
@@ -45,6 +47,31 @@ def test_where_ties_are_broken_alike_nothing_is_judged_beside_them(tied, tf2_sid
     result = run_case(tied("one >= other", "one > other"), tf2_sides)
     assert (result.verdict, kinks_of(result)) == ("same", [])
     assert not any("kink" in note for note in result.levels["function"].notes)
+
+
+FORGETFUL = """
+
+from torch_ddp.like_tf import Adam
+
+
+class Forgetful(Adam):
+    def _finish(self, group):
+        pass
+
+
+def optimizer(model):
+    return Forgetful(model.parameters(), lr=0.1)
+
+
+def loss("""
+
+
+def test_counters_that_the_port_forgets_are_its_own_beside_a_tie_too(tied, tf2_sides):
+    case = tied("\n\ndef loss(", FORGETFUL)
+    adam = TypeAdapter(AnyOptimizer).validate_python({"name": "adam", "learning_rate": 0.1})
+    own = case.torch.model_copy(update={"optimizer": "model_torch:optimizer"})
+    result = run_case(case.model_copy(update={"optimizer": adam, "torch": own}), tf2_sides, levels=("function",))
+    assert (result.verdict, kinks_of(result)) == ("different", [])
 
 
 @pytest.mark.parametrize(

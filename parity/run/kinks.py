@@ -79,7 +79,8 @@ def _beside(recorded: Recorded, playing: Playing, states: OfBoth, steps: Sequenc
         playing.out / "states" / f"torch-{name}", ((n, translated(recorded.join, state)) for n, state in before)
     )
     quantities = EVERYTHING + (playing.inference if whole else ())
-    asked = Asked(name, "float64", playing.feeds.torch, playing.start.torch, port, quantities, steps, True)
+    # A step alone takes its counters from the reference; in their order the steps count by themselves, as they are judged.
+    asked = Asked(name, "float64", playing.feeds.torch, playing.start.torch, port, quantities, steps, not whole)
     candidate = playing.torch.run(asked)
     reference = _reference(playing, asked._replace(feeds=playing.feeds.tf, start=playing.start.tf, follow=tf))
     traces = recorded.lockstep._replace(reference64=reference, candidate64=candidate.result(), states=Trace(tf))
