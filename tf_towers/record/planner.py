@@ -17,13 +17,14 @@ class Planner(object):
       can_watch: function without arguments, whether draws inside loops can be watched.
 
     Attributes:
+      left_out: the dict given.
       variables: the `Variables` of the graph that trains, or None so far.
     """
 
     def __init__(self, calls, left_out, can_watch):
         self.variables = None
         self._calls = calls
-        self._left_out = left_out
+        self.left_out = left_out
         self._can_watch = can_watch
         self._plans, self._sections = {}, {}
         self._graph = None
@@ -54,7 +55,7 @@ class Planner(object):
 
     def _new_plan(self, graph, fetched, applies, fed):
         if self._graph not in (None, graph):
-            self._left_out[applies[0].op.name] = "it trains another graph than the first one that was trained"
+            self.left_out[applies[0].op.name] = "it trains another graph than the first one that was trained"
             return None
         self._graph = graph
         sections, left_out = self._sections_of(applies, fed)

@@ -4,23 +4,18 @@ import functools
 import threading
 
 import numpy as np
-import tensorflow as real
 import tensorflow.compat.v1 as tf
 from tensorflow.python.client import session as session_module
 
-from parity.trace import TraceWriter, write_graph
 from tf_towers.record.calls import Calls
-from tf_towers.record.facts import facts_of, facts_of_section
 from tf_towers.record.fetched import fed_beside_placeholders, fetched_by
-from tf_towers.record.graph import recorded_graph
 from tf_towers.record.hazard import Hazard
-from tf_towers.record.hazards import hazards_in_graph
-from tf_towers.record.hazards_in_values import combine_from_values, hazards_in_values
 from tf_towers.record.loops import keep_iterations_in_order
 from tf_towers.record.observe import BEFORE, compute, fetched_inside
 from tf_towers.record.patches import Patches
 from tf_towers.record.planner import Planner
-from tf_towers.record.variables import describe, read_variables
+from tf_towers.record.recorded_steps import RecordedSteps
+from tf_towers.record.variables import read_variables
 from tf_towers.record.watch import NOT_OURS, Watch, can_be_watched
 
 
@@ -39,36 +34,42 @@ class Recorder(object):
 
     Attributes:
       calls: the `Calls` of the script.
-      recorded: number of steps in the trace.
       seen: number of training steps that the script has made.
-      hazards: dict of ``(name, evidence)`` to `Hazard`, in the order of finding.
       left_out: dict of what is not recorded to the reason.
-      sections: list of `Section` that trained.
     """
 
     def __init__(self, out, steps, skip, on_enough, on_failure):
         self.calls = Calls()
-        self.recorded = 0
         self.seen = 0
-        self.hazards = {}
         self.left_out = {}
-        self.sections = []
-        self.soft_placement = "asked for by the script"
-        self._out, self._steps, self._skip = out, steps, skip
+        self._steps, self._skip = steps, skip
         self._on_enough, self._on_failure = on_enough, on_failure
         self._patches = Patches()
         self._lock = threading.RLock()
         self._watch = Watch()
         self._planner = Planner(self.calls, self.left_out, self._watch.works)
-        self._writer = None
-        self._plans, self._plan_of_step = [], []
+        self._trace = RecordedSteps(out, self._planner)
         self._after = None
-        self._combine = {}
         self._failed = False
         self._touched = False
         self._unseen = False
         self._session = None
         self._run = session_module.BaseSession.run
+
+    @property
+    def recorded(self):
+        """Number of steps in the trace."""
+        return self._trace.count
+
+    @property
+    def hazards(self):
+        """The hazards found so far, a dict of ``(name, evidence)`` to `Hazard`, in the order of finding."""
+        return self._trace.hazards
+
+    @property
+    def sections(self):
+        """The list of `Section` that trained."""
+        return self._trace.sections
 
     def install(self):
         """Starts to watch."""
@@ -87,10 +88,10 @@ class Recorder(object):
         self._patches.undo()
         self.calls.remove()
         self._watch.close()
-        if self._writer is None:
+        if not self._trace.begun:
             return False
         if whole and not self._failed:
-            self._writer.close(**self._late_facts())
+            self._trace.close(self._so_far())
         return True
 
     def _watched_run(self, original):
@@ -131,7 +132,7 @@ class Recorder(object):
                 if config is not None:
                     own.CopyFrom(config)
                 own.allow_soft_placement = True
-                self.soft_placement = "turned on by the recorder"
+                self._trace.soft_placement = "turned on by the recorder"
                 config = own
             original(session, target, graph, config)
 
@@ -222,11 +223,7 @@ class Recorder(object):
         if changed:
             what = f"between two steps the script changed {changed[0]}"
             meaning = "It writes variables outside its train op: the port has to do the same between its steps."
-            self._keep([Hazard("changed_between_steps", what, meaning)])
-
-    def _keep(self, hazards):
-        for hazard in hazards:
-            self.hazards.setdefault((hazard.name, hazard.evidence), hazard)
+            self._trace.keep([Hazard("changed_between_steps", what, meaning)])
 
     def _after_step(self, session, plan, before, found, feed_dict):
         state, tensors = before
@@ -236,75 +233,8 @@ class Recorder(object):
             tensors = self._observed(session, plan, state, found, feed_dict)
         draws, missed = self._watch.stacked({k: each for k, each in plan.watched.items() if k not in self.left_out})
         self.left_out.update(missed)
-        tensors = dict(tensors, **draws)
-        first = self._writer is None
-        if first or any(section not in self.sections for section in plan.sections):
-            self._learn(plan, tensors)
-        if first:
-            self._open(session, plan, state)
-        if not any(plan is each for each in self._plans):
-            self._plans.append(plan)
-            write_graph(self._out, recorded_graph(session.graph, self._plans, self._planner.variables))
-        recorded = {name: value for name, value in state.items() if _is_state(name)}
-        recorded.update((name, value) for name, value in tensors.items() if _is_array(value))
-        recorded.update((name, value) for name, value in after.items() if not _is_state(name))
-        self._writer.step(self.recorded, recorded)
-        self._plan_of_step.append([plan is each for each in self._plans].index(True))
-        self._count(state, after)
+        self._trace.step(session, plan, state, dict(tensors, **draws), after, self._so_far())
         self._after = after
-        self.recorded += 1
 
-    def _learn(self, plan, tensors):
-        self.left_out.update(plan.left_out)
-        self._keep(hazards_in_graph(plan, self._planner.variables))
-        for section in plan.sections:
-            if section not in self.sections:
-                self.sections.append(section)
-                self._combine[section.name] = combine_from_values(section, tensors)
-                self._keep(hazards_in_values(section, tensors))
-
-    def _count(self, before, after):
-        name = "state/global_step"
-        if name in before and name in after and int(after[name]) - int(before[name]) > 1:
-            step = int(after[name]) - int(before[name])
-            self._keep(
-                [
-                    Hazard(
-                        "global_step_counted_twice",
-                        f"global_step grew by {step} in one update",
-                        f"Schedules run {step} times as fast as updates are made.",
-                    )
-                ]
-            )
-
-    def _open(self, session, plan, before):
-        ops = plan.sections[0].towers_ops[0] if plan.sections[0].towers_ops else plan.ops
-        producer = {"package": "tf_towers.record", "framework": "tensorflow " + real.__version__}
-        described = describe(self._planner.variables, ops)
-        facts = dict(self._facts(session), observed=plan.observed.mode, **self._late_facts())
-        self._writer = TraceWriter(self._out, producer, facts, described)
-        self._writer.init(before)
-
-    def _facts(self, session):
-        return facts_of(self.sections, self._planner.variables, self._combine, session, self.soft_placement)
-
-    def _late_facts(self):
-        facts = {
-            "hazards": [hazard._asdict() for hazard in self.hazards.values()],
-            "not_recorded": dict(self.left_out),
-            "skipped_steps": self._skip,
-            "steps_of_the_script": self.seen,
-            "run_of_step": list(self._plan_of_step),
-        }
-        if any(section.prefix for section in self.sections):
-            facts["sections"] = {each.name: facts_of_section(each, self._combine[each.name]) for each in self.sections}
-        return facts
-
-
-def _is_state(name):
-    parts = name.split("/")
-    return (parts[2] if parts[0] == "section" else parts[0]) == "state"
-
-
-def _is_array(value):
-    return np.asarray(value).dtype.kind in "biuf"
+    def _so_far(self):
+        return {"skipped_steps": self._skip, "steps_of_the_script": self.seen}

@@ -1,0 +1,123 @@
+"""The trace that a recorder writes: a script's steps, and what they and its graph say of the script."""
+
+import numpy as np
+import tensorflow as real
+
+from parity.trace import TraceWriter, write_graph
+from tf_towers.record.facts import facts_of, facts_of_section
+from tf_towers.record.graph import recorded_graph
+from tf_towers.record.hazard import Hazard
+from tf_towers.record.hazards import hazards_in_graph
+from tf_towers.record.hazards_in_values import combine_from_values, hazards_in_values
+from tf_towers.record.variables import describe
+
+
+class RecordedSteps(object):
+    """A trace that begins with the first step it is given.
+
+    Args:
+      out: folder of the trace.
+      planner: the `Planner`, whose variables and left-out names are those of the trace.
+
+    Attributes:
+      count: number of steps in the trace.
+      hazards: dict of ``(name, evidence)`` to `Hazard`, in the order of finding.
+      sections: list of `Section` that trained.
+      soft_placement: who turned soft placement on, a fact.
+    """
+
+    def __init__(self, out, planner):
+        self.count = 0
+        self.hazards = {}
+        self.sections = []
+        self.soft_placement = "asked for by the script"
+        self._out, self._planner = out, planner
+        self._writer = None
+        self._plans, self._plan_of_step = [], []
+        self._combine = {}
+
+    @property
+    def begun(self):
+        """Whether there is a trace, be it without a whole step."""
+        return self._writer is not None
+
+    def keep(self, hazards):
+        """Keeps hazards that are not known yet."""
+        for hazard in hazards:
+            self.hazards.setdefault((hazard.name, hazard.evidence), hazard)
+
+    def step(self, session, plan, before, tensors, after, so_far):
+        """Adds a step.
+
+        Args:
+          session: that made it.
+          plan: the `Plan` of the script's run.
+          before: dict of trace name to array, the state before the step.
+          tensors: dict of trace name to array of what the step computed; what is no array is left out.
+          after: the state after the step.
+          so_far: dict of the counters that are facts: ``skipped_steps`` and ``steps_of_the_script``.
+        """
+        if not self.begun or any(section not in self.sections for section in plan.sections):
+            self._learn(plan, tensors)
+        if not self.begun:
+            self._open(session, plan, before, so_far)
+        if not any(plan is each for each in self._plans):
+            self._plans.append(plan)
+            write_graph(self._out, recorded_graph(session.graph, self._plans, self._planner.variables))
+        recorded = {name: value for name, value in before.items() if _is_state(name)}
+        recorded.update((name, value) for name, value in tensors.items() if _is_array(value))
+        recorded.update((name, value) for name, value in after.items() if not _is_state(name))
+        self._writer.step(self.count, recorded)
+        self._plan_of_step.append([plan is each for each in self._plans].index(True))
+        self._look_at_counter(before, after)
+        self.count += 1
+
+    def close(self, so_far):
+        """Marks the trace complete; `so_far` as for `step`."""
+        self._writer.close(**self._late_facts(so_far))
+
+    def _learn(self, plan, tensors):
+        self._planner.left_out.update(plan.left_out)
+        self.keep(hazards_in_graph(plan, self._planner.variables))
+        for section in plan.sections:
+            if section not in self.sections:
+                self.sections.append(section)
+                self._combine[section.name] = combine_from_values(section, tensors)
+                self.keep(hazards_in_values(section, tensors))
+
+    def _look_at_counter(self, before, after):
+        name = "state/global_step"
+        step = int(after[name]) - int(before[name]) if name in before and name in after else 0
+        if step > 1:
+            what = f"global_step grew by {step} in one update"
+            meaning = f"Schedules run {step} times as fast as updates are made."
+            self.keep([Hazard("global_step_counted_twice", what, meaning)])
+
+    def _open(self, session, plan, before, so_far):
+        ops = plan.sections[0].towers_ops[0] if plan.sections[0].towers_ops else plan.ops
+        producer = {"package": "tf_towers.record", "framework": "tensorflow " + real.__version__}
+        described = describe(self._planner.variables, ops)
+        facts = facts_of(self.sections, self._planner.variables, self._combine, session, self.soft_placement)
+        facts = dict(facts, observed=plan.observed.mode, **self._late_facts(so_far))
+        self._writer = TraceWriter(self._out, producer, facts, described)
+        self._writer.init(before)
+
+    def _late_facts(self, so_far):
+        facts = {
+            "hazards": [hazard._asdict() for hazard in self.hazards.values()],
+            "not_recorded": dict(self._planner.left_out),
+            "run_of_step": list(self._plan_of_step),
+        }
+        facts.update(so_far)
+        if any(section.prefix for section in self.sections):
+            facts["sections"] = {each.name: facts_of_section(each, self._combine[each.name]) for each in self.sections}
+        return facts
+
+
+def _is_state(name):
+    parts = name.split("/")
+    return (parts[2] if parts[0] == "section" else parts[0]) == "state"
+
+
+def _is_array(value):
+    return np.asarray(value).dtype.kind in "biuf"
