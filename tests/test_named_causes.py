@@ -34,10 +34,10 @@ def smallest(nets, bug):
     return next(net for net in nets.NETS if nets.fits(net, bug))
 
 
-def right_case(nets, bug):
-    case = load_case(ROOT / "examples" / smallest(nets, bug), steps=3, towers=2, batch_size=12)
+def right_case(nets, bug, net=None, otherwise="adam"):
+    case = load_case(ROOT / "examples" / (net or smallest(nets, bug)), steps=3, towers=2, batch_size=12)
     wanted = [need for need in bug.needs if need in nets.OPTIMIZERS]
-    return case.model_copy(update={"optimizer": nets.OPTIMIZERS[wanted[0] if wanted else "adam"]})
+    return case.model_copy(update={"optimizer": nets.OPTIMIZERS[wanted[0] if wanted else otherwise]})
 
 
 def test_the_bench_has_at_least_sixty_kinds_of_bugs_and_a_net_for_each(nets):
@@ -66,6 +66,7 @@ ELSEWHERE = [
     ("weights_decay_beside_the_update", "text_lstm"),
     ("clipped_by_global_norm", "text_lstm"),
     ("clipped_by_value", "text_lstm"),
+    ("epsilon_outside_the_root_of_rmsprop", "digits_convnet"),
 ]
 
 
@@ -73,8 +74,7 @@ ELSEWHERE = [
 @pytest.mark.parametrize(("name", "net"), ELSEWHERE)
 def test_a_planted_bug_is_named_where_the_net_hides_part_of_it(tf2_sides, tmp_path, nets, name, net):
     bug = MUTATIONS[name]
-    case = load_case(ROOT / "examples" / net, steps=3, towers=2, batch_size=12)
-    case = case.model_copy(update={"optimizer": nets.OPTIMIZERS["momentum"]})
+    case = right_case(nets, bug, net, otherwise="momentum")
     planted = plant(case, Planted(name, 0.01), tmp_path / "planted", bug.family == "optimizer")
     result = run_case(planted, tf2_sides, levels=("function",))
     assert result.first_difference.quantity in bug.first
