@@ -90,7 +90,8 @@ def gradient_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     factor = values[0]
     where = "every variable" if len(wrong) == len(factors) else ", ".join(wrong)
-    evidence_text = f"the candidate's gradient of {where} is {factor:.9g} times the reference's, in every tower"
+    place = "in every tower" if first.quantity == "tower_grad" else "once combined"
+    evidence_text = f"the candidate's gradient of {where} is {factor:.9g} times the reference's, {place}"
     return cause_of_factor(factor, where, len(wrong) == len(factors), evidence_text, evidence.towers, evidence.close)
 
 
