@@ -150,7 +150,7 @@ def _saved_as(variables):
 
 
 def _consumers(variable, ops):
-    passing = {"Identity", "ReadVariableOp", "Cast", "Reshape", "ExpandDims", "Squeeze"}
+    passing = {"Identity", "ReadVariableOp", "Cast", "Reshape", "ExpandDims", "Squeeze", "Enter", "RefEnter"}
     found, seen, pending = [], set(), list(variable.op.outputs)
     while pending:
         tensor = pending.pop(0)

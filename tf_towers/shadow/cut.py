@@ -11,12 +11,14 @@ from tf_towers.shadow.refusal import refuse
 FED = ("feed", "noise")
 VARIABLES = frozenset(["Variable", "VariableV2", "VarHandleOp"])
 
-Cut = collections.namedtuple("Cut", ["definition", "fed", "handed", "computed", "drawn"])
+Cut = collections.namedtuple("Cut", ["definition", "fed", "settings", "handed", "computed", "drawn"])
 Cut.__doc__ = """A graph that is run in two goes.
 
 Fields:
   definition: the GraphDef.
   fed: dict of placeholder to the list of the trace names whose values go in: several are put one after the other.
+  settings: set of the placeholders of `fed` that take a number which only losses and gradients know, as a keep probability;
+    an optimizer's numbers are float32 in TensorFlow whatever was meant.
   handed: dict of placeholder to the tensor of the first go whose value it takes in the second.
   computed: set of the names of the ops of the first go.
   drawn: list of the `Drawn` that give the draws inside loops and branches.
@@ -51,7 +53,7 @@ def cut(definition, run):
     computed = needed(nodes, wanted)
     updating = needed(nodes, run["updates"]) - computed
     handed = _cut_updates(definition, typed, computed, updating)
-    return Cut(definition, fed, handed, computed, drawn)
+    return Cut(definition, fed, _settings(definition, fed, run), handed, computed, drawn)
 
 
 def import_graph(definition):
@@ -78,6 +80,17 @@ def _cut_inputs(definition, values):
         fed[op_of(placeholder)] = keys
     redirect(definition, renamed)
     return fed
+
+
+def _settings(definition, fed, run):
+    known_to_updates = needed(by_name(definition), run["updates"])
+    values = run["values"]
+    numbers = (name for name, keys in fed.items() if all(_is_number(key, values[key]) for key in keys))
+    return {name for name in numbers if name not in known_to_updates}
+
+
+def _is_number(key, value):
+    return "feed/" in key and value["shape"] == [] and value["dtype"] == "float32"
 
 
 def _refuse_unknown_inputs(definition, fed):

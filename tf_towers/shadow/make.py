@@ -66,7 +66,7 @@ def _write(trace, graph, programs):
         side="tf_towers.shadow",
         precision="float64",
         expanded=sorted({each for program in programs.values() for each in program.expanded}),
-        constants={name: value for program in programs.values() for name, value in program.constants.items()},
+        constants=_read_otherwise(trace, graph, programs),
     )
     folder = os.path.join(trace.directory, SHADOW)
     for name in (FREE, SPREAD):
@@ -87,6 +87,14 @@ def _write(trace, graph, programs):
         before = dict(before, **now)
     writer.close()
     return facts
+
+
+def _read_otherwise(trace, graph, programs):
+    read = {name: value for program in programs.values() for name, value in program.constants.items()}
+    first = {_run_of(trace, graph, number): number for number in reversed(trace.step_numbers)}
+    for run, number in first.items():
+        read.update(programs[run].settings(_all(trace.step(number))))
+    return read
 
 
 def _train_freely(trace, graph, programs, facts):

@@ -7,6 +7,7 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import rewriter_config_pb2
 from tensorflow.python.ops import gen_resource_variable_ops, gen_state_ops
 
+from tf_towers.shadow.constants import as_written
 from tf_towers.shadow.cut import cut, import_graph, is_fed
 from tf_towers.shadow.definition import by_name, needed
 from tf_towers.shadow.expand import expand
@@ -69,13 +70,22 @@ class Program(object):
           Dict of trace name to float64 array: losses, gradients, and the variables after the step.
         """
         self._set(state)
-        feeds = {f"{name}:0": _one(keys, values) for name, keys in self._cut.fed.items()}
+        feeds = {f"{name}:0": self._fed(name, keys, values) for name, keys in self._cut.fed.items()}
         feeds = {name: value for name, value in feeds.items() if value is not None}
         found, handed = self._computed(feeds, values)
         feeds.update((f"{name}:0", value) for name, value in handed.items())
         self._session.run(self._updates, feeds)
         found.update(self._session.run(self._reads))
         return {key: np.asarray(value) for key, value in found.items()}
+
+    def settings(self, values):
+        """Returns what was fed as a number and is read otherwise, as `constants` are: dict of trace name to both values."""
+        keys = (key for name in sorted(self._cut.settings) for key in self._cut.fed[name] if key in values)
+        both = ((key, float(values[key]), float(as_written(values[key]))) for key in keys)
+        return {key: [value, written] for key, value, written in both if value != written}
+
+    def _fed(self, name, keys, values):
+        return _one(keys, values, as_written if name in self._cut.settings else wide)
 
     def _computed(self, feeds, values):
         for drawn in self._cut.drawn:
@@ -117,8 +127,8 @@ def wide(value):
     return value.astype(np.float64) if value.dtype.kind == "f" else value
 
 
-def _one(keys, values):
-    found = [wide(values[key]) for key in keys if key in values]
+def _one(keys, values, widened):
+    found = [widened(values[key]) for key in keys if key in values]
     if len(found) != len(keys):
         return None  # TensorFlow says which one it needs after all
     alike = all(np.array_equal(each, found[0]) for each in found)

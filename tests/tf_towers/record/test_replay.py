@@ -32,6 +32,7 @@ PORTED = (
     "recurrent",
     "ungated",
     "dropout_wrapper",
+    "resource_loop",
 )
 
 
@@ -89,6 +90,7 @@ def test_a_recorded_script_and_its_port_are_the_same_at_levels_1_and_2(request, 
         ("clones", ("loss_with_decay_in_every_rank",), None, "loss", "weight_decay"),
         ("recurrent", ("sum_instead_of_mean",), None, "loss", "gradient_factor"),
         ("dropout_wrapper", ("summed",), None, "loss", "gradient_factor"),
+        ("resource_loop", ("summed",), None, "loss", "gradient_factor"),
         # The script adds its sparse gradients up and averages the others: what DDP does not do by itself is found.
         ("ungated", ("loss",), None, "grad", "gradient_factor"),
         ("ungated", ("loss",), "optimizer_that_sums_all", "grad", "gradient_factor"),

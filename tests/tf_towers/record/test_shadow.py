@@ -132,6 +132,13 @@ def test_constants_are_taken_as_the_script_wrote_them(expanded):
     assert {0.01, 0.044715, np.sqrt(2 / np.pi)} <= taken
 
 
+def test_numbers_that_only_the_model_is_fed_are_taken_as_the_script_fed_them(recorded):
+    taken = Trace(recorded("resource_loop").out / "shadow").facts["constants"]
+    assert taken["feed/0/keep"] == [float(np.float32(0.8)), 0.8]
+    fed_rate = Trace(recorded("recurrent").out / "shadow").facts["constants"]
+    assert not [name for name in fed_rate if name.startswith("feed/")]
+
+
 def test_that_measure_finds_a_changed_constant(tf_python, expanded, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(expanded.out, copy)
