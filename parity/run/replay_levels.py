@@ -105,9 +105,11 @@ def _run(replayed: Replayed, shadow: Trace, references: tuple[Trace, Trace], sta
 
 
 def _set_aside_rounding(replayed: Replayed, runs: Runs, function: Level, run: Callable[[], Runs]) -> tuple[Runs, Level]:
-    # As `parity run` does: what a port's own optimizer makes of unrounded hyper-parameters is a fact, and no bug.
+    # As `parity run` does: what a port's own optimizer makes of unrounded hyper-parameters is a fact, and no bug. Numbers of
+    # an update by hand are constants of the script, which the shadow reads as they were written.
     first = function.first_difference
-    if not replayed.own_optimizer or first is None or first.quantity not in ("slot", "var") or first.check.run in EARLY:
+    own = replayed.own_optimizer and not replayed.part.by_hand
+    if not own or first is None or first.quantity not in ("slot", "var") or first.check.run in EARLY:
         return runs, function
     replayed.round_hyper_parameters()
     rounded = run()

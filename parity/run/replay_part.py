@@ -51,6 +51,11 @@ class Part:
         return any(hazard["name"] == RACING for hazard in self.facts.get("hazards", []))
 
     @property
+    def by_hand(self) -> bool:
+        """Whether the script writes the updates itself, so that its numbers are its own constants, no optimizer's."""
+        return bool(self.facts["optimizer"].get("name") == "HandWritten")
+
+    @property
     def towers(self) -> int:
         """The number of towers."""
         return int(self.facts["towers"])

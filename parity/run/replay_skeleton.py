@@ -54,7 +54,7 @@ def skeleton(parts: list[Part], recorded: Path) -> str:
     lines += _model(trace, parts)
     for part in parts:
         lines += ["", "", *_loss(part)]
-        if part.facts.get("clipped") or not _has_twin(part):
+        if part.facts.get("clipped") or part.by_hand:
             lines += ["", "", *_optimizer(part)]
     return "\n".join(lines) + "\n"
 
@@ -63,7 +63,7 @@ def _command(parts: list[Part], recorded: Path) -> list[str]:
     words = ["parity replay", str(recorded), "--torch port:Model", "--map port.toml"]
     words += [f"--loss {part.name}{'=' if part.name else ''}port:{_function('loss', part)}" for part in parts]
     for part in parts:
-        if part.facts.get("clipped") or not _has_twin(part):
+        if part.facts.get("clipped") or part.by_hand:
             words += [f"--optimizer {part.name}{'=' if part.name else ''}port:{_function('optimizer', part)}"]
     return [" ".join(words)]
 
@@ -124,10 +124,6 @@ def _optimizer(part: Part) -> list[str]:
     if part.facts.get("clipped"):
         lines += ["    # The script clips the combined gradients: do so in optimizer.register_step_pre_hook."]
     return [*lines, '    raise NotImplementedError("make the optimizer of the port")']
-
-
-def _has_twin(part: Part) -> bool:
-    return bool(part.facts["optimizer"].get("name") != "HandWritten")
 
 
 def _function(what: str, part: Part) -> str:
