@@ -44,7 +44,8 @@ def running(tmp_path):
     }
     environment.pop("PARITY_TF_PYTHON", None)
     command = [sys.executable, "-m", "parity.cli", "run", str(case), "--json", str(tmp_path / "result.json")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, preexec_fn=hear_interrupts)
     try:
         assert eventually(lambda: reached.exists() or process.poll() is not None)
         assert process.poll() is None
@@ -52,6 +53,11 @@ def running(tmp_path):
     finally:
         process.kill()
         process.communicate(timeout=PATIENCE)
+
+
+def hear_interrupts():
+    """What a shell starts in the background ignores SIGINT, and so does all that such a test run starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -21,7 +21,7 @@ class Steps:
 
     def __init__(self, change, loss=1.0):
         self.change, self.loss = change, loss
-        self.towers, self.close = len(TOWERS), 1e-9
+        self.towers, self.close, self.close_losses = len(TOWERS), 1e-9, 1e-9
         self.reference = SimpleNamespace(step_numbers=STEPS)
 
     def tower_names(self, step, quantity):
