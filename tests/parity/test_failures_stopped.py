@@ -45,7 +45,9 @@ def running(tmp_path):
     environment.pop("PARITY_TF_PYTHON", None)
     command = [sys.executable, "-m", "parity.cli", "run", str(case), "--json", str(tmp_path / "result.json")]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, preexec_fn=hear_interrupts)
+    process = subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, env=environment, preexec_fn=hear_interrupts
+    )
     try:
         assert eventually(lambda: reached.exists() or process.poll() is not None)
         assert process.poll() is None
