@@ -129,7 +129,7 @@ def _graphs():
             for name in (
                 "tower_0/norm1/moments/sent",
                 "tower_1/norm1/moments/sent",
-                "tower_1/norm1/moments/received_0",
+                "tower_1/norm1/moments/received",
             )
         ]
     return {"same": texts[0] == texts[1], "devices": devices}
@@ -137,3 +137,17 @@ def _graphs():
 
 def test_two_builds_make_the_same_graph_each_tower_on_its_device(tf):
     assert tf(_graphs) == {"same": True, "devices": [["/cpu:1"], ["/cpu:2"], ["/cpu:2"]]}
+
+
+def _ops():
+    counts = []
+    for towers in (2, 3, 4):
+        inputs = small.inputs(12)
+        training = tf_towers.build(_model(2, False), inputs, towers, small.sgd(), batch_norm="synchronised")
+        counts.append(len(training.graph.get_operations()))
+    return {"ops": counts}
+
+
+def test_each_further_tower_adds_as_many_ops_as_the_one_before(tf):
+    two, three, four = tf(_ops)["ops"]
+    assert four - three == three - two
