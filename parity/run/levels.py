@@ -9,6 +9,7 @@ from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, LIMIT, judge_acc
 from parity.judge.numbers import worst
 from parity.judge.result import Check, FirstDifference, Level, decide, what_differs
 from parity.judge.spread import Replicas
+from parity.run.empty_gradients import empty_notes
 from parity.run.kinks import apart_at_kinks, kink_notes
 from parity.run.races import race_notes, settle_races
 from parity.run.recorded import Recorded
@@ -27,7 +28,7 @@ def judge_function(
       recorded: everything.
       steps: those to judge.
       towers: their number.
-      settle: what becomes of the checks before they are decided, e.g. `settle_kinks`.
+      settle: what becomes of the checks before they are decided, `Recorder.settle`.
     """
     traces = recorded.lockstep
     checks = judge_initial_slots(recorded.join, *recorded.initial_slots)
@@ -44,7 +45,13 @@ def judge_function(
     first = find_first(recorded.join, checks, pairs)
     evidence = Evidence(recorded.join, traces.reference64, traces.candidate64, traces.states, towers)
     causes = find_causes(first, evidence) if first else []
-    notes = race_notes(recorded.races, checks) + kink_notes(checks) + _never_moved(traces) + _in_float32(traces)
+    notes = (
+        race_notes(recorded.races, checks)
+        + kink_notes(checks)
+        + empty_notes(checks)
+        + _never_moved(traces)
+        + _in_float32(traces)
+    )
     level = Level("function", decide(checks), _reason(checks), checks, first, causes, notes)
     if not traces.candidate64.facts.get("ranks_agree", True):
         level.verdict = "different"

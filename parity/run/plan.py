@@ -11,6 +11,7 @@ from parity.judge.result import Check
 from parity.run.again import Again
 from parity.run.asked import Tick
 from parity.run.candidate import TorchRole
+from parity.run.empty_gradients import settle_empty_gradients
 from parity.run.kinks import settle_kinks
 from parity.run.orders import run_orders
 from parity.run.prepare import prepare_both
@@ -128,8 +129,9 @@ class Recorder:
             repeats={side: again.result() for side, again in repeats.items()},
         )
 
-    def beside_kinks(self, checks: list[Check], recorded: Recorded) -> list[Check]:
-        """Returns the checks of level 1, judged beside a kink where they differ at it alone; see `settle_kinks`."""
+    def settle(self, checks: list[Check], recorded: Recorded) -> list[Check]:
+        """Returns the checks of level 1, judged again where rounding decides: `settle_empty_gradients`, `settle_kinks`."""
+        checks = settle_empty_gradients(checks, recorded, self.playing, self.states, self._case.tf.uneven or "refuse")
         return settle_kinks(checks, recorded, self.playing, self.states)
 
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:

@@ -110,7 +110,7 @@ def _in_lockstep(
 ) -> tuple[Recorded, dict[str, Level]]:
     recorded = recorder.record(begun)
     tick("judge what was recorded", 0, 1)
-    function = judge_function(recorded, range(case.steps), case.towers, recorder.beside_kinks)
+    function = judge_function(recorded, range(case.steps), case.towers, recorder.settle)
     recorded, function = _set_aside_rounding(case, recorder, recorded, function)
     first = function.first_difference
     if first is not None and (not function.causes or function.causes[0].name in VAGUE):
@@ -159,7 +159,7 @@ def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, func
     ):
         return recorded, function
     rounded = recorder.again_with_rounded_hyper_parameters(recorded)
-    again = judge_function(rounded, range(case.steps), case.towers, recorder.beside_kinks)
+    again = judge_function(rounded, range(case.steps), case.towers, recorder.settle)
     if again.verdict != "same" and again.first_difference == first:
         return recorded, function
     effect = max((check.of_scale for check in function.checks if check.run == "lockstep"), default=0.0)
