@@ -20,9 +20,7 @@ NOTE = (
 )
 
 
-def settle_empty_gradients(
-    checks: list[Check], recorded: Recorded, playing: Playing, states: OfBoth, uneven: str
-) -> list[Check]:
+def settle_empty_gradients(checks: list[Check], recorded: Recorded, playing: Playing, states: OfBoth) -> list[Check]:
     """Returns the checks of level 1, updates by gradients of nothing but rounding judged by what rounding makes of them.
 
     A bias in front of a batch norm has a gradient of zero, and what a program computes for it is rounding. Where Adam's
@@ -37,7 +35,6 @@ def settle_empty_gradients(
       recorded: what they are about.
       playing: the sides, live ones.
       states: the states before each step.
-      uneven: what happens to a batch that does not divide.
     """
     empty = {
         (check.step, parse_key(check.key).name)
@@ -45,20 +42,13 @@ def settle_empty_gradients(
         if check.run == "lockstep" and parse_key(check.key).quantity == "grad"
         if check.verdict == "same" and check.size <= check.allowed
     }
-    lost = {(check.step, check.key) for check in checks if _is_lost(check, empty)}
+    lost = [check for check in checks if _is_lost(check, empty)]
     if not lost or not isinstance(playing.tf, TensorFlowRole):
         return checks
-    steps = sorted({step for step, _ in lost})
-    reference = recorded.lockstep.reference64
-    runs = list(_moved(playing, states, steps, {parse_key(key).name for _, key in lost}, uneven))
-    spread = {
-        (step, key): max(distance(run.step(step).read(key), reference.step(step).read(key)) for run in runs)
-        for step, key in lost
-    }
-    return [
-        _judged(check, spread.get((check.step, check.key), 0.0)) if _is_lost(check, empty) else check
-        for check in checks
-    ]
+    reference, names = recorded.lockstep.reference64, {parse_key(check.key).name for check in lost}
+    runs = list(_moved(playing, states, sorted({check.step for check in lost}), names))
+    judged = {check: _judged(check, max(_apart(run, reference, check) for run in runs)) for check in lost}
+    return [judged.get(check, check) for check in checks]
 
 
 def _is_lost(check: Check, empty: set[tuple[int, str]]) -> bool:
@@ -68,6 +58,10 @@ def _is_lost(check: Check, empty: set[tuple[int, str]]) -> bool:
     return key.quantity in UPDATED and (check.step, key.name) in empty
 
 
+def _apart(run: Trace, reference: Trace, check: Check) -> float:
+    return distance(run.step(check.step).read(check.key), reference.step(check.step).read(check.key))
+
+
 def _judged(check: Check, spread: float) -> Check:
     allowed = check.allowed + LIMIT * spread
     if check.difference > allowed:
@@ -75,14 +69,14 @@ def _judged(check: Check, spread: float) -> Check:
     return check._replace(verdict="same", allowed=allowed, note=NOTE)
 
 
-def _moved(playing: Playing, states: OfBoth, steps: Sequence[int], names: set[str], uneven: str) -> Iterator[Trace]:
+def _moved(playing: Playing, states: OfBoth, steps: Sequence[int], names: set[str]) -> Iterator[Trace]:
     """Yields the reference's runs; the variables that are judged stay where they are, so that only rounding moves them."""
     playing.tf.prepare("float64", playing.inputs).result()
     before, fed = Trace(states.tf), Trace(playing.feeds.tf)
     for draw in range(DRAWS):
         name = f"empty-{draw}"
         moved = ((step, _one_ulp(read_all(before.step(step)), draw + DRAWS * step, names)) for step in steps)
-        batches = ((n, _drawn(playing, read_all(fed.step(n)), draw + DRAWS * n, uneven)) for n in steps)
+        batches = ((n, _drawn(playing, read_all(fed.step(n)), draw + DRAWS * n)) for n in steps)
         feeds = write_states(playing.out / "feeds" / f"tf-{name}", batches)
         follow = write_states(playing.out / "states" / f"tf-{name}", moved)
         yield playing.tf.run(Asked(name, "float64", feeds, playing.start.tf, follow, UPDATED, steps, True)).result()
@@ -94,8 +88,8 @@ def _one_ulp(state: Tensors, seed: int, names: set[str]) -> Tensors:
     return {**wide, **one_ulp(others, seed, WEIGHTS)}
 
 
-def _drawn(playing: Playing, batch: Tensors, seed: int, uneven: str) -> Tensors:
-    return reordered(one_ulp(as_float64(batch), seed, FEEDS), playing.shards, seed, uneven)
+def _drawn(playing: Playing, batch: Tensors, seed: int) -> Tensors:
+    return reordered(one_ulp(as_float64(batch), seed, FEEDS), playing.shards, seed, playing.uneven)
 
 
 def empty_notes(checks: Sequence[Check]) -> list[str]:

@@ -47,15 +47,15 @@ def one_roundoff(tensors: Mapping[str, Array], seed: int, quantities: frozenset[
     return moved
 
 
-def reordered(batch: Mapping[str, Array], shards: int, seed: int, uneven: str = "refuse") -> Tensors:
+def reordered(batch: Mapping[str, Array], shards: int, seed: int, uneven: str) -> Tensors:
     """Shuffles the examples within each tower's shard, or each micro-batch of it, all inputs alike.
 
     Args:
       batch: dict of trace name to array ``[batch, ...]``.
       shards: number of contiguous pieces.
       seed: of the draw.
-      uneven: what happens to a batch that does not divide: "drop", "pad" or "sizes". What is dropped stays where it is, and
-        so does the example that padding repeats.
+      uneven: what happens to a batch that does not divide: "refuse", "drop", "pad" or "sizes". What is dropped stays where
+        it is, and so does the example that padding repeats.
     """
     random = np.random.default_rng(seed)
     size = len(next(iter(batch.values())))

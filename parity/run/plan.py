@@ -105,7 +105,7 @@ class Recorder:
         candidates = candidate_in_lockstep(playing, states.torch)
         references = reference_in_float64(playing, states.tf)
         repeats = lockstep_repeated(playing, states)
-        draws = list(run_draws(playing, join, states.tf, case.tf.uneven or "refuse")) if self._spread else []
+        draws = list(run_draws(playing, join, states.tf)) if self._spread else []
         races = run_orders(playing, states.torch, case.towers, racing, candidates) if racing else None
         return Recorded(
             join=join,
@@ -131,7 +131,7 @@ class Recorder:
 
     def settle(self, checks: list[Check], recorded: Recorded) -> list[Check]:
         """Returns the checks of level 1, judged again where rounding decides: `settle_empty_gradients`, `settle_kinks`."""
-        checks = settle_empty_gradients(checks, recorded, self.playing, self.states, self._case.tf.uneven or "refuse")
+        checks = settle_empty_gradients(checks, recorded, self.playing, self.states)
         return settle_kinks(checks, recorded, self.playing, self.states)
 
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:

@@ -74,7 +74,7 @@ def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Pa
     feeds = _write_feeds(out, join, steps)
     start, slots = _write_start(out, join, reference, candidate)
     return Prepared(
-        Playing(reference, candidate, feeds, start, steps, shards, out, inputs, inference),
+        Playing(reference, candidate, feeds, start, steps, shards, out, inputs, inference, case.tf.uneven or "refuse"),
         join,
         [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs],
         tuple(tf["facts"].get("racing_statistics", ())),

@@ -46,6 +46,7 @@ class Playing(NamedTuple):
       out: folder for further feeds and states.
       inputs: dict of input name to dtype and shape, as the graph is built for them.
       inference: the quantity that an inference is recorded as, or nothing where the tower has none.
+      uneven: what happens to a batch that does not divide: "refuse", "drop", "pad" or "sizes".
     """
 
     tf: Reference
@@ -57,6 +58,7 @@ class Playing(NamedTuple):
     out: Path
     inputs: Any
     inference: tuple[str, ...]
+    uneven: str
 
 
 @dataclass

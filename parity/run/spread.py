@@ -15,16 +15,13 @@ from parity.trace import Trace
 DRAWS = 4
 
 
-def run_draws(
-    playing: Playing, join: Join, states: Path, uneven: str
-) -> Iterator[tuple["Future[Trace]", "Future[Trace]"]]:
+def run_draws(playing: Playing, join: Join, states: Path) -> Iterator[tuple["Future[Trace]", "Future[Trace]"]]:
     """Starts three steps in float32 for each draw, some moved by one ulp, the others with the examples in another order.
 
     Args:
       playing: the sides.
       join: names and layouts of both sides.
       states: trace of the states before each step, in the reference's names.
-      uneven: what happens to a batch that does not divide.
 
     Yields:
       The reference's and the candidate's run of a draw.
@@ -35,8 +32,7 @@ def run_draws(
     for draw in range(2 * DRAWS):
         name = f"ulp-{draw}" if draw < DRAWS else f"order-{draw - DRAWS}"
         drawn = [
-            (step, *_drawn(playing, read_all(state.step(step)), read_all(fed.step(step)), draw, step, uneven))
-            for step in steps
+            (step, *_drawn(playing, read_all(state.step(step)), read_all(fed.step(step)), draw, step)) for step in steps
         ]
         moved = [(step, before) for step, before, _ in drawn]
         batches = [(step, batch) for step, _, batch in drawn]
@@ -59,9 +55,7 @@ def run_draws(
         yield reference, playing.torch.run(asked)
 
 
-def _drawn(
-    playing: Playing, before: Tensors, batch: Tensors, draw: int, step: int, uneven: str
-) -> tuple[Tensors, Tensors]:
+def _drawn(playing: Playing, before: Tensors, batch: Tensors, draw: int, step: int) -> tuple[Tensors, Tensors]:
     if draw >= DRAWS:
-        return before, reordered(batch, playing.shards, 7901 * draw + step, uneven)
+        return before, reordered(batch, playing.shards, 7901 * draw + step, playing.uneven)
     return one_ulp(before, 7919 * draw + step, WEIGHTS), one_ulp(batch, 7907 * draw + step, FEEDS)

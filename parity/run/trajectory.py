@@ -124,7 +124,8 @@ def _drawn(playing: Playing, draw: int) -> tuple[Tensors, Iterator[tuple[int, Te
     def batches() -> Iterator[tuple[int, Tensors]]:
         for step in playing.steps:
             seed = 7919 * (draw + 1) + 104_729 * step
-            yield step, one_ulp(reordered(read_all(feeds.step(step)), playing.shards, seed), seed + 1, FEEDS)
+            batch = reordered(read_all(feeds.step(step)), playing.shards, seed, playing.uneven)
+            yield step, one_ulp(batch, seed + 1, FEEDS)
 
     return one_ulp(read_all(start.init()), 611_953 + draw, WEIGHTS), batches()
 

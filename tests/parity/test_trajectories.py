@@ -1,5 +1,7 @@
 """Level 3's arithmetic, on numbers that are known."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -15,8 +17,10 @@ from parity.judge.level3 import (
 )
 from parity.judge.rates import at_least, most_of, rate_interval
 from parity.judge.result import Check
+from parity.run.trajectory import _drawn
 from parity.run.trajectory_level import level_of, told
 from parity.run.trajectory_power import Seen
+from parity.trace import TraceWriter
 
 ROUNDING = 1e-9
 
@@ -130,3 +134,18 @@ def test_a_median_is_outside_where_more_than_half_of_the_runs_are():
     assert most_of(3, 0.5) == pytest.approx(0.5)
     assert most_of(9, 0.1) == pytest.approx(sum(at_least(k, 9, 0.1) - at_least(k + 1, 9, 0.1) for k in range(5, 10)))
     assert at_least(0, 4, 0.3) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("uneven", "shards"), [("sizes", [3, 2, 2]), ("drop", [2, 2, 2, 1]), ("refuse", [2, 2, 2, 1])])
+def test_examples_change_places_within_their_towers_shard_alone(tmp_path, uneven, shards):
+    writer = TraceWriter(tmp_path, {}, {}, {})
+    writer.init({})
+    writer.step(0, {"feed/x": np.arange(7.0)})
+    writer.close()
+    playing = SimpleNamespace(
+        start=SimpleNamespace(tf=tmp_path), feeds=SimpleNamespace(tf=tmp_path), steps=[0], shards=3, uneven=uneven
+    )
+    orders = [np.round(batch["feed/x"]) for draw in range(20) for _, batch in _drawn(playing, draw)[1]]
+    of_shards = np.repeat(np.arange(len(shards)), shards)
+    assert all((of_shards[order.astype(int)] == of_shards).all() for order in orders)
+    assert len({tuple(order) for order in orders}) > 5
