@@ -6,6 +6,8 @@ from parity.causes.evidence import Evidence, common_factor, fit, is_close, told_
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
+ALIKE = 1e-6  # losses of towers that saw the same examples, or nothing but a constant
+
 
 def not_shared(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The ranks end a step with different weights: a gradient, or an update, stays on its rank."""
@@ -115,7 +117,7 @@ def cause_of_factor(factor: float, where: str, whole: bool, text: str, towers: i
         )
     if is_close(factor, -1.0, close):
         return Cause("sign", "the gradient has the wrong sign", text, "minimise the loss, not its negative")
-    if whole and _is_loss_scale(factor):
+    if whole and _is_loss_scale(factor, close):
         return _loss_scale(factor, text)
     if is_close(factor, 1 / towers, close):
         fix = "divide by the number of towers once: DDP does it already"
@@ -135,13 +137,15 @@ def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
         for _, one, other in evidence.pairs(step, "loss", "", tower)
     ]
     factor = told_factor(pairs, evidence.close_losses)
-    if factor is None or len(pairs) < 2:
+    losses = [float(one) for one, _ in pairs]
+    # Any number is a factor of one loss, and so of several that are alike.
+    if factor is None or max(losses) - min(losses) <= ALIKE * max(map(abs, losses)):
         return None
     text = f"every tower's loss is {factor:.9g} times the reference's"
     reduced = other_reduction(factor, text, evidence, step)
     if reduced is not None:
         return reduced
-    if _is_loss_scale(factor):
+    if _is_loss_scale(factor, evidence.close_losses):
         return _loss_scale(factor, text)
     fix = "look for what multiplies or divides the loss by that factor"
     return Cause("gradient_factor", f"the loss is off by the factor {factor:.6g}", text, fix)
@@ -173,13 +177,15 @@ def _loss_scale(factor: float, evidence: str) -> Cause:
     )
 
 
-def _is_loss_scale(factor: float) -> bool:
-    power = np.log2(max(factor, 1 / factor)) if factor > 0 else 0.0
-    return bool(power >= 6 and abs(power - round(power)) < 1e-6)
+def _is_loss_scale(factor: float, close: float) -> bool:
+    scale = max(factor, 1 / factor) if factor > 0 else 1.0
+    power = round(float(np.log2(scale)))
+    return power >= 6 and is_close(scale, 2.0**power, close)
 
 
 def _examples(evidence: Evidence, step: int) -> int:
-    feeds = [one for _, one, _ in evidence.pairs(step, "feed", "", evidence.tower_names(step, "feed")[0])]
+    tower = next(iter(evidence.tower_names(step, "feed")), None)  # none where a trace holds no feeds
+    feeds = [one for _, one, _ in evidence.pairs(step, "feed", "", tower)] if tower else []
     return max((len(feed) for feed in feeds if feed.ndim), default=0)
 
 

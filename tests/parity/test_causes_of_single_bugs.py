@@ -186,3 +186,23 @@ def test_faint_noise_over_examples_that_are_almost_alike_is_no_other_order(cause
     )
     other["act/1/layer"] = other["act/1/layer"] + 1e-11 * RANDOM.standard_normal((3, 8))
     assert causes_of("act/0/layer", one, other, {}, {}) == []
+
+
+LOSSES = {"loss/0": np.array(2.0), "loss/1": np.array(3.0)}
+
+
+def of_the_losses(causes_of, reference, factor):
+    return causes_of("loss/0", reference, {name: factor * value for name, value in reference.items()}, {}, {})
+
+
+def test_a_power_of_two_is_a_loss_scale_and_what_lies_beside_it_is_a_factor(causes_of):
+    assert [name for name, _ in of_the_losses(causes_of, LOSSES, 128.0)] == ["loss_scale"]
+    assert of_the_losses(causes_of, LOSSES, 128.0 * (1 + 3e-7)) == [
+        ("gradient_factor", "the loss is off by the factor 128")
+    ]
+
+
+def test_losses_that_are_alike_tell_no_factor(causes_of):
+    alike = dict.fromkeys(LOSSES, np.array(2.0))
+    assert of_the_losses(causes_of, alike, 1.25) == []
+    assert [name for name, _ in of_the_losses(causes_of, LOSSES, 1.25)] == ["gradient_factor"]
