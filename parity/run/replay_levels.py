@@ -18,6 +18,7 @@ from parity.run.replay_free import ALONE, FreeRuns, counts_otherwise, judge_free
 from parity.run.replay_part import Part
 from parity.run.replay_port import Replayed
 from parity.run.replay_reference import write_reference
+from parity.run.rounded import set_aside_rounding
 from parity.run.states import write_states
 from parity.trace import Trace, parse_key
 
@@ -28,7 +29,6 @@ LOADED = (
     "in lockstep, each step from the recorded state, and freely from the first of these, slots and counters included, for "
     "the recording does not start with the training: what the port's optimizer begins with was not judged"
 )
-EARLY = ("fresh", "init")
 LATER = 3
 FAR = 2.0**14  # unit roundoffs of float32: more than rounding does in anything but deep nets, less than any race seen
 
@@ -105,24 +105,16 @@ def _run(replayed: Replayed, shadow: Trace, references: tuple[Trace, Trace], sta
 
 
 def _set_aside_rounding(replayed: Replayed, runs: Runs, function: Level, run: Callable[[], Runs]) -> tuple[Runs, Level]:
-    # As `parity run` does: what a port's own optimizer makes of unrounded hyper-parameters is a fact, and no bug. Numbers of
-    # an update by hand are constants of the script, which the shadow reads as they were written.
-    first = function.first_difference
-    own = replayed.own_optimizer and not replayed.part.by_hand
-    if not own or first is None or first.quantity not in ("slot", "var") or first.check.run in EARLY:
+    # Numbers of an update by hand are constants of the script, which the shadow reads as they were written.
+    if not replayed.own_optimizer or replayed.part.by_hand:
         return runs, function
-    replayed.round_hyper_parameters()
-    rounded = run()
-    again = _function(replayed, rounded)
-    if again.verdict != "same" and again.first_difference == first:
-        return runs, function
-    effect = max((check.of_scale for check in function.checks if check.run == "lockstep"), default=0.0)
-    again.notes.insert(
-        0,
-        "up to float32 hyper-parameters: the graph holds them rounded to float32, the port does not, which alone makes "
-        f"differences of {effect:.1g} of the scale (first in {first.check.key}); judged with the port's rounded alike",
-    )
-    return rounded, again
+
+    def again() -> tuple[Runs, Level]:
+        replayed.round_hyper_parameters()
+        rounded = run()
+        return rounded, _function(replayed, rounded)
+
+    return set_aside_rounding(runs, function, again)
 
 
 def _pairs(runs: Runs) -> dict[str, Pairs]:

@@ -23,6 +23,7 @@ from parity.run.processes import Sides
 from parity.run.recorded import Begun, Recorded
 from parity.run.repeats import judge_repeats, set_aside_wandering
 from parity.run.reproduction import reproduced
+from parity.run.rounded import set_aside_rounding
 from parity.run.trajectory_level import decide_trajectory
 from parity.trace import Trace
 
@@ -148,28 +149,15 @@ def _behind_the_start(case: Case, recorder: Recorder, recorded: Recorded, functi
 
 
 def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, function: Level) -> tuple[Recorded, Level]:
-    # TensorFlow's graph holds float32 hyper-parameters, torch.optim doubles: an effect of 1e-8 to 1e-5 that is a fact about
-    # the port and no bug. Rounding the port's own shows whether there is anything else.
-    first = function.first_difference
-    if (
-        not (case.torch.optimizer or case.torch.scheduler)
-        or first is None
-        or not (first.quantity in ("slot", "var") or first.check.key == "state/learning_rate")
-        or first.check.run in ("init", "fresh")
-    ):
+    if not (case.torch.optimizer or case.torch.scheduler):
         return recorded, function
-    rounded = recorder.again_with_rounded_hyper_parameters(recorded)
-    again = judge_function(rounded, range(case.steps), case.towers, recorder.settle)
-    if again.verdict != "same" and again.first_difference == first:
-        return recorded, function
-    effect = max((check.of_scale for check in function.checks if check.run == "lockstep"), default=0.0)
+
+    def again() -> tuple[Recorded, Level]:
+        rounded = recorder.again_with_rounded_hyper_parameters(recorded)
+        return rounded, judge_function(rounded, range(case.steps), case.towers, recorder.settle)
+
     what = "hyper-parameters" + (" and learning rates" if case.torch.scheduler else "")
-    again.notes.insert(
-        0,
-        f"up to float32 {what}: the graph holds them rounded to float32, the port does not, which alone makes "
-        f"differences of {effect:.1g} of the scale (first in {first.check.key}); judged with the port's rounded alike",
-    )
-    return rounded, again
+    return set_aside_rounding(recorded, function, again, what)
 
 
 def _evidence(case: Case, recorded: Recorded) -> Evidence:
