@@ -1,20 +1,14 @@
 """The quantities that a run records, by what it is for."""
 
-EVERYTHING = (
-    "state",
-    "feed",
-    "act",
-    "stat",
-    "loss",
-    "tower_grad",
-    "tower_clip",
-    "grad",
-    "clip",
-    "slot",
-    "var",
-    "ema",
-    "metric",
-)
-FREE = ("state", "stat", "loss", "grad", "clip", "slot", "var", "ema", "metric")
-SPREAD = ("act", "stat", "loss", "tower_grad", "tower_clip", "grad", "clip", "slot", "var", "ema", "metric")
+from parity.trace import QUANTITIES
+
+
+def _but(*left_out: str) -> tuple[str, ...]:
+    return tuple(quantity for quantity in QUANTITIES if quantity not in left_out)
+
+
+# Draws are fed, and inference is asked for where there is any.
+EVERYTHING = _but("noise", "eval")
+FREE = _but("noise", "eval", "feed", "act", "tower_grad", "tower_clip")
+SPREAD = _but("noise", "eval", "state", "feed")
 WEIGHTS, FEEDS = frozenset(["var"]), frozenset(["feed"])

@@ -10,13 +10,13 @@ from parity.judge.renaming import Renaming
 from parity.mapping import Mapping, MappingEntry, build_mapping, variables_of
 from parity.run.asked import Tick
 from parity.run.perturb import Tensors
+from parity.run.quantities import FREE
 from parity.run.replay_part import Part, ReplayError
 from parity.run.states import translated, translated_batch, write_init, write_states
 from parity.sides import SideProcess
 from parity.trace import Trace
 
 QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var")
-FREE = ("state", "stat", "loss", "grad", "clip", "slot", "var")
 
 
 class Port(NamedTuple):

@@ -1,6 +1,6 @@
 """What a step looks like behind something that was taken out of the way, and where it differs next."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from parity.causes import Evidence
@@ -25,6 +25,11 @@ class Behind(Evidence):
         for name, one, other in super().pairs(step, quantity, slot, tower):
             if quantity not in ("tower_grad", "grad") or name not in self.hidden:
                 yield name, one, other
+
+
+def allowed_at(step: int, checks: Iterable[Check]) -> dict[str, float]:
+    """Returns by the reference's names what level 1 allows in a step of the lockstep."""
+    return {check.key: check.allowed for check in checks if (check.run, check.step) == ("lockstep", step)}
 
 
 def next_difference(

@@ -7,7 +7,7 @@ import numpy as np
 from parity.causes import VAGUE, Evidence, find_causes, gradients_at_once
 from parity.judge.numbers import Array
 from parity.judge.result import Cause, Check, FirstDifference
-from parity.run.experiments.behind import Behind, next_difference
+from parity.run.experiments.behind import Behind, allowed_at, next_difference
 from parity.run.experiments.find import find_by_experiment
 from parity.run.experiments.mended import Mended, mended
 from parity.run.experiments.repeats import RepeatsOnward
@@ -66,7 +66,7 @@ def _without_it(
     first: FirstDifference, basis: Mended, known: list[Cause], checks: list[Check], mends: int
 ) -> list[Cause]:
     step, evidence = first.check.step, basis.evidence
-    allowed = _allowed(step, checks)
+    allowed = allowed_at(step, checks)
     following = next_difference(evidence, step, allowed, (*FORWARD, "tower_grad"))
     found: list[Cause] = []
     if following is not None:
@@ -82,7 +82,7 @@ def _without_it(
 
 
 def _by_layers(first: FirstDifference, again: RepeatsOnward, evidence: Evidence, checks: list[Check]) -> list[Cause]:
-    step, allowed = first.check.step, _allowed(first.check.step, checks)
+    step, allowed = first.check.step, allowed_at(first.check.step, checks)
     layers: list[str] = []
     found: list[Cause] = []
     after_a_loss, current = False, first
@@ -115,10 +115,6 @@ def _causes_of(
         tried = find_by_experiment(following, again, basis.join, basis.reference, basis.candidate, given)
         causes = tried + causes
     return causes
-
-
-def _allowed(step: int, checks: list[Check]) -> dict[str, float]:
-    return {check.key: check.allowed for check in checks if (check.run, check.step) == ("lockstep", step)}
 
 
 def _run_from(

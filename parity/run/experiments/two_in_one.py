@@ -2,7 +2,7 @@
 
 from parity.causes import Evidence, find_causes
 from parity.judge.result import Cause, Check, FirstDifference
-from parity.run.experiments.behind import next_difference
+from parity.run.experiments.behind import allowed_at, next_difference
 from parity.run.experiments.change import Undone
 from parity.run.experiments.find import STALE, changes_to_try
 from parity.run.experiments.mended import mended
@@ -27,7 +27,7 @@ def one_of_two(
       checks: of level 1.
     """
     step, key = first.check.step, first.check.key
-    allowed = {check.key: check.allowed for check in checks if (check.run, check.step) == ("lockstep", step)}
+    allowed = allowed_at(step, checks)
     bench = Bench(first, again, evidence.join, evidence.reference, evidence.candidate)
     for change in (STALE, *changes_to_try(bench)):
         undone = Undone(change.name, change.title, "", change.fix, change)
