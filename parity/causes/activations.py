@@ -6,10 +6,10 @@ import numpy as np
 
 from parity.causes.evidence import CLOSE, Evidence, common_factor, explained, told_factor
 from parity.causes.functions import FUNCTIONS, INVERSES
+from parity.causes.narrow import BITS, narrow_format
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
-NARROW = {"bfloat16": 8, "float16": 11, "float32": 24}
 LEAKING = 0.5  # of the zeros of a ReLU are negative on the other side: a few can be anything
 
 
@@ -52,11 +52,11 @@ def reduced_precision(first: FirstDifference, evidence: Evidence) -> Cause | Non
         return None
     one, other = (np.concatenate([pair[side].reshape(-1) for pair in pairs]) for side in (0, 1))
     for values, whose, others in ((other, "candidate", one), (one, "reference", other)):
-        name = next((name for name, bits in NARROW.items() if _fits(values, bits) and not _fits(others, bits)), None)
+        name = narrow_format(values, others)
         # Rounding moves a value by up to half a unit of its last bit, and not by much less: the state itself fits float32.
-        if name is None or not values.any():
+        if not name:
             continue
-        unit = 2.0 ** -NARROW[name] * norm(one)
+        unit = 2.0 ** -BITS[name] * norm(one)
         if not unit / 32 <= norm(one - other) <= 8 * unit:
             continue
         return Cause(
@@ -160,8 +160,3 @@ def outputs(first: FirstDifference, evidence: Evidence) -> tuple[Array, Array] |
         if name == first.name and one.size and np.isfinite(one).all() and np.isfinite(other).all():
             return one, other
     return None
-
-
-def _fits(values: Array, bits: int) -> bool:
-    mantissa, _ = np.frexp(values)
-    return bool((np.ldexp(mantissa, bits) % 1 == 0).all())

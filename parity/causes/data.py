@@ -1,5 +1,7 @@
 """Causes in what towers and ranks are fed, seen in what they make of it."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from parity.causes.evidence import CLOSE, Evidence, explained, same_values
@@ -31,13 +33,10 @@ def other_shard(first: FirstDifference, evidence: Evidence) -> Cause | None:
 
 def order_of_examples(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The ranks together see the same examples, cut up otherwise: each result belongs to some example of the batch."""
-    found = _of_towers(first, evidence)
-    if found is None or first.quantity != "act" or found[0][0].ndim < 2:
+    rows = _rows(first, evidence)
+    if rows is None:
         return None
-    ones, others = (np.concatenate([each.reshape(len(each), -1) for each in side]) for side in found)
-    if ones.shape != others.shape:
-        return None
-    line = np.random.default_rng(0).standard_normal(ones.shape[1])
+    ones, others, line = rows.ones, rows.others, rows.line
     place, other_place = np.argsort(ones @ line), np.argsort(others @ line)
     if not same_values(ones[place], others[other_place], evidence.close):
         return None
@@ -45,7 +44,7 @@ def order_of_examples(first: FirstDifference, evidence: Evidence) -> Cause | Non
     went[other_place] = place
     if (went == np.arange(len(went))).all() or not explained(others[other_place] - ones[place], others - ones, ones):
         return None
-    ranks, size = len(found[0]), len(found[0][0])
+    ranks, size = rows.ranks, rows.first
     dealt = np.concatenate([np.arange(rank, ranks * size, ranks) for rank in range(ranks)])
     how = (
         "dealt out in turn (rank, rank + world size, ...), as DistributedSampler does" if (went == dealt).all() else ""
@@ -62,25 +61,20 @@ def order_of_examples(first: FirstDifference, evidence: Evidence) -> Cause | Non
 
 def repeated_examples(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The ranks together see some examples twice and others not at all."""
-    found = _of_towers(first, evidence)
-    if found is None or first.quantity != "act" or found[0][0].ndim < 2:
+    rows = _rows(first, evidence)
+    if rows is None:
         return None
-    ones, others = (np.concatenate([each.reshape(len(each), -1) for each in side]) for side in found)
-    if ones.shape != others.shape:
-        return None
-    line = np.random.default_rng(0).standard_normal(ones.shape[1])
-    seen, got = ones @ line, others @ line
-    went = np.abs(got[:, None] - seen[None, :]).argmin(axis=1)
+    ones, others, went = rows.ones, rows.others, rows.nearest()
     missing = sorted(set(range(len(ones))) - set(went.tolist()))
     if not missing or len(missing) == len(ones) or not same_values(ones[went], others, evidence.close):
         return None
     if not explained(others - ones[went], others - ones, ones):
         return None
-    rows = ", ".join(map(str, missing[:8]))
+    shown = ", ".join(map(str, missing[:8]))
     return Cause(
         "repeated_examples",
         f"{len(missing)} of {len(ones)} examples of the batch are not read, and others twice",
-        f"every row of {_named(first)} is that of an example of the batch; none is that of example {rows}",
+        f"every row of {_named(first)} is that of an example of the batch; none is that of example {shown}",
         "read every example once: check sampling with replacement, padding of the last batch, and drop_last",
     )
 
@@ -90,15 +84,44 @@ def examples_read(first: FirstDifference, evidence: Evidence) -> Array | None:
 
     It is told where every row of the first layer that differs is that of one example of the batch, to rounding.
     """
+    rows = _rows(first, evidence)
+    if rows is None:
+        return None
+    went = rows.nearest()
+    return went if same_values(rows.ones[went], rows.others, evidence.close) else None
+
+
+class _Rows(NamedTuple):
+    """The first layer that differs, a row for each example over all towers, and over all ranks.
+
+    Fields:
+      ones, others: ``[batch, ...]``, flattened to two axes.
+      line: a direction in which rows of different examples lie apart.
+      ranks: their number.
+      first: the number of examples of the first.
+    """
+
+    ones: Array
+    others: Array
+    line: Array
+    ranks: int
+    first: int
+
+    def nearest(self) -> Array:
+        """Returns for each row of the ranks the row of the towers that lies nearest along the line, int ``[batch]``."""
+        ones, others = self.ones @ self.line, self.others @ self.line
+        return np.asarray(np.abs(others[:, None] - ones[None, :]).argmin(axis=1))
+
+
+def _rows(first: FirstDifference, evidence: Evidence) -> _Rows | None:
     found = _of_towers(first, evidence)
     if found is None or first.quantity != "act" or found[0][0].ndim < 2:
         return None
     ones, others = (np.concatenate([each.reshape(len(each), -1) for each in side]) for side in found)
     if ones.shape != others.shape:
         return None
-    line = np.random.default_rng(0).standard_normal(ones.shape[1])
-    went = np.abs((others @ line)[:, None] - (ones @ line)[None, :]).argmin(axis=1)
-    return went if same_values(ones[went], others, evidence.close) else None
+    line = np.random.default_rng(0).standard_normal((ones.shape[1],))
+    return _Rows(ones, others, line, len(found[0]), len(found[0][0]))
 
 
 def _of_towers(first: FirstDifference, evidence: Evidence) -> tuple[list[Array], list[Array]] | None:

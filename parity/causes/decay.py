@@ -37,12 +37,24 @@ def weight_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     amount = found.coefficients[0] / per_weight
     whole = len(decayed) == len(apart)
     where_it_is = "every variable" if whole else ", ".join(decayed)
+    text = f"the {where} of {where_it_is} is off by {amount:.9g} times the weight, and nothing else"
+    return cause_of_decay(amount, where_it_is, text)
+
+
+def cause_of_decay(amount: float, where: str, text: str) -> Cause:
+    """Returns what it is called that weights decay otherwise.
+
+    Args:
+      amount: the candidate's coefficient minus the reference's.
+      where: the variables, in words.
+      text: the evidence.
+    """
     who, other = ("candidate", "reference") if amount > 0 else ("reference", "candidate")
     return Cause(
         "weight_decay",
         f"weight decay of {abs(amount):.4g} in the {who} that the {other} does not have",
-        f"the {where} of {where_it_is} is off by {amount:.9g} times the weight, and nothing else",
-        f"decay what the graph decays, once: {where_it_is} by {abs(amount):.4g}"
+        text,
+        f"decay what the graph decays, once: {where} by {abs(amount):.4g}"
         + ("" if amount < 0 else " less in the port"),
     )
 

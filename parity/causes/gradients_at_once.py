@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from parity.causes.aggregation import cause_of_factor, cause_of_towers, other_reduction
+from parity.causes.decay import cause_of_decay
 from parity.causes.evidence import Evidence, is_close
 from parity.causes.gradient_rules import Rules, gradient_rules
 from parity.judge.result import Cause
@@ -87,13 +88,8 @@ def _of_what_is_added(rules: Rules, step: int) -> Iterator[Cause]:
     amounts = list(rules.decay.values())
     if amounts and all(is_close(amount, amounts[0], 1e-3) for amount in amounts):
         amount, where = amounts[0], ", ".join(rules.decay)
-        who, other = ("candidate", "reference") if amount > 0 else ("reference", "candidate")
-        yield Cause(
-            "weight_decay",
-            f"weight decay of {abs(amount):.4g} in the {who} that the {other} does not have",
-            f"the gradient of {where} is off by {amount:.9g} times the weight, {FITTED}",
-            f"decay what the graph decays, once: {where} by {abs(amount):.4g}"
-            + ("" if amount < 0 else " less in the port"),
+        yield cause_of_decay(
+            amount, where, f"the gradient of {where} is off by {amount:.9g} times the weight, {FITTED}"
         )
     if abs(rules.earlier) > rules.close:
         yield Cause(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from parity.causes.decay import cause_of_decay
 from parity.causes.evidence import Evidence, is_close
 from parity.causes.optimizer_input import Input
 from parity.causes.partly import Partly, fit_partly
@@ -190,14 +191,7 @@ def _of_the_shrinking(went: dict[str, Moved], rate: float) -> Iterator[Cause]:
 
 
 def _decay(amount: float, where: str, what: str) -> Cause:
-    who, other = ("candidate", "reference") if amount > 0 else ("reference", "candidate")
-    return Cause(
-        "weight_decay",
-        f"weight decay of {abs(amount):.4g} in the {who} that the {other} does not have",
-        f"{what} the weight, in {where}, {FITTED}",
-        f"decay what the graph decays, once: {where} by {abs(amount):.4g}"
-        + ("" if amount < 0 else " less in the port"),
-    )
+    return cause_of_decay(amount, where, f"{what} the weight, in {where}, {FITTED}")
 
 
 def _clipping(title: str, text: str) -> Cause:
