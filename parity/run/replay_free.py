@@ -17,9 +17,8 @@ from parity.run.replay_part import Part
 from parity.run.replay_port import Replayed
 from parity.run.replay_reference import write_reference
 from parity.run.states import Tensors, translated, write_states
-from parity.trace import SHADOW_FILE, Trace, TraceError, quantity_of
+from parity.trace import SHADOW_FILE, SHADOW_FREE, SHADOW_SPREAD, Trace, TraceError, quantity_of
 
-FREE, SPREAD = "free", "spread"
 OLD = "its shadow has none: make it anew with python -m tf_towers.shadow, where TensorFlow is"
 ALONE = (
     "each step alone, from the recorded state, is the same: what differs is what the port carries from step to step, "
@@ -60,7 +59,7 @@ def train_freely(replayed: Replayed, shadow: Trace, out: Path) -> tuple[FreeRuns
     """
     part, folder = replayed.part, Path(shadow.directory)
     try:
-        free, measured = Trace(folder / FREE), Trace(folder / SPREAD)
+        free, measured = Trace(folder / SHADOW_FREE), Trace(folder / SHADOW_SPREAD)
     except TraceError:
         return None, _told(part)
     freely = replace(part, trace=free)

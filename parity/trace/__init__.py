@@ -42,4 +42,6 @@ from parity.trace.user_code import UserCode as UserCode
 from parity.trace.writer import FORMAT_VERSION as FORMAT_VERSION
 from parity.trace.writer import SHADOW as SHADOW
 from parity.trace.writer import SHADOW_FILE as SHADOW_FILE
+from parity.trace.writer import SHADOW_FREE as SHADOW_FREE
+from parity.trace.writer import SHADOW_SPREAD as SHADOW_SPREAD
 from parity.trace.writer import TraceWriter as TraceWriter

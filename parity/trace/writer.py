@@ -15,6 +15,8 @@ FORMAT = "tower-parity-trace"
 FORMAT_VERSION = 1
 SHADOW = "shadow"
 SHADOW_FILE = "shadow.json"
+SHADOW_FREE = "free"  # in the shadow: a run that nobody resets
+SHADOW_SPREAD = "spread"  # beside it: how far an ulp carries in that run
 
 
 class TraceWriter(object):

@@ -5,10 +5,9 @@ import zlib
 
 import numpy as np
 
-from parity.trace import TraceWriter, parse_key
-from tf_towers.shadow.program import wide
+from parity.trace import SHADOW_FREE, SHADOW_SPREAD, TraceWriter, quantity_of
+from tf_towers.shadow.program import settled, wide, widened
 
-FREE, SPREAD = "free", "spread"
 REPLICAS = 3
 KEPT = frozenset(["state", "loss", "grad", "clip", "slot", "stat", "var"])
 MEASURED = KEPT - frozenset(["state"])
@@ -27,16 +26,16 @@ class FreeRun(object):
       variables: dict of trace name to the name of a variable.
       producer, facts, described: what both traces say of themselves.
 
-    Counterpart: parity.run.plan.Recorder
+    Counterpart: parity.run.runs.replicas
     """
 
     def __init__(self, folder, trace, variables, producer, facts, described):
         start = {name: trace.init().read(name) for name in trace.init().names()}
-        self._counters = [name for name in variables if parse_key(name).quantity == "state"]
+        self._counters = [name for name in variables if quantity_of(name) == "state"]
         self._states = [start] + [moved(start, seed) for seed in range(1, REPLICAS + 1)]
-        self._free = TraceWriter(os.path.join(folder, FREE), producer, facts, described)
-        self._free.init(_all_wide(start))
-        self._spread = TraceWriter(os.path.join(folder, SPREAD), producer, facts)
+        self._free = TraceWriter(os.path.join(folder, SHADOW_FREE), producer, facts, described)
+        self._free.init({name: widened(name, value) for name, value in start.items()})
+        self._spread = TraceWriter(os.path.join(folder, SHADOW_SPREAD), producer, facts)
         self._spread.init({})
         self._ulp = min(float(_apart(start, each)) for each in self._states[1:])
 
@@ -54,9 +53,9 @@ class FreeRun(object):
             given = moved(now, REPLICAS * number + replica) if replica else now
             found.append(program.step(state, given))
             state.update((name, value) for name, value in found[-1].items() if name in state)
-        kept = [name for name in now if parse_key(name).quantity in KEPT]
-        self._free.step(number, {name: _settled(name, now, found[0]) for name in kept})
-        measured = [name for name in kept if name in found[0] and parse_key(name).quantity in MEASURED]
+        kept = [name for name in now if quantity_of(name) in KEPT]
+        self._free.step(number, {name: settled(name, now[name], found[0]) for name in kept})
+        measured = [name for name in kept if name in found[0] and quantity_of(name) in MEASURED]
         distances = [_distances(name, found, self._states[0]) for name in measured]
         self._spread.step(number, {name: value for name, value in distances if value is not None})
 
@@ -78,24 +77,14 @@ def moved(tensors, seed):
     copy = dict(tensors)
     for name, value in tensors.items():
         value = wide(value)
-        if parse_key(name).quantity in MOVED and value.dtype.kind == "f":
+        if quantity_of(name) in MOVED and value.dtype.kind == "f":
             random = np.random.RandomState(zlib.crc32(value.tobytes()) ^ seed)
             copy[name] = np.nextafter(value, np.where(random.random_sample(value.shape) < 0.5, -np.inf, np.inf))
     return copy
 
 
-def _all_wide(tensors):
-    return {name: value if parse_key(name).quantity == "state" else wide(value) for name, value in tensors.items()}
-
-
-def _settled(name, now, computed):
-    if parse_key(name).quantity == "state" or name not in computed:
-        return _all_wide({name: now[name]})[name]
-    return np.asarray(computed[name])
-
-
 def _apart(one, other):
-    weights = [name for name in one if parse_key(name).quantity == "var"]
+    weights = [name for name in one if quantity_of(name) == "var"]
     return np.sqrt(sum(np.sum(np.square(wide(one[name]) - other[name])) for name in weights))
 
 

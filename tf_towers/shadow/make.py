@@ -3,13 +3,23 @@
 import os
 import shutil
 
-import numpy as np
 import tensorflow as real
 
-from parity.trace import SHADOW, SHADOW_FILE, Trace, TraceWriter, read_graph, write_json
+from parity.trace import (
+    SHADOW,
+    SHADOW_FILE,
+    SHADOW_FREE,
+    SHADOW_SPREAD,
+    Trace,
+    TraceWriter,
+    quantity_of,
+    read_graph,
+    write_json,
+)
+from tf_towers.record.watch import DRAWN_INSIDE
 from tf_towers.shadow.drawn import check_draws
-from tf_towers.shadow.free import FREE, SPREAD, FreeRun
-from tf_towers.shadow.program import Program, wide
+from tf_towers.shadow.free import FreeRun
+from tf_towers.shadow.program import Program, settled, widened
 from tf_towers.shadow.refusal import CannotShadow, refuse
 
 CHANGED = "changed_between_steps"
@@ -51,7 +61,7 @@ def make_shadow(directory):
 
 def _made(trace, graph, programs):
     for name, why in sorted(trace.facts.get("not_recorded", {}).items()):
-        if why.startswith("drawn inside a loop"):
+        if why.startswith(DRAWN_INSIDE):
             refuse(f"expected every draw to be recorded, got none of {name}, which is {why}")
     for number in trace.step_numbers:
         run = _run_of(trace, graph, number)
@@ -69,21 +79,21 @@ def _write(trace, graph, programs):
         constants=_read_otherwise(trace, graph, programs),
     )
     folder = os.path.join(trace.directory, SHADOW)
-    for name in (FREE, SPREAD):
+    for name in (SHADOW_FREE, SHADOW_SPREAD):
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     writer = TraceWriter(folder, _producer(), facts, _variables(trace), trace.activations)
     races = any(each["name"] in RACES for each in trace.facts.get("hazards", []))
     before = _all(trace.init())
-    writer.init({key: _widened(key, value) for key, value in before.items()})
+    writer.init({key: widened(key, value) for key, value in before.items()})
     for number in trace.step_numbers:
         now = _all(trace.step(number))
         # Counters are recorded as they were before the step, everything else that is kept as it was after it.
-        state = dict(before, **{key: now[key] for key in now if key in graph.variables and _is_counter(key)})
+        state = dict(before, **{key: now[key] for key in now if key in graph.variables and quantity_of(key) == "state"})
         program = programs[_run_of(trace, graph, number)]
         computed = program.step(state, now)
         if program.draws_inside and not races:
             check_draws(number, now, computed)
-        writer.step(number, {key: _settled(key, now[key], computed) for key in now})
+        writer.step(number, {key: settled(key, now[key], computed) for key in now})
         before = dict(before, **now)
     writer.close()
     return facts
@@ -124,21 +134,6 @@ def _run_of(trace, graph, number):
     names = set(trace.step(number).names())
     fitting = [place for place, run in enumerate(graph.runs) if set(run["values"]) <= names]
     return max(fitting, key=lambda place: len(graph.runs[place]["values"]))
-
-
-def _settled(key, recorded, computed):
-    if _is_counter(key) or key not in computed:
-        return _widened(key, recorded)
-    return np.asarray(computed[key])
-
-
-def _widened(key, value):
-    return value if _is_counter(key) else wide(value)
-
-
-def _is_counter(key):
-    parts = key.split("/")
-    return (parts[2] if parts[0] == "section" else parts[0]) == "state"
 
 
 def _wider(dtype):

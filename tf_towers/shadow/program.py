@@ -7,6 +7,7 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import rewriter_config_pb2
 from tensorflow.python.ops import gen_resource_variable_ops, gen_state_ops
 
+from parity.trace import quantity_of
 from tf_towers.shadow.constants import as_written
 from tf_towers.shadow.cut import cut, import_graph, is_fed
 from tf_towers.shadow.definition import by_name, needed
@@ -127,8 +128,25 @@ def wide(value):
     return value.astype(np.float64) if value.dtype.kind == "f" else value
 
 
-def _one(keys, values, widened):
-    found = [widened(values[key]) for key in keys if key in values]
+def widened(key, value):
+    """Returns a recorded value with its floats in float64; a counter as it is."""
+    return value if quantity_of(key) == "state" else wide(value)
+
+
+def settled(key, recorded, computed):
+    """Returns what a shadow holds under a trace name: what was computed, or what was recorded where nothing was.
+
+    Args:
+      key: the name. Counters are always the recorded ones.
+      recorded: the value of the recording.
+      computed: dict of trace name to value, as `Program.step` returns it.
+    """
+    known = quantity_of(key) == "state" or key not in computed
+    return widened(key, recorded) if known else np.asarray(computed[key])
+
+
+def _one(keys, values, reading):
+    found = [reading(values[key]) for key in keys if key in values]
     if len(found) != len(keys):
         return None  # TensorFlow says which one it needs after all
     alike = all(np.array_equal(each, found[0]) for each in found)
