@@ -12,9 +12,7 @@ from tf_towers.record.inputs import draws_in, inputs_of, is_fed, is_source
 from tf_towers.record.loss_parts import split_by_loss
 from tf_towers.record.observe import observe
 from tf_towers.record.towers import towers_of
-
-DRAWN_INSIDE = "drawn inside a loop or a branch, and TensorFlow's debugger does not work here"
-DRAWN_IN_FUNCTION = "drawn inside a loop, a branch or a call that is kept as a function of the graph"
+from tf_towers.record.watch import IN_A_FUNCTION, WITHOUT_DEBUGGER
 
 Section = collections.namedtuple(
     "Section",
@@ -73,7 +71,7 @@ def make_section(apply, name, prefix, calls, fed=frozenset()):
         loss_factor,
     )
     left_out = dict.fromkeys(missed, "no array: a string, a handle, or inside a loop")
-    left_out.update(dict.fromkeys(ops_that_draw_in_functions(towers_ops), DRAWN_IN_FUNCTION))
+    left_out.update(dict.fromkeys(ops_that_draw_in_functions(towers_ops), IN_A_FUNCTION))
     return section, left_out
 
 
@@ -100,7 +98,7 @@ def make_plan(graph, fetched, sections, left_out, variables, can_watch=False):
     reasons.update(more)
     watched = _watched(sections)
     if watched and not can_watch:
-        reasons.update((tensor.op.name, DRAWN_INSIDE) for tensor in watched.values())
+        reasons.update((tensor.op.name, WITHOUT_DEBUGGER) for tensor in watched.values())
         watched = {}
     return Plan(sections, observed, watched, own, reasons, [each.name for each in fetched])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as real
 
-from parity.trace import TraceWriter, write_graph
+from parity.trace import TraceWriter, quantity_of, write_graph
 from tf_towers.record.facts import facts_of, facts_of_section
 from tf_towers.record.graph import recorded_graph
 from tf_towers.record.hazard import Hazard
@@ -64,9 +64,9 @@ class RecordedSteps(object):
         if not any(plan is each for each in self._plans):
             self._plans.append(plan)
             write_graph(self._out, recorded_graph(session.graph, self._plans, self._planner.variables))
-        recorded = {name: value for name, value in before.items() if _is_state(name)}
+        recorded = {name: value for name, value in before.items() if quantity_of(name) == "state"}
         recorded.update((name, value) for name, value in tensors.items() if _is_array(value))
-        recorded.update((name, value) for name, value in after.items() if not _is_state(name))
+        recorded.update((name, value) for name, value in after.items() if quantity_of(name) != "state")
         self._writer.step(self.count, recorded)
         self._plan_of_step.append([plan is each for each in self._plans].index(True))
         self._look_at_counter(before, after)
@@ -112,11 +112,6 @@ class RecordedSteps(object):
         if any(section.prefix for section in self.sections):
             facts["sections"] = {each.name: facts_of_section(each, self._combine[each.name]) for each in self.sections}
         return facts
-
-
-def _is_state(name):
-    parts = name.split("/")
-    return (parts[2] if parts[0] == "section" else parts[0]) == "state"
 
 
 def _is_array(value):

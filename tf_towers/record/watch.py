@@ -15,8 +15,11 @@ from tensorflow.core.util import event_pb2
 from tensorflow.python.framework import tensor_util
 
 COPY = "DebugIdentity"
-OF_SEVERAL_SHAPES = "drawn inside a loop, in another shape from time to time"
-NOT_OURS = "drawn inside a loop or a branch, and the script debugs its run itself, or runs it in another process"
+DRAWN_INSIDE = "drawn inside a loop"  # what every reason for a draw that is not recorded begins with
+OF_SEVERAL_SHAPES = f"{DRAWN_INSIDE}, in another shape from time to time"
+NOT_OURS = f"{DRAWN_INSIDE} or a branch, and the script debugs its run itself, or runs it in another process"
+WITHOUT_DEBUGGER = f"{DRAWN_INSIDE} or a branch, and TensorFlow's debugger does not work here"
+IN_A_FUNCTION = f"{DRAWN_INSIDE}, a branch or a call that is kept as a function of the graph"
 
 
 class Watch(object):

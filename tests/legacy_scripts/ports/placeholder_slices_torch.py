@@ -28,7 +28,3 @@ def optimizer_that_has_counted(model):
     for group in optimizer.param_groups:
         group["beta1_power"], group["beta2_power"] = 0.81, 0.998001
     return optimizer
-
-
-def native_optimizer(model):
-    return torch.optim.Adam(model.parameters(), lr=0.01)
