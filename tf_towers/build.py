@@ -125,12 +125,16 @@ def _train(graph, feeding, rows, optimizer, plan, scale, parts):
         clipped=gradients.clipped,
         broadcast=broadcast(sorted_out["saved"], sorted_out["copies"]),
         finite=finite,
-        known=_known(rows, plan),
+        known=dict(_known(rows, plan), racing_averages=_racing(averages, plan)),
         source=feeding.source,
         parts=Parts(of_parts, made.counters() if others else {}, rates),
         inference=None,
         **sorted_out,
     )
+
+
+def _racing(averages, plan):
+    return sorted(averages.variables()) if averages and plan.ema["order"] == "unordered" else []
 
 
 def _checked(optimizer):

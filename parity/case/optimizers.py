@@ -51,10 +51,14 @@ class WeightDecay(Table):
 
 
 class Ema(Table):
-    """Moving averages of the weights, moved after the update; with `num_updates` the decay grows with the step."""
+    """Moving averages of the weights, moved after the update; with `num_updates` the decay grows with the step.
+
+    With ``order = "unordered"`` the towers move them beside the update, a race that the port has no part in.
+    """
 
     decay: Share
     num_updates: bool = False
+    order: Literal["after", "unordered"] = "after"
 
 
 class Accumulate(Table):

@@ -1,6 +1,6 @@
 """Level 3, `trajectory`: does training go the same way when nobody resets it? Judged by how far rounding alone leads."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -79,14 +79,21 @@ class FalseAlarms(NamedTuple):
     of_verdict_at_most: float
 
 
-def spots_of(join: Join, reference: Trace, candidate: Trace) -> list[Spot]:
-    """Returns what trajectories are followed at: losses, gradients, slots, statistics, weights, averages, metrics."""
+def spots_of(join: Join, reference: Trace, candidate: Trace, racing: Collection[str] = ()) -> list[Spot]:
+    """Returns what trajectories are followed at: losses, gradients, slots, statistics, weights, averages, metrics.
+
+    Args:
+      join: names and layouts.
+      reference: its unperturbed run.
+      candidate: its unperturbed run.
+      racing: trace names that the reference writes in no order; these are left out, for rounding is not what moves them.
+    """
     spots = []
     start = reference.init()
     for step in reference.step_numbers:
         one_file, other_file = reference.step(step), candidate.step(step)
         for key, text in join.ordered(one_file.names()):
-            if key.quantity not in FOLLOWED or not one_file.dtype(text).startswith("float"):
+            if key.quantity not in FOLLOWED or text in racing or not one_file.dtype(text).startswith("float"):
                 continue
             one = one_file.read(text)
             refused = refuse("free", step, text, one, join.read(key, other_file))

@@ -1,6 +1,6 @@
-"""What moving statistics can become when several towers write them without an order."""
+"""What moving statistics and averages can become where the graph leaves the order of reads and writes open."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,3 +69,47 @@ def kept_part(once: Array, moved: Array, shift: float) -> Array:
     parts = np.asarray((np.asarray(moved, np.float64) - np.asarray(once, np.float64)) / shift)
     middle = np.median(parts)
     return np.asarray(middle) if np.all(np.abs(parts - middle) <= 1e-9) else parts
+
+
+def averages(before: Array, weights: Mapping[str, Array], kept: Sequence[np.floating]) -> list[Outcome]:
+    """Returns what a moving average becomes where nobody says whether it takes the old weights or the new ones.
+
+    Args:
+      before: the average before the step.
+      weights: dict of words for them, e.g. "old weights", to the weights that it may take.
+      kept: what it may keep of itself, float32 as the graph holds it.
+
+    Source: tensorflow/python/training/moving_averages.py (1.15), assign_moving_average.
+    """
+    return [
+        Outcome(words, before - (before - taken) * (np.float32(1) - part).astype(before.dtype))
+        for words, taken in weights.items()
+        for part in kept
+    ]
+
+
+def decays(decay: float, counted: bool, updates: int) -> list[np.floating]:
+    """Returns what an average may keep of itself, float32: with `num_updates` the count may be read before it grows.
+
+    Args:
+      decay: of the average.
+      counted: whether the decay grows with the number of updates, as ``(1 + n) / (10 + n)``.
+      updates: their number before the step.
+
+    Source: tensorflow/python/training/moving_averages.py (1.15), ExponentialMovingAverage.apply.
+    """
+    if not counted:
+        return [np.float32(decay)]
+    counts = np.float32(updates), np.float32(updates + 1)
+    return [min(np.float32(decay), (np.float32(1) + n) / (np.float32(10) + n)) for n in counts]
+
+
+def nearest_of_each(wanted: Array, found: Sequence[Outcome]) -> Outcome:
+    """Returns for each element the outcome that is nearest to it: what is read while it is written is of both.
+
+    The order then names all of these outcomes.
+    """
+    values = np.stack([outcome.value for outcome in found])
+    chosen = np.argmin(np.abs(values - wanted), axis=0)
+    orders = dict.fromkeys(found[place].order for place in np.unique(chosen))
+    return Outcome(" and ".join(orders), np.take_along_axis(values, chosen[np.newaxis], axis=0)[0])

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 
+from parity.case import Case
 from parity.run.asked import Asked
 from parity.run.races import Races, with_statistics_moved, with_tower_first
 from parity.run.recorded import Playing
@@ -11,19 +12,19 @@ from parity.run.states import read_all, write_states
 from parity.trace import Trace
 
 
-def run_orders(
-    playing: Playing, states: Path, towers: int, racing: tuple[str, ...], lockstep: "Mapping[str, Future[Trace]]"
-) -> Races:
-    """Runs all steps with each tower first in each precision, and once from statistics moved.
+def run_orders(playing: Playing, states: Path, case: Case, lockstep: "Mapping[str, Future[Trace]]") -> Races:
+    """Runs all steps with each tower first in each precision, and once from statistics moved, where statistics race.
 
     Args:
       playing: the sides.
       states: trace of the states before each step, in the candidate's names.
-      towers: number of towers.
-      racing: the statistics that race.
+      case: what is run.
       lockstep: the candidate's lockstep runs by precision, in which the first tower is first.
     """
-    feeds, start, steps = playing.feeds.torch, playing.start.torch, playing.steps
+    ema = case.optimizer.ema if case.optimizer else None
+    if not any(text.startswith("stat/") for text in playing.racing):
+        return Races(playing.racing, ema)
+    feeds, start, steps, towers = playing.feeds.torch, playing.start.torch, playing.steps, case.towers
     alone: dict[str, list[Future[Trace]]] = {precision: [run] for precision, run in lockstep.items()}
     batches, before = Trace(feeds), Trace(states)
     for tower in range(1, towers):
@@ -37,4 +38,4 @@ def run_orders(
     moved = write_states(playing.out / "states" / "torch-moved", shifted)
     last = playing.torch.run(Asked("statistics-moved", "float64", feeds, start, moved, ("stat",), steps))
     traces = {precision: [run.result() for run in runs] for precision, runs in alone.items()}
-    return Races(racing, traces, last.result())
+    return Races(playing.racing, ema, traces, last.result())

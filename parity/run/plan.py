@@ -97,7 +97,7 @@ class Recorder:
           MappingError: the variables do not join.
         """
         join, pairs, asked = begun or self.begin()
-        case, playing, racing = self._case, self.playing, self._prepared.racing
+        case, playing = self._case, self.playing
         free = free_candidate(playing)
         rough = asked.result()
         self.states = states = self._write_states(join, rough)
@@ -106,7 +106,7 @@ class Recorder:
         references = reference_in_float64(playing, states.tf)
         repeats = lockstep_repeated(playing, states)
         draws = list(run_draws(playing, join, states.tf)) if self._spread else []
-        races = run_orders(playing, states.torch, case.towers, racing, candidates) if racing else None
+        races = run_orders(playing, states.torch, case, candidates) if playing.racing else None
         return Recorded(
             join=join,
             start=Trace(playing.start.tf),

@@ -29,7 +29,6 @@ class Prepared(NamedTuple):
       playing: the sides and what they are fed.
       join: names and layouts of both sides.
       pairs: the mapping, as text.
-      racing: the statistics that the reference's towers write without an order.
       initial_slots: what each side's optimizer itself puts into its slots, as in `Recorded`.
       notes: what the report is to say of what cannot be judged.
     """
@@ -37,7 +36,6 @@ class Prepared(NamedTuple):
     playing: Playing
     join: Join
     pairs: list[tuple[str, str, str, str]]
-    racing: tuple[str, ...]
     initial_slots: tuple[dict[str, list[float]], dict[str, list[float]]]
     notes: list[str]
 
@@ -73,14 +71,19 @@ def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Pa
     steps, shards = list(range(case.steps)), case.towers * case.micro_batches
     feeds = _write_feeds(out, join, steps)
     start, slots = _write_start(out, join, reference, candidate)
+    uneven, racing = case.tf.uneven or "refuse", _racing(tf["facts"])
     return Prepared(
-        Playing(reference, candidate, feeds, start, steps, shards, out, inputs, inference, case.tf.uneven or "refuse"),
+        Playing(reference, candidate, feeds, start, steps, shards, out, inputs, inference, uneven, racing),
         join,
         [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs],
-        tuple(tf["facts"].get("racing_statistics", ())),
         slots,
         [] if inference else [NO_MODE if "inference" in tf else NOT_BLESSED],
     )
+
+
+def _racing(facts: dict[str, Any]) -> frozenset[str]:
+    statistics, averages = facts.get("racing_statistics", ()), facts.get("racing_averages", ())
+    return frozenset([f"stat/{name}" for name in statistics] + [f"ema/{name}" for name in averages])
 
 
 def _choose_what_decays(case: Case, candidate: TorchRole, mapping: Mapping) -> None:

@@ -1,37 +1,47 @@
-"""Judges moving statistics that the reference's towers write without an order, against every order that is possible."""
+"""Judges moving statistics and averages that the reference writes in no order, against every order that is possible."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from parity.case import Ema
 from parity.judge.join import Join
 from parity.judge.level1 import FLOAT32_TO_64, UNIT64, Lockstep
 from parity.judge.level1 import LIMIT as LIMIT64
 from parity.judge.level2 import LIMIT as LIMIT32
 from parity.judge.level2 import UNIT32
 from parity.judge.numbers import Array, distance, norm
-from parity.judge.races import Outcome, kept_part, nearest, outcomes
-from parity.judge.result import Check
+from parity.judge.races import Outcome, averages, decays, kept_part, nearest, nearest_of_each, outcomes
+from parity.judge.result import Check, Verdict
 from parity.run.states import Tensors
-from parity.trace import Trace, parse_key
+from parity.trace import TensorFile, Trace, parse_key, quantity_of
 
 SHIFT = 1.0
-FREE = "the reference's towers race for it: a free run leaves every step to another order"
+FREE = "the reference races for it: a free run leaves every step to another order"
+OLD, NEW = "the old weights", "the new weights"
 
 
 class Races(NamedTuple):
     """What it takes to work out the possible orders.
 
     Fields:
-      names: the statistics that race, in the reference's names.
-      alone: by precision, a list over the towers of the candidate's lockstep run in which that tower's shard comes first.
+      racing: the trace names of the statistics and averages that race, in the reference's names.
+      ema: how averages are kept, where any are.
+      alone: by precision, a list over the towers of the candidate's lockstep run in which that tower's shard comes first;
+        nothing where no statistic races.
       moved: the candidate's float64 lockstep run from statistics moved by `SHIFT`.
     """
 
-    names: tuple[str, ...]
-    alone: Mapping[str, Sequence[Trace]]
-    moved: Trace
+    racing: frozenset[str]
+    ema: Ema | None
+    alone: Mapping[str, Sequence[Trace]] = {}
+    moved: Trace | None = None
+
+    def is_evaluated_from(self, text: str) -> bool:
+        """Says whether a tensor comes of an inference from statistics, or from averages, that race."""
+        kinds = {quantity_of(each) for each in self.racing}
+        return text.startswith("eval/ema/" if kinds == {"ema"} else "eval/")
 
 
 def with_tower_first(batch: Tensors, tower: int, towers: int) -> Tensors:
@@ -48,7 +58,7 @@ def with_statistics_moved(state: Tensors) -> Tensors:
 
 
 def settle_races(checks: list[Check], races: Races | None, join: Join, traces: Lockstep, precision: str) -> list[Check]:
-    """Returns the checks with those of racing statistics judged against the possible orders; free runs cannot be.
+    """Returns the checks with those of what races judged against the possible orders; free runs cannot be.
 
     Args:
       checks: of a level.
@@ -57,33 +67,40 @@ def settle_races(checks: list[Check], races: Races | None, join: Join, traces: L
       traces: the lockstep runs.
       precision: that the level decides in, "float64" or "float32".
     """
-    racing = {f"stat/{name}" for name in races.names} if races else set()
-    if races is None or not racing:
+    if races is None:
         return checks
     settled = []
     for check in checks:
-        evaluated = check.run == "free" and check.key.startswith("eval/")  # from statistics that part
-        if not evaluated and (check.key not in racing or check.run in ("init", "fresh")):
+        evaluated = check.run == "free" and races.is_evaluated_from(check.key)
+        racing = check.key in races.racing and check.run not in ("init", "fresh")
+        if not (evaluated or racing) or check.verdict == "incomparable":
             settled.append(check)
         elif check.run == "free":
             settled.append(check._replace(verdict="not_run", difference=0.0, allowed=0.0, note=FREE))
+        elif check.key.startswith("ema/"):
+            settled.append(_judged_average(check, races, join, traces, precision))
         else:
             settled.append(_judged(check, races, join, traces, precision))
     return settled
 
 
 def race_notes(races: Races | None, checks: Sequence[Check]) -> list[str]:
-    """Returns what a report says of the race."""
-    racing = {f"stat/{name}" for name in races.names} if races else set()
-    found = [check for check in checks if check.key in racing and check.run == "lockstep"]
-    if not found:
-        return []
-    same = sum(check.verdict == "same" for check in found)
-    orders = len({check.note for check in found if check.verdict == "same"})
-    return [
-        f"the reference races: all towers write {', '.join(sorted(racing))} without an order, so that a step has several "
-        f"right results. {same} of {len(found)} are what one of the possible orders gives ({orders} different ones seen)"
-    ]
+    """Returns what a report says of the races."""
+    notes = []
+    for quantity, told in (
+        ("stat", "all towers write {names} without an order"),
+        ("ema", "{names} are moved beside the update, and take the old weights or the new ones"),
+    ):
+        names = sorted(text for text in (races.racing if races else ()) if quantity_of(text) == quantity)
+        found = [check for check in checks if check.key in names and check.run == "lockstep"]
+        same = [check for check in found if check.verdict == "same"]
+        if found:
+            notes.append(
+                f"the reference races: {told.format(names=', '.join(names))}, so that a step has several right results. "
+                f"{len(same)} of {len(found)} are what one of the possible orders gives "
+                f"(orders seen: {len({check.note for check in same})})"
+            )
+    return notes
 
 
 def _judged(check: Check, races: Races, join: Join, traces: Lockstep, precision: str) -> Check:
@@ -112,9 +129,45 @@ def _judged(check: Check, races: Races, join: Join, traces: Lockstep, precision:
 def _possible(races: Races, join: Join, step: int, text: str, before: Array, precision: str) -> list[Outcome]:
     key = parse_key(text)
     alone = [join.read(key, trace.step(step)) for trace in races.alone[precision]]
-    once, moved = (join.read(key, trace.step(step)) for trace in (races.alone["float64"][0], races.moved))
+    once = join.read(key, races.alone["float64"][0].step(step))
+    moved = join.read(key, races.moved.step(step)) if races.moved else None
     present = [each for each in alone if each is not None]
     if once is None or moved is None or len(present) != len(alone):
         return []
     start = before.astype(present[0].dtype)
     return list(outcomes(start, present, kept_part(once, moved, SHIFT).astype(start.dtype)))
+
+
+def _judged_average(check: Check, races: Races, join: Join, traces: Lockstep, precision: str) -> Check:
+    """Each side's average has to be what one order makes of its own weights, which are compared for themselves."""
+    step, key = check.step, parse_key(check.key)
+    sides = (
+        (traces.reference64, traces.candidate64) if precision == "float64" else (traces.reference32, traces.candidate32)
+    )
+    reference, candidate = (trace.step(step) for trace in sides)
+    weight = parse_key(f"var/{key.name}")
+    averaged = reference.read(check.key), join.read(key, candidate)
+    weights = reference.read(f"var/{key.name}"), join.read(weight, candidate)
+    before = traces.states.step(step)
+    best, differences = [], []
+    for average, taken in zip(averaged, weights, strict=True):
+        if average is None or taken is None:
+            return check
+        best.append(nearest_of_each(average, _of_weights(races, before, key.name, taken)))
+        differences.append(distance(average, best[-1].value))
+    one, unit, limit = averaged[0], *((UNIT64, LIMIT64) if precision == "float64" else (UNIT32, LIMIT32))
+    size, moved = norm(one), distance(one, before.read(check.key))
+    allowed = limit * 2 * unit * moved + 2 * unit * size
+    same = all(difference <= allowed for difference in differences)
+    note = f"as of {best[0].order}" if same else f"neither of {OLD} nor of {NEW}"
+    verdict: Verdict = "same" if same else "different"
+    return Check("lockstep", step, check.key, verdict, max(differences), allowed, moved, size, note)
+
+
+def _of_weights(races: Races, before: TensorFile, name: str, new: Array) -> list[Outcome]:
+    ema = races.ema
+    if ema is None:
+        return []
+    average, old = (before.read(f"{quantity}/{name}").astype(new.dtype) for quantity in ("ema", "var"))
+    updates = int(before.read("state/global_step"))
+    return averages(average, {OLD: old, NEW: new}, decays(ema.decay, ema.num_updates, updates))

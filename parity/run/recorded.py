@@ -47,6 +47,7 @@ class Playing(NamedTuple):
       inputs: dict of input name to dtype and shape, as the graph is built for them.
       inference: the quantity that an inference is recorded as, or nothing where the tower has none.
       uneven: what happens to a batch that does not divide: "refuse", "drop", "pad" or "sizes".
+      racing: the trace names of the statistics and averages that the reference writes in no order.
     """
 
     tf: Reference
@@ -59,6 +60,7 @@ class Playing(NamedTuple):
     inputs: Any
     inference: tuple[str, ...]
     uneven: str
+    racing: frozenset[str]
 
 
 @dataclass
@@ -75,7 +77,7 @@ class Recorded:
       replicas: float64 runs of the reference started one ulp away.
       reference_draws, candidate_draws: float32 steps under perturbation.
       pairs: the mapping, as text.
-      races: None where no statistic of the reference races.
+      races: None where nothing of the reference races.
       notes: what the report is to say of how it was recorded.
       repeats: by side, its float32 lockstep's first steps once more; no reference's where a golden trace stands for it.
     """

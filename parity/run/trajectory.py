@@ -46,7 +46,7 @@ def record_trajectories(playing: Playing, join: Join, reference: Trace) -> tuple
       SideFailed: a side could not do its part.
     """
     candidate = playing.torch.run(_asked(playing, "float32-free", playing.feeds.torch, playing.start.torch)).result()
-    spots = spots_of(join, reference, candidate)
+    spots = spots_of(join, reference, candidate, playing.racing)
     draws = range(ENVELOPE + HELD_OUT)
     references = _in_turn(playing.tf.run, (_of_reference(playing, draw) for draw in draws))
     candidates = _in_turn(playing.torch.run, (_of_candidate(playing, join, draw) for draw in draws[:OF_THE_CANDIDATE]))

@@ -38,6 +38,10 @@ def decide_trajectory(case: Case, playing: Playing, join: Join, reference: Trace
     candidate, trajectories = record_trajectories(playing, join, reference)
     checks = judge_trajectory(trajectories)
     level = level_of(checks, trajectories)
+    if playing.racing:
+        level.notes.append(
+            f"not followed, for the reference writes them in no order: {', '.join(sorted(playing.racing))}"
+        )
     level.first_difference = find_first(join, checks, {"free": (reference, candidate)})
     if not candidate.facts.get("ranks_agree", True):
         level.verdict = "different"

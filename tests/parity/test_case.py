@@ -364,7 +364,7 @@ def test_clipping_decay_averages_and_a_schedule_are_read(folder):
         "name": "ftrl",
         "clip": {"by": "value", "limit": 1.0},
         "weight_decay": {"coefficient": 1e-4, "only": "kernel"},
-        "ema": {"decay": 0.9, "num_updates": False},
+        "ema": {"decay": 0.9, "num_updates": False, "order": "after"},
         "learning_rate": {"schedule": "polynomial_decay", "learning_rate": 0.1, "decay_steps": 5},
         "learning_rate_power": -0.5,
         "initial_accumulator_value": 0.1,
