@@ -70,6 +70,10 @@ PAIRS = {
         LSTM,
         [("one_example_twice", 1.0, "repeated_examples"), ("no_forget_bias", 1.0, "forget_bias")],
     ),
+    "inputs centred elsewhere, which shows at the border alone behind batch norm, and another rate": (
+        CONVNET,
+        [("inputs_centred_elsewhere", 0.1, "input_shift"), ("another_learning_rate", 0.3, "learning_rate")],
+    ),
     "images transposed, and a bias that is not added, in one layer": (
         MLP,
         [("images_transposed", 1.0, "transposed_input"), ("a_bias_is_not_added", 0.02, "bias_missing")],
@@ -83,7 +87,8 @@ def optimizers():
     """The bench's own table of optimizers."""
     sys.path.insert(0, str(ROOT / "benchmarks" / "bugs"))
     try:
-        yield importlib.import_module("nets").OPTIMIZERS
+        nets = importlib.import_module("nets")
+        yield {**nets.OPTIMIZERS, "full": nets.FULL}
     finally:
         sys.path.pop(0)
         for name in ("nets", "tables"):
@@ -101,3 +106,15 @@ def test_both_of_two_bugs_are_named(tf2_sides, tmp_path, optimizers, what):
     planted = [Planted(bug, size) for bug, size, _ in bugs]
     result = run_case(plant(case, planted, tmp_path / "planted", True), tf2_sides, levels=("function",))
     assert sorted(cause.name for cause in result.causes) == sorted(name for _, _, name in bugs)
+
+
+@pytest.mark.slow
+def test_a_factor_of_the_loss_that_does_not_reach_the_decay_added_behind_it_is_named_alone(
+    tf2_sides, tmp_path, optimizers
+):
+    case = load_case(ROOT / "examples" / MLP, steps=3, towers=2, batch_size=8)
+    case = case.model_copy(update={"optimizer": optimizers["full"]})
+    port = plant(case, [Planted("loss_divided_by_the_wrong_count", 0.005)], tmp_path / "planted", False)
+    result = run_case(port, tf2_sides, levels=("function",))
+    assert [cause.name for cause in result.causes] == ["gradient_factor"]
+    assert result.causes[0].evidence.endswith("; the factor does not reach the decay of 0.001")

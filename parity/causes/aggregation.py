@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from parity.causes.evidence import Evidence, common_factor, fit, is_close, told_factor
+from parity.causes.evidence import Evidence, alike, common_factor, explained_together, fit, is_close, told_factor
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
-
-ALIKE = 1e-6  # losses of towers that saw the same examples, or nothing but a constant
 
 
 def not_shared(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -137,9 +135,7 @@ def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
         for _, one, other in evidence.pairs(step, "loss", "", tower)
     ]
     factor = told_factor(pairs, evidence.close_losses)
-    losses = [float(one) for one, _ in pairs]
-    # Any number is a factor of one loss, and so of several that are alike.
-    if factor is None or max(losses) - min(losses) <= ALIKE * max(map(abs, losses)):
+    if factor is None:
         return None
     text = f"every tower's loss is {factor:.9g} times the reference's"
     reduced = other_reduction(factor, text, evidence, step)
@@ -195,26 +191,28 @@ def _factors_of_variables(evidence: Evidence, step: int, quantity: str, towers: 
         for name, one, other in evidence.pairs(step, quantity, "", tower):
             found.setdefault(name, []).append((one, other))
     largest = max((norm(one) for pairs in found.values() for one, _ in pairs), default=0.0)
-    factors = {}
+    factors, made = {}, []
     for name, pairs in found.items():
         if max(norm(one) for one, _ in pairs) <= 1e-8 * largest:
             continue  # zero but for rounding
         factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs, evidence.close)
-        if factor is None:
+        if factor is None or (factor and abs(factor - 1) > evidence.close and alike([one for one, _ in pairs])):
             return None
         factors[name] = factor
-    return factors
+        made += [(factor * one, other, one) for one, other in pairs]
+    return factors if explained_together(made) else None
 
 
 def _factors_of_towers(step: int, evidence: Evidence) -> list[float] | None:
-    factors = []
+    factors, made = [], []
     for tower in evidence.tower_names(step, "tower_grad"):
         pairs = [(one, other) for _, one, other in evidence.pairs(step, "tower_grad", "", tower)]
         factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs, evidence.close)
-        if factor is None:
+        if factor is None or alike([one for one, _ in pairs]):
             return None
         factors.append(factor)
-    return factors
+        made += [(factor * one, other, one) for one, other in pairs]
+    return factors if explained_together(made) else None
 
 
 def _weights_of_towers(step: int, evidence: Evidence) -> list[float] | None:
@@ -228,5 +226,13 @@ def _weights_of_towers(step: int, evidence: Evidence) -> list[float] | None:
     columns = [[found[name] for found in own.values()] for name, _, _ in pairs]
     expected, got = fit(columns, [one for _, one, _ in pairs]), fit(columns, [other for _, _, other in pairs])
     if expected is None or got is None or max(expected.residual, got.residual) > 1e-8:
+        return None
+    # Towers that see much the same have much the same gradients: noise moves their shares far, and is then not explained.
+    shares = np.array(got.coefficients)
+    made = [
+        (np.tensordot(shares, np.stack(each), 1), other, one)
+        for each, (_, one, other) in zip(columns, pairs, strict=True)
+    ]
+    if not explained_together(made):
         return None
     return [each / wanted for each, wanted in zip(got.coefficients, expected.coefficients, strict=True)]

@@ -1,5 +1,7 @@
 """Weight decay: what differs is proportional to the weights."""
 
+from collections.abc import Collection
+
 import numpy as np
 
 from parity.causes.evidence import Evidence, Fit, fit
@@ -8,6 +10,8 @@ from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
 TELLING = 1e-10
+ALONE = 1e-13  # relative, between gradients over weights that are nothing but decay
+FEW, RARE = 4, 1000  # so many elements, and one in so many, have to have one gradient over weight
 
 
 def weight_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -57,6 +61,39 @@ def cause_of_decay(amount: float, where: str, text: str) -> Cause:
         f"decay what the graph decays, once: {where} by {abs(amount):.4g}"
         + ("" if amount < 0 else " less in the port"),
     )
+
+
+def decay_of_the_reference(evidence: Evidence, step: int, names: Collection[str]) -> float | None:
+    """Returns the coefficient by which the reference decays some variables, 0 where it does not; None where it is not told.
+
+    It is what the plan of the towers says, or else the gradient over the weight of elements that the data does not reach,
+    such as a unit that is never active.
+    """
+    plan = evidence.reference.facts.get("plan", {})
+    table, where = plan.get("weight_decay"), plan.get("regularization")
+    if table:
+        # "once" adds it to the combined gradients: those of the towers hold none.
+        share = {"once": 0.0, "divided": 1 / evidence.towers}.get(where, 1.0)
+        return float(table["coefficient"]) * share
+    read = [
+        found
+        for tower in evidence.tower_names(step, "tower_grad")
+        for name, one, _ in evidence.pairs(step, "tower_grad", "", tower)
+        if name in names and (found := _of_no_data(one, evidence.before(step, "var", name))) is not None
+    ]
+    return min(read, default=None)
+
+
+def _of_no_data(gradient: Array, weight: Array | None) -> float | None:
+    if weight is None:
+        return None
+    ratios = np.sort(gradient[weight != 0] / weight[weight != 0])
+    if (ratios == 0).any():
+        return 0.0
+    count = max(FEW, gradient.size // RARE)
+    first, last = ratios[: len(ratios) - count + 1], ratios[count - 1 :]
+    alike = np.flatnonzero(last - first <= ALONE * np.abs(last))
+    return float(first[alike[0]]) if len(alike) else None
 
 
 def _proportional(

@@ -1,6 +1,6 @@
 """What hypotheses about a difference are tested against."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ CLOSE = 1e-9  # of float64 traces, relative
 CLOSE32 = 1e-4  # of float32 traces, which is all that `parity compare` may have
 CLOSE_SINGLE = 1e-6  # of losses that the graph computes in float32 though it is fed float64
 LEFT = 1e-3  # of a difference, by a hypothesis that explains it
+ALIKE = 1e-6  # numbers that count as one: losses of towers that saw the same examples, a bias with one initial value
 ROUNDING = 1e-14  # of float64 values that were computed another way
 
 
@@ -146,11 +147,22 @@ def common_factor(pairs: list[tuple[Array, Array]], close: float = CLOSE) -> flo
 
 
 def told_factor(pairs: list[tuple[Array, Array]], close: float = CLOSE) -> float | None:
-    """Returns a common factor other than 1, or None where what it leaves is not small beside what differs."""
+    """Returns a common factor other than 1, or None where what it leaves is not small beside what differs.
+
+    Numbers that are alike tell none: whatever they become, there is a number that they are multiplied by.
+    """
     factor, telling = common_factor(pairs, close), _telling(pairs)
-    if factor is None or all(norm(other - one) <= ROUNDING * norm(one) for one, other in telling):
+    if factor is None or alike([one for one, _ in telling]):
+        return None
+    if all(norm(other - one) <= ROUNDING * norm(one) for one, other in telling):
         return None
     return factor if all(explained(other - factor * one, other - one, one) for one, other in telling) else None
+
+
+def alike(values: Sequence[Array]) -> bool:
+    """Returns whether some arrays hold one number only, but for a millionth of it, however often."""
+    least, largest = (float(of([of(each) for each in values if each.size])) for of in (np.min, np.max))
+    return largest - least <= ALIKE * max(abs(least), abs(largest))
 
 
 def _telling(pairs: list[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
@@ -169,6 +181,17 @@ def explained(left: Array, apart: Array, size: Array) -> bool:
       size: the values.
     """
     return norm(left) <= LEFT * norm(apart) + ROUNDING * norm(size)
+
+
+def explained_together(parts: Iterable[tuple[Array, Array, Array]]) -> bool:
+    """Returns whether a hypothesis explains what differs in several tensors taken together.
+
+    Args:
+      parts: for each tensor what the hypothesis makes of it, the candidate's and the reference's.
+    """
+    told = [(other - made, other - one, one) for made, other, one in parts]
+    left, apart, size = (np.sqrt(sum(norm(each[place]) ** 2 for each in told)) for place in range(3))
+    return bool(left <= LEFT * apart + ROUNDING * size)
 
 
 def is_close(one: float, other: float, close: float = CLOSE) -> bool:

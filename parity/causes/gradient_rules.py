@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.causes.evidence import Evidence
+from parity.causes.evidence import LEFT, ROUNDING, Evidence
 from parity.causes.narrow import BITS, narrow_format
 from parity.causes.partly import Partly, fit_partly
 from parity.judge.numbers import Array, norm
@@ -74,7 +74,22 @@ def gradient_rules(evidence: Evidence, step: int) -> Rules | None:
             shares[place] = share
         elif pair[0].size > FEW:
             return None
+    if not narrow and not _explained(shares, pairs):
+        return None
     return _assembled(_of_all_towers(shares, towers), narrow, 4 * close)
+
+
+def _explained(shares: dict[Place, Share], pairs: dict[Place, tuple[Array, Array]]) -> bool:
+    # Noise too is near to any rule where it is faint: what the rules leave has to be small beside what differs.
+    left, apart, size = (
+        float(np.sqrt(sum(part**2 for part in parts)))
+        for parts in (
+            [share.fit.residual * norm(pairs[place][1]) for place, share in shares.items()],
+            [norm(pairs[place][1] - pairs[place][0]) for place in shares],
+            [norm(pairs[place][0]) for place in shares],
+        )
+    )
+    return left <= LEFT * apart + ROUNDING * size
 
 
 def _of_all_towers(shares: dict[Place, Share], towers: list[str]) -> dict[Place, Share]:

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from parity.causes.aggregation import cause_of_factor, cause_of_towers, other_reduction
-from parity.causes.decay import cause_of_decay
+from parity.causes.decay import cause_of_decay, decay_of_the_reference
 from parity.causes.evidence import Evidence, is_close
 from parity.causes.gradient_rules import Rules, gradient_rules
 from parity.judge.result import Cause
 
 ALL = "every variable"
 FITTED = "fitted together with what else is wrong with the gradients"
+NUMBERS = 1e-3  # to which amounts of decay, fitted beside something else, are one number
 
 
 def gradients_at_once(evidence: Evidence, step: int) -> list[Cause]:
@@ -17,7 +18,14 @@ def gradients_at_once(evidence: Evidence, step: int) -> list[Cause]:
     rules = gradient_rules(evidence, step)
     if rules is None:
         return []
-    return [*_of_the_elements(rules), *_of_the_factors(rules, evidence, step), *_of_what_is_added(rules, step)]
+    towers = [_nearest(weight, rules.close, evidence.towers) for weight in rules.towers.values()]
+    whole, weights = split(towers, evidence.towers, rules.close)
+    beyond = _beyond_a_factor(rules, whole, evidence, step)
+    found = [*_of_the_elements(rules), *_of_the_towers(weights, rules.close)]
+    found += _of_the_factors(rules, whole, beyond, evidence, step)
+    if not beyond:
+        found += _of_the_decay(rules)
+    return [*found, *_of_the_step_before(rules, step)]
 
 
 def split(weights: list[float], towers: int, close: float) -> tuple[float, list[float]]:
@@ -67,13 +75,30 @@ def _of_the_elements(rules: Rules) -> Iterator[Cause]:
         )
 
 
-def _of_the_factors(rules: Rules, evidence: Evidence, step: int) -> Iterator[Cause]:
-    towers = [_nearest(weight, rules.close, evidence.towers) for weight in rules.towers.values()]
-    whole, weights = split(towers, evidence.towers, rules.close)
-    if max(weights) - min(weights) > rules.close * max(abs(each) for each in weights):
-        yield cause_of_towers(weights, rules.close)
+def _beyond_a_factor(rules: Rules, whole: float, evidence: Evidence, step: int) -> str:
+    # f (g - c w) + c w = f g + (1 - f) c w: a factor of the data's loss alone leaves what decay of another size would leave.
+    amounts = list(rules.decay.values())
+    if not amounts or is_close(whole, 1.0, rules.close):
+        return ""
+    missed = whole * amounts[0] / (1 - whole)
+    if missed <= 0 or not all(is_close(amount, amounts[0], NUMBERS) for amount in amounts):
+        return ""
+    known = decay_of_the_reference(evidence, step, rules.decay)
+    if known is None:
+        return (
+            f"; the factor does not reach a decay of {missed:.6g}, or weights decay by {abs(amounts[0]):.6g} otherwise"
+        )
+    return f"; the factor does not reach the decay of {known:.6g}" if is_close(missed, known, NUMBERS) else ""
+
+
+def _of_the_towers(weights: list[float], close: float) -> Iterator[Cause]:
+    if max(weights) - min(weights) > close * max(abs(each) for each in weights):
+        yield cause_of_towers(weights, close)
+
+
+def _of_the_factors(rules: Rules, whole: float, beyond: str, evidence: Evidence, step: int) -> Iterator[Cause]:
     if not is_close(whole, 1.0, rules.close):
-        text = f"the candidate's gradients are {whole:.9g} times the reference's, {FITTED}"
+        text = f"the candidate's gradients are {whole:.9g} times the reference's, {FITTED}{beyond}"
         reduced = other_reduction(whole, text, evidence, step) if _loss_differs(evidence, step) else None
         yield reduced or cause_of_factor(whole, ALL, True, text, evidence.towers, rules.close)
     wrong = {name: factor for name, factor in rules.variables.items() if not is_close(factor, 1.0, rules.close)}
@@ -84,13 +109,16 @@ def _of_the_factors(rules: Rules, evidence: Evidence, step: int) -> Iterator[Cau
         yield cause_of_factor(factor, where, False, text, evidence.towers, rules.close)
 
 
-def _of_what_is_added(rules: Rules, step: int) -> Iterator[Cause]:
+def _of_the_decay(rules: Rules) -> Iterator[Cause]:
     amounts = list(rules.decay.values())
-    if amounts and all(is_close(amount, amounts[0], 1e-3) for amount in amounts):
+    if amounts and all(is_close(amount, amounts[0], NUMBERS) for amount in amounts):
         amount, where = amounts[0], ", ".join(rules.decay)
         yield cause_of_decay(
             amount, where, f"the gradient of {where} is off by {amount:.9g} times the weight, {FITTED}"
         )
+
+
+def _of_the_step_before(rules: Rules, step: int) -> Iterator[Cause]:
     if abs(rules.earlier) > rules.close:
         yield Cause(
             "stale_gradient",

@@ -13,7 +13,7 @@ from parity.judge.result import Cause, Level, Result
 from parity.run.asked import Tick
 from parity.run.closely import look_at_level, look_at_levels
 from parity.run.declared import look_for_declared
-from parity.run.experiments import find_by_experiment, find_onward
+from parity.run.experiments import ahead_of, find_by_experiment, find_onward
 from parity.run.golden import GoldenRole
 from parity.run.halves import record_halves
 from parity.run.levels import judge_function, judge_single, not_run
@@ -117,10 +117,10 @@ def _in_lockstep(
     if first is not None and (not function.causes or function.causes[0].name in VAGUE):
         traces = recorded.lockstep
         tried = find_by_experiment(first, recorder.again, recorded.join, traces.reference64, traces.candidate64)
-        function.causes = tried + function.causes
+        function.causes = ahead_of(function.causes, tried)
     if first is not None:
         evidence = _evidence(case, recorded)
-        function.causes += find_onward(first, function.causes, recorder.again, evidence, function.checks)
+        function.causes = find_onward(first, function.causes, recorder.again, evidence, function.checks)
         function.causes += find_further(first, function.causes, evidence, function.checks)
     if first is not None and first.check.run == "fresh":
         function.causes += _behind_the_start(case, recorder, recorded, function)
@@ -139,10 +139,9 @@ def _behind_the_start(case: Case, recorder: Recorder, recorded: Recorded, functi
         return []
     causes = find_causes(first, evidence)
     if not causes or causes[0].name in VAGUE:
-        causes = (
-            find_by_experiment(first, recorder.again, evidence.join, evidence.reference, evidence.candidate) + causes
-        )
-    causes += find_onward(first, causes, recorder.again, evidence, checks)
+        tried = find_by_experiment(first, recorder.again, evidence.join, evidence.reference, evidence.candidate)
+        causes = ahead_of(causes, tried)
+    causes = find_onward(first, causes, recorder.again, evidence, checks)
     causes += find_further(first, causes, evidence, checks)
     known = {cause.name for cause in function.causes}
     return [cause for cause in causes if cause.name not in known]

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from parity.causes.clipping import by_value, how
+from parity.judge import Cause
+from parity.run.experiments import ahead_of
 from parity.run.experiments.solve import _root
 
 RANDOM = np.random.default_rng(0)
@@ -45,6 +47,15 @@ def test_gradients_left_as_they_are_are_not_clipped():
 
 def test_gradients_with_noise_are_clipped_by_no_rule():
     assert how(clipped(lambda gradient: 0.5 * gradient + 0.01 * RANDOM.standard_normal(gradient.shape))) is None
+
+
+def test_what_only_says_where_is_no_cause_beside_an_experiment_that_explains_all_of_a_difference():
+    border, momentum, shift, narrow = (
+        Cause(name, "", "", "") for name in ("border", "momentum", "input_shift", "reduced_precision")
+    )
+    assert ahead_of([momentum, border], [shift]) == [shift, momentum]
+    assert ahead_of([momentum, border], [narrow]) == [narrow, momentum, border]
+    assert ahead_of([momentum, border], []) == [momentum, border]
 
 
 def test_the_number_that_undoes_a_difference_is_found():

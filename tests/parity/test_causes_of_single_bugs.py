@@ -202,6 +202,46 @@ def test_a_power_of_two_is_a_loss_scale_and_what_lies_beside_it_is_a_factor(caus
     ]
 
 
+def of_two_towers(apart):
+    """A step of two towers whose gradients are `apart` from each other, relative."""
+    towers = [
+        {name: value + apart * RANDOM.standard_normal(value.shape) for name, value in GRADIENTS.items()}
+        for _ in range(2)
+    ]
+    found = {f"tower_grad/{tower}/{name}": value for tower, own in enumerate(towers) for name, value in own.items()}
+    return {**found, **{f"grad/{name}": (towers[0][name] + towers[1][name]) / 2 for name in GRADIENTS}}
+
+
+@pytest.mark.parametrize("size", [1e-10, 1e-9, 1e-8])
+@pytest.mark.parametrize("apart", [1e-2, 1.0])
+def test_faint_noise_on_all_gradients_is_not_said_to_be_towers_that_count_otherwise(causes_of, size, apart):
+    reference = of_two_towers(apart)
+    noisy = {name: value * (1 + size * RANDOM.standard_normal(value.shape)) for name, value in reference.items()}
+    combined = {**reference, **{name: value for name, value in noisy.items() if name.startswith("grad/")}}
+    for key, candidate in (("tower_grad/0/v", noisy), ("grad/v", combined)):
+        assert causes_of(key, reference, candidate, STATES, WEIGHTS) == []
+
+
+@pytest.mark.parametrize("apart", [1e-2, 1.0])
+def test_towers_that_count_a_little_otherwise_are_named_though_their_gradients_are_much_alike(causes_of, apart):
+    reference = of_two_towers(apart)
+    shares = {name: 0.5 * (1 + 1e-6) * reference[f"tower_grad/0/{name}"] for name in GRADIENTS}
+    other = {f"grad/{name}": share + 0.5 * reference[f"tower_grad/1/{name}"] for name, share in shares.items()}
+    assert causes_of("grad/v", reference, {**reference, **other}, STATES, WEIGHTS) == [
+        ("some_towers", "the gradients of the towers do not count alike")
+    ]
+
+
+def test_one_number_that_is_off_is_no_factor(causes_of):
+    reference = {"grad/v": GRADIENTS["v"], "grad/b": np.array([0.3])}
+    states, kinds = {**STATES, "var/b": np.array([1.0])}, {**WEIGHTS, "b": "weight"}
+    off = {**reference, "grad/b": np.array([0.31])}
+    assert causes_of("grad/b", reference, off, states, kinds) == []
+    assert [
+        name for name, _ in causes_of("grad/v", reference, {**reference, "grad/v": 2 * GRADIENTS["v"]}, states, kinds)
+    ] == ["gradient_factor"]
+
+
 def test_losses_that_are_alike_tell_no_factor(causes_of):
     alike = dict.fromkeys(LOSSES, np.array(2.0))
     assert of_the_losses(causes_of, alike, 1.25) == []

@@ -14,15 +14,19 @@ WEIGHTS = {name: RANDOM.standard_normal(shape) for name, shape in SHAPES.items()
 TOWERS = ["0", "1", "2"]
 STEPS = [0, 1]
 GRADIENTS = {(s, t): {n: RANDOM.standard_normal(x) for n, x in SHAPES.items()} for s in STEPS for t in TOWERS}
+SILENT = 2  # a unit that is never active: the data leaves its gradient zero
+for gradients in GRADIENTS.values():
+    gradients["first"][:, SILENT] = 0.0
 
 
 class Steps:
     """Evidence of gradients alone: the candidate's are ``change(step, tower, name, gradient)``."""
 
-    def __init__(self, change, loss=1.0):
+    def __init__(self, change, loss=1.0, decay=0.0, facts=None):
         self.change, self.loss = change, loss
         self.towers, self.close, self.close_losses = len(TOWERS), 1e-9, 1e-9
-        self.reference = SimpleNamespace(step_numbers=STEPS)
+        self.reference = SimpleNamespace(step_numbers=STEPS, facts=facts or {})
+        self.decay = decay
 
     def tower_names(self, step, quantity):
         return TOWERS
@@ -37,7 +41,7 @@ class Steps:
             yield "images", np.zeros((4, 2)), np.zeros((4, 2))
         if quantity in ("tower_grad", "grad"):
             for name in SHAPES:
-                ones = {t: GRADIENTS[step, t][name] for t in TOWERS}
+                ones = {t: GRADIENTS[step, t][name] + self.decay * WEIGHTS[name] for t in TOWERS}
                 others = {t: self.change(step, t, name, one) for t, one in ones.items()}
                 if quantity == "grad":
                     yield name, sum(ones.values()) / 3, sum(others.values()) / 3
@@ -115,6 +119,40 @@ def test_the_step_before_is_still_in_gradients_of_one_tower():
 def test_a_factor_of_the_loss_beside_decay(factor, name):
     found = named(lambda s, t, n, g: factor * (g + 1e-3 * WEIGHTS[n]), loss=factor)
     assert found == [name, "weight_decay"]
+
+
+def beyond_decay(factor, decay, facts=None, missing=1.0):
+    """A factor of the data's loss alone, in front of a decay that is `missing` times the reference's."""
+
+    def change(step, tower, name, g):
+        return factor * (g - decay * WEIGHTS[name]) + missing * decay * WEIGHTS[name]
+
+    return gradients_at_once(Steps(change, 1.5, decay, facts), 0)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.01, 128.0])
+@pytest.mark.parametrize(
+    "facts", [{}, {"plan": {"weight_decay": {"coefficient": 1e-3}, "regularization": "every_tower"}}]
+)
+def test_a_factor_that_does_not_reach_the_decay_added_behind_it_is_no_decay_beside_it(factor, facts):
+    (cause,) = beyond_decay(factor, 1e-3, facts)
+    assert cause.name == ("loss_scale" if factor == 128.0 else "gradient_factor")
+    assert cause.evidence.split("; ")[-1].startswith("the factor does not reach the decay of 0.001")
+
+
+def test_another_decay_behind_a_factor_that_does_not_reach_it_is_named_beside_it():
+    assert [cause.name for cause in beyond_decay(0.5, 1e-3, missing=3.0)] == ["gradient_factor", "weight_decay"]
+
+
+def test_a_decay_that_a_factor_may_not_reach_is_not_claimed_where_nobody_knows_what_the_reference_decays():
+    def change(step, tower, name, g):
+        return 0.5 * (g + 1e-3 * WEIGHTS[name]) if name == "second" else 0.5 * g
+
+    (cause,) = gradients_at_once(Steps(change), 0)
+    assert cause.evidence.endswith("does not reach a decay of 0.001, or weights decay by 0.001 otherwise")
+    # On the other side of 1 no decay of the reference explains it.
+    other = Steps(lambda s, t, n, g: 2.0 * (g + 1e-3 * WEIGHTS[n]) if n == "second" else 2.0 * g)
+    assert [cause.name for cause in gradients_at_once(other, 0)] == ["gradient_factor", "weight_decay"]
 
 
 def test_a_layer_cut_off_beside_a_wrong_factor():

@@ -1,4 +1,5 @@
 """Tests hypotheses by running a step again, with one thing changed."""
 
+from parity.run.experiments.find import ahead_of as ahead_of
 from parity.run.experiments.find import find_by_experiment as find_by_experiment
 from parity.run.experiments.onward import find_onward as find_onward

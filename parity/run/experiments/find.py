@@ -5,6 +5,7 @@ For causes that no trace can show alone, such as what the port does to its input
 
 from collections.abc import Iterator
 
+from parity.causes import VAGUE
 from parity.judge.join import Join
 from parity.judge.numbers import distance, norm
 from parity.judge.result import Cause, FirstDifference
@@ -26,6 +27,8 @@ POLICIES = {
 }
 
 
+# Of what these experiments find nobody knows whether it is all of the difference.
+NOT_ALL = frozenset(["reduced_precision"])
 STALE = Change(
     "stale_batch",
     "the port works on the batch of the step before",
@@ -33,6 +36,19 @@ STALE = Change(
     "fed with this step's batch once more",
     twice=True,
 )
+
+
+def ahead_of(known: list[Cause], tried: list[Cause]) -> list[Cause]:
+    """Returns what experiments found of a difference, and then what was known of it.
+
+    What only says where a difference is, such as at the border of an image, is no cause beside one that explains all of it.
+
+    Args:
+      known: what the hypotheses name.
+      tried: what experiments found, of the same difference.
+    """
+    whole = any(cause.name not in NOT_ALL for cause in tried)
+    return tried + [cause for cause in known if not (whole and cause.name in VAGUE)]
 
 
 def find_by_experiment(

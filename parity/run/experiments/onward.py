@@ -8,7 +8,7 @@ from parity.causes import VAGUE, Evidence, find_causes, gradients_at_once
 from parity.judge.numbers import Array
 from parity.judge.result import Cause, Check, FirstDifference
 from parity.run.experiments.behind import Behind, allowed_at, next_difference
-from parity.run.experiments.find import find_by_experiment
+from parity.run.experiments.find import ahead_of, find_by_experiment
 from parity.run.experiments.mended import Mended, mended
 from parity.run.experiments.repeats import RepeatsOnward
 from parity.run.experiments.two_in_one import one_of_two
@@ -31,7 +31,7 @@ def find_onward(
     checks: list[Check],
     mends: int = MENDS,
 ) -> list[Cause]:
-    """Returns the causes of what differs behind the first difference.
+    """Returns what is known of the first difference, and the causes of what differs behind it.
 
     Where an experiment mends it, the whole step is looked at with the mend. Otherwise the layer that differs is given the
     reference's values: layer by layer in the order of the trace, then the losses, then the gradients that need not pass a
@@ -46,25 +46,22 @@ def find_onward(
       mends: how many bugs to mend one after the other at most.
     """
     if first.check.run != "lockstep" or first.quantity not in FORWARD or evidence.states is None:
-        return []
-    found: list[Cause] = []
+        return known
+    found = known
     try:
         if mends and (not known or known[0].name in VAGUE):
-            found = list(one_of_two(first, again, evidence, checks) or ())
-        basis = mended(first, (found + known)[0], again, evidence) if (found or known) and mends else None
+            found = ahead_of(known, list(one_of_two(first, again, evidence, checks) or ()))
+        basis = mended(first, found[0], again, evidence) if found and mends else None
         if basis:
-            found = found + _without_it(first, basis, found + known, checks, mends)
+            found = found + _without_it(first, basis, checks, mends)
         else:
             found = found + _by_layers(first, again, evidence, checks)
     except SideFailed:
         pass  # the port does not take what was tried: what is named stays named
-    names = {cause.name for cause in known}
-    return [cause for place, cause in enumerate(found) if cause.name not in names | {c.name for c in found[:place]}]
+    return [cause for place, cause in enumerate(found) if cause.name not in {c.name for c in found[:place]}]
 
 
-def _without_it(
-    first: FirstDifference, basis: Mended, known: list[Cause], checks: list[Check], mends: int
-) -> list[Cause]:
+def _without_it(first: FirstDifference, basis: Mended, checks: list[Check], mends: int) -> list[Cause]:
     step, evidence = first.check.step, basis.evidence
     allowed = allowed_at(step, checks)
     following = next_difference(evidence, step, allowed, (*FORWARD, "tower_grad"))
@@ -72,7 +69,7 @@ def _without_it(
     if following is not None:
         found = _causes_of(following, basis.again, evidence)
         if following.quantity in FORWARD:
-            found = found[:1] + find_onward(following, found, basis.again, evidence, checks, mends - 1)
+            found = find_onward(following, found[:1], basis.again, evidence, checks, mends - 1)
         if following.quantity != "act":
             found = found + gradients_at_once(evidence, step)
     moving = next_difference(evidence, step, allowed, ("stat",))
@@ -113,7 +110,7 @@ def _causes_of(
     causes = find_causes(following, basis)
     if following.quantity in (*FORWARD, "stat") and (not causes or causes[0].name in VAGUE):
         tried = find_by_experiment(following, again, basis.join, basis.reference, basis.candidate, given)
-        causes = tried + causes
+        causes = ahead_of(causes, tried)
     return causes
 
 
