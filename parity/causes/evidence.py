@@ -160,8 +160,9 @@ def told_factor(pairs: list[tuple[Array, Array]], close: float = CLOSE) -> float
 
 
 def alike(values: Sequence[Array]) -> bool:
-    """Returns whether some arrays hold one number only, but for a millionth of it, however often."""
-    least, largest = (float(of([of(each) for each in values if each.size])) for of in (np.min, np.max))
+    """Returns whether some arrays hold no two numbers that differ by more than a millionth."""
+    least = min((float(each.min()) for each in values if each.size), default=0.0)
+    largest = max((float(each.max()) for each in values if each.size), default=0.0)
     return largest - least <= ALIKE * max(abs(least), abs(largest))
 
 
