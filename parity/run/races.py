@@ -151,9 +151,9 @@ def _judged_average(check: Check, races: Races, join: Join, traces: Lockstep, pr
     before = traces.states.step(step)
     best, differences = [], []
     for average, taken in zip(averaged, weights, strict=True):
-        if average is None or taken is None:
-            return check
-        best.append(nearest_of_each(average, _of_weights(races, before, key.name, taken)))
+        if average is None or taken is None or races.ema is None:
+            return check  # one side lacks it, as the check says
+        best.append(nearest_of_each(average, _of_weights(races.ema, before, key.name, taken)))
         differences.append(distance(average, best[-1].value))
     one, unit, limit = averaged[0], *((UNIT64, LIMIT64) if precision == "float64" else (UNIT32, LIMIT32))
     size, moved = norm(one), distance(one, before.read(check.key))
@@ -164,10 +164,7 @@ def _judged_average(check: Check, races: Races, join: Join, traces: Lockstep, pr
     return Check("lockstep", step, check.key, verdict, max(differences), allowed, moved, size, note)
 
 
-def _of_weights(races: Races, before: TensorFile, name: str, new: Array) -> list[Outcome]:
-    ema = races.ema
-    if ema is None:
-        return []
+def _of_weights(ema: Ema, before: TensorFile, name: str, new: Array) -> list[Outcome]:
     average, old = (before.read(f"{quantity}/{name}").astype(new.dtype) for quantity in ("ema", "var"))
     updates = int(before.read("state/global_step"))
     return averages(average, {OLD: old, NEW: new}, decays(ema.decay, ema.num_updates, updates))
