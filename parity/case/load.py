@@ -68,7 +68,7 @@ def load_case(path: str | Path, **overrides: Any) -> Case:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_bytes().decode("utf-8").replace("\r\n", "\n")
+        return file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise CaseError(
             f"case: expected UTF-8 in {file}, got byte {error.start} of another encoding. Save it so."

@@ -42,6 +42,8 @@ def _file_of(module: str, directory: Path) -> Path:
         for path in (folder.joinpath(*parts, "__init__.py"), folder.joinpath(*parts).with_suffix(".py")):
             if path.is_file():
                 return path
+    if parts[-1] == "py":
+        raise CaseError(f"case: expected a module, got the file {module!r}. Write {module.removesuffix('.py')!r}.")
     raise CaseError(
         f"case: expected {'/'.join(parts)}.py in {folders[0]} or {folders[1]}, got no such file. "
         "Put it there, or write the module's right name."

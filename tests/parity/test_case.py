@@ -166,6 +166,21 @@ def test_a_mistake_is_refused_with_its_line_what_was_expected_and_what_to_write(
     assert "got 1 problem." in text
 
 
+def test_a_file_as_windows_editors_save_it_is_read_with_its_lines(folder):
+    (folder / "case.toml").write_bytes(b"\xef\xbb\xbf" + WHOLE.replace("\n", "\r\n").encode())
+    assert load_case(folder).towers == 2
+    (folder / "case.toml").write_bytes(
+        b"\xef\xbb\xbf" + WHOLE.replace("towers", "towres").replace("\n", "\r\n").encode()
+    )
+    with pytest.raises(CaseError, match=r"case\.toml:4: towres: expected a key of this table, got an unknown one"):
+        load_case(folder)
+
+
+def test_a_file_name_in_place_of_a_module_is_told_the_module(folder):
+    text = refused(folder, WHOLE.replace("model_tf:tower", "model_tf.py:tower"))
+    assert "tf.tower: expected a module, got the file 'model_tf.py'. Write 'model_tf'." in text
+
+
 def test_every_problem_of_a_file_is_in_one_message(folder):
     text = refused(folder, WHOLE.replace("steps", "stps").replace("towers = 2", "towers = 0").replace(TORCH, ""))
     assert "got 4 problems" in text
