@@ -32,7 +32,7 @@ def meanings(names: Sequence[str]) -> list[Meaning]:
     """
     split = [_components(name) for name in names]
     shared = 0
-    while split and all(len(parts) > shared + 2 for parts in split) and len({parts[shared] for parts in split}) == 1:
+    while split and all(_says_more(parts[shared + 1 :]) for parts in split) and len({p[shared] for p in split}) == 1:
         shared += 1
     return [_meaning(parts[shared:]) for parts in split]
 
@@ -43,6 +43,11 @@ def alike(one: Meaning, other: Meaning) -> float:
         return 0.0
     words = difflib.SequenceMatcher(None, " ".join(one.where), " ".join(other.where), autojunk=False).ratio()
     return 0.25 * (one.role == other.role) + 0.75 * words
+
+
+def _says_more(parts: list[str]) -> bool:
+    # "kernel" alone names no layer, "hidden1_weights" does.
+    return len(parts) > 1 or (len(parts) == 1 and re.sub(r"_?\d+$", "", parts[0]) not in ROLES)
 
 
 def _components(name: str) -> list[str]:

@@ -13,9 +13,10 @@ CONSIDERED = 4
 def describe_problems(problems: Sequence[str], reference: Sequence[Variable], candidate: Sequence[Variable]) -> str:
     """Returns the text of the error for wrong entries and for variables left over on either side."""
     count = len(problems) + len(reference) + len(candidate)
+    do = "does" if count == 1 else "do"
     parts = [
         "mapping: expected every variable of each side to have its counterpart on the other, "
-        f"got {count} that do not. Write the lines that are meant into [mapping], or mend the model."
+        f"got {count} that {do} not. Write the lines that are meant into [mapping], or mend the model."
     ]
     if problems:
         parts += ["wrong in [mapping]:", *(f"  {problem}" for problem in problems)]

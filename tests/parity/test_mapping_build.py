@@ -121,6 +121,29 @@ def test_what_names_do_not_say_the_only_fitting_shape_does():
     assert [pair.why for pair in mapping.pairs] == ["only shape that fits"] * 2
 
 
+def test_a_scope_around_variables_with_layers_of_their_own_and_without_says_nothing():
+    reference = [weight("tower/hidden1_weights", (3, 4), "MatMul"), weight("tower/experts/bias", (4,))]
+    reference += [weight("tower/hidden1_bn/beta", (4,))]
+    candidate = [weight("hidden1.weight", (4, 3), "Linear"), weight("bn.bias", (4,)), weight("experts.bias", (4,))]
+    mapping = build_mapping(reference, candidate, {})
+    assert [(pair.reference, *pair.candidate) for pair in mapping.pairs] == [
+        ("tower/hidden1_weights", "hidden1.weight"),
+        ("tower/experts/bias", "experts.bias"),
+        ("tower/hidden1_bn/beta", "bn.bias"),
+    ]
+
+
+def test_the_name_of_a_single_layer_is_no_scope():
+    reference = [weight("head/kernel", (4,)), weight("head/bias", (4,))]
+    candidate = [weight(name, (4,)) for name in ("head.weight", "head.bias")]
+    assert [pair.why for pair in build_mapping(reference, candidate, {}).pairs] == ["by name and shape"] * 2
+
+
+def test_one_variable_that_is_left_over_is_told_in_the_singular():
+    with pytest.raises(MappingError, match=r"got 1 that does not\. Write the lines"):
+        build_mapping([weight("unused", (4,))], [], {})
+
+
 def test_two_that_only_shape_could_join_are_refused_where_shapes_agree():
     reference = [weight("Variable", (4,)), weight("Variable_1", (4,))]
     with pytest.raises(MappingError, match=r"got 4 that do not"):
