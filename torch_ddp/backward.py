@@ -13,6 +13,7 @@ from torch_ddp.combining import Combining, combine_by_hand, over_micro_batches
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.given import with_given_outputs
 from torch_ddp.gradients import GradientReduction
+from torch_ddp.loss_call import call_loss, loss_and_outputs, require_gradient
 from torch_ddp.reduction import accumulate
 from torch_ddp.several import Part as OptimizerPart
 from torch_ddp.shard import Shard, shard
@@ -125,18 +126,17 @@ class Backward:
     def _part(self, name: str, inputs: dict[str, Tensor], rank: int) -> Part:
         self.reduction.local.clear()
         returned = self._returned(self.given.get(name, {}), inputs)
-        loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
-        if loss.ndim:
-            raise TorchDdpError(f"loss: expected a scalar, got shape {tuple(loss.shape)}. Reduce it, e.g. with mean().")
+        loss, outputs = loss_and_outputs(returned)
         scale = self._scale
         loss = _wide(loss) + self._decay(rank, dist.get_world_size())
         if self._own_losses:
             local = self._of_own_losses(loss, outputs)
         else:
+            require_gradient(loss)
             self._scaled(loss).backward()  # type: ignore[no-untyped-call]
             local = self.reduction.local
         gradients = {key: value if scale == 1.0 else _wide(value) / scale for key, value in local.items()}
-        return Part(name, inputs, loss, dict(outputs), gradients, self._update.clip_own(gradients))
+        return Part(name, inputs, loss, outputs, gradients, self._update.clip_own(gradients))
 
     def _scaled(self, loss: Tensor) -> Tensor:
         scaled = loss / dist.get_world_size() if self._combining.reduce == "prescaled" else loss
@@ -164,7 +164,7 @@ class Backward:
     def _returned(self, given: Mapping[str, Tensor], inputs: dict[str, Tensor]) -> Any:
         if given:
             return with_given_outputs(self._loss, self._model, inputs, given, self.cut)
-        return self._loss(self._model, **inputs)
+        return call_loss(self._loss, self._model, inputs)
 
     @torch.no_grad()
     def _combine(self, parts: Sequence[Mapping[str, Tensor]], examples: int) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from parity.trace import evaluated
 from torch_ddp.backward import Loss
-from torch_ddp.errors import TorchDdpError
+from torch_ddp.loss_call import call_loss, loss_and_outputs
 
 SEEDS = {"eval": 0, "train": 0, "other draws": 1}
 
@@ -50,13 +50,10 @@ def _called(model: nn.Module, loss: Loss, inputs: Mapping[str, Tensor], seed: in
     devices = {tensor.device for tensor in model.parameters() if tensor.is_cuda}
     with torch.random.fork_rng(sorted(device.index for device in devices)):
         torch.manual_seed(seed)
-        returned = loss(model, **inputs)
+        returned = call_loss(loss, model, inputs)
     for name, buffer in model.named_buffers():
         buffer.copy_(buffers[name])
-    value, outputs = returned if isinstance(returned, tuple) else (returned, {})
-    if value.ndim:
-        raise TorchDdpError(f"loss: expected a scalar, got shape {tuple(value.shape)}. Reduce it, e.g. with mean().")
-    return value, outputs
+    return loss_and_outputs(returned)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from torch_ddp.combining import Combining
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
 from torch_ddp.group import Rank
+from torch_ddp.loss_call import call_with_inputs, named_outputs
 from torch_ddp.mixed import Mixed, without_amp
 from torch_ddp.port_schedule import PortSchedule
 from torch_ddp.step import Stepper
@@ -72,13 +73,14 @@ class OwnStepper(Stepper):
         self._given = {}
         scheduler = self._schedule.scheduler if self._schedule else None
         mark = self._mixed.mark if self._mixed else (1.0, 0)
-        returned = self._function(self._ddp, self.optimizer, scheduler, **inputs)
+        given = {"model": self._ddp, "optimizer": self.optimizer, "scheduler": scheduler}
+        returned = call_with_inputs("step", self._function, given, inputs)
         loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
         _check_loss(loss)
         # A step that does without amp.scale_loss leaves no scale in its gradients, and the scaler as it was.
         scale = mark[0] if self._mixed and self._mixed.mark != mark else 1.0
         gradients = {name: _unscaled(value, scale) for name, value in self._reduction.local.items()}
-        part = Part(str(self._rank.rank), inputs, loss, dict(outputs), gradients)
+        part = Part(str(self._rank.rank), inputs, loss, named_outputs("step", outputs), gradients)
         combined = {f"grad/{name}": array(_unscaled(value, scale)) for name, value in self._reduction.reduced.items()}
         if self._mixed:
             combined["state/skipped"] = np.array(self._mixed.skipped())

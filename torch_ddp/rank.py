@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from parity.trace import (
     Trace,
     TraceWriter,
     UserCode,
+    call_as,
     counters_after,
     quantity_of,
 )
@@ -153,7 +155,7 @@ class RankServer:
     ) -> tuple[Stepper, dict[str, Any], dict[str, list[float]]]:
         self._code.enter(folders)
         torch.manual_seed(case["seed"])
-        model = self._code.load(case["model"])()
+        model = call_as(f"{case['model'].partition(':')[2]}()", self._code.load(case["model"]))
         if not isinstance(model, torch.nn.Module):
             raise SideError(
                 f"case: expected {case['model']} to make a torch.nn.Module, got {type(model).__name__}. "
@@ -163,7 +165,7 @@ class RankServer:
         model = _batch_norm(model, case.get("sync_batch_norm", False))
         described = case["optimizer"]
         if isinstance(described, str):
-            optimizer = self._code.load(described)(model)
+            optimizer = _optimizer(described, self._code.load(described), model)
         else:
             optimizer = make_optimizer(described, model, _of_the_first(model, case))
         if round_hyper_parameters:
@@ -212,6 +214,15 @@ class RankServer:
         function = self._code.load(own_step)
         clips = bool(case.get("clips"))
         return OwnStepper(*known, function=function, schedule=schedule, clips=clips, mixed=mixed, bucket_cap_mb=cap)
+
+
+def _optimizer(spec: str, function: Callable[..., Any], model: torch.nn.Module) -> torch.optim.Optimizer:
+    optimizer = call_as(f"{spec.partition(':')[2]}(model)", function, [model])
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise SideError(
+            f"case: expected {spec} to make a torch.optim.Optimizer, got {type(optimizer).__name__}. Return one."
+        )
+    return optimizer
 
 
 def _of_the_first(model: torch.nn.Module, case: dict[str, Any]) -> list[str] | None:

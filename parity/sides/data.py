@@ -1,10 +1,11 @@
 """Runs a case's `batches` in a process of its own and writes them down for both sides."""
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from parity.trace import SideError, TraceWriter, UserCode, claim_standard_streams, serve
+from parity.trace import SideError, TraceWriter, UserCode, call_as, claim_standard_streams, serve
 
 
 class Data:
@@ -28,11 +29,9 @@ class Data:
         writer.init({})
         inputs: dict[str, Any] = {}
         done = 0
-        for batch in function(steps, size, arguments["seed"]):
+        for batch in _yielded(arguments["batches"], function, steps, size, arguments["seed"]):
             own_size = _size(batch, size) if ragged else size
-            arrays = {
-                name: _checked(arguments["batches"], name, value, own_size) for name, value in dict(batch).items()
-            }
+            arrays = {name: _checked(arguments["batches"], name, value, own_size) for name, value in batch.items()}
             first = None if ragged else size
             found = {name: [str(value.dtype), [first, *value.shape[1:]]] for name, value in arrays.items()}
             inputs = inputs or found
@@ -51,8 +50,25 @@ class Data:
         return inputs
 
 
-def _size(batch: Any, largest: int) -> int:
-    shape = np.shape(next(iter(dict(batch).values()), ()))
+def _yielded(
+    source: str, function: Callable[..., Any], steps: int, size: int, seed: int
+) -> Iterator[Mapping[str, Any]]:
+    batches = call_as("batches(steps, batch_size, seed)", function, [steps, size, seed])
+    if isinstance(batches, Mapping) or not isinstance(batches, Iterable):
+        raise SideError(
+            f"{source}: expected a batch for each step, got one {type(batches).__name__}. Yield the batches in a loop."
+        )
+    for batch in batches:
+        if not isinstance(batch, Mapping):
+            raise SideError(
+                f"{source}: expected batches that are dicts of input name to array, got {type(batch).__name__}. "
+                'Yield {"x": x, "y": y}.'
+            )
+        yield batch
+
+
+def _size(batch: Mapping[str, Any], largest: int) -> int:
+    shape = np.shape(next(iter(batch.values()), ()))
     return int(shape[0]) if shape and 0 < shape[0] < largest else largest
 
 

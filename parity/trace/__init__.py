@@ -39,6 +39,7 @@ from parity.trace.tensors import encode as encode
 from parity.trace.tensors import write_json as write_json
 from parity.trace.tensors import write_tensors as write_tensors
 from parity.trace.user_code import UserCode as UserCode
+from parity.trace.user_code import call_as as call_as
 from parity.trace.writer import FORMAT_VERSION as FORMAT_VERSION
 from parity.trace.writer import SHADOW as SHADOW
 from parity.trace.writer import SHADOW_FILE as SHADOW_FILE

@@ -1,9 +1,10 @@
 """Loads the functions that a case names, from the folders it names them in."""
 
 import importlib
+import inspect
 import os
 import sys
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from parity.trace.channel import SideError
 
@@ -53,3 +54,44 @@ class UserCode(object):
                 f"Define it there, or write its right name for {spec!r} into the case."
             )
         return function  # type: ignore[no-any-return]
+
+
+def call_as(
+    written: str,
+    function: Callable[..., Any],
+    given: Sequence[Any] = (),
+    named: Optional[Dict[str, Any]] = None,
+    cure: str = "Let it take these, and no more without a default.",
+) -> Any:
+    """Returns ``function(*given, **named)``.
+
+    Args:
+      written: the call as a user would write it, for the message, e.g. "optimizer(model)".
+      function: the user's.
+      given: its arguments by position.
+      named: its arguments by name.
+      cure: what to do about a function that cannot be called so.
+
+    Raises:
+      SideError: the function cannot be called with these arguments. Whatever else it raises comes through.
+    """
+    try:
+        return function(*given, **named or {})
+    except TypeError:
+        _require_fit(written, function, given, named or {}, cure)
+        raise
+
+
+def _require_fit(
+    written: str, function: Callable[..., Any], given: Sequence[Any], named: Dict[str, Any], cure: str
+) -> None:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some that are written in C have none
+        return
+    try:
+        signature.bind(*given, **named)
+    except TypeError as error:
+        raise SideError(
+            f"case: expected a function that can be called as {written}, got one of {signature}: {error}. {cure}"
+        ) from None

@@ -114,3 +114,49 @@ def test_a_loss_that_is_no_scalar_is_refused(alone):
     with pytest.raises(TorchDdpError) as error:
         stepper.step(BATCH)
     assert str(error.value) == "loss: expected a scalar, got shape (4,). Reduce it, e.g. with mean()."
+
+
+@pytest.mark.parametrize(
+    ("loss", "text"),
+    [
+        (
+            lambda model, x, y: None,
+            "loss: expected a scalar tensor, or (loss, dict of outputs), got NoneType. "
+            "Return the tensor itself, not its number.",
+        ),
+        (
+            lambda model, x, y: (model(x).sum(), {"all": model(x)}, 3),
+            "loss: expected a scalar tensor, or (loss, dict of outputs), got tuple. "
+            "Return the tensor itself, not its number.",
+        ),
+        (
+            lambda model, x, y: (model(x).sum(), [model(x)]),
+            "loss: expected the outputs beside the loss to be a dict of name to tensor, got list. "
+            'Return (loss, {"logits": logits}).',
+        ),
+        (
+            lambda model, x, y: (model(x).sum(), {"accuracy": 0.5}),
+            "loss: expected the outputs beside the loss to be a dict of name to tensor, got 'accuracy': float. "
+            'Return (loss, {"logits": logits}).',
+        ),
+        (
+            lambda model, x, y: model(x).sum().detach(),
+            "loss: expected a loss that depends on the weights, got one without a gradient. "
+            "Look for detach(), no_grad(), item() or a tensor made anew between them.",
+        ),
+        (
+            lambda model, inputs, y: model(inputs).sum(),
+            "case: expected a function that can be called as loss(model, x=..., y=...), got one of (model, inputs, y): "
+            "missing a required argument: 'inputs'. Name its arguments as the batches name their arrays.",
+        ),
+    ],
+)
+def test_what_is_no_loss_is_refused_in_one_line(alone, loss, text):
+    with pytest.raises(ValueError, match="expected") as error:
+        stepper_of(alone, loss).step(BATCH)
+    assert str(error.value) == text
+
+
+def test_a_type_error_inside_a_loss_comes_through(alone):
+    with pytest.raises(TypeError, match="unsupported operand"):
+        stepper_of(alone, lambda model, x, y: model(x).sum() + None).step(BATCH)

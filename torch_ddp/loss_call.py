@@ -1,0 +1,101 @@
+"""Calls a loss that a port brings, and answers what is no loss with one line."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from parity.trace import call_as
+from torch_ddp.errors import TorchDdpError
+
+
+def call_loss(loss: Callable[..., Any], model: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
+    """Returns ``loss(model, **inputs)``.
+
+    Raises:
+      SideError: it cannot be called so. Whatever else it raises comes through.
+    """
+    return call_with_inputs("loss", loss, {"model": model}, inputs)
+
+
+def call_with_inputs(
+    who: str, function: Callable[..., Any], given: Mapping[str, Any], inputs: Mapping[str, Tensor]
+) -> Any:
+    """Returns what a function of the port makes of one rank's shard.
+
+    Args:
+      who: what the case calls it, "loss" or "step".
+      function: of `given` by position and of `inputs` by name.
+      given: what it calls them, for the message, to what comes first.
+      inputs: arrays of the batch by name.
+
+    Raises:
+      SideError: it cannot be called so. Whatever else it raises comes through.
+    """
+    written = f"{who}({', '.join([*given, *(f'{name}=...' for name in sorted(inputs))])})"
+    cure = "Name its arguments as the batches name their arrays."
+    return call_as(written, function, list(given.values()), dict(inputs), cure)
+
+
+def loss_and_outputs(returned: Any) -> tuple[Tensor, dict[str, Tensor]]:
+    """Returns the loss, a scalar, and the dict of outputs of what a port's loss returned.
+
+    Args:
+      returned: a loss, or a loss and a dict of name to tensor.
+
+    Raises:
+      TorchDdpError: it is neither, or the loss has axes.
+
+    Counterpart: tf_towers.replica.loss_and_outputs
+    """
+    loss, outputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
+    if not isinstance(loss, Tensor):
+        raise TorchDdpError(
+            f"loss: expected a scalar tensor, or (loss, dict of outputs), got {type(loss).__name__}. "
+            "Return the tensor itself, not its number."
+        )
+    if loss.ndim:
+        raise TorchDdpError(f"loss: expected a scalar, got shape {tuple(loss.shape)}. Reduce it, e.g. with mean().")
+    return loss, named_outputs("loss", outputs)
+
+
+def require_gradient(loss: Tensor) -> None:
+    """Refuses a loss that nothing leads back from.
+
+    Raises:
+      TorchDdpError: it has no gradient.
+    """
+    if not loss.requires_grad:
+        raise TorchDdpError(
+            "loss: expected a loss that depends on the weights, got one without a gradient. "
+            "Look for detach(), no_grad(), item() or a tensor made anew between them."
+        )
+
+
+def named_outputs(who: str, outputs: Any) -> dict[str, Tensor]:
+    """Returns a copy of the outputs beside a loss.
+
+    Args:
+      who: what the port calls the function that returned them, "loss" or "step".
+      outputs: dict of name to tensor.
+
+    Raises:
+      TorchDdpError: they are not that.
+    """
+    wrong = next(
+        (f"{name!r}: {_kind(value)}" for name, value in _items(outputs) if not isinstance(value, Tensor)), None
+    )
+    if not isinstance(outputs, Mapping) or wrong:
+        raise TorchDdpError(
+            f"{who}: expected the outputs beside the loss to be a dict of name to tensor, got {wrong or _kind(outputs)}. "
+            'Return (loss, {"logits": logits}).'
+        )
+    return dict(outputs)
+
+
+def _items(outputs: Any) -> list[tuple[Any, Any]]:
+    return list(outputs.items()) if isinstance(outputs, Mapping) else []
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
