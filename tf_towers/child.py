@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import warnings
 
 import numpy as np
 import tensorflow as real
@@ -15,6 +16,7 @@ from parity.trace import (
     Trace,
     TraceWriter,
     UserCode,
+    call_as,
     claim_standard_streams,
     counters_after,
     quantity_of,
@@ -145,7 +147,8 @@ class Side(object):
         described = case["optimizer"]
         options = {name: case[name] for name in Plan._fields if name in case}
         if isinstance(described, str):
-            optimizer = self._code.load(described)
+            written = "%s()" % described.partition(":")[2]
+            optimizer = functools.partial(call_as, written, self._code.load(described))
         else:
             options.update((name, described[name]) for name in OF_THE_OPTIMIZER if name in described)
             rest = {name: value for name, value in described.items() if name not in OF_THE_OPTIMIZER}
@@ -212,6 +215,7 @@ def main():
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     tf.disable_v2_behavior()
     tf.logging.set_verbosity(tf.logging.ERROR)
+    warnings.filterwarnings("ignore", r"`tf\.layers\.", UserWarning)  # each layer of the old code, in every tower
     side = Side()
     try:
         serve(channel, side.handlers())

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import functools
+from collections.abc import Mapping
 
 import tensorflow.compat.v1 as tf
 
@@ -174,7 +175,7 @@ def loss_and_outputs(call, index, inputs):
     """
     with explain_mixed_dtypes(inputs), explain_foreign_graph():
         returned = call(index, inputs)
-    loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
+    loss, outputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
     if not isinstance(loss, tf.Tensor):
         raise TowerError(
             f"tower: expected a scalar loss, or (loss, dict of outputs), got {type(loss).__name__}. "
@@ -183,7 +184,19 @@ def loss_and_outputs(call, index, inputs):
     if loss.shape.ndims != 0:
         raise TowerError(f"tower: expected a scalar loss, got shape {loss.shape}. Reduce it, e.g. with tf.reduce_mean.")
     require_dtype(loss, "the loss", inputs)
-    return loss, dict(outputs)
+    return loss, _named_outputs(outputs)
+
+
+def _named_outputs(outputs):
+    named = dict(outputs) if isinstance(outputs, Mapping) else {}
+    wrong = [f"{name!r}: {type(value).__name__}" for name, value in named.items() if not tf.is_tensor(value)]
+    if wrong or not isinstance(outputs, Mapping):
+        raise TowerError(
+            "tower: expected the outputs beside the loss to be a dict of name to tensor, got "
+            f"{wrong[0] if wrong else type(outputs).__name__}. "
+            'Return (loss, {"logits": logits}).'
+        )
+    return named
 
 
 def _require_weights(weights, inputs):

@@ -20,7 +20,7 @@ def require_graph_mode(who):
     if tf.executing_eagerly():
         raise TowerError(
             f"{who}: expected TensorFlow 1's graph mode, got eager execution. "
-            "Call tf.disable_v2_behavior() before anything else."
+            "Call tf.disable_v2_behavior() before anything else, and leave out what turns eager execution on."
         )
 
 

@@ -22,6 +22,7 @@ from torch_ddp.rank import RankServer
 
 COLLECTIVE_TIMEOUT = 120.0
 SETTLE_SECONDS = 0.3
+CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGFPE, signal.SIGBUS, signal.SIGILL)  # the rank's own doing
 
 
 class Ranks:
@@ -153,8 +154,11 @@ class Ranks:
         else:
             return f"expected rank {rank} to answer, got a closed channel. Look above for why, and run again."
         if os.WIFSIGNALED(status):
-            how = f"it was killed by {signal.Signals(os.WTERMSIG(status)).name}"
-            cure = "Look for memory limits or whoever ends processes here"
+            killer = signal.Signals(os.WTERMSIG(status))
+            how = f"it was killed by {killer.name}"
+            cure = (
+                "Look above for why" if killer in CRASHES else "Look for memory limits or whoever ends processes here"
+            )
         else:
             how = f"it ended with status {os.WEXITSTATUS(status)}"
             cure = "Look above for why"

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from parity.sides.hints import hint, telling_line
+
 TITLES = {"tf": "TensorFlow side", "torch": "torch side", "data": "data side"}
 TASKS = {
     "batches": "to get the batches",
@@ -16,13 +18,24 @@ TASKS = {
 ROOT = Path(__file__).resolve().parents[2]
 OURS = tuple(f"{ROOT / package}/".lstrip("/") for package in ("parity", "tf_towers", "torch_ddp"))
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+))?$')
-MACHINERY = ("<frozen ", "/importlib/__init__.py", "/runpy.py", "/tensorflow/python/", "/tensorflow_core/python/")
+MACHINERY = (
+    "<frozen ",
+    "/importlib/__init__.py",
+    "/runpy.py",
+    "/tensorflow/python/",
+    "/tensorflow_core/python/",
+    "/torch/nn/modules/module.py",
+    "/torch/nn/parallel/distributed.py",
+    "/torch/_tensor.py",
+    "/torch/autograd/",
+)
 LIBRARIES = ("site-packages", "dist-packages", str(Path(os.__file__).parent))
 STARTUP_NOISE = re.compile(
     r"^(WARNING: All log messages before absl|[IWE]\d{4} |\d{4}-\d\d-\d\d .*: [IW] |WARNING:tensorflow:From .*deprecated"
     r"|Instructions for updating:|non-resource variables are not supported|To enable the following instructions)"
 )
-FIRST_LINE = 300
+WHOLE_DUMP = 1000  # lines
+CHAINED = re.compile(r"^(?=During handling of the above exception|The above exception was the direct cause)", re.M)
 
 
 class SideFailed(ValueError):
@@ -55,22 +68,34 @@ def failure(side: str, request: str, error: Mapping[str, Any], printed: str = ""
     if error["plain"]:
         return SideFailed(side, who + error["message"], printed=printed if error.get("died") else "")
     traceback = without_our_frames(error["traceback"])
-    text = error["message"].strip().splitlines()
-    first = text[0][:FIRST_LINE] if text else ""
+    first = telling_line(error["message"])
     got = f"{error['type']}: {first}" if first else error["type"]
     place = last_frame(traceback)
     where = f" ({place})" if place else ""
-    task = TASKS.get(request, f"an answer to {request!r}")
-    return SideFailed(
-        side, f"{who}expected {task}, got {got}{where}. Mend it there; its traceback is above.", traceback
-    )
+    known = hint(side, f"{error['type']}: {error['message']}", error["traceback"])
+    cure = f"{known} Its traceback is above." if known else "Mend it there; its traceback is above."
+    return SideFailed(side, f"{who}expected {task_of(request)}, got {got}{where}. {cure}", traceback)
+
+
+def task_of(request: str) -> str:
+    """Returns what a side does to answer a request, as in "expected to build the model"."""
+    return TASKS.get(request, f"an answer to {request!r}")
 
 
 def without_our_frames(traceback: str) -> str:
-    """Drops the frames of this project, of TensorFlow and of the import machinery, unless nothing else would be left."""
+    """Drops the frames of this project, of the frameworks' calls and of the import machinery.
+
+    An exception of a chain that has no other frames goes too; where nothing would be left, everything stays.
+    """
+    parts = [_without_our_frames(part) for part in CHAINED.split(traceback)]
+    telling = [part for part in parts if any(FRAME.match(line) for line in part.splitlines())]
+    return "\n".join(telling).rstrip() if telling else traceback.rstrip()
+
+
+def _without_our_frames(part: str) -> str:
     kept: list[str] = []
     dropping = False
-    for line in traceback.splitlines():
+    for line in part.splitlines():
         frame = FRAME.match(line)
         if frame:
             dropping = _is_ours(frame["file"])
@@ -78,7 +103,7 @@ def without_our_frames(traceback: str) -> str:
             dropping = False
         if not dropping:
             kept.append(line)
-    return "\n".join(kept) if any(FRAME.match(line) for line in kept) else traceback.rstrip()
+    return "\n".join(kept)
 
 
 def telling_stacks(printed: str) -> str:
@@ -123,6 +148,21 @@ def last_lines(log: Path, count: int, start: int = 0) -> str:
     except OSError:
         return ""
     return "\n".join([line for line in lines if line.strip() and not STARTUP_NOISE.match(line)][-count:])
+
+
+def last_words(log: Path, count: int) -> str:
+    """Returns what a side that ended without an answer left in its log: where it crashed, or what it printed last.
+
+    Args:
+      log: the side's log.
+      count: at most so many lines.
+    """
+    lines = last_lines(log, WHOLE_DUMP).splitlines()
+    crashes = [number for number, line in enumerate(lines) if line.startswith("Fatal Python error")]
+    if not crashes:
+        return "\n".join(lines[-count:])
+    title, *stacks = [line for line in lines[crashes[-1] :] if not line.startswith("Extension modules:")]
+    return "\n".join([title, *telling_stacks("\n".join(stacks)).splitlines()][:count])
 
 
 def _is_telling(stack: str) -> bool:

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from parity.sides.failure import SideFailed, failure, last_lines, telling_stacks
+from parity.sides.failure import SideFailed, failure, last_lines, last_words, task_of, telling_stacks
 from parity.trace import Channel
 
 Progress = Callable[[int, int], None]
@@ -20,6 +20,7 @@ FOLLOWING = ("initialize", "run")  # requests that need what an earlier one made
 LOG_LINES = 15
 STACK_LINES = 40
 STACK_SECONDS = 0.3
+CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGFPE, signal.SIGBUS, signal.SIGILL)  # the process's own doing
 GRACE_SECONDS = 0.2
 POLL_SECONDS = 0.5
 
@@ -152,7 +153,7 @@ class SideProcess:
             if "result" in reply:
                 return reply["result"]
             if "error" in reply:
-                raise failure(self.side, request, reply["error"], last_lines(self._log, LOG_LINES))
+                raise failure(self.side, request, reply["error"], last_words(self._log, LOG_LINES))
             if on_progress:
                 on_progress(*reply["progress"])
 
@@ -164,7 +165,7 @@ class SideProcess:
                 if self._lost:
                     raise self._lost
                 if self._closing.is_set():
-                    raise SideFailed(self.side, f"expected an answer to {request!r}, but it was ended. Run again.")
+                    raise SideFailed(self.side, f"expected {task_of(request)}, but it was ended. Run again.")
                 if time.monotonic() >= deadline:
                     raise self._silent(request)
 
@@ -200,13 +201,13 @@ class SideProcess:
             how = f"was killed by {signal.Signals(-status).name}"
         else:
             how = f"ended with status {status}"
-        printed = last_lines(self._log, LOG_LINES)
+        printed = last_words(self._log, LOG_LINES)
         cure = "Look above for why" if printed else "It printed nothing; try its interpreter by hand"
-        if status and status < 0:
+        if status and status < 0 and -status not in CRASHES:
             cure = "Look for memory limits or whoever ends processes here"
         return SideFailed(
             self.side,
-            f"expected an answer to {request!r}, but its process {how}. {cure}, and run again.",
+            f"expected {task_of(request)}, but its process {how}. {cure}, and run again.",
             printed=printed,
         )
 

@@ -101,7 +101,7 @@ def serve(channel: Channel, handlers: Dict[str, Handler]) -> None:
 
         try:
             channel.send({"result": handlers[name](message, progress)})
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # scripts end with sys.exit(main()), or tf.app.run()
             channel.send({"error": getattr(error, "described", None) or describe_error(error)})
 
 

@@ -104,6 +104,37 @@ def test_an_operation_that_fails_in_the_graph_is_named_where_it_was_made(attempt
     assert "tf_towers/child.py" not in outcome.errors
 
 
+def test_a_tower_that_opens_a_session_is_told_that_it_only_builds(attempt):
+    outcome = attempt(tf=f"{BREAK} -> tf.Session().run(tf.assert_greater(tf.zeros([]), 1.0))")
+    could_not_compare(outcome, "tf")
+    assert outcome.message.startswith(
+        "parity: TensorFlow side: expected to build the model, got InvalidArgumentError: "
+    )
+    assert "Graph execution error:" not in outcome.message
+    assert outcome.message.endswith(
+        "(model_tf.py, line 4, in tower). A tower only builds the graph: leave sessions out of it. Its traceback is above."
+    )
+
+
+def test_a_script_that_exits_when_it_is_imported_is_told_with_the_line(attempt):
+    outcome = attempt(tf=f"{BREAK} -> raise SystemExit(3)")
+    could_not_compare(outcome, "tf")
+    assert outcome.message == (
+        "parity: TensorFlow side: expected to build the model, got SystemExit: 3 (model_tf.py, line 4, in tower). "
+        "Mend it there; its traceback is above."
+    )
+
+
+def test_a_rank_that_crashes_shows_where_the_users_code_was(attempt):
+    outcome = attempt(torch=f"{BREAK} -> os.abort()")
+    could_not_compare(outcome, "torch")
+    assert outcome.message.endswith("it was killed by SIGABRT. Look above for why, and run again.")
+    assert "  Fatal Python error: Aborted" in outcome.errors.splitlines()
+    assert 'model_torch.py", line 18 in loss' in outcome.errors
+    assert "torch_ddp/rank.py" not in outcome.errors
+    assert "Extension modules" not in outcome.errors
+
+
 def test_a_rank_that_ends_by_itself_is_told_with_what_it_printed(attempt):
     outcome = attempt(torch=f"{BREAK} -> print('giving up', flush=True); dist.get_rank() and os._exit(5)")
     could_not_compare(outcome, "torch")
@@ -142,14 +173,14 @@ def test_a_rank_that_is_killed_in_the_middle_of_a_run_is_named(attempt):
 def test_a_killed_torch_side_takes_its_ranks_with_it(attempt):
     outcome = attempt(torch=f"{BREAK} -> if dist.get_rank() == 1: os.kill(os.getppid(), signal.SIGKILL)")
     could_not_compare(outcome, "torch")
-    assert "torch side: expected an answer to 'run', but its process was killed by SIGKILL." in outcome.message
+    assert "torch side: expected to run the steps, but its process was killed by SIGKILL." in outcome.message
 
 
 def test_a_killed_tensorflow_side_is_named_with_what_it_printed_last(attempt):
     outcome = attempt(tf=f"{BREAK} -> import os; print('so far so good'); os.kill(os.getpid(), 9)")
     could_not_compare(outcome, "tf")
     assert outcome.message == (
-        "parity: TensorFlow side: expected an answer to 'prepare', but its process was killed by SIGKILL. "
+        "parity: TensorFlow side: expected to build the model, but its process was killed by SIGKILL. "
         "Look for memory limits or whoever ends processes here, and run again."
     )
     assert outcome.errors.splitlines()[:2] == ["The TensorFlow side last printed:", "  so far so good"]
@@ -158,7 +189,7 @@ def test_a_killed_tensorflow_side_is_named_with_what_it_printed_last(attempt):
 def test_a_side_that_ends_by_itself_is_told_with_its_status(attempt):
     outcome = attempt(data="draw = -> import os; os._exit(7); draw =")
     could_not_compare(outcome, "data")
-    assert "data side: expected an answer to 'batches', but its process ended with status 7." in outcome.message
+    assert "data side: expected to get the batches, but its process ended with status 7." in outcome.message
 
 
 @pytest.mark.slow

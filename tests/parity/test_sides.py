@@ -42,7 +42,7 @@ def test_closing_a_side_that_is_waited_for_ends_the_wait(side):
     waiting = process.ask("run")
     time.sleep(0.1)
     process.close()
-    with pytest.raises(SideFailed, match="TensorFlow side: expected an answer to 'run', but "):
+    with pytest.raises(SideFailed, match="TensorFlow side: expected to run the steps, but "):
         waiting.result(10)
 
 
@@ -108,10 +108,10 @@ def test_sides_that_fail_together_do_not_make_anyone_wait_for_the_other(side):
     slow, broken = side("import time; time.sleep(1000)", 1000.0, "tf"), side("import sys; sys.exit(3)", name="torch")
     fail_together(slow, broken)
     waiting = [slow.ask("run"), slow.ask("prepare")]
-    with pytest.raises(SideFailed, match="torch side: expected an answer to 'run'"):
+    with pytest.raises(SideFailed, match="torch side: expected to run the steps"):
         broken.ask("run").result(60)
     for future in waiting:
-        with pytest.raises(SideFailed, match="torch side: expected an answer to 'run'"):
+        with pytest.raises(SideFailed, match="torch side: expected to run the steps"):
             future.result(60)
 
 
@@ -128,7 +128,7 @@ def test_sides_that_fail_together_do_not_make_anyone_wait_for_the_other(side):
 def test_a_side_that_ends_without_an_answer_is_told_how(side, program, how):
     with pytest.raises(SideFailed) as failed:
         side(program, name="torch").ask("run").result(60)
-    assert f"torch side: expected an answer to 'run', but its process {how}" in str(failed.value)
+    assert f"torch side: expected to run the steps, but its process {how}" in str(failed.value)
 
 
 def test_a_silent_side_is_ended_with_everything_it_started_and_its_stack_is_kept(side):

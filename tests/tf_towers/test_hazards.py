@@ -105,7 +105,8 @@ def _eager():
 
 def test_eager_execution_is_refused(tf):
     cure = (
-        "expected TensorFlow 1's graph mode, got eager execution. Call tf.disable_v2_behavior() before anything else."
+        "expected TensorFlow 1's graph mode, got eager execution. Call tf.disable_v2_behavior() before anything else, "
+        "and leave out what turns eager execution on."
     )
     assert tf(_eager) == {
         "build": f"build: {cure}",
@@ -141,6 +142,25 @@ def test_a_list_of_losses_is_refused(tf):
         "tower: expected a scalar loss, or (loss, dict of outputs), got list. "
         "Return a tensor; add up a list of losses with tf.add_n."
     )
+
+
+def _with_outputs():
+    def refused(outputs):
+        tower = lambda x, y: (small.linear(x, y), outputs)  # noqa: E731
+        return small.refused(tf_towers.build, tower, small.inputs(4), 2, small.sgd())
+
+    return {"list": refused([1]), "number": refused({"accuracy": 0.5})}
+
+
+def test_outputs_that_are_no_dict_of_tensors_are_refused(tf):
+    message = (
+        "tower: expected the outputs beside the loss to be a dict of name to tensor, got {}. "
+        'Return (loss, {{"logits": logits}}).'
+    )
+    assert tf(_with_outputs) == {
+        "list": message.format("list"),
+        "number": message.format("'accuracy': float"),
+    }
 
 
 @pytest.mark.parametrize(("twice", "steps"), [(False, [0, 1, 2]), (True, [0, 2, 4])])
