@@ -7,6 +7,8 @@ from parity.trace.after import COMPUTED as COMPUTED
 from parity.trace.after import COUNTERS_AFTER as COUNTERS_AFTER
 from parity.trace.after import counters_after as counters_after
 from parity.trace.after import state_after as state_after
+from parity.trace.aside import ASIDE as ASIDE
+from parity.trace.aside import moved_aside as moved_aside
 from parity.trace.channel import Channel as Channel
 from parity.trace.channel import SideError as SideError
 from parity.trace.channel import claim_standard_streams as claim_standard_streams
@@ -42,6 +44,8 @@ from parity.trace.user_code import UserCode as UserCode
 from parity.trace.user_code import call_as as call_as
 from parity.trace.writer import FORMAT_VERSION as FORMAT_VERSION
 from parity.trace.writer import SHADOW as SHADOW
+from parity.trace.writer import SHADOW_ASIDE as SHADOW_ASIDE
+from parity.trace.writer import SHADOW_EMPTY as SHADOW_EMPTY
 from parity.trace.writer import SHADOW_FILE as SHADOW_FILE
 from parity.trace.writer import SHADOW_FREE as SHADOW_FREE
 from parity.trace.writer import SHADOW_SPREAD as SHADOW_SPREAD

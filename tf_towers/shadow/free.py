@@ -22,15 +22,14 @@ class FreeRun(object):
 
     Args:
       folder: that of the shadow; the run goes to `free` in it, and the largest distance of a replica from it to `spread`.
-      trace: the recorded `Trace`.
+      start: dict of trace name to array, the state to start from.
       variables: dict of trace name to the name of a variable.
       producer, facts, described: what both traces say of themselves.
 
     Counterpart: parity.run.runs.replicas
     """
 
-    def __init__(self, folder, trace, variables, producer, facts, described):
-        start = {name: trace.init().read(name) for name in trace.init().names()}
+    def __init__(self, folder, start, variables, producer, facts, described):
         self._counters = [name for name in variables if quantity_of(name) == "state"]
         self._states = [start] + [moved(start, seed) for seed in range(1, REPLICAS + 1)]
         self._free = TraceWriter(os.path.join(folder, SHADOW_FREE), producer, facts, described)
@@ -56,7 +55,7 @@ class FreeRun(object):
         kept = [name for name in now if quantity_of(name) in KEPT]
         self._free.step(number, {name: settled(name, now[name], found[0]) for name in kept})
         measured = [name for name in kept if name in found[0] and quantity_of(name) in MEASURED]
-        distances = [_distances(name, found, self._states[0]) for name in measured]
+        distances = [largest_distance(name, found[0], found[1:]) for name in measured]
         self._spread.step(number, {name: value for name, value in distances if value is not None})
 
     def close(self):
@@ -88,15 +87,24 @@ def _apart(one, other):
     return np.sqrt(sum(np.sum(np.square(wide(one[name]) - other[name])) for name in weights))
 
 
-def _distances(name, found, state):
-    """Returns the name of a tensor and the largest distance of it; of a sparse one that of what it stands for."""
-    values = [np.asarray(each[name]) for each in found]
-    if values[0].dtype.kind != "f" or name.endswith(".indices"):
+def largest_distance(name, computed, others):
+    """Returns the name of a tensor and the largest distance of it; of a sparse one that of what it stands for.
+
+    Args:
+      name: trace name.
+      computed: dict of trace name to array, of one step.
+      others: list of the same of the step computed otherwise.
+
+    Returns:
+      ``(name, distance)``, float64; the distance is None where there is nothing to measure.
+    """
+    base = np.asarray(computed[name])
+    if base.dtype.kind != "f" or name.endswith(".indices"):
         return name, None
-    apart = [value - values[0] for value in values[1:]]
+    apart = [np.asarray(each[name]) - base for each in others]
     if name.endswith(".values"):
         name = name[: -len(".values")]
-        rows = np.asarray(found[0][name + ".indices"])
+        rows = np.asarray(computed[name + ".indices"])
         apart = [_dense(each, rows) for each in apart]
     return name, np.array(max(np.linalg.norm(each) for each in apart), np.float64)
 

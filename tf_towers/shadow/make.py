@@ -7,17 +7,22 @@ import tensorflow as real
 
 from parity.trace import (
     SHADOW,
+    SHADOW_ASIDE,
+    SHADOW_EMPTY,
     SHADOW_FILE,
     SHADOW_FREE,
     SHADOW_SPREAD,
     Trace,
     TraceWriter,
+    moved_aside,
     quantity_of,
     read_graph,
     write_json,
 )
 from tf_towers.record.watch import DRAWN_INSIDE
+from tf_towers.shadow.aside import Aside
 from tf_towers.shadow.drawn import check_draws
+from tf_towers.shadow.empty import EmptyGradients
 from tf_towers.shadow.free import FreeRun
 from tf_towers.shadow.program import Program, settled, widened
 from tf_towers.shadow.refusal import CannotShadow, refuse
@@ -30,7 +35,8 @@ RACES = ("ungated_loss", "ungated_update")
 def make_shadow(directory):
     """Computes every step of a trace in float64, from the recorded state, feeds and draws, into its folder `shadow`.
 
-    Then all of them once more in a row, from the first state and with nobody resetting it: see `FreeRun`.
+    Then all of them once more in a row, from the first state and with nobody resetting it: see `FreeRun`. And what rounding
+    does where it decides what is computed: see `Aside` and `EmptyGradients`.
 
     Args:
       directory: a trace as recording leaves it.
@@ -48,8 +54,11 @@ def make_shadow(directory):
     try:
         facts = _made(trace, read_graph(directory), programs)
         told = dict({name: facts[name] for name in ("expanded", "constants")}, made=True, reason="")
-        write_json(beside, dict(told, free=UNFINISHED))
-        write_json(beside, dict(told, free=_train_freely(trace, read_graph(directory), programs, facts)))
+        write_json(beside, dict(told, free=UNFINISHED, rounding=UNFINISHED))
+        graph = read_graph(directory)
+        told["free"] = _train_freely(trace, graph, programs, facts)
+        write_json(beside, dict(told, rounding=UNFINISHED))
+        write_json(beside, dict(told, rounding=_rounding(trace, graph, programs, facts)))
     except CannotShadow as error:
         write_json(beside, {"made": False, "reason": str(error)})
         raise
@@ -79,24 +88,29 @@ def _write(trace, graph, programs):
         constants=_read_otherwise(trace, graph, programs),
     )
     folder = os.path.join(trace.directory, SHADOW)
-    for name in (SHADOW_FREE, SHADOW_SPREAD):
+    for name in (SHADOW_FREE, SHADOW_SPREAD, SHADOW_ASIDE, SHADOW_EMPTY):
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     writer = TraceWriter(folder, _producer(), facts, _variables(trace), trace.activations)
     races = any(each["name"] in RACES for each in trace.facts.get("hazards", []))
-    before = _all(trace.init())
-    writer.init({key: widened(key, value) for key, value in before.items()})
-    for number in trace.step_numbers:
-        now = _all(trace.step(number))
-        # Counters are recorded as they were before the step, everything else that is kept as it was after it.
-        state = dict(before, **{key: now[key] for key in now if key in graph.variables and quantity_of(key) == "state"})
-        program = programs[_run_of(trace, graph, number)]
+    writer.init({key: widened(key, value) for key, value in _all(trace.init()).items()})
+    for number, state, now, program in _steps(trace, graph, programs):
         computed = program.step(state, now)
         if program.draws_inside and not races:
             check_draws(number, now, computed)
         writer.step(number, {key: settled(key, now[key], computed) for key in now})
-        before = dict(before, **now)
     writer.close()
     return facts
+
+
+def _steps(trace, graph, programs):
+    """Yields number, recorded state before it, recorded values and program of each step."""
+    before = _all(trace.init())
+    for number in trace.step_numbers:
+        now = _all(trace.step(number))
+        # Counters are recorded as they were before the step, everything else that is kept as it was after it.
+        counters = {key: now[key] for key in now if key in graph.variables and quantity_of(key) == "state"}
+        yield number, dict(before, **counters), now, programs[_run_of(trace, graph, number)]
+        before = dict(before, **now)
 
 
 def _read_otherwise(trace, graph, programs):
@@ -109,13 +123,39 @@ def _read_otherwise(trace, graph, programs):
 
 def _train_freely(trace, graph, programs, facts):
     """Leaves the run that nobody resets; returns why there is none, or ""."""
-    if any(hazard["name"] == CHANGED for hazard in trace.facts.get("hazards", [])):
+    if _changes_between(trace):
         return "the script writes variables between its steps, which is not recorded"
-    folder = os.path.join(trace.directory, SHADOW)
-    run = FreeRun(folder, trace, graph.variables, _producer(), facts, _variables(trace))
+    _run_freely(os.path.join(trace.directory, SHADOW), _all(trace.init()), trace, graph, programs, facts)
+    return ""
+
+
+def _changes_between(trace):
+    return any(hazard["name"] == CHANGED for hazard in trace.facts.get("hazards", []))
+
+
+def _run_freely(folder, start, trace, graph, programs, facts):
+    run = FreeRun(folder, start, graph.variables, _producer(), facts, _variables(trace))
     for number in trace.step_numbers:
         run.step(number, _all(trace.step(number)), programs[_run_of(trace, graph, number)])
     run.close()
+
+
+def _rounding(trace, graph, programs, facts):
+    """Leaves what rounding does where it decides what is computed; returns why that could not be done, or ""."""
+    shadow = Trace(os.path.join(trace.directory, SHADOW))
+    folder = os.path.join(shadow.directory, SHADOW_ASIDE)
+    aside = Aside(folder, _producer(), facts, _variables(trace))
+    empty = EmptyGradients(os.path.join(shadow.directory, SHADOW_EMPTY), _producer(), facts)
+    try:
+        for number, state, now, program in _steps(trace, graph, programs):
+            aside.step(number, state, now, program)
+            empty.step(number, state, now, _all(shadow.step(number)), program)
+        if aside.found and not _changes_between(trace):
+            _run_freely(folder, moved_aside(_all(trace.init()), 0), trace, graph, programs, facts)
+    except CannotShadow as error:
+        return str(error)  # e.g. of a loop whose draws depend on what is computed
+    aside.close()
+    empty.close()
     return ""
 
 

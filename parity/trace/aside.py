@@ -1,0 +1,35 @@
+"""Moves weights aside by the least amount, the same on every side, so that ties which rounding tells apart are gone."""
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from parity.trace.quantities import quantity_of
+
+# Far above what float64 rounds, so that the move breaks a tie the same way on both sides; far below an ulp of float32.
+ASIDE = 2.0**-30
+
+
+def moved_aside(tensors: "Mapping[str, np.ndarray]", seed: int, towards: float = 1.0) -> "dict[str, np.ndarray]":
+    """Returns the tensors with every element of each weight moved by a random part of 2^-30 of itself, in float64.
+
+    Each element goes by an amount of its own: equal ones that all went the same way would tie as before. The amounts depend
+    on the name and the seed alone, and are drawn by `numpy.random.RandomState`, whose numbers no version of numpy changes: so
+    one side may move its weights today and another in ten years.
+
+    Args:
+      tensors: dict of trace name to array. All but weights stay as they are.
+      seed: of the draw; a step's number.
+      towards: 1.0, or -1.0 for the opposite direction.
+    """
+    return {name: _moved(name, value, seed, towards) for name, value in tensors.items()}
+
+
+def _moved(name: str, value: np.ndarray, seed: int, towards: float) -> np.ndarray:
+    value = np.asarray(value)
+    if quantity_of(name) != "var" or value.dtype.kind != "f":
+        return value
+    random = np.random.RandomState((zlib.crc32(name.encode("utf-8")) + seed) % 2**32)
+    amounts = 2.0 * random.random_sample(value.shape) - 1.0
+    return np.asarray(value.astype(np.float64) * (1.0 + towards * ASIDE * amounts))

@@ -1,0 +1,69 @@
+"""Computes the steps at kinks once more from weights moved aside, where rounding no longer decides."""
+
+import numpy as np
+
+from parity.trace import TraceWriter, moved_aside, quantity_of
+
+KEPT = frozenset(["state", "loss", "tower_grad", "grad", "clip", "slot", "stat", "var"])
+FELT = frozenset(["loss", "tower_grad", "grad", "clip"])
+# A smooth function moves by 2^-29 of itself, times its condition; one gradient among a million that jumps, by more than 2^-20.
+JUMP = 2.0**-26
+FAINT = 2.0**-10
+
+
+class Aside(object):
+    """Leaves each step that has a kink, from the recorded state with weights moved by up to 2^-30 of themselves.
+
+    Whether it has one is seen by moving the weights both ways: a tie is broken the one way and then the other, so that
+    gradients jump. Steps without one are not left: what is smooth has the same gradient everywhere near.
+
+    Args:
+      folder: for the trace.
+      producer, facts, described: what it says of itself.
+
+    Attributes:
+      found: number of steps that were left.
+    """
+
+    def __init__(self, folder, producer, facts, described):
+        self.found = 0
+        self._writer = TraceWriter(folder, producer, facts, described)
+        self._writer.init({})
+
+    def step(self, number, state, now, program):
+        """Computes one step both ways, and leaves it where they are apart.
+
+        Args:
+          number: of the step.
+          state: dict of trace name to value before the step.
+          now: dict of trace name to recorded value.
+          program: the `Program` of it.
+        """
+        start = moved_aside(state, number)
+        there = program.step(start, now)
+        back = program.step(moved_aside(state, number, -1.0), now)
+        if not _jumps(there, back):
+            return
+        # What the graph of this step does not touch stays as it was moved; counters stay the recorded ones.
+        known = dict(now, **start)
+        known.update((name, value) for name, value in there.items() if quantity_of(name) != "state")
+        self._writer.step(number, {name: np.asarray(known[name]) for name in now if quantity_of(name) in KEPT})
+        self.found += 1
+
+    def close(self):
+        """Marks the trace complete."""
+        self._writer.close()
+
+
+def _jumps(one, other):
+    names = [name for name in one if quantity_of(name) in FELT and np.asarray(one[name]).dtype.kind == "f"]
+    sizes = {name: np.linalg.norm(one[name]) for name in names}
+    largest = {}
+    for name in names:
+        quantity = quantity_of(name)
+        largest[quantity] = max(largest.get(quantity, 0.0), sizes[name])
+    return any(
+        np.shape(one[name]) != np.shape(other[name])
+        or np.linalg.norm(one[name] - other[name]) > JUMP * max(sizes[name], FAINT * largest[quantity_of(name)])
+        for name in names
+    )
