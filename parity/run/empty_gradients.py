@@ -1,26 +1,19 @@
 """Judges again what optimizers make of gradients that are nothing but rounding."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from parity.judge.level1 import LIMIT
-from parity.judge.numbers import distance
 from parity.judge.result import Check
-from parity.run.asked import Asked
-from parity.run.perturb import as_float64, one_ulp, reordered
-from parity.run.quantities import FEEDS, WEIGHTS
-from parity.run.recorded import OfBoth, Playing, Recorded
-from parity.run.reference import TensorFlowRole
-from parity.run.states import Tensors, read_all, write_states
-from parity.trace import Trace, parse_key
+from parity.trace import parse_key
 
 UPDATED = ("slot", "var", "ema")
-DRAWS = 3
 NOTE = (
     "its gradient is nothing but rounding; judged by what an ulp and another order of the examples make of its update"
 )
+Moves = Callable[[Check], float]
 
 
-def settle_empty_gradients(checks: list[Check], recorded: Recorded, playing: Playing, states: OfBoth) -> list[Check]:
+def settle_empty_gradients(checks: list[Check], measure: Callable[[Sequence[Check]], Moves]) -> list[Check]:
     """Returns the checks of level 1, updates by gradients of nothing but rounding judged by what rounding makes of them.
 
     A bias in front of a batch norm has a gradient of zero, and what a program computes for it is rounding. Where Adam's
@@ -32,23 +25,25 @@ def settle_empty_gradients(checks: list[Check], recorded: Recorded, playing: Pla
 
     Args:
       checks: of level 1.
-      recorded: what they are about.
-      playing: the sides, live ones.
-      states: the states before each step.
+      measure: takes the checks of such updates; returns a function of each to the largest distance of those runs in it.
     """
-    empty = {
+    empty = empty_in(checks)
+    lost = [check for check in checks if _is_lost(check, empty)]
+    if not lost:
+        return checks
+    moves = measure(lost)
+    judged = {check: _judged(check, moves(check)) for check in lost}
+    return [judged.get(check, check) for check in checks]
+
+
+def empty_in(checks: Sequence[Check]) -> set[tuple[int, str]]:
+    """Returns step and variable of every gradient that is the same and within its own allowance: nothing but rounding."""
+    return {
         (check.step, parse_key(check.key).name)
         for check in checks
         if check.run == "lockstep" and parse_key(check.key).quantity == "grad"
         if check.verdict == "same" and check.size <= check.allowed
     }
-    lost = [check for check in checks if _is_lost(check, empty)]
-    if not lost or not isinstance(playing.tf, TensorFlowRole):
-        return checks
-    reference, names = recorded.lockstep.reference64, {parse_key(check.key).name for check in lost}
-    runs = list(_moved(playing, states, sorted({check.step for check in lost}), names))
-    judged = {check: _judged(check, max(_apart(run, reference, check) for run in runs)) for check in lost}
-    return [judged.get(check, check) for check in checks]
 
 
 def _is_lost(check: Check, empty: set[tuple[int, str]]) -> bool:
@@ -58,38 +53,11 @@ def _is_lost(check: Check, empty: set[tuple[int, str]]) -> bool:
     return key.quantity in UPDATED and (check.step, key.name) in empty
 
 
-def _apart(run: Trace, reference: Trace, check: Check) -> float:
-    return distance(run.step(check.step).read(check.key), reference.step(check.step).read(check.key))
-
-
 def _judged(check: Check, spread: float) -> Check:
     allowed = check.allowed + LIMIT * spread
     if check.difference > allowed:
         return check
     return check._replace(verdict="same", allowed=allowed, note=NOTE)
-
-
-def _moved(playing: Playing, states: OfBoth, steps: Sequence[int], names: set[str]) -> Iterator[Trace]:
-    """Yields the reference's runs; the variables that are judged stay where they are, so that only rounding moves them."""
-    playing.tf.prepare("float64", playing.inputs).result()
-    before, fed = Trace(states.tf), Trace(playing.feeds.tf)
-    for draw in range(DRAWS):
-        name = f"empty-{draw}"
-        moved = ((step, _one_ulp(read_all(before.step(step)), draw + DRAWS * step, names)) for step in steps)
-        batches = ((n, _drawn(playing, read_all(fed.step(n)), draw + DRAWS * n)) for n in steps)
-        feeds = write_states(playing.out / "feeds" / f"tf-{name}", batches)
-        follow = write_states(playing.out / "states" / f"tf-{name}", moved)
-        yield playing.tf.run(Asked(name, "float64", feeds, playing.start.tf, follow, UPDATED, steps, True)).result()
-
-
-def _one_ulp(state: Tensors, seed: int, names: set[str]) -> Tensors:
-    wide = as_float64(state)
-    others = {text: value for text, value in wide.items() if parse_key(text).name not in names}
-    return {**wide, **one_ulp(others, seed, WEIGHTS)}
-
-
-def _drawn(playing: Playing, batch: Tensors, seed: int) -> Tensors:
-    return reordered(one_ulp(as_float64(batch), seed, FEEDS), playing.shards, seed, playing.uneven)
 
 
 def empty_notes(checks: Sequence[Check]) -> list[str]:

@@ -10,6 +10,7 @@ from parity.judge.level1 import Lockstep
 from parity.judge.result import Check
 from parity.run.again import Again
 from parity.run.asked import Tick
+from parity.run.beside import LiveBeside
 from parity.run.candidate import TorchRole
 from parity.run.empty_gradients import settle_empty_gradients
 from parity.run.kinks import settle_kinks
@@ -18,6 +19,7 @@ from parity.run.prepare import prepare_both
 from parity.run.processes import Sides
 from parity.run.recorded import Begun, OfBoth, Playing, Recorded
 from parity.run.reference import Reference, TensorFlowRole
+from parity.run.rounded_updates import measure_live
 from parity.run.runs import (
     REPLICAS,
     candidate_in_lockstep,
@@ -131,8 +133,11 @@ class Recorder:
 
     def settle(self, checks: list[Check], recorded: Recorded) -> list[Check]:
         """Returns the checks of level 1, judged again where rounding decides: `settle_empty_gradients`, `settle_kinks`."""
-        checks = settle_empty_gradients(checks, recorded, self.playing, self.states)
-        return settle_kinks(checks, recorded, self.playing, self.states)
+        known = recorded, self.playing, self.states
+        if not isinstance(self._reference, TensorFlowRole):
+            return checks
+        checks = settle_empty_gradients(checks, lambda lost: measure_live(*known, lost))
+        return checks if recorded.races else settle_kinks(checks, LiveBeside(*known))
 
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:
         """Records the candidate once more, its hyper-parameters rounded to float32, its schedule's rates the reference's."""
