@@ -69,7 +69,14 @@ class MeasuredSpread:
         return float(self._measured.facts["ulp"])
 
     def at(self, step: int, text: str, reference: Array) -> float:
-        """Returns the largest distance of a replica from the run; that of what no optimizer has by itself has no prefix."""
+        """Returns the largest distance of a replica from the run."""
+        return self.measured(step, text)
+
+    def measured(self, step: int, text: str) -> float:
+        """Returns what was measured of one tensor of one step, 0 where nothing was.
+
+        What no optimizer has by itself has no prefix.
+        """
         if step != self._step:
             self._step, self._file = step, self._measured.step(step)
         name = next((name for name in (self._prefix + text, text) if name in self._file), None)

@@ -42,7 +42,7 @@ class FreeRuns(NamedTuple):
     spread: MeasuredSpread
 
 
-def train_freely(replayed: Replayed, shadow: Trace, out: Path) -> tuple[FreeRuns | None, str]:
+def train_freely(replayed: Replayed, shadow: Trace, out: Path, name: str = "free") -> tuple[FreeRuns | None, str]:
     """Has a port train freely.
 
     Where the recording starts with the training, only weights and statistics are loaded: slots and counters begin as the
@@ -53,6 +53,7 @@ def train_freely(replayed: Replayed, shadow: Trace, out: Path) -> tuple[FreeRuns
       replayed: the port of one part.
       shadow: the float64 shadow of the recorded trace.
       out: folder for what is written.
+      name: of the run.
 
     Returns:
       ``(runs, "")``, or ``(None, why there are none)``.
@@ -61,15 +62,15 @@ def train_freely(replayed: Replayed, shadow: Trace, out: Path) -> tuple[FreeRuns
     try:
         free, measured = Trace(folder / SHADOW_FREE), Trace(folder / SHADOW_SPREAD)
     except TraceError:
-        return None, _told(part)
+        return None, told_of_shadow(part, "free") or OLD
     freely = replace(part, trace=free)
     start = freely.before(part.steps[0])
     if part.begins:
         start = {text: value for text, value in start.items() if quantity_of(text) in ("var", "stat")}
     others = _others(replayed, freely) if part.trained is not None else None
-    states = write_states(out / "free-states", ((number, freely.before(number)) for number in part.steps))
-    candidate = replayed.run_freely(translated(replayed.join, start), others)
-    reference = write_reference(freely, free, out / "reference-free")
+    states = write_states(out / f"{name}-states", ((number, freely.before(number)) for number in part.steps))
+    candidate = replayed.run_freely(translated(replayed.join, start), others, name)
+    reference = write_reference(freely, free, out / f"reference-{name}")
     return FreeRuns(reference, candidate, Trace(states), MeasuredSpread(measured, part.prefix)), ""
 
 
@@ -103,8 +104,9 @@ def _others(replayed: Replayed, freely: Part) -> Iterator[tuple[int, Tensors]]:
         yield number, translated(replayed.join, theirs)
 
 
-def _told(part: Part) -> str:
+def told_of_shadow(part: Part, name: str) -> str:
+    """Returns what the file beside a trace says why its shadow lacks something; nothing where it says nothing."""
     with suppress(OSError, ValueError, KeyError):
         told = json.loads((Path(part.trace.directory) / SHADOW_FILE).read_text(encoding="utf-8"))
-        return str(told["free"]) or OLD
-    return OLD
+        return str(told[name])
+    return ""

@@ -1,26 +1,30 @@
 """Decides levels 1 and 2 of a replay: the port in two precisions against the script and its float64 shadow."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from parity.causes import Evidence, find_causes
 from parity.judge.closer import Pairs
 from parity.judge.level1 import Lockstep, judge_init, judge_initial_slots, judge_lockstep
-from parity.judge.numbers import distance, norm
 from parity.judge.result import Cause, Check, FirstDifference, Level, decide, what_differs
 from parity.run.asked import Tick
+from parity.run.empty_gradients import empty_notes
 from parity.run.experiments import find_by_experiment
+from parity.run.kinks import kink_notes
 from parity.run.levels import find_first, judge_single
 from parity.run.recorded import Recorded
 from parity.run.replay_again import Again
+from parity.run.replay_beside import beside_notes, settle_replayed
 from parity.run.replay_free import ALONE, FreeRuns, counts_otherwise, judge_freely, train_freely
 from parity.run.replay_part import Part
 from parity.run.replay_port import Replayed
+from parity.run.replay_races import race_notes
 from parity.run.replay_reference import write_reference
 from parity.run.rounded import set_aside_rounding
 from parity.run.states import write_states
-from parity.trace import Trace, parse_key
+from parity.trace import Trace
 
 CARRIED = (
     "in lockstep, each step from the recorded state, and freely from the first weights, with nobody resetting the port"
@@ -30,7 +34,7 @@ LOADED = (
     "the recording does not start with the training: what the port's optimizer begins with was not judged"
 )
 LATER = 3
-FAR = 2.0**14  # unit roundoffs of float32: more than rounding does in anything but deep nets, less than any race seen
+Settle = Callable[..., list[Check]]
 
 
 class Runs(NamedTuple):
@@ -78,9 +82,10 @@ def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judg
     )
     runs = _run(replayed, shadow, references, states, out)
     tick("judge what was replayed", 0, 1)
-    function = _function(replayed, runs)
+    settle = partial(settle_replayed, replayed=replayed, shadow=shadow, out=out)
+    function = _function(replayed, runs, settle)
     runs, function = _set_aside_rounding(
-        replayed, runs, function, lambda: _run(replayed, shadow, references, states, out)
+        replayed, runs, function, settle, lambda: _run(replayed, shadow, references, states, out)
     )
     traces, free, why = runs
     function.notes.append(f"no free run, only lockstep: {why}" if free is None else CARRIED if part.begins else LOADED)
@@ -94,9 +99,10 @@ def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judg
         # Without draws of its own the reference is its own: its distance from float64 decides.
         reference_draws=[traces.reference32],
     )
-    single = judge_single(recorded, part.steps)
+    function.notes += beside_notes(function.checks, part, shadow)
+    single = judge_single(recorded, part.steps, function.checks)
     tick("judge what was replayed", 1, 1)
-    return Judged([function, single], _races(part, traces), _pairs(runs))
+    return Judged([function, single], race_notes(part, traces, shadow, function.checks), _pairs(runs))
 
 
 def _run(replayed: Replayed, shadow: Trace, references: tuple[Trace, Trace], states: Trace, out: Path) -> Runs:
@@ -104,7 +110,9 @@ def _run(replayed: Replayed, shadow: Trace, references: tuple[Trace, Trace], sta
     return Runs(traces, *train_freely(replayed, shadow, out))
 
 
-def _set_aside_rounding(replayed: Replayed, runs: Runs, function: Level, run: Callable[[], Runs]) -> tuple[Runs, Level]:
+def _set_aside_rounding(
+    replayed: Replayed, runs: Runs, function: Level, settle: Settle, run: Callable[[], Runs]
+) -> tuple[Runs, Level]:
     # Numbers of an update by hand are constants of the script, which the shadow reads as they were written.
     if not replayed.own_optimizer or replayed.part.by_hand:
         return runs, function
@@ -112,7 +120,7 @@ def _set_aside_rounding(replayed: Replayed, runs: Runs, function: Level, run: Ca
     def again() -> tuple[Runs, Level]:
         replayed.round_hyper_parameters()
         rounded = run()
-        return rounded, _function(replayed, rounded)
+        return rounded, _function(replayed, rounded, settle)
 
     return set_aside_rounding(runs, function, again)
 
@@ -134,15 +142,17 @@ def _fresh(part: Part) -> dict[str, list[float]]:
     return {text: [float(value.min()), float(value.max())] for text, value in slots.items() if value.size}
 
 
-def _function(replayed: Replayed, runs: Runs) -> Level:
+def _function(replayed: Replayed, runs: Runs, settle: Settle) -> Level:
     part, join = replayed.part, replayed.join
     traces, free, _ = runs
     checks = judge_initial_slots(join, _fresh(part), replayed.initial_slots)
     checks += judge_init(join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(join, traces, part.steps)
     checks += judge_freely(join, free, checks) if free else []
+    checks = settle(checks, traces=traces)
     first = find_first(join, checks, dict(_pairs(runs)["function"]))
     level = Level("function", decide(checks), _reason(checks, len(part.steps)), checks, first)
+    level.notes += kink_notes(checks) + empty_notes(checks)
     if first is not None and first.check.verdict == "different":
         evidence = Evidence(join, traces.reference64, traces.candidate64, traces.states, part.towers)
         if free and first.check.run == "free":
@@ -175,27 +185,6 @@ def _causes(first: FirstDifference, checks: Sequence[Check], evidence: Evidence)
         if causes:
             return causes
     return []
-
-
-def _races(part: Part, traces: Lockstep) -> list[str]:
-    worst: dict[str, tuple[float, str]] = {}
-    for number in part.steps:
-        rough, exact = traces.reference32.step(number), traces.reference64.step(number)
-        total = float(sum(norm(exact.read(text)) ** 2 for text in exact.names() if text.startswith("grad/")) ** 0.5)
-        for text in rough.names():
-            quantity, one = parse_key(text).quantity, rough.read(text)
-            if one.dtype.kind != "f" or quantity in ("state", "feed"):
-                continue
-            size = norm(exact.read(text))
-            size = max(size, 1e-3 * total) if quantity in ("grad", "tower_grad") else size
-            apart = distance(one, exact.read(text)) / (2.0**-24 * size) if size else 0.0
-            worst[quantity] = max(worst.get(quantity, (0.0, "")), (apart, f"{text} of step {number}"))
-    return [
-        f"the script's own {quantity} is not what its graph says: {where} is {apart:.2g} unit roundoffs from it. "
-        "It races, or changes variables between its steps; level 1 judges what the graph says."
-        for quantity, (apart, where) in worst.items()
-        if apart > FAR
-    ]
 
 
 def _reason(checks: Sequence[Check], steps: int) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from parity.judge.numbers import Array
 from parity.run.states import Tensors
-from parity.trace import TensorFile, Trace, TraceError, format_key, parse_key, read_graph
+from parity.trace import TensorFile, Trace, TraceError, format_key, moved_aside, parse_key, read_graph
 
 REPLAYED = frozenset(["state", "feed", "noise", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var"])
 STATE = frozenset(["state", "stat", "slot", "var"])
@@ -31,6 +31,7 @@ class Part:
       steps: numbers of the steps in which it trains.
       trained: names of the variables that it updates, or None for all.
       left: what is recorded and not replayed, in words; grows as files are read.
+      aside: whether the weights before every step are moved by `moved_aside`, seeded with its number.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Part:
     steps: list[int]
     trained: frozenset[str] | None
     left: set[str]
+    aside: bool = False
 
     @property
     def prefix(self) -> str:
@@ -86,7 +88,7 @@ class Part:
         counters = {key: now.read(text) for text, key in self._own(now) if key.startswith("state/")}
         if self.name:
             counters.pop("state/global_step", None)  # counts the updates of several optimizers
-        return {**state, **counters}
+        return moved_aside({**state, **counters}, number) if self.aside else {**state, **counters}
 
     def batch(self, number: int) -> Tensors:
         """Returns a whole batch, dict of "feed/<input>" to array, the towers' pieces put together."""

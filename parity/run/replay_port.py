@@ -96,22 +96,29 @@ class Replayed:
         """Runs every step in lockstep; returns the trace."""
         return self._run(precision, self.prepared[precision]["prepared"], self._asked)
 
-    def run_freely(self, start: Tensors, others: Iterable[tuple[int, Tensors]] | None) -> Trace:
+    def run_from(self, name: str, states: Iterable[tuple[int, Tensors]]) -> Trace:
+        """Runs every step in lockstep in float64 from other states, in its own names and layouts; feeds are not recorded."""
+        follow = str(write_states(self._out / f"{name}-states", states))
+        asked = {**self._asked, "follow": follow, "quantities": self._but_feeds()}
+        return self._run(name, self.prepared["float64"]["prepared"], asked)
+
+    def run_freely(self, start: Tensors, others: Iterable[tuple[int, Tensors]] | None, name: str = "free") -> Trace:
         """Runs all steps in float64 with nobody resetting them, in a build that has made no step; returns the trace.
 
         Args:
           start: the state before the first step, in its own names and layouts; slots and counters that are not in it stay as
             its optimizer made them.
           others: number and, in its own names and layouts, what somebody else trains, as it is before each step.
+          name: of the run.
         """
         asked = {
             **self._asked,
-            "start": str(write_init(self._out / "free-start", start)),
-            "follow": str(write_states(self._out / "free-others", others)) if others is not None else None,
+            "start": str(write_init(self._out / f"{name}-start", start)),
+            "follow": str(write_states(self._out / f"{name}-others", others)) if others is not None else None,
             "partly": True,
             "quantities": [name for name in FREE if name in self._asked["quantities"]],
         }
-        return self._run("free", self._prepare(self._case, "float64", "free")["prepared"], asked)
+        return self._run(name, self._prepare(self._case, "float64", name)["prepared"], asked)
 
     def _run(self, name: str, prepared: str, asked: dict[str, Any]) -> Trace:
         out = self._out / (f"torch-{name}-rounded" if self._round else f"torch-{name}")
@@ -127,13 +134,24 @@ class Replayed:
         running.result()
         return Trace(out)
 
-    def again(self, name: str, steps: list[int], batches: list[Tensors], states: list[Tensors]) -> Trace:
-        """Runs some steps once more in float64, from states and batches in its own names and layouts."""
+    def again(
+        self, name: str, steps: list[int], batches: list[Tensors], states: list[Tensors], feeds: bool = True
+    ) -> Trace:
+        """Runs some steps once more in float64, from states and batches in its own names and layouts.
+
+        Args:
+          name: of the run.
+          steps: their numbers.
+          batches: of each step.
+          states: before each step.
+          feeds: whether to record what is fed.
+        """
         asked = {
             **self._asked,
             "feeds": str(write_states(self._out / f"{name}-feeds", zip(steps, batches, strict=True))),
             "follow": str(write_states(self._out / f"{name}-states", zip(steps, states, strict=True))),
             "recorded_counters": True,
+            "quantities": self._asked["quantities"] if feeds else self._but_feeds(),
         }
         prepared = self.prepared["float64"]["prepared"]
         self._side.ask("run", prepared=prepared, **asked, steps=steps, out=str(self._out / name)).result()
@@ -146,6 +164,9 @@ class Replayed:
     def state(self, number: int) -> Tensors:
         """Returns the state before a step, in its own names and layouts."""
         return translated(self.join, self.part.before(number))
+
+    def _but_feeds(self) -> list[str]:
+        return [name for name in self._asked["quantities"] if name != "feed"]
 
     def _both(self) -> dict[str, dict[str, Any]]:
         return {name: self._prepare(self._case, name) for name in ("float32", "float64")}

@@ -14,9 +14,9 @@ ASIDE = 2.0**-30
 def moved_aside(tensors: "Mapping[str, np.ndarray]", seed: int, towards: float = 1.0) -> "dict[str, np.ndarray]":
     """Returns the tensors with every element of each weight moved by a random part of 2^-30 of itself, in float64.
 
-    Each element goes by an amount of its own: equal ones that all went the same way would tie as before. The amounts depend
-    on the name and the seed alone, and are drawn by `numpy.random.RandomState`, whose numbers no version of numpy changes: so
-    one side may move its weights today and another in ten years.
+    Each element goes by an amount of its own: equal ones that all went the same way would tie as before. The amounts
+    depend on the name and the seed alone, and are drawn by `numpy.random.RandomState`, whose numbers no version of numpy
+    changes: so one side may move its weights today and another in ten years.
 
     Args:
       tensors: dict of trace name to array. All but weights stay as they are.

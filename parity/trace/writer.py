@@ -17,7 +17,9 @@ SHADOW = "shadow"
 SHADOW_FILE = "shadow.json"
 SHADOW_FREE = "free"  # in the shadow: a run that nobody resets
 SHADOW_SPREAD = "spread"  # beside it: how far an ulp carries in that run
-SHADOW_ASIDE = "aside"  # in the shadow: the steps at kinks from weights moved aside; `free` and `spread` of its own in it
+SHADOW_ASIDE = (
+    "aside"  # in the shadow: the steps at kinks from weights moved aside; `free` and `spread` of its own in it
+)
 SHADOW_EMPTY = "empty"  # in the shadow: how far rounding moves updates by gradients of nothing but rounding
 
 

@@ -38,6 +38,6 @@ train = opt.apply_gradients([((a + b) / 2.0, v) for (a, v), (b, _) in zip(*grads
 random = np.random.RandomState(2)
 with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
     session.run(tf.global_variables_initializer())
-    for step in range(STEPS):
+    for _ in range(STEPS):
         x = random.randn(TOWERS * SHARD, 3)
         session.run(train, {features: x, prices: 300.0 + 100.0 * np.sum(x * x, 1, keepdims=True)})

@@ -38,7 +38,7 @@ train = opt.apply_gradients([((a + b) / 2.0, v) for (a, v), (b, _) in zip(*grads
 random = np.random.RandomState(1)
 with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
     session.run(tf.global_variables_initializer())
-    for step in range(STEPS):
+    for _ in range(STEPS):
         half = random.rand(BATCH, SIDE, SIDE // 2, 1).astype(np.float32)
         whole = np.concatenate([half, half[:, :, ::-1]], 2)
         session.run(train, {images: whole, targets: random.randn(BATCH, 1)})

@@ -6,7 +6,7 @@ from parity.trace import TraceWriter, moved_aside, quantity_of
 
 KEPT = frozenset(["state", "loss", "tower_grad", "grad", "clip", "slot", "stat", "var"])
 FELT = frozenset(["loss", "tower_grad", "grad", "clip"])
-# A smooth function moves by 2^-29 of itself, times its condition; one gradient among a million that jumps, by more than 2^-20.
+# A smooth function moves by 2^-29 of itself, times its condition; where one gradient of a million jumps, by 2^-20 and more.
 JUMP = 2.0**-26
 FAINT = 2.0**-10
 

@@ -23,7 +23,7 @@ def loss(model, features, prices):
 
 
 def optimizer_with_another_beta2(model):
-    return like_tf.Adam(model.parameters(), lr=0.001, betas=(0.9, 0.99))
+    return like_tf.Adam(model.parameters(), lr=0.001, beta2=0.99)
 
 
 def optimizer_that_nudges_the_bias(model):

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch_ddp import like_tf
 
 
 class Model(nn.Module):
@@ -31,3 +32,7 @@ class Overlaps(Model):
 
 def loss(model, images, targets):
     return (model(images) - targets).square().mean()
+
+
+def optimizer_with_another_momentum(model):
+    return like_tf.Momentum(model.parameters(), lr=0.001, momentum=0.8)

@@ -1,5 +1,6 @@
 """Runs legacy scripts, bare and recorded, each once for all tests that look at it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,9 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
+from parity.cli import main
 from parity.trace import Trace, bootstrap
 
 SCRIPTS = Path(__file__).parents[2] / "legacy_scripts"
+PORTS = SCRIPTS / "ports"
 TIMEOUT = 240
 MORE = {"dropout_wrapper": {"TF_USE_LEGACY_KERAS": "1"}}  # TensorFlow 2 has its RNN cells from there
 
@@ -82,3 +85,21 @@ def recorded(tf_python: str, tmp_path_factory: pytest.TempPathFactory) -> Callab
 @pytest.fixture(scope="session")
 def this_python() -> str:
     return sys.executable
+
+
+@pytest.fixture
+def replayed(monkeypatch, tmp_path):
+    """Replays a trace on a port; returns exit code and result."""
+    monkeypatch.chdir(PORTS)
+
+    def replay(trace: Path, name: str, *losses: str, optimizer: str | None = None, model: str = "Model"):
+        out = tmp_path / "result.json"
+        words = ["replay", str(trace), "--torch", f"{name}_torch:{model}", "--map", f"{name}.toml"]
+        for loss in losses:
+            section, equals, function = loss.rpartition("=")
+            words += ["--loss", f"{section}{equals}{name}_torch:{function}"]
+        words += ["--optimizer", f"{name}_torch:{optimizer}"] if optimizer else []
+        code = main([*words, "--json", str(out), "--quiet"])
+        return code, json.loads(out.read_text())
+
+    return replay

@@ -14,10 +14,9 @@ from parity.run.replay import Port, replay
 from parity.run.replay_part import parts_of
 from parity.trace import Trace, TraceWriter
 
-from .conftest import SCRIPTS, run_recorded
+from .conftest import PORTS, SCRIPTS, run_recorded
 
 STEPS = range(4)
-PORTS = SCRIPTS / "ports"
 ONLY_TF1 = {"clones"}  # TensorFlow 2 has no contrib
 OPTIMIZERS = {"hand_written_adam": "optimizer", "monitored": "optimizer", "ungated": "optimizer"}
 LOSSES = {"two_optimizers": ("DAdam=d_loss", "GAdam=g_loss")}
@@ -34,24 +33,6 @@ PORTED = (
     "dropout_wrapper",
     "resource_loop",
 )
-
-
-@pytest.fixture
-def replayed(monkeypatch, tmp_path):
-    """Replays a trace on a port; returns exit code and result."""
-    monkeypatch.chdir(PORTS)
-
-    def replay(trace: Path, name: str, *losses: str, optimizer: str | None = None, model: str = "Model"):
-        out = tmp_path / "result.json"
-        words = ["replay", str(trace), "--torch", f"{name}_torch:{model}", "--map", f"{name}.toml"]
-        for loss in losses:
-            section, equals, function = loss.rpartition("=")
-            words += ["--loss", f"{section}{equals}{name}_torch:{function}"]
-        words += ["--optimizer", f"{name}_torch:{optimizer}"] if optimizer else []
-        code = main([*words, "--json", str(out), "--quiet"])
-        return code, json.loads(out.read_text())
-
-    return replay
 
 
 def skip_where_it_cannot_run(request, name):

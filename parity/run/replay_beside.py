@@ -1,0 +1,117 @@
+"""Judges a replayed port where rounding decides, by what the shadow left: beside kinks, and empty gradients' updates."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from parity.judge.level1 import Lockstep, judge_lockstep
+from parity.judge.result import Check
+from parity.judge.spread import MeasuredSpread
+from parity.run.empty_gradients import Moves, settle_empty_gradients
+from parity.run.kinks import settle_kinks
+from parity.run.replay_free import judge_freely, told_of_shadow, train_freely
+from parity.run.replay_part import Part
+from parity.run.replay_port import Replayed
+from parity.run.replay_reference import write_reference
+from parity.run.states import Tensors, translated, write_states
+from parity.trace import SHADOW_ASIDE, SHADOW_EMPTY, Trace, TraceError
+
+SILENT = (
+    "where two things tie that rounding tells apart, and where a gradient is nothing but rounding, a right port may be "
+    "called different here: the shadow does not say what rounding does there; "
+)
+OLD = "make it anew with python -m tf_towers.shadow, where TensorFlow is"
+
+
+class ReplayedBeside:
+    """Runs a replayed port beside a kink and judges it by the steps that the shadow left there, as `settle_kinks` asks.
+
+    Args:
+      replayed: the port of one part.
+      aside: the shadow's steps at kinks.
+      traces: of the lockstep runs.
+      checks: of level 1.
+      out: folder for what is written.
+    """
+
+    def __init__(self, replayed: Replayed, aside: Trace, traces: Lockstep, checks: Sequence[Check], out: Path) -> None:
+        self._replayed, self._aside, self._traces, self._out = replayed, aside, traces, out
+        self._checks = checks
+        steps = [number for number in replayed.part.steps if number in aside.step_numbers]
+        self._at_kinks = replace(replayed.part, steps=steps, aside=True)
+
+    def alone(self, step: int) -> list[Check]:
+        """Returns the checks of one step by itself, its counters the recorded ones; none where it has no kink."""
+        if step not in self._at_kinks.steps:
+            return []
+        replayed, state = self._replayed, self._moved(step)
+        port = replayed.again(f"beside-{step}", [step], [replayed.batch(step)], [state], feeds=False)
+        return self._judged(port, replace(self._at_kinks, steps=[step]))
+
+    def in_lockstep(self) -> list[Check]:
+        """Returns the checks of the steps with a kink, of all steps run in their order."""
+        part = self._replayed.part
+        if not self._at_kinks.steps:
+            return []
+        port = self._replayed.run_from("beside", ((number, self._moved(number)) for number in part.steps))
+        return self._judged(port, self._at_kinks)
+
+    def free(self, lockstep: Sequence[Check]) -> list[Check]:
+        """Returns the checks of the free runs; none where the shadow has no such run."""
+        runs, _ = train_freely(self._replayed, self._aside, self._out, "free-beside")
+        if runs is None:
+            return []
+        # What the other steps round their own checks say: they are the same beside a kink and at it.
+        others = [check for check in self._checks if check.step not in self._at_kinks.steps]
+        return judge_freely(self._replayed.join, runs, [*others, *lockstep])
+
+    def _moved(self, number: int) -> Tensors:
+        return translated(self._replayed.join, self._at_kinks.before(number))
+
+    def _judged(self, port: Trace, part: Part) -> list[Check]:
+        name = f"beside-{part.steps[0]}-{part.steps[-1]}"
+        states = write_states(self._out / f"{name}-before", ((number, part.before(number)) for number in part.steps))
+        reference = write_reference(part, self._aside, self._out / f"reference-{name}")
+        traces = self._traces._replace(reference64=reference, candidate64=port, states=Trace(states))
+        return judge_lockstep(self._replayed.join, traces, part.steps)
+
+
+def settle_replayed(checks: list[Check], replayed: Replayed, shadow: Trace, traces: Lockstep, out: Path) -> list[Check]:
+    """Returns the checks of level 1, judged again where rounding decides, as far as the shadow says what it does there.
+
+    Args:
+      checks: of level 1.
+      replayed: the port of one part.
+      shadow: the float64 shadow of the recorded trace.
+      traces: of the lockstep runs.
+      out: folder for what is written.
+    """
+    aside, empty = left_by(shadow, SHADOW_ASIDE), left_by(shadow, SHADOW_EMPTY)
+    if empty is not None:
+        known = empty
+        checks = settle_empty_gradients(checks, lambda lost: _measured(known, replayed.part, lost))
+    if aside is not None:
+        checks = settle_kinks(checks, ReplayedBeside(replayed, aside, traces, checks, out))
+    return checks
+
+
+def left_by(shadow: Trace, name: str) -> Trace | None:
+    """Returns what a shadow left beside it under a name; None for a shadow of before, and one that was not finished."""
+    try:
+        return Trace(Path(shadow.directory) / name)
+    except TraceError:
+        return None
+
+
+def beside_notes(checks: Sequence[Check], part: Part, shadow: Trace) -> list[str]:
+    """Returns what a report says where numbers differ and the shadow does not tell what rounding does there."""
+    told = left_by(shadow, SHADOW_ASIDE) is not None and left_by(shadow, SHADOW_EMPTY) is not None
+    if told or all(check.verdict != "different" for check in checks):
+        return []
+    return [SILENT + (told_of_shadow(part, "rounding") or OLD)]
+
+
+def _measured(empty: Trace, part: Part, lost: Sequence[Check]) -> Moves:
+    spread = MeasuredSpread(empty, part.prefix)
+    known = set(empty.step_numbers)
+    return lambda check: spread.measured(check.step, check.key) if check.step in known else 0.0

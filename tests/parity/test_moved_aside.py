@@ -1,0 +1,47 @@
+"""Weights are moved aside alike on every side, by less than float32 can tell."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from parity.trace import ASIDE, moved_aside
+
+SEEDS = st.integers(0, 2**40)
+WEIGHTS = arrays.arrays(np.float32, st.integers(0, 9), elements=st.floats(-1e6, 1e6, width=32))
+
+
+@given(WEIGHTS, SEEDS)
+def test_each_weight_moves_by_at_most_2_to_the_minus_30_of_itself_and_back_by_as_much(weights, seed):
+    exact = weights.astype(np.float64)
+    there, back = (moved_aside({"var/w": weights}, seed, towards)["var/w"] for towards in (1.0, -1.0))
+    assert there.dtype == np.float64 and there.shape == weights.shape
+    assert np.all(np.abs(there - exact) <= 1.001 * ASIDE * np.abs(exact))
+    np.testing.assert_allclose(
+        there - exact, exact - back, rtol=0.0, atol=2.0**-50 * float(np.abs(exact).max(initial=0))
+    )
+    assert np.array_equal(there.astype(np.float32), weights)
+
+
+@given(WEIGHTS, SEEDS)
+def test_what_is_no_weight_stays(values, seed):
+    tensors = {"stat/w": values, "state/global_step": np.int64(3), "section/G/slot/m/w": values}
+    assert all(
+        value is tensors[name] for name, value in moved_aside(tensors, seed).items() if name != "state/global_step"
+    )
+    assert moved_aside(tensors, seed)["state/global_step"] == 3
+
+
+def test_equal_weights_go_each_its_own_way():
+    moved = moved_aside({"var/one": np.ones(4), "var/other": np.ones(4)}, 0)
+    assert len({*moved["var/one"], *moved["var/other"]}) == 8
+    assert not np.array_equal(moved["var/one"], moved_aside({"var/one": np.ones(4)}, 1)["var/one"])
+
+
+def test_the_amounts_are_the_same_in_every_version_of_numpy():
+    moved = moved_aside({"var/net/w": np.ones(3)}, 7)["var/net/w"]
+    assert [float(each).hex() for each in moved] == [
+        "0x1.0000000016f5bp+0",
+        "0x1.fffffff8bcd42p-1",
+        "0x1.ffffffffde014p-1",
+    ]

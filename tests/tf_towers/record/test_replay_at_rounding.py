@@ -1,0 +1,115 @@
+"""Recorded scripts that rounding decides, at a tie or with an empty gradient: right ports are the same, bugs are found."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from parity.run.empty_gradients import NOTE as EMPTY
+from parity.run.kinks import NOTE as KINK
+from parity.trace import Trace, quantity_of
+
+KERNEL, BIAS = "net/conv/kernel", "var/net/bias"
+
+
+def noted(result, note):
+    return {(check["run"], check["step"], check["key"]) for check in result["checks"] if check["note"] == note}
+
+
+def races(result):
+    return [note for note in result["notes"] if "is not what its graph says" in note]
+
+
+def test_a_shadow_keeps_the_steps_at_kinks_only_and_of_them_no_feeds(recorded):
+    aside = Trace(recorded("mirrored_pool").out / "shadow" / "aside")
+    assert aside.step_numbers == [0]  # the first update leaves the kernels without symmetry
+    assert {quantity_of(name) for name in aside.step(0).names()} == {
+        "loss",
+        "tower_grad",
+        "grad",
+        "slot",
+        "var",
+        "state",
+    }
+    shadow = Trace(recorded("mirrored_pool").out / "shadow").step(0)
+    for name, jumps in ((f"grad/{KERNEL}", True), ("grad/net/fc/weights", False)):
+        apart = np.linalg.norm(aside.step(0).read(name) - shadow.read(name)) / np.linalg.norm(shadow.read(name))
+        assert bool(apart > 2.0**-20) is jumps, name
+    assert Trace(recorded("mirrored_pool").out / "shadow" / "aside" / "free").step_numbers == [0, 1, 2]
+
+
+def test_a_shadow_measures_the_updates_of_empty_gradients_only(recorded):
+    empty = Trace(recorded("bias_before_norm").out / "shadow" / "empty")
+    assert empty.step_numbers == [0, 1]
+    assert empty.step(0).names() == ["slot/m/net/bias", "slot/v/net/bias", BIAS]
+    assert 1e-9 < float(empty.step(0).read(BIAS)) < 1e-5  # of a learning rate of 1e-3
+    assert Trace(recorded("bias_before_norm").out / "shadow" / "aside").step_numbers == []
+
+
+def test_a_smooth_script_has_neither(recorded):
+    shadow = recorded("monitored").out / "shadow"
+    assert [Trace(shadow / name).step_numbers for name in ("aside", "empty")] == [[], []]
+    assert not (shadow / "aside" / "free").exists()
+
+
+def test_a_right_port_of_a_pool_that_ties_is_the_same_and_said_to_be_at_a_kink(recorded, replayed):
+    code, result = replayed(recorded("mirrored_pool").out, "mirrored_pool", "loss")
+    assert code == 0, result["first_difference"]
+    assert {("lockstep", 0, f"tower_grad/0/{KERNEL}"), ("lockstep", 0, f"grad/{KERNEL}")} <= noted(result, KINK)
+    assert {step for run, step, _ in noted(result, KINK) if run == "lockstep"} == {0}
+    assert sum(KINK in note for note in result["levels"]["function"]["notes"]) == 1
+    assert result["levels"]["float32"]["verdict"] == "same"
+    assert races(result) == []
+
+
+@pytest.mark.parametrize("model", ["Averages", "Overlaps"])
+def test_another_pool_beside_a_tie_is_different(recorded, replayed, model):
+    code, result = replayed(recorded("mirrored_pool").out, "mirrored_pool", "loss", model=model)
+    assert (code, result["first_difference"]["key"]) == (1, "loss/0")
+    assert noted(result, KINK) == set()
+
+
+def test_a_right_port_with_a_bias_before_a_norm_is_the_same_and_said_to_be_empty(recorded, replayed):
+    code, result = replayed(recorded("bias_before_norm").out, "bias_before_norm", "loss")
+    assert code == 0, result["first_difference"]
+    assert noted(result, EMPTY) == {("lockstep", 0, BIAS)}
+    assert f"{BIAS}: {EMPTY}" in result["levels"]["function"]["notes"]
+    assert races(result) == []
+
+
+def test_another_beta2_beside_an_empty_gradient_is_found_and_named(recorded, replayed):
+    own = "optimizer_with_another_beta2"
+    code, result = replayed(recorded("bias_before_norm").out, "bias_before_norm", "loss", optimizer=own)
+    assert (code, result["first_difference"]["quantity"]) == (1, "slot")
+    assert result["levels"]["function"]["causes"][0]["name"] == "adam_beta"
+
+
+def test_a_bias_with_an_empty_gradient_that_is_moved_by_something_else_is_found(recorded, replayed):
+    own = "optimizer_that_nudges_the_bias"
+    code, result = replayed(recorded("bias_before_norm").out, "bias_before_norm", "loss", optimizer=own)
+    assert (code, result["first_difference"]["key"]) == (1, BIAS)
+    different = {check["key"] for check in result["checks"] if check["verdict"] == "different"}
+    assert different == {BIAS}
+
+
+@pytest.mark.parametrize(("name", "first"), [("mirrored_pool", "tower_grad"), ("bias_before_norm", "var")])
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({}, "make it anew with python -m tf_towers.shadow, where TensorFlow is"),
+        ({"rounding": "it was not finished"}, "it was not finished"),
+    ],
+)
+def test_with_a_shadow_of_before_no_such_rule_applies_and_the_report_says_so(
+    recorded, replayed, tmp_path, name, first, told, said
+):
+    copy = tmp_path / "copy"
+    shutil.copytree(recorded(name).out, copy)
+    for left in ("aside", "empty"):
+        shutil.rmtree(copy / "shadow" / left)
+    (copy / "shadow.json").write_text(json.dumps({"made": True, "reason": "", "free": "", **told}))
+    code, result = replayed(copy, name, "loss")
+    assert (code, result["first_difference"]["quantity"]) == (1, first)
+    (note,) = [note for note in result["levels"]["function"]["notes"] if "a right port may be called different" in note]
+    assert note.endswith(said)
