@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from parity.causes.evidence import CLOSE, Evidence, common_factor, explained, told_factor
+from parity.causes.evidence import CLOSE, Evidence, alike, common_factor, explained, told_factor
 from parity.causes.functions import FUNCTIONS, INVERSES
 from parity.causes.narrow import BITS, narrow_format
 from parity.judge.numbers import Array, norm
@@ -93,6 +93,7 @@ def _functions(one: Array, other: Array, share: float) -> Iterator[tuple[str, st
         if (
             (other[known] != one[known]).sum() < 8
             or not np.ptp(x[known])
+            or alike([other[known]])  # saturated: many functions are flat there
             or norm(other[known] - one[known]) <= CLOSE * norm(one[known])
         ):
             continue
@@ -122,7 +123,8 @@ def bias_missing(first: FirstDifference, evidence: Evidence) -> Cause | None:
     step = first.check.step
     for name in evidence.reference.variables:
         bias = evidence.before(step, "var", name)
-        if bias is None or bias.shape != one.shape[1:] or not bias.any():
+        # Of a bias that is one number in all channels any shift is a multiple.
+        if bias is None or bias.shape != one.shape[1:] or alike([bias[channels]]):
             continue
         factor = common_factor([(bias[channels], shift)])
         if factor is None:

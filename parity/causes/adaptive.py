@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.causes.evidence import ROUNDING, Evidence, explained
+from parity.causes.evidence import ROUNDING, Evidence, explained, explained_together
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
@@ -13,7 +13,7 @@ def bias_correction(first: FirstDifference, evidence: Evidence) -> Cause | None:
     step = first.check.step
     if first.quantity != "var" or "beta1" not in reference or evidence.counter(step, "beta1_power") is None:
         return None
-    seen = 0
+    made = []
     for name, one, other in evidence.pairs(step, "var"):
         before = evidence.before(step, "var", name)
         predicted = _adam_step(evidence, step, name, reference["epsilon"], inside=False, corrected=False)
@@ -21,13 +21,13 @@ def bias_correction(first: FirstDifference, evidence: Evidence) -> Cause | None:
             return None
         if not _fits(other - before - predicted, one - before, before):
             return None
-        seen += 1
-    if not seen:
+        made.append((before + predicted, other, one))
+    if not made or not explained_together(made):  # late in training the correction is next to nothing
         return None
     return Cause(
         "bias_correction",
         "Adam without bias correction",
-        f"lr m / (sqrt(v) + epsilon) gives the candidate's update of all {seen} variables at step {step}",
+        f"lr m / (sqrt(v) + epsilon) gives the candidate's update of all {len(made)} variables at step {step}",
         "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments",
     )
 

@@ -1,6 +1,6 @@
 """Causes in the moving averages of the weights."""
 
-from parity.causes.evidence import CLOSE, Evidence, common_factor
+from parity.causes.evidence import CLOSE, Evidence, common_factor, explained_together
 from parity.judge.numbers import norm
 from parity.judge.result import Cause, FirstDifference
 
@@ -45,14 +45,17 @@ def stale_average(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The averages move towards the weights before the update: they are moved too early, or from a copy."""
     if first.quantity != "ema":
         return None
-    step, moves = first.check.step, []
-    for name, _, other in evidence.pairs(step, "ema"):
+    step, moves, made = first.check.step, [], []
+    for name, one, other in evidence.pairs(step, "ema"):
         start, weight = evidence.before(step, "ema", name), evidence.before(step, "var", name)
         if start is not None and weight is not None and norm(weight - start) > 1e-6 * norm(start):
             moves.append((weight - start, other - start))
+            made.append((start, weight, other, one))
     share = common_factor(moves, 100 * CLOSE)
     if share is None or not abs(share) > CLOSE:
         return None
+    if not explained_together((start + share * (weight - start), other, one) for start, weight, other, one in made):
+        return None  # where the weights hardly move, averages move to the old ones and to the new ones alike
     return Cause(
         "stale_average",
         "the averages move towards the weights of the step before",

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.causes.evidence import Evidence, common_factor, explained
+from parity.causes.evidence import LEFT, Evidence, common_factor, explained
 from parity.causes.optimizer_input import optimizer_inputs
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
@@ -49,6 +49,13 @@ def clipping_rule(first: FirstDifference, evidence: Evidence) -> Cause | None:
         made = _made(candidate, {name: gradients[name][1] for name in clipped})
         if not all(explained(other - made[name], other - one, one) for name, (one, other) in clipped.items()):
             return None  # the limits are alike, and what differs is something else
+    scaled = _one_factor(evidence)
+    if scaled is not None and candidate is not None and candidate.by == "global norm":
+        text = f"multiplies the combined gradients by {scaled:.6g} at every step, whatever their norm"
+        if reference == NONE:
+            fix = "take it out"
+            return Cause("gradient_factor", f"gradients off by the factor {scaled:.6g}", f"the candidate {text}", fix)
+        candidate = Rule(text, True)
     otherwise = Rule("changes them by a rule of its own", False)
     return Cause(
         "clipping",
@@ -98,6 +105,20 @@ def limit_of(pairs: PAIRS) -> Rule | None:
     """Returns the rule by which gradients are clipped, or None where none of them is, or by none of the usual rules."""
     rule = how(pairs) if pairs else None
     return rule if rule is not None and rule.by else None
+
+
+def _one_factor(evidence: Evidence) -> float | None:
+    # A limit makes another factor of every norm: one factor at all steps, of gradients of several norms, is none's.
+    factors, norms = [], []
+    for step in evidence.reference.step_numbers:
+        gradients = {name: other for name, _, other in evidence.pairs(step, "grad")}
+        pairs = [(gradients[name], other) for name, _, other in evidence.pairs(step, "clip") if name in gradients]
+        factors.append(common_factor(pairs, 1e-7))
+        norms.append(float(np.sqrt(sum(norm(before) ** 2 for before, _ in pairs))))
+    known = [factor for factor in factors if factor is not None]
+    if len(known) < max(len(factors), 2) or max(norms) - min(norms) <= LEFT * max(norms):
+        return None
+    return known[0] if max(known) - min(known) <= ROUGH * abs(known[0]) else None
 
 
 def _made(rule: Rule, gradients: dict[str, Array]) -> dict[str, Array]:

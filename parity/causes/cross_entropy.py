@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from parity.causes.evidence import LEFT, Evidence, is_close
+from parity.causes.evidence import LEFT, Evidence, alike, is_close
 from parity.judge.numbers import Array
 from parity.judge.result import Cause, FirstDifference
 
@@ -69,7 +69,8 @@ def _variant(seen: list[tuple[Array, Array, float]], others: list[float], close:
             abs(loss + share * (u - loss) - other) <= min(close * abs(other), LEFT * abs(other - loss))
             for loss, u, other in zip(plain, uniform, others, strict=True)
         )
-        if fits and len(others) > 1 and 0 < abs(share) <= 1:
+        # Towers that saw the same tell one number, of which any addition is a share.
+        if fits and not alike([np.array(uniform) - plain]) and 0 < abs(share) <= 1:
             return f"labels smoothed by {share:.6g}", f"with {share:.9g} of every label spread over the classes it"
     for what, form in FORMS.items():
         if all(

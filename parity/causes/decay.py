@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from parity.causes.evidence import Evidence, Fit, fit
+from parity.causes.evidence import Evidence, Fit, alike, fit
 from parity.causes.optimizer_input import optimizer_inputs
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
@@ -104,7 +104,8 @@ def _proportional(
     whole = {name: pair for name, pair in every.items() if not evidence.join.is_sum(name)}
     for decayed in (every, whole):
         found = fit([[w] for w, _ in decayed.values()], [d for _, d in decayed.values()]) if decayed else None
-        if found is not None and found.residual <= 1e-5:
+        # Weights that are all one number may as well have got something added to their gradients, as L1 decay does.
+        if found is not None and found.residual <= 1e-5 and not alike([weight for weight, _ in decayed.values()]):
             return found, decayed
     return None, {}
 

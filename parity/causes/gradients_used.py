@@ -21,7 +21,8 @@ def gradients_used(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     changed = [each for each in inputs if norm(each.used - each.gradient) > ROUGH * norm(each.gradient)]
     found = linear_slot(evidence, step)
-    cause = _to_one_norm(evidence) or _factor(inputs, changed, found[1].keep if found else 0.0)
+    keep = found[1].keep if found else 0.0
+    cause = _to_one_norm(evidence) or _factor(inputs, changed, keep, _steady(evidence))
     return cause or _clipped_by_norm(inputs, changed) or _clipped_by_value(inputs, changed)
 
 
@@ -55,10 +56,25 @@ def left_over(first: FirstDifference, evidence: Evidence) -> Cause | None:
     )
 
 
+def _steady(evidence: Evidence) -> bool:
+    # A limit makes another factor of every norm: one factor at all steps, of gradients of several norms, is none's.
+    steps = [optimizer_inputs(evidence, step) or [] for step in evidence.reference.step_numbers]
+    factors = [_rough_factor([(each.gradient, each.used) for each in inputs]) for inputs in steps]
+    known = [factor for factor in factors if factor is not None]
+    if len(known) < max(len(steps), 2):
+        return False
+    norms = _norms(steps)
+    return max(known) - min(known) <= ROUGH * max(known) and max(norms) - min(norms) > LEFT * max(norms)
+
+
+def _norms(steps: list[list[Input]]) -> list[float]:
+    return [float(np.sqrt(sum(norm(each.used) ** 2 for each in inputs))) for inputs in steps]
+
+
 def _to_one_norm(evidence: Evidence) -> Cause | None:
     steps = [optimizer_inputs(evidence, step) or [] for step in evidence.reference.step_numbers]
     factors = [_rough_factor([(each.gradient, each.used) for each in inputs]) for inputs in steps]
-    norms = [float(np.sqrt(sum(norm(each.used) ** 2 for each in inputs))) for inputs in steps]
+    norms = _norms(steps)
     known = [factor for factor in factors if factor is not None and factor > 0]
     if len(known) < max(len(steps), 2) or max(norms) - min(norms) > ROUGH * max(norms):
         return None
@@ -73,7 +89,7 @@ def _to_one_norm(evidence: Evidence) -> Cause | None:
     )
 
 
-def _factor(inputs: list[Input], changed: list[Input], momentum: float) -> Cause | None:
+def _factor(inputs: list[Input], changed: list[Input], momentum: float, steady: bool) -> Cause | None:
     factor = _rough_factor([(each.gradient, each.used) for each in changed])
     if factor is None or abs(factor - 1) <= ROUGH:
         return None
@@ -88,7 +104,7 @@ def _factor(inputs: list[Input], changed: list[Input], momentum: float) -> Cause
             text,
             "TensorFlow's momentum takes the whole gradient: dampening=0, or torch_ddp.like_tf.Momentum",
         )
-    if 0 < factor < 1 and len(changed) == len(inputs) and len(inputs) > 1:
+    if 0 < factor < 1 and len(changed) == len(inputs) and len(inputs) > 1 and not steady:
         norms = float(np.sqrt(sum(norm(each.used) ** 2 for each in changed)))
         return Cause(
             "clipping",

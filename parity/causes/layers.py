@@ -5,6 +5,7 @@ import numpy as np
 from parity.causes.activations import outputs
 from parity.causes.evidence import CLOSE, LEFT, Evidence, common_factor, explained
 from parity.causes.normalisation import affine
+from parity.causes.shares import as_dropout_keeps, likely_share
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
@@ -61,7 +62,7 @@ def dropout_active(first: FirstDifference, evidence: Evidence) -> Cause | None:
         if dropped.sum() < 2 or kept.sum() < 2:
             continue
         factor = common_factor([(one[kept], other[kept])])
-        if factor is None or not factor > LEAST_DROPPED:
+        if factor is None or not factor > LEAST_DROPPED or not as_dropout_keeps(kept, dropped, 1 / factor):
             continue
         return Cause(
             "dropout_active",
@@ -86,6 +87,8 @@ def dropout_before_pooling(first: FirstDifference, evidence: Evidence) -> Cause 
         factor = float(ratio.max())
         kept, lesser = float((ratio > factor * (1 - 2e-3)).mean()), float((ratio < factor * 0.99).mean())
         if not 1.01 < factor < 20 or kept < ENOUGH or lesser < 0.02:
+            continue
+        if not likely_share(kept, 1 / factor, int(positive.sum()) // 2):  # neighbouring windows share what is largest
             continue
         return Cause(
             "dropout_active",

@@ -6,6 +6,9 @@ from parity.causes.evidence import CLOSE, Evidence, common_factor
 from parity.judge.numbers import norm
 from parity.judge.result import Cause, FirstDifference
 
+WHOLE = (
+    1e-5  # as far as the fit tells a number of values; of thousands nearly any number lies near a whole one otherwise
+)
 STORED = 1e-6  # what is left of a small move of a statistic once the statistic is stored
 
 
@@ -76,7 +79,7 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
             "torch's momentum is the weight of the new value: 1 - TensorFlow's; or use torch_ddp.like_tf.BatchNorm2d",
         )
     count = 1 / (1 - of_new) if of_new < 1 else of_new / (of_new - 1)
-    if not count > 1.5 or abs(count - round(count)) > 1e-3 * count:
+    if not count > 1.5 or abs(count - round(count)) > WHOLE * count:
         return None
     n = round(count)
     whose = "biased variance (n)" if of_new < 1 else "unbiased variance (n - 1)"

@@ -1,7 +1,9 @@
 """Causes in the update rule, given the same gradient."""
 
-from parity.causes.evidence import CLOSE, Evidence, fit, told_factor
-from parity.causes.optimizer_input import EXACT, linear_slot, slot_rule
+from collections.abc import Iterator
+
+from parity.causes.evidence import CLOSE, Evidence, explained_together, fit, told_factor
+from parity.causes.optimizer_input import EXACT, SlotRule, linear_slot, slot_rule
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
@@ -42,6 +44,8 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     got = slot_rule(evidence, step, slot, candidate=True)
     if wanted is None or got is None or wanted.power != got.power or abs(got.keep - wanted.keep) <= EXACT:
         return None
+    if not explained_together(_made(evidence, step, slot, got)):
+        return None
     text = (
         f"slot' = {got.keep:.9g} slot + {got.take:.9g} gradient{'^2' if got.power == 2 else ''} fits every variable of the "
         f"candidate, where the reference has {wanted.keep:.9g} and {wanted.take:.9g}"
@@ -66,6 +70,14 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
         text,
         f"give the port's optimizer {wanted.keep:.6g}",
     )
+
+
+def _made(evidence: Evidence, step: int, slot: str, rule: SlotRule) -> Iterator[tuple[Array, Array, Array]]:
+    gradients = evidence.applied(step)
+    for name, one, other in evidence.pairs(step, "slot", slot):
+        before = evidence.before(step, "slot", name, slot)
+        if before is not None and name in gradients:
+            yield rule.keep * before + rule.take * gradients[name][1] ** rule.power, other, one
 
 
 def nesterov(first: FirstDifference, evidence: Evidence) -> Cause | None:

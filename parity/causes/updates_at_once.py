@@ -96,7 +96,7 @@ def _of_the_factors(factors: list[float], told: Given, evidence: Evidence, step:
             text,
             "TensorFlow's momentum takes the whole gradient: dampening=0, or torch_ddp.like_tf.Momentum",
         )
-    elif same and (sizes[0] < 1 or _one_norm(evidence, step, told)):
+    elif same and (_one_norm(evidence, step, told) or (sizes[0] < 1 and not _one_factor(evidence, step, told))):
         yield _clipping(
             f"the gradients are scaled to {sizes[0]:.4g} of what they are, as clipping by global norm does",
             f"{text}; their global norm is then {_norm_of_all(told.inputs):.6g}",
@@ -203,6 +203,19 @@ def _one_norm(evidence: Evidence, step: int, told: Given) -> bool:
     others = [given(evidence, other) for other in evidence.reference.step_numbers if other != step]
     norms = [_norm_of_all(each.inputs) for each in others if each is not None]
     return bool(norms) and all(is_close(each, _norm_of_all(told.inputs), 1e-5) for each in norms)
+
+
+def _one_factor(evidence: Evidence, step: int, told: Given) -> bool:
+    # Whatever the gradients are, what is made of them has the same share of their norm in every step: no limit does that.
+    others = [given(evidence, other) for other in evidence.reference.step_numbers if other != step]
+    shares = [_norm_of_all(each.inputs) / _norm_before(each.inputs) for each in others if each is not None]
+    return bool(shares) and all(
+        is_close(each, _norm_of_all(told.inputs) / _norm_before(told.inputs), 1e-5) for each in shares
+    )
+
+
+def _norm_before(inputs: list[Input]) -> float:
+    return max(float(np.sqrt(sum(norm(each.gradient) ** 2 for each in inputs))), 1e-300)
 
 
 def _norm_of_all(inputs: list[Input]) -> float:

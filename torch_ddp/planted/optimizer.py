@@ -53,11 +53,15 @@ def weights_decay_beside_the_update(port: Port, size: float) -> Port:
 
 @mutation("optimizer", "clipping", "slot var")
 def clipped_by_global_norm(port: Port, size: float) -> Port:
+    limits: list[float] = []
+
     def before(optimizer: Any) -> None:
         found = parameters(optimizer)
-        norm = torch.stack([p.grad.norm() for p in found]).norm()
+        norm = float(torch.stack([p.grad.norm() for p in found]).norm())
+        if not limits:
+            limits.append(0.5 * norm)
         for p in found:
-            p.grad = p.grad * (0.5 * norm / norm.clamp(min=1e-30)) / norm.clamp(min=1e-30)
+            p.grad = p.grad * min(1.0, limits[0] / max(norm, 1e-30))
 
     return around_step(port, before)
 
