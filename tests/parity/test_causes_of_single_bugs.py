@@ -1,43 +1,19 @@
 """Single bugs are called by their names, each once, and what the numbers do not support is not called anything."""
 
+import functools
+
 import numpy as np
 import pytest
-
-from parity.causes import Evidence, find_causes
-from parity.judge import Check, FirstDifference, Join
-from parity.mapping import Mapping, Pair, parse_transform
-from parity.trace import Trace, TraceWriter, parse_key
+from made_steps import causes_between
 
 RANDOM = np.random.default_rng(0)
 GRADIENTS = {"v": RANDOM.standard_normal((3, 2)), "w": RANDOM.standard_normal((4,))}
 
 
-def trace(folder, tensors, kinds):
-    variables = {name: {"kind": kind} for name, kind in kinds.items()}
-    writer = TraceWriter(folder, {}, {"precision": "float64"}, variables)
-    writer.init({})
-    writer.step(0, tensors)
-    writer.close()
-    return Trace(folder)
-
-
 @pytest.fixture
 def causes_of(tmp_path):
-    """Returns the causes of the first difference at `key` between two steps, made from one state."""
-
-    def found(key, reference, candidate, states, kinds):
-        names = dict.fromkeys(parse_key(text).name for text in (*reference, *states) if not text.startswith("act/"))
-        sizes = {parse_key(text).name: value.shape for text, value in (*states.items(), *reference.items())}
-        pairs = [Pair(name, (name,), parse_transform("identity"), "by hand", sizes[name]) for name in names]
-        one, other = trace(tmp_path / "reference", reference, kinds), trace(tmp_path / "candidate", candidate, kinds)
-        evidence = Evidence(Join(Mapping(pairs), {}, []), one, other, trace(tmp_path / "states", states, kinds), 2)
-        parsed = parse_key(key)
-        first = FirstDifference(
-            Check("lockstep", 0, key, "different", 1.0, 1e-15), parsed.quantity, parsed.name, parsed.tower, None
-        )
-        return [(cause.name, cause.title) for cause in find_causes(first, evidence)]
-
-    return found
+    """Returns name and title of the causes of a first difference, see `causes_between`."""
+    return functools.partial(causes_between, tmp_path)
 
 
 def clipped_to(limit):

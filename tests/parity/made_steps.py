@@ -1,0 +1,38 @@
+"""Steps made of arrays, and the causes of what differs between them."""
+
+from parity.causes import Evidence, find_causes
+from parity.judge import Check, FirstDifference, Join
+from parity.mapping import Mapping, Pair, parse_transform
+from parity.trace import Trace, TraceWriter, parse_key
+
+
+def trace(folder, steps, kinds, facts):
+    """Returns a float64 trace of steps, dicts of name to array."""
+    variables = {name: {"kind": kind} for name, kind in kinds.items()}
+    writer = TraceWriter(folder, {}, {"precision": "float64", **facts}, variables)
+    writer.init({})
+    for number, tensors in enumerate(steps):
+        writer.step(number, tensors)
+    writer.close()
+    return Trace(folder)
+
+
+def causes_between(folder, key, reference, candidate, states, kinds, facts=None):
+    """Returns name and title of the causes of the first difference at `key` in step 0; one dict stands for one step."""
+    one, other, before = ([each] if isinstance(each, dict) else each for each in (reference, candidate, states))
+    sizes = {parse_key(text).name: value.shape for text, value in (*before[0].items(), *one[0].items())}
+    keys = [parse_key(text) for text in (*one[0], *before[0])]
+    names = dict.fromkeys(key.name for key in keys if key.name and key.quantity not in ("act", "feed", "state"))
+    pairs = [Pair(name, (name,), parse_transform("identity"), "by hand", sizes[name]) for name in names]
+    slots = sorted({key.slot for key in keys if key.slot})
+    evidence = Evidence(
+        Join(Mapping(pairs), {}, slots),
+        trace(folder / "reference", one, kinds, facts or {}),
+        trace(folder / "candidate", other, kinds, facts or {}),
+        trace(folder / "states", before, kinds, {}),
+        2,
+    )
+    parsed = parse_key(key)
+    check = Check("lockstep", 0, key, "different", 1.0, 1e-15)
+    first = FirstDifference(check, parsed.quantity, parsed.name, parsed.tower, None)
+    return [(cause.name, cause.title) for cause in find_causes(first, evidence)]
