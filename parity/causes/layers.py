@@ -153,7 +153,12 @@ def trained_twice(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     step = first.check.step
     file = evidence.candidate.step(step)
-    names = [name for name, _, _ in evidence.pairs(step, "var") if evidence.join.is_sum(name)]
+    # The sum has to go elsewhere: of terms that both have a gradient the optimizer may have one alone.
+    names = [
+        name
+        for name, one, other in evidence.pairs(step, "var")
+        if evidence.join.is_sum(name) and norm(other - one) > CLOSE * norm(one)
+    ]
     twice = [
         name
         for name in names

@@ -17,13 +17,20 @@ def trace(folder, steps, kinds, facts):
     return Trace(folder)
 
 
-def causes_between(folder, key, reference, candidate, states, kinds, facts=None):
-    """Returns name and title of the causes of the first difference at `key` in step 0; one dict stands for one step."""
+def causes_between(folder, key, reference, candidate, states, kinds, facts=None, sums=None):
+    """Returns name and title of the causes of the first difference at `key` in step 0; one dict stands for one step.
+
+    `sums` says which variables of the reference are the sum of several of the candidate.
+    """
     one, other, before = ([each] if isinstance(each, dict) else each for each in (reference, candidate, states))
     sizes = {parse_key(text).name: value.shape for text, value in (*before[0].items(), *one[0].items())}
     keys = [parse_key(text) for text in (*one[0], *before[0])]
     names = dict.fromkeys(key.name for key in keys if key.name and key.quantity not in ("act", "feed", "state"))
-    pairs = [Pair(name, (name,), parse_transform("identity"), "by hand", sizes[name]) for name in names]
+    sums = sums or {}
+    pairs = [
+        Pair(name, sums.get(name, (name,)), parse_transform("sum" if name in sums else "identity"), "", sizes[name])
+        for name in names
+    ]
     slots = sorted({key.slot for key in keys if key.slot})
     evidence = Evidence(
         Join(Mapping(pairs), {}, slots),

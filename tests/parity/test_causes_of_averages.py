@@ -26,9 +26,9 @@ def trace(folder, tensors):
     return Trace(folder)
 
 
-def causes_of(tmp_path, averages):
-    weights = {f"var/{name}": value for name, value in AFTER.items()}
-    reference = trace(tmp_path / "reference", {**weights, **moved(AFTER)})
+def causes_of(tmp_path, averages, after=AFTER):
+    weights = {f"var/{name}": value for name, value in after.items()}
+    reference = trace(tmp_path / "reference", {**weights, **moved(after)})
     candidate = trace(tmp_path / "candidate", {**weights, **averages})
     before = {f"var/{name}": value for name, value in BEFORE.items()}
     states = trace(tmp_path / "states", {**before, **{f"ema/{name}": value for name, value in START.items()}})
@@ -42,6 +42,13 @@ def test_averages_that_move_too_early_are_called_stale(tmp_path):
     assert causes_of(tmp_path, moved(BEFORE)) == [
         ("stale_average", "the averages move towards the weights of the step before")
     ]
+
+
+def test_a_faint_difference_where_the_weights_hardly_move_is_no_stale_average(tmp_path):
+    after = {name: value * (1 + 1e-8 * RANDOM.standard_normal((3, 2))) for name, value in BEFORE.items()}
+    faint = {name: value * (1 + 1e-9 * RANDOM.standard_normal((3, 2))) for name, value in moved(after).items()}
+    assert causes_of(tmp_path, faint, after) == []
+    assert [name for name, _ in causes_of(tmp_path, moved(BEFORE), after)] == ["stale_average"]
 
 
 def test_averages_that_decay_otherwise_or_never_move_are_not_called_stale(tmp_path):

@@ -177,3 +177,29 @@ def test_one_factor_at_every_step_is_no_clipping_where_clipped_gradients_are_rec
         "clipping",
         "the candidate clips by global norm to 0.5 where the reference leaves the gradients as they are",
     )
+
+
+def test_two_terms_that_have_a_gradient_do_not_both_train_where_their_sum_moves_as_it_should(causes_of):
+    states = {"var/bias": normal(4), "var/w": normal(4)}
+    gradients = {name: normal(4) for name in ("bias", "w")}
+    reference = {
+        **{f"grad/{name}": value for name, value in gradients.items()},
+        **{f"var/{name}": states[f"var/{name}"] - 0.1 * value for name, value in gradients.items()},
+    }
+
+    def candidate(of_the_bias, of_w):
+        return {
+            "grad/one": gradients["bias"],
+            "grad/two": gradients["bias"],
+            "grad/w": gradients["w"],
+            "var/one": states["var/bias"] - 0.1 * of_the_bias * gradients["bias"],
+            "var/two": np.zeros(4),
+            "var/w": states["var/w"] - 0.1 * of_w * gradients["w"],
+        }
+
+    def named(key, *factors):
+        kinds, sums = {"bias": "weight", "w": "weight"}, {"bias": ("one", "two")}
+        return [name for name, _ in causes_of(key, reference, candidate(*factors), states, kinds, None, sums)]
+
+    assert "trained_twice" not in named("var/w", 1.0, 1.5)
+    assert "trained_twice" in named("var/bias", 2.0, 1.0)
