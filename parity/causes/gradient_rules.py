@@ -11,7 +11,7 @@ import numpy as np
 
 from parity.causes.evidence import LEFT, ROUNDING, Evidence
 from parity.causes.narrow import BITS, narrow_format
-from parity.causes.partly import Partly, fit_partly
+from parity.causes.partly import Partly, counts, fit_partly
 from parity.judge.numbers import Array, norm
 
 EXACT = 1e-8
@@ -123,8 +123,10 @@ def _simplest(columns: dict[str, Array], target: Array, close: float) -> Share |
         # What was kept whole is taken out first: a limit is one of the gradient without it.
         for kept in ("", "earlier") if "earlier" in columns else ("",):
             rest = target - columns[kept] if kept else target
-            found = fit_partly([columns[each] for each in chosen], rest, close)
-            if found is not None:
+            parts = [columns[each] for each in chosen]
+            found = fit_partly(parts, rest, close)
+            # What rounding to a narrower float leaves is no noise.
+            if found is not None and (close > EXACT or counts(found, range(1, len(parts)), parts, rest)):
                 of = dict(zip(chosen, found.coefficients, strict=True))
                 return Share({**of, kept: 1.0} if kept else of, found)
     return None

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.causes.evidence import LEFT
 from parity.judge.numbers import Array, norm
 
 ROUGH = 1e-6
@@ -42,6 +43,19 @@ def fit_partly(columns: Sequence[Array], target: Array, close: float = ROUGH) ->
     if whole is not None and whole.residual <= close:
         return whole
     return _cut_off(columns, target, close) or _without_rows(columns, target, close)
+
+
+def counts(found: Partly, places: Sequence[int], columns: Sequence[Array], target: Array) -> bool:
+    """Returns whether some columns of a fit put in far more than the fit leaves: to noise any column brings it nearer.
+
+    Args:
+      found: the fit.
+      places: of the columns asked about.
+      columns: all that it has.
+      target: what it fits.
+    """
+    left = found.residual * norm(target)
+    return all(left <= LEFT * abs(found.coefficients[place]) * norm(columns[place]) for place in places)
 
 
 def _cut_off(columns: Sequence[Array], target: Array, close: float) -> Partly | None:

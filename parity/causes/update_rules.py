@@ -11,7 +11,7 @@ import numpy as np
 
 from parity.causes.evidence import Evidence
 from parity.causes.optimizer_input import Input, linear_slot
-from parity.causes.partly import fit_partly
+from parity.causes.partly import counts, fit_partly
 from parity.judge.numbers import Array, norm
 
 EXACT = 1e-7
@@ -44,11 +44,13 @@ class Moved(NamedTuple):
       rate: the factor of the direction, one learning rate where the rule is right.
       other: the epsilon of Adam, or the share of the gradient beside the slot (Nesterov).
       shrunk: the share of the weights that was taken away beside the update.
+      doubt: how far what the fit leaves can move an epsilon.
     """
 
     rate: float
     other: float
     shrunk: float
+    doubt: float = 0.0
 
 
 def still(evidence: Evidence, step: int) -> set[str]:
@@ -137,9 +139,10 @@ def _of_adam(move: Array, slot: Array, root: Array, weight: Array) -> Moved | No
     found = fit_partly([move * root, move], slot, EXACT)
     if found is not None and found.coefficients[0]:
         first, second = found.coefficients
-        return Moved(1 / first, second / first, 0.0)
+        doubt = found.residual * norm(slot) / (abs(first) * norm(move))
+        return Moved(1 / first, second / first, 0.0, doubt)
     found = fit_partly([move * root, move, weight * root, weight], slot, EXACT)
-    if found is None or not found.coefficients[0]:
+    if found is None or not found.coefficients[0] or not counts(found, [2], [move, move, weight * root], slot):
         return None
     first, second, third, _ = found.coefficients
     return Moved(1 / first, second / first, -third / first)
@@ -148,7 +151,8 @@ def _of_adam(move: Array, slot: Array, root: Array, weight: Array) -> Moved | No
 def _of_a_slot(move: Array, slot: Array, used: Array, weight: Array) -> Moved | None:
     for columns in ([slot], [slot, used], [slot, weight], [slot, used, weight]):
         found = fit_partly(columns, move, EXACT)
-        if found is not None and not found.limit and not found.empty:
+        further = range(1, len(columns))
+        if found is not None and not found.limit and not found.empty and counts(found, further, columns, move):
             shares = dict(zip(map(id, columns), found.coefficients, strict=True))
             return Moved(shares[id(slot)], shares.get(id(used), 0.0), shares.get(id(weight), 0.0))
     return None

@@ -7,7 +7,7 @@ import numpy as np
 from parity.causes.decay import cause_of_decay
 from parity.causes.evidence import Evidence, is_close
 from parity.causes.optimizer_input import Input
-from parity.causes.partly import Partly, fit_partly
+from parity.causes.partly import Partly, counts, fit_partly
 from parity.causes.update_rules import FEW, Given, Moved, given, moved
 from parity.judge.numbers import norm
 from parity.judge.result import Cause
@@ -56,7 +56,15 @@ def _of_the_gradient(evidence: Evidence, step: int, told: Given) -> Iterator[Cau
         columns = (
             [[each.gradient], [each.gradient, weight]] if weight is not None and weight.any() else [[each.gradient]]
         )
-        fit = next((fit for chosen in columns if (fit := fit_partly(chosen, each.used, CLOSE))), None)
+        fit = next(
+            (
+                fit
+                for chosen in columns
+                if (fit := fit_partly(chosen, each.used, CLOSE))
+                and counts(fit, range(1, len(chosen)), chosen, each.used)
+            ),
+            None,
+        )
         if fit is not None:
             fits[each.name] = fit
         elif each.used.size > FEW:
@@ -155,7 +163,12 @@ def _of_adam(evidence: Evidence, step: int, told: Given, went: dict[str, Moved])
     if abs(told.kept - told.wanted) <= CLOSE:
         yield from _of_the_rates({name: each.rate / rate / scale for name, each in went.items()})
     inside = wanted * float(np.sqrt(1 - second))
-    if abs(epsilon - wanted) > 1e-3 * wanted and all(is_close(each.other, epsilon, 1e-2) for each in went.values()):
+    known = abs(epsilon - wanted) > 10 * float(np.median([each.doubt for each in went.values()]))
+    if (
+        known
+        and abs(epsilon - wanted) > 1e-3 * wanted
+        and all(is_close(each.other, epsilon, 1e-2) for each in went.values())
+    ):
         torchs = is_close(epsilon, inside, 1e-3)
         yield Cause(
             "adam_epsilon_placement" if torchs else "adam_epsilon",
