@@ -71,18 +71,43 @@ def test_counters_that_the_port_forgets_are_its_own_beside_a_tie_too(tied, tf2_s
     adam = TypeAdapter(AnyOptimizer).validate_python({"name": "adam", "learning_rate": 0.1})
     own = case.torch.model_copy(update={"optimizer": "model_torch:optimizer"})
     result = run_case(case.model_copy(update={"optimizer": adam, "torch": own}), tf2_sides, levels=("function",))
-    assert (result.verdict, kinks_of(result)) == ("different", [])
+    first = result.first_difference
+    assert (result.verdict, first.check.step, first.quantity) == ("different", 1, "state")
+    assert {(step, key.rpartition("/")[2]) for _, step, key in kinks_of(result)} == {(0, "weights")}
+
+
+ANOTHER_MOMENTUM = """
+
+from torch_ddp.like_tf import Momentum
+
+
+def optimizer(model):
+    return Momentum(model.parameters(), lr=0.1, momentum=0.8)
+
+
+def loss("""
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "first"),
+    ("old", "new", "first", "at_kinks"),
     [
-        ("x.relu()", "torch.where(x >= 0, x, torch.zeros_like(x))", "tower_grad/0/zeros"),
-        (".square().mean()", ".square().mean() * 1.0001", "loss/0"),
-        ("torch.where(one >= other, one, other)", "(one + other) / 2", "act/0/larger"),
+        ("x.relu()", "torch.where(x >= 0, x, torch.zeros_like(x))", "tower_grad/0/zeros", {"weights"}),
+        (".square().mean()", ".square().mean() * 1.0001", "loss/0", set()),
+        ("torch.where(one >= other, one, other)", "(one + other) / 2", "act/0/larger", set()),
     ],
 )
-def test_a_bug_beside_a_tie_or_at_one_that_no_move_breaks_is_different(tied, tf2_sides, old, new, first):
+def test_a_bug_beside_a_tie_or_at_one_that_no_move_breaks_is_different(tied, tf2_sides, old, new, first, at_kinks):
     result = run_case(tied(old, new), tf2_sides)
     assert (result.verdict, result.first_difference.check.key) == ("different", first)
-    assert kinks_of(result) == []
+    assert {key.rpartition("/")[2] for _, _, key in kinks_of(result)} == at_kinks
+
+
+def test_a_bug_beside_a_tie_is_named(tied, tf2_sides):
+    case = tied("\n\ndef loss(", ANOTHER_MOMENTUM)
+    momentum = {"name": "momentum", "learning_rate": 0.1, "momentum": 0.9}
+    described = TypeAdapter(AnyOptimizer).validate_python(momentum)
+    own = case.torch.model_copy(update={"optimizer": "model_torch:optimizer"})
+    result = run_case(case.model_copy(update={"optimizer": described, "torch": own}), tf2_sides, levels=("function",))
+    assert (result.verdict, result.first_difference.check.key) == ("different", "slot/momentum/weights")
+    assert result.levels["function"].causes[0].name == "momentum"
+    assert {step for _, step, _ in kinks_of(result)} == {0}

@@ -25,12 +25,12 @@ class Beside(Protocol):
 
 
 def settle_kinks(checks: list[Check], beside: Beside) -> list[Check]:
-    """Returns the checks of level 1, judged beside a kink where they differ at it and nowhere else.
+    """Returns the checks of level 1, those judged beside a kink that differ at it and nowhere near; what remains is a bug.
 
     At a maximum of two equal values, or a ReLU of zero, a function has no gradient: which of its one-sided ones a program
     computes is decided by rounding, in float64 as in float32. Such a tie is gone once the weights have moved by the least
     amount; a bug is not. So where numbers differ both sides run again from weights moved alike, and are judged by the same
-    allowances. Ties that no move of the weights breaks (zero weights, inputs that are there twice) stay, and a port that
+    allowances. Where the first step that differs does so beside the kink too, only that step is looked at. Ties that no move of the weights breaks (zero weights, inputs that are there twice) stay, and a port that
     breaks them otherwise stays different.
 
     Args:
@@ -42,16 +42,19 @@ def settle_kinks(checks: list[Check], beside: Beside) -> list[Check]:
     if not lost or not numbers:
         return checks
     first = next((check.step for check in lost if check.run == "lockstep"), None)
-    if first is not None and _different(beside.alone(first)):
-        return checks
+    alone = beside.alone(first) if first is not None else []
+    if _different(alone):
+        return _settled(checks, lost, alone)
     again = beside.in_lockstep()
     if any(check.run == "free" for check in lost):
         again += beside.free(again)
-    found = {check[:3]: check._replace(note=NOTE) for check in again if check.verdict == "same"}
+    return _settled(checks, lost, again)
+
+
+def _settled(checks: Sequence[Check], lost: Sequence[Check], beside: Sequence[Check]) -> list[Check]:
+    found = {check[:3]: check._replace(note=NOTE) for check in beside if check.verdict == "same"}
     places = {check[:3] for check in lost}
-    if not places <= set(found):
-        return checks
-    return [found[check[:3]] if check[:3] in places else check for check in checks]
+    return [found.get(check[:3], check) if check[:3] in places else check for check in checks]
 
 
 def _different(checks: Sequence[Check]) -> bool:

@@ -70,6 +70,15 @@ def test_another_pool_beside_a_tie_is_different(recorded, replayed, model):
     assert noted(result, KINK) == []
 
 
+def test_another_momentum_beside_a_tie_is_found_and_named(recorded, replayed):
+    own = "optimizer_with_another_momentum"
+    code, result = replayed(recorded("mirrored_pool").out, "mirrored_pool", "loss", optimizer=own)
+    first = result["first_difference"]
+    assert (code, first["step"], first["quantity"]) == (1, 1, "slot")
+    assert result["levels"]["function"]["causes"][0]["name"] == "momentum"
+    assert len(noted(result, KINK)) == 1
+
+
 def test_a_right_port_with_a_bias_before_a_norm_is_the_same_and_said_to_be_empty(recorded, replayed):
     code, result = replayed(recorded("bias_before_norm").out, "bias_before_norm", "loss")
     assert code == 0, result["first_difference"]
