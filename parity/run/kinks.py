@@ -30,8 +30,9 @@ def settle_kinks(checks: list[Check], beside: Beside) -> list[Check]:
     At a maximum of two equal values, or a ReLU of zero, a function has no gradient: which of its one-sided ones a program
     computes is decided by rounding, in float64 as in float32. Such a tie is gone once the weights have moved by the least
     amount; a bug is not. So where numbers differ both sides run again from weights moved alike, and are judged by the same
-    allowances. Where the first step that differs does so beside the kink too, only that step is looked at. Ties that no move of the weights breaks (zero weights, inputs that are there twice) stay, and a port that
-    breaks them otherwise stays different.
+    allowances. Where the first step that differs does so beside the kink too, only that step is looked at. Ties that no
+    move of the weights breaks (zero weights, inputs that are there twice) stay, and a port that breaks them otherwise stays
+    different.
 
     Args:
       checks: of level 1.
