@@ -3,7 +3,6 @@
 import os
 
 import tensorflow as real
-import tensorflow.compat.v1 as tf
 
 from tf_towers.hazard_facts import hazard_facts
 from tf_towers.optimizer import hyper_parameters
@@ -35,7 +34,7 @@ def facts(training, precision, threads):
         "threads": threads,
         "flags": {name: os.environ[name] for name in FLAGS if name in os.environ},
         "devices": sorted({tower.loss.op.device or "" for tower in training.towers}),
-        "gpu": bool(tf.test.is_built_with_cuda()),
+        "gpu": any("gpu" in (tower.loss.op.device or "").lower() for tower in training.towers),
         "plan": {name: value for name, value in plan._asdict().items() if value is not None},
         **_others(training.optimizer),
         **training.known,

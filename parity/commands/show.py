@@ -21,6 +21,12 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.trace import Trace, TraceError
 
     trace = Trace(arguments.trace, whole=False)
+    steps = trace.step_numbers[:1] if arguments.step is None else [arguments.step]
+    if not set(steps) <= set(trace.step_numbers):
+        raise TraceError(
+            f"show: expected a step among {trace.step_numbers or 'none'} of {arguments.trace}, got {arguments.step}. "
+            "Name one of them."
+        )
     console = Console(highlight=False)
     state = "complete" if trace.complete else "its writer stopped early"
     console.print(
@@ -28,13 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     for name, value in sorted(flat({**trace.producer, **trace.facts}).items()):
         console.print(escape(f"  {name}: {plain(value)}"), soft_wrap=True)
-    steps = [arguments.step] if arguments.step is not None else trace.step_numbers[:1]
     for number in steps:
-        if number not in trace.step_numbers:
-            raise TraceError(
-                f"show: expected a step among {trace.step_numbers or 'none'} of {arguments.trace}, got {number}. "
-                "Name one of them."
-            )
         file = trace.step(number)
         table = plain_table("tensor", "dtype", "shape", "norm")
         for text in file.names():

@@ -35,6 +35,10 @@ def pairs_by_hand(
     problems: list[str] = []
     used: dict[str, str] = {}
     for name, entry in entries.items():
+        if name in of_candidate and name not in of_reference and all(part in of_reference for part in entry.to):
+            turned = ", ".join(entry.to)
+            problems.append(f"{name}: expected the reference's name before the candidate's, got {turned} behind it")
+            continue
         for known, side, wanted in ((of_reference, "reference", (name,)), (of_candidate, "candidate", entry.to)):
             problems += [unknown(part, side, known) for part in wanted if part not in known]
         if name not in of_reference or any(part not in of_candidate for part in entry.to):

@@ -37,7 +37,8 @@ _PACKED = frozenset(["LSTM", "LSTMCell", "GRU", "GRUCell", "MultiheadAttention"]
 def fits(reference: Variable, candidate: Variable) -> list[str]:
     """Returns every transform that may turn `reference` into `candidate`: one where the choice is clear.
 
-    Uses decide first: a `Linear` fed by `MatMul` is transposed even where it is square. Where they say nothing, every
+    Uses decide first: a `Linear` fed by `MatMul` is transposed even where it is square, and what the same ops use on both
+    sides, as in two traces of one framework, has one layout. Where they say nothing, every
     transform whose result has the right shape is listed. Different kinds never fit, nor do modules such as `LSTM`,
     whose arrays hold several blocks in torch's own order.
     """
@@ -55,6 +56,8 @@ def becomes(text: str, reference: Variable, *candidates: Variable) -> bool:
 
 
 def _possible(reference: Variable, candidate: Variable) -> tuple[str, ...]:
+    if reference.use and reference.use == candidate.use:
+        return ("identity",)
     ops = (reference.use or "").split("+")
     by_use = {_BY_USE[(candidate.use or "", op)] for op in ops if (candidate.use or "", op) in _BY_USE}
     # Tied weights are both looked up and multiplied; then no single use speaks for the layout.

@@ -1,5 +1,6 @@
 """Reads a trace lazily: memory is bounded by the largest tensor, not by the trace."""
 
+import glob
 import json
 import os
 from typing import Any, Dict, List, Union
@@ -62,15 +63,29 @@ class Trace(object):
         return os.path.join(self.directory, name)
 
 
+def _trace_below(directory: str) -> str:
+    """Returns a trace in a folder of traces, such as the one that `parity run --out` leaves, or ""."""
+    found = []
+    for depth in ("*", os.path.join("*", "*")):
+        found += glob.glob(os.path.join(glob.escape(directory), depth, "trace.json"))
+    folders = sorted(os.path.dirname(path) for path in found)
+    lockstep = [folder for folder in folders if os.path.basename(folder).startswith("float")]
+    return (lockstep or folders or [""])[0]
+
+
 def _load(directory: str) -> Dict[str, Any]:
     path = os.path.join(directory, "trace.json")
     try:
         with open(path, "rb") as file:
             meta = json.loads(file.read().decode("utf-8"))
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
+        near = _trace_below(directory)
+        write = f", e.g. {near}." if near else "."
         raise TraceError(
-            f"trace: expected {directory} to be a trace, got no trace.json in it. Name the folder that holds it."
+            f"trace: expected {directory} to be a trace, got no trace.json in it. Name the folder that holds it{write}"
         ) from error
+    except OSError as error:
+        raise TraceError(f"trace: expected to read {path}, got: {error.strerror}. Mend that and run again.") from error
     except ValueError as error:
         raise TraceError(f"trace: expected JSON in {path}, got {error}. Record the trace again.") from error
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:

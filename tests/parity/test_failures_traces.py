@@ -99,6 +99,15 @@ def test_a_folder_that_is_no_trace_is_named(traces, tmp_path, capsys):
     assert "nothing to be a trace, got no trace.json in it. Name the folder that holds it." in errors
 
 
+def test_of_a_folder_of_traces_one_is_named(traces, tmp_path, capsys):
+    for name in ("again", "float32"):
+        record(tmp_path / "run" / "tf" / name, steps=1)
+    assert (
+        f"expected {tmp_path / 'run'} to be a trace, got no trace.json in it. "
+        f"Name the folder that holds it, e.g. {tmp_path / 'run' / 'tf' / 'float32'}."
+    ) in refused(capsys, "show", tmp_path / "run")
+
+
 def test_a_trace_with_fewer_steps_cannot_be_compared_and_the_step_is_named(traces, tmp_path, capsys):
     assert main(["compare", str(traces[0]), str(record(tmp_path / "short", steps=2))]) == 2
     printed = capsys.readouterr().out

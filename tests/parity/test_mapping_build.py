@@ -144,6 +144,21 @@ def test_one_variable_that_is_left_over_is_told_in_the_singular():
         build_mapping([weight("unused", (4,))], [], {})
 
 
+def test_square_kernels_of_two_traces_of_one_framework_are_not_transposed():
+    for use in ("MatMul", "Linear"):
+        (pair,) = build_mapping([weight("a/kernel", (4, 4), use)], [weight("a/kernel", (4, 4), use)], {}).pairs
+        assert pair.transform.text == "identity"
+
+
+def test_entries_written_the_wrong_way_round_are_told_so():
+    reference, candidate = [weight("a/kernel", (4,)), weight("b", (4,))], [weight("x", (4,)), weight("y", (4,))]
+    with pytest.raises(MappingError) as error:
+        build_mapping(reference, candidate, {"x": MappingEntry(to=("a/kernel",))})
+    assert (
+        "wrong in [mapping]:\n  x: expected the reference's name before the candidate's, got a/kernel behind it\n"
+    ) in str(error.value)
+
+
 def test_two_that_only_shape_could_join_are_refused_where_shapes_agree():
     reference = [weight("Variable", (4,)), weight("Variable_1", (4,))]
     with pytest.raises(MappingError, match=r"got 4 that do not"):

@@ -43,6 +43,7 @@ def test_the_facts_say_what_may_differ_on_purpose(tf, resource):
     assert {key: facts[key] for key in expected} == expected
     assert facts["optimizer"]["name"] == "AdamOptimizer"
     assert [device.lower()[-5:] for device in facts["devices"]] == ["cpu:1", "cpu:2"]
+    assert facts["gpu"] is False
 
 
 @pytest.mark.parametrize("resource", [False, True])
