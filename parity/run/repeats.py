@@ -1,8 +1,12 @@
 """Each side against itself: whether it can be compared at all, and by how much it wanders."""
 
+from collections.abc import Sequence
+
 from parity.judge.repeats import Repeat, judge_repeat
 from parity.judge.result import Level
 from parity.run.recorded import Recorded
+
+SHOWN = 3  # names of ops
 
 
 def judge_repeats(recorded: Recorded) -> list[Repeat]:
@@ -16,8 +20,14 @@ def judge_repeats(recorded: Recorded) -> list[Repeat]:
     ]
 
 
-def set_aside_wandering(levels: dict[str, Level], repeats: list[Repeat]) -> None:
-    """Calls levels that are different incomparable where the reference does not repeat itself: nothing can match it."""
+def set_aside_wandering(levels: dict[str, Level], repeats: list[Repeat], draws: Sequence[str] = ()) -> None:
+    """Calls levels that are different incomparable where the reference does not repeat itself: nothing can match it.
+
+    Args:
+      levels: name to level; changed in place.
+      repeats: of both sides.
+      draws: names of the reference's ops that draw, the fact `random_ops`.
+    """
     wild = next((repeat for repeat in repeats if repeat.side == "reference" and not repeat.comparable), None)
     if wild is None:
         return
@@ -27,5 +37,14 @@ def set_aside_wandering(levels: dict[str, Level], repeats: list[Repeat]) -> None
             level.causes = []
         how = wild.sentence.partition(": ")[2]
         level.notes.insert(
-            0, f"the reference does not repeat itself: {how}. An op draws anew in every run: leave it out, or feed it"
+            0,
+            f"the reference does not repeat itself: {how}. An op draws anew in every run{_named(draws)}: leave it out, "
+            "or feed it",
         )
+
+
+def _named(draws: Sequence[str]) -> str:
+    if not draws:
+        return ""
+    more = f" and {len(draws) - SHOWN} more" if len(draws) > SHOWN else ""
+    return f" ({', '.join(draws[:SHOWN])}{more})"

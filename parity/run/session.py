@@ -72,7 +72,8 @@ def run_case(
             recorded, decided = _in_lockstep(case, recorder, begun, levels, tick)
             candidate, notes = _facts(recorded.lockstep.candidate32), recorded.notes
             repeats = judge_repeats(recorded)
-            set_aside_wandering(decided, repeats)
+            draws = recorded.lockstep.reference32.facts.get("random_ops", [])
+            set_aside_wandering(decided, repeats, draws)
         if recorded is not None and "mixed" in levels and case.torch.opt_level != "O0" and case.precision == "float32":
             halves = record_halves(recorder.playing, recorder.states, case.torch.half_dtype, case.torch.opt_level)
             decided["mixed"] = judge_halves(halves)

@@ -53,6 +53,16 @@ def test_nothing_can_match_a_reference_that_does_not_repeat():
     ]
 
 
+@pytest.mark.parametrize(
+    ("draws", "named"),
+    [(["a/drop/Random"], "(a/drop/Random): leave"), (list("abcde"), "(a, b, c and 2 more): leave")],
+)
+def test_the_ops_that_draw_are_named(draws, named):
+    levels = {"function": Level("function", "different", "")}
+    set_aside_wandering(levels, [Repeat("reference", 9, 3, 0.5, "step 0, loss/0")], draws)
+    assert f"An op draws anew in every run {named} it out, or feed it" in levels["function"].notes[0]
+
+
 def test_a_candidate_that_does_not_repeat_is_no_excuse():
     levels = {"function": Level("function", "different", "")}
     set_aside_wandering(levels, [Repeat("candidate", 9, 3, 0.5, "step 0, loss/0")])

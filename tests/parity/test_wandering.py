@@ -22,4 +22,8 @@ def test_a_reference_that_draws_anew_in_every_run_is_incomparable(tf2_sides, tmp
     result = run_case(load_case(folder, steps=2), tf2_sides, levels=("function",))
     assert result.verdict == "incomparable" and result.exit_code == 2
     assert result.levels["function"].notes[0].startswith("the reference does not repeat itself: wanders by ")
+    assert (
+        " in every run (tower_0/random_normal/RandomStandardNormal): leave it out, "
+        in result.levels["function"].notes[0]
+    )
     assert not result.repeats[0].comparable and result.repeats[1].comparable
