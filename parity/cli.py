@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -26,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.run is None:
         print(f"parity: {parsed.verb} is not offered yet by this version. {VERBS[parsed.verb]}.", file=sys.stderr)
         return COULD_NOT
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does: a name in an old locale ends no report
     try:
         with _ended_as_interrupted(), _reader_may_leave():
             code = int(parsed.run(parsed))
@@ -76,11 +79,14 @@ def _reader_may_leave() -> Iterator[None]:
     # `parity … | head -1` closes the pipe early; Python would complain about it once more at its end.
     try:
         yield
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as left:
+        # The package that prints ends the program with 1 then, which would say "different".
+        if isinstance(left, SystemExit) and not isinstance(left.__context__, BrokenPipeError):
+            raise
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.close(nowhere)
-        raise
+        raise BrokenPipeError from None
 
 
 def _failed(parsed: argparse.Namespace, error: BaseException) -> int:

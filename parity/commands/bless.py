@@ -25,12 +25,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the case; keeps the reference's part where the verdict is same, and nothing otherwise."""
     from parity.case import load_case
     from parity.report import report
-    from parity.run import keep_golden, open_sides, run_case
+    from parity.run import keep_golden, open_sides, require_golden_folder, run_case
     from parity.sides import fail_together
 
     case = load_case(arguments.case, steps=arguments.steps)
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     golden = arguments.out or case.directory / "golden"
+    require_golden_folder(golden)
     with tempfile.TemporaryDirectory(prefix="parity-bless-") as folder, open_sides(python) as sides:
         fail_together(*sides.started)
         recorded = Path(folder) / "run"

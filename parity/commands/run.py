@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the case and prints the report; returns the exit code."""
     from parity.case import load_case
     from parity.commands.errors import CommandError
-    from parity.commands.out_folder import claim_folder
+    from parity.commands.out_folder import claim_reproduction, claimed_folder
     from parity.report import report, show_power
     from parity.run import open_sides, run_case
     from parity.sides import fail_together
@@ -77,22 +77,23 @@ def run(arguments: argparse.Namespace) -> int:
     given = ("steps", "towers", "precision", "opt_level", "half_dtype")
     case = load_case(arguments.case, **{name: getattr(arguments, name) for name in given})
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
-    out = claim_folder(arguments.out) if arguments.out else None
     live = not arguments.golden
-    with progress(arguments.quiet) as tick, open_sides(python, arguments.timeout, out, live) as sides:
-        fail_together(*sides.started)
-        result = run_case(
-            case,
-            sides,
-            arguments.levels,
-            out,
-            tick,
-            arguments.golden,
-            shows_tensors(arguments),
-            claim_folder(arguments.reproduce) if arguments.reproduce else None,
-        )
-        power = _power(case, result, sides, tick) if arguments.prove and result.verdict == "same" else None
-    write_report_files(arguments, result, case.name, power)
+    reproduction = claim_reproduction(arguments.reproduce) if arguments.reproduce else None
+    with claimed_folder(arguments.out) as out:
+        with progress(arguments.quiet) as tick, open_sides(python, arguments.timeout, out, live) as sides:
+            fail_together(*sides.started)
+            result = run_case(
+                case,
+                sides,
+                arguments.levels,
+                out,
+                tick,
+                arguments.golden,
+                shows_tensors(arguments),
+                reproduction,
+            )
+            power = _power(case, result, sides, tick) if arguments.prove and result.verdict == "same" else None
+        write_report_files(arguments, result, case.name, power)
     report(result, case.name, arguments.quiet, arguments.verbose)
     if power is not None:
         show_power(power, arguments.quiet)

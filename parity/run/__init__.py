@@ -2,6 +2,7 @@
 
 from parity.run.golden import GoldenError as GoldenError
 from parity.run.golden import keep_golden as keep_golden
+from parity.run.golden import require_golden_folder as require_golden_folder
 from parity.run.plan import Recorder as Recorder
 from parity.run.processes import Sides as Sides
 from parity.run.processes import open_sides as open_sides

@@ -78,11 +78,8 @@ def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
     Raises:
       GoldenError: the folder holds something else.
     """
-    if golden.exists() and any(golden.iterdir()):
-        if not (golden / DESCRIPTION).is_file():
-            raise GoldenError(
-                f"golden: expected {golden} to be empty or a golden trace, got other files. Name another."
-            )
+    require_golden_folder(golden)
+    if golden.exists():
         shutil.rmtree(golden)
     golden.mkdir(parents=True, exist_ok=True)
     for part, path in PARTS.items():
@@ -93,6 +90,18 @@ def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
     known["initial_slots"] = json.loads((recorded / PARTS["runs"] / INITIAL_SLOTS).read_text())
     description = {"format": FORMAT, "format_version": FORMAT_VERSION, "case": of_the_reference(case), **known}
     write_json(golden / DESCRIPTION, description)
+
+
+def require_golden_folder(golden: Path) -> None:
+    """Refuses a place for a golden trace that holds something else.
+
+    Raises:
+      GoldenError: it is a file, or a folder of other files.
+    """
+    if golden.exists() and not golden.is_dir():
+        raise GoldenError(f"golden: expected a folder at {golden}, got a file. Name another.")
+    if golden.exists() and any(golden.iterdir()) and not (golden / DESCRIPTION).is_file():
+        raise GoldenError(f"golden: expected {golden} to be empty or a golden trace, got other files. Name another.")
 
 
 def of_the_reference(case: Case) -> dict[str, Any]:

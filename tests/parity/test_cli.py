@@ -1,6 +1,7 @@
 """The command line: its words, its help, its exit codes."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ import pytest
 
 from parity.cli import main
 from parity.commands.errors import CommandError
-from parity.commands.out_folder import claim_file, claim_folder
+from parity.commands.out_folder import claim_file, claim_reproduction, claimed_folder
 from parity.judge.result import Level, Result
+from parity.trace import TraceWriter
 
 ROOT = Path(__file__).parents[2]
 VERBS = ("run", "record", "replay", "compare", "map", "show", "bless", "teach", "doctor")
@@ -121,6 +123,39 @@ def test_json_is_refused_before_the_run_where_it_cannot_be_written(capsys, tmp_p
     assert code == 2
     assert f"--json: expected a file that can be written at {tmp_path}, got: a folder. Name another." in errors
     assert errors.splitlines()[-1] == "verdict: incomparable"
+
+
+def test_bless_refuses_a_place_for_its_trace_before_it_runs(capsys, tmp_path):
+    example = str(ROOT / "examples" / "digits_mlp")
+    (tmp_path / "thesis.tex").write_text("mine")
+    code, _, errors = ended(capsys, "bless", example, "--out", str(tmp_path))
+    assert code == 2
+    assert errors == (
+        f"parity: golden: expected {tmp_path} to be empty or a golden trace, got other files. Name another.\n"
+    )
+    code, _, errors = ended(capsys, "bless", example, "--out", str(tmp_path / "thesis.tex"))
+    assert code == 2
+    assert errors == f"parity: golden: expected a folder at {tmp_path / 'thesis.tex'}, got a file. Name another.\n"
+
+
+def test_a_reader_that_leaves_early_is_no_verdict(tmp_path):
+    TraceWriter(str(tmp_path), {"package": "test"}, {f"fact{n}": "x" * 100 for n in range(2000)}).close()
+    program = [sys.executable, "-m", "parity.cli", "show", str(tmp_path)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout.readline().startswith(str(tmp_path).encode())
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 2
+
+
+def test_a_name_that_the_terminal_cannot_write_is_written_otherwise(tmp_path):
+    folder = tmp_path / "f\xfcr"
+    TraceWriter(str(folder), {"package": "test"}).close()
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    program = [sys.executable, "-m", "parity.cli", "show", str(folder)]
+    done = subprocess.run(program, capture_output=True, cwd=ROOT, env=environment, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"f\\xfcr: 0 steps, complete" in done.stdout
 
 
 NO_VERDICT = {
@@ -244,17 +279,45 @@ def test_doctor_finds_the_frameworks_of_this_interpreter(capsys, monkeypatch):
 
 
 def test_out_is_emptied_of_what_an_earlier_run_left(tmp_path):
-    for name in ("tf", "torch", "logs"):
+    for name in ("tf", "torch", "logs", "planted", "torch-rounded", "without-combine"):
         (tmp_path / "out" / name / "free").mkdir(parents=True)
         (tmp_path / "out" / name / "free" / "trace.json").write_text('{"complete": true}')
-    assert claim_folder(tmp_path / "out") == tmp_path / "out"
-    assert list((tmp_path / "out").iterdir()) == []
+    with claimed_folder(tmp_path / "out") as out:
+        assert out == tmp_path / "out"
+        assert list(out.iterdir()) == []
+
+
+def test_out_is_one_runs_at_a_time(tmp_path):
+    with claimed_folder(tmp_path / "out") as out:
+        (out / "tf").mkdir()
+        with pytest.raises(CommandError) as error, claimed_folder(out):
+            pass
+        assert str(error.value) == (
+            f"--out: expected {out} for this run alone, got another run that writes to it. "
+            "Name another folder, or wait until that has ended."
+        )
+        assert (out / "tf").is_dir()
+    with claimed_folder(out):
+        assert list(out.iterdir()) == []
+
+
+def test_the_folder_of_reproduce_is_emptied_of_an_earlier_reproduction_and_of_nothing_else(tmp_path):
+    for name in ("with_tensorflow.py", "with_torch.py", "state_tf.npz", "counters.npz"):
+        (tmp_path / name).write_text("old")
+    assert claim_reproduction(tmp_path) == tmp_path
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine.py").write_text("mine")
+    with pytest.raises(
+        CommandError, match=r"^--reproduce: expected .* to be empty .* got 'mine\.py' in it\. Name another"
+    ):
+        claim_reproduction(tmp_path)
+    assert (tmp_path / "mine.py").read_text() == "mine"
 
 
 def test_out_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(CommandError, match=r"--out: expected a folder at .*, got: File exists\. Name another\."):
-        claim_folder(tmp_path / "out")
+        claimed_folder(tmp_path / "out").__enter__()
 
 
 def test_an_old_result_is_gone_as_soon_as_a_new_run_begins(tmp_path):
