@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         fail_together(*sides.started)
         recorded = Path(folder) / "run"
         with progress(arguments.quiet) as tick:
-            result = run_case(case, sides, out=recorded, tick=tick)
+            result = run_case(case, sides, out=recorded, tick=tick, blessing=True)
         report(result, case.name, arguments.quiet, arguments.verbose)
         if result.verdict == "same":
             keep_golden(case, recorded, golden)

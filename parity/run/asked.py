@@ -29,6 +29,7 @@ class Asked(NamedTuple):
       noise: unit roundoff and seed of roundings that the candidate adds to its products.
       cut: whether no gradient passes the outputs that `follow` gives.
       evaluation: how to evaluate where that is recorded: "eval" mode, "train" mode, or after "other draws".
+      whole: name of the run of all steps that this one is a part of, where there is such a one.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Asked(NamedTuple):
     noise: tuple[float, int] | None = None
     cut: bool = False
     evaluation: str = "eval"
+    whole: str = ""
 
 
 def start_run(side: SideProcess, tick: Tick, what: str, asked: Asked, out: Path, **own: Any) -> "Future[Trace]":

@@ -56,7 +56,9 @@ class LiveBeside:
             playing.out / "states" / f"torch-{name}", ((n, translated(recorded.join, state)) for n, state in before)
         )
         quantities = EVERYTHING + (() if alone else playing.inference)
-        asked = Asked(name, "float64", playing.feeds.torch, playing.start.torch, port, quantities, steps, alone)
+        asked = Asked(
+            name, "float64", playing.feeds.torch, playing.start.torch, port, quantities, steps, alone, whole="beside"
+        )
         candidate = playing.torch.run(asked)
         reference = self._reference(asked._replace(feeds=playing.feeds.tf, start=playing.start.tf, follow=tf))
         traces = recorded.lockstep._replace(reference64=reference, candidate64=candidate.result(), states=Trace(tf))

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from parity.judge.level1 import LIMIT
 from parity.judge.result import Check
-from parity.trace import parse_key
+from parity.judge.spread import MeasuredSpread
+from parity.trace import Trace, parse_key
 
 UPDATED = ("slot", "var", "ema")
 NOTE = (
@@ -34,6 +35,17 @@ def settle_empty_gradients(checks: list[Check], measure: Callable[[Sequence[Chec
     moves = measure(lost)
     judged = {check: _judged(check, moves(check)) for check in lost}
     return [judged.get(check, check) for check in checks]
+
+
+def measure_kept(kept: Trace, prefix: str = "") -> Callable[[Sequence[Check]], Moves]:
+    """Returns a `measure` that reads distances which were measured where the reference is.
+
+    Args:
+      kept: a trace of them, by step and tensor.
+      prefix: what names start with in it.
+    """
+    spread, known = MeasuredSpread(kept, prefix), set(kept.step_numbers)
+    return lambda lost: lambda check: spread.measured(check.step, check.key) if check.step in known else 0.0
 
 
 def empty_in(checks: Sequence[Check]) -> set[tuple[int, str]]:

@@ -15,6 +15,7 @@ from parity.trace import Trace, write_json
 FORMAT = "tower-parity-golden"
 FORMAT_VERSION = 1
 DESCRIPTION = "golden.json"
+TRIED = ("beside-*", "empty-*")  # what judging the port of then took
 PARTS = {"feeds": Path("feeds") / "tf", "start": Path("start") / "tf", "runs": Path("tf")}
 
 
@@ -60,8 +61,13 @@ class GoldenRole:
         return dict(self._known["initial_slots"])
 
     def run(self, asked: Asked) -> "Future[Trace]":
-        """Answers with the trace of the run of that name."""
-        return _done(DenseTrace(self._folder / "runs" / asked.name))
+        """Answers with the trace of the run of that name, or of the one that it is a part of."""
+        return _done(DenseTrace(self._folder / "runs" / (asked.whole or asked.name)))
+
+    def kept(self, name: str) -> Path | None:
+        """Returns the folder of the run of that name, None where none was kept."""
+        folder = self._folder / "runs" / name
+        return folder if folder.is_dir() else None
 
     def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: Asked) -> None:
         """Answers with nothing: no tower is at hand."""
@@ -84,7 +90,7 @@ def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
     golden.mkdir(parents=True, exist_ok=True)
     for part, path in PARTS.items():
         shutil.copytree(
-            recorded / path, golden / part, ignore=shutil.ignore_patterns(PREPARED, INITIAL_SLOTS, REPETITION)
+            recorded / path, golden / part, ignore=shutil.ignore_patterns(PREPARED, INITIAL_SLOTS, REPETITION, *TRIED)
         )
     known = json.loads((recorded / PARTS["runs"] / PREPARED).read_text())
     known["initial_slots"] = json.loads((recorded / PARTS["runs"] / INITIAL_SLOTS).read_text())

@@ -10,16 +10,13 @@ from parity.judge.level1 import Lockstep
 from parity.judge.result import Check
 from parity.run.again import Again
 from parity.run.asked import Tick
-from parity.run.beside import LiveBeside
+from parity.run.blessed import leave_beside
 from parity.run.candidate import TorchRole
-from parity.run.empty_gradients import settle_empty_gradients
-from parity.run.kinks import settle_kinks
 from parity.run.orders import run_orders
 from parity.run.prepare import prepare_both
 from parity.run.processes import Sides
 from parity.run.recorded import Begun, OfBoth, Playing, Recorded
 from parity.run.reference import Reference, TensorFlowRole
-from parity.run.rounded_updates import measure_live
 from parity.run.runs import (
     REPLICAS,
     candidate_in_lockstep,
@@ -28,6 +25,7 @@ from parity.run.runs import (
     reference_in_float64,
     rough_reference,
 )
+from parity.run.settled import settle
 from parity.run.spread import run_draws
 from parity.run.states import state_to_evaluate, states_before, translated, write_states
 from parity.trace import Trace
@@ -133,11 +131,11 @@ class Recorder:
 
     def settle(self, checks: list[Check], recorded: Recorded) -> list[Check]:
         """Returns the checks of level 1, judged again where rounding decides: `settle_empty_gradients`, `settle_kinks`."""
-        known = recorded, self.playing, self.states
-        if not isinstance(self._reference, TensorFlowRole):
-            return checks
-        checks = settle_empty_gradients(checks, lambda lost: measure_live(*known, lost))
-        return checks if recorded.races else settle_kinks(checks, LiveBeside(*known))
+        return settle(checks, recorded, self.playing, self.states)
+
+    def leave_beside(self, recorded: Recorded) -> None:
+        """Has the reference leave what later ports are judged by where rounding decides, for a golden trace."""
+        leave_beside(recorded, self.playing, self.states)
 
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:
         """Records the candidate once more, its hyper-parameters rounded to float32, its schedule's rates the reference's."""

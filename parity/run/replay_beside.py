@@ -6,8 +6,7 @@ from pathlib import Path
 
 from parity.judge.level1 import Lockstep, judge_lockstep
 from parity.judge.result import Check
-from parity.judge.spread import MeasuredSpread
-from parity.run.empty_gradients import Moves, settle_empty_gradients
+from parity.run.empty_gradients import measure_kept, settle_empty_gradients
 from parity.run.kinks import settle_kinks
 from parity.run.replay_free import judge_freely, told_of_shadow, train_freely
 from parity.run.replay_part import Part
@@ -88,8 +87,7 @@ def settle_replayed(checks: list[Check], replayed: Replayed, shadow: Trace, trac
     """
     aside, empty = left_by(shadow, SHADOW_ASIDE), left_by(shadow, SHADOW_EMPTY)
     if empty is not None:
-        known = empty
-        checks = settle_empty_gradients(checks, lambda lost: _measured(known, replayed.part, lost))
+        checks = settle_empty_gradients(checks, measure_kept(empty, replayed.part.prefix))
     if aside is not None:
         checks = settle_kinks(checks, ReplayedBeside(replayed, aside, traces, checks, out))
     return checks
@@ -109,9 +107,3 @@ def beside_notes(checks: Sequence[Check], part: Part, shadow: Trace) -> list[str
     if told or all(check.verdict != "different" for check in checks):
         return []
     return [SILENT + (told_of_shadow(part, "rounding") or OLD)]
-
-
-def _measured(empty: Trace, part: Part, lost: Sequence[Check]) -> Moves:
-    spread = MeasuredSpread(empty, part.prefix)
-    known = set(empty.step_numbers)
-    return lambda check: spread.measured(check.step, check.key) if check.step in known else 0.0

@@ -30,7 +30,7 @@ def measure_live(recorded: Recorded, playing: Playing, states: OfBoth, lost: Seq
     Counterpart: tf_towers.shadow.empty.EmptyGradients
     """
     reference, names = recorded.lockstep.reference64, {parse_key(check.key).name for check in lost}
-    runs = list(_moved(playing, states, sorted({check.step for check in lost}), names))
+    runs = list(rounded_runs(playing, states, sorted({check.step for check in lost}), names))
     return lambda check: max(_apart(run, reference, check) for run in runs)
 
 
@@ -38,7 +38,7 @@ def _apart(run: Trace, reference: Trace, check: Check) -> float:
     return distance(run.step(check.step).read(check.key), reference.step(check.step).read(check.key))
 
 
-def _moved(playing: Playing, states: OfBoth, steps: Sequence[int], names: set[str]) -> Iterator[Trace]:
+def rounded_runs(playing: Playing, states: OfBoth, steps: Sequence[int], names: set[str]) -> Iterator[Trace]:
     """Yields the reference's runs; the variables that are judged stay where they are, so that only rounding moves them."""
     playing.tf.prepare("float64", playing.inputs).result()
     before, fed = Trace(states.tf), Trace(playing.feeds.tf)

@@ -24,6 +24,7 @@ from parity.run.recorded import Begun, Recorded
 from parity.run.repeats import judge_repeats, set_aside_wandering
 from parity.run.reproduction import reproduced
 from parity.run.rounded import set_aside_rounding
+from parity.run.settled import settled_notes
 from parity.run.trajectory_level import decide_trajectory
 from parity.trace import Trace
 
@@ -40,6 +41,7 @@ def run_case(
     golden: Path | None = None,
     closely: bool = False,
     reproduce: Path | None = None,
+    blessing: bool = False,
 ) -> Result:
     """Runs a case on both sides and decides the levels asked for.
 
@@ -52,6 +54,7 @@ def run_case(
       golden: a golden trace that stands for TensorFlow and the batches.
       closely: look closer at tensors that differ, and keep the losses: for reports that show them.
       reproduce: folder that gets the smallest thing that shows the first difference of level 1, where there is one.
+      blessing: leave in `out` what a golden trace keeps beside the runs.
 
     Raises:
       SideFailed: a side could not do its part.
@@ -70,7 +73,10 @@ def run_case(
         repeats: list[Repeat] = []
         if {"function", "float32", "mixed"} & set(levels):
             recorded, decided = _in_lockstep(case, recorder, begun, levels, tick)
-            candidate, notes = _facts(recorded.lockstep.candidate32), recorded.notes
+            candidate = _facts(recorded.lockstep.candidate32)
+            notes = recorded.notes + settled_notes(decided["function"].checks, golden)
+            if blessing:
+                recorder.leave_beside(recorded)
             repeats = judge_repeats(recorded)
             draws = recorded.lockstep.reference32.facts.get("random_ops", [])
             set_aside_wandering(decided, repeats, draws)

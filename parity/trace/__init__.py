@@ -8,6 +8,7 @@ from parity.trace.after import COUNTERS_AFTER as COUNTERS_AFTER
 from parity.trace.after import counters_after as counters_after
 from parity.trace.after import state_after as state_after
 from parity.trace.aside import ASIDE as ASIDE
+from parity.trace.aside import jumps as jumps
 from parity.trace.aside import moved_aside as moved_aside
 from parity.trace.channel import Channel as Channel
 from parity.trace.channel import SideError as SideError

@@ -1,4 +1,4 @@
-"""Moves weights aside by the least amount, the same on every side, so that ties which rounding tells apart are gone."""
+"""Moves weights aside by the least amount, the same on every side, and tells what jumps there: ties that rounding breaks."""
 
 import zlib
 from collections.abc import Mapping
@@ -9,6 +9,10 @@ from parity.trace.quantities import quantity_of
 
 # Far above what float64 rounds, so that the move breaks a tie the same way on both sides; far below an ulp of float32.
 ASIDE = 2.0**-30
+FELT = frozenset(["loss", "tower_grad", "grad", "clip"])
+# A smooth function moves by 2^-29 of itself, times its condition; where one gradient of a million jumps, by 2^-20 and more.
+JUMP = 2.0**-26
+FAINT = 2.0**-10
 
 
 def moved_aside(tensors: "Mapping[str, np.ndarray]", seed: int, towards: float = 1.0) -> "dict[str, np.ndarray]":
@@ -24,6 +28,29 @@ def moved_aside(tensors: "Mapping[str, np.ndarray]", seed: int, towards: float =
       towards: 1.0, or -1.0 for the opposite direction.
     """
     return {name: _moved(name, value, seed, towards) for name, value in tensors.items()}
+
+
+def jumps(one: "Mapping[str, np.ndarray]", other: "Mapping[str, np.ndarray]") -> bool:
+    """Tells whether a step from weights moved there and one from weights moved back are farther apart than smooth ones.
+
+    A tie is broken the one way and then the other, so that gradients jump.
+
+    Args:
+      one: dict of trace name to array of the step.
+      other: the same of the step from weights moved the opposite way.
+    """
+    names = [name for name in one if quantity_of(name) in FELT and np.asarray(one[name]).dtype.kind == "f"]
+    sizes = {name: float(np.linalg.norm(np.ravel(one[name]))) for name in names}
+    largest: "dict[str, float]" = {}
+    for name in names:
+        quantity = quantity_of(name)
+        largest[quantity] = max(largest.get(quantity, 0.0), sizes[name])
+    return any(
+        np.shape(one[name]) != np.shape(other[name])
+        or np.linalg.norm(np.ravel(one[name] - other[name]))
+        > JUMP * max(sizes[name], FAINT * largest[quantity_of(name)])
+        for name in names
+    )
 
 
 def _moved(name: str, value: np.ndarray, seed: int, towards: float) -> np.ndarray:

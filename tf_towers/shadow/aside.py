@@ -2,13 +2,9 @@
 
 import numpy as np
 
-from parity.trace import TraceWriter, moved_aside, quantity_of
+from parity.trace import TraceWriter, jumps, moved_aside, quantity_of
 
 KEPT = frozenset(["state", "loss", "tower_grad", "grad", "clip", "slot", "stat", "var"])
-FELT = frozenset(["loss", "tower_grad", "grad", "clip"])
-# A smooth function moves by 2^-29 of itself, times its condition; where one gradient of a million jumps, by 2^-20 and more.
-JUMP = 2.0**-26
-FAINT = 2.0**-10
 
 
 class Aside(object):
@@ -42,7 +38,7 @@ class Aside(object):
         start = moved_aside(state, number)
         there = program.step(start, now)
         back = program.step(moved_aside(state, number, -1.0), now)
-        if not _jumps(there, back):
+        if not jumps(there, back):
             return
         # What the graph of this step does not touch stays as it was moved; counters stay the recorded ones.
         known = dict(now, **start)
@@ -53,17 +49,3 @@ class Aside(object):
     def close(self):
         """Marks the trace complete."""
         self._writer.close()
-
-
-def _jumps(one, other):
-    names = [name for name in one if quantity_of(name) in FELT and np.asarray(one[name]).dtype.kind == "f"]
-    sizes = {name: np.linalg.norm(one[name]) for name in names}
-    largest = {}
-    for name in names:
-        quantity = quantity_of(name)
-        largest[quantity] = max(largest.get(quantity, 0.0), sizes[name])
-    return any(
-        np.shape(one[name]) != np.shape(other[name])
-        or np.linalg.norm(one[name] - other[name]) > JUMP * max(sizes[name], FAINT * largest[quantity_of(name)])
-        for name in names
-    )

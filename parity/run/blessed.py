@@ -1,0 +1,86 @@
+"""Has the reference of a case that is blessed leave what later ports are judged by where rounding decides."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from parity.judge.numbers import distance, norm
+from parity.run.asked import Asked
+from parity.run.empty_gradients import UPDATED
+from parity.run.perturb import as_float64
+from parity.run.quantities import EVERYTHING, FREE
+from parity.run.recorded import OfBoth, Playing, Recorded
+from parity.run.rounded_updates import rounded_runs
+from parity.run.runs import replicas
+from parity.run.states import Tensors, read_all, write_init, write_states
+from parity.trace import SHADOW_EMPTY, TensorFile, Trace, jumps, moved_aside, parse_key
+
+EMPTY = (
+    2.0**-16
+)  # as in tf_towers.shadow.empty: float64 rounds 2^-29 of what float32 does, a port's float32 may do far more
+
+
+def leave_beside(recorded: Recorded, playing: Playing, states: OfBoth) -> None:
+    """Leaves, beside the reference's other runs, those from weights moved aside where a step has a kink.
+
+    Beside them, always, the trace `empty`: how far rounding moves what the optimizer makes of gradients of nothing but it.
+
+    Args:
+      recorded: what was recorded of the case.
+      playing: the sides, live ones.
+      states: the states before each step.
+    """
+    playing.tf.prepare("float64", playing.inputs).result()
+    there, back = (_moved(playing, states, *each) for each in (("beside", 1.0), ("beside-back", -1.0)))
+    if any(jumps(read_all(there.step(number)), read_all(back.step(number))) for number in playing.steps):
+        _leave_free(recorded, playing)
+    else:
+        shutil.rmtree(there.directory)
+    write_states(Path(there.directory).parent / SHADOW_EMPTY, _empty(recorded, playing, states))
+
+
+def _moved(playing: Playing, states: OfBoth, name: str, towards: float) -> Trace:
+    known = Trace(states.tf)
+    before = (
+        (number, moved_aside(as_float64(read_all(known.step(number))), number, towards))
+        for number in known.step_numbers
+    )
+    follow = write_states(playing.out / "states" / f"tf-{name}", before)
+    quantities = EVERYTHING + playing.inference
+    asked = Asked(name, "float64", playing.feeds.tf, playing.start.tf, follow, quantities, playing.steps)
+    return playing.tf.run(asked).result()
+
+
+def _leave_free(recorded: Recorded, playing: Playing) -> None:
+    start = moved_aside(as_float64(read_all(recorded.start.init())), 0)
+    out = write_init(playing.out / "start" / "tf-beside", start)
+    quantities = FREE + playing.inference
+    free = Asked("free-beside", "float64", playing.feeds.tf, out, None, quantities, playing.steps)
+    for asked in (free, *replicas(playing, free)):
+        playing.tf.run(asked).result()
+
+
+def _empty(recorded: Recorded, playing: Playing, states: OfBoth) -> Iterator[tuple[int, Tensors]]:
+    rough, exact = recorded.lockstep.reference32, recorded.lockstep.reference64
+    found = {number: _names(rough.step(number), exact.step(number)) for number in playing.steps}
+    steps = [number for number, names in found.items() if names]
+    if not steps:
+        return
+    runs = list(rounded_runs(playing, states, steps, set().union(*found.values())))
+    for number in steps:
+        file = exact.step(number)
+        keys = [text for text in file.names() if parse_key(text).quantity in UPDATED]
+        keys = [text for text in keys if parse_key(text).name in found[number]]
+        files = [run.step(number) for run in runs]
+        yield (
+            number,
+            {text: np.array(max(distance(each.read(text), file.read(text)) for each in files)) for text in keys},
+        )
+
+
+def _names(rough: TensorFile, exact: TensorFile) -> set[str]:
+    grads = [text for text in exact.names() if parse_key(text).quantity == "grad"]
+    apart = {text: (exact.read(text), rough.read(text)) for text in grads}
+    return {parse_key(text).name for text, (one, other) in apart.items() if norm(one) <= EMPTY * distance(one, other)}
