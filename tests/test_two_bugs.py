@@ -74,6 +74,10 @@ PAIRS = {
         CONVNET,
         [("inputs_centred_elsewhere", 0.1, "input_shift"), ("another_learning_rate", 0.3, "learning_rate")],
     ),
+    "sequences read backwards, and gates in another order, in one layer": (
+        LSTM,
+        [("sequences_read_backwards", 1.0, "reversed_input"), ("gates_in_the_order_of_tensorflow", 1.0, "gate_order")],
+    ),
     "images transposed, and a bias that is not added, in one layer": (
         MLP,
         [("images_transposed", 1.0, "transposed_input"), ("a_bias_is_not_added", 0.02, "bias_missing")],

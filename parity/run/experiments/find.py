@@ -82,14 +82,14 @@ def find_by_experiment(
     bench = Bench(first, recorder, join, reference, candidate, given or {})
     try:
         # First, for a port that keeps a batch for the next step gives any later experiment the result of the one before.
-        stale = _undone(bench, STALE)
+        stale = undone(bench, STALE)
         if stale:
             return [stale]
         joined = [] if given else _of_the_batch_norm(first, recorder, join, reference)
         if joined:
             return joined
         cause = (
-            next((cause for change in changes_to_try(bench) if (cause := _undone(bench, change))), None)
+            next((cause for change in changes_to_try(bench) if (cause := undone(bench, change))), None)
             or ignored_input(bench)
             or next((cause for knob in knobs(bench) if (cause := solved(bench, knob))), None)
             or shifted_image(bench)
@@ -100,7 +100,8 @@ def find_by_experiment(
     return [cause] if cause else []
 
 
-def _undone(bench: Bench, change: Change) -> Cause | None:
+def undone(bench: Bench, change: Change) -> Cause | None:
+    """Returns the cause where a change makes the first difference go away, to what rounding allows."""
     got = bench.candidate_with(change.batch, change.state, change.twice)
     if got is None:
         return None

@@ -1,13 +1,15 @@
-"""Finds two bugs in one tensor: what an experiment leaves of a difference may be what a hypothesis explains."""
+"""Finds two bugs in one tensor: what an experiment leaves of a difference another one undoes, or a hypothesis explains."""
 
 from parity.causes import Evidence, find_causes
 from parity.judge.result import Cause, Check, FirstDifference
 from parity.run.experiments.behind import allowed_at, next_difference
 from parity.run.experiments.change import Undone
-from parity.run.experiments.find import STALE, changes_to_try
+from parity.run.experiments.find import STALE, changes_to_try, undone
+from parity.run.experiments.inputs import changes_of_the_inputs, changes_of_the_order
 from parity.run.experiments.mended import mended
 from parity.run.experiments.probes import Bench
 from parity.run.experiments.repeats import RepeatsOnward
+from parity.run.experiments.state import changes_of_the_flatten, changes_of_the_gates
 
 # Those that explain all of a difference to rounding; the others would hold beside nearly anything.
 EXACT = frozenset(["rectifier", "dropout_active", "bias_missing", "other_shard", "cross_entropy"])
@@ -16,9 +18,10 @@ EXACT = frozenset(["rectifier", "dropout_active", "bias_missing", "other_shard",
 def one_of_two(
     first: FirstDifference, again: RepeatsOnward, evidence: Evidence, checks: list[Check]
 ) -> tuple[Undone, Cause] | None:
-    """Returns the change that leaves of the first difference what a hypothesis explains, and that cause; None if none does.
+    """Returns the change that leaves of the first difference what something else explains, and that cause; else None.
 
-    Neither alone explains the difference: the change leaves some of it, and the hypothesis does not hold without the change.
+    Neither alone explains the difference: the change leaves some of it, and the other does not hold without the change. The
+    other is a hypothesis, or a change of the weights beside one of the inputs.
 
     Args:
       first: the first difference, which nothing explains.
@@ -39,4 +42,20 @@ def one_of_two(
         if cause is not None:
             text = f"{change.what}, what is left of {key} is explained: {cause.title}; neither explains it alone"
             return Undone(change.name, change.title, text, change.fix, change), cause
+    return _two_changes(bench)
+
+
+def _two_changes(bench: Bench) -> tuple[Undone, Cause] | None:
+    of_the_batch = [*changes_of_the_order(bench.recorder.towers), *changes_of_the_inputs(bench.batch)]
+    of_the_state = [
+        *changes_of_the_flatten(bench.first, bench.reference, bench.state),
+        *changes_of_the_gates(bench.state),
+    ]
+    for one in of_the_batch:
+        for other in of_the_state:
+            both = one._replace(what=f"{one.what} and {other.what}", state=other.state)
+            cause = undone(bench, both)
+            if cause is not None:
+                text = f"{cause.evidence}; neither does it alone"
+                return Undone(one.name, one.title, text, one.fix, both), Cause(other.name, other.title, text, other.fix)
     return None
