@@ -15,6 +15,7 @@ from parity.causes.partly import Partly, counts, fit_partly
 from parity.judge.numbers import Array, norm
 
 EXACT = 1e-8
+ROUGH = 1e-6  # of a gradient, by data that a norm takes out again but for rounding
 EMPTY = 1e-8  # of the largest: zero but for rounding
 FEW = 16  # elements: of so few, those that are not cut off may be none
 Place = tuple[str, str]  # a variable and a tower
@@ -76,7 +77,31 @@ def gradient_rules(evidence: Evidence, step: int) -> Rules | None:
             return None
     if not narrow and not _explained(shares, pairs):
         return None
-    return _assembled(_of_all_towers(shares, towers), narrow, 4 * close)
+    rules = _assembled(_of_all_towers(shares, towers), narrow, 4 * close)
+    return None if rules is None else _with_decay_alone(rules, pairs, evidence, step)
+
+
+def _with_decay_alone(rules: Rules, pairs: dict[Place, tuple[Array, Array]], evidence: Evidence, step: int) -> Rules:
+    # A bias in front of a batch norm has no gradient but its decay, c w: there f c w is c w + (f - 1) c w too.
+    amount = _agreed(list(rules.decay.values()), 1e-3) if rules.decay else None
+    if amount is None:
+        return rules
+    variables, decay = dict(rules.variables), dict(rules.decay)
+    for name, factor in rules.variables.items():
+        along = [
+            _along(one, evidence.before(step, "var", name)) for (each, _), (one, _) in pairs.items() if each == name
+        ]
+        added = (factor - 1) * (along[0] or 0.0)
+        if name not in decay and None not in along and abs(added - amount) <= 1e-3 * abs(amount):
+            variables[name], decay[name] = 1.0, added
+    return rules._replace(variables=variables, decay=decay)
+
+
+def _along(gradient: Array, weight: Array | None) -> float | None:
+    if weight is None or not weight.any():
+        return None
+    share = float(np.vdot(weight, gradient)) / float(np.vdot(weight, weight))
+    return share if norm(gradient - share * weight) <= ROUGH * norm(gradient) else None
 
 
 def _explained(shares: dict[Place, Share], pairs: dict[Place, tuple[Array, Array]]) -> bool:

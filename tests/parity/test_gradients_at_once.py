@@ -140,6 +140,21 @@ def test_a_factor_that_does_not_reach_the_decay_added_behind_it_is_no_decay_besi
     assert cause.evidence.split("; ")[-1].startswith("the factor does not reach the decay of 0.001")
 
 
+def test_a_bias_that_has_no_gradient_but_its_decay_is_not_said_to_have_another_factor(monkeypatch):
+    for gradients in GRADIENTS.values():
+        monkeypatch.setitem(gradients, "bias", np.zeros(5))
+
+    def change(step, tower, name, g):
+        return (1.3 if tower == "2" else 1.0) * (g + 6e-4 * WEIGHTS[name])
+
+    causes = gradients_at_once(Steps(change, decay=1e-3), 0)
+    assert [cause.name for cause in causes] == ["some_towers", "weight_decay"]
+    assert "first, second, bias" in causes[1].evidence
+    # By another amount than the others' it is its own.
+    other = Steps(lambda s, t, n, g: 2.0 * g if n == "bias" else g + 6e-4 * WEIGHTS[n], decay=1e-3)
+    assert [cause.name for cause in gradients_at_once(other, 0)] == ["gradient_factor", "weight_decay"]
+
+
 def test_another_decay_behind_a_factor_that_does_not_reach_it_is_named_beside_it():
     assert [cause.name for cause in beyond_decay(0.5, 1e-3, missing=3.0)] == ["gradient_factor", "weight_decay"]
 
