@@ -29,7 +29,7 @@ MACHINERY = (
     "/torch/_tensor.py",
     "/torch/autograd/",
 )
-LIBRARIES = ("site-packages", "dist-packages", str(Path(os.__file__).parent))
+LIBRARIES = ("site-packages", "dist-packages", "/lib/python3.", str(Path(os.__file__).parent))
 STARTUP_NOISE = re.compile(
     r"^(WARNING: All log messages before absl|[IWE]\d{4} |\d{4}-\d\d-\d\d .*: [IW] |WARNING:tensorflow:From .*deprecated"
     r"|Instructions for updating:|non-resource variables are not supported|To enable the following instructions)"
@@ -89,7 +89,11 @@ def without_our_frames(traceback: str) -> str:
     """
     parts = [_without_our_frames(part) for part in CHAINED.split(traceback)]
     telling = [part for part in parts if any(FRAME.match(line) for line in part.splitlines())]
-    return "\n".join(telling).rstrip() if telling else traceback.rstrip()
+    if not telling:
+        return traceback.rstrip()
+    if telling[0] is not parts[0]:
+        telling[0] = telling[0].partition("\n")[2].lstrip("\n")  # what it was raised in is not shown
+    return "\n".join(telling).rstrip()
 
 
 def _without_our_frames(part: str) -> str:
@@ -127,7 +131,7 @@ def last_frame(traceback: str) -> str:
     if not frames:
         return ""
     # What a user wrote tells more than the library that it called.
-    own = [frame for frame in frames if "site-packages" not in frame["file"]] or frames
+    own = [frame for frame in frames if not any(part in frame["file"] for part in LIBRARIES)] or frames
     function = own[-1]["function"]
     place = f"{Path(own[-1]['file']).name}, line {own[-1]['line']}"
     return place if function in (None, "<module>") else f"{place}, in {function}"

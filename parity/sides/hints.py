@@ -45,6 +45,12 @@ HINTS = (
         "",
         'The ranks are started already: leave that to the script that trains, under if __name__ == "__main__"',
     ),
+    Hint(
+        "",
+        r"^SystemExit",
+        "",
+        'The module is imported, not run: keep what runs it, and reads a command line, under if __name__ == "__main__"',
+    ),
     Hint("", r"No module named", "", "Install it for the interpreter of this side, or leave the import out"),
     Hint(
         "tf",

@@ -121,7 +121,8 @@ def test_a_script_that_exits_when_it_is_imported_is_told_with_the_line(attempt):
     could_not_compare(outcome, "tf")
     assert outcome.message == (
         "parity: TensorFlow side: expected to build the model, got SystemExit: 3 (model_tf.py, line 4, in tower). "
-        "Mend it there; its traceback is above."
+        "The module is imported, not run: keep what runs it, and reads a command line, "
+        'under if __name__ == "__main__". Its traceback is above.'
     )
 
 

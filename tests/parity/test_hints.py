@@ -2,7 +2,7 @@
 
 import pytest
 
-from parity.sides.failure import failure, last_words, without_our_frames
+from parity.sides.failure import failure, last_frame, last_words, without_our_frames
 from parity.sides.hints import hint, telling_line
 
 IN_A_TOWER = 'File "/x/tf_towers/replica.py", line 9, in build_replicas'
@@ -52,6 +52,13 @@ IN_A_TOWER = 'File "/x/tf_towers/replica.py", line 9, in build_replicas'
             "RuntimeError: expected m1 and m2 to have the same dtype, but got: float != double",
             "",
             "Level 1 runs the port in float64 too: take the dtype from an input, or leave float() out.",
+        ),
+        (
+            "tf",
+            "SystemExit: 2",
+            "",
+            "The module is imported, not run: keep what runs it, and reads a command line, "
+            'under if __name__ == "__main__".',
         ),
         (
             "torch",
@@ -109,12 +116,27 @@ def test_an_exception_of_a_chain_without_a_frame_of_the_users_is_left_out():
         'Traceback (most recent call last):\n  File "/home/me/m.py", line 5, in tower\nOuter: a page'
     )
     assert without_our_frames(text).splitlines() == [
-        "During handling of the above exception, another exception occurred:",
-        "",
         "Traceback (most recent call last):",
         '  File "/home/me/m.py", line 5, in tower',
         "Outer: a page",
     ]
+
+
+def test_a_chain_of_the_users_own_exceptions_stays_whole():
+    text = (
+        'Traceback (most recent call last):\n  File "/home/me/m.py", line 3, in f\nInner: x\n\n'
+        "The above exception was the direct cause of the following exception:\n\n"
+        'Traceback (most recent call last):\n  File "/home/me/m.py", line 5, in tower\nOuter: y'
+    )
+    assert [line for line in without_our_frames(text).splitlines() if line] == [
+        line for line in text.splitlines() if line
+    ]
+
+
+def test_the_place_named_is_not_the_standard_librarys_either():
+    library = '  File "/opt/lib/python3.7/argparse.py", line 9, in exit'
+    text = f'  File "/home/me/m.py", line 6, in <module>\n{library}\nSystemExit: 2'
+    assert last_frame(text) == "m.py, line 6"
 
 
 def test_frames_of_torchs_own_calls_are_left_out_and_of_its_functions_kept():
