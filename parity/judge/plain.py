@@ -64,6 +64,29 @@ def judge_plain(
     return checks
 
 
+def starts_apart(join: Join, reference: Trace, candidate: Trace) -> list[str]:
+    """Returns the reference's weights and statistics that the candidate starts from other values of.
+
+    Values are apart where a first step would not be judged the same: by more than ``2^16 u`` of their norm.
+
+    Args:
+      join: names and layouts of both sides.
+      reference: its trace.
+      candidate: its trace.
+    """
+    one_file, other_file = reference.init(), candidate.init()
+    apart = []
+    for key, text in join.ordered(one_file.names()):
+        other = join.read(key, other_file) if key.quantity in ("var", "stat") else None
+        one = one_file.read(text)
+        if other is None or one.dtype.kind != "f":
+            continue
+        allowed = MARGIN * max(unit_roundoff(one.dtype), unit_roundoff(other.dtype)) * norm(one)
+        if one.shape != other.shape or not distance(one, other) <= allowed:
+            apart.append(key.name)
+    return apart
+
+
 class _Pair(NamedTuple):
     key: Key
     text: str

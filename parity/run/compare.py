@@ -5,7 +5,7 @@ from pathlib import Path
 from parity.case import load_mapping
 from parity.causes import Evidence, find_causes
 from parity.judge.join import Join
-from parity.judge.plain import judge_plain
+from parity.judge.plain import judge_plain, starts_apart
 from parity.judge.renaming import Renaming
 from parity.judge.result import Check, Level, Result, decide
 from parity.mapping import build_mapping, variables_of
@@ -61,8 +61,17 @@ def compare_traces(
         reference={**one.facts, "producer": one.producer},
         candidate={**other.facts, "producer": other.producer},
         pairs=[(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs],
-        notes=[UNMEASURED],
+        notes=[UNMEASURED, *_other_start(starts_apart(join, one, other), len(mapping.pairs))],
     )
     if closely:
         look_at_level(result, name, join, {"free": (one, other)})
     return result
+
+
+def _other_start(apart: list[str], variables: int) -> list[str]:
+    if not apart:
+        return []
+    return [
+        f"the two start from other values of {len(apart)} of {variables} variables, first of {apart[0]}: "
+        "what differs later may follow from that alone; start both from the same checkpoint"
+    ]

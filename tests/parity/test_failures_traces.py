@@ -12,9 +12,9 @@ from parity.trace import TraceWriter
 VARIABLES = {"kernel": {"shape": [3], "dtype": "float32", "kind": "weight"}}
 
 
-def record(folder, steps=3, close=True, scale=1.0):
+def record(folder, steps=3, close=True, scale=1.0, start=(1.0, 2.0, 3.0)):
     writer = TraceWriter(str(folder), {"package": "test"}, {"precision": "float32", "towers": 2}, VARIABLES)
-    kernel = np.array([1.0, 2.0, 3.0], np.float32)
+    kernel = np.array(start, np.float32)
     writer.init({"var/kernel": kernel})
     for number in range(steps):
         gradient = np.array([0.5, -1.0, 0.25], np.float32) * np.float32(scale)
@@ -97,6 +97,18 @@ def test_a_description_cut_short_is_named(traces, capsys):
 def test_a_folder_that_is_no_trace_is_named(traces, tmp_path, capsys):
     errors = refused(capsys, "compare", traces[0], tmp_path / "nothing")
     assert "nothing to be a trace, got no trace.json in it. Name the folder that holds it." in errors
+
+
+def test_traces_that_start_from_other_weights_are_told_so_and_others_are_not(traces, tmp_path, capsys):
+    note = (
+        "note: the two start from other values of 1 of 1 variables, first of kernel: what differs later may follow from "
+        "that alone; start both from the same checkpoint"
+    )
+    elsewhere = record(tmp_path / "elsewhere", start=(1.0, 2.0, 4.0))
+    assert main(["compare", str(traces[0]), str(elsewhere)]) == 1
+    assert note in " ".join(capsys.readouterr().out.split())
+    assert main(["compare", *map(str, traces)]) == 0
+    assert "the two start from" not in capsys.readouterr().out
 
 
 def test_of_a_folder_of_traces_one_is_named(traces, tmp_path, capsys):
