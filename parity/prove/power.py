@@ -166,6 +166,7 @@ def _try(case: Case, probe: Probe, sides: Sides) -> Outcome:
         into = Path(folder) / "port" / case.directory.name
         planted = plant(case, Planted(probe.mutation, probe.size), into, probe.of_the_optimizer)
         result = run_case(planted, sides, levels=("function",))
+    sides.outlive_failure()
     first = result.first_difference
     causes = result.causes
     return Outcome(

@@ -8,6 +8,7 @@ from typing import Any
 from parity.case import Case
 from parity.run.asked import Asked, Tick, settings, start_run
 from parity.run.processes import Sides
+from parity.sides import SideFailed
 from parity.trace import Trace
 
 # What a choice of the towers makes of the ranks' reduction, where it is none of "mean" and "sum".
@@ -113,6 +114,10 @@ class TorchRole:
         self._prepared.clear()
         try:
             return self.run(asked).result()
+        except SideFailed:
+            for side in self._side.companions:
+                side.outlive_failure()
+            raise
         finally:
             self._sync_batch_norm = kept
             self._prepared.clear()

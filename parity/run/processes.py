@@ -29,6 +29,11 @@ class Sides:
         """The processes that there are."""
         return [side for side in (self.data, self.tf, self.torch) if side is not None]
 
+    def outlive_failure(self) -> None:
+        """Has every side serve again after a failure that whoever asked has heard of, and goes on."""
+        for side in self.started:
+            side.outlive_failure()
+
     def settle(self) -> None:
         """Has every side drop what it has not begun, and waits for what they are about."""
         for side in self.started:

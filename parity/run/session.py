@@ -73,6 +73,7 @@ def run_case(
         repeats: list[Repeat] = []
         if {"function", "float32", "mixed"} & set(levels):
             recorded, decided = _in_lockstep(case, recorder, begun, levels, tick)
+            sides.outlive_failure()  # of experiments that the port did not take
             candidate = _facts(recorded.lockstep.candidate32)
             notes = recorded.notes + settled_notes(decided["function"].checks, golden)
             if blessing:

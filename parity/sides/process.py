@@ -58,6 +58,7 @@ class SideProcess:
         self._failures: list[SideFailed] = []
         self._broken: SideFailed | None = None
         self._lost: SideFailed | None = None
+        self._abandoned = False
         self.companions: list[SideProcess] = []
         self._asked: list[Future[Any]] = []
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -93,6 +94,15 @@ class SideProcess:
         answer = self._worker.submit(self._ask_unless_failed, len(self._failures), request, arguments, on_progress)
         self._asked = [other for other in self._asked if not other.done()] + [answer]
         return answer
+
+    def outlive_failure(self) -> None:
+        """Has this side serve again though one that it fails together with has failed.
+
+        For whoever has heard of that failure and goes on without what was asked, as with an experiment that a port does not
+        take. A side that was in the middle of an answer stays lost: nobody has read that.
+        """
+        if not self._abandoned:
+            self._lost = None
 
     def settle(self) -> None:
         """Drops what it has been asked and has not begun, and waits for what it is about.
@@ -163,6 +173,7 @@ class SideProcess:
             selector.register(self._replies, selectors.EVENT_READ)
             while not selector.select(min(POLL_SECONDS, max(0.0, deadline - time.monotonic()))):
                 if self._lost:
+                    self._abandoned = True
                     raise self._lost
                 if self._closing.is_set():
                     raise SideFailed(self.side, f"expected {task_of(request)}, but it was ended. Run again.")

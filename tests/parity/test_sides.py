@@ -115,6 +115,33 @@ def test_sides_that_fail_together_do_not_make_anyone_wait_for_the_other(side):
             future.result(60)
 
 
+def test_a_side_serves_again_after_a_failure_of_another_that_is_lived_with(side):
+    error = {"type": "E", "message": "no such layer", "traceback": "", "plain": True}
+    whole = side(ANSWER + "    print(json.dumps({'result': 'served'}))", name="tf")
+    broken = side(ANSWER + f"    print(json.dumps({{'error': {error!r}}}))", name="torch")
+    fail_together(whole, broken)
+    with pytest.raises(SideFailed, match="torch side: no such layer"):
+        broken.ask("run").result(60)
+    with pytest.raises(SideFailed, match="torch side: no such layer"):
+        whole.ask("run").result(60)
+    whole.outlive_failure()
+    assert whole.ask("prepare").result(60) == "served"
+
+
+def test_a_side_whose_answer_was_given_up_stays_lost(side):
+    slow, broken = side("import time; time.sleep(1000)", 1000.0, "tf"), side("import sys; sys.exit(3)", name="torch")
+    fail_together(slow, broken)
+    waiting = slow.ask("run")
+    time.sleep(0.2)
+    with pytest.raises(SideFailed):
+        broken.ask("run").result(60)
+    with pytest.raises(SideFailed):
+        waiting.result(60)
+    slow.outlive_failure()
+    with pytest.raises(SideFailed, match="torch side: expected to run the steps"):
+        slow.ask("prepare").result(60)
+
+
 @pytest.mark.parametrize(
     ("program", "how"),
     [
