@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from parity.judge.level1 import Lockstep, judge_lockstep
@@ -12,7 +13,7 @@ from parity.run.replay_free import judge_freely, told_of_shadow, train_freely
 from parity.run.replay_part import Part
 from parity.run.replay_port import Replayed
 from parity.run.replay_reference import write_reference
-from parity.run.states import Tensors, translated, write_states
+from parity.run.states import translated, write_states
 from parity.trace import SHADOW_ASIDE, SHADOW_EMPTY, Trace, TraceError
 
 SILENT = (
@@ -40,20 +41,26 @@ class ReplayedBeside:
         self._at_kinks = replace(replayed.part, steps=steps, aside=True)
 
     def alone(self, step: int) -> list[Check]:
-        """Returns the checks of one step by itself, its counters the recorded ones; none where it has no kink."""
-        if step not in self._at_kinks.steps:
-            return []
-        replayed, state = self._replayed, self._moved(step)
-        port = replayed.again(f"beside-{step}", [step], [replayed.batch(step)], [state], feeds=False)
-        return self._judged(port, replace(self._at_kinks, steps=[step]))
+        """Returns the checks of one step, as they are in order: the recorded learning rates are given step by step."""
+        return [check for check in self._lockstep if check.step == step]
 
     def in_lockstep(self) -> list[Check]:
         """Returns the checks of the steps with a kink, of all steps run in their order."""
-        part = self._replayed.part
-        if not self._at_kinks.steps:
+        return list(self._lockstep)
+
+    @cached_property
+    def _lockstep(self) -> list[Check]:
+        part, at_kinks = self._replayed.part, self._at_kinks
+        if not at_kinks.steps:
             return []
-        port = self._replayed.run_from("beside", ((number, self._moved(number)) for number in part.steps))
-        return self._judged(port, self._at_kinks)
+        before = ((number, translated(self._replayed.join, at_kinks.before(number))) for number in part.steps)
+        port = self._replayed.run_from("beside", before)
+        states = write_states(
+            self._out / "beside-before", ((number, at_kinks.before(number)) for number in at_kinks.steps)
+        )
+        reference = write_reference(at_kinks, self._aside, self._out / "reference-beside")
+        traces = self._traces._replace(reference64=reference, candidate64=port, states=Trace(states))
+        return judge_lockstep(self._replayed.join, traces, at_kinks.steps)
 
     def free(self, lockstep: Sequence[Check]) -> list[Check]:
         """Returns the checks of the free runs; none where the shadow has no such run."""
@@ -63,16 +70,6 @@ class ReplayedBeside:
         # What the other steps round their own checks say: they are the same beside a kink and at it.
         others = [check for check in self._checks if check.step not in self._at_kinks.steps]
         return judge_freely(self._replayed.join, runs, [*others, *lockstep])
-
-    def _moved(self, number: int) -> Tensors:
-        return translated(self._replayed.join, self._at_kinks.before(number))
-
-    def _judged(self, port: Trace, part: Part) -> list[Check]:
-        name = f"beside-{part.steps[0]}-{part.steps[-1]}"
-        states = write_states(self._out / f"{name}-before", ((number, part.before(number)) for number in part.steps))
-        reference = write_reference(part, self._aside, self._out / f"reference-{name}")
-        traces = self._traces._replace(reference64=reference, candidate64=port, states=Trace(states))
-        return judge_lockstep(self._replayed.join, traces, part.steps)
 
 
 def settle_replayed(checks: list[Check], replayed: Replayed, shadow: Trace, traces: Lockstep, out: Path) -> list[Check]:

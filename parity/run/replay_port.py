@@ -97,10 +97,19 @@ class Replayed:
         return self._run(precision, self.prepared[precision]["prepared"], self._asked)
 
     def run_from(self, name: str, states: Iterable[tuple[int, Tensors]]) -> Trace:
-        """Runs every step in lockstep in float64 from other states, in its own names and layouts; feeds are not recorded."""
+        """Runs every step in lockstep in float64 from other states, in a build that has made no step.
+
+        Args:
+          name: of the run.
+          states: number and, in its own names and layouts, the state before each step.
+
+        Returns:
+          The trace, without feeds.
+        """
+        quantities = [quantity for quantity in self._asked["quantities"] if quantity != "feed"]
         follow = str(write_states(self._out / f"{name}-states", states))
-        asked = {**self._asked, "follow": follow, "quantities": self._but_feeds()}
-        return self._run(name, self.prepared["float64"]["prepared"], asked)
+        prepared = self._prepare(self._case, "float64", name)["prepared"]  # learning rates go by the steps of a build
+        return self._run(name, prepared, {**self._asked, "follow": follow, "quantities": quantities})
 
     def run_freely(self, start: Tensors, others: Iterable[tuple[int, Tensors]] | None, name: str = "free") -> Trace:
         """Runs all steps in float64 with nobody resetting them, in a build that has made no step; returns the trace.
@@ -134,24 +143,13 @@ class Replayed:
         running.result()
         return Trace(out)
 
-    def again(
-        self, name: str, steps: list[int], batches: list[Tensors], states: list[Tensors], feeds: bool = True
-    ) -> Trace:
-        """Runs some steps once more in float64, from states and batches in its own names and layouts.
-
-        Args:
-          name: of the run.
-          steps: their numbers.
-          batches: of each step.
-          states: before each step.
-          feeds: whether to record what is fed.
-        """
+    def again(self, name: str, steps: list[int], batches: list[Tensors], states: list[Tensors]) -> Trace:
+        """Runs some steps once more in float64, from states and batches in its own names and layouts."""
         asked = {
             **self._asked,
             "feeds": str(write_states(self._out / f"{name}-feeds", zip(steps, batches, strict=True))),
             "follow": str(write_states(self._out / f"{name}-states", zip(steps, states, strict=True))),
             "recorded_counters": True,
-            "quantities": self._asked["quantities"] if feeds else self._but_feeds(),
         }
         prepared = self.prepared["float64"]["prepared"]
         self._side.ask("run", prepared=prepared, **asked, steps=steps, out=str(self._out / name)).result()
@@ -164,9 +162,6 @@ class Replayed:
     def state(self, number: int) -> Tensors:
         """Returns the state before a step, in its own names and layouts."""
         return translated(self.join, self.part.before(number))
-
-    def _but_feeds(self) -> list[str]:
-        return [name for name in self._asked["quantities"] if name != "feed"]
 
     def _both(self) -> dict[str, dict[str, Any]]:
         return {name: self._prepare(self._case, name) for name in ("float32", "float64")}

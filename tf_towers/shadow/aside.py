@@ -41,8 +41,9 @@ class Aside(object):
         if not jumps(there, back):
             return
         # What the graph of this step does not touch stays as it was moved; counters stay the recorded ones.
-        known = dict(now, **start)
-        known.update((name, value) for name, value in there.items() if quantity_of(name) != "state")
+        known = dict(now)
+        for found in (start, there):
+            known.update((name, value) for name, value in found.items() if quantity_of(name) != "state")
         self._writer.step(number, {name: np.asarray(known[name]) for name in now if quantity_of(name) in KEPT})
         self.found += 1
 

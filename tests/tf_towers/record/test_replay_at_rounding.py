@@ -3,13 +3,16 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from parity.run.empty_gradients import NOTE as EMPTY
 from parity.run.kinks import NOTE as KINK
-from parity.trace import Trace, quantity_of
+from parity.trace import Trace, quantity_of, write_tensors
+
+from .conftest import run
 
 KERNEL, BIAS = "net/conv/kernel", "var/net/bias"
 
@@ -99,6 +102,39 @@ def test_a_bias_with_an_empty_gradient_that_is_moved_by_something_else_is_found(
     assert (code, result["first_difference"]["key"]) == (1, BIAS)
     different = {check["key"] for check in result["checks"] if check["verdict"] == "different"}
     assert different == {BIAS}
+
+
+EVERY_STEP = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+import parity.trace.aside
+parity.trace.aside.JUMP = -1.0
+from tf_towers.shadow import make_shadow
+make_shadow(sys.argv[1])
+"""
+LOSSES = {"two_optimizers": ("DAdam=d_loss", "GAdam=g_loss")}
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"), [("two_optimizers", None), ("recurrent", None), ("ungated", "optimizer")]
+)
+def test_beside_a_kink_ports_of_every_kind_are_run_as_their_scripts_are(
+    recorded, replayed, tf_python, tmp_path, name, optimizer
+):
+    """Gradients in the shadow are made wrong, as at a kink; beside it several losses, sparse ones, learning rates hold."""
+    copy = tmp_path / "copy"
+    shutil.copytree(recorded(name).out, copy)
+    done = run(tf_python, ["-c", EVERY_STEP, str(copy)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert Trace(copy / "shadow" / "aside").step_numbers == Trace(copy, whole=False).step_numbers
+    for folder in (copy / "shadow", copy / "shadow" / "free"):
+        step = Trace(folder).step(1)
+        wrong = {text for text in step.names() if quantity_of(text) == "grad" and not text.endswith(".indices")}
+        changed = {text: step.read(text) * (1.001 if text in wrong else 1) for text in step.names()}
+        write_tensors(str(folder / "step-000001.safetensors"), changed)
+    code, result = replayed(copy, name, *LOSSES.get(name, ("loss",)), optimizer=optimizer)
+    assert code == 0, result["first_difference"]
+    assert len(noted(result, KINK)) == len(LOSSES.get(name, ("loss",)))
 
 
 @pytest.mark.parametrize(("name", "first"), [("mirrored_pool", "tower_grad"), ("bias_before_norm", "var")])
