@@ -134,7 +134,7 @@ def test_beside_a_kink_ports_of_every_kind_are_run_as_their_scripts_are(
         write_tensors(str(folder / "step-000001.safetensors"), changed)
     code, result = replayed(copy, name, *LOSSES.get(name, ("loss",)), optimizer=optimizer)
     assert code == 0, result["first_difference"]
-    assert len(noted(result, KINK)) == len(LOSSES.get(name, ("loss",)))
+    assert len(noted(result, KINK)) == 1  # of several optimizers the second one trains in this step
 
 
 @pytest.mark.parametrize(("name", "first"), [("mirrored_pool", "tower_grad"), ("bias_before_norm", "var")])
