@@ -109,7 +109,7 @@ def undone(bench: Bench, change: Change) -> Cause | None:
     left = distance(bench.wanted, got)
     # What came in another shape was allowed nothing.
     allowed = check.allowed or TINY * norm(bench.wanted)
-    if left > allowed:
+    if not left <= allowed:  # also where one of them is not a number
         return None
     before = f"{check.multiple:.3g} times" if check.allowed else check.note
     evidence = (
