@@ -13,7 +13,7 @@ from torch_ddp.combining import Combining, combine_by_hand, over_micro_batches
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.given import with_given_outputs
 from torch_ddp.gradients import GradientReduction
-from torch_ddp.loss_call import call_loss, loss_and_outputs, require_gradient
+from torch_ddp.port_calls import call_loss, loss_and_outputs, require_gradient
 from torch_ddp.reduction import accumulate
 from torch_ddp.several import Part as OptimizerPart
 from torch_ddp.shard import Shard, shard

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from parity.trace import evaluated
 from torch_ddp.backward import Loss
-from torch_ddp.loss_call import call_loss, loss_and_outputs
+from torch_ddp.port_calls import call_loss, loss_and_outputs
 
 SEEDS = {"eval": 0, "train": 0, "other draws": 1}
 

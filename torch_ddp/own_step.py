@@ -14,8 +14,8 @@ from torch_ddp.combining import Combining
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
 from torch_ddp.group import Rank
-from torch_ddp.loss_call import call_with_inputs, named_outputs
 from torch_ddp.mixed import Mixed, without_amp
+from torch_ddp.port_calls import call_with_inputs, named_outputs
 from torch_ddp.port_schedule import PortSchedule
 from torch_ddp.step import Stepper
 from torch_ddp.traced import array, merged, own_of

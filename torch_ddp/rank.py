@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from torch_ddp.optimizer import make_optimizer
 from torch_ddp.optimizer import round_hyper_parameters as round_to_float32
 from torch_ddp.own_step import OwnStepper
 from torch_ddp.parallel import SyncBatchNorm, convert_syncbn_model
+from torch_ddp.port_calls import call_optimizer
 from torch_ddp.port_schedule import PortSchedule, ScheduledUpdate
 from torch_ddp.rounding_noise import RoundingNoise
 from torch_ddp.several import Part
@@ -165,7 +165,7 @@ class RankServer:
         model = _batch_norm(model, case.get("sync_batch_norm", False))
         described = case["optimizer"]
         if isinstance(described, str):
-            optimizer = _optimizer(described, self._code.load(described), model)
+            optimizer = call_optimizer(described, self._code.load(described), model)
         else:
             optimizer = make_optimizer(described, model, _of_the_first(model, case))
         if round_hyper_parameters:
@@ -214,15 +214,6 @@ class RankServer:
         function = self._code.load(own_step)
         clips = bool(case.get("clips"))
         return OwnStepper(*known, function=function, schedule=schedule, clips=clips, mixed=mixed, bucket_cap_mb=cap)
-
-
-def _optimizer(spec: str, function: Callable[..., Any], model: torch.nn.Module) -> torch.optim.Optimizer:
-    optimizer = call_as(f"{spec.partition(':')[2]}(model)", function, [model])
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise SideError(
-            f"case: expected {spec} to make a torch.optim.Optimizer, got {type(optimizer).__name__}. Return one."
-        )
-    return optimizer
 
 
 def _of_the_first(model: torch.nn.Module, case: dict[str, Any]) -> list[str] | None:

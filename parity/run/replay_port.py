@@ -1,6 +1,5 @@
 """Starts the torch side of a replay: the port, with the recorded optimizer's twin or its own."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from parity.mapping import Mapping, MappingEntry, build_mapping, variables_of
 from parity.run.asked import Tick
 from parity.run.perturb import Tensors
 from parity.run.quantities import FREE
+from parity.run.replay_module import write_module
 from parity.run.replay_part import Part, ReplayError
 from parity.run.states import translated, translated_batch, write_init, write_states
 from parity.sides import SideProcess
@@ -71,7 +71,8 @@ class Replayed:
         plain = {**self._case, "optimizer": {"name": "sgd", "learning_rate": 0.0}}
         variables = self._prepare(plain, "float32")["variables"]
         self.mapping: Mapping = build_mapping(variables_of(part.trace.variables), variables_of(variables), entries)
-        self._case.update(self._write_module(port))
+        loss, own = port.losses[part.name], port.optimizers.get(part.name)
+        self._case.update(write_module(out, part, self.mapping, loss, own))
         self.prepared = self._both()
         names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
         self.join = Join(self.mapping, names, self.prepared["float32"]["facts"]["slots"])
@@ -191,28 +192,6 @@ class Replayed:
             "quantities": [quantity for quantity in QUANTITIES if quantity not in without],
         }
 
-    def _write_module(self, port: Port) -> dict[str, str]:
-        # The side loads functions by name; this module carries what was recorded.
-        part, name = self.part, f"replayed_part_{self.part.name or 'only'}"
-        lines = ["import importlib", ""]
-        lines += ["from torch_ddp.draws import with_recorded_draws"]
-        lines += ["from torch_ddp.recorded_optimizer import recorded_optimizer, train_only", "", ""]
-        module, _, function = port.losses[part.name].partition(":")
-        lines += [f"loss = with_recorded_draws(getattr(importlib.import_module({module!r}), {function!r}))", "", ""]
-        lines += ["def optimizer(model):"]
-        if part.trained is not None:
-            names = [to for pair in self.mapping.pairs if pair.reference in part.trained for to in pair.candidate]
-            lines += [f"    train_only(model, {names!r})"]
-        if part.name in port.optimizers:
-            module, _, function = port.optimizers[part.name].partition(":")
-            lines += [f"    return getattr(importlib.import_module({module!r}), {function!r})(model)"]
-        else:
-            rates = [part.rate(number) for number in part.steps]
-            lines += [f"    return recorded_optimizer(model, {_without_rate(part)!r}, {rates!r})"]
-        (self._out / f"{name}.py").write_text("\n".join(lines) + "\n")
-        draws = any("recorded_draw_" in text for text in part.batch(part.steps[0]))
-        return {"optimizer": f"{name}:optimizer", **({"loss": f"{name}:loss"} if draws else {})}
-
 
 def check_port(part: Part, port: Port) -> None:
     """Checks that a port has what a part needs.
@@ -242,8 +221,3 @@ def _case(part: Part, port: Port) -> dict[str, Any]:
         # What the port's own optimizer does to gradients before its step is clipping where the script clips, else combining.
         "watch": ("clip" if part.facts.get("clipped") else "grad") if part.name in port.optimizers else None,
     }
-
-
-def _without_rate(part: Part) -> dict[str, Any]:
-    described: dict[str, Any] = json.loads(json.dumps(part.facts["optimizer"]))
-    return {name: value for name, value in described.items() if name != "learning_rate"}

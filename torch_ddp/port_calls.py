@@ -1,11 +1,12 @@
-"""Calls a loss that a port brings, and answers what is no loss with one line."""
+"""Calls the loss, the step and the optimizer that a port brings, and answers what is none with one line."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from parity.trace import call_as
+from parity.trace import SideError, call_as
 from torch_ddp.errors import TorchDdpError
 
 
@@ -16,6 +17,25 @@ def call_loss(loss: Callable[..., Any], model: nn.Module, inputs: Mapping[str, T
       SideError: it cannot be called so. Whatever else it raises comes through.
     """
     return call_with_inputs("loss", loss, {"model": model}, inputs)
+
+
+def call_optimizer(spec: str, function: Callable[..., Any], model: nn.Module) -> Optimizer:
+    """Returns ``function(model)``, an optimizer.
+
+    Args:
+      spec: what the case calls the function, "module:function".
+      function: the port's.
+      model: the port's.
+
+    Raises:
+      SideError: it cannot be called so, or makes something else. Whatever else it raises comes through.
+    """
+    optimizer = call_as(f"{spec.partition(':')[2]}(model)", function, [model])
+    if not isinstance(optimizer, Optimizer):
+        raise SideError(
+            f"case: expected {spec} to make a torch.optim.Optimizer, got {type(optimizer).__name__}. Return one."
+        )
+    return optimizer
 
 
 def call_with_inputs(

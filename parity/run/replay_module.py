@@ -1,0 +1,47 @@
+"""Writes the module that carries what was recorded to the torch side of a replay."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from parity.mapping import Mapping
+from parity.run.replay_part import Part
+
+
+def write_module(out: Path, part: Part, mapping: Mapping, loss: str, own: str | None) -> dict[str, str]:
+    """Writes a module for one part, for a side loads functions by name, and returns what a case says of them.
+
+    Args:
+      out: folder that the side looks in.
+      part: what was recorded.
+      mapping: joins the variables of the script and the port.
+      loss: the port's, "module:function".
+      own: the port's own optimizer, "module:function" of the model; without it the twin of the recorded one is made.
+    """
+    name = f"replayed_part_{part.name or 'only'}"
+    lines = ["import importlib", ""]
+    lines += ["from torch_ddp.draws import with_recorded_draws"]
+    lines += ["from torch_ddp.recorded_optimizer import recorded_optimizer, train_only", "", ""]
+    lines += [f"loss = with_recorded_draws({_loaded(loss)})", "", ""]
+    lines += ["def optimizer(model):"]
+    if part.trained is not None:
+        names = [to for pair in mapping.pairs if pair.reference in part.trained for to in pair.candidate]
+        lines += [f"    train_only(model, {names!r})"]
+    if own is not None:
+        lines += [f"    return {_loaded(own)}(model)"]
+    else:
+        rates = [part.rate(number) for number in part.steps]
+        lines += [f"    return recorded_optimizer(model, {_without_rate(part)!r}, {rates!r})"]
+    (out / f"{name}.py").write_text("\n".join(lines) + "\n")
+    draws = any("recorded_draw_" in text for text in part.batch(part.steps[0]))
+    return {"optimizer": f"{name}:optimizer", **({"loss": f"{name}:loss"} if draws else {})}
+
+
+def _loaded(spec: str) -> str:
+    module, _, function = spec.partition(":")
+    return f"getattr(importlib.import_module({module!r}), {function!r})"
+
+
+def _without_rate(part: Part) -> dict[str, Any]:
+    described: dict[str, Any] = json.loads(json.dumps(part.facts["optimizer"]))
+    return {name: value for name, value in described.items() if name != "learning_rate"}
