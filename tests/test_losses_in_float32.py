@@ -1,10 +1,14 @@
-"""Towers whose loss is one of tf.losses, which computes in float32 whatever it is fed."""
+"""Towers whose loss is one of tf.losses, which computes in float32 whatever it is fed; and recurrent ones, which do not."""
+
+import shutil
+from pathlib import Path
 
 import pytest
 
 from parity.case import load_case
 from parity.run import run_case
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
 CASE = """
 name = "weighted"
 steps = 2
@@ -101,3 +105,25 @@ def test_a_loss_off_by_less_than_float32_sees_is_found_in_its_gradient(tf2_sides
     result = run_case(case(1.00000001), tf2_sides, levels=["function"])
     assert result.verdict == "different"
     assert result.first_difference.quantity == "tower_grad"
+
+
+OFFSET = """
+import model_torch
+
+
+def loss(model, **inputs):
+    found, outputs = model_torch.loss(model, **inputs)
+    return found + 3e-7, outputs
+"""
+
+
+@pytest.mark.parametrize("sides", ["tf2_sides", pytest.param("tf1_sides", marks=pytest.mark.tf1)])
+def test_a_recurrent_tower_s_loss_is_judged_in_float64(request, sides, tmp_path):
+    shutil.copy(EXAMPLES / "text_lstm" / "text.py", tmp_path)
+    shutil.copytree(EXAMPLES / "text_lstm", tmp_path / "case", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "case" / "offset.py").write_text(OFFSET.lstrip())
+    case = load_case(tmp_path / "case", steps=1, batch_size=4)
+    changed = case.model_copy(update={"torch": case.torch.model_copy(update={"loss": "offset:loss"})})
+    result = run_case(changed, request.getfixturevalue(sides), levels=["function"])
+    assert result.verdict == "different"
+    assert result.first_difference.check.key == "loss/0"

@@ -8,6 +8,9 @@ import tensorflow.compat.v1 as tf
 from tf_towers.errors import TowerError
 from tf_towers.user_lines import users_line
 
+FLOWS = ("flow", "flow_out")
+HANDED_ON = frozenset(["Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"])
+
 
 @contextlib.contextmanager
 def explain_mixed_dtypes(inputs):
@@ -51,6 +54,7 @@ def float32_places(tower):
     """Returns where a float64 tower computes in float32 all the same, e.g. ``["model.py:12: Cast"]``, without repeats.
 
     TensorFlow's own losses (`tf.losses`) and schedules do so silently; a float64 run is then no more exact than float32.
+    The flow of a tensor array is no arithmetic: it is float32 whatever the array holds, and is always 0.
 
     Args:
       tower: a `Tower`.
@@ -58,14 +62,26 @@ def float32_places(tower):
     if not _takes_float64(tower.inputs):
         return []
     scope = tower.loss.op.name.split("/")[0] + "/"
-    places = []
+    places, flows = [], set()
     for op in tower.loss.graph.get_operations():
-        computed = op.inputs and op.name.startswith(scope) and any(one.dtype == tf.float32 for one in op.outputs)
-        if computed and "gradients" not in op.name:
+        flows.update(_flows_out(op, flows))
+        computed = op.name.startswith(scope) and any(
+            one.dtype.base_dtype == tf.float32 and one.name not in flows for one in op.outputs
+        )
+        if computed and op.inputs and "gradients" not in op.name:
             place = f"{users_line(list(op.traceback), with_text=False)}: {op.type}"
             if place not in places:
                 places.append(place)
     return places
+
+
+def _flows_out(op, flows):
+    """Names the outputs of an op that are flows of tensor arrays; `flows` has those of all earlier ops."""
+    if op.type.startswith("TensorArray"):
+        return [one.name for one, argument in zip(op.outputs, op.op_def.output_arg) if argument.name in FLOWS]
+    # Round a loop the flow enters before it comes back, so that the ops' order is enough.
+    handed = op.type in HANDED_ON and any(one.name in flows for one in op.inputs)
+    return [one.name for one in op.outputs if one.dtype.base_dtype == tf.float32] if handed else []
 
 
 def _takes_float64(inputs):

@@ -85,5 +85,38 @@ def test_a_silent_detour_through_float32_is_a_fact(tf):
     assert tf(_told, dtype="float32")["places"] == []
 
 
+def _recurrent(x, y):
+    cell = tf.nn.rnn_cell.BasicLSTMCell(2)
+    outputs, _ = tf.nn.dynamic_rnn(cell, tf.stack([x, 2 * x], 1), dtype=x.dtype)
+    return tf.reduce_mean(tf.square(outputs[:, 1] - y))
+
+
+def _mapped(x, y):
+    w = tf.get_variable("w", [3, 2], x.dtype)
+    return tf.reduce_mean(tf.map_fn(lambda row: tf.reduce_sum(tf.square(row[0])) * tf.reduce_sum(w), (x, y), x.dtype))
+
+
+def _written_in_float32(x, y):
+    array = tf.TensorArray(tf.float32, 1, element_shape=[3, 2])
+    array = array.write(0, tf.cast(tf.get_variable("w", [3, 2], x.dtype), tf.float32))
+    return tf.reduce_mean(tf.square(tf.matmul(x, tf.cast(array.read(0), x.dtype)) - y))  # the read
+
+
+def _places(kind):
+    tower = {"recurrent": _recurrent, "mapped": _mapped, "written": _written_in_float32}[kind]
+    training = tf_towers.build(tower, small.inputs(4), 2, small.sgd())
+    return {"places": tf_towers.facts(training, "float64", 1)["float32_in_float64"]}
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "mapped"])
+def test_the_flow_of_a_tensor_array_is_no_arithmetic_in_float32(tf, kind):
+    assert tf(_places, kind=kind)["places"] == []
+
+
+def test_a_tensor_array_that_holds_float32_is_a_detour(tf):
+    number, _ = _line_of("the read")
+    assert f"test_mixed_dtypes.py:{number}: TensorArrayReadV3" in tf(_places, kind="written")["places"]
+
+
 def test_the_lines_looked_for_are_there():
     assert re.search("tf.constant", _line_of("the literal")[1])
