@@ -11,10 +11,11 @@ import sys
 import threading
 
 GRACE_SECONDS = 10.0
+NOT_RECORDED = 2
 
 
 def main(arguments):
-    """Runs the script under the recorder; returns the exit code."""
+    """Runs the script under the recorder; returns its exit code, or 2 where that is 0 and not all was recorded."""
     parsed = _parse(arguments)
     from tf_towers.record.recorder import Recorder
     from tf_towers.record.report import print_failure
@@ -47,8 +48,21 @@ def main(arguments):
         code = 1
     if ending.code is not None:
         return ending.code
+    try:
+        _wait_for_threads()
+    except KeyboardInterrupt:
+        code = 130
     _close(recorder, parsed, whole=code == 0)
-    return code
+    return code or (0 if recorder.recorded and not recorder.failed else NOT_RECORDED)
+
+
+def _wait_for_threads():
+    """Waits for the script's own threads, as the interpreter does at its end: they may be what trains."""
+    while True:
+        others = [each for each in threading.enumerate() if not each.daemon and each is not threading.current_thread()]
+        if not others:
+            return
+        others[0].join()
 
 
 def _close(recorder, parsed, whole):

@@ -8,7 +8,9 @@ from tf_towers.record.inputs import PLACEHOLDERS
 def fetched_by(graph, fetches):
     """Returns the tensors and ops of a structure of fetches, or None where TensorFlow itself will refuse it."""
     try:
-        unique = session_module._FetchMapper.for_fetch(fetches).unique_fetches()
+        # As the session does: a script may run a graph that is not the default one, and in other threads none is.
+        with graph.as_default():
+            unique = session_module._FetchMapper.for_fetch(fetches).unique_fetches()
         return [graph.as_graph_element(each, allow_tensor=True, allow_operation=True) for each in unique]
     except (TypeError, ValueError, KeyError):
         return None

@@ -2,6 +2,7 @@
 
 import functools
 import threading
+import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -17,6 +18,22 @@ from tf_towers.record.planner import Planner
 from tf_towers.record.recorded_steps import RecordedSteps
 from tf_towers.record.variables import read_variables
 from tf_towers.record.watch import NOT_OURS, Watch, can_be_watched
+
+WAIT_SECONDS = 300.0  # far more than a step takes that does not wait for the next one
+
+
+WAITING = (
+    "expected training runs that each end by themselves, got a thread's that did not end in %g s while another thread's "
+    "waited for it: recorded steps are made one after the other, and these wait for each other. Train in one thread"
+)
+IN_THREADS = (
+    "Each thread updates the weights by itself and in no order with the others: asynchronous training, which no port under "
+    "DDP repeats. The steps are recorded one after the other, in the order in which they were made."
+)
+
+
+class RecordError(RuntimeError):
+    """A script trains in a way that cannot be recorded."""
 
 
 class Recorder(object):
@@ -35,6 +52,7 @@ class Recorder(object):
     Attributes:
       calls: the `Calls` of the script.
       seen: number of training steps that the script has made.
+      failed: whether recording stopped early.
       left_out: dict of what is not recorded to the reason.
     """
 
@@ -45,12 +63,13 @@ class Recorder(object):
         self._steps, self._skip = steps, skip
         self._on_enough, self._on_failure = on_enough, on_failure
         self._patches = Patches()
-        self._lock = threading.RLock()
+        self._lock, self._planning = threading.RLock(), threading.RLock()
+        self._since, self._threads = 0.0, []
         self._watch = Watch()
         self._planner = Planner(self.calls, self.left_out, self._watch.works)
         self._trace = RecordedSteps(out, self._planner)
         self._after = None
-        self._failed = False
+        self.failed = False
         self._touched = False
         self._unseen = False
         self._session = None
@@ -90,7 +109,7 @@ class Recorder(object):
         self._watch.close()
         if not self._trace.begun:
             return False
-        if whole and not self._failed:
+        if whole and not self.failed:
             self._trace.close(self._so_far())
         return True
 
@@ -104,10 +123,24 @@ class Recorder(object):
                     return original(session, fetches, feed_dict, options, run_metadata)
                 finally:
                     self._touched = True  # it may have gone on while another thread's step was read
-            with self._lock:
+            # Recorded are whole steps, one after the other, whichever threads they come from.
+            if not self._begun():
+                self._give_up(RecordError(WAITING % WAIT_SECONDS))
+                return original(session, fetches, feed_dict, options, run_metadata)
+            try:
                 return self._step(session, plan, fetches, feed_dict, options, run_metadata)
+            finally:
+                self._lock.release()
 
         return run
+
+    def _begun(self):
+        """Takes the lock; tells whether it was to be had before the step that another thread makes took too long."""
+        while not self._lock.acquire(timeout=min(1.0, WAIT_SECONDS)):
+            if time.time() - self._since > WAIT_SECONDS:
+                return False
+        self._since = time.time()
+        return True
 
     def _watched_callable(self, original):
         @functools.wraps(original)
@@ -139,20 +172,21 @@ class Recorder(object):
         return init
 
     def _planned(self, session, fetches, feed_dict=None):
-        if self._failed or not self.calls.gradients or (self._steps is not None and self.recorded >= self._steps):
+        if self.failed or not self.calls.gradients or (self._steps is not None and self.recorded >= self._steps):
             return None
         try:
             fetched = fetched_by(session.graph, fetches)
             if fetched is None:
                 return None
-            with self._lock:
+            # A lock of its own: a step may wait for what another thread's run puts into a queue.
+            with self._planning:
                 return self._planner.plan(session.graph, fetched, fed_beside_placeholders(session.graph, feed_dict))
         except Exception as error:
             self._give_up(error)
             return None
 
     def _step(self, session, plan, fetches, feed_dict, options, run_metadata):
-        recording = self.seen >= self._skip and not self._failed
+        recording = self.seen >= self._skip and not self.failed
         before, error = self._tried(self._before, session, plan, feed_dict) if recording else (None, None)
         if before is None:
             # What is wrong with a feed is the script's to find out, in its own run and with its own traceback.
@@ -161,6 +195,7 @@ class Recorder(object):
             if error is not None:
                 self._give_up(error)
             return values
+        self._look_at_thread()
         extra = fetched_inside(plan.observed)
         options = self._watching(session, plan, options)
         # With nothing to be fetched beside it, the script's run is the very same call.
@@ -169,6 +204,8 @@ class Recorder(object):
         else:
             values, found = self._run(session, fetches, feed_dict, options, run_metadata), []
         self.seen += 1
+        if self.failed:
+            return values
         error = self._tried(self._after_step, session, plan, before, found, feed_dict)[1]
         if error is not None:
             self._give_up(error)
@@ -195,7 +232,7 @@ class Recorder(object):
             return None, error
 
     def _give_up(self, error):
-        self._failed = True
+        self.failed = True
         self._on_failure(error)
 
     def _before(self, session, plan, feed_dict):
@@ -209,6 +246,14 @@ class Recorder(object):
         self._touched = True  # until the script's run has ended well
         early = plan.observed.mode == BEFORE
         return state, self._observed(session, plan, state, [], feed_dict) if early else None
+
+    def _look_at_thread(self):
+        name = threading.current_thread().name
+        if name not in self._threads:
+            self._threads.append(name)
+        if len(self._threads) == 2:
+            what = f"training runs come from several threads, e.g. {self._threads[0]} and {self._threads[1]}"
+            self._trace.keep([Hazard("trained_in_threads", what, IN_THREADS)])
 
     def _read(self, session):
         return read_variables(functools.partial(self._run, session), self._planner.variables.keys)

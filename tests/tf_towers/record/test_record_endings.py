@@ -97,7 +97,7 @@ def test_a_script_that_trains_nothing_is_told_what_was_seen(this_python, tmp_pat
     script = tmp_path / "nothing.py"
     script.write_text(SCRIPT.replace("sess.run(train", "sess.run(w.name").replace("{x: [1.0, 2.0, 3.0]}", "{}"))
     done = run_recorded(this_python, script, cwd=tmp_path)
-    assert done.code == 0
+    assert done.code == 2
     assert "record: expected a run of a train op, got none. No trace was written." in done.said
     assert "calls for gradients: Sum:0" in done.said
     assert "calls of apply_gradients: GradientDescent" in done.said
