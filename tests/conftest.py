@@ -12,6 +12,7 @@ import pytest
 from parity.interpreters import legacy_interpreters, probe
 from parity.run import Sides, open_sides
 
+pytest_plugins = ["support.tiers", "support.grouping", "support.scheduler", "support.watchdog"]
 TF1_PACKAGES = ("tensorflow==1.15.5", "protobuf<3.21")
 INSTALL_TIMEOUT = 900
 

@@ -14,6 +14,7 @@ def sides(request):
     return request.getfixturevalue(f"{request.param}_sides")
 
 
+@pytest.mark.both_tensorflows
 def test_synchronised_towers_are_the_same_as_synchronised_ranks_at_both_levels(sides):
     result = run_case(case_of("joined", SYNC), sides)
     assert result.verdict == "same", explain(result)

@@ -10,6 +10,8 @@ from parity.trace import RANK_OF, Trace, TraceWriter, parse_key
 TOWER = """
 import tensorflow.compat.v1 as tf
 
+pytestmark = pytest.mark.both_tensorflows
+
 def tower(x, y):
     w = tf.get_variable("w", [3, 2], x.dtype, tf.ones_initializer())
     b = tf.get_variable("b", [2], x.dtype, tf.zeros_initializer())

@@ -9,6 +9,8 @@ from parity.trace import Trace
 
 from .conftest import run
 
+pytestmark = pytest.mark.both_tensorflows
+
 ROOT = Path(__file__).parents[3]
 EXPECTED = {
     "right": set(),

@@ -21,6 +21,7 @@ HAZARDS = {
 }
 
 
+@pytest.mark.both_tensorflows
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_script_records_unmodified(recorded, name):
     done = recorded(name)

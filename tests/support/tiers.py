@@ -1,0 +1,52 @@
+"""Which tests the default tier leaves out, beside those that are marked `slow` where they are written.
+
+A full product of parameters stays in the suite; the default tier has a covering of it: so few of the combinations that each
+value (on TensorFlow 1.15), or each pair of values (of tests marked `pairs`), is in one of them. Whole runs and recordings on
+TensorFlow 1.15 are left out but for tests marked `both_tensorflows`.
+"""
+
+from collections import defaultdict
+from itertools import combinations
+
+import pytest
+
+CHILDREN = {"tf", "tf1"}  # one TensorFlow process for all their tests, where a call costs a tenth of a second
+
+
+def covering(rows: list[tuple], strength: int) -> set[int]:
+    """Returns places of rows among which is every combination of values of `strength` columns that is among all rows."""
+    shown = [_shown(row, strength) for row in rows]
+    missing = set().union(*shown)
+    chosen = set()
+    while missing:
+        best = max(range(len(rows)), key=lambda place: (len(shown[place] & missing), -place))
+        chosen.add(best)
+        missing -= shown[best]
+    return chosen
+
+
+def _shown(row: tuple, strength: int) -> set[tuple]:
+    return set(combinations(enumerate(row), min(strength, len(row)))) or {()}
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by -m
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    legacy, products = defaultdict(list), defaultdict(list)
+    for item in items:
+        of = (item.path, getattr(item, "originalname", item.name))
+        if item.get_closest_marker("tf1") and not item.get_closest_marker("both_tensorflows"):
+            legacy[of].append(item)
+        elif item.get_closest_marker("pairs"):
+            products[of].append(item)
+    for together in legacy.values():
+        _leave_out(together, 1 if CHILDREN & set(together[0].fixturenames) else 0)
+    for together in products.values():
+        _leave_out(together, 2)
+
+
+def _leave_out(items: list[pytest.Item], strength: int) -> None:
+    rows = [tuple(map(repr, item.callspec.params.values())) if hasattr(item, "callspec") else () for item in items]
+    chosen = covering(rows, strength) if strength else set()
+    for place, item in enumerate(items):
+        if place not in chosen:
+            item.add_marker(pytest.mark.slow)
