@@ -24,6 +24,7 @@ from parity.trace.evaluation import parse_evaluated as parse_evaluated
 from parity.trace.graph import GRAPH_FILE as GRAPH_FILE
 from parity.trace.graph import RecordedGraph as RecordedGraph
 from parity.trace.graph import read_graph as read_graph
+from parity.trace.graph import reduce_value as reduce_value
 from parity.trace.graph import write_graph as write_graph
 from parity.trace.quantities import OF_A_TOWER as OF_A_TOWER
 from parity.trace.quantities import OF_A_VARIABLE as OF_A_VARIABLE

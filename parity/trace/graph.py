@@ -4,12 +4,15 @@ import json
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple
 
+import numpy as np
+
 from parity.trace.errors import TraceError
 from parity.trace.tensors import Path, write_json
 
 GRAPH_FORMAT = "tower-parity-graph"
 GRAPH_VERSION = 1
 GRAPH_FILE = "graph.json"
+REDUCTIONS = {"mean": np.mean, "sum": np.sum}
 
 
 class RecordedGraph(NamedTuple):
@@ -20,7 +23,8 @@ class RecordedGraph(NamedTuple):
       variables: dict of trace name, e.g. "var/conv1/kernel", to the name of the variable's op.
       runs: list of what the script fetched in one `Session.run` that trains, each a dict with
         `values`, trace name to a dict with `tensor` (its name), `dtype` and, of feeds, `source` (the tensor it is cut from),
-        of draws inside loops and branches `loop` (which one: what is recorded has its iterations first);
+        of draws inside loops and branches `loop` (which one: what is recorded has its iterations first), of the losses of
+        towers that are given by example `reduced` (what was recorded is the "mean" or "sum" of the tensor);
         `updates`, names of the ops that write variables; `by_hand`, those of them that the script wrote instead of an
         optimizer; and `sections`, name to the names of its `variables`.
     """
@@ -34,6 +38,12 @@ class RecordedGraph(NamedTuple):
         """The ops: each has `name`, `op`, and where it has them `input`, `device` and `attr`."""
         found: List[Dict[str, Any]] = self.definition.get("node", [])
         return found
+
+
+def reduce_value(value: Any, reduction: str) -> Any:
+    """Returns the "mean" or "sum" of an array as a scalar of its dtype; the value itself where `reduction` is ""."""
+    value = np.asarray(value)
+    return value.dtype.type(REDUCTIONS[reduction](value)) if reduction else value
 
 
 def write_graph(directory: Path, graph: RecordedGraph) -> None:

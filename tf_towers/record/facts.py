@@ -6,6 +6,7 @@ import sys
 import tensorflow as real
 
 from tf_towers.record.hyper_parameters import hyper_parameters
+from tf_towers.record.towers import suggested_towers
 
 FLAGS = ("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS", "NVIDIA_TF32_OVERRIDE")
 
@@ -60,6 +61,7 @@ def facts_of_section(section, from_values):
         sure = from_graph = combine_of_losses(section)
     return {
         "towers": max(1, len(section.towers)),
+        "towers_suggested": suggested_towers(set().union(*section.towers_ops)),
         "combine": "mean" if len(section.towers) < 2 else sure,
         "combine_in_graph": from_graph,
         "combine_in_values": from_values,

@@ -58,6 +58,9 @@ def _run(plan, variables):
                 key = f"{section.prefix}feed/{number}/{each.name}"
                 if key in values:
                     values[key]["source"] = each.source.name
+    for key, reduction in plan.reductions.items():
+        if key in values:
+            values[key]["reduced"] = reduction
     for key, tensor in plan.watched.items():
         values[key] = dict(_described(tensor), loop=loop_of(tensor.op))
     by_hand = [section.apply for section in plan.sections if isinstance(section.apply.optimizer, HandWritten)]

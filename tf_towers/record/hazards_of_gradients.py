@@ -4,6 +4,7 @@ import tensorflow.compat.v1 as tf
 
 from tf_towers.record.hazard import Hazard
 from tf_towers.record.hazards_of_losses import scaled_losses
+from tf_towers.record.towers import suggested_towers
 
 
 def _sum(section, plan):
@@ -24,7 +25,8 @@ def _sum(section, plan):
             Hazard(
                 "sum_of_scaled_losses",
                 f"{len(summed)} gradients are summed over {towers} towers whose losses are divided first",
-                "The sum is a mean in the end: under DDP use the loss without that division.",
+                "The sum is a mean in the end. `parity replay` sums too, and compares each rank's loss with its tower's: "
+                "keep the division in the loss there. DDP's mean needs the loss without it, for the same update.",
             )
         ]
     dense = [each for each in summed if not _is_sparse(section, each.variable)]
@@ -126,6 +128,21 @@ def _same_source(section, plan):
     ]
 
 
+def _not_separated(section, plan):
+    found, suggested = len(section.towers), suggested_towers(set().union(*section.towers_ops))
+    if not 0 < found < suggested:
+        return []
+    return [
+        Hazard(
+            "towers_not_separated",
+            f"devices or name scopes suggest {suggested} towers, {found} could be told apart behind "
+            f"{section.towers[0].losses[0].name}",
+            f"The replay compares {found} rank{'s' * (found > 1)} on all that these towers read: how {suggested} towers are "
+            "combined is not judged. Compare the port's gradients on several ranks with those on one.",
+        )
+    ]
+
+
 def _is_sparse(section, name):
     return any(
         variable.op.name == name and isinstance(gradient, tf.IndexedSlices)
@@ -133,4 +150,4 @@ def _is_sparse(section, name):
     )
 
 
-OF_GRADIENTS = (_sum, _sparse_sum, _pairing, _absent, _clip_per_tower, _same_source)
+OF_GRADIENTS = (_sum, _sparse_sum, _pairing, _absent, _clip_per_tower, _same_source, _not_separated)

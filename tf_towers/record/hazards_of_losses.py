@@ -1,12 +1,14 @@
 """Hazards in the towers' losses: scale, shape, weight decay, and what the script shows of them."""
 
 import collections
+import re
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
 from tf_towers.record.by_hand import HandWritten
 from tf_towers.record.hazard import Hazard
+from tf_towers.record.inputs import WRITING
 
 
 def scaled_losses(section):
@@ -25,7 +27,8 @@ def scaled_losses(section):
 
 
 def _shape_of_loss(section, plan):
-    wide = [loss for tower in section.towers for loss in tower.losses if loss.shape.ndims not in (0, None)]
+    towers = [tower for tower in section.towers if not tower.reduction]
+    wide = [loss for tower in towers for loss in tower.losses if loss.shape.ndims not in (0, None)]
     if not wide:
         return []
     return [
@@ -96,10 +99,15 @@ def _read_by(op):
             yield inner.name
 
 
-def _reported_loss(section, plan):
+def reported_loss(section, fetched):
+    """Returns the hazard of a script that looks at the loss of one tower only, as a list.
+
+    Args:
+      section: a `Section`.
+      fetched: names of the tensors that the script fetches, beside its train op or in runs of their own.
+    """
     if len(section.towers) < 2:
         return []
-    fetched = [name for name in plan.fetched if ":" in name]
     shown = [
         number for number, tower in enumerate(section.towers) if any(loss.name in fetched for loss in tower.losses)
     ]
@@ -118,6 +126,8 @@ def _reported_loss(section, plan):
 def _step_counter(section, plan):
     if section.apply.global_step is not None or isinstance(section.apply.optimizer, HandWritten):
         return []
+    if _counts_by_itself(section.apply.graph):
+        return []
     return [
         Hazard(
             "global_step_not_counted",
@@ -127,4 +137,14 @@ def _step_counter(section, plan):
     ]
 
 
-OF_LOSSES = (_shape_of_loss, _decay, _reported_loss, _step_counter)
+def _counts_by_itself(graph):
+    """Tells whether the graph has an op beside the initial value's that writes the global step."""
+    counters = graph.get_collection(tf.GraphKeys.GLOBAL_STEP)
+    if not counters:
+        return False
+    initial = {counters[0].initializer.name}
+    writers = {op for out in counters[0].op.outputs for op in out.consumers() if op.type.startswith(WRITING)}
+    return any(op.name not in initial and not re.match(r"save(_\d+)?/", op.name) for op in writers)
+
+
+OF_LOSSES = (_shape_of_loss, _decay, _step_counter)

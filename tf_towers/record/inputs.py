@@ -90,14 +90,33 @@ def _piece(tensor, ops):
         if not readers or not all(_cuts(op, tensor) for op in readers):
             return tensor
         outputs = [out for op in readers for out in op.outputs if any(reader in ops for reader in out.consumers())]
+        outputs = outputs if len(outputs) == 1 else _put_together(outputs, ops)
         if len(outputs) != 1:
             return tensor
         tensor = outputs[0]
 
 
+def _put_together(pieces, ops):
+    """Returns the output of the one op that puts pieces of a batch together again, or [] where there is none."""
+    readers = {op for piece in pieces for op in piece.consumers() if op in ops and op.type not in ABOUT_SHAPES}
+    if len(readers) != 1:
+        return []
+    op = readers.pop()
+    if op.type == "Pack":
+        along, parts = op.get_attr("axis") == 0, list(op.inputs)
+    elif op.type == "ConcatV2":
+        along, parts = tensor_util.constant_value(op.inputs[-1]) == 0, list(op.inputs)[:-1]
+    else:
+        return []
+    return list(op.outputs) if along and {each.name for each in parts} <= {each.name for each in pieces} else []
+
+
 def _cuts(op, tensor):
     if op.type == "Identity":
         return True
+    if op.type in ("Gather", "GatherV2"):
+        axis = tensor_util.constant_value(op.inputs[2]) if op.type == "GatherV2" else 0
+        return op.inputs[0] is tensor and axis == 0 and tensor_util.constant_value(op.inputs[1]) is not None
     if op.type in ("Split", "SplitV"):
         axis = tensor_util.constant_value(op.inputs[0 if op.type == "Split" else 2])
         return axis is not None and int(axis) in (0, -(tensor.shape.ndims or 99))

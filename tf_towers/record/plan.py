@@ -33,7 +33,7 @@ Fields:
   loss_factor: what the sum of the towers' losses is multiplied by where they are differentiated at once, else None.
 """
 
-Plan = collections.namedtuple("Plan", ["sections", "observed", "watched", "ops", "left_out", "fetched"])
+Plan = collections.namedtuple("Plan", ["sections", "observed", "watched", "ops", "left_out", "fetched", "reductions"])
 Plan.__doc__ = """What is recorded of a run of the script's train op.
 
 Fields:
@@ -43,6 +43,7 @@ Fields:
   ops: the set of ops that the script's own run needs.
   left_out: dict of trace name or tensor name to why it is not recorded.
   fetched: names of the tensors and ops that the script itself fetches.
+  reductions: dict of trace name of a loss to "mean" or "sum", where what is recorded is that of the tensor's elements.
 """
 
 
@@ -100,7 +101,13 @@ def make_plan(graph, fetched, sections, left_out, variables, can_watch=False):
     if watched and not can_watch:
         reasons.update((tensor.op.name, WITHOUT_DEBUGGER) for tensor in watched.values())
         watched = {}
-    return Plan(sections, observed, watched, own, reasons, [each.name for each in fetched])
+    reductions = {
+        f"{section.prefix}loss/{number}": tower.reduction
+        for section in sections
+        for number, tower in enumerate(section.towers)
+        if tower.reduction
+    }
+    return Plan(sections, observed, watched, own, reasons, [each.name for each in fetched], reductions)
 
 
 def _watched(sections):

@@ -9,6 +9,7 @@ from tf_towers.record.graph import recorded_graph
 from tf_towers.record.hazard import Hazard
 from tf_towers.record.hazards import hazards_in_graph
 from tf_towers.record.hazards_in_values import combine_from_values, hazards_in_values
+from tf_towers.record.hazards_of_losses import reported_loss
 from tf_towers.record.variables import describe
 
 
@@ -35,6 +36,7 @@ class RecordedSteps(object):
         self._writer = None
         self._plans, self._plan_of_step = [], []
         self._combine = {}
+        self._fetched = set()
 
     @property
     def begun(self):
@@ -45,6 +47,10 @@ class RecordedSteps(object):
         """Keeps hazards that are not known yet."""
         for hazard in hazards:
             self.hazards.setdefault((hazard.name, hazard.evidence), hazard)
+
+    def fetched(self, names):
+        """Remembers what a script fetches, in whatever run."""
+        self._fetched.update(names)
 
     def step(self, session, plan, before, tensors, after, so_far):
         """Adds a step.
@@ -74,6 +80,8 @@ class RecordedSteps(object):
 
     def close(self, so_far):
         """Marks the trace complete; `so_far` as for `step`."""
+        for section in self.sections:
+            self.keep(reported_loss(section, self._fetched))
         self._writer.close(**self._late_facts(so_far))
 
     def _learn(self, plan, tensors):

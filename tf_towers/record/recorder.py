@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.client import session as session_module
 
+from parity.trace import reduce_value
 from tf_towers.record.calls import Calls
 from tf_towers.record.fetched import fed_beside_placeholders, fetched_by
 from tf_towers.record.hazard import Hazard
@@ -180,6 +181,7 @@ class Recorder(object):
                 return None
             # A lock of its own: a step may wait for what another thread's run puts into a queue.
             with self._planning:
+                self._trace.fetched(each.name for each in fetched)
                 return self._planner.plan(session.graph, fetched, fed_beside_placeholders(session.graph, feed_dict))
         except Exception as error:
             self._give_up(error)
@@ -222,7 +224,9 @@ class Recorder(object):
         return self._watch.options(list(plan.watched.values()), options)
 
     def _observed(self, session, plan, state, found, feed_dict):
-        return compute(functools.partial(self._run, session), plan.observed, state, found, feed_dict)
+        tensors = compute(functools.partial(self._run, session), plan.observed, state, found, feed_dict)
+        known = (item for item in plan.reductions.items() if item[0] in tensors)
+        return dict(tensors, **{key: reduce_value(tensors[key], reduction) for key, reduction in known})
 
     def _tried(self, function, *arguments):
         # The script must not notice what goes wrong here: its output and exit code are its own.

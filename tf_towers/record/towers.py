@@ -1,10 +1,13 @@
 """Finds the towers behind an update: the calls for gradients that it goes back to."""
 
 import collections
+import re
 
 import tensorflow.compat.v1 as tf
 
-TowerFound = collections.namedtuple("TowerFound", ["losses", "gradients", "without", "device", "scope", "made_by"])
+TowerFound = collections.namedtuple(
+    "TowerFound", ["losses", "gradients", "without", "device", "scope", "made_by", "reduction"]
+)
 TowerFound.__doc__ = """One replica of the model, as found in the graph.
 
 Fields:
@@ -14,6 +17,7 @@ Fields:
   device: that its loss was placed on, "" where none.
   scope: name scope of its loss.
   made_by: "compute_gradients" or "tf.gradients".
+  reduction: "mean" or "sum" where the tower's loss is that of the elements of `losses`, which has no tensor; else "".
 """
 
 
@@ -46,6 +50,47 @@ def towers_of(apply, calls):
     return _merged([calls[number] for number in sorted(used)])
 
 
+TOWER_SCOPE = re.compile(r"^((?:.*/)?)(tower|clone|replica|gpu)_?(\d*)/", re.IGNORECASE)
+GPU = re.compile(r"(?:^|/)(?:device:)?gpu:(\d+)", re.IGNORECASE)
+READ_THROUGH = frozenset(["Identity", "ReadVariableOp", "Cast"])
+
+
+def suggested_towers(ops):
+    """Returns how many towers the devices and name scopes of a forward pass suggest, 1 where nothing does.
+
+    Places that read the same weights suggest towers; a model that is spread over devices reads others on each.
+
+    Args:
+      ops: the ops that the losses need.
+    """
+    weights = collections.defaultdict(set)
+    for op in ops:
+        names = {re.sub(r"\d+", "#", name) for name in _weights_read(op)}
+        for place in _places(op) if names else ():
+            weights[place] |= names
+    alike = collections.Counter((kind, frozenset(names)) for (kind, _), names in weights.items())
+    return max([1] + list(alike.values()))
+
+
+def _places(op):
+    device, scope = GPU.search(op.device), TOWER_SCOPE.match(op.name)
+    if device:
+        yield "device", device.group(1)
+    if scope:
+        yield (scope.group(1), scope.group(2)), scope.group(3)
+
+
+def _weights_read(op):
+    if op.type in READ_THROUGH:
+        return
+    for tensor in op.inputs:
+        inner = tensor.op
+        while inner.type in READ_THROUGH and len(inner.inputs):
+            inner = inner.inputs[0].op
+        if inner.type in ("Variable", "VariableV2", "VarHandleOp"):
+            yield inner.name
+
+
 def values_of(gradient):
     """Returns the tensor of a gradient: itself, or the values of `tf.IndexedSlices`."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
@@ -69,4 +114,4 @@ def _tower(group):
     first = group[0]
     device = next((loss.device for loss in first.losses if loss.device), first.device)
     scope = first.scope or first.losses[0].op.name.rpartition("/")[0]
-    return TowerFound(first.losses, gradients, sorted(without - set(gradients)), device, scope, first.made_by)
+    return TowerFound(first.losses, gradients, sorted(without - set(gradients)), device, scope, first.made_by, "")

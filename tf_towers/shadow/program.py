@@ -7,7 +7,7 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import rewriter_config_pb2
 from tensorflow.python.ops import gen_resource_variable_ops, gen_state_ops
 
-from parity.trace import quantity_of
+from parity.trace import quantity_of, reduce_value
 from tf_towers.shadow.constants import as_written
 from tf_towers.shadow.cut import cut, import_graph, is_fed
 from tf_towers.shadow.definition import by_name, needed
@@ -50,6 +50,7 @@ class Program(object):
         self._graph = import_graph(definition)
         values = {key: each["tensor"] for key, each in run["values"].items() if not is_fed(key)}
         self._values = {key: renamed.get(name, name) for key, name in values.items()}
+        self._reductions = {key: each.get("reduced", "") for key, each in run["values"].items()}
         self._handed = {key: renamed.get(name, name) for key, name in self._cut.handed.items()}
         # What the forward pass writes by itself is written in the first go.
         self._updates = [name for name in run["updates"] if name not in self._cut.computed]
@@ -77,7 +78,7 @@ class Program(object):
         feeds.update((f"{name}:0", value) for name, value in handed.items())
         self._session.run(self._updates, feeds)
         found.update(self._session.run(self._reads))
-        return {key: np.asarray(value) for key, value in found.items()}
+        return {key: reduce_value(value, self._reductions.get(key, "")) for key, value in found.items()}
 
     def settings(self, values):
         """Returns what was fed as a number and is read otherwise, as `constants` are: dict of trace name to both values."""

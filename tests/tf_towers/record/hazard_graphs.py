@@ -1,6 +1,6 @@
 """Builds small graphs with one thing wrong each, records two steps of each, prints the hazards as JSON; TF 1 and 2.
 
-Run as a program, in the interpreter under test, with a folder for the traces.
+Run as a program, in the interpreter under test, with a folder for the traces and, where not all are wanted, names of graphs.
 """
 
 import json
@@ -40,6 +40,72 @@ def towers(loss, count=2, reduce="mean", change=lambda pairs: pairs, x=None, opt
         combined.append((total / count if reduce == "mean" else total, each[0][1]))
     step = tf.train.get_or_create_global_step()
     return optimizer.apply_gradients(combined, step), losses
+
+
+def by_example(piece):
+    return tf.square(tf.matmul(piece, weight("w")) - 1.0)[:, 0]
+
+
+def joined(costs_of, join):
+    """One minimize over what `join` makes of the towers' losses by example, each computed on a GPU of its own."""
+    x, costs = tf.placeholder(tf.float32, [4, 2], "x"), []
+    for tower, piece in enumerate(tf.split(x, 2)):
+        with tf.device(f"/gpu:{tower}"), tf.variable_scope("m", reuse=tf.AUTO_REUSE):
+            costs.append(costs_of(piece))
+    loss = join(costs)
+    return tf.train.GradientDescentOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
+
+
+@graph
+def mean_of_losses_put_one_after_the_other():
+    return joined(by_example, lambda costs: tf.reduce_mean(tf.concat(costs, 0)))
+
+
+@graph
+def sum_of_losses_put_one_after_the_other():
+    return joined(by_example, lambda costs: tf.reduce_sum(tf.concat(costs, 0)))
+
+
+@graph
+def losses_masked_together():
+    def join(costs):
+        mask = tf.cast(tf.concat(costs, 0) > 0.1, tf.float32)
+        return tf.reduce_sum(tf.concat(costs, 0) * mask) / tf.reduce_sum(mask)
+
+    return joined(by_example, join)
+
+
+@graph
+def layers_on_devices_of_their_own():
+    x = tf.placeholder(tf.float32, [4, 2], "x")
+    with tf.device("/gpu:0"):
+        hidden = tf.matmul(x, weight("first", (2, 3)))
+    with tf.device("/gpu:1"):
+        loss = tf.reduce_mean(tf.matmul(hidden, weight("second", (3, 1))))
+    return tf.train.GradientDescentOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
+
+
+@graph
+def examples_dealt_out_in_turn():
+    x = tf.placeholder(tf.float32, [4, 2], "x")
+    shards = [tf.stack(tf.unstack(x, 4)[tower::2]) for tower in range(2)]
+    return towers(lambda piece, tower: plain(shards[tower], tower), x=x)[0]
+
+
+@graph
+def steps_counted_by_an_op_of_its_own():
+    step = tf.train.get_or_create_global_step()
+    optimizer, x = tf.train.GradientDescentOptimizer(0.1), tf.placeholder(tf.float32, [4, 2], "x")
+    pairs = [optimizer.compute_gradients(plain(piece, tower)) for tower, piece in shared(x)]
+    combined = [(tf.add_n([g for g, _ in each]) / 2.0, each[0][1]) for each in zip(*pairs)]  # noqa: B905 - Python 3.7
+    return tf.group(optimizer.apply_gradients(combined), tf.assign_add(step, 1))
+
+
+def shared(x):
+    """Number and piece of two towers, each inside a scope that shares variables."""
+    for tower, piece in enumerate(tf.split(x, 2)):
+        with tf.name_scope(f"tower_{tower}"), tf.variable_scope("m", reuse=tf.AUTO_REUSE):
+            yield tower, piece
 
 
 def plain(piece, tower):
@@ -148,6 +214,12 @@ def last_loss_only():
 
 
 @graph
+def last_loss_in_a_run_of_its_own():
+    train, losses = towers(plain)
+    return train, losses[-1]
+
+
+@graph
 def slots_made_trainable():
     class ByHand(tf.train.Optimizer):
         def apply_gradients(self, grads_and_vars, global_step=None, name=None):
@@ -221,10 +293,12 @@ def record(name, out):
     recorder.install()
     with tf.Graph().as_default() as made:
         fetches = GRAPHS[name]()
+        apart = fetches if name == "last_loss_in_a_run_of_its_own" else ()
         with tf.Session() as session:
             session.run(tf.global_variables_initializer())
             for number in range(2):
-                session.run(fetches, {made.get_tensor_by_name("x:0"): X + number})
+                for fetched in apart or [fetches]:
+                    session.run(fetched, {made.get_tensor_by_name("x:0"): X + number})
                 if name == "weights_written_between_steps":
                     session.run(tf.trainable_variables()[0].initializer)
     recorder.finish(whole=True)
@@ -236,5 +310,5 @@ def fail(error):
 
 
 if __name__ == "__main__":
-    found = {name: record(name, f"{sys.argv[1]}/{name}") for name in GRAPHS}
+    found = {name: record(name, f"{sys.argv[1]}/{name}") for name in sys.argv[2:] or GRAPHS}
     print("\n" + json.dumps(found))

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from parity.trace import Trace
@@ -28,12 +29,19 @@ EXPECTED = {
     "regularisation_left_behind": {"regularisation_lost"},
     "loss_read_beside_the_update": {"ungated_loss"},
     "last_loss_only": {"last_towers_loss", "ungated_loss"},
+    "last_loss_in_a_run_of_its_own": {"last_towers_loss"},
     "slots_made_trainable": {"trainable_slots"},
     "statistics_of_both_towers_in_order": {"statistics_of_all_towers"},
     "statistics_never_updated": {"statistics_not_updated"},
     "step_counted_twice": {"global_step_counted_twice"},
     "weights_written_between_steps": {"changed_between_steps"},
     "one_minimize_over_the_mean": set(),
+    "mean_of_losses_put_one_after_the_other": set(),
+    "sum_of_losses_put_one_after_the_other": {"sum_not_mean"},
+    "losses_masked_together": {"towers_not_separated"},
+    "layers_on_devices_of_their_own": set(),
+    "examples_dealt_out_in_turn": set(),
+    "steps_counted_by_an_op_of_its_own": set(),
     "one_minimize_over_the_sum": {"sum_not_mean"},
 }
 
@@ -96,3 +104,26 @@ def test_losses_that_are_added_up_and_differentiated_at_once_are_those_of_the_to
     assert step.read("loss/0") == 1.5
     assert step.read("loss/1") == 5.5
     assert step.read("grad/m/w").ravel().tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("join", ["mean", "sum"])
+def test_losses_by_example_that_are_put_one_after_the_other_are_means_or_sums_of_the_towers(graphs, join):
+    folder = graphs[1] / f"{join}_of_losses_put_one_after_the_other"
+    trace = Trace(folder)
+    assert (trace.facts["towers"], trace.facts["combine"]) == (2, join)
+    step = trace.step(0)
+    per_example = [(np.square(step.read(f"feed/{tower}/x") @ [0.5, 0.5] - 1.0)) for tower in range(2)]
+    expected = [float(getattr(np, join)(each)) for each in per_example]
+    assert [float(step.read(f"loss/{tower}")) for tower in range(2)] == expected
+    assert step.read("loss/0").shape == ()
+
+
+def test_examples_dealt_out_in_turn_are_what_each_tower_is_fed(graphs):
+    step = Trace(graphs[1] / "examples_dealt_out_in_turn").step(0)
+    assert step.read("feed/0/x").tolist() == [[0.0, 1.0], [4.0, 5.0]]
+    assert step.read("feed/1/x").tolist() == [[2.0, 3.0], [6.0, 7.0]]
+
+
+def test_towers_that_are_not_told_apart_are_counted(graphs):
+    facts = Trace(graphs[1] / "losses_masked_together").facts
+    assert (facts["towers"], facts["towers_suggested"]) == (1, 2)
