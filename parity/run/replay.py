@@ -27,6 +27,10 @@ NOT_DECIDED = {
     "trajectory": "a replay decides levels 1 and 2: this one needs the script to train from other weights (`parity run`)",
     "mixed": "a replay decides levels 1 and 2: this one needs a case that names the port's precision (`parity run`)",
 }
+JOINED_LOSSES = (
+    "the towers' own gradients were not judged: the script joins the towers' losses and differentiates once, so that only "
+    "their combination is recorded"
+)
 NO_INFERENCE = (
     "inference was not judged, for training steps hold none of it: what the script computes after training, with moving "
     "statistics, averages for weights and without dropout, is proven by a case and `parity run` only"
@@ -83,7 +87,7 @@ def replay(
             found.append({level.name: in_section(level, part.name) for level in judged.levels})
             pairs = [(p.reference, " + ".join(p.candidate), str(p.transform), p.why) for p in replayed.mapping.pairs]
             candidate = replayed.prepared["float32"]["facts"]
-            notes += judged.notes + _left(part)
+            notes += judged.notes + _left(part) + ([] if part.has_tower_gradients else [JOINED_LOSSES])
     notes += [NO_INFERENCE]
     notes += [f"{each['name']} in the script: {each['evidence']}" for each in trace.facts.get("hazards", [])]
     return Result(

@@ -53,6 +53,12 @@ class Part:
         return any(hazard["name"] == RACING for hazard in self.facts.get("hazards", []))
 
     @property
+    def has_tower_gradients(self) -> bool:
+        """Whether each tower's gradients are recorded: not where the towers' losses are joined and differentiated once."""
+        names = (self.own(text) for text in self.trace.step(self.steps[0]).names())
+        return any(name is not None and name.startswith("tower_grad/") for name in names)
+
+    @property
     def by_hand(self) -> bool:
         """Whether the script writes the updates itself, so that its numbers are its own constants, no optimizer's."""
         return bool(self.facts["optimizer"].get("name") == "HandWritten")

@@ -184,6 +184,7 @@ class Replayed:
         feeds = ((number, self.batch(number)) for number in steps)
         states = ((number, self.state(number)) for number in steps)
         without = {"stat"} if self.part.racing else set()
+        without |= set() if self.part.has_tower_gradients else {"tower_grad"}
         return {
             "feeds": str(write_states(self._out / "feeds", feeds)),
             "start": str(write_init(self._out / "start", self.state(steps[0]))),

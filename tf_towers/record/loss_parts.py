@@ -19,8 +19,8 @@ MADE_BY = "one minimize over the towers' losses"
 def split_by_loss(towers):
     """Splits the one tower that was found into those whose losses it joins.
 
-    A loss is followed back through factors and one mean or sum over everything, to where the towers' parts are added, stacked
-    or put one after the other. With equal parts of ``m`` examples in ``n`` towers, the mean over all of them is
+    A loss is followed back through factors and one mean or sum over everything, to where the towers' parts are added,
+    stacked or put one after the other. With equal parts of ``m`` examples in ``n`` towers, the mean over all of them is
     ``1 / n`` times the sum of the towers' means.
 
     Args:
