@@ -12,7 +12,7 @@ from parity.trace.tensors import Path, write_json
 GRAPH_FORMAT = "tower-parity-graph"
 GRAPH_VERSION = 1
 GRAPH_FILE = "graph.json"
-REDUCTIONS = {"mean": np.mean, "sum": np.sum}
+REDUCTIONS: Dict[str, Any] = {"mean": np.mean, "sum": np.sum}
 
 
 class RecordedGraph(NamedTuple):

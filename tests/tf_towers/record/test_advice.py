@@ -26,7 +26,7 @@ ADVISED = {
     "last_loss_only": (["w"], "(x @ model.w).mean()"),
     "one_minimize_over_the_sum": (["w"], "(x @ model.w).mean()"),
 }
-PORT = '''
+PORT = """
 import torch
 from torch import nn
 
@@ -52,7 +52,7 @@ def value(model, x):
 
 def loss(model, x):
     return model(x)
-'''
+"""
 
 
 @pytest.fixture(scope="module")
