@@ -84,7 +84,9 @@ def carried_back(trained, tmp_path, *words, precision="float64"):
     return out
 
 
-@pytest.mark.parametrize(("dtype", "version"), [("float64", "V2"), ("float32", "V1")])
+@pytest.mark.parametrize(
+    ("dtype", "version"), [("float64", "V2"), pytest.param("float32", "V1", marks=pytest.mark.slow)]
+)
 def test_an_old_program_serves_what_torch_has_learnt(trained, tf_python, tmp_path, capsys, dtype, version):
     carried = carried_back(trained, tmp_path)
     assert "tensors in the names of" in capsys.readouterr().out
@@ -121,6 +123,7 @@ def saved_as(text, variables):
     return variables[key.name]["saved_as"][known[key.quantity]] if key.quantity in known else key.name
 
 
+@pytest.mark.slow
 def test_a_state_dict_goes_the_same_way(trained, tf_python, tmp_path):
     port = runpy.run_path(str(SERVED / "model_torch.py"))
     torch.manual_seed(5)
@@ -179,6 +182,7 @@ def test_weights_of_another_model_are_refused_in_one_line(trained, tmp_path, cap
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.slow
 def test_a_trace_in_the_ports_names_is_refused_in_one_line(trained, tf_python, tmp_path):
     done = checkpoint_tool(tf_python, "write", trained / "torch" / "free", tmp_path / "m", "--step", "9")
     assert (done.returncode, done.stdout) == (2, "")

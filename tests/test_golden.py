@@ -97,6 +97,7 @@ def test_a_folder_of_other_things_is_never_overwritten(copied):
     assert (copied / "photos" / "me.jpg").exists()
 
 
+@pytest.mark.slow
 def test_blessing_keeps_nothing_of_a_port_that_is_not_the_same(tmp_path, capsys):
     shutil.copytree(SQUARE, tmp_path / "square")
     port = tmp_path / "square" / "model_torch.py"

@@ -40,6 +40,7 @@ def convnet(tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_threads_buckets_memory_format_and_mkldnn_are_facts_and_change_no_verdict(convnet, tf2_sides):
     settings = {"threads": 2, "bucket_cap_mb": 0.001, "model": "model_torch:switched"}
     result = run_case(convnet({"threads": 2}, settings), tf2_sides)

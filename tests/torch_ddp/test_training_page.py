@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from process_tree import end_tree
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +69,7 @@ def test_every_block_is_known_and_every_command_says_what_it_prints():
     assert all(block.prints for block in found if block.language == "bash")
 
 
+@pytest.mark.slow
 def test_every_block_does_what_the_page_says(tmp_path):
     for block in blocks():
         if block.file:

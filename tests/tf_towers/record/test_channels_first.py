@@ -87,6 +87,7 @@ def test_a_script_with_channels_first_that_runs_on_the_cpu_has_a_shadow(request,
     assert np.abs(shadow.step(0).read("tower_grad/0/net/first")).max() > 0.0
 
 
+@pytest.mark.slow
 def test_what_is_not_known_in_another_layout_is_named(tf_python, tmp_path):
     script = tmp_path / "deep.py"
     script.write_text(f"import sys\nsys.path.insert(0, {ROOT!r})\n{CONV3D}")

@@ -67,6 +67,7 @@ def script_of(folder, *parts, **marks):
     return script
 
 
+@pytest.mark.slow
 def test_neither_graph_nor_weights_change_where_iterations_come_one_by_one(tf_python, tmp_path):
     script = script_of(tmp_path, START, PLAIN, END, PARALLEL="1")
     bare = run_bare(tf_python, script, cwd=tmp_path)
@@ -109,6 +110,7 @@ def test_draws_of_loops_in_loops_and_of_branches_give_the_recorded_gradients(nes
     assert 0.0 < distance < MOST, where
 
 
+@pytest.mark.slow
 def test_draws_in_another_order_are_refused(tf_python, nested, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(nested.out, copy)
@@ -126,6 +128,7 @@ def test_draws_in_another_order_are_refused(tf_python, nested, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -146,6 +149,7 @@ def test_draws_too_few_or_too_many_are_refused(tf_python, nested, tmp_path, more
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.slow
 def test_draws_whose_shape_changes_are_named_and_leave_no_shadow(tf_python, tmp_path):
     done = run_recorded(tf_python, script_of(tmp_path, START, GROWING, END), options=(), cwd=tmp_path)
     assert done.code == 0, done.said
@@ -154,6 +158,7 @@ def test_draws_whose_shape_changes_are_named_and_leave_no_shadow(tf_python, tmp_
     assert not (done.out / "shadow").exists()
 
 
+@pytest.mark.slow
 def test_a_script_that_debugs_its_own_runs_is_left_to_it(tf_python, tmp_path):
     options = "tf.RunOptions(); options.debug_options.debug_tensor_watch_opts.add(node_name='loss', output_slot=0, "
     options += "debug_ops=['DebugIdentity'], debug_urls=['file://" + str(tmp_path / "own") + "'])"
@@ -168,6 +173,7 @@ def test_a_script_that_debugs_its_own_runs_is_left_to_it(tf_python, tmp_path):
     assert any((tmp_path / "own").iterdir())
 
 
+@pytest.mark.slow
 def test_a_loop_that_is_a_function_is_named_where_it_draws(request, tf_python, tmp_path):
     if "tf2" not in request.node.name:
         pytest.skip("TensorFlow 1.15 keeps no loops as functions unless it is told to: run the tf2 leg")

@@ -14,7 +14,9 @@ SAVING = {
 }
 
 
-@pytest.mark.parametrize("name", SAVING)
+@pytest.mark.parametrize(
+    "name", [name if name == "split_sum" else pytest.param(name, marks=pytest.mark.slow) for name in SAVING]
+)
 def test_weights_after_n_steps_are_bit_equal_with_and_without_recording(tf_python, tmp_path, name):
     script = SCRIPTS / f"{name}.py"
     (tmp_path / "bare").mkdir()
@@ -70,6 +72,7 @@ with tf.Session() as sess:
 """
 
 
+@pytest.mark.slow
 def test_no_op_of_ours_enters_the_graph_and_no_seed_moves(tf_python, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(GRAPH)

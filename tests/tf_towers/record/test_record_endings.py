@@ -132,6 +132,7 @@ def test_a_module_runs_with_its_own_arguments(this_python, script, tmp_path):
     assert (done.returncode, done.stdout) == (7, "made 0\nmade 1\nfinally\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_the_package_runs_by_itself(tf_python, script, tmp_path):
     root = str(Path(__file__).parents[3])
     words = ["-m", "tf_towers.record", "--steps", "1", "--out", str(tmp_path / "trace"), str(script)]

@@ -62,6 +62,7 @@ def test_a_fed_tensor_that_is_no_placeholder_is_an_input(tf_python, tmp_path, wr
     np.testing.assert_allclose(shadow.read("grad/w"), step.read("grad/w"), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_forward_pass_that_writes_statistics_runs_once_a_step(tf_python, tmp_path, write):
     script = write(IN_PLACE)
     bare = run_bare(tf_python, script, cwd=tmp_path)

@@ -115,6 +115,7 @@ def test_both_scripts_are_the_same(compared, tmp_path):
     assert {"feed/1/x", "loss/1", "tower_grad/1/net/w", "grad/net/w", "slot/momentum/net/w", "var/net/w"} <= judged
 
 
+@pytest.mark.slow
 def test_what_the_torch_script_does_otherwise_is_found(compared):
     code, result = compared("bug")
     assert code == 1

@@ -21,17 +21,22 @@ ONLY_TF1 = {"clones"}  # TensorFlow 2 has no contrib
 OPTIMIZERS = {"hand_written_adam": "optimizer", "monitored": "optimizer", "ungated": "optimizer"}
 LOSSES = {"two_optimizers": ("DAdam=d_loss", "GAdam=g_loss")}
 PORTED = (
-    "placeholder_slices",
     "split_sum",
-    "queue_fed",
     "monitored",
     "two_optimizers",
-    "hand_written_adam",
-    "clones",
     "recurrent",
-    "ungated",
-    "dropout_wrapper",
-    "resource_loop",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in (
+            "placeholder_slices",
+            "queue_fed",
+            "hand_written_adam",
+            "clones",
+            "ungated",
+            "dropout_wrapper",
+            "resource_loop",
+        )
+    ),
 )
 
 
@@ -62,19 +67,32 @@ def test_a_recorded_script_and_its_port_are_the_same_at_levels_1_and_2(request, 
 @pytest.mark.parametrize(
     ("name", "losses", "optimizer", "first", "cause"),
     [
-        ("placeholder_slices", ("wrong_loss",), None, "loss", "loss_reduction"),
+        pytest.param("placeholder_slices", ("wrong_loss",), None, "loss", "loss_reduction", marks=pytest.mark.slow),
         ("split_sum", ("loss_with_half_the_decay",), None, "loss", "weight_decay"),
-        ("queue_fed", ("loss_without_decay",), None, "loss", "weight_decay"),
+        pytest.param("queue_fed", ("loss_without_decay",), None, "loss", "weight_decay", marks=pytest.mark.slow),
         ("monitored", ("loss",), "optimizer_without_clipping", "clip", "clipping"),
-        ("two_optimizers", ("DAdam=d_loss", "GAdam=doubled_g_loss"), None, "loss", "gradient_factor"),
-        ("hand_written_adam", ("loss",), "optimizer_with_another_beta", "slot", "adam_beta"),
-        ("clones", ("loss_with_decay_in_every_rank",), None, "loss", "weight_decay"),
-        ("recurrent", ("sum_instead_of_mean",), None, "loss", "gradient_factor"),
-        ("dropout_wrapper", ("summed",), None, "loss", "gradient_factor"),
-        ("resource_loop", ("summed",), None, "loss", "gradient_factor"),
+        pytest.param(
+            "two_optimizers",
+            ("DAdam=d_loss", "GAdam=doubled_g_loss"),
+            None,
+            "loss",
+            "gradient_factor",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "hand_written_adam", ("loss",), "optimizer_with_another_beta", "slot", "adam_beta", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "clones", ("loss_with_decay_in_every_rank",), None, "loss", "weight_decay", marks=pytest.mark.slow
+        ),
+        pytest.param("recurrent", ("sum_instead_of_mean",), None, "loss", "gradient_factor", marks=pytest.mark.slow),
+        pytest.param("dropout_wrapper", ("summed",), None, "loss", "gradient_factor", marks=pytest.mark.slow),
+        pytest.param("resource_loop", ("summed",), None, "loss", "gradient_factor", marks=pytest.mark.slow),
         # The script adds its sparse gradients up and averages the others: what DDP does not do by itself is found.
-        ("ungated", ("loss",), None, "grad", "gradient_factor"),
-        ("ungated", ("loss",), "optimizer_that_sums_all", "grad", "gradient_factor"),
+        pytest.param("ungated", ("loss",), None, "grad", "gradient_factor", marks=pytest.mark.slow),
+        pytest.param(
+            "ungated", ("loss",), "optimizer_that_sums_all", "grad", "gradient_factor", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_bug_in_a_port_is_found_and_named(request, recorded, replayed, name, losses, optimizer, first, cause):
@@ -102,6 +120,7 @@ def test_a_bug_that_no_step_alone_shows_is_found_where_nobody_resets_the_port(re
     assert result["levels"]["float32"]["verdict"] == "same"
 
 
+@pytest.mark.slow
 def test_a_port_may_clip_inside_its_optimizers_step(recorded, replayed):
     code, result = replayed(
         recorded("monitored").out, "monitored", "loss", optimizer="optimizer_that_clips_in_its_step"
@@ -118,6 +137,7 @@ def test_hyper_parameters_in_float64_are_a_fact_and_no_bug(recorded, replayed):
     assert "(first in var/softmax_linear/biases)" in note
 
 
+@pytest.mark.slow
 def test_another_learning_rate_is_no_rounding(recorded, replayed):
     port = "native_optimizer_with_another_rate"
     code, result = replayed(recorded("queue_fed").out, "queue_fed", "loss", optimizer=port)
@@ -153,6 +173,7 @@ def test_losses_and_histograms_are_kept_for_reports_that_show_them(recorded, mon
             assert (f"torch {part} {run}", 2, 2) in told
 
 
+@pytest.mark.slow
 def test_what_an_optimizer_begins_with_is_not_judged_where_the_recording_starts_later(tf_python, replayed, tmp_path):
     script = SCRIPTS / "placeholder_slices.py"
     trace = run_recorded(tf_python, script, options=("--skip", "2"), cwd=tmp_path).out
@@ -186,6 +207,7 @@ def _change(folder: Path, number: int, name: str, part: float) -> None:
     writer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("told", "said"),
     [
@@ -216,11 +238,13 @@ def test_what_a_replay_does_not_judge_is_said(recorded, replayed):
         assert needs in result["levels"][name]["reason"]
 
 
+@pytest.mark.slow
 def test_a_port_may_draw_for_all_time_steps_at_once(recorded, replayed):
     code, result = replayed(recorded("dropout_wrapper").out, "dropout_wrapper", "loss", model="AllAtOnce")
     assert (code, result["levels"]["function"]["verdict"]) == (0, "same")
 
 
+@pytest.mark.slow
 def test_a_port_that_drops_what_the_wrapper_leaves_whole_is_found(recorded, replayed):
     code, result = replayed(recorded("dropout_wrapper").out, "dropout_wrapper", "loss", model="DropsTheState")
     assert (code, result["first_difference"]["quantity"]) == (1, "loss")
@@ -292,6 +316,7 @@ def test_shards_of_different_sizes_are_refused(tmp_path, capsys, replayed):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slot", "counted", "skipped", "begins"),
     [([1.0, 1.0], 0, 0, True), ([1.0, 0.5], 0, 0, False), ([1.0, 1.0], 3, 0, False), ([1.0, 1.0], 0, 2, False)],

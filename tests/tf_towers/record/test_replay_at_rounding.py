@@ -43,6 +43,7 @@ def test_a_shadow_keeps_the_steps_at_kinks_only_and_of_them_no_feeds(recorded):
     assert Trace(recorded("mirrored_pool").out / "shadow" / "aside" / "free").step_numbers == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_shadow_measures_the_updates_of_empty_gradients_only(recorded):
     empty = Trace(recorded("bias_before_norm").out / "shadow" / "empty")
     assert empty.step_numbers == [0, 1]
@@ -66,6 +67,7 @@ def test_a_right_port_of_a_pool_that_ties_is_the_same_and_said_to_be_at_a_kink(r
     assert races(result) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["Averages", "Overlaps"])
 def test_another_pool_beside_a_tie_is_different(recorded, replayed, model):
     code, result = replayed(recorded("mirrored_pool").out, "mirrored_pool", "loss", model=model)
@@ -73,6 +75,7 @@ def test_another_pool_beside_a_tie_is_different(recorded, replayed, model):
     assert noted(result, KINK) == []
 
 
+@pytest.mark.slow
 def test_another_momentum_beside_a_tie_is_found_and_named(recorded, replayed):
     own = "optimizer_with_another_momentum"
     code, result = replayed(recorded("mirrored_pool").out, "mirrored_pool", "loss", optimizer=own)
@@ -82,6 +85,7 @@ def test_another_momentum_beside_a_tie_is_found_and_named(recorded, replayed):
     assert len(noted(result, KINK)) == 1
 
 
+@pytest.mark.slow
 def test_a_right_port_with_a_bias_before_a_norm_is_the_same_and_said_to_be_empty(recorded, replayed):
     code, result = replayed(recorded("bias_before_norm").out, "bias_before_norm", "loss")
     assert code == 0, result["first_difference"]
@@ -89,6 +93,7 @@ def test_a_right_port_with_a_bias_before_a_norm_is_the_same_and_said_to_be_empty
     assert races(result) == []
 
 
+@pytest.mark.slow
 def test_another_beta2_beside_an_empty_gradient_is_found_and_named(recorded, replayed):
     own = "optimizer_with_another_beta2"
     code, result = replayed(recorded("bias_before_norm").out, "bias_before_norm", "loss", optimizer=own)
@@ -96,6 +101,7 @@ def test_another_beta2_beside_an_empty_gradient_is_found_and_named(recorded, rep
     assert result["levels"]["function"]["causes"][0]["name"] == "adam_beta"
 
 
+@pytest.mark.slow
 def test_a_bias_with_an_empty_gradient_that_is_moved_by_something_else_is_found(recorded, replayed):
     own = "optimizer_that_nudges_the_bias"
     code, result = replayed(recorded("bias_before_norm").out, "bias_before_norm", "loss", optimizer=own)
@@ -115,6 +121,7 @@ make_shadow(sys.argv[1])
 LOSSES = {"two_optimizers": ("DAdam=d_loss", "GAdam=g_loss")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "optimizer"), [("two_optimizers", None), ("recurrent", None), ("ungated", "optimizer")]
 )
@@ -137,6 +144,7 @@ def test_beside_a_kink_ports_of_every_kind_are_run_as_their_scripts_are(
     assert len(noted(result, KINK)) == 1  # of several optimizers the second one trains in this step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "first"), [("mirrored_pool", "tower_grad"), ("bias_before_norm", "var")])
 @pytest.mark.parametrize(
     ("told", "said"),

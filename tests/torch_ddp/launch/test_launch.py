@@ -60,6 +60,7 @@ def test_two_machines_meet_in_a_file(tmp_path):
     assert notes(tmp_path) == TWO_NODES
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_on_one_machine_ends_those_of_the_other(tmp_path):
     meeting = (tmp_path / "meeting").as_uri()
     command = [sys.executable, SCRIPT, tmp_path, "--fail", 1, "-n", 2, "-g", 1, "--rendezvous", meeting, "-nr"]
@@ -71,6 +72,7 @@ def test_a_rank_that_fails_on_one_machine_ends_those_of_the_other(tmp_path):
     assert "the cause of it all" not in left_behind
 
 
+@pytest.mark.slow
 def test_two_machines_meet_at_the_address_of_the_first(tmp_path):
     command = [sys.executable, SCRIPT, tmp_path, "--nodes", 2, "--gpus", 1, "--nr"]
     where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
@@ -79,6 +81,7 @@ def test_two_machines_meet_at_the_address_of_the_first(tmp_path):
     assert notes(tmp_path) == TWO_NODES
 
 
+@pytest.mark.slow
 def test_torchrun_starts_the_ranks_of_two_machines(tmp_path):
     command = [*TORCHRUN, "--nnodes", 2, "--nproc-per-node", 1, "--rdzv-backend", "c10d", "--rdzv-id", "test"]
     command += ["--rdzv-endpoint", f"localhost:{free_port()}", "--local-addr", "localhost"]

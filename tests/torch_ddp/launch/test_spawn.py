@@ -34,11 +34,13 @@ def test_a_killed_rank_is_named_and_the_others_are_ended(tmp_path):
     assert not any(alive(pid) for pid in pids(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_rank_that_exits_on_its_own_is_the_one_that_failed_first(tmp_path):
     with pytest.raises(ProcessRaisedException, match=r"(?s)Rank 0 failed first.*SystemExit: 3"):
         spawn(fail_on, 2, 0, "exit", str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_rank_that_vanishes_is_named(tmp_path):
     with pytest.raises(ProcessExitedException, match=r"^rank 0 ended with exit code 3$"):
         spawn(fail_on, 2, 0, "vanish", str(tmp_path))
@@ -50,6 +52,7 @@ def test_a_rank_that_exits_with_status_zero_has_not_failed(tmp_path):
     assert failures(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_hanging_rank_makes_the_others_time_out_and_is_ended(tmp_path):
     with pytest.raises(ProcessRaisedException, match=r"(?i)timed out") as error:
         spawn(fail_on, 2, 1, "hang", str(tmp_path), timeout=8.0)

@@ -18,6 +18,7 @@ def run(folder, commands, *options):
     return folder / "out"
 
 
+@pytest.mark.slow
 def test_stopped_on_two_nodes_and_gone_on_by_torchrun_it_trains_the_same_to_the_bit(uninterrupted, tmp_path):
     run(tmp_path, on_two_nodes(tmp_path), "--steps", HALFWAY, *OPTIONS)
     assert (result(tmp_path / "out")["updates"], result(tmp_path / "out")["begun_at"]) == (HALFWAY, 0)

@@ -31,6 +31,7 @@ def check(out: Path, uninterrupted: Path) -> None:
     assert same_bits(one["random"], other["random"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0])  # kills rank 1; the page on training kills rank 0
 def test_a_killed_rank_leaves_no_trace_in_the_weights(uninterrupted, tmp_path, seed):
     check(interrupted(random.Random(seed), tmp_path, 2, OPTIONS), uninterrupted)
