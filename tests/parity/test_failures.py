@@ -96,6 +96,7 @@ def test_a_tower_that_raises_shows_the_users_traceback_and_place(attempt):
     assert "model_tf.py" in frames[0]
 
 
+@pytest.mark.slow
 def test_an_operation_that_fails_in_the_graph_is_named_where_it_was_made(attempt):
     outcome = attempt(tf=f"{BREAK} -> x = tf.debugging.check_numerics(x / 0.0, 'bad x')")
     could_not_compare(outcome, "tf")
@@ -104,6 +105,7 @@ def test_an_operation_that_fails_in_the_graph_is_named_where_it_was_made(attempt
     assert "tf_towers/child.py" not in outcome.errors
 
 
+@pytest.mark.slow
 def test_a_tower_that_opens_a_session_is_told_that_it_only_builds(attempt):
     outcome = attempt(tf=f"{BREAK} -> tf.Session().run(tf.assert_greater(tf.zeros([]), 1.0))")
     could_not_compare(outcome, "tf")
@@ -116,6 +118,7 @@ def test_a_tower_that_opens_a_session_is_told_that_it_only_builds(attempt):
     )
 
 
+@pytest.mark.slow
 def test_a_script_that_exits_when_it_is_imported_is_told_with_the_line(attempt):
     outcome = attempt(tf=f"{BREAK} -> raise SystemExit(3)")
     could_not_compare(outcome, "tf")
@@ -126,6 +129,7 @@ def test_a_script_that_exits_when_it_is_imported_is_told_with_the_line(attempt):
     )
 
 
+@pytest.mark.slow
 def test_a_rank_that_crashes_shows_where_the_users_code_was(attempt):
     outcome = attempt(torch=f"{BREAK} -> os.abort()")
     could_not_compare(outcome, "torch")
@@ -136,6 +140,7 @@ def test_a_rank_that_crashes_shows_where_the_users_code_was(attempt):
     assert "Extension modules" not in outcome.errors
 
 
+@pytest.mark.slow
 def test_a_rank_that_ends_by_itself_is_told_with_what_it_printed(attempt):
     outcome = attempt(torch=f"{BREAK} -> print('giving up', flush=True); dist.get_rank() and os._exit(5)")
     could_not_compare(outcome, "torch")
@@ -161,6 +166,7 @@ def test_a_rank_that_raises_is_named_and_not_the_one_that_waits_for_it(attempt):
     assert "torch/free" in incomplete_traces(outcome.out)
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed_in_the_middle_of_a_run_is_named(attempt):
     outcome = attempt(torch=f"{BREAK} -> if dist.get_rank() == 1 and CALLS == 2: os.kill(os.getpid(), signal.SIGKILL)")
     could_not_compare(outcome, "torch")
@@ -171,6 +177,7 @@ def test_a_rank_that_is_killed_in_the_middle_of_a_run_is_named(attempt):
     assert "torch/free" in incomplete_traces(outcome.out)
 
 
+@pytest.mark.slow
 def test_a_killed_torch_side_takes_its_ranks_with_it(attempt):
     outcome = attempt(torch=f"{BREAK} -> if dist.get_rank() == 1: os.kill(os.getppid(), signal.SIGKILL)")
     could_not_compare(outcome, "torch")
@@ -187,6 +194,7 @@ def test_a_killed_tensorflow_side_is_named_with_what_it_printed_last(attempt):
     assert outcome.errors.splitlines()[:2] == ["The TensorFlow side last printed:", "  so far so good"]
 
 
+@pytest.mark.slow
 def test_a_side_that_ends_by_itself_is_told_with_its_status(attempt):
     outcome = attempt(data="draw = -> import os; os._exit(7); draw =")
     could_not_compare(outcome, "data")
@@ -222,6 +230,7 @@ def test_a_loss_that_is_not_a_number_on_both_sides_cannot_be_compared(attempt):
     assert "1 of 1 values are not finite, on both sides" in outcome.printed
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_a_number_on_one_side_is_different(attempt):
     outcome = attempt("--levels", "1,2", torch="1.0 * -> float('nan') *")
     assert outcome.code == 1
@@ -232,6 +241,7 @@ def test_a_loss_that_is_not_a_number_on_one_side_is_different(attempt):
     assert (first["step"], first["quantity"], first["tower"], first["candidate"]) == (0, "loss", "0", "nan")
 
 
+@pytest.mark.slow
 def test_a_tensor_that_only_the_port_returns_is_named(attempt):
     outcome = attempt(torch=".square().mean() -> .square().mean(), {'more': model(x)}")
     assert outcome.code == 2

@@ -73,6 +73,7 @@ def test_losses_and_gradients_are_the_same_in_both_layouts(tf_python, tmp_path):
     assert set(said["turned"].split()) == set(TURNED)
 
 
+@pytest.mark.slow
 def test_a_script_with_channels_first_that_runs_on_the_cpu_has_a_shadow(request, tf_python, tmp_path):
     if "tf2" not in request.node.name:
         pytest.skip(

@@ -47,6 +47,7 @@ def script(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_with_steps_recording_ends_after_so_many_with_exit_code_0(tf_python, script, tmp_path):
     done = run_recorded(tf_python, script, "leave", options=("--steps", "2"), cwd=tmp_path)
     assert (done.code, done.printed) == (0, "made 0\nfinally\n"), done.said

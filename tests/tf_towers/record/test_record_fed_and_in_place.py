@@ -53,6 +53,7 @@ def write(tmp_path):
     return write
 
 
+@pytest.mark.slow
 def test_a_fed_tensor_that_is_no_placeholder_is_an_input(tf_python, tmp_path, write):
     done = run_recorded(tf_python, write(FED), options=(), cwd=tmp_path)
     assert done.code == 0, done.said

@@ -184,6 +184,7 @@ def test_what_an_optimizer_begins_with_is_not_judged_where_the_recording_starts_
     assert note.endswith("what the port's optimizer begins with was not judged")
 
 
+@pytest.mark.slow
 def test_a_free_run_that_ends_elsewhere_is_found(recorded, replayed, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(recorded("split_sum").out, copy)
@@ -250,11 +251,13 @@ def test_a_port_that_drops_what_the_wrapper_leaves_whole_is_found(recorded, repl
     assert (code, result["first_difference"]["quantity"]) == (1, "loss")
 
 
+@pytest.mark.slow
 def test_a_script_that_races_is_said_to(recorded, replayed):
     _, result = replayed(recorded("ungated").out, "ungated", "loss")
     assert any(note.startswith("the script's own slot is not what its graph says") for note in result["notes"])
 
 
+@pytest.mark.slow
 def test_the_port_must_draw_as_often_as_the_script(recorded, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(PORTS)
     words = ["replay", str(recorded("queue_fed").out), "--torch", "queue_fed_torch:without_dropout"]
@@ -263,6 +266,7 @@ def test_the_port_must_draw_as_often_as_the_script(recorded, capsys, monkeypatch
     assert "expected the port to draw 1 times, as the script does, got 0" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.slow
 def test_without_a_shadow_level_2_only_is_judged(recorded, replayed, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(recorded("placeholder_slices").out, copy)

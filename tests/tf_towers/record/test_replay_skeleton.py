@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from parity.cli import main
 
 FORWARD = """
@@ -21,6 +23,7 @@ def initialised(trace, folder):
     return (folder / "port.py").read_text(), folder
 
 
+@pytest.mark.slow
 def test_a_skeleton_says_what_to_fill_in_and_runs_up_to_there(recorded, tmp_path, capsys, monkeypatch):
     trace = recorded("placeholder_slices").out
     source, folder = initialised(trace, tmp_path / "port")

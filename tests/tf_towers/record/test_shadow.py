@@ -84,6 +84,7 @@ def _moves(entry):
     return entry["kind"] == "weight"
 
 
+@pytest.mark.slow
 def test_a_script_that_writes_variables_between_its_steps_has_no_free_run(tf_python, tmp_path):
     script = tmp_path / "between.py"
     script.write_text(BETWEEN)
@@ -139,6 +140,7 @@ def test_numbers_that_only_the_model_is_fed_are_taken_as_the_script_fed_them(rec
     assert not [name for name in fed_rate if name.startswith("feed/")]
 
 
+@pytest.mark.slow
 def test_that_measure_finds_a_changed_constant(tf_python, expanded, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(expanded.out, copy)
