@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from torch_ddp.gradients import unreduced as unreduced
     from torch_ddp.group import Rank as Rank
     from torch_ddp.group import device_of as device_of
+    from torch_ddp.group import leave_process_group as leave_process_group
     from torch_ddp.group import process_group as process_group
     from torch_ddp.group import rank_from_environment as rank_from_environment
     from torch_ddp.group import spawn as spawn
@@ -87,6 +88,7 @@ _HOMES = {
     "gather_ragged": "evaluation.ragged",
     "hyper_parameters": "optimizer",
     "launch": "launch.options",
+    "leave_process_group": "group",
     "load_weights": "weights",
     "make_optimizer": "optimizer",
     "make_repeatable": "facts",

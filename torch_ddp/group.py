@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
 
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.launch.failures import join_ranks, recorded
@@ -108,10 +109,28 @@ def process_group(
     try:
         yield who
     finally:
-        # What keeps the group alive, as a wrapped model does that is only reachable from itself, keeps gloo's threads; and
-        # these now and then abort the process at its end: they let go of tensors when Python is half gone (pytorch #190489).
-        gc.collect()
-        dist.destroy_process_group()
+        leave_process_group()
+
+
+def leave_process_group() -> None:
+    """Destroys the process group, in the only order that always ends; does nothing where there is none.
+
+    A `DistributedDataParallel` owns a Reducer in C++, and that owns the group. Were the group left to it, the Reducer would
+    join gloo's threads while its own thread holds Python's lock; one of these threads may still have to let go of the last
+    sparse all-reduce, a Python object, and waits for that lock: neither ever ends (torch 2.13, within 150 rounds). So the
+    Reducers of all wrapped models go first, while `torch.distributed` still holds the group; it destroys the group without
+    the lock. A model that is still held keeps its weights, and can no longer be trained.
+
+    What keeps the group alive otherwise, as a wrapped model does that is only reachable from itself, keeps gloo's threads;
+    and these now and then abort the process at its end: they let go of tensors when Python is half gone (pytorch #190489).
+    """
+    if not dist.is_initialized():
+        return
+    gc.collect()
+    for known in gc.get_objects():
+        if issubclass(type(known), DistributedDataParallel):
+            known.__dict__.update(logger=None, reducer=None)  # the logger owns the Reducer too
+    dist.destroy_process_group()
 
 
 def import_what_ddp_imports() -> None:

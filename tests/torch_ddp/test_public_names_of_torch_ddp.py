@@ -34,6 +34,7 @@ NAMES = [
     "gather_ragged",
     "hyper_parameters",
     "launch",
+    "leave_process_group",
     "load_weights",
     "make_optimizer",
     "make_repeatable",

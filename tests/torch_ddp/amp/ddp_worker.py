@@ -1,15 +1,13 @@
 """What each of two ranks does for test_distributed: trains exact models under DistributedDataParallel."""
 
 import contextlib
-import datetime
 from functools import partial
 from itertools import product
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
-from torch_ddp import amp, parallel
+from torch_ddp import Rank, amp, parallel, process_group
 
 from .linear_models import LEVELS, Product, sgd
 
@@ -25,18 +23,10 @@ BUCKET_VIEW = {"torch": "gradient_as_bucket_view", "apex": "retain_allreduce_buf
 
 
 def run(rank, init_file, result_file):
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{init_file}",
-        rank=rank,
-        world_size=2,
-        timeout=datetime.timedelta(seconds=60),
-    )
     torch.set_num_threads(1)
-    cases = product(LEVELS, PLANS, WRAPPERS)
-    results = {case: _train(rank, *case) for case in cases}
+    with process_group(Rank(rank, rank, 2), "gloo", f"file://{init_file}"):
+        results = {case: _train(rank, *case) for case in product(LEVELS, PLANS, WRAPPERS)}
     torch.save(results, f"{result_file}{rank}")
-    dist.destroy_process_group()
 
 
 def _train(rank, level, plan, wrapper):

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 
-from torch_ddp import like_tf
+from torch_ddp import Rank, like_tf, process_group
 
 from ..closeness import assert_close, difference
 
@@ -106,14 +105,11 @@ def test_rows_looked_up_twice_count_twice_in_the_norm(tf):
 def test_distributed_data_parallel_sums_rows_before_the_norm_can_be_taken(tmp_path):
     rows, values = torch.tensor([1, 1, 4, 1]), torch.ones(4, 3)
     table = torch.nn.Embedding(5, 3, sparse=True)
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
+    with process_group(Rank(0, 0, 1), "gloo", (tmp_path / "meeting").as_uri()):
         model = torch.nn.parallel.DistributedDataParallel(table)
         looked_up = model(rows)
         looked_up.retain_grad()
         looked_up.backward(values)
-    finally:
-        dist.destroy_process_group()
     assert like_tf.global_norm([table.weight.grad]).item() == pytest.approx(30**0.5)
     assert like_tf.global_norm([looked_up.grad]).item() == pytest.approx(12**0.5)
 

@@ -3,9 +3,8 @@ import copy
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 
-from torch_ddp import like_tf
+from torch_ddp import Rank, like_tf, process_group
 
 from ..closeness import assert_close, difference
 
@@ -210,15 +209,12 @@ def test_a_state_without_the_count_of_batches_loads():
 
 
 def test_it_runs_under_distributed_data_parallel(tmp_path):
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
+    with process_group(Rank(0, 0, 1), "gloo", (tmp_path / "meeting").as_uri()):
         layer = like_tf.BatchNorm2d(3)
         model = torch.nn.parallel.DistributedDataParallel(layer)
         model(torch.randn(4, 3, 2, 2)).square().sum().backward()
         assert layer.weight.grad is not None
         assert layer.running_mean.abs().min() > 0
-    finally:
-        dist.destroy_process_group()
 
 
 @pytest.mark.parametrize(
