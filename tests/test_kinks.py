@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from parity.case import load_case
 from parity.case.optimizers import AnyOptimizer
 from parity.run import run_case
+from parity.run.kinks import WITH_INPUTS
 
 TIED = Path(__file__).parent / "cases" / "tied"
 NOTE = "at a kink: two things tie that rounding tells apart; judged with weights moved by up to 2^-30 of themselves"
@@ -111,3 +112,37 @@ def test_a_bug_beside_a_tie_is_named(tied, tf2_sides):
     assert (result.verdict, result.first_difference.check.key) == ("different", "slot/momentum/weights")
     assert result.levels["function"].causes[0].name == "momentum"
     assert {step for _, step, _ in kinks_of(result)} == {0}
+
+
+DATA = """import numpy as np
+
+
+def batches(steps, batch_size, seed):
+    random = np.random.default_rng(seed)
+    for _ in range(steps):
+        features = np.round(8 * random.standard_normal((batch_size, 4))) / 8
+        features[::2, 2] = features[::2, 0]
+        yield {"features": features.astype("float32"), "targets": np.ones(batch_size, "float32")}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("", "", "same"),
+        ("torch.where(one >= other, one, other)", "torch.where(one >= other, one, other + 1)", "different"),
+    ],
+)
+def test_a_tie_of_what_zeros_are_multiplied_with_is_judged_with_zeros_and_inputs_moved(
+    tied, tf2_sides, old, new, verdict
+):
+    case = tied(old, new)
+    tower = case.directory / "model_tf.py"
+    weights = "tf.constant_initializer(0.5)"
+    assert weights in tower.read_text()
+    tower.write_text(tower.read_text().replace(weights, "tf.constant_initializer([0.5, 0.0])"))
+    (case.directory / "data.py").write_text(DATA)
+    result = run_case(case, tf2_sides)
+    assert result.verdict == verdict, result.first_difference
+    found = {check.key for check in result.levels["function"].checks if check.note == WITH_INPUTS}
+    assert ("tower_grad/0/weights" in found) is (verdict == "same")

@@ -8,14 +8,14 @@ import numpy as np
 
 from parity.judge.numbers import distance, norm
 from parity.run.asked import Asked
+from parity.run.beside import BESIDE, moved_batches, moved_state
 from parity.run.empty_gradients import UPDATED
-from parity.run.perturb import as_float64
 from parity.run.quantities import EVERYTHING, FREE
 from parity.run.recorded import OfBoth, Playing, Recorded
 from parity.run.rounded_updates import rounded_runs
 from parity.run.runs import replicas
 from parity.run.states import Tensors, read_all, write_init, write_states
-from parity.trace import SHADOW_EMPTY, TensorFile, Trace, jumps, moved_aside, parse_key
+from parity.trace import SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key
 
 EMPTY = (
     2.0**-16
@@ -33,31 +33,36 @@ def leave_beside(recorded: Recorded, playing: Playing, states: OfBoth) -> None:
       states: the states before each step.
     """
     playing.tf.prepare("float64", playing.inputs).result()
-    there, back = (_moved(playing, states, *each) for each in (("beside", 1.0), ("beside-back", -1.0)))
-    if any(jumps(read_all(there.step(number)), read_all(back.step(number))) for number in playing.steps):
-        _leave_free(recorded, playing)
-    else:
-        shutil.rmtree(there.directory)
+    for inputs, name in BESIDE.items():
+        there, back = _moved(playing, states, name, inputs, 1.0), _moved(playing, states, f"{name}-back", inputs, -1.0)
+        if any(jumps(read_all(there.step(number)), read_all(back.step(number))) for number in playing.steps):
+            _leave_free(recorded, playing, name, inputs)
+        else:
+            shutil.rmtree(there.directory)
     write_states(Path(there.directory).parent / SHADOW_EMPTY, _empty(recorded, playing, states))
 
 
-def _moved(playing: Playing, states: OfBoth, name: str, towards: float) -> Trace:
+def _moved(playing: Playing, states: OfBoth, name: str, inputs: bool, towards: float) -> Trace:
     known = Trace(states.tf)
     before = (
-        (number, moved_aside(as_float64(read_all(known.step(number))), number, towards))
-        for number in known.step_numbers
+        (number, moved_state(read_all(known.step(number)), number, inputs, towards)) for number in known.step_numbers
     )
     follow = write_states(playing.out / "states" / f"tf-{name}", before)
-    quantities = EVERYTHING + playing.inference
-    asked = Asked(name, "float64", playing.feeds.tf, playing.start.tf, follow, quantities, playing.steps)
+    quantities, feeds = EVERYTHING + playing.inference, _feeds(playing, name, inputs, towards)
+    asked = Asked(name, "float64", feeds, playing.start.tf, follow, quantities, playing.steps)
     return playing.tf.run(asked).result()
 
 
-def _leave_free(recorded: Recorded, playing: Playing) -> None:
-    start = moved_aside(as_float64(read_all(recorded.start.init())), 0)
-    out = write_init(playing.out / "start" / "tf-beside", start)
-    quantities = FREE + playing.inference
-    free = Asked("free-beside", "float64", playing.feeds.tf, out, None, quantities, playing.steps)
+def _feeds(playing: Playing, name: str, inputs: bool, towards: float) -> Path:
+    batches = moved_batches(Trace(playing.feeds.tf), playing.steps, towards)
+    return write_states(playing.out / "feeds" / f"tf-{name}", batches) if inputs else playing.feeds.tf
+
+
+def _leave_free(recorded: Recorded, playing: Playing, name: str, inputs: bool) -> None:
+    start = moved_state(read_all(recorded.start.init()), 0, inputs)
+    out = write_init(playing.out / "start" / f"tf-{name}", start)
+    quantities, feeds = FREE + playing.inference, _feeds(playing, name, inputs, 1.0)
+    free = Asked(f"free-{name}", "float64", feeds, out, None, quantities, playing.steps)
     for asked in (free, *replicas(playing, free)):
         playing.tf.run(asked).result()
 

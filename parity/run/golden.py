@@ -15,7 +15,7 @@ from parity.trace import Trace, write_json
 FORMAT = "tower-parity-golden"
 FORMAT_VERSION = 1
 DESCRIPTION = "golden.json"
-TRIED = ("beside-*", "empty-*")  # what judging the port of then took
+TRIED = ("beside-*", "inputs-beside-*", "empty-*")  # what judging the port of then took
 PARTS = {"feeds": Path("feeds") / "tf", "start": Path("start") / "tf", "runs": Path("tf")}
 
 

@@ -9,10 +9,20 @@ from parity.run.recorded import Recorded
 from parity.trace import parse_key
 
 NOTE = "at a kink: two things tie that rounding tells apart; judged with weights moved by up to 2^-30 of themselves"
+WITH_INPUTS = (
+    "at a kink: two things tie that rounding tells apart; judged with weights and inputs moved by 2^-30 of their scale"
+)
+# What is fed, drawn and computed forward has a value at a tie too: where that differs, no choice of gradients explains it.
+CONTINUOUS = frozenset(["state", "feed", "noise", "act", "stat", "loss", "metric", "eval"])
+GRADIENTS = ("tower_grad", "tower_clip", "grad", "clip")
 
 
 class Beside(Protocol):
-    """Runs both sides from weights that `moved_aside` moved alike, and judges them by the rules of level 1."""
+    """Runs both sides beside a kink, from where they were moved alike, and judges them by the rules of level 1."""
+
+    @property
+    def note(self) -> str:
+        """What a check says that was judged there: `NOTE`, or `WITH_INPUTS` where those were moved too."""
 
     def alone(self, step: int) -> list[Check]:
         """Returns the checks of one step by itself, its counters the reference's."""
@@ -24,36 +34,61 @@ class Beside(Protocol):
         """Returns the checks of the runs that nobody resets; `lockstep` says what each step rounds."""
 
 
-def settle_kinks(checks: list[Check], beside: Beside) -> list[Check]:
+def settle_kinks(checks: list[Check], besides: Sequence[Beside]) -> list[Check]:
     """Returns the checks of level 1, those judged beside a kink that differ at it and nowhere near; what remains is a bug.
 
     At a maximum of two equal values, or a ReLU of zero, a function has no gradient: which of its one-sided ones a program
-    computes is decided by rounding, in float64 as in float32. Such a tie is gone once the weights have moved by the least
-    amount; a bug is not. So where numbers differ both sides run again from weights moved alike, and are judged by the same
-    allowances. Where the first step that differs does so beside the kink too, only that step is looked at. Ties that no
-    move of the weights breaks (zero weights, inputs that are there twice) stay, and a port that breaks them otherwise stays
-    different.
+    computes is decided by rounding, in float64 as in float32. Such a tie is gone once what it hangs on has moved by the
+    least amount; a bug is not. So where numbers differ both sides run again from weights moved alike, and are judged by the
+    same allowances; and where gradients still differ, once more with zeros and inputs moved too, for zeros stay zeros and
+    repeated patches stay equal when weights move by a part of themselves. Where the first step that differs does so beside
+    the kink too, only that step is looked at. A port that breaks a tie of exact zeros otherwise, as of weights that are
+    nothing but zeros, stays different: no rounding decides there.
 
     Args:
       checks: of level 1.
-      beside: what runs and judges the sides beside a kink.
+      besides: what runs and judges the sides beside a kink, from the least that is moved to the most.
     """
-    lost = [check for check in checks if check.verdict != "same" and check.verdict != "not_run"]
-    numbers = all(check.verdict == "different" and check.run in ("lockstep", "free") for check in lost)
-    if not lost or not numbers:
-        return checks
+    for beside in besides:
+        lost = [check for check in checks if check.verdict != "same" and check.verdict != "not_run"]
+        numbers = all(check.verdict == "different" and check.run in ("lockstep", "free") for check in lost)
+        if not lost or not numbers:
+            return checks
+        if beside.note == WITH_INPUTS:
+            lost = _explained_by_gradients(lost)
+        checks = _settled(checks, lost, _beside(lost, beside), beside.note)
+    return checks
+
+
+def _beside(lost: Sequence[Check], beside: Beside) -> list[Check]:
+    if not lost:
+        return []
     first = next((check.step for check in lost if check.run == "lockstep"), None)
     alone = beside.alone(first) if first is not None else []
     if _different(alone):
-        return _settled(checks, lost, alone)
+        return alone
     again = beside.in_lockstep()
-    if any(check.run == "free" for check in lost):
-        again += beside.free(again)
-    return _settled(checks, lost, again)
+    return again + beside.free(again) if any(check.run == "free" for check in lost) else again
 
 
-def _settled(checks: Sequence[Check], lost: Sequence[Check], beside: Sequence[Check]) -> list[Check]:
-    found = {check[:3]: check._replace(note=NOTE) for check in beside if check.verdict == "same"}
+def _explained_by_gradients(lost: Sequence[Check]) -> list[Check]:
+    """Those that another choice of gradients can explain: gradients, and what is made of one that differs.
+
+    To move inputs hides what only exact values show, as a mask of `>=` for `>`, or an update of rows without a gradient.
+    """
+    keys = [(check, parse_key(check.key)) for check in lost]
+    lockstep = [(check.step, key.quantity, _variable(key.name)) for check, key in keys if check.run == "lockstep"]
+    torn = {step for step, quantity, _ in lockstep if quantity in CONTINUOUS}
+    moved = {(step, name) for step, quantity, name in lockstep if quantity in GRADIENTS and step not in torn}
+    return [check for check, key in keys if check.run == "free" or (check.step, _variable(key.name)) in moved]
+
+
+def _variable(name: str) -> str:
+    return name.removesuffix(".values").removesuffix(".indices")
+
+
+def _settled(checks: list[Check], lost: Sequence[Check], beside: Sequence[Check], note: str) -> list[Check]:
+    found = {check[:3]: check._replace(note=note) for check in beside if check.verdict == "same"}
     places = {check[:3] for check in lost}
     return [found.get(check[:3], check) if check[:3] in places else check for check in checks]
 
@@ -66,7 +101,7 @@ def apart_at_kinks(checks: Sequence[Check], recorded: Recorded) -> dict[tuple[in
     """Returns by step and tensor how far the sides are apart in float64 where they were judged beside a kink."""
     traces, apart = recorded.lockstep, {}
     for check in checks:
-        if check.note == NOTE and check.run == "lockstep":
+        if check.note in (NOTE, WITH_INPUTS) and check.run == "lockstep":
             other = recorded.join.read(parse_key(check.key), traces.candidate64.step(check.step))
             one = traces.reference64.step(check.step).read(check.key)
             apart[check.step, check.key] = distance(one, other) if other is not None else 0.0
@@ -75,10 +110,15 @@ def apart_at_kinks(checks: Sequence[Check], recorded: Recorded) -> dict[tuple[in
 
 def kink_notes(checks: Sequence[Check]) -> list[str]:
     """Returns what a report says of kinks."""
-    found = [check for check in checks if check.note == NOTE]
+    return [
+        note for name in (NOTE, WITH_INPUTS) for note in _note([each for each in checks if each.note == name], name)
+    ]
+
+
+def _note(found: Sequence[Check], name: str) -> list[str]:
     if not found:
         return []
     steps = sorted({check.step for check in found})
     where = f"step {steps[0]}" if len(steps) == 1 else f"steps {', '.join(map(str, steps))}"
     tensors = f"{len(found)} {'tensor' if len(found) == 1 else 'tensors'}"
-    return [f"{tensors} of {where}, {found[0].key} first, {'is' if len(found) == 1 else 'are'} {NOTE}"]
+    return [f"{tensors} of {where}, {found[0].key} first, {'is' if len(found) == 1 else 'are'} {name}"]

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from parity.judge.level1 import Lockstep, judge_lockstep
 from parity.judge.result import Check
+from parity.run.beside import BESIDE
 from parity.run.empty_gradients import measure_kept, settle_empty_gradients
-from parity.run.kinks import settle_kinks
+from parity.run.kinks import NOTE, WITH_INPUTS, settle_kinks
 from parity.run.replay_free import judge_freely, told_of_shadow, train_freely
 from parity.run.replay_part import Part
 from parity.run.replay_port import Replayed
 from parity.run.replay_reference import write_reference
 from parity.run.states import translated, write_states
-from parity.trace import SHADOW_ASIDE, SHADOW_EMPTY, Trace, TraceError
+from parity.trace import SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, SHADOW_EMPTY, Trace, TraceError
 
 SILENT = (
     "where two things tie that rounding tells apart, and where a gradient is nothing but rounding, a right port may be "
@@ -32,13 +33,21 @@ class ReplayedBeside:
       traces: of the lockstep runs.
       checks: of level 1.
       out: folder for what is written.
+      inputs: whether inputs and zeros were moved there too.
     """
 
-    def __init__(self, replayed: Replayed, aside: Trace, traces: Lockstep, checks: Sequence[Check], out: Path) -> None:
+    def __init__(
+        self, replayed: Replayed, aside: Trace, traces: Lockstep, checks: Sequence[Check], out: Path, inputs: bool
+    ) -> None:
         self._replayed, self._aside, self._traces, self._out = replayed, aside, traces, out
-        self._checks = checks
+        self._checks, self._inputs, self._name = checks, inputs, BESIDE[inputs]
         steps = [number for number in replayed.part.steps if number in aside.step_numbers]
-        self._at_kinks = replace(replayed.part, steps=steps, aside=True)
+        self._at_kinks = replace(replayed.part, steps=steps, aside="inputs" if inputs else "weights")
+
+    @property
+    def note(self) -> str:
+        """What a check says that was judged there."""
+        return WITH_INPUTS if self._inputs else NOTE
 
     def alone(self, step: int) -> list[Check]:
         """Returns the checks of one step, as they are in order: the recorded learning rates are given step by step."""
@@ -50,21 +59,25 @@ class ReplayedBeside:
 
     @cached_property
     def _lockstep(self) -> list[Check]:
-        part, at_kinks = self._replayed.part, self._at_kinks
+        part, at_kinks, name = self._replayed.part, self._at_kinks, self._name
         if not at_kinks.steps:
             return []
         before = ((number, translated(self._replayed.join, at_kinks.before(number))) for number in part.steps)
-        port = self._replayed.run_from("beside", before)
+        port = self._replayed.run_from(name, before, self._feeds)
         states = write_states(
-            self._out / "beside-before", ((number, at_kinks.before(number)) for number in at_kinks.steps)
+            self._out / f"{name}-before", ((number, at_kinks.before(number)) for number in at_kinks.steps)
         )
-        reference = write_reference(at_kinks, self._aside, self._out / "reference-beside")
+        reference = write_reference(at_kinks, self._aside, self._out / f"reference-{name}")
         traces = self._traces._replace(reference64=reference, candidate64=port, states=Trace(states))
         return judge_lockstep(self._replayed.join, traces, at_kinks.steps)
 
+    @cached_property
+    def _feeds(self) -> Path | None:
+        return self._replayed.write_feeds(self._name, self._at_kinks) if self._inputs else None
+
     def free(self, lockstep: Sequence[Check]) -> list[Check]:
         """Returns the checks of the free runs; none where the shadow has no such run."""
-        runs, _ = train_freely(self._replayed, self._aside, self._out, "free-beside")
+        runs, _ = train_freely(self._replayed, self._aside, self._out, f"free-{self._name}", self._feeds)
         if runs is None:
             return []
         # What the other steps round their own checks say: they are the same beside a kink and at it.
@@ -82,12 +95,15 @@ def settle_replayed(checks: list[Check], replayed: Replayed, shadow: Trace, trac
       traces: of the lockstep runs.
       out: folder for what is written.
     """
-    aside, empty = left_by(shadow, SHADOW_ASIDE), left_by(shadow, SHADOW_EMPTY)
+    empty = left_by(shadow, SHADOW_EMPTY)
     if empty is not None:
         checks = settle_empty_gradients(checks, measure_kept(empty, replayed.part.prefix))
-    if aside is not None:
-        checks = settle_kinks(checks, ReplayedBeside(replayed, aside, traces, checks, out))
-    return checks
+    besides = [
+        ReplayedBeside(replayed, aside, traces, checks, out, name == SHADOW_ASIDE_WITH_INPUTS)
+        for name in (SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS)
+        if (aside := left_by(shadow, name)) is not None
+    ]
+    return settle_kinks(checks, besides)
 
 
 def left_by(shadow: Trace, name: str) -> Trace | None:

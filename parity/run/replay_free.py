@@ -42,7 +42,9 @@ class FreeRuns(NamedTuple):
     spread: MeasuredSpread
 
 
-def train_freely(replayed: Replayed, shadow: Trace, out: Path, name: str = "free") -> tuple[FreeRuns | None, str]:
+def train_freely(
+    replayed: Replayed, shadow: Trace, out: Path, name: str = "free", feeds: Path | None = None
+) -> tuple[FreeRuns | None, str]:
     """Has a port train freely.
 
     Where the recording starts with the training, only weights and statistics are loaded: slots and counters begin as the
@@ -54,6 +56,7 @@ def train_freely(replayed: Replayed, shadow: Trace, out: Path, name: str = "free
       shadow: the float64 shadow of the recorded trace.
       out: folder for what is written.
       name: of the run.
+      feeds: other batches than the recorded ones, as `Replayed.write_feeds` leaves them.
 
     Returns:
       ``(runs, "")``, or ``(None, why there are none)``.
@@ -69,7 +72,7 @@ def train_freely(replayed: Replayed, shadow: Trace, out: Path, name: str = "free
         start = {text: value for text, value in start.items() if quantity_of(text) in ("var", "stat")}
     others = _others(replayed, freely) if part.trained is not None else None
     states = write_states(out / f"{name}-states", ((number, freely.before(number)) for number in part.steps))
-    candidate = replayed.run_freely(translated(replayed.join, start), others, name)
+    candidate = replayed.run_freely(translated(replayed.join, start), others, name, feeds)
     reference = write_reference(freely, free, out / f"reference-{name}")
     return FreeRuns(reference, candidate, Trace(states), MeasuredSpread(measured, part.prefix)), ""
 

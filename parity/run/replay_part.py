@@ -2,13 +2,23 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from parity.judge.numbers import Array
 from parity.run.states import Tensors
-from parity.trace import TensorFile, Trace, TraceError, format_key, moved_aside, parse_key, read_graph
+from parity.trace import (
+    TensorFile,
+    Trace,
+    TraceError,
+    format_key,
+    moved_aside,
+    moved_with_inputs,
+    parse_key,
+    quantity_of,
+    read_graph,
+)
 
 REPLAYED = frozenset(["state", "feed", "noise", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var"])
 STATE = frozenset(["state", "stat", "slot", "var"])
@@ -31,7 +41,8 @@ class Part:
       steps: numbers of the steps in which it trains.
       trained: names of the variables that it updates, or None for all.
       left: what is recorded and not replayed, in words; grows as files are read.
-      aside: whether the weights before every step are moved by `moved_aside`, seeded with its number.
+      aside: what is moved before every step, seeded with its number: nothing, "weights" by `moved_aside`, or "inputs" too
+        by `moved_with_inputs`.
     """
 
     name: str
@@ -40,7 +51,7 @@ class Part:
     steps: list[int]
     trained: frozenset[str] | None
     left: set[str]
-    aside: bool = False
+    aside: Literal["", "weights", "inputs"] = ""
 
     @property
     def prefix(self) -> str:
@@ -94,11 +105,13 @@ class Part:
         counters = {key: now.read(text) for text, key in self._own(now) if key.startswith("state/")}
         if self.name:
             counters.pop("state/global_step", None)  # counts the updates of several optimizers
-        return moved_aside({**state, **counters}, number) if self.aside else {**state, **counters}
+        return self._moved({**state, **counters}, number)
 
     def batch(self, number: int) -> Tensors:
         """Returns a whole batch, dict of "feed/<input>" to array, the towers' pieces put together."""
         tensors = self.tensors(number, self.trace.step(number))
+        fed = {text: value for text, value in tensors.items() if quantity_of(text) == "feed" and f"/{DRAW}" not in text}
+        tensors.update(self._moved(fed, number))
         names = [parse_key(text).name for text in tensors if text.startswith("feed/0/")]
         batch: Tensors = {}
         for name in names:
@@ -125,6 +138,11 @@ class Part:
         if text.startswith("section/"):
             return text[len(self.prefix) :] if self.prefix and text.startswith(self.prefix) else None
         return text
+
+    def _moved(self, tensors: Tensors, number: int) -> Tensors:
+        if self.aside == "inputs":
+            return moved_with_inputs(tensors, number)
+        return moved_aside(tensors, number) if self.aside else tensors
 
     def _own(self, file: TensorFile) -> Iterator[tuple[str, str]]:
         for text in file.names():

@@ -97,12 +97,13 @@ class Replayed:
         """Runs every step in lockstep; returns the trace."""
         return self._run(precision, self.prepared[precision]["prepared"], self._asked)
 
-    def run_from(self, name: str, states: Iterable[tuple[int, Tensors]]) -> Trace:
+    def run_from(self, name: str, states: Iterable[tuple[int, Tensors]], feeds: Path | None = None) -> Trace:
         """Runs every step in lockstep in float64 from other states, in a build that has made no step.
 
         Args:
           name: of the run.
           states: number and, in its own names and layouts, the state before each step.
+          feeds: other batches, as `write_feeds` leaves them.
 
         Returns:
           The trace, without feeds.
@@ -110,9 +111,21 @@ class Replayed:
         quantities = [quantity for quantity in self._asked["quantities"] if quantity != "feed"]
         follow = str(write_states(self._out / f"{name}-states", states))
         prepared = self._prepare(self._case, "float64", name)["prepared"]  # learning rates go by the steps of a build
-        return self._run(name, prepared, {**self._asked, "follow": follow, "quantities": quantities})
+        asked = {**self._asked, "follow": follow, "quantities": quantities}
+        return self._run(name, prepared, {**asked, "feeds": str(feeds)} if feeds else asked)
 
-    def run_freely(self, start: Tensors, others: Iterable[tuple[int, Tensors]] | None, name: str = "free") -> Trace:
+    def write_feeds(self, name: str, part: Part) -> Path:
+        """Leaves every batch of a part in its own names and layouts; returns the trace."""
+        batches = ((number, translated_batch(self.join, part.batch(number))) for number in self.part.steps)
+        return write_states(self._out / f"{name}-feeds", batches)
+
+    def run_freely(
+        self,
+        start: Tensors,
+        others: Iterable[tuple[int, Tensors]] | None,
+        name: str = "free",
+        feeds: Path | None = None,
+    ) -> Trace:
         """Runs all steps in float64 with nobody resetting them, in a build that has made no step; returns the trace.
 
         Args:
@@ -120,9 +133,11 @@ class Replayed:
             its optimizer made them.
           others: number and, in its own names and layouts, what somebody else trains, as it is before each step.
           name: of the run.
+          feeds: other batches, as `write_feeds` leaves them.
         """
         asked = {
             **self._asked,
+            **({"feeds": str(feeds)} if feeds else {}),
             "start": str(write_init(self._out / f"{name}-start", start)),
             "follow": str(write_states(self._out / f"{name}-others", others)) if others is not None else None,
             "partly": True,

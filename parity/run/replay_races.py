@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from parity.judge.level1 import LIMIT, Lockstep
 from parity.judge.numbers import Array, distance, norm
@@ -10,7 +11,7 @@ from parity.run.empty_gradients import UPDATED, empty_in
 from parity.run.replay_beside import left_by
 from parity.run.replay_part import Part
 from parity.run.states import Tensors
-from parity.trace import SHADOW_ASIDE, Trace, parse_key
+from parity.trace import SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, Trace, parse_key
 
 FAR = 2.0**14  # unit roundoffs of float32: more than rounding does in anything but deep nets, less than any race seen
 
@@ -32,7 +33,7 @@ def race_notes(part: Part, traces: Lockstep, shadow: Trace, checks: Sequence[Che
     for number in part.steps:
         rough, exact = traces.reference32.step(number), traces.reference64.step(number)
         total = float(sum(norm(exact.read(text)) ** 2 for text in exact.names() if text.startswith("grad/")) ** 0.5)
-        beside = _beside(part, shadow, number)
+        beside = _beside(part, shadow, number, SHADOW_ASIDE), _beside(part, shadow, number, SHADOW_ASIDE_WITH_INPUTS)
         for text in rough.names():
             key, one = parse_key(text), rough.read(text)
             if one.dtype.kind != "f" or key.quantity in ("state", "feed"):
@@ -42,7 +43,7 @@ def race_notes(part: Part, traces: Lockstep, shadow: Trace, checks: Sequence[Che
             wanted = exact.read(text)
             size = norm(wanted)
             size = max(size, 1e-3 * total) if key.quantity in ("grad", "tower_grad") else size
-            apart = 0.0 if _jumps(one, wanted, beside.get(text)) else distance(one, wanted)
+            apart = 0.0 if any(_jumps(one, wanted, each.get(text)) for each in beside) else distance(one, wanted)
             units = apart / (2.0**-24 * size) if size else 0.0
             worst[key.quantity] = max(worst.get(key.quantity, (0.0, "")), (units, f"{text} of step {number}"))
     return [
@@ -53,13 +54,14 @@ def race_notes(part: Part, traces: Lockstep, shadow: Trace, checks: Sequence[Che
     ]
 
 
-def _beside(part: Part, shadow: Trace, number: int) -> Tensors:
-    aside = left_by(shadow, SHADOW_ASIDE)
+def _beside(part: Part, shadow: Trace, number: int, name: str) -> Tensors:
+    aside = left_by(shadow, name)
     if aside is None or number not in aside.step_numbers:
         return {}
-    return replace(part, aside=True).tensors(number, aside.step(number))
+    moved: Literal["weights", "inputs"] = "weights" if name == SHADOW_ASIDE else "inputs"
+    return replace(part, aside=moved).tensors(number, aside.step(number))
 
 
 def _jumps(one: Array, wanted: Array, beside: Array | None) -> bool:
-    """Tells whether a number is no farther from float64's than what a move of the weights by 2^-30 makes of that."""
+    """Tells whether a number is no farther from float64's than what a move of weights and inputs by 2^-30 makes of that."""
     return beside is not None and distance(one, wanted) <= LIMIT * distance(beside, wanted)

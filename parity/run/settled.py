@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from parity.judge.result import Check
-from parity.run.beside import LiveBeside
+from parity.run.beside import BESIDE, LiveBeside
 from parity.run.empty_gradients import measure_kept, settle_empty_gradients
 from parity.run.golden import GoldenRole
 from parity.run.kinks import settle_kinks
@@ -12,7 +12,6 @@ from parity.run.rounded_updates import measure_live
 from parity.run.runs import REPLICAS
 from parity.trace import SHADOW_EMPTY, Trace
 
-BESIDE = ("beside", "free-beside", *(f"free-beside-replica-{number}" for number in range(REPLICAS)))
 OLD = (
     "where two things tie that rounding tells apart, and where a gradient is nothing but rounding, a right port may be "
     "called different here: the golden trace does not say what rounding does there. Bless the case again."
@@ -33,9 +32,15 @@ def settle(checks: list[Check], recorded: Recorded, playing: Playing, states: Of
         checks = settle_empty_gradients(checks, lambda lost: measure_live(recorded, playing, states, lost))
     elif (empty := golden.kept(SHADOW_EMPTY)) is not None:
         checks = settle_empty_gradients(checks, measure_kept(Trace(empty)))
-    if recorded.races or (golden is not None and not all(golden.kept(name) for name in BESIDE)):
+    if recorded.races:
         return checks
-    return settle_kinks(checks, LiveBeside(recorded, playing, states))
+    known = [inputs for inputs, name in BESIDE.items() if golden is None or _is_kept(golden, name)]
+    return settle_kinks(checks, [LiveBeside(recorded, playing, states, inputs) for inputs in known])
+
+
+def _is_kept(golden: GoldenRole, name: str) -> bool:
+    free = [f"free-{name}", *(f"free-{name}-replica-{number}" for number in range(REPLICAS))]
+    return all(golden.kept(each) for each in [name, *free])
 
 
 def settled_notes(checks: list[Check], golden: Path | None) -> list[str]:

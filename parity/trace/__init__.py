@@ -10,6 +10,7 @@ from parity.trace.after import state_after as state_after
 from parity.trace.aside import ASIDE as ASIDE
 from parity.trace.aside import jumps as jumps
 from parity.trace.aside import moved_aside as moved_aside
+from parity.trace.aside import moved_with_inputs as moved_with_inputs
 from parity.trace.channel import Channel as Channel
 from parity.trace.channel import SideError as SideError
 from parity.trace.channel import claim_standard_streams as claim_standard_streams
@@ -47,6 +48,7 @@ from parity.trace.user_code import call_as as call_as
 from parity.trace.writer import FORMAT_VERSION as FORMAT_VERSION
 from parity.trace.writer import SHADOW as SHADOW
 from parity.trace.writer import SHADOW_ASIDE as SHADOW_ASIDE
+from parity.trace.writer import SHADOW_ASIDE_WITH_INPUTS as SHADOW_ASIDE_WITH_INPUTS
 from parity.trace.writer import SHADOW_EMPTY as SHADOW_EMPTY
 from parity.trace.writer import SHADOW_FILE as SHADOW_FILE
 from parity.trace.writer import SHADOW_FREE as SHADOW_FREE

@@ -1,5 +1,6 @@
-"""Moves weights aside by the least amount, the same on every side, and tells what jumps there: ties that rounding breaks."""
+"""Moves weights and inputs aside by the least amount, alike on every side, and tells what jumps: ties broken by rounding."""
 
+import re
 import zlib
 from collections.abc import Mapping
 
@@ -13,6 +14,7 @@ FELT = frozenset(["loss", "tower_grad", "grad", "clip"])
 # A smooth function moves by 2^-29 of itself, times its condition; where one gradient of a million jumps, by 2^-20 and more.
 JUMP = 2.0**-26
 FAINT = 2.0**-10
+_INPUT = re.compile(r"(?:.*/)?feed/(?:[0-9.]+/)?(.+)")
 
 
 def moved_aside(tensors: "Mapping[str, np.ndarray]", seed: int, towards: float = 1.0) -> "dict[str, np.ndarray]":
@@ -28,6 +30,28 @@ def moved_aside(tensors: "Mapping[str, np.ndarray]", seed: int, towards: float =
       towards: 1.0, or -1.0 for the opposite direction.
     """
     return {name: _moved(name, value, seed, towards) for name, value in tensors.items()}
+
+
+def moved_with_inputs(tensors: "Mapping[str, np.ndarray]", seed: int, towards: float = 1.0) -> "dict[str, np.ndarray]":
+    """Returns the tensors with every element of each weight and of each fed array moved as `moved_aside` does, zeros too.
+
+    A zero goes by a part of 2^-30 of the tensor's largest element: so inputs that are there twice no longer tie, nor what
+    zeros are multiplied with. A tensor of nothing but zeros stays: its products are exactly zero on every side, whatever
+    rounding does. What is fed to several towers under one name is moved alike: what they share stays shared.
+
+    Args:
+      tensors: dict of trace name, that of a feed with its tower or without, to array. All else stays as it is, and so do
+        fed numbers.
+      seed: of the draw; a step's number.
+      towards: 1.0, or -1.0 for the opposite direction.
+    """
+    moved = {}
+    for name, value in tensors.items():
+        found = _INPUT.match(name) if quantity_of(name) == "feed" and np.ndim(value) else None
+        key = "feed/" + found.group(1) if found else name
+        wanted = (found or quantity_of(name) == "var") and np.asarray(value).dtype.kind == "f"
+        moved[name] = _moved_by_scale(key, value, seed, towards) if wanted else value
+    return moved
 
 
 def jumps(one: "Mapping[str, np.ndarray]", other: "Mapping[str, np.ndarray]") -> bool:
@@ -57,6 +81,16 @@ def _moved(name: str, value: np.ndarray, seed: int, towards: float) -> np.ndarra
     value = np.asarray(value)
     if quantity_of(name) != "var" or value.dtype.kind != "f":
         return value
+    return np.asarray(value.astype(np.float64) * (1.0 + towards * ASIDE * _amounts(name, value, seed)))
+
+
+def _moved_by_scale(name: str, value: np.ndarray, seed: int, towards: float) -> np.ndarray:
+    value = np.asarray(value).astype(np.float64)
+    largest = np.max(np.abs(value)) if value.size else 0.0
+    reach = np.where(value == 0.0, largest, value)
+    return np.asarray(value + towards * ASIDE * _amounts(name, value, seed) * reach)
+
+
+def _amounts(name: str, value: np.ndarray, seed: int) -> np.ndarray:
     random = np.random.RandomState((zlib.crc32(name.encode("utf-8")) + seed) % 2**32)
-    amounts = 2.0 * random.random_sample(value.shape) - 1.0
-    return np.asarray(value.astype(np.float64) * (1.0 + towards * ASIDE * amounts))
+    return np.asarray(2.0 * random.random_sample(value.shape) - 1.0)

@@ -20,6 +20,7 @@ SHADOW_SPREAD = "spread"  # beside it: how far an ulp carries in that run
 SHADOW_ASIDE = (
     "aside"  # in the shadow: the steps at kinks from weights moved aside; `free` and `spread` of its own in it
 )
+SHADOW_ASIDE_WITH_INPUTS = "aside_with_inputs"  # the same from weights, their zeros and inputs moved aside
 SHADOW_EMPTY = "empty"  # in the shadow: how far rounding moves updates by gradients of nothing but rounding
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from parity.trace import ASIDE, moved_aside
+from parity.trace import ASIDE, moved_aside, moved_with_inputs
 
 SEEDS = st.integers(0, 2**40)
 WEIGHTS = arrays.arrays(np.float32, st.integers(0, 9), elements=st.floats(-1e6, 1e6, width=32))
@@ -45,3 +45,39 @@ def test_the_amounts_are_the_same_in_every_version_of_numpy():
         "0x1.fffffff8bcd42p-1",
         "0x1.ffffffffde014p-1",
     ]
+
+
+@given(WEIGHTS, SEEDS, st.sampled_from(["var/w", "feed/x", "feed/0/x", "section/G/feed/0.1/x"]))
+def test_with_inputs_a_zero_moves_by_a_part_of_the_largest_element(values, seed, name):
+    exact = values.astype(np.float64)
+    there, back = (moved_with_inputs({name: values}, seed, towards)[name] for towards in (1.0, -1.0))
+    reach = np.where(exact == 0, np.abs(exact).max(initial=0), np.abs(exact))
+    assert there.dtype == np.float64
+    assert np.all(np.abs(there - exact) <= 1.001 * ASIDE * reach)
+    np.testing.assert_allclose(
+        there - exact, exact - back, rtol=0.0, atol=2.0**-50 * float(np.abs(exact).max(initial=0))
+    )
+    assert np.all((there != exact) | (reach == 0))
+
+
+def test_a_tensor_of_nothing_but_zeros_stays():
+    assert not moved_with_inputs({"var/w": np.zeros(3, np.float32)}, 1)["var/w"].any()
+
+
+def test_with_inputs_numbers_draws_integers_and_state_stay():
+    tensors = {
+        "feed/0/rate": np.float32(0.5),
+        "feed/0/labels": np.arange(3),
+        "noise/0/mask": np.ones(3, np.float32),
+        "slot/m/w": np.ones(3, np.float32),
+        "state/learning_rate": np.float32(0.1),
+    }
+    moved = moved_with_inputs(tensors, 3)
+    assert all(moved[name] is value for name, value in tensors.items())
+
+
+def test_what_towers_share_is_moved_alike_and_repeated_inputs_are_not():
+    batch = np.ones((2, 2), np.float32)
+    moved = moved_with_inputs({"feed/0/x": batch, "feed/1.0/x": batch, "feed/x": batch, "feed/0/y": batch}, 5)
+    assert np.array_equal(moved["feed/0/x"], moved["feed/1.0/x"]) and np.array_equal(moved["feed/0/x"], moved["feed/x"])
+    assert len({*moved["feed/0/x"].ravel(), *moved["feed/0/y"].ravel()}) == 8

@@ -8,6 +8,7 @@ import tensorflow as real
 from parity.trace import (
     SHADOW,
     SHADOW_ASIDE,
+    SHADOW_ASIDE_WITH_INPUTS,
     SHADOW_EMPTY,
     SHADOW_FILE,
     SHADOW_FREE,
@@ -15,12 +16,13 @@ from parity.trace import (
     Trace,
     TraceWriter,
     moved_aside,
+    moved_with_inputs,
     quantity_of,
     read_graph,
     write_json,
 )
 from tf_towers.record.watch import DRAWN_INSIDE
-from tf_towers.shadow.aside import Aside
+from tf_towers.shadow.aside import Aside, fed_aside
 from tf_towers.shadow.drawn import check_draws
 from tf_towers.shadow.empty import EmptyGradients
 from tf_towers.shadow.free import FreeRun
@@ -30,6 +32,7 @@ from tf_towers.shadow.refusal import CannotShadow, refuse
 CHANGED = "changed_between_steps"
 UNFINISHED = "it was not finished"
 RACES = ("ungated_loss", "ungated_update")
+MOVES = ((SHADOW_ASIDE, moved_aside), (SHADOW_ASIDE_WITH_INPUTS, moved_with_inputs))
 
 
 def make_shadow(directory):
@@ -88,7 +91,7 @@ def _write(trace, graph, programs):
         constants=_read_otherwise(trace, graph, programs),
     )
     folder = os.path.join(trace.directory, SHADOW)
-    for name in (SHADOW_FREE, SHADOW_SPREAD, SHADOW_ASIDE, SHADOW_EMPTY):
+    for name in (SHADOW_FREE, SHADOW_SPREAD, SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, SHADOW_EMPTY):
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     writer = TraceWriter(folder, _producer(), facts, _variables(trace), trace.activations)
     races = any(each["name"] in RACES for each in trace.facts.get("hazards", []))
@@ -125,37 +128,45 @@ def _train_freely(trace, graph, programs, facts):
     """Leaves the run that nobody resets; returns why there is none, or ""."""
     if _changes_between(trace):
         return "the script writes variables between its steps, which is not recorded"
-    _run_freely(os.path.join(trace.directory, SHADOW), _all(trace.init()), trace, graph, programs, facts)
+    _run_freely(os.path.join(trace.directory, SHADOW), _as_it_is, trace, graph, programs, facts)
     return ""
+
+
+def _as_it_is(tensors, seed, towards=1.0):
+    return tensors
 
 
 def _changes_between(trace):
     return any(hazard["name"] == CHANGED for hazard in trace.facts.get("hazards", []))
 
 
-def _run_freely(folder, start, trace, graph, programs, facts):
+def _run_freely(folder, moved, trace, graph, programs, facts):
+    start = moved(_all(trace.init()), 0)
     run = FreeRun(folder, start, graph.variables, _producer(), facts, _variables(trace))
     for number in trace.step_numbers:
-        run.step(number, _all(trace.step(number)), programs[_run_of(trace, graph, number)])
+        now = fed_aside(_all(trace.step(number)), number, moved)
+        run.step(number, now, programs[_run_of(trace, graph, number)])
     run.close()
 
 
 def _rounding(trace, graph, programs, facts):
     """Leaves what rounding does where it decides what is computed; returns why that could not be done, or ""."""
     shadow = Trace(os.path.join(trace.directory, SHADOW))
-    folder = os.path.join(shadow.directory, SHADOW_ASIDE)
-    aside = Aside(folder, _producer(), facts, _variables(trace))
+    folders = {name: os.path.join(shadow.directory, name) for name, _ in MOVES}
+    asides = {name: Aside(folders[name], moved, _producer(), facts, _variables(trace)) for name, moved in MOVES}
     empty = EmptyGradients(os.path.join(shadow.directory, SHADOW_EMPTY), _producer(), facts)
     try:
         for number, state, now, program in _steps(trace, graph, programs):
-            aside.step(number, state, now, program)
+            for aside in asides.values():
+                aside.step(number, state, now, program)
             empty.step(number, state, now, _all(shadow.step(number)), program)
-        if aside.found and not _changes_between(trace):
-            _run_freely(folder, moved_aside(_all(trace.init()), 0), trace, graph, programs, facts)
+        for name, moved in MOVES:
+            if asides[name].found and not _changes_between(trace):
+                _run_freely(folders[name], moved, trace, graph, programs, facts)
     except CannotShadow as error:
         return str(error)  # e.g. of a loop whose draws depend on what is computed
-    aside.close()
-    empty.close()
+    for writer in (*asides.values(), empty):
+        writer.close()
     return ""
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from parity.run.empty_gradients import NOTE as EMPTY
 from parity.run.kinks import NOTE as KINK
+from parity.run.kinks import WITH_INPUTS
 from parity.trace import Trace, quantity_of, write_tensors
 
 from .conftest import run
@@ -54,8 +55,8 @@ def test_a_shadow_measures_the_updates_of_empty_gradients_only(recorded):
 
 def test_a_smooth_script_has_neither(recorded):
     shadow = recorded("monitored").out / "shadow"
-    assert [Trace(shadow / name).step_numbers for name in ("aside", "empty")] == [[], []]
-    assert not (shadow / "aside" / "free").exists()
+    assert [Trace(shadow / name).step_numbers for name in ("aside", "aside_with_inputs", "empty")] == [[], [], []]
+    assert not (shadow / "aside" / "free").exists() and not (shadow / "aside_with_inputs" / "free").exists()
 
 
 def test_a_right_port_of_a_pool_that_ties_is_the_same_and_said_to_be_at_a_kink(recorded, replayed):
@@ -123,17 +124,27 @@ LOSSES = {"two_optimizers": ("DAdam=d_loss", "GAdam=g_loss")}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "optimizer"), [("two_optimizers", None), ("recurrent", None), ("ungated", "optimizer")]
+    ("name", "optimizer", "note"),
+    [
+        ("two_optimizers", None, KINK),
+        ("recurrent", None, KINK),
+        ("ungated", "optimizer", KINK),
+        ("two_optimizers", None, WITH_INPUTS),
+        ("ungated", "optimizer", WITH_INPUTS),
+    ],
 )
 def test_beside_a_kink_ports_of_every_kind_are_run_as_their_scripts_are(
-    recorded, replayed, tf_python, tmp_path, name, optimizer
+    recorded, replayed, tf_python, tmp_path, name, optimizer, note
 ):
     """Gradients in the shadow are made wrong, as at a kink; beside it several losses, sparse ones, learning rates hold."""
     copy = tmp_path / "copy"
     shutil.copytree(recorded(name).out, copy)
     done = run(tf_python, ["-c", EVERY_STEP, str(copy)], tmp_path)
     assert done.returncode == 0, done.stderr
-    assert Trace(copy / "shadow" / "aside").step_numbers == Trace(copy, whole=False).step_numbers
+    for left in ("aside", "aside_with_inputs"):
+        assert Trace(copy / "shadow" / left).step_numbers == Trace(copy, whole=False).step_numbers
+    if note == WITH_INPUTS:
+        shutil.rmtree(copy / "shadow" / "aside")
     for folder in (copy / "shadow", copy / "shadow" / "free"):
         step = Trace(folder).step(1)
         wrong = {text for text in step.names() if quantity_of(text) == "grad" and not text.endswith(".indices")}
@@ -141,7 +152,7 @@ def test_beside_a_kink_ports_of_every_kind_are_run_as_their_scripts_are(
         write_tensors(str(folder / "step-000001.safetensors"), changed)
     code, result = replayed(copy, name, *LOSSES.get(name, ("loss",)), optimizer=optimizer)
     assert code == 0, result["first_difference"]
-    assert len(noted(result, KINK)) == 1  # of several optimizers the second one trains in this step
+    assert len(noted(result, note)) == 1  # of several optimizers the second one trains in this step
 
 
 @pytest.mark.slow
@@ -158,7 +169,7 @@ def test_with_a_shadow_of_before_no_such_rule_applies_and_the_report_says_so(
 ):
     copy = tmp_path / "copy"
     shutil.copytree(recorded(name).out, copy)
-    for left in ("aside", "empty"):
+    for left in ("aside", "aside_with_inputs", "empty"):
         shutil.rmtree(copy / "shadow" / left)
     (copy / "shadow.json").write_text(json.dumps({"made": True, "reason": "", "free": "", **told}))
     code, result = replayed(copy, name, "loss")

@@ -1,0 +1,95 @@
+"""What is judged beside a kink, and what another choice of gradients there can explain."""
+
+import pytest
+
+from parity.judge.result import Check
+from parity.run.kinks import NOTE, WITH_INPUTS, kink_notes, settle_kinks
+
+
+class Made:
+    """Stands for both sides moved alike: there only the checks named are different still."""
+
+    def __init__(self, checks, note, different=()):
+        self.note = note
+        self.steps = []
+        self._checks = [each._replace(verdict="different" if each.key in different else "same") for each in checks]
+
+    def alone(self, step):
+        self.steps.append(step)
+        return [check for check in self._checks if check.step == step and check.run == "lockstep"]
+
+    def in_lockstep(self):
+        return [check for check in self._checks if check.run == "lockstep"]
+
+    def free(self, lockstep):
+        return [check for check in self._checks if check.run == "free"]
+
+
+def checks(*keys, step=1, run="lockstep", verdict="different"):
+    return [Check(run, step, key, verdict) for key in keys]
+
+
+def settled(found, different_by_weights, different_by_inputs=()):
+    weights, inputs = Made(found, NOTE, different_by_weights), Made(found, WITH_INPUTS, different_by_inputs)
+    return {check.key: (check.verdict, check.note) for check in settle_kinks(found, [weights, inputs])}
+
+
+def test_what_weights_settle_is_not_judged_with_inputs():
+    found = checks("tower_grad/0/w", "grad/w", "var/w")
+    inputs = Made(found, WITH_INPUTS)
+    assert {check.note for check in settle_kinks(found, [Made(found, NOTE), inputs])} == {NOTE}
+    assert inputs.steps == []
+
+
+def test_gradients_that_tie_by_inputs_are_settled_with_what_is_made_of_them():
+    keys = ("tower_grad/0/w", "grad/w", "slot/m/w", "var/w")
+    assert set(settled(checks(*keys), keys).values()) == {("same", WITH_INPUTS)}
+
+
+def test_rows_of_a_sparse_gradient_explain_their_variable():
+    keys = ("tower_grad/0/w.values", "grad/w.values", "var/w")
+    assert set(settled(checks(*keys), keys).values()) == {("same", WITH_INPUTS)}
+
+
+@pytest.mark.parametrize("forward", ["loss/0", "act/0/layer", "stat/norm/moving_mean", "metric/accuracy"])
+def test_where_something_forward_differs_no_gradient_explains_it(forward):
+    keys = (forward, "tower_grad/0/w", "var/w")
+    assert set(settled(checks(*keys), keys).values()) == {("different", "")}
+
+
+def test_something_forward_in_another_step_leaves_a_tie_to_be_settled():
+    found = checks("tower_grad/0/w") + checks("loss/0", step=2)
+    assert settled(found, ("tower_grad/0/w", "loss/0"), ("loss/0",))["tower_grad/0/w"] == ("same", WITH_INPUTS)
+    assert settled(found, ("tower_grad/0/w", "loss/0"))["loss/0"] == ("different", "")
+
+
+def test_an_update_without_a_gradient_that_differs_stays_different():
+    keys = ("tower_grad/0/w", "var/w", "var/rows")
+    assert settled(checks(*keys), keys)["var/rows"] == ("different", "")
+    assert settled(checks(*keys), keys)["var/w"] == ("same", WITH_INPUTS)
+
+
+def test_what_differs_beside_the_kink_too_is_a_bug():
+    keys = ("tower_grad/0/w", "grad/w")
+    assert settled(checks(*keys), keys, ("grad/w",)) == {
+        "tower_grad/0/w": ("same", WITH_INPUTS),
+        "grad/w": ("different", ""),
+    }
+
+
+def test_free_runs_are_settled_by_free_runs():
+    found = checks("grad/w") + checks("loss/0", "var/w", step=2, run="free")
+    assert {each.note for each in settle_kinks(found, [Made(found, NOTE, {"grad/w"}), Made(found, WITH_INPUTS)])} == {
+        WITH_INPUTS
+    }
+
+
+def test_each_kind_of_move_is_said():
+    found = [
+        Check("lockstep", 1, "grad/w", "same", note=WITH_INPUTS),
+        Check("lockstep", 0, "grad/v", "same", note=NOTE),
+    ]
+    assert kink_notes(found) == [
+        f"1 tensor of step 0, grad/v first, is {NOTE}",
+        f"1 tensor of step 1, grad/w first, is {WITH_INPUTS}",
+    ]
