@@ -230,6 +230,7 @@ def test_a_case_starts_from_a_checkpoint_with_its_slots_averages_and_step(reques
     assert not any("not in the checkpoint" in note for note in result.notes)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_for_serving_says_what_it_did_not_hold(start, tf2_sides, tmp_path):
     case, state = start(sys.executable, ("var/", "stat/"))
     result = run_case(case, tf2_sides, out=tmp_path / "out")

@@ -107,6 +107,7 @@ def test_blessing_keeps_nothing_of_a_port_that_is_not_the_same(tmp_path, capsys)
     assert not (tmp_path / "square" / "golden").exists()
 
 
+@pytest.mark.slow
 def test_blessing_says_where_the_golden_trace_is_and_how_to_use_it(tmp_path, capsys):
     shutil.copytree(SQUARE, tmp_path / "square")
     assert main(["bless", str(tmp_path / "square"), "--steps", "2"]) == 0

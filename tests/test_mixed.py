@@ -230,6 +230,7 @@ def test_an_update_that_passes_by_the_masters_is_named(square, tf2_sides, optimi
     assert judged.causes[0].name == "master_weights"
 
 
+@pytest.mark.slow
 def test_an_op_that_overflows_is_named(square, tf2_sides):
     judged = mixed(square("O2", model="Overflowing"), tf2_sides)
     assert judged.first_difference.check.key == "act/0/first"
@@ -237,6 +238,7 @@ def test_an_op_that_overflows_is_named(square, tf2_sides):
     assert mixed(square("O2", "bfloat16", model="Overflowing"), tf2_sides).verdict == "same"
 
 
+@pytest.mark.slow
 def test_batch_norm_in_half_is_named(tf2_sides, tmp_path):
     shutil.copytree(ROOT / "examples" / "digits_convnet", tmp_path / "net" / "digits_convnet")
     shutil.copy(ROOT / "examples" / "digits.py", tmp_path / "net")
@@ -275,6 +277,7 @@ class Norm(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_the_command_line_chooses_level_and_precision(tmp_path):
     command = [sys.executable, "-c", "import sys; from parity.cli import main; sys.exit(main())", "run", str(SQUARE)]
     options = ["--levels", "1,4", "--opt-level", "O2", "--half-dtype", "bfloat16", "--precision", "float32"]

@@ -133,7 +133,7 @@ def square(tmp_path):
 
 
 @pytest.mark.parametrize("scheduler", ["exponential", "cycle", "rate"])
-@pytest.mark.parametrize("table", [{}, {"name": "momentum", "momentum": 0.9}])
+@pytest.mark.parametrize("table", [{}, pytest.param({"name": "momentum", "momentum": 0.9}, marks=pytest.mark.slow)])
 def test_a_schedule_of_the_ports_own_is_the_same_up_to_float32(square, tf2_sides, scheduler, table):
     result = run_case(square(EXPONENTIAL, table=table, scheduler=scheduler), tf2_sides)
     assert result.verdict == "same", explain(result)
@@ -143,7 +143,9 @@ def test_a_schedule_of_the_ports_own_is_the_same_up_to_float32(square, tf2_sides
     assert result.candidate["scheduler"] == f"own:{scheduler}"
 
 
-@pytest.mark.parametrize("bug", ["late_rate", "in_epochs", "once_per_epoch"])
+@pytest.mark.parametrize(
+    "bug", ["late_rate", *(pytest.param(bug, marks=pytest.mark.slow) for bug in ("in_epochs", "once_per_epoch"))]
+)
 def test_a_schedule_at_the_wrong_steps_is_named(square, tf2_sides, bug):
     result = run_case(square(EXPONENTIAL, scheduler=bug), tf2_sides)
     first = result.first_difference
@@ -195,6 +197,7 @@ def test_a_schedule_that_is_stepped_before_the_update_is_named(square, tf2_sides
     assert result.causes[0].title == "the learning rate comes a step too early"
 
 
+@pytest.mark.slow
 def test_batch_norm_over_all_ranks_against_towers_is_named(tf2_sides):
     case = load_case(ROOT / "examples" / "digits_convnet", steps=2, batch_size=12)
     case = case.model_copy(update={"torch": case.torch.model_copy(update={"sync_batch_norm": True})})

@@ -134,6 +134,7 @@ def test_a_learning_rate_off_by_a_factor_is_named_with_the_factor(tf2_sides, exa
     assert result.causes[0].title == "learning rate off by the factor 0.8"
 
 
+@pytest.mark.slow
 def test_batch_norm_with_torchs_meaning_of_momentum_is_named(tf2_sides, example):
     case = example(
         "digits_convnet",
@@ -167,6 +168,7 @@ def test_another_initial_value_of_a_slot_is_found_although_the_slots_are_overwri
     assert wrong == {"fresh"}
 
 
+@pytest.mark.slow
 def test_a_port_in_tensorfloat_32_is_told_by_its_accuracy_alone(tf2_sides, example):
     # Rounded to ten bits of mantissa as the hardware does, and only where the port runs in float32.
     rounded = (

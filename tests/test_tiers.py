@@ -64,7 +64,7 @@ def test_whole_run(sides, on, towers): pass
 def test_the_whole_run_on_both(sides, on): pass
 
 
-@pytest.mark.pairs
+@pytest.mark.covering(2)
 @TOWERS
 @pytest.mark.parametrize("combine", ["mean", "sum"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -75,6 +75,7 @@ def test_a_choice_of_the_towers_is_the_same_in_its_torch_twin(sides, choice):
         assert not any(key.startswith("clip/") for key in judged(result))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("reduce", ["examples", "mean"])
 @pytest.mark.parametrize("uneven", ["drop", "pad", "sizes"])
 def test_batches_that_do_not_divide_are_the_same_under_every_policy(sides, uneven, reduce):
@@ -89,6 +90,7 @@ def test_a_plain_mean_over_ragged_shards_is_not_the_weighted_one(tf2_sides):
     assert (first.quantity, first.check.step) == ("grad", 0)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("sparse", ["slices", "slices_unscaled", "dense"])
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
 def test_sparse_gradients_move_the_same_rows(sides, sparse, optimizer):
@@ -105,6 +107,7 @@ def test_a_port_with_dense_gradients_moves_rows_that_momentum_in_slices_leaves_a
     assert result.first_difference.check.key == "slot/momentum/table"
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("at", ["tower", "combined"])
 @pytest.mark.parametrize("sum_duplicates", [False, True])
 def test_norms_of_rows_count_duplicates_as_the_towers_do(sides, at, sum_duplicates):
@@ -113,6 +116,7 @@ def test_norms_of_rows_count_duplicates_as_the_towers_do(sides, at, sum_duplicat
     assert result.verdict == "same", explain(result)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("reduce", ["mean", "sum", "examples"])
 @pytest.mark.parametrize("missing", ["zeros", "present", "skip"])
 def test_a_layer_that_some_towers_lack_is_the_same_under_every_policy(sides, missing, reduce):

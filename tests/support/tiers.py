@@ -1,8 +1,8 @@
 """Which tests the default tier leaves out, beside those that are marked `slow` where they are written.
 
 A full product of parameters stays in the suite; the default tier has a covering of it: so few of the combinations that each
-value (on TensorFlow 1.15), or each pair of values (of tests marked `pairs`), is in one of them. Whole runs and recordings on
-TensorFlow 1.15 are left out but for tests marked `both_tensorflows`.
+value, or each pair of values, is in one of them: of tests marked `covering`, and of tests in a child with TensorFlow 1.15.
+Whole runs and recordings on TensorFlow 1.15 are left out but for tests marked `both_tensorflows`.
 """
 
 from collections import defaultdict
@@ -36,12 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         of = (item.path, getattr(item, "originalname", item.name))
         if item.get_closest_marker("tf1") and not item.get_closest_marker("both_tensorflows"):
             legacy[of].append(item)
-        elif item.get_closest_marker("pairs"):
+        elif item.get_closest_marker("covering"):
             products[of].append(item)
     for together in legacy.values():
         _leave_out(together, 1 if CHILDREN & set(together[0].fixturenames) else 0)
     for together in products.values():
-        _leave_out(together, 2)
+        _leave_out(together, together[0].get_closest_marker("covering").args[0])
 
 
 def _leave_out(items: list[pytest.Item], strength: int) -> None:

@@ -21,7 +21,7 @@ def _averaged(ema, steps, resource=False, variables="cpu", start=None):
     return dict({f"{step}:{name}": state[name] for step, state in enumerate(states) for name in names}, names=names)
 
 
-@pytest.mark.pairs
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("variables", ["cpu", "balanced", "replicated"])
 @pytest.mark.parametrize("resource", [False, True])
 @pytest.mark.parametrize("num_updates", [False, True])

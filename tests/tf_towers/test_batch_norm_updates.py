@@ -50,7 +50,7 @@ def _moved(answer, order):
     return mean
 
 
-@pytest.mark.pairs
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("layer", ["ours", "tf.layers"])
 @pytest.mark.parametrize("resource", [False, True])
 @pytest.mark.parametrize("variables", ["cpu", "first_gpu", "balanced"])

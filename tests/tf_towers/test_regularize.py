@@ -46,7 +46,7 @@ def _counted(policy, towers, reduce, manual, coefficient, variables="cpu", accum
     }
 
 
-@pytest.mark.pairs
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("towers", [1, 4])
 @pytest.mark.parametrize(
     ("policy", "mean", "total"),

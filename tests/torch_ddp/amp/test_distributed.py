@@ -27,7 +27,7 @@ def ranks(tmp_path_factory):
     return [torch.load(folder / f"result{rank}") for rank in range(2)]
 
 
-@pytest.mark.pairs
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("opt_level", LEVELS)
 @pytest.mark.parametrize("plan", ddp_worker.PLANS)
 @pytest.mark.parametrize("wrapper", ddp_worker.WRAPPERS)

@@ -25,7 +25,7 @@ def _overflows():
                 yield Overflow(loss, iteration, weight)
 
 
-@pytest.mark.pairs
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("opt_level", LEVELS)
 @pytest.mark.parametrize("num_losses", [1, 2])
 @pytest.mark.parametrize("overflow", list(_overflows()), ids=str)
