@@ -101,6 +101,7 @@ def test_an_old_program_serves_what_torch_has_learnt(trained, tf_python, tmp_pat
     assert not np.allclose(served["second"], averaged["second"], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_an_old_program_goes_on_training_where_torch_left_off(trained, tf_python, tmp_path):
     carried = carried_back(trained, tmp_path, "--step", "2")
     path = tmp_path / "model.ckpt"
@@ -246,6 +247,7 @@ def test_a_checkpoint_for_serving_says_what_it_did_not_hold(start, tf2_sides, tm
     assert int(began.read("state/global_step")) == 0
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_does_not_fit_is_refused_in_one_line(start, tf2_sides, tmp_path):
     case, _ = start(sys.executable, ("var/second", "stat/"))
 

@@ -101,6 +101,7 @@ def test_a_tower_that_says_nothing_of_inference_is_told_how_in_the_report(tf2_si
     assert "inference was not judged" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_golden_trace_without_inference_says_so_and_one_with_it_judges_it(tf2_sides, planted, tmp_path):
     case = planted(CASES / "served")
     run_case(case, tf2_sides, out=tmp_path / "o")
@@ -168,6 +169,7 @@ def test_a_port_that_forgets_what_inference_leaves_out_is_in_train_mode(tf2_side
     assert result.causes[0].title == "train mode in evaluation: model.eval() changes nothing in the port"
 
 
+@pytest.mark.slow
 def test_averages_that_a_copy_made_by_eval_keeps_out_are_named(tf2_sides, planted):
     copying = (
         "def train(self, mode=True):\n        super().train(mode)\n"
@@ -187,6 +189,7 @@ def test_averages_that_a_copy_made_by_eval_keeps_out_are_named(tf2_sides, plante
     assert "3 outputs of the candidate are what they are with the weights themselves" in result.causes[0].evidence
 
 
+@pytest.mark.slow
 def test_towers_that_ignore_the_mode_are_named_rather_than_the_port(tf2_sides, planted):
     case = planted(CASES / "served", ("model_tf.py", "0.9, training=training)", "0.9)"))
     result = run_case(case, tf2_sides)

@@ -165,6 +165,7 @@ def mixed(case, sides):
     return result.levels["mixed"]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("level", ["O1", "O2", "O3"])
 def test_a_right_port_is_as_good_as_half_precision_lets_it_be(square, tf2_sides, level, dtype):

@@ -92,6 +92,7 @@ def test_another_epsilon_of_adam_is_named_with_both_values(tf2_sides, example):
     assert result.causes[0].title == "Adam's epsilon is 1e-06 where the reference has 1e-08"
 
 
+@pytest.mark.slow
 def test_plain_adam_of_torch_is_reported_for_what_it_is_with_the_size_of_the_effect(tf2_sides, example):
     case = trained_by(example("digits_mlp"), ADAM, "Adam(model.parameters(), lr=1e-3)")
     result = run_case(case, tf2_sides)
@@ -145,6 +146,7 @@ def test_batch_norm_with_torchs_meaning_of_momentum_is_named(tf2_sides, example)
     assert result.causes[0].name == "batch_norm_momentum"
 
 
+@pytest.mark.slow
 def test_a_flatten_in_the_other_order_is_named_with_the_mapping_that_mends_it(tf2_sides, example):
     result = run_case(mapped(example("digits_convnet"), {}), tf2_sides)
     assert first_of(result) == ("lockstep", 0, "act/0/logits")

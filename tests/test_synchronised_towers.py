@@ -42,7 +42,9 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize(
+    "choice", [name if name == "uneven" else pytest.param(name, marks=pytest.mark.slow) for name in CHOICES]
+)
 def test_synchronised_towers_are_the_same_whatever_else_is_chosen(sides, choice):
     tf, torch, others = CHOICES[choice]
     result = run_case(case_of("joined", {**SYNC, **tf}, torch=torch, **others), sides, levels=("function",))
@@ -50,7 +52,9 @@ def test_synchronised_towers_are_the_same_whatever_else_is_chosen(sides, choice)
     assert {"tower_grad/1/first/kernel", "eval/loss"} <= judged(result)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize(
+    "optimizer", [name if name == "accumulated" else pytest.param(name, marks=pytest.mark.slow) for name in OPTIMIZERS]
+)
 def test_synchronised_towers_are_the_same_whatever_becomes_of_their_gradients(sides, optimizer):
     result = run_case(case_of("joined", SYNC, OPTIMIZERS[optimizer]), sides, levels=("function",))
     assert result.verdict == "same", explain(result)

@@ -151,6 +151,7 @@ def test_a_rank_that_ends_by_itself_is_told_with_what_it_printed(attempt):
     assert "  giving up" in outcome.errors.splitlines()
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_scalar_is_told_in_one_line_without_a_traceback(attempt):
     outcome = attempt(torch="square().mean() -> square()")
     could_not_compare(outcome, "torch")
@@ -221,6 +222,7 @@ def test_batches_that_are_too_few_say_what_to_change(attempt):
     )
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_a_number_on_both_sides_cannot_be_compared(attempt):
     outcome = attempt(tf="1.0 * -> float('nan') *", torch="1.0 * -> float('nan') *")
     assert outcome.code == 2

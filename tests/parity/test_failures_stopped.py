@@ -62,7 +62,7 @@ def hear_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_run_that_is_interrupted_says_so_and_leaves_nothing(running, number):
     process, mark, folder = running
     assert len(processes_with(mark)) >= 6  # this one, three sides, two ranks

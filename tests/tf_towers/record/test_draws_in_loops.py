@@ -100,6 +100,7 @@ def nested(tf_python, tmp_path_factory):
     return run_recorded(tf_python, script_of(folder, START, NESTED, END), options=(), cwd=folder)
 
 
+@pytest.mark.slow
 def test_draws_of_loops_in_loops_and_of_branches_give_the_recorded_gradients(nested):
     assert nested.code == 0, nested.said
     assert nested.trace.facts["not_recorded"] == {}

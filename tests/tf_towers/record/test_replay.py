@@ -129,6 +129,7 @@ def test_a_port_may_clip_inside_its_optimizers_step(recorded, replayed):
     assert any(check["key"].startswith("clip/") for check in result["checks"])
 
 
+@pytest.mark.slow
 def test_hyper_parameters_in_float64_are_a_fact_and_no_bug(recorded, replayed):
     code, result = replayed(recorded("queue_fed").out, "queue_fed", "loss", optimizer="native_optimizer")
     assert code == 0, result["first_difference"]
@@ -145,6 +146,7 @@ def test_another_learning_rate_is_no_rounding(recorded, replayed):
     assert result["levels"]["function"]["causes"][0]["name"] == "learning_rate"
 
 
+@pytest.mark.slow
 def test_losses_and_histograms_are_kept_for_reports_that_show_them(recorded, monkeypatch, tmp_path):
     monkeypatch.chdir(PORTS)
     losses = {"DAdam": "two_optimizers_torch:d_loss", "GAdam": "two_optimizers_torch:doubled_g_loss"}

@@ -52,6 +52,7 @@ def test_torchrun_starts_the_ranks_of_one_machine(tmp_path):
     assert notes(tmp_path) == TWO_RANKS
 
 
+@pytest.mark.slow
 def test_two_machines_meet_in_a_file(tmp_path):
     meeting = (tmp_path / "meeting").as_uri()
     command = [sys.executable, SCRIPT, tmp_path, "-n", 2, "-g", 1, "--rendezvous", meeting, "-nr"]

@@ -221,6 +221,7 @@ def grouped(rank, x, dy, group_size):
     return trained(layer, shard(x, (2,) * rank.world_size, rank.rank), dy[:, :2], channels_first)
 
 
+@pytest.mark.slow
 def test_a_group_of_ranks_has_statistics_of_its_own():
     pool = RankPool(4)
     try:
