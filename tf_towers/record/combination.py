@@ -63,8 +63,8 @@ class _Walk(object):
         factor = self._factor_of_join(join, reached)
         if factor is None:
             return Combination(variable, "unknown", None, applied, {}, {})
-        combined, factor = _scaled(chain, factor)
         entries, sources = self._entries(join)
+        combined, factor = _scaled(chain, factor, towers, len(sources))
         return Combination(variable, _kind(factor, towers, len(sources)), factor, combined, entries, sources)
 
     def _towers(self, tensor):
@@ -147,18 +147,25 @@ class _Walk(object):
         return entry, self._marks[inner.name] if inner is not None else None
 
 
-def _scaled(chain, factor):
-    """Moves from the join towards the applied gradient over constant factors, which still belong to the combining."""
-    combined = chain[-1]
+def _scaled(chain, factor, towers, present):
+    """Moves from the join towards the applied gradient over the constant factors that still belong to the combining.
+
+    Those that make a mean of a sum do. Others do where nothing but factors follows: `tf.clip_by_norm` begins with one too.
+    """
+    places, alone = [(chain[-1], factor)], True
     for tensor in reversed(chain[:-1]):
         if tensor.op.type in ("Identity", "Reshape"):
             continue
         scale = _constant_factor(tensor.op)
         if scale is None:
+            alone = False
             break
         factor *= scale
-        combined = tensor
-    return combined, factor
+        places.append((tensor, factor))
+    means = [place for place in places if _kind(place[1], towers, present).startswith("mean")]
+    if means:
+        return means[-1]
+    return places[-1] if alone else places[0]
 
 
 def _constant_factor(op):

@@ -177,6 +177,25 @@ def clipped_in_every_tower():
 
 
 @graph
+def clipped_by_norm_after_averaging():
+    return clipped_after("mean")
+
+
+@graph
+def clipped_by_norm_after_summing():
+    return clipped_after("sum")
+
+
+def clipped_after(reduce):
+    optimizer, x = tf.train.GradientDescentOptimizer(0.1), tf.placeholder(tf.float32, [4, 2], "x")
+    pairs = [optimizer.compute_gradients(plain(piece, tower)) for tower, piece in shared(x)]
+    total = [(tf.add_n([g for g, _ in each]), each[0][1]) for each in zip(*pairs)]  # noqa: B905 - Python 3.7
+    joined = [(g / 2.0 if reduce == "mean" else g, v) for g, v in total]
+    clipped = [(tf.clip_by_norm(g, 0.1), v) for g, v in joined]
+    return optimizer.apply_gradients(clipped, tf.train.get_or_create_global_step())
+
+
+@graph
 def decay_in_every_summed_tower():
     def loss(piece, tower):
         return plain(piece, tower) + 0.1 * tf.nn.l2_loss(weight("w"))

@@ -24,6 +24,8 @@ EXPECTED = {
     "gradient_in_one_tower_only": {"gradient_missing_in_some_towers"},
     "loss_of_two_elements": {"loss_is_no_scalar"},
     "clipped_in_every_tower": {"changed_before_combining"},
+    "clipped_by_norm_after_averaging": set(),
+    "clipped_by_norm_after_summing": {"sum_not_mean"},
     "decay_in_every_summed_tower": {"sum_not_mean", "decay_counted"},
     "decay_in_the_first_tower_only": {"decay_counted"},
     "regularisation_left_behind": {"regularisation_lost"},
@@ -122,6 +124,16 @@ def test_examples_dealt_out_in_turn_are_what_each_tower_is_fed(graphs):
     step = Trace(graphs[1] / "examples_dealt_out_in_turn").step(0)
     assert step.read("feed/0/x").tolist() == [[0.0, 1.0], [4.0, 5.0]]
     assert step.read("feed/1/x").tolist() == [[2.0, 3.0], [6.0, 7.0]]
+
+
+@pytest.mark.parametrize(("reduce", "combine"), [("averaging", "mean"), ("summing", "sum")])
+def test_clipping_after_combining_is_no_factor_of_the_combination(graphs, reduce, combine):
+    trace = Trace(graphs[1] / f"clipped_by_norm_after_{reduce}")
+    assert (trace.facts["combine"], trace.facts["clipped"]) == (combine, True)
+    step = trace.step(0)
+    total = sum(step.read(f"tower_grad/{tower}/m/w") for tower in range(2))
+    assert np.allclose(step.read("grad/m/w"), total / 2 if combine == "mean" else total, rtol=1e-6)
+    assert abs(np.linalg.norm(step.read("clip/m/w")) - 0.1) < 1e-6
 
 
 def test_towers_that_are_not_told_apart_are_counted(graphs):
