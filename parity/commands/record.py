@@ -5,6 +5,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 END_SECONDS = 10.0
 
@@ -12,11 +13,18 @@ END_SECONDS = 10.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
     parser.usage = (
-        "parity record [--steps N] [--skip N] [--out DIR] [--no-shadow] [--tf-python PATH] "
+        "parity record [--steps N] [--skip N] [--gpus N] [--out DIR] [--no-shadow] [--tf-python PATH] "
         "(-- SCRIPT ARGS… | -m MODULE ARGS…)"
     )
     parser.add_argument("--steps", type=int, metavar="N", help="end after N recorded training steps, with exit code 0")
     parser.add_argument("--skip", type=int, metavar="N", default=0, help="let N training steps go by first")
+    parser.add_argument(
+        "--gpus",
+        type=int,
+        metavar="N",
+        default=0,
+        help="have a script that counts GPUs find N of them; its towers run on the CPU",
+    )
     parser.add_argument("--out", metavar="DIR", help="folder of the trace (default: SCRIPT.trace)")
     parser.add_argument(
         "--no-shadow",
@@ -41,19 +49,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the script in its interpreter; returns its exit code, or 0 once --steps are recorded."""
     from parity.commands.errors import CommandError
+    from parity.commands.framework_log import FrameworkLog
 
     try:
         command = _command(arguments)
     except CommandError as error:
         print(f"parity: {error}", file=sys.stderr)
         return 2
-    process = subprocess.Popen(command)
+    log = Path(f"{os.path.abspath(_out(arguments))}.log")
+    log.unlink(missing_ok=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    assert process.stderr is not None  # for it is a pipe
+    messages = FrameworkLog(process.stderr, log)
     try:
         code = process.wait()
     except BaseException:
         _end(process)
         raise
+    finally:
+        messages.close()
+    if messages.lines:
+        print(f"record: {messages.lines} lines of TensorFlow's own messages are in {log}", file=sys.stderr)
     return 128 - code if code < 0 else code
+
+
+def _out(arguments: argparse.Namespace) -> str:
+    """Returns the trace's folder, as the recorder itself names it."""
+    words = arguments.module or [word for word in arguments.script if word != "--"]
+    stem = words[0] if arguments.module else os.path.splitext(os.path.basename(words[0]))[0]
+    return arguments.out or f"{stem}.trace"
 
 
 def _command(arguments: argparse.Namespace) -> list[str]:
@@ -88,7 +112,9 @@ def _words(arguments: argparse.Namespace) -> list[str]:
         raise CommandError(
             f"record: expected --steps from 1 and --skip from 0, got {arguments.steps} and {arguments.skip}."
         )
-    words = [str(bootstrap.__file__), "tf_towers.record", "--skip", str(arguments.skip)]
+    if arguments.gpus < 0:
+        raise CommandError(f"record: expected --gpus from 1, got {arguments.gpus}.")
+    words = [str(bootstrap.__file__), "tf_towers.record", "--skip", str(arguments.skip), "--gpus", str(arguments.gpus)]
     words += ["--steps", str(arguments.steps)] if arguments.steps is not None else []
     words += ["--out", arguments.out] if arguments.out else []
     words += [] if arguments.shadow else ["--no-shadow"]

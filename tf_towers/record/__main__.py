@@ -1,7 +1,7 @@
 """Records an unmodified TensorFlow 1 script.
 
-Usage: python -m tf_towers.record [--steps N] [--skip N] [--out DIR] [--no-shadow] [--] SCRIPT ARGS…
-       python -m tf_towers.record [--steps N] [--skip N] [--out DIR] [--no-shadow] -m MODULE ARGS…
+Usage: python -m tf_towers.record [--steps N] [--skip N] [--gpus N] [--out DIR] [--no-shadow] [--] SCRIPT ARGS…
+       python -m tf_towers.record [--steps N] [--skip N] [--gpus N] [--out DIR] [--no-shadow] -m MODULE ARGS…
 """
 
 import argparse
@@ -18,7 +18,7 @@ def main(arguments):
     """Runs the script under the recorder; returns its exit code, or 2 where that is 0 and not all was recorded."""
     parsed = _parse(arguments)
     from tf_towers.record.recorder import Recorder
-    from tf_towers.record.report import print_failure
+    from tf_towers.record.report import Progress, print_failure
     from tf_towers.record.script import run_as_main, show_error
 
     ending = _Ending()
@@ -32,8 +32,10 @@ def main(arguments):
         if parsed.steps is not None:
             ending.leave(2)
 
-    recorder = Recorder(parsed.out, parsed.steps, parsed.skip, enough, failed)
+    recorder = Recorder(parsed.out, parsed.steps, parsed.skip, enough, failed, Progress(parsed.steps))
     recorder.install()
+    if parsed.gpus:
+        recorder.stand_in_for_gpus(parsed.gpus)
     code = 0
     try:
         run_as_main(parsed.script, parsed.module, parsed.arguments)
@@ -118,6 +120,7 @@ def _parse(arguments):
     )
     parser.add_argument("--steps", type=int, metavar="N", help="end after N recorded training steps, with exit code 0")
     parser.add_argument("--skip", type=int, metavar="N", default=0, help="let N training steps go by first")
+    parser.add_argument("--gpus", type=int, metavar="N", default=0, help="stand in for N GPUs that the script counts")
     parser.add_argument("--out", metavar="DIR", help="folder of the trace (default: SCRIPT.trace)")
     parser.add_argument(
         "--no-shadow", dest="shadow", action="store_false", help="do not compute the steps once more in float64"
@@ -132,6 +135,8 @@ def _parse(arguments):
         parser.error("expected a script to run, got none. Write it last, after --.")
     if (parsed.steps is not None and parsed.steps < 1) or parsed.skip < 0:
         parser.error(f"expected --steps from 1 and --skip from 0, got {parsed.steps} and {parsed.skip}.")
+    if parsed.gpus < 0:
+        parser.error(f"expected --gpus from 1, got {parsed.gpus}.")
     name, parsed.arguments = words[0], words[1:]
     parsed.script, parsed.module = (None, name) if parsed.module else (name, None)
     stem = parsed.module or os.path.splitext(os.path.basename(parsed.script))[0]

@@ -6,6 +6,7 @@ import sys
 import tensorflow as real
 
 from tf_towers.record.hyper_parameters import hyper_parameters
+from tf_towers.record.plan import changed_after_combining
 from tf_towers.record.towers import suggested_towers
 
 FLAGS = ("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS", "NVIDIA_TF32_OVERRIDE")
@@ -77,8 +78,5 @@ def facts_of_section(section, from_values):
             for each in inputs
         },
         "input_sources": {each.name: each.source.name for inputs in section.inputs for each in inputs},
-        "clipped": any(
-            each.combined.name != (gradient.values if hasattr(gradient, "values") else gradient).name
-            for each, (gradient, _) in zip(section.combinations.values(), section.apply.pairs)
-        ),
+        "clipped": changed_after_combining(section),
     }

@@ -11,7 +11,7 @@ from tf_towers.record.hyper_parameters import learning_rate
 from tf_towers.record.inputs import draws_in, inputs_of, is_fed, is_source
 from tf_towers.record.loss_parts import split_by_loss
 from tf_towers.record.observe import observe
-from tf_towers.record.towers import towers_of
+from tf_towers.record.towers import towers_of, values_of
 from tf_towers.record.watch import IN_A_FUNCTION, WITHOUT_DEBUGGER
 
 Section = collections.namedtuple(
@@ -74,6 +74,14 @@ def make_section(apply, name, prefix, calls, fed=frozenset()):
     left_out = dict.fromkeys(missed, "no array: a string, a handle, or inside a loop")
     left_out.update(dict.fromkeys(ops_that_draw_in_functions(towers_ops), IN_A_FUNCTION))
     return section, left_out
+
+
+def changed_after_combining(section):
+    """Tells whether what a `Section` applies is not the combined gradients themselves: clipped ones, say."""
+    return any(
+        section.combinations[variable.op.name].combined.name != values_of(gradient).name
+        for gradient, variable in section.apply.pairs
+    )
 
 
 def make_plan(graph, fetched, sections, left_out, variables, can_watch=False):
@@ -142,7 +150,7 @@ def _wanted(section):
 
 def _combined(name, applied, combination):
     sparse = isinstance(applied, tf.IndexedSlices)
-    changed = combination.combined.name != (applied.values if sparse else applied).name
+    changed = combination.combined.name != values_of(applied).name
     if not changed:
         yield from _of_gradient(f"grad/{name}", applied)
     elif sparse:

@@ -25,6 +25,7 @@ class RecordedSteps(object):
       hazards: dict of ``(name, evidence)`` to `Hazard`, in the order of finding.
       sections: list of `Section` that trained.
       soft_placement: who turned soft placement on, a fact.
+      gpus: number of the GPUs that the recorder stands in for, a fact where there are any.
     """
 
     def __init__(self, out, planner):
@@ -32,6 +33,7 @@ class RecordedSteps(object):
         self.hazards = {}
         self.sections = []
         self.soft_placement = "asked for by the script"
+        self.gpus = 0
         self._out, self._planner = out, planner
         self._writer = None
         self._plans, self._plan_of_step = [], []
@@ -47,6 +49,10 @@ class RecordedSteps(object):
         """Keeps hazards that are not known yet."""
         for hazard in hazards:
             self.hazards.setdefault((hazard.name, hazard.evidence), hazard)
+
+    def combine_of(self, section):
+        """Returns how a `Section` combines its towers' gradients, as in its facts."""
+        return facts_of_section(section, self._combine[section.name])["combine"]
 
     def fetched(self, names):
         """Remembers what a script fetches, in whatever run."""
@@ -117,6 +123,8 @@ class RecordedSteps(object):
             "run_of_step": list(self._plan_of_step),
         }
         facts.update(so_far)
+        if self.gpus:
+            facts["gpus_stood_in_for"] = self.gpus
         if any(section.prefix for section in self.sections):
             facts["sections"] = {each.name: facts_of_section(each, self._combine[each.name]) for each in self.sections}
         return facts

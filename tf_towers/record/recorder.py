@@ -11,6 +11,7 @@ from tensorflow.python.client import session as session_module
 from parity.trace import reduce_value
 from tf_towers.record.calls import Calls
 from tf_towers.record.fetched import fed_beside_placeholders, fetched_by
+from tf_towers.record.gpus import stand_in_for_gpus
 from tf_towers.record.hazard import Hazard
 from tf_towers.record.loops import keep_iterations_in_order
 from tf_towers.record.observe import BEFORE, compute, fetched_inside
@@ -49,6 +50,7 @@ class Recorder(object):
       skip: number of training steps that go by before the first is recorded.
       on_enough: function without arguments, called after the last step that is to be recorded.
       on_failure: function of an exception of ours; the script goes on without us when it returns.
+      on_step: function of the `RecordedSteps`, called after every step that is recorded.
 
     Attributes:
       calls: the `Calls` of the script.
@@ -57,12 +59,12 @@ class Recorder(object):
       left_out: dict of what is not recorded to the reason.
     """
 
-    def __init__(self, out, steps, skip, on_enough, on_failure):
+    def __init__(self, out, steps, skip, on_enough, on_failure, on_step=lambda steps: None):
         self.calls = Calls()
         self.seen = 0
         self.left_out = {}
         self._steps, self._skip = steps, skip
-        self._on_enough, self._on_failure = on_enough, on_failure
+        self._on_enough, self._on_failure, self._on_step = on_enough, on_failure, on_step
         self._patches = Patches()
         self._lock, self._planning = threading.RLock(), threading.RLock()
         self._since, self._threads = 0.0, []
@@ -98,6 +100,11 @@ class Recorder(object):
         self._patches.wrap(session_module.BaseSession, "run", self._watched_run)
         self._patches.wrap(session_module.BaseSession, "make_callable", self._watched_callable)
         self._patches.wrap(session_module.BaseSession, "__init__", self._softly_placed)
+
+    def stand_in_for_gpus(self, count):
+        """Has the script find `count` GPUs wherever it counts them."""
+        stand_in_for_gpus(self._patches, count)
+        self._trace.gpus = count
 
     def finish(self, whole):
         """Stops watching; marks the trace complete where the script ended `whole`.
@@ -211,6 +218,8 @@ class Recorder(object):
         error = self._tried(self._after_step, session, plan, before, found, feed_dict)[1]
         if error is not None:
             self._give_up(error)
+        else:
+            self._on_step(self._trace)
         if self._steps is not None and self.recorded >= self._steps:
             self._on_enough()
         return values

@@ -1,6 +1,44 @@
 """Says on stderr what was recorded, which hazards there are, and what could not be identified."""
 
 import sys
+import time
+
+from tf_towers.record.plan import changed_after_combining
+
+PROGRESS_SECONDS = 5.0
+
+
+class Progress(object):
+    """Prints the plan of each training step as soon as it is known, and now and then how many steps are recorded.
+
+    Args:
+      wanted: number of steps to record, or None for all.
+    """
+
+    def __init__(self, wanted):
+        self._of = f" of {wanted}" if wanted is not None else ""
+        self._planned, self._printed = [], time.time()
+
+    def __call__(self, recorded):
+        """Takes the `RecordedSteps` after a step."""
+        for section in recorded.sections:
+            if section not in self._planned:
+                self._planned.append(section)
+                _line(f"record: {plan_of(section, recorded.combine_of(section))}")
+        if time.time() - self._printed > PROGRESS_SECONDS:
+            self._printed = time.time()
+            _line(f"record: step {recorded.count}{self._of}")
+
+
+def plan_of(section, combine):
+    """Returns in one line what was seen of one optimizer's update: towers, combination, clipping, optimizer."""
+    towers = len(section.towers)
+    scopes = ", ".join(tower.scope or "(no scope)" for tower in section.towers)
+    joined = {"mean": "averaged", "sum": "summed"}.get(combine, f"combined in another way ({combine})")
+    gradients = f"gradients {joined} over {towers} towers" if towers > 1 else "gradients of 1 tower"
+    clip = ", clipped or scaled before the update" if changed_after_combining(section) else ""
+    optimizer = type(section.apply.optimizer).__name__
+    return f"{section.apply.op.name}: {gradients}{clip}, applied by {optimizer}; towers: {scopes or 'none'}"
 
 
 def print_report(recorder, out, whole):
@@ -12,11 +50,6 @@ def print_report(recorder, out, whole):
         return
     state = "" if whole else "; the script did not end well, so the trace says that it is not complete"
     say(f"record: {recorder.recorded} steps in {out}{state}")
-    for section in recorder.sections:
-        scopes = ", ".join(tower.scope or "(no scope)" for tower in section.towers)
-        say(
-            f"  {section.apply.op.name}: {type(section.apply.optimizer).__name__}, {len(section.towers)} towers: {scopes}"
-        )
     for hazard in recorder.hazards.values():
         say(f"  hazard {hazard.name}: {hazard.evidence}.")
         say(f"    {hazard.meaning}")

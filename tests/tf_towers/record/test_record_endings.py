@@ -73,7 +73,8 @@ def test_an_error_of_the_script_shows_as_its_own_traceback(tf_python, script, tm
     done = run_recorded(tf_python, script, "fail", cwd=tmp_path)
     bare = run_bare(tf_python, script, "fail", cwd=tmp_path)
     assert (done.code, bare.returncode) == (1, 1)
-    shown = done.said[done.said.index("Traceback (most recent call last)") : done.said.index("record: ")]
+    start = done.said.index("Traceback (most recent call last)")
+    shown = done.said[start : done.said.index("record: ", start)]
     assert "ValueError: Cannot feed value of shape (3,) for " in shown.splitlines()[-1]
     assert "runpy" not in shown
     assert "tf_towers" not in shown
