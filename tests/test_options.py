@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
+from support.tiers import few
 
 from parity.case import load_case
 from parity.case.optimizers import AnyOptimizer
@@ -78,9 +79,7 @@ def sides(request):
     return request.getfixturevalue(f"{request.param}_sides")
 
 
-@pytest.mark.parametrize(
-    "option", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in OPTIONS]
-)
+@pytest.mark.parametrize("option", few(OPTIONS, *set(OPTIONS).difference(SLOW)))
 def test_an_option_of_the_update_is_the_same_on_both_sides(sides, option):
     result = run_case(case_of(OPTIONS[option]), sides)
     assert result.verdict == "same", explain(result)

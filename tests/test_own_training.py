@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
+from support.tiers import few
 
 from parity.case import load_case
 from parity.case.optimizers import AnyOptimizer
@@ -143,9 +144,7 @@ def test_a_schedule_of_the_ports_own_is_the_same_up_to_float32(square, tf2_sides
     assert result.candidate["scheduler"] == f"own:{scheduler}"
 
 
-@pytest.mark.parametrize(
-    "bug", ["late_rate", *(pytest.param(bug, marks=pytest.mark.slow) for bug in ("in_epochs", "once_per_epoch"))]
-)
+@pytest.mark.parametrize("bug", few(["late_rate", "in_epochs", "once_per_epoch"], "late_rate"))
 def test_a_schedule_at_the_wrong_steps_is_named(square, tf2_sides, bug):
     result = run_case(square(EXPONENTIAL, scheduler=bug), tf2_sides)
     first = result.first_difference

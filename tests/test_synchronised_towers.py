@@ -1,6 +1,7 @@
 """Batch norm over all towers against batch norm over all ranks: levels 1 and 2, inference, and what a port lacks."""
 
 import pytest
+from support.tiers import few
 from test_tower_choices import case_of, explain, judged
 
 from parity.run import run_case
@@ -42,9 +43,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize(
-    "choice", [name if name == "uneven" else pytest.param(name, marks=pytest.mark.slow) for name in CHOICES]
-)
+@pytest.mark.parametrize("choice", few(CHOICES, "uneven"))
 def test_synchronised_towers_are_the_same_whatever_else_is_chosen(sides, choice):
     tf, torch, others = CHOICES[choice]
     result = run_case(case_of("joined", {**SYNC, **tf}, torch=torch, **others), sides, levels=("function",))
@@ -52,9 +51,7 @@ def test_synchronised_towers_are_the_same_whatever_else_is_chosen(sides, choice)
     assert {"tower_grad/1/first/kernel", "eval/loss"} <= judged(result)
 
 
-@pytest.mark.parametrize(
-    "optimizer", [name if name == "accumulated" else pytest.param(name, marks=pytest.mark.slow) for name in OPTIMIZERS]
-)
+@pytest.mark.parametrize("optimizer", few(OPTIMIZERS, "accumulated"))
 def test_synchronised_towers_are_the_same_whatever_becomes_of_their_gradients(sides, optimizer):
     result = run_case(case_of("joined", SYNC, OPTIMIZERS[optimizer]), sides, levels=("function",))
     assert result.verdict == "same", explain(result)

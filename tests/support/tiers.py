@@ -6,11 +6,17 @@ Whole runs and recordings on TensorFlow 1.15 are left out but for tests marked `
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from itertools import combinations
 
 import pytest
 
 CHILDREN = {"tf", "tf1"}  # one TensorFlow process for all their tests, where a call costs a tenth of a second
+
+
+def few(values: Iterable, *default: object) -> list:
+    """Returns all values as parameters, of which the default tier has those in `default`."""
+    return [value if value in default else pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 def covering(rows: list[tuple], strength: int) -> set[int]:

@@ -7,10 +7,10 @@ from parity.sides import launch_tf
 from parity.sides.process import SideFailed
 from parity.trace import RANK_OF, Trace, TraceWriter, parse_key
 
+pytestmark = pytest.mark.both_tensorflows
+
 TOWER = """
 import tensorflow.compat.v1 as tf
-
-pytestmark = pytest.mark.both_tensorflows
 
 def tower(x, y):
     w = tf.get_variable("w", [3, 2], x.dtype, tf.ones_initializer())

@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+from support.tiers import few
 
 
 def _model(layers, total):
@@ -42,7 +43,7 @@ def agree(many, one, rtol=1e-12):
         assert np.abs(many[name] - one[name]).max() <= rtol * max(np.abs(one[name]).max(), 0.1), name
 
 
-@pytest.mark.parametrize("towers", [2, 3, 4])
+@pytest.mark.parametrize("towers", few([2, 3, 4], 3))
 def test_towers_together_train_as_one_tower_on_the_whole_batch(tf, towers):
     many, one = tf(_step, towers=towers), tf(_step, towers=1)
     agree(many, one)
@@ -65,7 +66,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", few(CHOICES, "decay in every tower", "replicated"))
 def test_whatever_else_is_chosen_towers_together_are_as_one(tf, choice):
     of_towers, of_both = CHOICES[choice]
     total = of_towers.get("reduce") == "sum"

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from support.tiers import few
 
 from .conftest import SCRIPTS, run_bare, run_recorded
 
@@ -14,9 +15,7 @@ SAVING = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "split_sum" else pytest.param(name, marks=pytest.mark.slow) for name in SAVING]
-)
+@pytest.mark.parametrize("name", few(SAVING, "split_sum"))
 def test_weights_after_n_steps_are_bit_equal_with_and_without_recording(tf_python, tmp_path, name):
     script = SCRIPTS / f"{name}.py"
     (tmp_path / "bare").mkdir()
