@@ -21,6 +21,7 @@ from parity.trace import (
     counters_after,
     quantity_of,
     serve,
+    write_forward,
 )
 from tf_towers.build import build
 from tf_towers.checkpoint import start_from_checkpoint
@@ -50,7 +51,8 @@ class Side(object):
 
     def handlers(self):
         """Returns the table of requests."""
-        return {"hello": self.hello, "prepare": self.prepare, "initialize": self.initialize, "run": self.run}
+        names = ("hello", "prepare", "initialize", "run", "forward")
+        return {name: getattr(self, name) for name in names}
 
     def hello(self, arguments, progress):
         """Answers with the versions."""
@@ -136,6 +138,19 @@ class Side(object):
             writer.step(number, in_order({name: tensors[name] for name in tensors if quantity_of(name) in keep}))
             progress(done + 1, len(numbers))
         writer.close(**{COUNTERS_AFTER: counters_after(state)})
+        return {}
+
+    def forward(self, arguments, progress):
+        """Leaves the forward pass of one tower in one step, see `write_forward`; updates nothing.
+
+        Arguments: `precision`, `feeds`, `start`, `follow` as of `run`; `step`, its number; `tower`, its name; `out`.
+        """
+        _, stepper, _ = self._prepared[arguments["precision"]]
+        number, tower = arguments["step"], arguments["tower"]
+        stepper.load(_variables(Trace(arguments["start"]).init(), counters=True))
+        stepper.load(_variables(Trace(arguments["follow"]).step(number), counters=True))
+        batch = _batch(Trace(arguments["feeds"]).step(number), arguments["precision"])
+        write_forward(arguments["out"], number, tower, stepper.forward(batch, tower))
         return {}
 
     def _build(self, precision, case, folders, inputs):

@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 
 from parity.trace import RANK_OF, evaluated, quantity_of
 from tf_towers.errors import TowerError
+from tf_towers.forward import forward_of, with_values
 from tf_towers.pipeline import STEP_WITHIN
 from tf_towers.update import tensors_of
 
@@ -84,6 +85,27 @@ class Stepper(object):
                 self.load(weights)
             found.update(evaluated(loss, outputs, averages=True))
         return found
+
+    def forward(self, batch, tower):
+        """Runs the forward pass of one tower.
+
+        Args:
+          batch: dict of input name to array ``[batch, ...]``.
+          tower: its name, as that of a `Tower`.
+
+        Returns:
+          List of `ForwardOp` with output, as `write_forward` takes it.
+
+        Counterpart: torch_ddp.Stepper.forward
+        """
+        training = self._training
+        replica = next(each for each in training.towers if each.name == tower)
+        names = {variable.op.name: variable.op.name for variable in training.saved}
+        names.update((copy.op.name, name) for name, copies in training.copies.items() for copy in copies)
+        options = None if training.source is None else tf.RunOptions(timeout_in_ms=STEP_WITHIN)
+        losses = [each.loss for each in training.towers]  # where towers read for themselves, all of them have to
+        passed = forward_of([replica.loss], names)
+        return list(with_values(passed, self._session, training.feeds(batch), options, losses))
 
     def close(self):
         """Ends what reads for the towers, then closes the session."""

@@ -182,7 +182,7 @@ class Side:
 
     def handlers(self) -> dict[str, Any]:
         """Returns the table of requests."""
-        return {"hello": self.hello, "prepare": self.prepare, "run": self.run}
+        return {"hello": self.hello, "prepare": self.prepare, "run": self.run, "forward": self.forward}
 
     def hello(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
         """Answers with the version."""
@@ -201,6 +201,10 @@ class Side:
     def run(self, arguments: dict[str, Any], progress: Any) -> Any:
         """Has every rank run the same steps; rank 0 leaves the trace."""
         return self._ask({"request": "run", **arguments}, progress)
+
+    def forward(self, arguments: dict[str, Any], progress: Any) -> Any:
+        """Has every rank make the same step; one of them leaves its forward pass."""
+        return self._ask({"request": "forward", **arguments}, progress)
 
     def close(self) -> None:
         """Ends the ranks."""

@@ -18,6 +18,7 @@ from parity.trace import (
     call_as,
     counters_after,
     quantity_of,
+    write_forward,
 )
 from torch_ddp.combining import Combining
 from torch_ddp.facts import describe_variables, facts, make_repeatable
@@ -62,7 +63,7 @@ class RankServer:
 
     def handlers(self) -> dict[str, Any]:
         """Returns the table of requests."""
-        return {"prepare": self.prepare, "run": self.run}
+        return {"prepare": self.prepare, "run": self.run, "forward": self.forward}
 
     def prepare(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
         """Builds the port: `case`, `folders`, `precision`, `round_hyper_parameters`, `mixed` (see `Mixed`, or None).
@@ -94,6 +95,25 @@ class RankServer:
         stepper, known_facts, _ = self._prepared[arguments["prepared"]]
         with stepper.running(), self._noise(arguments.get("noise")):
             self._run(arguments, progress, stepper, known_facts)
+        return {}
+
+    def forward(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
+        """Leaves the forward pass of one rank in one step, see `write_forward`; the step is made as in `run`.
+
+        Arguments: `prepared`, `feeds`, `start` and `follow` as of `run`; `step`, its number; `tower`, the rank's number,
+        with that of the micro-batch behind a point where gradients accumulate; `out`.
+        """
+        stepper, _, _ = self._prepared[arguments["prepared"]]
+        precision = json.loads(arguments["prepared"])["precision"]
+        number, tower = arguments["step"], arguments["tower"]
+        rank, _, part = tower.partition(".")
+        stepper.give({})
+        with stepper.running():
+            stepper.load(_all(Trace(arguments["start"]).init()))
+            stepper.load(_all(Trace(arguments["follow"]).step(number)))
+            passed = stepper.forward(_batch(Trace(arguments["feeds"]).step(number), precision), int(part or 0))
+        if self._rank.rank == int(rank):
+            write_forward(arguments["out"], number, tower, passed)
         return {}
 
     def _run(self, arguments: dict[str, Any], progress: Any, stepper: Stepper, known_facts: dict[str, Any]) -> None:

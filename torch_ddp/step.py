@@ -10,9 +10,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from parity.trace import ForwardOp
 from torch_ddp.backward import Backward, Loss
 from torch_ddp.combining import Combining
 from torch_ddp.errors import TorchDdpError
+from torch_ddp.forward import ForwardWatch
 from torch_ddp.gather import gather
 from torch_ddp.group import Rank
 from torch_ddp.inference import evaluate_whole
@@ -195,6 +197,20 @@ class Stepper:
             combined["state/skipped"] = np.array(self._mixed.skipped())
         towers = gather(own_of(parts), self._rank, self._device)
         return None if towers is None else self._widened({**merged(towers), **combined})
+
+    def forward(self, batch: Mapping[str, np.ndarray], part: int = 0) -> list[tuple[ForwardOp, np.ndarray | None]]:
+        """Runs a step and returns its forward pass on this rank, as `write_forward` takes it.
+
+        Args:
+          batch: as of `step`.
+          part: number of the micro-batch.
+
+        Counterpart: tf_towers.Stepper.forward
+        """
+        watch = ForwardWatch(self.model, part)
+        with watch.watching():
+            self.step(batch)
+        return watch.passed
 
     def slots_of_parts(self) -> set[str]:
         """Returns the names of the slots that optimizers beside the first keep."""

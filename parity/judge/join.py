@@ -64,6 +64,11 @@ class Join:
             renamed = format_evaluated(parse_evaluated(key.name)._replace(output=renamed))
         return (format_key(key._replace(name=renamed)),)
 
+    @property
+    def mapping(self) -> VariableMapping:
+        """The joined variables."""
+        return self._variables
+
     def parts(self, name: str) -> tuple[str, ...]:
         """Returns the candidate's names of what one of the reference's variables becomes."""
         return self._variables.pair(name).candidate

@@ -66,6 +66,7 @@ class FirstDifference:
       check: the judged tensor.
       quantity, name, tower: its name taken apart.
       worst: the element that differs most, or None where there is nothing to show (a missing tensor).
+      decisive: of a layer that was found by itself, the first difference that decides, which the trace holds.
     """
 
     check: Check
@@ -73,6 +74,7 @@ class FirstDifference:
     name: str
     tower: str
     worst: Worst | None
+    decisive: "FirstDifference | None" = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from parity.run.quantities import EVERYTHING
 from parity.run.recorded import OfBoth, Playing
 from parity.run.reference import TensorFlowRole
 from parity.run.states import Tensors, read_all, translated_batch, write_states
-from parity.trace import Trace
+from parity.trace import Forward, Trace
 
 
 class Again:
@@ -128,6 +128,18 @@ class Again:
             True,
         )
         return self.playing.torch.run_with_batch_norm(over_all_ranks, asked)
+
+    def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
+        """Returns the forward pass of one tower in one step on both sides, in float64; None of a golden trace."""
+        playing, out = self.playing, self.playing.out / "forward"
+        if not isinstance(playing.tf, TensorFlowRole):
+            return None
+        playing.tf.prepare("float64", playing.inputs).result()
+        asked = Asked("forward", "float64", playing.feeds.tf, playing.start.tf, self._states.tf, (), [step])
+        playing.tf.forward(out / "tf", step, tower, asked)
+        asked = asked._replace(feeds=playing.feeds.torch, start=playing.start.torch, follow=self._states.torch)
+        playing.torch.forward(out / "torch", step, tower, asked)
+        return Forward(out / "tf"), Forward(out / "torch")
 
     def state_to_evaluate(self) -> Tensors:
         """What both sides evaluated from, in the candidate's names and layouts."""

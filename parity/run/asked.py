@@ -73,6 +73,26 @@ def start_run(side: SideProcess, tick: Tick, what: str, asked: Asked, out: Path,
     return then(side.ask("run", ticker(tick, what), **message), lambda _: DenseTrace(out))
 
 
+def start_forward(side: SideProcess, asked: Asked, out: Path, step: int, tower: str, **own: Any) -> "Future[Any]":
+    """Has a side leave the forward pass of one tower in one step, made from what a run is made from.
+
+    Args:
+      side: plays it.
+      asked: the run, in lockstep.
+      out: folder for what is kept, as `write_forward` leaves it.
+      step: its number.
+      tower: its name.
+      own: what this side alone is told.
+    """
+    paths: dict[str, Any] = {
+        "feeds": str(asked.feeds),
+        "start": str(asked.start),
+        "follow": str(asked.follow),
+        "out": str(out),
+    }
+    return side.ask("forward", None, **paths, step=step, tower=tower, **own)
+
+
 def ticker(tick: Tick, what: str) -> Callable[[int, int], None]:
     """Returns what tells `tick` of `what`: done, total."""
     return lambda done, total: tick(what, done, total)

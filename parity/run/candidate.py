@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import Case
-from parity.run.asked import Asked, Tick, settings, start_run
+from parity.run.asked import Asked, Tick, settings, start_forward, start_run
 from parity.run.processes import Sides
 from parity.sides import SideFailed
 from parity.trace import Trace
@@ -128,6 +128,11 @@ class TorchRole:
         prepared = self.prepare(asked.precision, asked.mixed).result()["prepared"]
         what = f"torch {asked.name}"
         return start_run(self._side, self._tick, what, asked, out, prepared=prepared, noise=asked.noise)
+
+    def forward(self, out: Path, step: int, tower: str, asked: Asked) -> None:
+        """Leaves the forward pass of one rank in one step; `asked` says from what."""
+        prepared = self.prepare(asked.precision).result()["prepared"]
+        start_forward(self._side, asked, out, step, tower, prepared=prepared).result()
 
     def _around_the_update(self) -> dict[str, Any]:
         # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss; one that

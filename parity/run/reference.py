@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from parity.case import Case
 from parity.case.sides import OF_THE_BUILDER
-from parity.run.asked import Asked, Tick, settings, start_run, then, ticker
+from parity.run.asked import Asked, Tick, settings, start_forward, start_run, then, ticker
 from parity.run.processes import Sides
 from parity.trace import Trace, write_json
 
@@ -123,6 +123,10 @@ class TensorFlowRole:
         role = TensorFlowRole(self._case.model_copy(update={"tf": changed}), self._sides, self._out, self._tick)
         role.prepare(asked.precision, inputs).result()
         return role.run(asked).result()
+
+    def forward(self, out: Path, step: int, tower: str, asked: Asked) -> None:
+        """Leaves the forward pass of one tower in one step; `asked` says from what, its precision is prepared."""
+        start_forward(self._side, asked, out, step, tower, precision=asked.precision).result()
 
     def run(self, asked: Asked) -> "Future[Trace]":
         """Starts a run; its precision is prepared."""

@@ -1,10 +1,11 @@
 """Runs single steps of a replayed port once more with one thing changed, for those who look for a cause."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from parity.run.replay_port import Replayed
 from parity.run.states import Tensors, translated_batch
-from parity.trace import Trace
+from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace
 
 
 class Again:
@@ -44,6 +45,19 @@ class Again:
         steps = [step, step + 1] if twice else [step]
         batches, states = [batch(self.batch(step))] * len(steps), [state(self.state(step))] * len(steps)
         return self._replayed.again(f"again-{self._made}", steps, batches, states)
+
+    def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
+        """Returns the forward pass of the first tower on both sides, in float64.
+
+        It is that of the first step from `step` on of which the shadow has it; None where it has none.
+        """
+        part, shadow = self._replayed.part, Path(self._replayed.part.trace.directory) / SHADOW / SHADOW_FORWARD
+        kept = shadow / (part.name or "main")
+        numbers = sorted(int(each.name) for each in kept.iterdir() if each.name.isdigit()) if kept.is_dir() else []
+        number = next((each for each in numbers if each >= step and each in part.steps), None)
+        if number is None:
+            return None
+        return Forward(kept / str(number)), self._replayed.forward(number, "0")
 
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
         """Runs a step as it is: a script's port is not built anew."""

@@ -13,6 +13,8 @@ from parity.run.asked import Tick
 from parity.run.empty_gradients import empty_notes
 from parity.run.experiments import find_by_experiment
 from parity.run.kinks import kink_notes
+from parity.run.layer_causes import fitting, with_causes_at
+from parity.run.layers import locate_first, with_location
 from parity.run.levels import find_first, judge_single
 from parity.run.recorded import Recorded
 from parity.run.replay_again import Again
@@ -161,9 +163,13 @@ def _function(replayed: Replayed, runs: Runs, settle: Settle) -> Level:
             level.causes = counts_otherwise(part, free) or _causes(first, checks, evidence)
         else:
             level.causes = _causes(first, checks, evidence)
+        again = Again(replayed)
+        located = locate_first(first, again, join, traces.reference64)
+        level.causes = with_causes_at(located, evidence, level.causes)
         if not level.causes and first.check.run != "free":
-            again = Again(replayed)
-            level.causes = find_by_experiment(first, again, join, traces.reference64, traces.candidate64)
+            tried = find_by_experiment(first, again, join, traces.reference64, traces.candidate64)
+            level.causes = fitting(tried, located)
+        with_location(level, located)
     if not traces.candidate64.facts.get("ranks_agree", True):
         level.verdict = "different"
         level.notes.insert(0, "the ranks hold different weights: some gradient or update is not shared between them")

@@ -14,7 +14,7 @@ from parity.run.replay_module import write_module
 from parity.run.replay_part import Part, ReplayError
 from parity.run.states import translated, translated_batch, write_init, write_states
 from parity.sides import SideProcess
-from parity.trace import Trace
+from parity.trace import Forward, Trace
 
 QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var")
 
@@ -170,6 +170,14 @@ class Replayed:
         prepared = self.prepared["float64"]["prepared"]
         self._side.ask("run", prepared=prepared, **asked, steps=steps, out=str(self._out / name)).result()
         return Trace(self._out / name)
+
+    def forward(self, number: int, tower: str) -> Forward:
+        """Returns the forward pass of one rank in one step, in float64, from the recorded state."""
+        out = self._out / "forward"
+        asked = {name: self._asked[name] for name in ("feeds", "start", "follow")}
+        prepared = self.prepared["float64"]["prepared"]
+        self._side.ask("forward", prepared=prepared, **asked, step=number, tower=tower, out=str(out)).result()
+        return Forward(out)
 
     def batch(self, number: int) -> Tensors:
         """Returns a whole batch as it is fed."""

@@ -16,6 +16,8 @@ from parity.run.declared import look_for_declared
 from parity.run.experiments import ahead_of, find_by_experiment, find_onward
 from parity.run.golden import GoldenRole
 from parity.run.halves import record_halves
+from parity.run.layer_causes import fitting, with_causes_at
+from parity.run.layers import decisive, locate_first, with_location
 from parity.run.levels import judge_function, judge_single, not_run
 from parity.run.mixed import judge_halves
 from parity.run.plan import Recorder
@@ -99,7 +101,7 @@ def run_case(
             repeats=repeats,
         )
         if reproduce is not None and recorded is not None and result.exit_code:
-            result.reproduction, told = reproduced(case, recorded, decided["function"].first_difference, reproduce)
+            result.reproduction, told = reproduced(case, recorded, decisive(decided["function"]), reproduce)
             result.notes += told
         if closely and recorded is not None:
             look_at_levels(result, recorded)
@@ -122,16 +124,19 @@ def _in_lockstep(
     function = judge_function(recorded, range(case.steps), case.towers, recorder.settle)
     recorded, function = _set_aside_rounding(case, recorder, recorded, function)
     first = function.first_difference
+    located = locate_first(first, recorder.again, recorded.join, recorded.lockstep.reference64)
+    function.causes = with_causes_at(located, _evidence(case, recorded), function.causes)
     if first is not None and (not function.causes or function.causes[0].name in VAGUE):
         traces = recorded.lockstep
         tried = find_by_experiment(first, recorder.again, recorded.join, traces.reference64, traces.candidate64)
-        function.causes = ahead_of(function.causes, tried)
+        function.causes = ahead_of(function.causes, fitting(tried, located))
     if first is not None:
         evidence = _evidence(case, recorded)
         function.causes = find_onward(first, function.causes, recorder.again, evidence, function.checks)
         function.causes += find_further(first, function.causes, evidence, function.checks)
     if first is not None and first.check.run == "fresh":
         function.causes += _behind_the_start(case, recorder, recorded, function)
+    with_location(function, located)
     decided = {"function": function}
     if "float32" in levels and case.precision == "float32":
         decided["float32"] = judge_single(recorded, range(case.steps), function.checks)

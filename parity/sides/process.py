@@ -16,7 +16,7 @@ from parity.sides.failure import SideFailed, failure, last_lines, last_words, ta
 from parity.trace import Channel
 
 Progress = Callable[[int, int], None]
-FOLLOWING = ("initialize", "run")  # requests that need what an earlier one made
+FOLLOWING = ("initialize", "run", "forward")  # requests that need what an earlier one made
 LOG_LINES = 15
 STACK_LINES = 40
 STACK_SECONDS = 0.3

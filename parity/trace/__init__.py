@@ -22,6 +22,9 @@ from parity.trace.evaluation import Evaluated as Evaluated
 from parity.trace.evaluation import evaluated as evaluated
 from parity.trace.evaluation import format_evaluated as format_evaluated
 from parity.trace.evaluation import parse_evaluated as parse_evaluated
+from parity.trace.forward import Forward as Forward
+from parity.trace.forward import ForwardOp as ForwardOp
+from parity.trace.forward import write_forward as write_forward
 from parity.trace.graph import GRAPH_FILE as GRAPH_FILE
 from parity.trace.graph import RecordedGraph as RecordedGraph
 from parity.trace.graph import read_graph as read_graph
@@ -51,6 +54,7 @@ from parity.trace.writer import SHADOW_ASIDE as SHADOW_ASIDE
 from parity.trace.writer import SHADOW_ASIDE_WITH_INPUTS as SHADOW_ASIDE_WITH_INPUTS
 from parity.trace.writer import SHADOW_EMPTY as SHADOW_EMPTY
 from parity.trace.writer import SHADOW_FILE as SHADOW_FILE
+from parity.trace.writer import SHADOW_FORWARD as SHADOW_FORWARD
 from parity.trace.writer import SHADOW_FREE as SHADOW_FREE
 from parity.trace.writer import SHADOW_SPREAD as SHADOW_SPREAD
 from parity.trace.writer import TraceWriter as TraceWriter

@@ -22,6 +22,7 @@ SHADOW_ASIDE = (
 )
 SHADOW_ASIDE_WITH_INPUTS = "aside_with_inputs"  # the same from weights, their zeros and inputs moved aside
 SHADOW_EMPTY = "empty"  # in the shadow: how far rounding moves updates by gradients of nothing but rounding
+SHADOW_FORWARD = "forward"  # in the shadow: the forward pass of the first tower, by optimizer and step
 
 
 class TraceWriter(object):

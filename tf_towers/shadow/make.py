@@ -11,6 +11,7 @@ from parity.trace import (
     SHADOW_ASIDE_WITH_INPUTS,
     SHADOW_EMPTY,
     SHADOW_FILE,
+    SHADOW_FORWARD,
     SHADOW_FREE,
     SHADOW_SPREAD,
     Trace,
@@ -26,6 +27,7 @@ from tf_towers.shadow.aside import Aside, fed_aside
 from tf_towers.shadow.drawn import check_draws
 from tf_towers.shadow.empty import EmptyGradients
 from tf_towers.shadow.free import FreeRun
+from tf_towers.shadow.passes import write_passes
 from tf_towers.shadow.program import Program, settled, widened
 from tf_towers.shadow.refusal import CannotShadow, refuse
 
@@ -61,7 +63,9 @@ def make_shadow(directory):
         graph = read_graph(directory)
         told["free"] = _train_freely(trace, graph, programs, facts)
         write_json(beside, dict(told, rounding=UNFINISHED))
-        write_json(beside, dict(told, rounding=_rounding(trace, graph, programs, facts)))
+        told["rounding"] = _rounding(trace, graph, programs, facts)
+        forward = os.path.join(trace.directory, SHADOW, SHADOW_FORWARD)
+        write_json(beside, dict(told, layers=write_passes(forward, _steps(trace, graph, programs))))
     except CannotShadow as error:
         write_json(beside, {"made": False, "reason": str(error)})
         raise
@@ -91,7 +95,7 @@ def _write(trace, graph, programs):
         constants=_read_otherwise(trace, graph, programs),
     )
     folder = os.path.join(trace.directory, SHADOW)
-    for name in (SHADOW_FREE, SHADOW_SPREAD, SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, SHADOW_EMPTY):
+    for name in (SHADOW_FREE, SHADOW_SPREAD, SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, SHADOW_EMPTY, SHADOW_FORWARD):
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     writer = TraceWriter(folder, _producer(), facts, _variables(trace), trace.activations)
     races = any(each["name"] in RACES for each in trace.facts.get("hazards", []))

@@ -8,6 +8,7 @@ from tensorflow.core.protobuf import rewriter_config_pb2
 from tensorflow.python.ops import gen_resource_variable_ops, gen_state_ops
 
 from parity.trace import quantity_of, reduce_value
+from tf_towers.forward import forward_of, with_values
 from tf_towers.shadow.constants import as_written
 from tf_towers.shadow.cut import cut, import_graph, is_fed
 from tf_towers.shadow.definition import by_name, needed
@@ -54,6 +55,8 @@ class Program(object):
         self._handed = {key: renamed.get(name, name) for key, name in self._cut.handed.items()}
         # What the forward pass writes by itself is written in the first go.
         self._updates = [name for name in run["updates"] if name not in self._cut.computed]
+        of_variables = {key: name for key, name in recorded.variables.items() if quantity_of(key) in ("var", "stat")}
+        self._names = {name: key.split("/", 1)[1] for key, name in of_variables.items()}
         self._add_variables(recorded.variables)
         self._session = tf.Session(graph=self._graph, config=_exact())
 
@@ -79,6 +82,25 @@ class Program(object):
         self._session.run(self._updates, feeds)
         found.update(self._session.run(self._reads))
         return {key: reduce_value(value, self._reductions.get(key, "")) for key, value in found.items()}
+
+    def forward(self, state, values, losses):
+        """Runs the forward pass of one tower; updates nothing.
+
+        Args:
+          state: as of `step`.
+          values: likewise.
+          losses: trace names of the tower's losses.
+
+        Returns:
+          List of `ForwardOp` with output, as `write_forward` takes it.
+        """
+        self._set(state)
+        feeds = {f"{name}:0": self._fed(name, keys, values) for name, keys in self._cut.fed.items()}
+        feeds = {name: value for name, value in feeds.items() if value is not None}
+        passed = forward_of([self._graph.get_tensor_by_name(self._values[key]) for key in losses], self._names)
+        for drawn in self._cut.drawn:
+            drawn.fill(values)
+        return list(with_values(passed, self._session, feeds))
 
     def settings(self, values):
         """Returns what was fed as a number and is read otherwise, as `constants` are: dict of trace name to both values."""

@@ -1,0 +1,67 @@
+"""Puts an output of the candidate into the layout of the reference's: the order of axes that leaves them nearest."""
+
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.judge.numbers import Array
+
+MOST_AXES = 5
+
+
+class Aligned(NamedTuple):
+    """Two outputs in one layout.
+
+    Fields:
+      reference, candidate: float64 arrays of the reference's shape.
+      apart: norm of their difference, relative to the larger norm.
+    """
+
+    reference: Array
+    candidate: Array
+    apart: float
+
+
+def align(reference: Array, candidate: Array) -> Aligned | None:
+    """Returns two outputs in the reference's layout; None where no order of axes makes the shapes fit.
+
+    Args:
+      reference: of any shape.
+      candidate: of as many elements; axes of size 1, and axes that are one on one side and two on the other, do not count.
+    """
+    if reference.size != candidate.size or candidate.ndim > MOST_AXES:
+        return None
+    wanted, got = np.asarray(reference, np.float64), np.asarray(candidate, np.float64)
+    best: Aligned | None = None
+    for order in permutations(range(got.ndim)):
+        turned = got.transpose(order)
+        if not _fits(wanted.shape, turned.shape):
+            continue
+        turned = turned.reshape(wanted.shape)
+        apart = _apart(wanted, turned)
+        if best is None or apart < best.apart:
+            best = Aligned(wanted, turned, apart)
+    return best
+
+
+def _fits(wanted: tuple[int, ...], got: tuple[int, ...]) -> bool:
+    """Whether one shape is the other with neighbouring axes joined, or with axes of size 1 put in."""
+    fine, coarse = sorted(([n for n in shape if n != 1] for shape in (wanted, got)), key=len, reverse=True)
+    place = 0
+    for size in coarse:
+        product = 1
+        while product < size and place < len(fine):
+            product *= fine[place]
+            place += 1
+        if product != size:
+            return False
+    return place == len(fine)
+
+
+def _apart(wanted: Array, got: Array) -> float:
+    finite = np.isfinite(wanted) & np.isfinite(got)
+    if not finite.any():
+        return float("inf")
+    size = max(float(np.linalg.norm(wanted[finite])), float(np.linalg.norm(got[finite])), 1e-300)
+    return float(np.linalg.norm(wanted[finite] - got[finite])) / size

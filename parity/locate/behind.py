@@ -1,0 +1,75 @@
+"""Walks a forward pass: which outputs lie behind the difference, and where it begins."""
+
+from collections.abc import Collection, Sequence
+
+from parity.trace import ForwardOp
+
+
+def active(ops: Sequence[ForwardOp]) -> set[int]:
+    """Returns the numbers of the ops whose output depends on data and on weights."""
+    found: set[int] = set()
+    for number, op in enumerate(ops):
+        if op.weights or any(each in found for each in op.inputs):
+            found.add(number)
+    return found
+
+
+def behind_difference(ops: Sequence[ForwardOp], told: Collection[int], reached: Collection[int]) -> set[int]:
+    """Returns the numbers of the ops from which nothing is computed that the other side reaches, nor are they reached.
+
+    Of an op whose output does not tell, what is computed from it does: it lies behind where any of that does.
+
+    Args:
+      ops: in an order of execution.
+      told: numbers of those whose output tells.
+      reached: numbers of those that the other side reaches.
+    """
+    after = readers(ops)
+    right: set[int] = set()
+    wrong: set[int] = set()
+    for number in reversed(range(len(ops))):
+        if number in reached or any(each in right for each in after[number]):
+            right.add(number)
+        elif number in told or any(each in wrong for each in after[number]):
+            wrong.add(number)
+    return wrong
+
+
+def readers(ops: Sequence[ForwardOp]) -> list[list[int]]:
+    """Returns by op the numbers of the ops that take its output."""
+    after: list[list[int]] = [[] for _ in ops]
+    for number, op in enumerate(ops):
+        for each in op.inputs:
+            after[each].append(number)
+    return after
+
+
+def beginnings(ops: Sequence[ForwardOp], behind: set[int], among: set[int]) -> list[int]:
+    """Returns, in order, the numbers of the ops behind the difference of whose inputs none is.
+
+    Args:
+      ops: in an order of execution.
+      behind: numbers of those behind the difference.
+      among: numbers of those that count.
+    """
+    counted = behind & among
+    return [number for number in sorted(counted) if not any(each in counted for each in ops[number].inputs)]
+
+
+def followers(ops: Sequence[ForwardOp], number: int, most: int) -> list[int]:
+    """Returns the chain of ops behind one, each the only one that takes the output before it, as long as the shape stays.
+
+    Args:
+      ops: in an order of execution.
+      number: of the first.
+      most: how many.
+    """
+    after = readers(ops)
+    chain: list[int] = []
+    while len(chain) < most:
+        following = after[number]
+        if len(following) != 1 or ops[following[0]].shape != ops[number].shape:
+            break
+        number = following[0]
+        chain.append(number)
+    return chain

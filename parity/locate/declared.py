@@ -1,0 +1,40 @@
+"""Tells whether an output that a case declares shows a layer that was found by itself: then it keeps its declared name."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from parity.judge.numbers import Array
+from parity.locate.locate import Location
+from parity.locate.names import layer_names
+from parity.locate.reached import TOLERANCE, Pass, alike
+
+
+def shows(declared: str, value: Array, place: Location, passed: Pass, variables: Mapping[str, Sequence[int]]) -> bool:
+    """Whether no other layer stands between the place of a difference and a declared output behind it.
+
+    Args:
+      declared: name of the output.
+      value: of the reference.
+      place: where the difference begins.
+      passed: the reference's pass.
+      variables: dict of the reference's variable to its shape.
+    """
+    if f"{place.layer}/".startswith(f"{declared}/"):
+        return True
+    start = passed.ops.index(place.op)
+    end = _made_by(value, passed, start)
+    if end is None:
+        return False
+    layers = layer_names(variables)
+    read = {layers[name] for op in passed.ops[start : end + 1] for name in op.weights if name in layers}
+    return all(name == place.layer or f"{name}/".startswith(f"{declared}/") for name in read)
+
+
+def _made_by(value: Array, passed: Pass, start: int) -> int | None:
+    wanted = np.sort(value, axis=None)
+    for number in range(start, len(passed.ops)):
+        made = passed.value(number)
+        if made is not None and made.size == value.size and alike(np.sort(made, axis=None), wanted, TOLERANCE):
+            return number
+    return None

@@ -1,0 +1,273 @@
+"""Finds where two forward passes part, and the pair of outputs that shows it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.judge.numbers import Array
+from parity.locate.align import Aligned, align
+from parity.locate.behind import active, beginnings, behind_difference, followers
+from parity.locate.names import common_scope, layer_names, layer_of, scope_of
+from parity.locate.reached import TOLERANCE, Pass, reach
+from parity.trace import ForwardOp
+
+LATER = 12
+ABOUT_AS_NEAR = 2.0
+CHAIN = 4  # ops behind a kernel that may belong to its layer: bias, normalisation, activation, scale
+
+
+class Extra(NamedTuple):
+    """An op without weights that a candidate puts in front of a layer, and the reference does not.
+
+    Fields:
+      op: of the candidate.
+      before, after: what it takes, which is right, and what it makes of it.
+    """
+
+    op: ForwardOp
+    before: Array
+    after: Array
+
+
+class Location(NamedTuple):
+    """Where two forward passes part.
+
+    Fields:
+      layer: the reference's name of it; "" where it is the loss.
+      op: of the reference, the first that differs.
+      port: the candidate's op there, named by the path of its module; None where none is known.
+      reference, candidate: the outputs that show it in the reference's layout, None where none could be paired.
+      shown: name of the reference's op whose output that is.
+      inputs: dict of name of the op to its output, of those that the layer takes and that are right.
+      fed_by: whether layers before it are among these.
+      other_inputs: names of the ops whose output it takes on either side that the other side does not reach, as of what a
+        port makes of its inputs before the first layer.
+      extra: what the candidate puts in front of it by itself, or None.
+      output: of `op`, None where it is not known.
+      same: names of the layers before it that were found the same, in order.
+      unpaired: names of the layers before it that the candidate never shows by themselves.
+    """
+
+    layer: str
+    op: ForwardOp
+    port: ForwardOp | None
+    reference: Array | None
+    candidate: Array | None
+    shown: str
+    inputs: dict[str, Array]
+    fed_by: bool
+    other_inputs: list[str]
+    extra: Extra | None
+    output: Array | None
+    same: list[str]
+    unpaired: list[str]
+
+
+def locate(
+    reference: Pass,
+    candidate: Pass,
+    mapping: Mapping[str, Sequence[str]],
+    variables: Mapping[str, Sequence[int]],
+    tolerance: float = TOLERANCE,
+) -> Location | None:
+    """Returns where two forward passes of one tower part; None where all outputs are reached.
+
+    Args:
+      reference: its pass.
+      candidate: its own, from the same weights on the same inputs.
+      mapping: dict of the reference's variable to the names of the candidate's parameters.
+      variables: dict of the reference's variable to its shape.
+      tolerance: as of `reach`.
+    """
+    reached = reach(reference, candidate, tolerance)
+    sides = _Side(reference, reached.told[0], reached.reference), _Side(candidate, reached.told[1], reached.candidate)
+    starts = sides[0].starts, sides[1].starts
+    if not starts[0] and not starts[1]:
+        return None
+    # Where the reference shows nothing that the candidate has not, it is what that one does to the result.
+    first = _first(sides, starts, mapping) if starts[0] else len(reference.ops) - 1
+    layers = layer_names(variables)
+    common = common_scope(reference.ops[number].name for number in sorted(sides[0].active))
+    op = reference.ops[first]
+    name = layer_of(op, layers, common) if _is_layer(first, sides[0], layers) else ""
+    partners = _partners(op, name, sides, starts[1], mapping, layers)
+    shown = _shown(_of_layer(first, name, sides[0], layers, common), partners, reference, candidate)
+    number, partner, pair = shown if shown else (first, next(iter(partners), None), None)
+    taken = _taken([first, *_in_layer(name, sides[0], layers, common)], sides[0])
+    there = candidate.ops[partner] if partner is not None else None
+    same, unpaired = _before(first, sides[0], layers, name)
+    return Location(
+        layer=name,
+        op=op,
+        port=there,
+        reference=pair.reference if pair else None,
+        candidate=pair.candidate if pair else None,
+        shown=reference.ops[number].name,
+        inputs=_inputs(taken, reference),
+        fed_by=any(each in sides[0].active for each in taken),
+        other_inputs=_others(sides[0], [first]) + (_others(sides[1], [partner]) if partner is not None else []),
+        extra=_extra(partners, starts[1], sides[1]) if name else None,
+        output=reference.value(first),
+        same=same,
+        unpaired=unpaired,
+    )
+
+
+class _Side:
+    """A pass with what is known of its outputs."""
+
+    def __init__(self, passed: Pass, told: frozenset[int], reached: Mapping[int, int]) -> None:
+        self.passed = passed
+        self.reached = reached
+        self.active = active(passed.ops)
+        self.wrong = behind_difference(passed.ops, told, reached)
+        self.behind = self.wrong & self.active
+
+    @property
+    def starts(self) -> list[int]:
+        """Numbers of the ops where the difference begins."""
+        return beginnings(self.passed.ops, self.behind, self.active)
+
+
+def _first(
+    sides: tuple[_Side, _Side], starts: tuple[list[int], list[int]], mapping: Mapping[str, Sequence[str]]
+) -> int:
+    """The reference's graph is the finer one: several of its ops may be one function of the candidate's.
+
+    Where that one reads weights, what reads them in the graph is where it begins.
+    """
+    reference, candidate = sides
+    behind = reference.behind
+    of_parameter = {part: name for name, parts in mapping.items() for part in parts}
+    for number in starts[1][:1]:
+        read = {of_parameter[part] for part in candidate.passed.ops[number].weights if part in of_parameter}
+        reading = [place for place in sorted(behind) if read & set(reference.passed.ops[place].weights)]
+        if reading and _read_before(reading[0], reference) <= read:
+            return reading[0]
+    return starts[0][0]
+
+
+def _read_before(number: int, side: _Side) -> set[str]:
+    """The weights that are read behind the difference on the way to an op."""
+    ops, pending, seen = side.passed.ops, [number], set[int]()
+    while pending:
+        place = pending.pop()
+        if place not in seen:
+            seen.add(place)
+            pending += [each for each in ops[place].inputs if each in side.behind]
+    return {name for place in seen - {number} for name in ops[place].weights}
+
+
+def _is_layer(first: int, side: _Side, layers: Mapping[str, str]) -> bool:
+    """Whether a layer follows, or it is one: what comes behind all layers is the loss."""
+    ops = side.passed.ops
+    reading = [n for n in side.behind if n >= first and set(ops[n].weights) & layers.keys() and ops[n].shape]
+    if reading:
+        return True
+    return bool(ops[first].shape) and bool(scope_of(ops[first].name, set(layers.values())))
+
+
+def _partners(
+    op: ForwardOp,
+    layer: str,
+    sides: tuple[_Side, _Side],
+    starts: list[int],
+    mapping: Mapping[str, Sequence[str]],
+    layers: Mapping[str, str],
+) -> list[int]:
+    """Returns the candidate's ops that may be the one where it begins, the likeliest first."""
+    candidate = sides[1]
+    of_layer = [name for name, known in layers.items() if known == layer]
+    found: list[int] = []
+    for among in (candidate.behind, candidate.active):  # of a bias that is not added, the rest of its layer is right
+        for names in (op.weights, of_layer):
+            parameters = {part for name in names for part in mapping.get(name, ())}
+            found += [number for number in sorted(among) if parameters & set(candidate.passed.ops[number].weights)]
+        found += starts if op.weights == [] else []
+    return list(dict.fromkeys([*found, *starts]))
+
+
+def _of_layer(first: int, name: str, side: _Side, layers: Mapping[str, str], common: str) -> list[int]:
+    """Returns the reference's ops that may show a layer: those of it behind the difference, and what comes right after."""
+    ops = side.passed.ops
+    of_it = _in_layer(name, side, layers, common)
+    chain = followers(ops, of_it[-1] if of_it else first, CHAIN)
+    later = [number for number in sorted(side.behind) if number > first][:LATER]  # where a port leaves an op out
+    return list(dict.fromkeys([first, *followers(ops, first, CHAIN), *of_it, *chain, *later]))
+
+
+def _in_layer(name: str, side: _Side, layers: Mapping[str, str], common: str) -> list[int]:
+    ops = side.passed.ops
+    return [number for number in sorted(side.behind) if layer_of(ops[number], layers, common) == name]
+
+
+def _taken(numbers: Sequence[int], side: _Side) -> list[int]:
+    """Returns what some ops take from elsewhere, where that is right."""
+    taken = {each for number in numbers for each in side.passed.ops[number].inputs}
+    return sorted(taken - set(numbers) - side.wrong)
+
+
+def _shown(
+    ours: Sequence[int], partners: Iterable[int], reference: Pass, candidate: Pass
+) -> tuple[int, int, Aligned] | None:
+    """Returns the pair that stands nearest: the op with or without bias and activation, against the candidate's."""
+    for partner in partners:
+        pairs = [
+            (number, theirs, pair)
+            for theirs in [partner, *followers(candidate.ops, partner, CHAIN)]
+            for number in ours
+            if (pair := _pair(reference.value(number), candidate.value(theirs))) is not None
+        ]
+        if pairs:
+            nearest = min(pair.apart for _, _, pair in pairs)
+            # An activation behind a layer hides part of what differs: what comes before it shows more.
+            return next(each for each in pairs if each[2].apart <= ABOUT_AS_NEAR * nearest)
+    return None
+
+
+def _pair(one: Array | None, other: Array | None) -> Aligned | None:
+    pair = align(one, other) if one is not None and other is not None else None
+    return pair if pair is not None and pair.apart > 0 else None
+
+
+def _extra(partners: Sequence[int], starts: Sequence[int], side: _Side) -> Extra | None:
+    """What stands between right values and the function that reads the layer's weights."""
+    reading = next((number for number in partners if side.passed.ops[number].weights), None)
+    for number in starts[:1]:
+        op = side.passed.ops[number]
+        taken = [each for each in op.inputs if each in side.active]
+        if reading is None or number >= reading or op.weights or len(taken) != 1:
+            continue
+        before, after = side.passed.value(taken[0]), side.passed.value(number)
+        if before is not None and after is not None and before.size == after.size:
+            return Extra(op, np.asarray(before, np.float64).reshape(after.shape), np.asarray(after, np.float64))
+    return None
+
+
+def _others(side: _Side, numbers: Iterable[int]) -> list[str]:
+    ops = side.passed.ops
+    taken = [
+        each for number in numbers for each in ops[number].inputs if each in side.wrong and each not in side.active
+    ]
+    return [" ".join(part for part in (ops[each].name, ops[each].kind) if part) for each in taken]
+
+
+def _inputs(taken: Sequence[int], reference: Pass) -> dict[str, Array]:
+    values = {reference.ops[number].name: reference.value(number) for number in taken}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _before(first: int, side: _Side, layers: Mapping[str, str], own: str) -> tuple[list[str], list[str]]:
+    same: dict[str, bool] = {}
+    known = set(layers.values())
+    for number, op in enumerate(side.passed.ops[:first]):
+        name = next((layers[weight] for weight in op.weights if weight in layers), "")
+        if name:
+            same.setdefault(name, False)
+        name = name or scope_of(op.name, known)
+        if name in same and number in side.reached:
+            same[name] = True
+    return [name for name, seen in same.items() if seen and name != own], [
+        name for name, seen in same.items() if not seen and name != own
+    ]

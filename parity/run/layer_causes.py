@@ -1,0 +1,166 @@
+"""Looks for the cause of a difference at the layer that was found: by its outputs, and by computing it again otherwise."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from parity.causes import Evidence, find_causes
+from parity.causes.at_layer import Layer, extra_op, other_rule
+from parity.causes.at_loss import Loss, other_loss
+from parity.causes.at_windows import Windows, other_windows
+from parity.judge.numbers import Array, distance, norm
+from parity.judge.result import Cause, FirstDifference
+from parity.locate import Location
+from parity.locate.names import layer_names
+from parity.run.layers import Located
+from parity.trace import parse_key
+
+# What only holds where the first layers differ already, and what only holds where all layers are right.
+OF_THE_INPUTS = frozenset(
+    [
+        "order_of_examples",
+        "repeated_examples",
+        "other_shard",
+        "transposed_input",
+        "reversed_input",
+        "rolled_input",
+        "input_scale",
+        "input_shift",
+        "shifted_image",
+        "stale_batch",
+    ]
+)
+OF_THE_LOSS = frozenset(["cross_entropy", "gradient_factor", "labels_shifted"])
+BEHIND_THE_LOSS = frozenset(["some_towers"])  # what the losses of towers make of gradients is no cause of theirs
+ROUNDED = 1e-14  # of an output's norm: how far a bias is from being one number in a channel
+NARROWEST = 0.05  # how far bfloat16 carries an output, relative: more is something else
+
+
+@dataclass(frozen=True)
+class AtLayer(Evidence):
+    """Evidence with the outputs of a layer that was found by itself beside the recorded ones.
+
+    Attributes:
+      name, tower: the layer's.
+      outputs: of the reference and of the candidate, in the reference's layout; None where they could not be paired.
+    """
+
+    name: str = ""
+    tower: str = ""
+    outputs: tuple[Array, Array] | None = None
+
+    def pairs(self, step: int, quantity: str, slot: str = "", tower: str = "") -> Iterator[tuple[str, Array, Array]]:
+        """Yields name, reference and candidate of every tensor of a quantity that both sides have."""
+        own = quantity == "act" and tower == self.tower and self.outputs is not None
+        if own and self.outputs is not None:
+            yield self.name, *self.outputs
+        for name, one, other in super().pairs(step, quantity, slot, tower):
+            if not own or name != self.name:
+                yield name, one, other
+
+
+def with_causes_at(located: Located | None, evidence: Evidence, known: Sequence[Cause]) -> list[Cause]:
+    """Returns the causes that the outputs of a layer show that was found by itself, and of those that are known what fits.
+
+    Args:
+      located: what `locate_first` returned.
+      evidence: the float64 lockstep traces.
+      known: causes of the difference as it was found.
+    """
+    found = _causes_at(located, evidence)
+    if located is not None and not located.place.layer and not fitting(known, located):
+        cause = other_loss(_loss(located, evidence))
+        return [cause] if cause is not None else []
+    names = {cause.name for cause in found}
+    return [*found, *(cause for cause in fitting(known, located) if cause.name not in names)]
+
+
+def _loss(located: Located, evidence: Evidence) -> Loss:
+    first, place = located
+    step, tower = first.check.step, first.tower
+    file = evidence.reference.step(step)
+    keys = {text: parse_key(text) for text in file.names()}
+    feeds = {key.name: file.read(text) for text, key in keys.items() if (key.quantity, key.tower) == ("feed", tower)}
+    losses = next(((one, other) for _, one, other in evidence.pairs(step, "loss", "", tower)), None)
+    reference, candidate = (float(each) for each in losses) if losses is not None else (0.0, 0.0)
+    return Loss(place.inputs, feeds, reference, candidate, evidence.close_losses)
+
+
+def _causes_at(located: Located | None, evidence: Evidence) -> list[Cause]:
+    if located is None or located.first.decisive is None:
+        return []
+    first, place = located
+    if place.reference is None or place.candidate is None:
+        return []
+    at = AtLayer(
+        evidence.join,
+        evidence.reference,
+        evidence.candidate,
+        evidence.states,
+        evidence.towers,
+        first.name,
+        first.tower,
+        (place.reference, place.candidate),
+    )
+    exact = _exact(place, evidence, first) if not first.check.note else None
+    found = find_causes(first, at)
+    return [*([exact] if exact else []), *(cause for cause in found if exact is None or cause.name != exact.name)]
+
+
+def _exact(place: Location, evidence: Evidence, first: FirstDifference) -> Cause | None:
+    """What the layer, computed again, shows."""
+    if place.extra is not None:
+        return extra_op(place.layer, place.extra.op.kind, place.extra.before, place.extra.after)
+    layer = _layer(place, evidence, first.check.step)
+    windows = _windows(place, evidence, first, layer)
+    return other_rule(layer) or (other_windows(windows) if windows is not None else None)
+
+
+def _windows(place: Location, evidence: Evidence, first: FirstDifference, layer: Layer) -> Windows | None:
+    one, other = layer.reference, layer.candidate
+    if place.output is None or place.output.shape != one.shape or one.ndim != 4:
+        return None
+    added = one - place.output  # a bias, where it is the output behind that one that is shown
+    if place.shown != place.op.name and not np.allclose(added, added[:1, :1, :1], rtol=0, atol=ROUNDED * norm(one)):
+        return None
+    kernel = next((layer.variables[name] for name in place.op.weights if name in layer.variables), None)
+    fed = [one for _, one, _ in evidence.pairs(first.check.step, "feed", "", first.tower)]
+    image = next((each for each in [*layer.inputs, *fed] if each.ndim == 4), None)
+    if image is None:
+        return None
+    output = np.asarray(place.output, np.float64)
+    return Windows(layer.name, place.op.kind, image, kernel, place.op.attributes, output, other - added)
+
+
+def _layer(place: Location, evidence: Evidence, step: int) -> Layer:
+    assert place.reference is not None and place.candidate is not None
+    of_kind: dict[str, dict[str, Array]] = {"var": {}, "stat": {}}
+    shapes = {name: tuple(entry["shape"]) for name, entry in evidence.reference.variables.items()}
+    for name, layer in layer_names(shapes).items():
+        for quantity, values in of_kind.items():
+            value = evidence.before(step, quantity, name) if layer == place.layer else None
+            if value is not None:
+                values[name] = value
+    inputs = list(place.inputs.values())
+    return Layer(place.layer, place.op.kind, inputs, place.reference, place.candidate, of_kind["var"], of_kind["stat"])
+
+
+def fitting(causes: Sequence[Cause], located: Located | None) -> list[Cause]:
+    """Returns the causes that can be where a difference begins.
+
+    What is done to inputs shows in the first layers, and what is done to losses behind the last.
+
+    Args:
+      causes: of the difference.
+      located: what `locate_first` returned.
+    """
+    if located is None:
+        return list(causes)
+    place = located.place
+    never = OF_THE_LOSS if place.layer else BEHIND_THE_LOSS
+    never |= OF_THE_INPUTS if place.layer and place.fed_by else frozenset()
+    if place.reference is not None and place.candidate is not None:
+        off = distance(place.reference, place.candidate) / max(norm(place.reference), 1e-300)
+        never |= frozenset(["reduced_precision"]) if off > NARROWEST else frozenset()
+    return [cause for cause in causes if cause.name not in never]

@@ -1,0 +1,141 @@
+"""Names the layer of a first difference: both sides' forward pass of the step is kept, and compared op by op.
+
+Only where losses or outputs differ, so that a right port pays nothing for it; what is found locates and decides nothing.
+"""
+
+from typing import NamedTuple, Protocol
+
+from parity.judge.join import Join
+from parity.judge.level1 import LIMIT, UNIT64
+from parity.judge.numbers import distance, norm, worst
+from parity.judge.result import Check, FirstDifference, Level
+from parity.locate import Location, locate
+from parity.locate.declared import shows
+from parity.locate.reached import Pass, tolerance_for
+from parity.locate.where import where_apart
+from parity.sides import SideFailed
+from parity.trace import Forward, Trace, TraceError
+
+FORWARD = ("act", "stat", "loss", "metric")
+MOST_NAMED = 8
+
+
+class Located(NamedTuple):
+    """A first difference whose layer is known.
+
+    Fields:
+      first: the difference at its layer; as it was found where it is in none.
+      place: what is known of the layer.
+    """
+
+    first: FirstDifference
+    place: Location
+
+
+class Passes(Protocol):
+    """Keeps forward passes of a recorded case."""
+
+    def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
+        """Returns the pass of one tower in one step on both sides, in float64; None where it cannot be had."""
+
+
+def locate_first(first: FirstDifference | None, passes: Passes, join: Join, reference: Trace) -> Located | None:
+    """Returns the first difference at its layer, and what is known of the layer; None where no layer is found.
+
+    Args:
+      first: the first difference of level 1.
+      passes: keeps forward passes.
+      join: names and layouts.
+      reference: its float64 lockstep trace.
+    """
+    if first is None or first.check.run != "lockstep" or first.quantity not in FORWARD:
+        return None
+    if first.check.verdict != "different" and "not finite" not in first.check.note:
+        return None
+    tower = first.tower or next(iter(_towers(reference, first.check.step)), "")
+    try:
+        kept = passes.forward(first.check.step, tower)
+    except (SideFailed, TraceError):
+        return None  # a step that cannot be watched: where it differs stays as it was found
+    if kept is None:
+        return None
+    mapping = {pair.reference: pair.candidate for pair in join.mapping.pairs}
+    shapes = {name: tuple(entry["shape"]) for name, entry in reference.variables.items()}
+    one, other = (Pass(each.ops, each.value) for each in kept)
+    relative = first.check.difference / first.check.size if first.check.size else float("inf")
+    place = locate(one, other, mapping, shapes, tolerance_for(relative))
+    if place is None or (not place.layer and first.quantity == "stat"):
+        return None
+    stays = not place.layer or first.quantity == "act"
+    if first.quantity == "act" and first.check.key in reference.step(first.check.step):
+        stays = shows(first.name, reference.step(first.check.step).read(first.check.key), place, one, shapes)
+    return Located(first if stays else _at(first, tower, place, kept[0].step), place)
+
+
+def with_location(level: Level, located: Located | None) -> None:
+    """Says in a level where its first difference is.
+
+    Args:
+      level: changed in place.
+      located: what `locate_first` returned of its first difference.
+    """
+    known = level.first_difference
+    if located is None or known is None:
+        return
+    first, place = located
+    if first is not known:
+        level.checks.insert(_place_of(known.check, level.checks), first.check)
+        level.first_difference = first
+    level.notes.append(told(place))
+
+
+def _place_of(check: Check, checks: list[Check]) -> int:
+    return next(number for number, each in enumerate(checks) if each is check)
+
+
+def decisive(level: Level) -> FirstDifference | None:
+    """Returns the first difference of a level that its traces hold."""
+    first = level.first_difference
+    return first.decisive or first if first else None
+
+
+def told(place: Location) -> str:
+    """Returns in words what is known of where two forward passes part."""
+    port = place.port
+    there = f", in the port {port.name or 'outside of any module'} ({port.kind})" if port else ""
+    which = f"in the layer {place.layer}" if place.layer else "behind all layers, in the loss"
+    inputs = "its weights are the same"
+    if place.other_inputs:
+        inputs += f", its input is not: {_listed(place.other_inputs)}"
+    elif place.fed_by:
+        inputs = "its inputs and weights are the same"
+    before = f"; the same before it: {_listed(place.same)}" if place.same else ""
+    unpaired = f"; not paired, for the port does not show them: {_listed(place.unpaired)}" if place.unpaired else ""
+    apart = ""
+    if place.reference is not None and place.candidate is not None and place.reference.ndim:
+        apart = f"; of {place.shown} {where_apart(place.reference, place.candidate)}"
+    return f"first differs {which}: {place.op.name} ({place.op.kind}){there}; {inputs}{apart}{before}{unpaired}"
+
+
+def _listed(names: list[str]) -> str:
+    shown = names[-MOST_NAMED:]
+    return (f"{len(names) - len(shown)} layers, " if len(names) > len(shown) else "") + ", ".join(shown)
+
+
+def _at(first: FirstDifference, tower: str, place: Location, step: int) -> FirstDifference:
+    key = f"act/{tower}/{place.layer}"
+    if place.reference is None or place.candidate is None:
+        note = f"the port has no output of the size of {place.op.name}'s to compare it with"
+        check = first.check._replace(key=key, note=note, difference=0.0, allowed=0.0)
+        return FirstDifference(check, "act", place.layer, tower, None, first)
+    one, other = place.reference, place.candidate
+    size = norm(one)
+    shown = "" if step == first.check.step else f"as it is in step {step}, the nearest whose layers are kept"
+    allowed = LIMIT * 4 * UNIT64 * size
+    check = Check("lockstep", first.check.step, key, "different", distance(one, other), allowed, size, size, shown)
+    return FirstDifference(check, "act", place.layer, tower, worst(one, other), first)
+
+
+def _towers(reference: Trace, step: int) -> list[str]:
+    names = reference.step(step).names()
+    return sorted({name.split("/")[1] for name in names if name.startswith("loss/")})

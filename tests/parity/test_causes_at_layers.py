@@ -1,0 +1,88 @@
+"""A layer whose inputs are known is computed again by other rules: the one is named that gives the candidate's output."""
+
+import numpy as np
+import pytest
+
+from parity.causes.at_layer import Layer, extra_op, other_rule
+from parity.causes.functions import FUNCTIONS
+
+X = np.random.default_rng(0).normal(size=(6, 5, 4))
+GAMMA, BETA = np.array([0.5, 1.5, 2.0, -1.0]), np.array([0.1, -0.2, 0.3, 0.0])
+MOVING = np.array([0.9, 1.1, 1.3, 0.7])
+
+
+def layer(reference, candidate, variables=(), statistics=(), x=X):
+    return Layer("dense", "Relu", [x], reference, candidate, dict(variables), dict(statistics))
+
+
+def soft(x, axis=-1):
+    raised = np.exp(x - x.max(axis=axis, keepdims=True))
+    return raised / raised.sum(axis=axis, keepdims=True)
+
+
+def normed(axes, epsilon, variance=None):
+    mean = X.mean(axis=axes, keepdims=True)
+    divided = np.sqrt((X.var(axis=axes, keepdims=True) if variance is None else variance) + epsilon)
+    return (X - mean) / divided * GAMMA + BETA
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "ReLU"])
+def test_another_activation_is_named(name):
+    cause = other_rule(layer(np.maximum(5 * X, 0), FUNCTIONS[name](5 * X), x=5 * X))
+    assert cause.name == "activation_function"
+    assert cause.title == f"dense goes through {name} in the candidate, through ReLU in the reference"
+
+
+def test_an_activation_that_explains_only_a_part_is_not_named():
+    assert other_rule(layer(np.maximum(X, 0), FUNCTIONS["SiLU"](X) * (1 + 1e-6))) is None
+
+
+def test_scores_divided_by_another_number_are_named():
+    cause = other_rule(layer(soft(X), soft(X / 2)))
+    assert (cause.name, "multiplied by 0.5" in cause.title) == ("softmax_scale", True)
+
+
+def test_a_softmax_over_another_axis_is_named():
+    cause = other_rule(layer(soft(X), soft(X, 1)))
+    assert (cause.name, "over axis 1 in the candidate, over axis 2" in cause.title) == ("softmax_axis", True)
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (2,)])
+def test_another_epsilon_of_a_norm_is_named_with_both_numbers(axes):
+    cause = other_rule(layer(normed(axes, 1e-3), normed(axes, 1e-5), {"gamma": GAMMA, "beta": BETA}))
+    assert cause.name == "epsilon"
+    assert "the epsilon 1e-05 in the candidate" in cause.title
+    assert cause.title.endswith("and 0.001 in the reference")
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (2,)])
+def test_an_unbiased_variance_is_named(axes):
+    count = np.prod([X.shape[axis] for axis in axes])
+    unbiased = X.var(axis=axes, keepdims=True) * count / (count - 1)
+    cause = other_rule(layer(normed(axes, 1e-3), normed(axes, 1e-3, unbiased), {"gamma": GAMMA, "beta": BETA}))
+    assert (cause.name, "the unbiased variance and the epsilon 0.001 in the candidate" in cause.title) == (
+        "normalisation",
+        True,
+    )
+
+
+def test_moving_statistics_in_training_are_named():
+    candidate = (X - 0.3) / np.sqrt(MOVING + 1e-3) * GAMMA + BETA
+    statistics = {"moving_mean": np.full(4, 0.3), "moving_variance": MOVING}
+    cause = other_rule(layer(normed((0, 1), 1e-3), candidate, {"gamma": GAMMA, "beta": BETA}, statistics))
+    assert "the moving statistic moving_variance" in cause.title
+
+
+def test_a_difference_that_no_rule_makes_is_not_named():
+    other = np.random.default_rng(1).normal(size=X.shape)
+    assert other_rule(layer(np.maximum(X, 0), other, {"gamma": GAMMA, "beta": BETA})) is None
+    assert other_rule(layer(normed((0, 1), 1e-3), other, {"gamma": GAMMA, "beta": BETA})) is None
+
+
+def test_what_a_port_puts_in_front_of_a_layer_is_named():
+    scaled, active = extra_op("rnn", "mul", X, X * 12**0.5), extra_op("rnn", "relu", X, np.maximum(X, 0))
+    assert (scaled.name, "multiplied by 3.4641" in scaled.title) == ("extra_scale", True)
+    assert (active.name, active.title.endswith("a ReLU")) == ("activation_function", True)
+    kept = np.random.default_rng(3).uniform(size=X.shape) < 0.5
+    assert extra_op("rnn", "dropout", X, np.where(kept, X * 2, 0)).name == "dropout_active"
+    assert extra_op("rnn", "sort", X, np.sort(X, axis=0)) is None

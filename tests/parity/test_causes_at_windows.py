@@ -1,0 +1,73 @@
+"""A convolution or a pooling is computed again with its windows elsewhere: what gives the candidate's output is named."""
+
+import numpy as np
+import pytest
+
+from parity.causes.at_windows import Windows, other_windows
+
+RANDOM = np.random.default_rng(0)
+IMAGE = RANDOM.normal(size=(2, 7, 6, 3))
+KERNEL = RANDOM.normal(size=(3, 3, 3, 4))
+
+
+def convolved(image, kernel, top, bottom, left, right, stride=1):
+    """The definition, written out: correlation with a kernel of rows, columns, channels, outputs."""
+    image = np.pad(image, [(0, 0), (top, bottom), (left, right), (0, 0)])
+    high, wide = ((size - width) // stride + 1 for size, width in zip(image.shape[1:3], kernel.shape[:2], strict=True))
+    found = np.zeros((len(image), high, wide, kernel.shape[3]))
+    for y in range(high):
+        for x in range(wide):
+            window = image[:, y * stride : y * stride + kernel.shape[0], x * stride : x * stride + kernel.shape[1]]
+            found[:, y, x] = np.einsum("nijc,ijco->no", window, kernel)
+    return found
+
+
+def op(reference, candidate, stride=1, kind="Conv2D", kernel=KERNEL, image=IMAGE, size=3):
+    attributes = {"strides": [1, stride, stride, 1], "ksize": [1, size, size, 1]}
+    return Windows("conv", kind, image, kernel, attributes, reference, candidate)
+
+
+def test_padding_on_the_other_side_is_named_with_both_numbers():
+    image = IMAGE[:, :6]
+    same = convolved(image, KERNEL, 0, 1, 0, 1, 2)
+    cause = other_windows(op(same, convolved(image, KERNEL, 1, 0, 1, 0, 2), 2, image=image))
+    assert cause.name == "padding"
+    assert (
+        cause.title
+        == "conv pads 1 above and 1 to the left of the image in the candidate, 0 above and 0 to the left in the reference"
+    )
+
+
+def test_a_kernel_that_is_turned_or_transposed_is_named():
+    same = convolved(IMAGE, KERNEL, 1, 1, 1, 1)
+    turned = other_windows(op(same, convolved(IMAGE, KERNEL[::-1, ::-1], 1, 1, 1, 1)))
+    exchanged = other_windows(op(same, convolved(IMAGE, KERNEL.transpose(1, 0, 2, 3), 1, 1, 1, 1)))
+    assert (turned.name, exchanged.name) == ("transposed_kernel", "transposed_kernel")
+    assert "half a turn" in turned.title and "exchanged" in exchanged.title
+
+
+def test_a_depthwise_convolution_has_windows_too():
+    kernel = RANDOM.normal(size=(3, 3, 3, 1))
+    each = [convolved(IMAGE[..., [c]], kernel[:, :, [c]], 1, 1, 1, 1) for c in range(3)]
+    other = [convolved(IMAGE[..., [c]], kernel[:, :, [c]], 2, 0, 1, 1) for c in range(3)]
+    given = op(np.concatenate(each, 3), np.concatenate(other, 3), kind="DepthwiseConv2dNative", kernel=kernel)
+    assert "2 above and 1 to the left" in other_windows(given).title
+
+
+def test_a_mean_for_a_maximum_is_named_and_so_is_padding_that_counts():
+    windows = IMAGE[:, :6].reshape(2, 3, 2, 3, 2, 3)
+    largest, mean = windows.max(axis=(2, 4)), windows.mean(axis=(2, 4))
+    image = IMAGE[:, :6]
+    cause = other_windows(op(largest, mean, 2, "MaxPool", None, image, 2))
+    assert cause.title == "conv takes the mean of each window in the candidate, the maximum in the reference"
+    ones = np.ones((3, 3, 1, 1))
+    sums = np.concatenate([convolved(image[..., [c]], ones, 1, 1, 1, 1) for c in range(3)], 3)
+    counts = convolved(np.ones((2, 6, 6, 1)), ones, 1, 1, 1, 1)
+    cause = other_windows(op(sums / counts, sums / 9, 1, "AvgPool", None, image, 3))
+    assert (cause.name, cause.fix) == ("pooling", "count_include_pad=False")
+
+
+@pytest.mark.parametrize("other", [lambda same: same * (1 + 1e-6), lambda same: RANDOM.normal(size=same.shape)])
+def test_what_no_other_windows_give_is_not_named(other):
+    same = convolved(IMAGE, KERNEL, 1, 1, 1, 1)
+    assert other_windows(op(same, other(same))) is None

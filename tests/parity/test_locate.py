@@ -1,0 +1,191 @@
+"""The layer where two forward passes part is found from their outputs alone, whatever their layout and grain."""
+
+import numpy as np
+import pytest
+
+from parity.locate import locate
+from parity.locate.align import align
+from parity.locate.declared import shows
+from parity.locate.reached import Pass, alike, tolerance_for
+from parity.trace import ForwardOp
+
+MAPPING = {
+    "conv/kernel": ("conv.weight",),
+    "conv/bias": ("conv.bias",),
+    "fc/kernel": ("fc.weight",),
+    "fc/bias": ("fc.bias",),
+}
+SHAPES = {"conv/kernel": (3, 3, 1, 4), "conv/bias": (4,), "fc/kernel": (64, 5), "fc/bias": (5,)}
+
+
+def made(*ops):
+    """A pass of (name, kind, inputs, weights, value)."""
+    listed, values = [], []
+    for name, kind, inputs, weights, value in ops:
+        listed.append(ForwardOp(name, kind, inputs, weights, list(np.shape(value)), {}))
+        values.append(None if value is None else np.asarray(value, np.float64))
+    return Pass(listed, lambda number: values[number])
+
+
+@pytest.fixture
+def arrays():
+    random = np.random.default_rng(0)
+    conv = random.normal(size=(2, 4, 4, 4))
+    bias, kernel, of_fc = random.normal(size=4), random.normal(size=(64, 5)), random.normal(size=5)
+    return conv, bias, kernel, of_fc
+
+
+def graph(arrays, pooled=None):
+    """What a graph of TensorFlow's shows: every op by itself, channels last."""
+    conv, bias, kernel, of_fc = arrays
+    relu = np.maximum(conv + bias, 0)
+    scaled = relu * 0.5 if pooled is None else pooled(relu)
+    dense = scaled.reshape(2, 64) @ kernel
+    logits = dense + of_fc
+    each = np.log(np.exp(logits).sum(1))
+    return made(
+        ("tower_0/conv/Conv2D", "Conv2D", [], ["conv/kernel"], conv),
+        ("tower_0/conv/BiasAdd", "BiasAdd", [0], ["conv/bias"], conv + bias),
+        ("tower_0/conv/Relu", "Relu", [1], [], relu),
+        ("tower_0/pool/Mul", "Mul", [2], [], scaled),
+        ("tower_0/fc/MatMul", "MatMul", [3], ["fc/kernel"], dense),
+        ("tower_0/fc/BiasAdd", "BiasAdd", [4], ["fc/bias"], logits),
+        ("tower_0/Xent", "Xent", [5], [], each),
+        ("tower_0/Mean", "Mean", [6], [], each.mean()),
+    )
+
+
+def port(arrays, after_conv=lambda relu: relu, scale=0.5, smoothed=0.0, bias_of_fc=1.0):
+    """What a port shows: bias and activation inside its modules, channels first."""
+    conv, bias, kernel, of_fc = arrays
+    relu = after_conv(np.maximum(conv + bias, 0))
+    scaled = relu * scale
+    logits = scaled.reshape(2, 64) @ kernel + bias_of_fc * of_fc
+    loss = np.log(np.exp(logits).sum(1)).mean() + smoothed
+    return made(
+        ("conv", "conv2d", [], ["conv.bias", "conv.weight"], np.moveaxis(conv + bias, -1, 1)),
+        ("", "relu", [0], [], np.moveaxis(relu, -1, 1)),
+        ("", "mul", [1], [], np.moveaxis(scaled, -1, 1)),
+        ("fc", "linear", [2], ["fc.bias", "fc.weight"], logits),
+        ("", "cross_entropy", [3], [], loss),
+    )
+
+
+def test_two_passes_that_are_the_same_part_nowhere(arrays):
+    assert locate(graph(arrays), port(arrays), MAPPING, SHAPES) is None
+
+
+def test_an_activation_is_found_at_the_layer_whose_scope_it_is_in(arrays):
+    place = locate(graph(arrays), port(arrays, lambda relu: relu * 1.1), MAPPING, SHAPES)
+    assert (place.layer, place.op.kind, place.port.kind) == ("conv", "Relu", "relu")
+    assert list(place.inputs) == ["tower_0/conv/BiasAdd"]
+    np.testing.assert_allclose(place.candidate, place.reference * 1.1)
+
+
+def test_an_op_without_weights_between_layers_is_found_by_its_place(arrays):
+    place = locate(graph(arrays), port(arrays, scale=0.25), MAPPING, SHAPES)
+    assert (place.layer, place.op.kind, place.port.kind, place.same) == ("pool", "Mul", "mul", ["conv"])
+    np.testing.assert_allclose(place.candidate, place.reference / 2)
+
+
+def test_a_layer_that_reads_weights_is_found_by_its_variables_and_named_with_the_ports_module(arrays):
+    place = locate(graph(arrays), port(arrays, bias_of_fc=0.0), MAPPING, SHAPES)
+    assert (place.layer, place.port.name, place.port.kind, place.same) == ("fc", "fc", "linear", ["conv"])
+
+
+def test_what_comes_behind_all_layers_is_the_loss(arrays):
+    place = locate(graph(arrays), port(arrays, smoothed=0.1), MAPPING, SHAPES)
+    assert (place.layer, place.op.kind, place.same) == ("", "Xent", ["conv", "fc"])
+
+
+def test_what_a_port_never_shows_is_no_difference_where_what_is_computed_from_it_is_the_same(arrays):
+    whole = port(arrays, scale=0.25)
+    fused = Pass([*whole.ops], lambda number: None if number == 0 else whole.value(number))
+    place = locate(graph(arrays), fused, MAPPING, SHAPES)
+    assert place.layer == "pool", "the convolution is reached through its activation"
+    assert (place.same, place.unpaired) == (["conv"], [])
+
+
+@pytest.mark.parametrize(("order", "shape"), [((0, 3, 1, 2), (2, 3, 4, 5)), ((1, 0, 2, 3), (2, 3, 4, 5))])
+def test_outputs_are_put_in_the_order_of_axes_that_leaves_them_nearest(order, shape):
+    value = np.random.default_rng(1).normal(size=shape)
+    pair = align(value, value.transpose(order) * (1 + 1e-6))
+    assert pair.apart < 2e-6
+    np.testing.assert_allclose(pair.candidate, value, rtol=1e-5)
+
+
+def test_axes_that_are_joined_on_one_side_are_put_apart():
+    value = np.random.default_rng(1).normal(size=(3, 4, 5))  # batch, time, units
+    pair = align(value.reshape(12, 5), value.transpose(1, 0, 2))
+    assert pair.apart == 0.0
+    assert align(value, np.zeros((3, 4, 6))) is None
+
+
+@pytest.mark.parametrize(("apart", "same"), [(0.9e-10, True), (3e-10, False)])
+def test_numbers_are_the_same_within_the_tolerance_and_not_beyond_it(apart, same):
+    values = np.sort(np.random.default_rng(2).uniform(1.0, 1.1, size=50))
+    assert alike(values, values * (1 + apart), 1e-10) is same
+
+
+def test_a_masked_score_of_minus_a_billion_does_not_hide_the_others():
+    values = np.array([-1e9, -1e9, 0.3, 0.7, 0.9])
+    assert not alike(values, values + np.array([0, 0, 1e-6, 0, 0]), 1e-10)
+
+
+def test_a_small_difference_of_the_loss_is_looked_for_with_a_small_tolerance():
+    assert tolerance_for(1e-3) == 1e-10
+    assert tolerance_for(1e-8) == pytest.approx(1e-11)
+    assert tolerance_for(float("nan")) == 1e-10
+
+
+def test_a_declared_output_keeps_its_name_where_no_other_layer_comes_before_it(arrays):
+    passed = graph(arrays)
+    place = locate(passed, port(arrays, lambda relu: relu * 1.1), MAPPING, SHAPES)
+    scaled, logits = passed.value(3), passed.value(5)
+    assert shows("hidden", scaled, place, passed, SHAPES)
+    assert not shows("logits", logits, place, passed, SHAPES), "the dense layer is between them"
+    assert shows("conv", logits * 0, place, passed, SHAPES)
+
+
+def test_what_a_port_puts_in_front_of_a_layer_is_known():
+    random = np.random.default_rng(0)
+    x, kernel = random.normal(size=(3, 64)), random.normal(size=(64, 5))
+    hidden, doubled = np.tanh(x), np.tanh(x) * 2
+    passed = made(
+        ("tower_0/conv/Conv2D", "Conv2D", [], ["conv/kernel"], hidden),
+        ("tower_0/fc/MatMul", "MatMul", [0], ["fc/kernel"], hidden @ kernel),
+    )
+    ports = made(
+        ("conv", "conv2d", [], ["conv.weight"], hidden),
+        ("", "mul", [0], [], doubled),
+        ("fc", "linear", [1], ["fc.weight"], doubled @ kernel),
+    )
+    place = locate(passed, ports, MAPPING, SHAPES)
+    assert (place.layer, place.extra.op.kind) == ("fc", "mul")
+    np.testing.assert_array_equal(place.extra.after, place.extra.before * 2)
+    assert place.fed_by
+
+
+def test_what_a_port_does_to_the_loss_alone_is_found_in_the_port(arrays):
+    passed = graph(arrays)
+    each = made(*[(op.name, op.kind, op.inputs, op.weights, passed.value(n)) for n, op in enumerate(passed.ops)])
+    loss = passed.value(7)
+    scaled = Pass([*each.ops, ForwardOp("", "mul", [7], [], [], {})], lambda n: loss * 1.5 if n == 8 else each.value(n))
+    place = locate(passed, scaled, MAPPING, SHAPES)
+    assert (place.layer, place.op.kind, place.port.kind) == ("", "Mean", "mul")
+
+
+def test_variables_that_are_exchanged_are_found_where_the_first_is_read():
+    random = np.random.default_rng(0)
+    x, one, other = random.normal(size=(3, 4)), random.normal(size=(4, 4)), random.normal(size=(4, 4))
+    shapes = {"first/kernel": (4, 4), "second/kernel": (4, 4)}
+    passed = made(
+        ("tower_0/first/MatMul", "MatMul", [], ["first/kernel"], x @ one),
+        ("tower_0/second/MatMul", "MatMul", [0], ["second/kernel"], x @ one @ other),
+    )
+    ports = made(
+        ("first", "linear", [], ["first.weight"], x @ other),
+        ("second", "linear", [0], ["second.weight"], x @ other @ one),
+    )
+    mapping = {"first/kernel": ("second.weight",), "second/kernel": ("first.weight",)}
+    assert locate(passed, ports, mapping, shapes).layer == "first"

@@ -1,0 +1,57 @@
+"""The first difference of a bug in the forward pass is its layer, though no output is declared."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from parity.case import load_case
+from parity.run import run_case
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+OUTPUTS = ', {"layer1": layer1, "layer2": layer2, "logits": logits}'
+
+
+@pytest.fixture
+def undeclared(tmp_path):
+    """Loads a copy of the convolutional net whose sides return their losses alone, the port changed."""
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+
+    def load(old="", new=""):
+        folder = tmp_path / "examples" / "digits_convnet"
+        for name in ("model_tf.py", "model_torch.py"):
+            text = (folder / name).read_text()
+            assert OUTPUTS in text
+            text = text.replace(OUTPUTS, "")
+            if name == "model_torch.py":
+                assert old in text
+                text = text.replace(old, new)
+            (folder / name).write_text(text)
+        return load_case(folder, steps=2, batch_size=16)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "cause", "words"),
+    [
+        ("F.relu(", "F.leaky_relu(", "act/0/layer1", "activation_function", "tower_0/layer1/Relu (Relu)"),
+        ("layer2.flatten(1)", "layer2.flatten(1) * 2", "act/0/logits", None, "the same before it: layer1/conv"),
+        ("labels.long())", "labels.long()) * 1.5", "loss/0", "gradient_factor", "behind all layers, in the loss"),
+    ],
+)
+def test_the_layer_is_found_by_itself(tf2_sides, undeclared, old, new, key, cause, words):
+    result = run_case(undeclared(old, new), tf2_sides, levels=("function",))
+    assert (result.verdict, result.first_difference.check.key) == ("different", key)
+    assert any(words in note for note in result.levels["function"].notes)
+    if cause:
+        assert result.causes[0].name == cause
+
+
+def test_a_declared_output_keeps_its_name(tf2_sides, tmp_path):
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    port = tmp_path / "examples" / "digits_convnet" / "model_torch.py"
+    port.write_text(port.read_text().replace("F.relu(", "F.leaky_relu("))
+    result = run_case(load_case(port.parent, steps=2, batch_size=16), tf2_sides, levels=("function",))
+    assert result.first_difference.check.key == "act/0/layer1"
+    assert any("first differs in the layer layer1" in note for note in result.levels["function"].notes)

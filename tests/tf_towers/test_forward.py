@@ -1,0 +1,59 @@
+# ruff: noqa: F821 - programs find tf, tf_towers and small there
+"""What is found of a tower's forward pass: its ops, the variables they read, and what they give."""
+
+import numpy as np
+
+
+def _tower(x, y):
+    table = tf.get_variable("table", [4, 3], x.dtype)
+    w = tf.get_variable("layer/w", [3, 2], x.dtype)
+    b = tf.get_variable("layer/b", [2], x.dtype)
+    found = tf.nn.embedding_lookup(table, tf.cast(tf.reduce_sum(tf.abs(x), 1) * 0 + 2, tf.int32)) + x
+    hidden = tf.reshape(tf.nn.bias_add(tf.matmul(found, w * 2), b), [-1, 2])
+    turned = tf.while_loop(lambda i, h: i < 3, lambda i, h: (i + 1, tf.tanh(h)), [0, hidden])[1]
+    either = tf.cond(tf.reduce_sum(x) > 1e9, lambda: turned * 2, lambda: turned * 3)
+    return tf.reduce_mean(tf.square(either)) + tf.nn.l2_loss(w)
+
+
+def _forward(towers):
+    import numpy as np
+
+    training = tf_towers.build(
+        _tower, small.inputs(4), towers, lambda: tf_towers.make_optimizer({"name": "sgd", "learning_rate": 0.1}), "mean"
+    )
+    stepper = small.stepper(training)
+    passed = stepper.forward(small.batch(4), str(towers - 1))
+    before = stepper.state()
+    stepper.close()
+    found = {"ops": [list(op) for op, _ in passed], "known": [value is not None for _, value in passed]}
+    found.update(
+        {f"value:{number}": np.asarray(value) for number, (_, value) in enumerate(passed) if value is not None}
+    )
+    found.update({"before:" + name: np.asarray(value) for name, value in before.items()})
+    return found
+
+
+def test_a_towers_ops_are_found_with_the_variables_that_they_read(tf):
+    answer = tf(_forward, towers=2)
+    by_kind = {}
+    for number, (name, kind, inputs, weights, shape, _) in enumerate(answer["ops"]):
+        by_kind.setdefault(kind, (number, name, inputs, weights, shape))
+    product, biased = by_kind["MatMul"], by_kind["BiasAdd"]
+    assert product[1].startswith("tower_1/")
+    assert (product[3], biased[3]) == (["layer/w"], ["layer/b"])
+    assert biased[2] == [product[0]]
+    gathered = next(kind for kind in by_kind if "Gather" in kind)
+    assert by_kind[gathered][3] == ["table"]
+    assert product[4] == [2, 2]
+    value = answer[f"value:{biased[0]}"] - answer["before:var/layer/b"]
+    np.testing.assert_allclose(value, answer[f"value:{product[0]}"], rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_inside_of_loops_and_branches_is_known_from_what_leaves_them(tf):
+    answer = tf(_forward, towers=1)
+    kinds = [op[1] for op in answer["ops"]]
+    inside = [number for number, kind in enumerate(kinds) if kind == "Tanh"]
+    assert inside and not any(answer["known"][number] for number in inside)
+    leaving = next(number for number, kind in enumerate(kinds) if kind == "Exit" and answer["known"][number])
+    assert inside[0] in answer["ops"][leaving][2]
+    assert answer["known"][kinds.index("Merge", leaving)] or answer["known"][kinds.index("Square")]

@@ -1,0 +1,71 @@
+"""What is kept of a port's forward pass: which function takes what, reads which weights, and gives what."""
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from torch_ddp.forward import ForwardWatch
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 2, 3)
+        self.scale = nn.Parameter(torch.tensor([2.0, 3.0]))
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.relu(self.conv(x), inplace=True)
+        x = x * (self.scale / 2)[:, None, None]
+        x = x.flatten(2).transpose(1, 2)
+        x = x.reshape(len(x), -1, 8)
+        return self.attention(x, x, x)[0]
+
+
+def watched(part: int = 0, passes: int = 1) -> tuple[Net, ForwardWatch]:
+    torch.manual_seed(0)
+    model = Net().double()
+    watch = ForwardWatch(model, part)
+    images = [torch.arange(72.0, dtype=torch.float64).reshape(2, 1, 6, 6) / 7 + number for number in range(passes)]
+    with watch.watching():
+        for x in images:
+            model(x).square().mean().backward()
+    return model, watch
+
+
+def ops(watch, kind):
+    return [(number, op) for number, (op, _) in enumerate(watch.passed) if op.kind == kind]
+
+
+def test_each_function_is_kept_with_its_module_its_weights_and_what_it_takes():
+    model, watch = watched()
+    (bare, plain), (number, conv) = *ops(watch, "conv2d without bias"), *ops(watch, "conv2d")
+    assert (plain.name, plain.weights, plain.attributes["module"]) == ("conv", ["conv.weight"], "Conv2d")
+    assert (conv.name, conv.weights, conv.inputs) == ("conv", ["conv.bias"], [bare])
+    bias = model.conv.bias.detach().numpy()[:, None, None]
+    np.testing.assert_allclose(watch.passed[bare][1] + bias, watch.passed[number][1], atol=1e-12)
+    [(relu, _)] = ops(watch, "relu_")
+    scaled = next(op for _, op in ops(watch, "mul") if "scale" in op.weights)
+    assert (scaled.inputs, scaled.weights) == ([relu], ["scale"]), (
+        "a weight is read through what is computed of it alone"
+    )
+    assert watch.passed[number][1].min() < 0, "what an op in place changes later was kept before"
+
+
+def test_functions_of_torch_are_seen_as_what_they_consist_of():
+    _, watch = watched()
+    kinds = {op.kind for op, _ in watch.passed if op.name == "attention"}
+    assert kinds & {"softmax", "scaled_dot_product_attention"}
+    read = {name for op, _ in watch.passed for name in op.weights}
+    assert {"attention.in_proj_weight", "attention.in_proj_bias"} <= read
+    assert any(op.name == "attention.out_proj" or "attention.out_proj.weight" in op.weights for op, _ in watch.passed)
+    assert F.has_torch_function_unary(torch.zeros(1)) is False, "torch is as it was"
+
+
+def test_the_pass_ends_where_its_backward_begins():
+    _, once = watched(part=0, passes=2)
+    _, second = watched(part=1, passes=2)
+    assert [op.kind for op, _ in once.passed] == [op.kind for op, _ in second.passed]
+    assert once.passed[-1][0].kind == "mean"
+    assert not np.array_equal(once.passed[0][1], second.passed[0][1])

@@ -1,0 +1,174 @@
+"""Finds the forward pass of one tower in a graph: the ops between its inputs and its loss, with the variables they read."""
+
+import collections
+import heapq
+
+import tensorflow.compat.v1 as tf
+
+from parity.trace import ForwardOp
+
+# What hands its input on as it is, but for its layout.
+PASSING = frozenset(
+    ["Identity", "StopGradient", "PreventGradient", "Reshape", "Squeeze", "ExpandDims", "Transpose", "Snapshot"]
+    + ["Enter", "RefEnter", "TensorArrayScatterV3", "Print", "CheckNumerics", "PlaceholderWithDefault"]
+)
+SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"])
+VARIABLES = frozenset(["Variable", "VariableV2", "VarHandleOp"])
+DRAWING = ("Random", "Truncated", "Multinomial", "Stateless", "Parameterized")
+FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
+LOOPS_BACK = frozenset(["NextIteration", "RefNextIteration"])
+ENTERING = frozenset(["Enter", "RefEnter"])
+LEAVING = frozenset(["Exit", "RefExit"])
+CHOOSING = frozenset(["Switch", "RefSwitch"])
+JOINING = LEAVING | {"Merge", "RefMerge"}  # behind which a value is there whichever way was gone
+
+Passed = collections.namedtuple("Passed", ["op", "tensor"])
+Passed.__doc__ = """One op of a forward pass and what it gives.
+
+Fields:
+  op: a `ForwardOp`, its shape as far as the graph knows it.
+  tensor: its output, None where it cannot be fetched or is no float.
+"""
+
+_Source = collections.namedtuple("_Source", ["numbers", "weights", "data"])
+
+
+def forward_of(losses, variables):
+    """Returns the list of `Passed` between inputs and losses, in an order of execution.
+
+    Walked are data edges only. What is computed of variables alone has no place of its own: whoever takes it reads those
+    variables. Nor has what only hands its input on in another layout. A loop counts as one: what leaves it comes of all that
+    is in it, for nothing inside can be fetched.
+
+    Args:
+      losses: list of the tower's loss tensors.
+      variables: dict of the name of a variable's op to the variable's name in traces.
+    """
+    order = _in_order(_needed([loss.op for loss in losses]))
+    frames = _frames(order)
+    inside = collections.defaultdict(list)
+    for op in order:
+        if frames[op] and op.type not in ENTERING:
+            inside[frames[op]].append(op)
+    leaving = {op: frames[op.inputs[0].op] for op in order if op.type in LEAVING and not frames[op]}
+    order = _in_order(set(order), {op: inside[frame] for op, frame in leaving.items()})
+    sources, passed, guarded = {}, [], set()
+    for op in order:
+        taken = [sources[each] for each in _inputs(op, inside.get(leaving.get(op), ())) if each in sources]
+        source = _joined(op, taken, variables)
+        if op.type in CHOOSING or (op.type not in JOINING and any(each.op in guarded for each in op.inputs)):
+            guarded.add(op)
+        sources[op] = source
+        if not source.data or op.type in PASSING or not taken:
+            continue
+        hidden = bool(frames[op]) or op in guarded
+        passed.append(Passed(_described(op, source), None if hidden else _output(op)))
+        sources[op] = _Source((len(passed) - 1,), frozenset(), True)
+    return passed
+
+
+def with_values(passed, session, feeds, options=None, also=()):
+    """Fetches the outputs; returns the list of `ForwardOp` with array or None, as `write_forward` takes it.
+
+    Args:
+      passed: list of `Passed`.
+      session: over their graph.
+      feeds: as `tf.Session.run` takes them.
+      options: of the run.
+      also: tensors to compute beside them.
+    """
+    tensors = {number: each.tensor for number, each in enumerate(passed) if each.tensor is not None}
+    values = session.run([tensors, list(also)], feeds, options)[0]
+    for number, each in enumerate(passed):
+        value = values.get(number)
+        shape = list(value.shape) if value is not None else each.op.shape
+        yield each.op._replace(shape=shape), value
+
+
+def _joined(op, taken, variables):
+    if op.type in VARIABLES:
+        name = variables.get(op.name)
+        return _Source((), frozenset([name] if name else []), False)
+    drawn = op.type.startswith(DRAWING)
+    if op.type in SHAPES or (not op.inputs and op.type == "Const"):
+        return _Source((), frozenset(), False)
+    numbers = tuple(sorted({number for each in taken for number in each.numbers}))
+    weights = frozenset().union(*[each.weights for each in taken]) if taken else frozenset()
+    return _Source(numbers, weights, drawn or not op.inputs or any(each.data for each in taken))
+
+
+def _described(op, source):
+    shape = op.outputs[0].shape.as_list() if op.outputs and op.outputs[0].shape.ndims is not None else []
+    sizes = [-1 if size is None else size for size in shape]
+    return ForwardOp(op.name, op.type, list(source.numbers), sorted(source.weights), sizes, _attributes(op))
+
+
+def _attributes(op):
+    found = {}
+    for name, attr in op.node_def.attr.items():
+        kind = attr.WhichOneof("value")
+        if kind in ("f", "i", "b"):
+            found[name] = getattr(attr, kind)
+        elif kind == "s":
+            found[name] = attr.s.decode("utf-8", "replace")
+        elif kind == "list" and attr.list.i:
+            found[name] = list(attr.list.i)
+    return found
+
+
+def _output(op):
+    if not op.outputs:
+        return None
+    tensor = op.outputs[0]
+    return tensor if tensor.dtype in FLOATS and op.graph.is_fetchable(tensor) else None
+
+
+def _inputs(op, more=()):
+    """The ops whose output an op takes, but for those that close a loop, and for what only says which way to go."""
+    return [each.op for each in op.inputs if each.op.type not in LOOPS_BACK] + list(more)
+
+
+def _needed(ops):
+    seen, pending = set(), list(ops)
+    while pending:
+        op = pending.pop()
+        if op not in seen:
+            seen.add(op)
+            pending += [each.op for each in op.inputs]
+    return seen
+
+
+def _in_order(ops, more=None):
+    """Sorts ops so that each comes after its inputs, and otherwise as they were made."""
+    before = {op: {each for each in _inputs(op, (more or {}).get(op, ())) if each in ops} for op in ops}
+    after = collections.defaultdict(list)
+    for op, others in before.items():
+        for other in others:
+            after[other].append(op)
+    left = {op: len(others) for op, others in before.items()}
+    ready = [(op._id, op.name, op) for op, count in left.items() if not count]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        op = heapq.heappop(ready)[2]
+        order.append(op)
+        for other in after[op]:
+            left[other] -= 1
+            if not left[other]:
+                heapq.heappush(ready, (other._id, other.name, other))
+    return order
+
+
+def _frames(order):
+    """Returns dict of op to the name of the outermost loop that it is in, "" outside."""
+    frames, depths = {}, {}
+    for op in order:
+        deepest = max((each for each in _inputs(op) if each in depths), key=lambda each: depths[each], default=None)
+        depth, frame = (depths[deepest], frames[deepest]) if deepest is not None else (0, "")
+        if op.type in ENTERING:
+            frame = frame or op.get_attr("frame_name").decode("utf-8")
+            depth += 1
+        elif op.type in LEAVING:
+            depth -= 1
+        depths[op], frames[op] = depth, frame if depth > 0 else ""
+    return frames

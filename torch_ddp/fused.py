@@ -1,0 +1,92 @@
+"""Takes functions of torch apart that do in one what a graph does in several ops."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+WITH_BIAS = frozenset(
+    ["linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
+)
+
+
+class Stage(NamedTuple):
+    """A part of a function.
+
+    Fields:
+      kind: what it does.
+      takes: tensors that it takes beside what the stage before it gives.
+      value: what it gives.
+    """
+
+    kind: str
+    takes: Sequence[Tensor]
+    value: Tensor
+
+
+class Stages(NamedTuple):
+    """What a function consists of.
+
+    Fields:
+      before: the parts before the last, in order; none of a function that is one op.
+      takes: tensors that the last takes beside what the part before it gives.
+    """
+
+    before: list[Stage]
+    takes: Sequence[Tensor]
+
+
+@torch.no_grad()
+def stages_of(func: Any, kind: str, args: Sequence[Any], named: dict[str, Any]) -> Stages:
+    """Returns the parts of a call, computed with the call's own arguments.
+
+    Args:
+      func: the function of torch.
+      kind: its name.
+      args: by position.
+      named: by name.
+    """
+    if kind in WITH_BIAS:
+        return _without_bias(func, kind, args, named)
+    if kind == "scaled_dot_product_attention" and len(args) >= 3:
+        return _attention(*args, **named)
+    return Stages([], [])
+
+
+def _without_bias(func: Any, kind: str, args: Sequence[Any], named: dict[str, Any]) -> Stages:
+    bias = named.get("bias", args[2] if len(args) > 2 else None)
+    if not isinstance(bias, Tensor):
+        return Stages([], [])
+    rest = {name: value for name, value in named.items() if name != "bias"}
+    positional = [*args[:2], None, *args[3:]] if len(args) > 2 else list(args)
+    takes = [each for each in [*positional, *rest.values()] if isinstance(each, Tensor)]
+    return Stages([Stage(f"{kind} without bias", takes, func(*positional, **rest))], [bias])
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Stages:
+    """The formula of torch's documentation of `scaled_dot_product_attention`."""
+    if enable_gqa:
+        return Stages([], [])
+    scores = query @ key.transpose(-2, -1)
+    scaled = scores * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    found = [Stage("scores", [query, key], scores), Stage("scaled scores", [], scaled)]
+    if is_causal:
+        allowed = torch.ones(scaled.shape[-2:], dtype=torch.bool, device=scaled.device).tril()
+        scaled = scaled.masked_fill(~allowed, -math.inf)
+        found.append(Stage("masked scores", [], scaled))
+    if attn_mask is not None:
+        masked = scaled.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype is torch.bool else scaled + attn_mask
+        found.append(Stage("masked scores", [attn_mask], masked))
+        scaled = masked
+    return Stages([*found, Stage("softmax", [], scaled.softmax(-1))], [value])
