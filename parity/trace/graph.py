@@ -22,9 +22,10 @@ class RecordedGraph(NamedTuple):
       definition: a GraphDef in protobuf's JSON form, with the original names of its fields.
       variables: dict of trace name, e.g. "var/conv1/kernel", to the name of the variable's op.
       runs: list of what the script fetched in one `Session.run` that trains, each a dict with
-        `values`, trace name to a dict with `tensor` (its name), `dtype` and, of feeds, `source` (the tensor it is cut from),
-        of draws inside loops and branches `loop` (which one: what is recorded has its iterations first), of the losses of
-        towers that are given by example `reduced` (what was recorded is the "mean" or "sum" of the tensor);
+        `values`, trace name to a dict with `tensor` (its name), `dtype` and, of feeds, `source` (the tensor it is cut from)
+        and `share` (its place among how many equal ones, where what was recorded is a share of the tensor); of draws inside
+        loops and branches `loop` (which one: what is recorded has its iterations first); of losses given by example
+        `reduced` (what was recorded is the "mean" or "sum" of the tensor);
         `updates`, names of the ops that write variables; `by_hand`, those of them that the script wrote instead of an
         optimizer; and `sections`, name to the names of its `variables`.
     """

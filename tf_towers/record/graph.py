@@ -58,6 +58,9 @@ def _run(plan, variables):
                 key = f"{section.prefix}feed/{number}/{each.name}"
                 if key in values:
                     values[key]["source"] = each.source.name
+    for key, share in plan.shares.items():
+        if key in values:
+            values[key]["share"] = list(share)
     for key, reduction in plan.reductions.items():
         if key in values:
             values[key]["reduced"] = reduction

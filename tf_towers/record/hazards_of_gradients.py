@@ -115,6 +115,8 @@ def _clip_per_tower(section, plan):
 def _same_source(section, plan):
     if len(section.towers) < 2 or not section.inputs[0]:
         return []
+    if any(each.share for tower in section.inputs for each in tower):
+        return []
     pieces = [{each.tensor.name for each in tower if each.tensor.shape.ndims != 0} for tower in section.inputs]
     if not pieces[0] or any(piece != pieces[0] for piece in pieces):
         return []

@@ -2,6 +2,7 @@
 
 import collections
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
@@ -20,13 +21,24 @@ FUNCTIONS = frozenset(["While", "If", "Case", "StatefulPartitionedCall"])
 ABOUT_SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank"])
 PASSED_ON = frozenset(["Print", "PrintV2", "Assert"])
 
-Input = collections.namedtuple("Input", ["name", "source", "tensor"])
+# Ops that compute every example from that example alone: of one input, and of two where the other one is a constant.
+BY_EXAMPLE = frozenset(
+    ["Identity", "Cast", "Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Exp", "Log", "Log1p", "Sigmoid", "Tanh", "Relu"]
+    + ["Sign", "LogicalNot", "StopGradient", "OneHot"]
+)
+WITH_A_CONSTANT = frozenset(
+    ["Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "FloorDiv", "FloorMod", "Maximum", "Minimum", "Pow", "Equal"]
+    + ["NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"]
+)
+
+Input = collections.namedtuple("Input", ["name", "source", "tensor", "share"])
 Input.__doc__ = """One input of one tower.
 
 Fields:
   name: for the trace, the same in every tower.
   source: the tensor that it comes from, e.g. a placeholder of the whole batch.
-  tensor: the tower's own piece of it.
+  tensor: the tower's own piece of it, or the source where the tower reads its share of that behind other ops.
+  share: ``(place, count)`` there, of equal shares along the batch; else None.
 """
 
 
@@ -48,13 +60,20 @@ def inputs_of(towers_ops, fed=frozenset()):
                 missed.add(source.name)
             else:
                 pieces.append((source, _piece(source, ops)))
+        pieces = [(source, tensor, _share(source, ops) if tensor is source else None) for source, tensor in pieces]
         found.append(pieces)
-    names = _names([source for source, _ in found[0]]) if found else []
+    names = _names([source for source, _, _ in found[0]]) if found else []
     named = []
     for pieces in found:
-        own = names if _alike(found[0], pieces) else _names([source for source, _ in pieces])
-        named.append([Input(name, source, tensor) for name, (source, tensor) in zip(own, pieces)])
+        own = names if _alike(found[0], pieces) else _names([source for source, _, _ in pieces])
+        named.append([Input(name, *piece) for name, piece in zip(own, _whole_where_unequal(pieces, found))])
     return named, sorted(missed)
+
+
+def share_of(batch, place, count):
+    """Returns one of equal shares of an array along its first axis; all of it where it does not divide."""
+    size = len(batch) // count
+    return batch[place * size : (place + 1) * size] if size * count == len(batch) else batch
 
 
 def sources_in(ops, fed=frozenset()):
@@ -90,10 +109,61 @@ def _piece(tensor, ops):
         if not readers or not all(_cuts(op, tensor) for op in readers):
             return tensor
         outputs = [out for op in readers for out in op.outputs if any(reader in ops for reader in out.consumers())]
+        outputs = _distinct(outputs)
         outputs = outputs if len(outputs) == 1 else _put_together(outputs, ops)
         if len(outputs) != 1:
             return tensor
         tensor = outputs[0]
+
+
+def _distinct(outputs):
+    """Drops outputs of ops that cut the same piece once more."""
+    known = {}
+    for out in outputs:
+        values = [tensor_util.constant_value(each) for each in list(out.op.inputs)[1:]]
+        numbers = None if any(value is None for value in values) else [np.asarray(value).tolist() for value in values]
+        same = (out.op.type, out.value_index, str(out.shape), str(numbers)) if numbers is not None else out.name
+        known.setdefault(same, out)
+    return list(known.values())
+
+
+def _share(source, ops):
+    """Returns ``(place, count)`` where a tower reads one of equal shares of a batch, cut behind ops by example; or None."""
+    shares, pending = set(), [source]
+    while pending:
+        tensor = pending.pop()
+        for op in tensor.consumers():
+            if op not in ops or op.type in ABOUT_SHAPES:
+                continue
+            if op.type == "Split" and op.inputs[1] is tensor and tensor_util.constant_value(op.inputs[0]) == 0:
+                read = [out for out in op.outputs if any(reader in ops for reader in out.consumers())]
+                shares |= {(out.value_index, len(op.outputs)) for out in read}
+            elif _by_example(op, tensor):
+                pending += list(op.outputs)
+            else:
+                return None
+    return shares.pop() if len(shares) == 1 else None
+
+
+def _by_example(op, tensor):
+    if op.type in BY_EXAMPLE:
+        return op.inputs[0] is tensor and (op.type != "OneHot" or op.get_attr("axis") in (-1, 1))
+    if op.type not in WITH_A_CONSTANT or tensor.shape.ndims is None:
+        return False
+    others = [each for each in op.inputs if each is not tensor]
+    return all(
+        tensor_util.constant_value(each) is not None and each.shape.ndims < tensor.shape.ndims for each in others
+    )
+
+
+def _whole_where_unequal(pieces, found):
+    """Keeps shares only where every tower has its own of as many as there are towers: they make up the batch in order."""
+    kept = []
+    for place, (source, tensor, share) in enumerate(pieces):
+        shares = [each[place][2] if place < len(each) else None for each in found]
+        whole = shares == [(number, len(found)) for number in range(len(found))]
+        kept.append((source, tensor, share if whole else None))
+    return kept
 
 
 def _put_together(pieces, ops):
@@ -142,7 +212,7 @@ def _names(sources):
 
 def _alike(one, other):
     def kinds(pieces):
-        return [(source.dtype.base_dtype, source.shape.ndims) for source, _ in pieces]
+        return [(source.dtype.base_dtype, source.shape.ndims) for source, _, _ in pieces]
 
     return kinds(one) == kinds(other)
 

@@ -33,7 +33,9 @@ Fields:
   loss_factor: what the sum of the towers' losses is multiplied by where they are differentiated at once, else None.
 """
 
-Plan = collections.namedtuple("Plan", ["sections", "observed", "watched", "ops", "left_out", "fetched", "reductions"])
+Plan = collections.namedtuple(
+    "Plan", ["sections", "observed", "watched", "ops", "left_out", "fetched", "reductions", "shares"]
+)
 Plan.__doc__ = """What is recorded of a run of the script's train op.
 
 Fields:
@@ -44,6 +46,7 @@ Fields:
   left_out: dict of trace name or tensor name to why it is not recorded.
   fetched: names of the tensors and ops that the script itself fetches.
   reductions: dict of trace name of a loss to "mean" or "sum", where what is recorded is that of the tensor's elements.
+  shares: dict of trace name of a feed to ``(place, count)``, where what is recorded is one of equal shares of the tensor.
 """
 
 
@@ -115,7 +118,14 @@ def make_plan(graph, fetched, sections, left_out, variables, can_watch=False):
         for number, tower in enumerate(section.towers)
         if tower.reduction
     }
-    return Plan(sections, observed, watched, own, reasons, [each.name for each in fetched], reductions)
+    shares = {
+        f"{section.prefix}feed/{number}/{each.name}": each.share
+        for section in sections
+        for number, inputs in enumerate(section.inputs)
+        for each in inputs
+        if each.share
+    }
+    return Plan(sections, observed, watched, own, reasons, [each.name for each in fetched], reductions, shares)
 
 
 def _watched(sections):

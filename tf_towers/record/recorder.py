@@ -13,6 +13,7 @@ from tf_towers.record.calls import Calls
 from tf_towers.record.fetched import fed_beside_placeholders, fetched_by
 from tf_towers.record.gpus import stand_in_for_gpus
 from tf_towers.record.hazard import Hazard
+from tf_towers.record.inputs import share_of
 from tf_towers.record.loops import keep_iterations_in_order
 from tf_towers.record.observe import BEFORE, compute, fetched_inside
 from tf_towers.record.patches import Patches
@@ -234,8 +235,9 @@ class Recorder(object):
 
     def _observed(self, session, plan, state, found, feed_dict):
         tensors = compute(functools.partial(self._run, session), plan.observed, state, found, feed_dict)
-        known = (item for item in plan.reductions.items() if item[0] in tensors)
-        return dict(tensors, **{key: reduce_value(tensors[key], reduction) for key, reduction in known})
+        reduced = {key: reduce_value(tensors[key], each) for key, each in plan.reductions.items() if key in tensors}
+        shares = {key: share_of(tensors[key], *share) for key, share in plan.shares.items() if key in tensors}
+        return dict(tensors, **reduced, **shares)
 
     def _tried(self, function, *arguments):
         # The script must not notice what goes wrong here: its output and exit code are its own.

@@ -52,6 +52,7 @@ class Program(object):
         values = {key: each["tensor"] for key, each in run["values"].items() if not is_fed(key)}
         self._values = {key: renamed.get(name, name) for key, name in values.items()}
         self._reductions = {key: each.get("reduced", "") for key, each in run["values"].items()}
+        self._shares = {key: each["share"][0] for key, each in run["values"].items() if each.get("share")}
         self._handed = {key: renamed.get(name, name) for key, name in self._cut.handed.items()}
         # What the forward pass writes by itself is written in the first go.
         self._updates = [name for name in run["updates"] if name not in self._cut.computed]
@@ -109,7 +110,10 @@ class Program(object):
         return {key: [value, written] for key, value, written in both if value != written}
 
     def _fed(self, name, keys, values):
-        return _one(keys, values, as_written if name in self._cut.settings else wide)
+        reading = as_written if name in self._cut.settings else wide
+        if all(key in self._shares and key in values for key in keys):
+            return np.concatenate([reading(values[key]) for key in sorted(keys, key=self._shares.get)])
+        return _one(keys, values, reading)
 
     def _computed(self, feeds, values):
         for drawn in self._cut.drawn:

@@ -93,6 +93,24 @@ def examples_dealt_out_in_turn():
 
 
 @graph
+def cut_after_preprocessing():
+    x = tf.placeholder(tf.float32, [None, 2], "x")
+    pieces = tf.split((tf.cast(x, tf.float32) - 3.5) / 7.0, 2)
+    return towers(lambda piece, tower: tf.reduce_mean(tf.matmul(pieces[tower], weight("w"))), x=x)[0]
+
+
+@graph
+def cut_twice():
+    x = tf.placeholder(tf.float32, [None, 2], "x")
+
+    def loss(piece, tower):
+        first, second = (x[2 * tower : 2 * tower + 2] for _ in range(2))
+        return tf.reduce_mean(tf.matmul(first, weight("w")) + second)
+
+    return towers(loss, x=x)[0]
+
+
+@graph
 def steps_counted_by_an_op_of_its_own():
     step = tf.train.get_or_create_global_step()
     optimizer, x = tf.train.GradientDescentOptimizer(0.1), tf.placeholder(tf.float32, [4, 2], "x")

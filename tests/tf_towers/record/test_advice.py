@@ -17,6 +17,7 @@ ADVISED = {
     "summed_after_dividing_the_losses": (["w"], "(x @ model.w).mean() / 2"),
     "same_batch_for_all": (["w"], "(x @ model.w).mean()"),
     "overlapping_slices": (["w"], "(x @ model.w).mean()"),
+    "cut_after_preprocessing": (["w"], "((x - 3.5) / 7 @ model.w).mean()"),
     "examples_dealt_out_in_turn": (["w"], "(x @ model.w).mean()"),
     "mean_of_losses_put_one_after_the_other": (["w"], "(x @ model.w - 1).square().mean()"),
     "sum_of_losses_put_one_after_the_other": (["w"], "(x @ model.w - 1).square().sum()"),

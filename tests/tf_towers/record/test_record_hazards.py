@@ -43,6 +43,8 @@ EXPECTED = {
     "losses_masked_together": {"towers_not_separated"},
     "layers_on_devices_of_their_own": set(),
     "examples_dealt_out_in_turn": set(),
+    "cut_after_preprocessing": set(),
+    "cut_twice": set(),
     "steps_counted_by_an_op_of_its_own": set(),
     "one_minimize_over_the_sum": {"sum_not_mean"},
 }
@@ -118,6 +120,13 @@ def test_losses_by_example_that_are_put_one_after_the_other_are_means_or_sums_of
     expected = [float(getattr(np, join)(each)) for each in per_example]
     assert [float(step.read(f"loss/{tower}")) for tower in range(2)] == expected
     assert step.read("loss/0").shape == ()
+
+
+@pytest.mark.parametrize("name", ["cut_after_preprocessing", "cut_twice"])
+def test_a_tower_is_fed_the_share_that_it_reads(graphs, name):
+    step = Trace(graphs[1] / name).step(0)
+    assert step.read("feed/0/x").tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert step.read("feed/1/x").tolist() == [[4.0, 5.0], [6.0, 7.0]]
 
 
 def test_examples_dealt_out_in_turn_are_what_each_tower_is_fed(graphs):
