@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.tiers import covering
+from support.tiers import covering, few
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,6 +31,13 @@ def test_a_covering_of_values_is_as_long_as_the_longest_column_and_one_of_pairs_
     assert len(covering(rows, 1)) == 5
     assert 20 <= len(covering(rows, 2)) <= 24
     assert covering([()], 1) == {0}
+
+
+def test_values_that_are_not_of_the_default_tier_are_slow():
+    one, other, single = *few([("a", 1), ("b", 2)], ("b", 2)), *few(["c"], "c")
+    assert (one.values, [mark.name for mark in one.marks]) == (("a", 1), ["slow"])
+    assert (other.values, list(other.marks)) == (("b", 2), [])
+    assert (single.values, list(single.marks)) == (("c",), [])
 
 
 TESTS = """

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from support.tiers import few
 
 from parity.case import Sgd, load_case
 from parity.judge.level3 import LIMIT, stray_of_candidate
@@ -41,7 +42,10 @@ def test_levels_stand_beside_each_other_and_the_other_levels_figures_do_not_chan
 
 @pytest.mark.parametrize(
     ("mutation", "size"),
-    [("another_learning_rate", 0.05), ("gradients_travel_in_float16", 1.0), ("statistics_never_move", 1.0)],
+    few(
+        [("another_learning_rate", 0.05), ("gradients_travel_in_float16", 1.0), ("statistics_never_move", 1.0)],
+        ("another_learning_rate", 0.05),
+    ),
 )
 def test_a_bug_leads_training_out_of_the_envelope(tf2_sides, tmp_path, mutation, size):
     case = small(CONVNET)

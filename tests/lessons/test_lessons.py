@@ -113,6 +113,7 @@ def test_a_lesson_that_claims_nothing_is_refused():
         check_claims(LESSONS[1], {})
 
 
+@pytest.mark.slow
 def test_the_processes_end_with_their_players(tmp_path):
     players = Players(None, tmp_path)
     play_alone = LESSONS[WITH_PARTS[0]]

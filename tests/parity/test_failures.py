@@ -185,6 +185,7 @@ def test_a_killed_torch_side_takes_its_ranks_with_it(attempt):
     assert "torch side: expected to run the steps, but its process was killed by SIGKILL." in outcome.message
 
 
+@pytest.mark.slow
 def test_a_killed_tensorflow_side_is_named_with_what_it_printed_last(attempt):
     outcome = attempt(tf=f"{BREAK} -> import os; print('so far so good'); os.kill(os.getpid(), 9)")
     could_not_compare(outcome, "tf")

@@ -15,8 +15,10 @@ CHILDREN = {"tf", "tf1"}  # one TensorFlow process for all their tests, where a 
 
 
 def few(values: Iterable, *default: object) -> list:
-    """Returns all values as parameters, of which the default tier has those in `default`."""
-    return [value if value in default else pytest.param(value, marks=pytest.mark.slow) for value in values]
+    """Returns all values, or tuples of them, as parameters, of which the default tier has those in `default`."""
+    rows = [value if isinstance(value, tuple) else (value,) for value in values]
+    wanted = [value if isinstance(value, tuple) else (value,) for value in default]
+    return [pytest.param(*row, marks=() if row in wanted else pytest.mark.slow) for row in rows]
 
 
 def covering(rows: list[tuple], strength: int) -> set[int]:

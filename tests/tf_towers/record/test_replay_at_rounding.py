@@ -26,6 +26,7 @@ def races(result):
     return [note for note in result["notes"] if "is not what its graph says" in note]
 
 
+@pytest.mark.slow
 def test_a_shadow_keeps_the_steps_at_kinks_only_and_of_them_no_feeds(recorded):
     aside = Trace(recorded("mirrored_pool").out / "shadow" / "aside")
     assert aside.step_numbers == [0]  # the first update leaves the kernels without symmetry
@@ -59,6 +60,7 @@ def test_a_smooth_script_has_neither(recorded):
     assert not (shadow / "aside" / "free").exists() and not (shadow / "aside_with_inputs" / "free").exists()
 
 
+@pytest.mark.slow
 def test_a_right_port_of_a_pool_that_ties_is_the_same_and_said_to_be_at_a_kink(recorded, replayed):
     code, result = replayed(recorded("mirrored_pool").out, "mirrored_pool", "loss")
     assert code == 0, result["first_difference"]

@@ -46,6 +46,7 @@ def test_python_alone_starts_the_ranks_of_one_machine(tmp_path):
     assert notes(tmp_path) == TWO_RANKS
 
 
+@pytest.mark.slow
 def test_torchrun_starts_the_ranks_of_one_machine(tmp_path):
     [(status, log)] = finish(started([*TORCHRUN, "--standalone", "--nproc-per-node", 2, SCRIPT, tmp_path]))
     assert status == 0, log
