@@ -68,7 +68,9 @@ def _cut_inputs(definition, values):
     tensors = collections.OrderedDict()
     for key, each in sorted(values.items()):
         if is_fed(key) and not is_drawn_inside(each):
-            tensors.setdefault(each["tensor"], (each["dtype"], [key]))
+            keys = tensors.setdefault(each["tensor"], (each["dtype"], []))[1]
+            if not keys or each.get("share"):  # towers that read the same recorded the same
+                keys.append(key)
     pieces = {}
     for key, each in sorted(values.items()):
         if "source" in each and each["source"] not in tensors:
