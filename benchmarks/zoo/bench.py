@@ -1,0 +1,172 @@
+"""Runs the zoo: right ports and bugs by authors who had not read the code that judges them.
+
+Launch: ``python benchmarks/zoo/bench.py {learn,held,all} [--case NAME ...] [--right-only] [--json FILE]``.
+The cases are split in two by lot (`split.toml`). One half is there to learn from; the other is run when the work is
+frozen, and its first run is the one that counts. Prints a line for each port and each bug, then the totals.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bugs import Bug, bugs_of, plant, tomllib
+
+from parity.case import load_case
+from parity.judge.rates import rate_interval
+from parity.judge.result import Result
+from parity.run import Sides, open_sides, run_case
+
+ZOO = Path(__file__).parent
+HALVES = ("learn", "held", "all")
+
+
+class Outcome(NamedTuple):
+    """What became of one port of the zoo.
+
+    Fields:
+      case: its name.
+      bug: the planted bug, or None for the right port.
+      verdict: "same", "different", "incomparable", or "none" where the comparison ended with an error.
+      first: step, quantity and names of the first difference; the error's first line where there is no verdict.
+      placed: whether the first difference is at the bug's layer or quantity.
+      causes: identifiers of the causes named, best first.
+      title: of the first cause.
+      seconds: it took.
+    """
+
+    case: str
+    bug: Bug | None
+    verdict: str
+    first: str
+    placed: bool
+    causes: list[str]
+    title: str
+    seconds: float
+
+    @property
+    def detected(self) -> bool:
+        """Whether the verdict is the one that a bug should get."""
+        return self.verdict == ("same" if self.bug and self.bug.equivalent else "different")
+
+    @property
+    def named(self) -> bool:
+        """Whether a right cause comes first."""
+        return bool(self.bug and self.causes and self.causes[0] in self.bug.causes)
+
+    @property
+    def misnamed(self) -> bool:
+        """Whether another cause comes first."""
+        return bool(self.causes) and not self.named
+
+
+def main() -> int:
+    """Runs a half of the zoo; returns 0 where every right port is same and every bug is detected."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("half", choices=HALVES)
+    parser.add_argument("--case", nargs="*", help="only these of the half")
+    parser.add_argument("--right-only", action="store_true", help="leave the bugs out")
+    parser.add_argument("--tf-python", help="interpreter with TensorFlow (default: this one)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every outcome here")
+    arguments = parser.parse_args()
+    names = [name for name in in_half(arguments.half) if not arguments.case or name in arguments.case]
+    outcomes: list[Outcome] = []
+    with open_sides(arguments.tf_python) as sides:
+        for name in names:
+            case = ZOO / "cases" / name
+            for bug in [None, *([] if arguments.right_only else bugs_of(case))]:
+                outcomes.append(attempt(case, bug, sides))
+                print(line(outcomes[-1]), flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps([as_json(outcome) for outcome in outcomes], indent=1), encoding="utf-8")
+    print_totals(outcomes)
+    return (
+        0 if all(outcome.verdict == "same" if outcome.bug is None else outcome.detected for outcome in outcomes) else 1
+    )
+
+
+def in_half(half: str) -> list[str]:
+    """Returns the names of the cases of "learn", "held" or "all"."""
+    split = tomllib.loads((ZOO / "split.toml").read_text(encoding="utf-8"))
+    return sorted(split["learn"] + split["held"] if half == "all" else split[half])
+
+
+def attempt(case: Path, bug: Bug | None, sides: Sides) -> Outcome:
+    """Compares a case's port, right or with a bug planted, at levels 1 and 2."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
+        folder = plant(case, bug, Path(scratch) / case.name) if bug else case
+        try:
+            result = run_case(load_case(folder), sides)
+        except ValueError as error:  # what a user is told in words; anything else is a fault of ours and ends the bench
+            sides.outlive_failure()
+            told = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            return Outcome(case.name, bug, "none", told, False, [], "", time.monotonic() - begun)
+    return Outcome(
+        case.name,
+        bug,
+        result.verdict,
+        where(result),
+        bool(bug) and at_its_place(bug, result),
+        [cause.name for cause in result.causes],
+        result.causes[0].title if result.causes else "",
+        time.monotonic() - begun,
+    )
+
+
+def where(result: Result) -> str:
+    """Returns run, step and tensor of the first difference."""
+    first = result.first_difference
+    return f"{first.check.run} {first.check.step} {first.check.key}" if first else ""
+
+
+def at_its_place(bug: Bug, result: Result) -> bool:
+    """Says whether the first difference is at the bug's layer, or at its quantity where it has no layer."""
+    first = result.first_difference
+    if first is None:
+        return False
+    if bug.module and first.quantity == "act":
+        return bug.module in (getattr(first, "module", ""), first.name)
+    return first.quantity == bug.quantity
+
+
+def line(outcome: Outcome) -> str:
+    """Returns one row of the table."""
+    if outcome.bug is None:
+        return f"{outcome.case:22} {'(right)':32} {outcome.verdict:12} {outcome.seconds:5.1f} s  {outcome.first}"
+    named = "named" if outcome.named else f"misnamed {outcome.causes[0]}" if outcome.misnamed else "-"
+    place = "placed" if outcome.placed else "elsewhere"
+    return (
+        f"{outcome.case:22} {outcome.bug.id:32} {outcome.verdict:12} {outcome.seconds:5.1f} s  {named:28} "
+        f"{place:9} {outcome.first}"
+    )
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """Returns an outcome as a JSON object."""
+    return {**outcome._asdict(), "bug": outcome.bug.model_dump() if outcome.bug else None}
+
+
+def print_totals(outcomes: list[Outcome]) -> None:
+    """Prints how many right ports are same, and how many bugs are detected, placed, named and misnamed."""
+    right = [outcome for outcome in outcomes if outcome.bug is None]
+    planted = [outcome for outcome in outcomes if outcome.bug is not None]
+    effective = [outcome for outcome in planted if not outcome.bug.equivalent]
+    print(f"\n{len(right)} cases, {len(planted)} bugs")
+    for what, count, total in (
+        ("right ports same, no mapping", sum(outcome.verdict == "same" for outcome in right), len(right)),
+        ("bugs detected", sum(outcome.detected for outcome in planted), len(planted)),
+        ("first difference in place", sum(outcome.placed for outcome in effective), len(effective)),
+        ("right cause first", sum(outcome.named for outcome in effective), len(effective)),
+        ("wrong cause first", sum(outcome.misnamed for outcome in effective), len(effective)),
+    ):
+        if total:
+            low, high = rate_interval(count, total)
+            print(f"  {what:30} {count:4} of {total:4}  {count / total:6.1%}  ({low:.0%} to {high:.0%})")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
