@@ -35,6 +35,7 @@ from tf_towers.several import Part
 from tf_towers.step import Stepper, in_order
 
 FLOATS = ("float32", "float64")
+MOST_TOLD = 4096  # elements of a statistic or constant that are told one by one
 OF_THE_OPTIMIZER = tuple(TABLES)  # keys of a case's [optimizer] that say more than what optimizer it is
 
 
@@ -81,15 +82,19 @@ class Side(object):
     def initialize(self, arguments, progress):
         """Leaves a trace whose init is the state that training starts from: `precision`, `init`, `seed`, `out`.
 
-        Answers with what the optimizer itself puts into its slots, trace name to the smallest and the largest element, and
-        with what a checkpoint did not hold.
+        Answers with what the optimizer itself puts into its slots, trace name to the smallest and the largest element, with
+        the elements of what the graph itself starts statistics and constants at, random ones left out, and with what a
+        checkpoint did not hold.
         """
         training, stepper, _ = self._prepared[arguments["precision"]]
         stepper.initialize()
         state = stepper.state()
         fresh = {name: [float(np.min(v)), float(np.max(v))] for name, v in state.items() if quantity_of(name) == "slot"}
         kind, _, path = arguments["init"].partition(":")
-        missing = []
+        missing, told = [], {}
+        if kind != "checkpoint" and any(quantity_of(name) == "stat" for name in state):
+            stepper.initialize()  # once more: what is drawn at random is another number then
+            told = _constants(state, stepper.state())
         if kind == "perturbed":
             state = perturbed(state, arguments["seed"])
         elif kind == "checkpoint":
@@ -97,7 +102,7 @@ class Side(object):
         writer = TraceWriter(arguments["out"], {"package": "tf_towers"})
         writer.init(state)
         writer.close()
-        return {"initial_slots": fresh, "not_in_checkpoint": missing}
+        return {"initial_slots": fresh, "own_values": told, "not_in_checkpoint": missing}
 
     def run(self, arguments, progress):
         """Runs steps and leaves a trace.
@@ -216,6 +221,16 @@ def _batch(file, precision):
         value = file.read(name)
         batch[name[len("feed/") :]] = value.astype(precision) if value.dtype.name in FLOATS else value
     return batch
+
+
+def _constants(once, again):
+    """Returns by trace name the elements of variables that nobody trains and whose initial values repeat."""
+    return {
+        name: np.ravel(value).astype(float).tolist()
+        for name, value in once.items()
+        if quantity_of(name) == "stat" and value.dtype.kind == "f" and value.size <= MOST_TOLD
+        if np.array_equal(value, again[name])
+    }
 
 
 def _variables(file, counters):

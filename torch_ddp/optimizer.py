@@ -99,7 +99,7 @@ def named_counters(optimizer: Optimizer) -> dict[str, float]:
 
 
 def set_counters(optimizer: Optimizer, counters: Mapping[str, float]) -> None:
-    """Overwrites powers of beta, and the native optimizers' step count from "global_step"."""
+    """Overwrites powers of beta, and from "global_step" the step count that optimizers keep for each parameter."""
     for group in optimizer.param_groups:
         for name in COUNTERS:
             if name in group and name in counters:
@@ -107,6 +107,8 @@ def set_counters(optimizer: Optimizer, counters: Mapping[str, float]) -> None:
     for state in optimizer.state.values():
         if isinstance(state.get("step"), Tensor) and "global_step" in counters:
             state["step"].fill_(float(counters["global_step"]))
+        elif type(state.get("step")) is int and "global_step" in counters:
+            state["step"] = int(counters["global_step"])
 
 
 def _make_native_state(optimizer: Optimizer, group: dict[str, Any], parameter: nn.Parameter) -> None:

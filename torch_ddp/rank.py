@@ -24,6 +24,7 @@ from torch_ddp.combining import Combining
 from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
 from torch_ddp.group import Rank
+from torch_ddp.lazy_state import make_lazy_state
 from torch_ddp.mixed import Mixed
 from torch_ddp.optimizer import make_optimizer
 from torch_ddp.optimizer import round_hyper_parameters as round_to_float32
@@ -34,12 +35,18 @@ from torch_ddp.port_schedule import PortSchedule, ScheduledUpdate
 from torch_ddp.rounding_noise import RoundingNoise
 from torch_ddp.several import Part
 from torch_ddp.step import Stepper
+from torch_ddp.traced import array
 from torch_ddp.update import Update
 from torch_ddp.watched import WatchedStepper
+from torch_ddp.weights import named_statistics
 
 FLOATS = ("float32", "float64")
 OWN = ("scheduler", "step", "sync_batch_norm", "bucket_cap_mb")  # what a port may bring or ask for, facts where it does
 PREPARED = ("case", "folders", "precision", "round_hyper_parameters", "mixed")
+
+MOST_TOLD = 4096  # elements of a buffer or constant that are told one by one
+# What is kept of a port: its stepper, facts, what its optimizer puts into its slots, its own buffers and frozen parameters.
+Built = tuple[Stepper, dict[str, Any], dict[str, list[float]], dict[str, np.ndarray]]
 
 
 class RankServer:
@@ -58,7 +65,7 @@ class RankServer:
         self._backend = backend
         self._code = UserCode()
         self._device = torch.device("cuda", rank.local_rank) if backend == "nccl" else torch.device("cpu")
-        self._prepared: dict[str, tuple[Stepper, dict[str, Any], dict[str, list[float]]]] = {}
+        self._prepared: dict[str, Built] = {}
         make_repeatable(threads)
 
     def handlers(self) -> dict[str, Any]:
@@ -75,12 +82,13 @@ class RankServer:
         if key not in self._prepared:
             self._prepared = {known: value for known, value in self._prepared.items() if _same_case(known, key)}
             self._prepared[key] = self._build(**asked)
-        stepper, known_facts, fresh = self._prepared[key]
+        stepper, known_facts, fresh, own = self._prepared[key]
         return {
             "facts": known_facts,
             "variables": describe_variables(stepper.model),
             "prepared": key,
             "initial_slots": fresh,
+            "own_values": {name: value.reshape(-1).tolist() for name, value in own.items() if value.size <= MOST_TOLD},
         }
 
     def run(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
@@ -92,9 +100,9 @@ class RankServer:
         What `follow` says of outputs stands in the place of the port's own; with `cut` no gradient passes them.
         With `partly` it need not hold everything, and what it does not hold stays.
         """
-        stepper, known_facts, _ = self._prepared[arguments["prepared"]]
+        stepper, known_facts, _, own = self._prepared[arguments["prepared"]]
         with stepper.running(), self._noise(arguments.get("noise")):
-            self._run(arguments, progress, stepper, known_facts)
+            self._run(arguments, progress, stepper, known_facts, own)
         return {}
 
     def forward(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
@@ -103,27 +111,38 @@ class RankServer:
         Arguments: `prepared`, `feeds`, `start` and `follow` as of `run`; `step`, its number; `tower`, the rank's number,
         with that of the micro-batch behind a point where gradients accumulate; `out`.
         """
-        stepper, _, _ = self._prepared[arguments["prepared"]]
+        stepper, _, _, own = self._prepared[arguments["prepared"]]
         precision = json.loads(arguments["prepared"])["precision"]
         number, tower = arguments["step"], arguments["tower"]
         rank, _, part = tower.partition(".")
         stepper.give({})
         with stepper.running():
-            stepper.load(_all(Trace(arguments["start"]).init()))
-            stepper.load(_all(Trace(arguments["follow"]).step(number)))
+            start = _all(Trace(arguments["start"]).init())
+            kept = _kept(own, start)
+            stepper.load({**kept, **start})
+            stepper.load({**kept, **_all(Trace(arguments["follow"]).step(number))})
             passed = stepper.forward(_batch(Trace(arguments["feeds"]).step(number), precision), int(part or 0))
         if self._rank.rank == int(rank):
             write_forward(arguments["out"], number, tower, passed)
         return {}
 
-    def _run(self, arguments: dict[str, Any], progress: Any, stepper: Stepper, known_facts: dict[str, Any]) -> None:
+    def _run(
+        self,
+        arguments: dict[str, Any],
+        progress: Any,
+        stepper: Stepper,
+        known_facts: dict[str, Any],
+        own: dict[str, np.ndarray],
+    ) -> None:
         precision = json.loads(arguments["prepared"])["precision"]
         feeds = Trace(arguments["feeds"])
         follow = Trace(arguments["follow"]) if arguments["follow"] else None
         keep = set(arguments["quantities"])
         stepper.give({})
         writer = self._writer(arguments["out"], stepper, known_facts)
-        stepper.load(_all(Trace(arguments["start"]).init()))
+        start = _all(Trace(arguments["start"]).init())
+        kept = _kept(own, start)
+        stepper.load({**kept, **start})
         stepper.model.zero_grad(set_to_none=True)  # an optimizer clears only its own, and a run starts with none
         state = stepper.state()
         if writer:
@@ -133,9 +152,8 @@ class RankServer:
             if follow is not None:
                 followed = _all(follow.step(number))
                 given = {name: followed.pop(name) for name in list(followed) if name.startswith("act/")}
-                stepper.load(
-                    {**state, **followed} if arguments.get("partly") else followed, arguments["recorded_counters"]
-                )
+                whole = state if arguments.get("partly") else {name: state[name] for name in kept}
+                stepper.load({**whole, **followed}, arguments["recorded_counters"])
                 stepper.give(given, bool(arguments.get("cut")))
                 state = stepper.state()
             before = {name: value for name, value in state.items() if quantity_of(name) == "state"}
@@ -146,7 +164,8 @@ class RankServer:
             evaluated = {}
             if "eval" in keep and number == numbers[-1]:
                 if follow is not None and number + 1 in follow.step_numbers:
-                    stepper.load(_all(follow.step(number + 1)), counters=False)
+                    following = _all(follow.step(number + 1))
+                    stepper.load({**{name: state[name] for name in kept}, **following}, counters=False)
                 evaluated = stepper.evaluate(_batch(feeds.step(number), precision), arguments.get("evaluation", "eval"))
             if writer and recorded is not None:
                 after = {name: value for name, value in state.items() if quantity_of(name) != "state"}
@@ -172,7 +191,7 @@ class RankServer:
         precision: str,
         round_hyper_parameters: bool,
         mixed: dict[str, str] | None,
-    ) -> tuple[Stepper, dict[str, Any], dict[str, list[float]]]:
+    ) -> Built:
         self._code.enter(folders)
         torch.manual_seed(case["seed"])
         model = call_as(f"{case['model'].partition(':')[2]}()", self._code.load(case["model"]))
@@ -186,6 +205,7 @@ class RankServer:
         described = case["optimizer"]
         if isinstance(described, str):
             optimizer = call_optimizer(described, self._code.load(described), model)
+            make_lazy_state(optimizer)
         else:
             optimizer = make_optimizer(described, model, _of_the_first(model, case))
         if round_hyper_parameters:
@@ -198,7 +218,11 @@ class RankServer:
         }
         known = facts(stepper, self._rank, case["combine"], self._backend, precision)
         brought = {name: case[name] for name in OWN if case.get(name)}
-        return stepper, {**known, **brought, **(mixed or {})}, fresh
+        own = {f"stat/{name}": array(value) for name, value in named_statistics(stepper.model).items()}
+        own.update(
+            (f"var/{n}", array(value)) for n, value in stepper.model.named_parameters() if not value.requires_grad
+        )
+        return stepper, {**known, **brought, **(mixed or {})}, fresh, own
 
     def _stepper(
         self,
@@ -247,6 +271,11 @@ def _batch_norm(model: torch.nn.Module, over_all_ranks: bool | None) -> torch.nn
         if isinstance(module, SyncBatchNorm):
             module._shared = lambda: False  # type: ignore[method-assign]
     return convert_syncbn_model(model) if over_all_ranks else model
+
+
+def _kept(own: dict[str, np.ndarray], start: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    # Buffers of the port's own begin every run as the port made them, and then are left alone.
+    return {name: value for name, value in own.items() if name.startswith("stat/") and name not in start}
 
 
 def _same_case(one: str, other: str) -> bool:

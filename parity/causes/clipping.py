@@ -110,7 +110,7 @@ def limit_of(pairs: PAIRS) -> Rule | None:
 def _one_factor(evidence: Evidence) -> float | None:
     # A limit makes another factor of every norm: one factor at all steps, of gradients of several norms, is none's.
     factors, norms = [], []
-    for step in evidence.reference.step_numbers:
+    for step in evidence.steps:
         gradients = {name: other for name, _, other in evidence.pairs(step, "grad")}
         pairs = [(gradients[name], other) for name, _, other in evidence.pairs(step, "clip") if name in gradients]
         factors.append(common_factor(pairs, 1e-7))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.judge.join import Join
-from parity.judge.numbers import Array, norm
+from parity.judge.numbers import Array, is_finite, norm
 from parity.trace import Key, Trace, format_key, tower_order
 
 CLOSE = 1e-9  # of float64 traces, relative
@@ -37,6 +37,11 @@ class Evidence:
     towers: int
 
     @property
+    def steps(self) -> list[int]:
+        """The steps that both sides have: one that is run again once more with something changed has no other."""
+        return [step for step in self.reference.step_numbers if step in self.candidate.step_numbers]
+
+    @property
     def close(self) -> float:
         """How near to each other numbers are that count as one, relative."""
         return CLOSE if self.reference.facts.get("precision", "float64") == "float64" else CLOSE32
@@ -47,13 +52,13 @@ class Evidence:
         return max(self.close, CLOSE_SINGLE) if self.reference.facts.get("float32_in_float64") else self.close
 
     def pairs(self, step: int, quantity: str, slot: str = "", tower: str = "") -> Iterator[tuple[str, Array, Array]]:
-        """Yields name, reference and candidate of every tensor of a quantity that both sides have."""
+        """Yields name, reference and candidate of every tensor of a quantity that both sides have, finite on both."""
         one_file, other_file = self.reference.step(step), self.candidate.step(step)
         for key, text in self.join.ordered(one_file.names()):
             if key.quantity != quantity or key.slot != slot or key.tower != tower:
                 continue
             one, other = one_file.read(text), self.join.read(key, other_file)
-            if other is not None and other.shape == one.shape:
+            if other is not None and other.shape == one.shape and is_finite(one) and is_finite(other):
                 yield key.name, np.asarray(one, np.float64), np.asarray(other, np.float64)
 
     def applied(self, step: int) -> dict[str, tuple[Array, Array]]:
@@ -65,7 +70,8 @@ class Evidence:
             text, clipped = format_key(key), self.join.read(key, files[1])
             one = np.asarray(files[0].read(text), np.float64) if text in files[0] else one
             other = other if clipped is None else np.asarray(clipped, np.float64)
-            found[name] = one, other
+            if is_finite(one) and is_finite(other):
+                found[name] = one, other
         return found
 
     def tower_names(self, step: int, quantity: str) -> list[str]:
@@ -79,10 +85,11 @@ class Evidence:
         return sorted({key.slot for key, _ in keys if key.quantity == "slot"})
 
     def before(self, step: int, quantity: str, name: str, slot: str = "") -> Array | None:
-        """Returns a part of the state before a step, or None where there is none."""
+        """Returns a part of the state before a step, or None where there is none, or none that is finite."""
         text = format_key(Key("", quantity, "", slot, name))
         file = self.states.step(step) if self.states else None
-        return np.asarray(file.read(text), np.float64) if file and text in file else None
+        found = np.asarray(file.read(text), np.float64) if file and text in file else None
+        return found if found is not None and is_finite(found) else None
 
     def counter(self, step: int, name: str) -> float | None:
         """Returns a counter before a step, or None where there is none."""
@@ -119,10 +126,13 @@ def fit(columns: Sequence[Sequence[Array]], targets: Sequence[Array]) -> Fit | N
       columns: for each tensor its columns, arrays of the tensor's shape.
       targets: the tensors.
     """
+    if not targets:
+        return None
     matrix = np.concatenate([np.stack([part.reshape(-1) for part in each], axis=1) for each in columns])
     target = np.concatenate([each.reshape(-1) for each in targets])
     lengths = np.linalg.norm(matrix, axis=0)
-    if not lengths.all() or not norm(target) > 0.0 or len(target) <= matrix.shape[1]:
+    finite = is_finite(matrix) and is_finite(target)
+    if not finite or not lengths.all() or not norm(target) > 0.0 or len(target) <= matrix.shape[1]:
         return None
     found, _, rank, _ = np.linalg.lstsq(matrix / lengths, target, rcond=1e-9)
     if rank < matrix.shape[1]:

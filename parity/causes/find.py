@@ -29,9 +29,10 @@ from parity.causes.layers import (
     trained_twice,
 )
 from parity.causes.normalisation import normalisation
+from parity.causes.not_finite import not_finite
 from parity.causes.schedule import shifted_schedule, slow_schedule
 from parity.causes.statistics import batch_norm_statistics, bias_before_norm, statistics_frozen
-from parity.causes.updates import learning_rate_factor, nesterov, not_updated, slot_decay, slot_initial_value
+from parity.causes.updates import learning_rate_factor, nesterov, not_updated, own_value, slot_decay, slot_initial_value
 from parity.judge.result import Cause, FirstDifference
 
 # The more a hypothesis has to say exactly, the earlier it comes: the first that holds is the first that is named.
@@ -98,16 +99,19 @@ GENERAL = frozenset(
 
 
 # What says where the trouble is rather than what it is: an experiment may know better.
-VAGUE = frozenset(["border", "activation_factor"])
+VAGUE = frozenset(["border", "activation_factor", "not_finite"])
 
 
 def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:
     """Returns the causes that the numbers support, best first."""
     if first.check.run == "fresh":
-        return [slot_initial_value(first)]
+        return [slot_initial_value(first) if first.quantity == "slot" else own_value(first)]
     first_step = evidence.reference.step_numbers[0]
     if first.check.run != "lockstep" and (evidence.states is not None or first.check.step != first_step):
         return []  # after a step that already differed nothing can be told apart
+    infinite = not_finite(first, evidence)
+    if infinite is not None:
+        return [infinite]  # no number to test anything on
     causes: list[Cause] = []
     for hypothesis in HYPOTHESES:
         cause = hypothesis(first, evidence)

@@ -64,7 +64,7 @@ def _all(first: FirstDifference, evidence: Evidence, checks: list[Check]) -> Ite
         yield from [alone] if alone else []
     if first.check.run == "lockstep" and first.quantity in ("stat", "loss", "tower_grad"):
         # What an earlier step leaves behind shows in the second step at the earliest.
-        for step in evidence.reference.step_numbers[:2]:
+        for step in evidence.steps[:2]:
             yield from gradients_at_once(evidence, step)
     for other, basis in (*_before(first, evidence, checks), *_after(first, evidence)):
         yield from find_causes(other, basis)[:1]
@@ -92,7 +92,7 @@ def _before(
 def _after(first: FirstDifference, evidence: Evidence) -> Iterator[tuple[FirstDifference, Evidence]]:
     if first.check.run != "lockstep":
         return
-    for step in evidence.reference.step_numbers:
+    for step in evidence.steps:
         for quantity in STAGES:
             if RANK_OF[quantity] < RANK_OF[first.quantity]:
                 continue

@@ -133,7 +133,7 @@ def _columns(evidence: Evidence, step: int, name: str, gradient: Array) -> dict[
     weight = evidence.before(step, "var", name)
     if weight is not None and weight.any():
         columns["weight"] = weight
-    if step - 1 in evidence.reference.step_numbers:
+    if step - 1 in evidence.steps:
         # What the candidate itself had combined: its own bugs are in what it keeps.
         kept = next((other for each, _, other in evidence.pairs(step - 1, "grad") if each == name), None)
         if kept is not None and kept.any():

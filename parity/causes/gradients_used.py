@@ -29,7 +29,7 @@ def gradients_used(first: FirstDifference, evidence: Evidence) -> Cause | None:
 def left_over(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """A gradient of the step before is still in this one."""
     step = first.check.step
-    if first.quantity not in ("tower_grad", "grad", "slot", "var") or step - 1 not in evidence.reference.step_numbers:
+    if first.quantity not in ("tower_grad", "grad", "slot", "var") or step - 1 not in evidence.steps:
         return None
     earlier = {name: one for name, one, _ in evidence.pairs(step - 1, "grad")}
     if first.quantity in ("tower_grad", "grad"):
@@ -58,7 +58,7 @@ def left_over(first: FirstDifference, evidence: Evidence) -> Cause | None:
 
 def _steady(evidence: Evidence) -> bool:
     # A limit makes another factor of every norm: one factor at all steps, of gradients of several norms, is none's.
-    steps = [optimizer_inputs(evidence, step) or [] for step in evidence.reference.step_numbers]
+    steps = [optimizer_inputs(evidence, step) or [] for step in evidence.steps]
     factors = [_rough_factor([(each.gradient, each.used) for each in inputs]) for inputs in steps]
     known = [factor for factor in factors if factor is not None]
     if len(known) < max(len(steps), 2):
@@ -72,7 +72,7 @@ def _norms(steps: list[list[Input]]) -> list[float]:
 
 
 def _to_one_norm(evidence: Evidence) -> Cause | None:
-    steps = [optimizer_inputs(evidence, step) or [] for step in evidence.reference.step_numbers]
+    steps = [optimizer_inputs(evidence, step) or [] for step in evidence.steps]
     factors = [_rough_factor([(each.gradient, each.used) for each in inputs]) for inputs in steps]
     norms = _norms(steps)
     known = [factor for factor in factors if factor is not None and factor > 0]

@@ -163,7 +163,7 @@ def _directions(evidence: Evidence, step: int) -> Iterator[dict[str, tuple[list[
             if name in gradients
         }
     epsilon = float(evidence.optimizers[0].get("epsilon", 0.0))
-    if {"m", "v"} <= set(slots):
+    if {"m", "v"} <= set(slots) and slots["m"].keys() == slots["v"].keys():
         yield {
             name: tuple([slots["m"][name][side] / (np.sqrt(slots["v"][name][side]) + epsilon)] for side in (0, 1))  # type: ignore[misc]
             for name in slots["m"]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.causes.evidence import LEFT
-from parity.judge.numbers import Array, norm
+from parity.judge.numbers import Array, is_finite, norm
 
 ROUGH = 1e-6
 LEAST = 2  # elements more than columns
@@ -99,7 +99,8 @@ def _without_rows(columns: Sequence[Array], target: Array, close: float) -> Part
 def _solve(columns: Sequence[Array], target: Array) -> Partly | None:
     matrix = np.stack(columns, axis=1)
     lengths = np.linalg.norm(matrix, axis=0)
-    if not lengths.all() or len(target) < len(columns) + LEAST:
+    finite = is_finite(matrix) and is_finite(target)
+    if not finite or not lengths.all() or len(target) < len(columns) + LEAST:
         return None
     if not target.any():
         return Partly((0.0,) * len(columns), 0.0)

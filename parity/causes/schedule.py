@@ -66,7 +66,7 @@ def _rates(first: FirstDifference, evidence: Evidence) -> tuple[list[float], lis
     if first.check.key != RATE:
         return None
     found: tuple[list[float], list[float]] = ([], [])
-    for number, step in enumerate(evidence.reference.step_numbers):
+    for number, step in enumerate(evidence.steps):
         files = (evidence.reference.step(step), evidence.candidate.step(step))
         if number != step or not all(RATE in file for file in files):
             return None

@@ -110,6 +110,16 @@ def slot_initial_value(first: FirstDifference) -> Cause:
     )
 
 
+def own_value(first: FirstDifference) -> Cause:
+    """A buffer or constant of the port is another than what is written into it."""
+    return Cause(
+        "own_value",
+        f"the port's own {first.name} is another than the reference's",
+        f"{first.check.key}: {first.check.note}; all else was compared with the reference's in its place",
+        "have the port make the value that the graph has: elsewhere than here nobody writes it into the port",
+    )
+
+
 def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """Every update is the same but for one factor."""
     if first.quantity != "var" and first.check.key != "state/learning_rate":

@@ -213,14 +213,14 @@ def _clipping(title: str, text: str) -> Cause:
 
 def _one_norm(evidence: Evidence, step: int, told: Given) -> bool:
     # Whatever the gradients are, what is made of them has the same norm in every step: no clipping either, but its limit.
-    others = [given(evidence, other) for other in evidence.reference.step_numbers if other != step]
+    others = [given(evidence, other) for other in evidence.steps if other != step]
     norms = [_norm_of_all(each.inputs) for each in others if each is not None]
     return bool(norms) and all(is_close(each, _norm_of_all(told.inputs), 1e-5) for each in norms)
 
 
 def _one_factor(evidence: Evidence, step: int, told: Given) -> bool:
     # Whatever the gradients are, what is made of them has the same share of their norm in every step: no limit does that.
-    others = [given(evidence, other) for other in evidence.reference.step_numbers if other != step]
+    others = [given(evidence, other) for other in evidence.steps if other != step]
     shares = [_norm_of_all(each.inputs) / _norm_before(each.inputs) for each in others if each is not None]
     return bool(shares) and all(
         is_close(each, _norm_of_all(told.inputs) / _norm_before(told.inputs), 1e-5) for each in shares

@@ -1,8 +1,10 @@
 """Judges one pair of arrays, before any number: presence, shape, dtype, finiteness."""
 
+from math import isfinite
+
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.numbers import Array, distance
 from parity.judge.result import Check, Verdict
 
 EXACT = frozenset(["feed", "noise"])
@@ -35,6 +37,19 @@ def refuse(run: str, step: int, text: str, reference: Array, candidate: Array | 
         return checked("incomparable", f"{int((~one).sum())} of {one.size} values are not finite, on both sides")
     whose = "the candidate" if one.all() else "the reference" if other.all() else "both sides, at different places"
     return checked("different", f"values that are not finite in {whose}")
+
+
+def rounding_of(single: Array | None, double: Array | None) -> float | None:
+    """Returns how far a side's float32 is from its own float64, or None where that is no number.
+
+    Args:
+      single: of its float32 run, None where that has none.
+      double: of its float64 run, or another of its float32 ones, likewise.
+    """
+    if single is None or double is None or single.shape != double.shape:
+        return 0.0
+    found = distance(single, double)
+    return found if isfinite(found) else None
 
 
 def judge_exact(run: str, step: int, text: str, reference: Array, candidate: Array) -> Check:

@@ -118,9 +118,11 @@ class Join:
     def unjoined(self, reference: TensorFile, candidate: TensorFile) -> list[str]:
         """Returns the candidate's tensors that no tensor of the reference is joined to.
 
-        Slots of a parameter without a gradient never move, and TensorFlow makes none: they are left out.
+        Slots of a parameter without a gradient never move, and TensorFlow makes none: they are left out. So are buffers that
+        the mapping leaves to the candidate.
         """
         used = {name for text in reference.names() for name in self.candidates(parse_key(text))}
+        used.update(f"stat/{variable.name}" for variable in self._variables.kept)
         return [name for name in candidate.names() if name not in used and not _at_rest(parse_key(name), candidate)]
 
     def ordered(self, texts: Iterable[str]) -> list[tuple[Key, str]]:

@@ -1,11 +1,12 @@
 """Level 1, `function`: is it the same function and the same update rule? Decided in float64."""
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.compare import EXACT, judge_exact, refuse
+from parity.judge.compare import EXACT, judge_exact, refuse, rounding_of
 from parity.judge.join import OPTIONAL, Join
 from parity.judge.numbers import Array, distance, is_constant, norm
 from parity.judge.result import Check
@@ -118,11 +119,10 @@ def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[C
             if settled or other is None:
                 checks += [settled] if settled else []
                 continue
-            rough_reference = distance(reference32.read(text), one)
-            rough = join.read(key, candidate32)
-            rough_candidate = distance(rough, other) if rough is not None and rough.shape == other.shape else 0.0
-            rough_both = rough_reference + rough_candidate
-            checks.append(_judged(step, text, key, one, other, before, rough_both, in_float32))
+            known = [rounding_of(reference32.read(text), one), rounding_of(join.read(key, candidate32), other)]
+            rough_both = sum(rough for rough in known if rough is not None)
+            check = _judged(step, text, key, one, other, before, rough_both, in_float32)
+            checks.append(_not_told(check) if known == [None, None] and check.verdict == "different" else check)
     return checks
 
 
@@ -149,7 +149,8 @@ def judge_free(
             if settled or other is None:
                 checks += [settled] if settled else []
                 continue
-            spread[text] = max(spread.get(text, 0.0), measured.at(step, text, one))
+            further = measured.at(step, text, one)
+            spread[text] = max(spread.get(text, 0.0), further if isfinite(further) else 0.0)
             size, difference = norm(one), distance(one, other)
             allowed = single.get((step, text), 0.0) + LIMIT * max(louder[step] * spread[text], FREE_FLOOR * size)
             verdict = "same" if difference <= allowed else "different"
@@ -186,6 +187,11 @@ def _settled(run: str, step: int, key: Key, text: str, one: Array, other: Array 
     if other is not None and (key.quantity in EXACT or one.dtype.kind != "f"):
         return judge_exact(run, step, text, one, other)
     return None
+
+
+def _not_told(check: Check) -> Check:
+    # Nobody knows what rounding does to what overflows in float32 on both sides: neither the one verdict nor the other.
+    return check._replace(verdict="incomparable", note="in float32 it is not finite on either side, in float64 it is")
 
 
 def _judged(

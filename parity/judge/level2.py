@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 from statistics import median
 
-from parity.judge.compare import EXACT, judge_exact, refuse
+from parity.judge.compare import EXACT, judge_exact, refuse, rounding_of
 from parity.judge.join import OPTIONAL, Join
 from parity.judge.level1 import UPDATED, Lockstep, judge_counter
 from parity.judge.numbers import distance, is_constant, norm
@@ -73,16 +73,16 @@ def judge_float32(join: Join, traces: Lockstep, draws: Sequence[Trace], steps: S
                     checks.append(judge_exact("lockstep", step, text, one, other))
                 continue
             exact = join.read(key, other64)
-            rough = [distance(one, one64.read(text))]
-            rough += [distance(other, exact)] if exact is not None and exact.shape == other.shape else []
+            told = [rounding_of(one, one64.read(text)), rounding_of(other, exact)]
             # Another order of the examples moves what belongs to single examples: only sums over them can be compared.
             per_example = key.quantity in ("act", "feed", "noise")
-            rough += [distance(file.read(text), one) for file in spread if text in file and not per_example]
+            told += [rounding_of(file.read(text), one) for file in spread if text in file and not per_example]
+            rough = [each for each in told if each is not None]  # beside what is not finite nothing is measured
             moved = distance(one, before.read(text)) if key.quantity in UPDATED and text in before else norm(one)
-            allowed = LIMIT * (max(rough) + 2 * UNIT32 * moved)
+            allowed = LIMIT * (max(rough, default=0.0) + 2 * UNIT32 * moved)
             difference = distance(one, other)
             verdict = "same" if difference <= allowed else "different"
-            size, scale = norm(one), max(rough) / UNIT32 + moved
+            size, scale = norm(one), max(rough, default=0.0) / UNIT32 + moved
             checks.append(
                 Check("lockstep", step, text, verdict, difference, allowed, scale, size, "", is_constant(one))  # type: ignore[arg-type]
             )

@@ -58,6 +58,11 @@ def distance(one: Array, other: Array) -> float:
     return _scaled_norm(np.subtract(first, second, dtype=np.float64))
 
 
+def is_finite(array: Array) -> bool:
+    """Returns whether all elements are numbers, none infinite."""
+    return bool(np.isfinite(array).all())
+
+
 def is_constant(array: Array) -> bool:
     """Returns whether several elements are all one number; most arrays answer from the first few."""
     flat = np.asarray(array).reshape(-1)

@@ -26,7 +26,8 @@ def build_mapping(
     Entries written by hand come first and are checked. Of the rest, two variables are joined where their names say the
     same of nothing else and exactly one transform fits; then where, of what is left, each is the other's only fit by
     kind and shape, unless their names contradict each other. Nothing is guessed. Torch's `num_batches_tracked`, which
-    has no counterpart, is left out.
+    has no counterpart, is left out; a buffer of the candidate's own modules that nothing of the reference is left for keeps
+    its values.
 
     Args:
       reference: the TensorFlow side's variables; the result keeps their order.
@@ -64,9 +65,13 @@ def build_mapping(
         taken = {name for pair in found for name in pair.candidate}
         left = [variable for variable in left if variable.name not in pairs]
         free = [variable for variable in free if variable.name not in taken]
+    # A buffer of the port's own module, not of a known layer, for which nothing is left: a constant of the script, or new.
+    raw = [variable for variable in free if variable.kind == "statistic" and not variable.use]
+    kept = [] if any(variable.kind == "statistic" for variable in left) else raw
+    free = [variable for variable in free if variable not in kept]
     if by_hand.problems or left or free:
         raise MappingError(describe_problems(by_hand.problems, left, free))
-    return Mapping([pairs[variable.name] for variable in reference])
+    return Mapping([pairs[variable.name] for variable in reference], kept)
 
 
 def _meanings(variables: Sequence[Variable]) -> list[Meaning]:

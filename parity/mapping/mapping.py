@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from parity.mapping.errors import MappingError
 from parity.mapping.transforms import Array, Shape, Transform
+from parity.mapping.variable import Variable
 
 
 class Pair(NamedTuple):
@@ -32,13 +33,14 @@ class Mapping:
 
     Args:
       pairs: in the reference's order.
+      kept: the candidate's own buffers, which have no counterpart and keep their values.
 
     Attributes:
-      pairs: the same, as a tuple.
+      pairs, kept: the same, as tuples.
     """
 
-    def __init__(self, pairs: Sequence[Pair]) -> None:
-        self.pairs = tuple(pairs)
+    def __init__(self, pairs: Sequence[Pair], kept: Sequence[Variable] = ()) -> None:
+        self.pairs, self.kept = tuple(pairs), tuple(kept)
         self._by_reference = {pair.reference: pair for pair in pairs}
         self._by_candidate = {name: pair for pair in pairs for name in pair.candidate}
 

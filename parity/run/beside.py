@@ -46,6 +46,15 @@ class LiveBeside:
         """What a check says that was judged there."""
         return WITH_INPUTS if self._inputs else NOTE
 
+    def once_more(self) -> list[Check]:
+        """Returns the checks of the lockstep with the candidate run once more from the weights that nobody moved."""
+        recorded, playing = self._recorded, self._playing
+        feeds, start = playing.feeds.torch, playing.start.torch
+        quantities = EVERYTHING + playing.inference
+        asked = Asked("once-more", "float64", feeds, start, self._states.torch, quantities, playing.steps)
+        candidate = playing.torch.run(asked).result()
+        return judge_lockstep(recorded.join, recorded.lockstep._replace(candidate64=candidate), playing.steps)
+
     def alone(self, step: int) -> list[Check]:
         """Returns the checks of one step by itself, its counters the reference's."""
         return [check for check in self._judged(f"{self._name}-{step}", [step], [step], True) if check.step == step]

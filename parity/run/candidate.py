@@ -136,7 +136,8 @@ class TorchRole:
 
     def _around_the_update(self) -> dict[str, Any]:
         # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss; one that
-        # brings its own step brings them there. The loop over micro-batches and the loss scale lie around both.
+        # brings its own step brings them there. The loop over micro-batches and the loss scale lie around both, and averages
+        # of the weights follow the update, whoever makes it.
         if self._case.optimizer is None:
             return {}
         table, port = settings(self._case.optimizer), self._case.torch
@@ -144,7 +145,7 @@ class TorchRole:
         if table.get("clip", {}).get("at") == "tower":  # nothing inside an optimizer can clip what is not combined yet
             found["clip"] = table["clip"]
         if port.optimizer:
-            return found
+            return {**found, **({"ema": table["ema"]} if "ema" in table else {})}
         taken = ("ema", "learning_rate") if port.step else ("clip", "ema", "learning_rate")
         found.update((name, table[name]) for name in taken if name in table)
         if port.scheduler:

@@ -1,6 +1,7 @@
 """Judges again beside a kink, where a tie that rounding breaks leaves the gradient without a value."""
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Protocol
 
 from parity.judge.numbers import distance
@@ -24,6 +25,9 @@ class Beside(Protocol):
     def note(self) -> str:
         """What a check says that was judged there: `NOTE`, or `WITH_INPUTS` where those were moved too."""
 
+    def once_more(self) -> list[Check]:
+        """Returns the checks of the lockstep with the candidate run once more at the kink itself: the control."""
+
     def alone(self, step: int) -> list[Check]:
         """Returns the checks of one step by itself, its counters the reference's."""
 
@@ -43,7 +47,8 @@ def settle_kinks(checks: list[Check], besides: Sequence[Beside]) -> list[Check]:
     same allowances; and where gradients still differ, once more with zeros and inputs moved too, for zeros stay zeros and
     repeated patches stay equal when weights move by a part of themselves. Where the first step that differs does so beside
     the kink too, only that step is looked at. A port that breaks a tie of exact zeros otherwise, as of weights that are
-    nothing but zeros, stays different: no rounding decides there.
+    nothing but zeros, stays different: no rounding decides there. A kink is there in every run: what differs no longer when
+    the candidate runs once more from where nobody moved anything was none, and what is not finite on one side alone is none.
 
     Args:
       checks: of level 1.
@@ -56,7 +61,7 @@ def settle_kinks(checks: list[Check], besides: Sequence[Beside]) -> list[Check]:
             return checks
         if beside.note == WITH_INPUTS:
             lost = _explained_by_gradients(lost)
-        checks = _settled(checks, lost, _beside(lost, beside), beside.note)
+        checks = _settled(checks, lost, _beside(lost, beside), beside)
     return checks
 
 
@@ -87,10 +92,18 @@ def _variable(name: str) -> str:
     return name.removesuffix(".values").removesuffix(".indices")
 
 
-def _settled(checks: list[Check], lost: Sequence[Check], beside: Sequence[Check], note: str) -> list[Check]:
-    found = {check[:3]: check._replace(note=note) for check in beside if check.verdict == "same"}
-    places = {check[:3] for check in lost}
-    return [found.get(check[:3], check) if check[:3] in places else check for check in checks]
+def _settled(checks: list[Check], lost: Sequence[Check], judged: Sequence[Check], beside: Beside) -> list[Check]:
+    finite = {check[:3] for check in lost if isfinite(check.difference)}
+    same = [check for check in judged if check.verdict == "same" and check[:3] in finite]
+    found = {check[:3]: check._replace(note=beside.note) for check in same}
+    if not found or (any(check.run == "lockstep" for check in lost) and _gone(lost, beside.once_more())):
+        return checks
+    return [found.get(check[:3], check) for check in checks]
+
+
+def _gone(lost: Sequence[Check], once_more: Sequence[Check]) -> bool:
+    same = {check[:3] for check in once_more if check.verdict == "same"}
+    return any(check[:3] in same for check in lost)
 
 
 def _different(checks: Sequence[Check]) -> bool:

@@ -7,6 +7,7 @@ from parity.judge.join import Join
 from parity.judge.level1 import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, LIMIT, judge_accuracy, judge_float32
 from parity.judge.numbers import worst
+from parity.judge.own_values import judge_own_values
 from parity.judge.result import Check, FirstDifference, Level, decide, what_differs
 from parity.judge.spread import Replicas
 from parity.run.empty_gradients import empty_notes
@@ -31,7 +32,7 @@ def judge_function(
       settle: what becomes of the checks before they are decided, `Recorder.settle`.
     """
     traces = recorded.lockstep
-    checks = judge_initial_slots(recorded.join, *recorded.initial_slots)
+    checks = judge_initial_slots(recorded.join, *recorded.initial_slots) + judge_own_values(recorded.written)
     checks += judge_init(recorded.join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(recorded.join, traces, steps)
     spread = Replicas(recorded.reference_free, recorded.replicas)

@@ -120,6 +120,7 @@ class Recorder:
             reference_free=references["free"].result(),
             candidate_free=free.result(),
             initial_slots=self._prepared.initial_slots,
+            written=self._prepared.written,
             replicas=[references[f"replica-{number}"].result() for number in range(REPLICAS)],
             reference_draws=[reference.result() for reference, _ in draws],
             candidate_draws=[candidate.result() for _, candidate in draws],

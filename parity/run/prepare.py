@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from parity.case import Case
 from parity.judge.join import Join
+from parity.judge.own_values import Written, written_into, written_notes
 from parity.judge.renaming import Renaming
 from parity.mapping import Mapping, build_mapping, variables_of
 from parity.run.asked import Tick
@@ -30,6 +31,7 @@ class Prepared(NamedTuple):
       join: names and layouts of both sides.
       pairs: the mapping, as text.
       initial_slots: what each side's optimizer itself puts into its slots, as in `Recorded`.
+      written: buffers and constants of the port that are overwritten, likewise.
       notes: what the report is to say of what cannot be judged.
     """
 
@@ -37,6 +39,7 @@ class Prepared(NamedTuple):
     join: Join
     pairs: list[tuple[str, str, str, str]]
     initial_slots: tuple[dict[str, list[float]], dict[str, list[float]]]
+    written: list[Written]
     notes: list[str]
 
 
@@ -70,14 +73,18 @@ def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Pa
     inference = ("eval",) if tf.get("inference") else ()
     steps, shards = list(range(case.steps)), case.towers * case.micro_batches
     feeds = _write_feeds(out, join, steps)
-    start, slots = _write_start(out, join, reference, candidate)
+    start, initial = _write_start(out, join, reference)
+    own = candidate.prepare("float32").result()
+    known = {} if case.init.startswith("checkpoint") else initial
+    written = written_into(mapping, join, known, own["own_values"])
     uneven, racing = case.tf.uneven or "refuse", _racing(tf["facts"])
     return Prepared(
         Playing(reference, candidate, feeds, start, steps, shards, out, inputs, inference, uneven, racing),
         join,
         [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs],
-        slots,
-        [] if inference else [NO_MODE if "inference" in tf else NOT_BLESSED],
+        (_slots(initial), dict(own["initial_slots"])),
+        written,
+        written_notes(written, mapping.kept) + ([] if inference else [NO_MODE if "inference" in tf else NOT_BLESSED]),
     )
 
 
@@ -109,9 +116,11 @@ def _write_feeds(out: Path, join: Join, steps: list[int]) -> OfBoth:
     return OfBoth(tf, write_states(out / "feeds" / "torch", batches))
 
 
-def _write_start(
-    out: Path, join: Join, reference: Reference, candidate: TorchRole
-) -> tuple[OfBoth, tuple[dict[str, list[float]], dict[str, list[float]]]]:
+def _write_start(out: Path, join: Join, reference: Reference) -> tuple[OfBoth, dict[str, list[float]]]:
     tf = out / "start" / "tf"
-    slots = reference.initialize(tf), dict(candidate.prepare("float32").result()["initial_slots"])
-    return OfBoth(tf, write_init(out / "start" / "torch", translated(join, read_all(Trace(tf).init())))), slots
+    initial = reference.initialize(tf)
+    return OfBoth(tf, write_init(out / "start" / "torch", translated(join, read_all(Trace(tf).init())))), initial
+
+
+def _slots(initial: dict[str, list[float]]) -> dict[str, list[float]]:
+    return {text: values for text, values in initial.items() if not text.startswith("stat/")}

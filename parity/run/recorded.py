@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from parity.judge.join import Join
 from parity.judge.level1 import Lockstep
+from parity.judge.own_values import Written
 from parity.run.candidate import TorchRole
 from parity.run.races import Races
 from parity.run.reference import Reference
@@ -73,6 +74,7 @@ class Recorded:
       start: the state that everything starts from, in the reference's names.
       initial_slots: what each side's optimizer itself puts into its slots, reference and candidate: dict of trace name to
         the smallest and the largest element.
+      written: buffers and constants of the port that are overwritten, with what each side itself starts them at.
       reference_free, candidate_free: float64 runs that nobody reset.
       replicas: float64 runs of the reference started one ulp away.
       reference_draws, candidate_draws: float32 steps under perturbation.
@@ -95,3 +97,4 @@ class Recorded:
     races: Races | None = None
     notes: list[str] = field(default_factory=list)
     repeats: dict[str, Trace] = field(default_factory=dict)
+    written: list[Written] = field(default_factory=list)

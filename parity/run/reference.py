@@ -101,16 +101,16 @@ class TensorFlowRole:
         return then(answer, kept)
 
     def initialize(self, out: Path) -> dict[str, list[float]]:
-        """Leaves a trace at `out` whose init is the state that everything starts from; answers with the initial slots.
+        """Leaves a trace at `out` whose init is the state that everything starts from; answers with the initial values.
 
-        They are what the optimizer itself puts there, before anything is perturbed or loaded: dict of trace name to the
-        smallest and the largest element.
+        They are what the reference itself puts there, before anything is perturbed or loaded: dict of trace name to the
+        smallest and the largest element of a slot, to all elements of a statistic or constant.
         """
         case = self._case
         kind, _, path = case.init.partition(":")
         init = f"{kind}:{case.directory / path}" if path else kind
         answer = self._side.ask("initialize", precision="float32", init=init, seed=case.seed, out=str(out)).result()
-        slots = dict(answer["initial_slots"])
+        slots = {**answer["initial_slots"], **answer["own_values"]}
         self.notes += _filled_up(answer.get("not_in_checkpoint", []))
         write_json(self._out / INITIAL_SLOTS, slots)
         return slots

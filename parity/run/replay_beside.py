@@ -49,6 +49,13 @@ class ReplayedBeside:
         """What a check says that was judged there."""
         return WITH_INPUTS if self._inputs else NOTE
 
+    def once_more(self) -> list[Check]:
+        """Returns the checks of the lockstep with the port run once more from the recorded weights."""
+        part, join = self._replayed.part, self._replayed.join
+        before = ((number, translated(join, part.before(number))) for number in part.steps)
+        port = self._replayed.run_from("once-more", before)
+        return judge_lockstep(join, self._traces._replace(candidate64=port), part.steps)
+
     def alone(self, step: int) -> list[Check]:
         """Returns the checks of one step, as they are in order: the recorded learning rates are given step by step."""
         return [check for check in self._lockstep if check.step == step]

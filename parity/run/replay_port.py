@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.judge.join import Join
+from parity.judge.own_values import Written, written_into
 from parity.judge.renaming import Renaming
 from parity.mapping import Mapping, MappingEntry, build_mapping, variables_of
 from parity.run.asked import Tick
@@ -69,8 +70,10 @@ class Replayed:
         self._round = False
         self._case = _case(part, port)
         plain = {**self._case, "optimizer": {"name": "sgd", "learning_rate": 0.0}}
-        variables = self._prepare(plain, "float32")["variables"]
-        self.mapping: Mapping = build_mapping(variables_of(part.trace.variables), variables_of(variables), entries)
+        found = self._prepare(plain, "float32")
+        variables = variables_of(found["variables"])
+        self._own_values: dict[str, list[float]] = found["own_values"]  # before what this part does not train is frozen
+        self.mapping: Mapping = build_mapping(variables_of(part.trace.variables), variables, entries)
         loss, own = port.losses[part.name], port.optimizers.get(part.name)
         self._case.update(write_module(out, part, self.mapping, loss, own))
         self.prepared = self._both()
@@ -82,6 +85,14 @@ class Replayed:
     def initial_slots(self) -> dict[str, list[float]]:
         """What its optimizer itself puts into its slots, the smallest and the largest element of each."""
         return dict(self.prepared["float32"]["initial_slots"])
+
+    @property
+    def written(self) -> list[Written]:
+        """What is written into it beside weights that train.
+
+        Only its transforms' constants are expected: what a script starts its variables at may come from a checkpoint.
+        """
+        return written_into(self.mapping, self.join, {}, self._own_values)
 
     @property
     def own_optimizer(self) -> bool:

@@ -195,6 +195,9 @@ def _facts(trace: Any) -> dict[str, Any]:
 
 
 def _weaker(case: Case) -> list[str]:
-    if case.init != "model":
-        return []
-    return ['init = "model": zero biases, unit gammas and empty slots can hide swapped or missing parts']
+    notes = []
+    if case.init == "model":
+        notes.append('init = "model": zero biases, unit gammas and empty slots can hide swapped or missing parts')
+    if case.optimizer is not None and case.optimizer.ema is not None and (case.torch.optimizer or case.torch.step):
+        notes.append("averages of the weights: ours, around the port's own update; averages of its own were not judged")
+    return notes

@@ -28,11 +28,11 @@ class Mended(NamedTuple):
 
 
 class _LastStep:
-    # The last step of a trace in the place of any other: what was run twice counts the second time.
+    # A trace of one step: what was run twice counts the second time.
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self.facts = trace.facts
-        self.step_numbers = trace.step_numbers
+        self.step_numbers = trace.step_numbers[:1]
 
     def step(self, number: int) -> TensorFile:
         return self._trace.step(self._trace.step_numbers[-1])

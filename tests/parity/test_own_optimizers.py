@@ -1,0 +1,68 @@
+"""Ports that bring an optimizer of their own: its state may be made late, and averages of the weights lie around it."""
+
+import pytest
+from tiny_case import write_case
+
+from parity.case import load_case
+from parity.run import run_case
+
+sys.path.insert(0, str(Path(__file__).parent / "parity"))
+
+OPTIMIZERS = """
+import torch
+from torch_ddp import like_tf
+
+class Lazy(torch.optim.Optimizer):
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                state = self.state[parameter]
+                if not state:
+                    state["momentum_buffer"] = torch.full_like(parameter, START)
+                state["momentum_buffer"].mul_(0.9).add_(parameter.grad)
+                parameter.sub_(group["lr"] * state["momentum_buffer"])
+
+def lazy(model):
+    return Lazy(model.parameters(), {"lr": 0.125})
+
+def plain(model):
+    return like_tf.GradientDescent(model.parameters(), lr=0.125)
+"""
+
+
+def owning(folder, name, table, start="0.0"):
+    write_case(folder, case=f'name = "sgd"\nlearning_rate = 0.1 -> {table}')
+    file = folder / "case.toml"
+    file.write_text(file.read_text().replace("[torch]", f'[torch]\noptimizer = "own:{name}"'))
+    (folder / "own.py").write_text(OPTIMIZERS.replace("START", start))
+    return load_case(folder)
+
+
+MOMENTUM = 'name = "momentum"\nlearning_rate = 0.125\nmomentum = 0.9'
+
+
+def test_state_that_is_made_in_the_first_step_is_compared(tf2_sides, tmp_path):
+    result = run_case(owning(tmp_path / "case", "lazy", MOMENTUM), tf2_sides)
+    assert result.verdict == "same", result.first_difference
+    slots = {(check.run, check.step) for check in result.levels["function"].checks if check.key.startswith("slot/")}
+    assert slots >= {("fresh", 0), ("init", 0), ("lockstep", 2), ("free", 2)}
+
+
+def test_state_that_starts_at_another_value_is_named(tf2_sides, tmp_path):
+    result = run_case(owning(tmp_path / "case", "lazy", MOMENTUM, "0.5"), tf2_sides, levels=("function",))
+    assert (result.verdict, result.first_difference.check.run) == ("different", "fresh")
+    assert result.causes[0].name == "slot_initial_value"
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_averages_lie_around_an_optimizer_of_the_ports_own(tf2_sides, tmp_path, changed):
+    table = 'name = "sgd"\nlearning_rate = 0.125\nema = { decay = 0.9 }'
+    case = owning(tmp_path / "case", "plain", table)
+    if changed:
+        own = tmp_path / "case" / "own.py"
+        own.write_text(own.read_text().replace("lr=0.125", "lr=0.25"))
+    result = run_case(case, tf2_sides, levels=("function",))
+    assert result.verdict == ("different" if changed else "same"), result.first_difference
+    assert any(check.key.startswith("ema/") for check in result.levels["function"].checks if check.verdict != "not_run")
+    assert any(note.startswith("averages of the weights: ours") for note in result.notes)
