@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import random
 from typing import Any
 
 import numpy as np
@@ -98,9 +99,12 @@ class RankServer:
         `quantities` and `out` as on the TensorFlow side, all in this side's names and layouts; with "eval" among the
         quantities, `evaluation` says how; `noise`, unit and seed of roundings that are added (see `RoundingNoise`), or None.
         What `follow` says of outputs stands in the place of the port's own; with `cut` no gradient passes them.
-        With `partly` it need not hold everything, and what it does not hold stays.
+        With `partly` it need not hold everything, and what it does not hold stays. With `random_seed` Python's, numpy's and
+        torch's generators are seeded by it and the rank's number before the first step.
         """
         stepper, known_facts, _, own = self._prepared[arguments["prepared"]]
+        if arguments.get("random_seed") is not None:
+            _seed(1000 * arguments["random_seed"] + self._rank.rank)
         with stepper.running(), self._noise(arguments.get("noise")):
             self._run(arguments, progress, stepper, known_facts, own)
         return {}
@@ -276,6 +280,12 @@ def _batch_norm(model: torch.nn.Module, over_all_ranks: bool | None) -> torch.nn
 def _kept(own: dict[str, np.ndarray], start: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     # Buffers of the port's own begin every run as the port made them, and then are left alone.
     return {name: value for name, value in own.items() if name.startswith("stat/") and name not in start}
+
+
+def _seed(number: int) -> None:
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
 
 
 def _same_case(one: str, other: str) -> bool:

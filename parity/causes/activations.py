@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from parity.causes.evidence import CLOSE, Evidence, alike, common_factor, explained, told_factor
+from parity.causes.evidence import CLOSE, Evidence, alike, common_factor, explained, rounds_to_one, told_factor
 from parity.causes.functions import FUNCTIONS, INVERSES
 from parity.causes.narrow import BITS, narrow_format
 from parity.judge.numbers import Array, norm
@@ -127,7 +127,7 @@ def bias_missing(first: FirstDifference, evidence: Evidence) -> Cause | None:
         if bias is None or bias.shape != one.shape[1:] or alike([bias[channels]]):
             continue
         factor = common_factor([(bias[channels], shift)])
-        if factor is None:
+        if factor is None or rounds_to_one(1 + factor):
             continue
         what = "is not added" if abs(factor + 1) <= 1e-6 else f"counts {1 + factor:.6g} times"
         return Cause(

@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from parity.causes.evidence import Evidence, alike, common_factor, explained_together, fit, is_close, told_factor
+from parity.causes.evidence import (
+    Evidence,
+    alike,
+    common_factor,
+    explained_together,
+    fit,
+    is_close,
+    rounds_to_one,
+    share_explained,
+    told_factor,
+)
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
@@ -89,6 +99,8 @@ def gradient_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     ):
         return None
     factor = values[0]
+    if rounds_to_one(factor):
+        return None
     where = "every variable" if len(wrong) == len(factors) else ", ".join(wrong)
     place = "in every tower" if first.quantity == "tower_grad" else "once combined"
     evidence_text = f"the candidate's gradient of {where} is {factor:.9g} times the reference's, {place}"
@@ -144,7 +156,8 @@ def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if _is_loss_scale(factor, evidence.close_losses):
         return _loss_scale(factor, text)
     fix = "look for what multiplies or divides the loss by that factor"
-    return Cause("gradient_factor", f"the loss is off by the factor {factor:.6g}", text, fix)
+    share = share_explained(first, [(factor * one, other, one) for one, other in pairs])
+    return Cause("gradient_factor", f"the loss is off by the factor {factor:.6g}", text, fix, share)
 
 
 def other_reduction(factor: float, text: str, evidence: Evidence, step: int) -> Cause | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from parity.judge.join import Join
 from parity.judge.numbers import Array, is_finite, norm
+from parity.judge.result import Explained, FirstDifference
 from parity.trace import Key, Trace, format_key, tower_order
 
 CLOSE = 1e-9  # of float64 traces, relative
@@ -162,11 +163,16 @@ def told_factor(pairs: list[tuple[Array, Array]], close: float = CLOSE) -> float
     Numbers that are alike tell none: whatever they become, there is a number that they are multiplied by.
     """
     factor, telling = common_factor(pairs, close), _telling(pairs)
-    if factor is None or alike([one for one, _ in telling]):
+    if factor is None or rounds_to_one(factor) or alike([one for one, _ in telling]):
         return None
     if all(norm(other - one) <= ROUNDING * norm(one) for one, other in telling):
         return None
     return factor if all(explained(other - factor * one, other - one, one) for one, other in telling) else None
+
+
+def rounds_to_one(factor: float) -> bool:
+    """Returns whether a factor is 1 in the six digits that a cause is named with: then it says nothing."""
+    return f"{factor:.6g}" == "1"
 
 
 def alike(values: Sequence[Array]) -> bool:
@@ -192,6 +198,19 @@ def explained(left: Array, apart: Array, size: Array) -> bool:
       size: the values.
     """
     return norm(left) <= LEFT * norm(apart) + ROUNDING * norm(size)
+
+
+def share_explained(first: FirstDifference, parts: Iterable[tuple[Array, Array, Array]]) -> Explained:
+    """Returns what part of a difference, here and in the other tensors that it is seen in, a hypothesis explains.
+
+    Args:
+      first: the difference.
+      parts: for each tensor what the hypothesis makes of it, the candidate's and the reference's.
+    """
+    told = [(other - made, other - one) for made, other, one in parts]
+    left, apart = (float(np.sqrt(sum(norm(each[place]) ** 2 for each in told))) for place in (0, 1))
+    share = max(0.0, 1.0 - left / apart) if apart > 0.0 else 0.0
+    return Explained(first.check.step, first.check.key, share)
 
 
 def explained_together(parts: Iterable[tuple[Array, Array, Array]]) -> bool:

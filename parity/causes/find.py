@@ -1,6 +1,7 @@
 """Tries the hypotheses about a difference, and keeps those that the numbers support."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from parity.causes.activations import (
     activation_factor,
@@ -33,7 +34,7 @@ from parity.causes.not_finite import not_finite
 from parity.causes.schedule import shifted_schedule, slow_schedule
 from parity.causes.statistics import batch_norm_statistics, bias_before_norm, statistics_frozen
 from parity.causes.updates import learning_rate_factor, nesterov, not_updated, own_value, slot_decay, slot_initial_value
-from parity.judge.result import Cause, FirstDifference
+from parity.judge.result import Cause, Explained, FirstDifference
 
 # The more a hypothesis has to say exactly, the earlier it comes: the first that holds is the first that is named.
 HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
@@ -105,16 +106,21 @@ VAGUE = frozenset(["border", "activation_factor", "not_finite"])
 def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:
     """Returns the causes that the numbers support, best first."""
     if first.check.run == "fresh":
-        return [slot_initial_value(first) if first.quantity == "slot" else own_value(first)]
+        return [told_of(first, slot_initial_value(first) if first.quantity == "slot" else own_value(first))]
     first_step = evidence.reference.step_numbers[0]
     if first.check.run != "lockstep" and (evidence.states is not None or first.check.step != first_step):
         return []  # after a step that already differed nothing can be told apart
     infinite = not_finite(first, evidence)
     if infinite is not None:
-        return [infinite]  # no number to test anything on
+        return [told_of(first, infinite)]  # no number to test anything on
     causes: list[Cause] = []
     for hypothesis in HYPOTHESES:
         cause = hypothesis(first, evidence)
         if cause is not None and not (causes and cause.name in GENERAL):
             causes.append(cause)
-    return sorted(causes, key=lambda cause: cause.name in VAGUE)
+    return [told_of(first, cause) for cause in sorted(causes, key=lambda cause: cause.name in VAGUE)]
+
+
+def told_of(first: FirstDifference, cause: Cause) -> Cause:
+    """Returns a cause with the difference that it was found to explain, where it does not say so itself."""
+    return cause if cause.explains else replace(cause, explains=Explained(first.check.step, first.check.key))

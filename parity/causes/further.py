@@ -1,6 +1,6 @@
 """Goes on after the first cause: names the bugs that the first difference does not explain."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from parity.causes.aggregation import not_shared
@@ -10,7 +10,7 @@ from parity.causes.gradients_at_once import gradients_at_once
 from parity.causes.own_inputs import STAGES, OwnInputs, rule_of
 from parity.causes.updates_at_once import updates_at_once
 from parity.judge.numbers import distance, norm, worst
-from parity.judge.result import Cause, Check, FirstDifference
+from parity.judge.result import Cause, Check, Explained, FirstDifference
 from parity.trace import RANK_OF, Key, format_key, parse_key
 
 TOLD = 1e-7
@@ -42,7 +42,8 @@ def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence,
         if cause.name not in names and not any(cause.name in FOLLOWS.get(name, ()) for name in names):
             names.add(cause.name)
             found.append(cause)
-    together = updates_at_once(evidence, first.check.step) if first.check.run == "lockstep" else []
+    step = first.check.step
+    together = _told(updates_at_once(evidence, step), step, "the updates") if first.check.run == "lockstep" else []
     return found + [cause for cause in together if cause.name not in names and cause.name not in _doubted(names)]
 
 
@@ -61,13 +62,17 @@ def _all(first: FirstDifference, evidence: Evidence, checks: list[Check]) -> Ite
     if first.check.run == "lockstep":
         # That the ranks end a step with different weights no other bug explains, wherever the first difference is.
         alone = not_shared(replace(first, quantity="grad", check=first.check._replace(key="the gradients")), evidence)
-        yield from [alone] if alone else []
+        yield from _told([alone] if alone else [], first.check.step, "the gradients")
     if first.check.run == "lockstep" and first.quantity in ("stat", "loss", "tower_grad"):
         # What an earlier step leaves behind shows in the second step at the earliest.
         for step in evidence.steps[:2]:
-            yield from gradients_at_once(evidence, step)
+            yield from _told(gradients_at_once(evidence, step), step, "the gradients")
     for other, basis in (*_before(first, evidence, checks), *_after(first, evidence)):
         yield from find_causes(other, basis)[:1]
+
+
+def _told(causes: Iterable[Cause], step: int, what: str) -> list[Cause]:
+    return [replace(cause, explains=Explained(step, what)) for cause in causes]
 
 
 def _before(

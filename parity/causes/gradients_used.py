@@ -3,7 +3,7 @@
 import numpy as np
 
 from parity.causes.clipping import by_value
-from parity.causes.evidence import LEFT, Evidence, common_factor, fit
+from parity.causes.evidence import LEFT, Evidence, common_factor, fit, rounds_to_one
 from parity.causes.optimizer_input import Input, linear_slot, optimizer_inputs
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
@@ -91,7 +91,7 @@ def _to_one_norm(evidence: Evidence) -> Cause | None:
 
 def _factor(inputs: list[Input], changed: list[Input], momentum: float, steady: bool) -> Cause | None:
     factor = _rough_factor([(each.gradient, each.used) for each in changed])
-    if factor is None or abs(factor - 1) <= ROUGH:
+    if factor is None or abs(factor - 1) <= ROUGH or rounds_to_one(factor):
         return None
     where = "every variable" if len(changed) == len(inputs) else ", ".join(each.name for each in changed)
     text = f"the candidate's optimizer works with {factor:.9g} times the gradient of {where}"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.causes.evidence import CLOSE, Evidence, common_factor
+from parity.causes.evidence import CLOSE, Evidence, common_factor, rounds_to_one, share_explained
 from parity.judge.numbers import norm
 from parity.judge.result import Cause, FirstDifference
 
@@ -71,12 +71,15 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
     residual = norm(columns @ np.array([of_new, of_old]) - other.reshape(-1))
     if residual > 1e-7 * norm(other - one):
         return None
+    if rounds_to_one(of_new):
+        return None  # they move as far, and differ by something else
     if abs(of_new + of_old - 1) <= CLOSE:
         return Cause(
             "batch_norm_momentum",
-            f"batch norm's momentum: the candidate's statistics move {of_new:.4g} times as far",
+            f"batch norm's momentum: the candidate's statistics move {of_new:.6g} times as far",
             f"every channel of {first.name} fits moving' = moving + {of_new:.6g} (reference' - moving)",
             "torch's momentum is the weight of the new value: 1 - TensorFlow's; or use torch_ddp.like_tf.BatchNorm2d",
+            share_explained(first, [(of_new * one + of_old * before, other, one)]),
         )
     count = 1 / (1 - of_new) if of_new < 1 else of_new / (of_new - 1)
     if not count > 1.5 or abs(count - round(count)) > WHOLE * count:

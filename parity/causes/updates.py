@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from parity.causes.evidence import CLOSE, Evidence, explained_together, fit, told_factor
+from parity.causes.evidence import CLOSE, Evidence, common_factor, explained_together, fit, share_explained, told_factor
 from parity.causes.optimizer_input import EXACT, SlotRule, linear_slot, slot_rule
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
@@ -69,6 +69,7 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
         f"{what} is {got.keep:.6g} where the reference has {wanted.keep:.6g}",
         text,
         f"give the port's optimizer {wanted.keep:.6g}",
+        share_explained(first, _made(evidence, step, slot, got)),
     )
 
 
@@ -125,17 +126,14 @@ def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | 
     if first.quantity != "var" and first.check.key != "state/learning_rate":
         return None
     step = first.check.step
-    moves: list[tuple[str, Array, Array]] = []
-    for name, one, other in evidence.pairs(step, "var"):
-        before = evidence.before(step, "var", name)
-        if before is None:
-            return None
-        # Storing a weight rounds its update: what is left of it beside the weight decides what can be told.
-        if norm(one - before) > 1e-4 * norm(before):
-            moves.append((name, one - before, other - before))
+    moves = _moves(evidence, step)
+    if moves is None:
+        return None
     wrong = [each for each in moves if norm(each[2] - each[1]) > CLOSE * norm(each[1])]
     factor = told_factor([(one, other) for _, one, other in wrong], 10 * CLOSE)
-    if factor is None:
+    if factor is None or not all(
+        _proportional(evidence, each, {name for name, *_ in wrong}) for each in evidence.steps
+    ):
         return None
     if abs(factor + 1) <= 10 * CLOSE and len(wrong) == len(moves):
         return Cause(
@@ -153,7 +151,37 @@ def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | 
         f"at step {step}, "
         "from the same gradients and slots",
         "give the port the learning rate of the graph, and check the schedule's unit",
+        share_explained(first, [(factor * one, other, one) for _, one, other in wrong]),
     )
+
+
+def _moves(evidence: Evidence, step: int) -> list[tuple[str, Array, Array]] | None:
+    # Name and both sides' updates of every weight; None where it is not known where one began.
+    moves = []
+    for name, one, other in evidence.pairs(step, "var"):
+        before = evidence.before(step, "var", name)
+        if before is None:
+            return None
+        # Storing a weight rounds its update: what is left of it beside the weight decides what can be told.
+        if norm(one - before) > 1e-4 * norm(before):
+            moves.append((name, one - before, other - before))
+    return moves
+
+
+def _proportional(evidence: Evidence, step: int, names: set[str]) -> bool:
+    # A rate scales an update in every step. At the first step slots are empty, and other rules are a factor there too:
+    # momentum without a look ahead is 1 / (1 + momentum) of it.
+    if any(not _same_inputs(evidence, step, name) for name in names):
+        return True  # what it makes of other gradients says nothing
+    moves = [(one, other) for name, one, other in _moves(evidence, step) or () if name in names]
+    return not moves or common_factor(moves, 1e-6) is not None
+
+
+def _same_inputs(evidence: Evidence, step: int, name: str) -> bool:
+    pairs = [(one, other) for own, one, other in evidence.pairs(step, "grad") if own == name]
+    for slot in evidence.slots(step):
+        pairs += [(one, other) for own, one, other in evidence.pairs(step, "slot", slot) if own == name]
+    return all(norm(other - one) <= 1e-6 * norm(one) for one, other in pairs)
 
 
 def _looks_ahead(evidence: Evidence, step: int, slot: str, candidate: bool) -> bool | None:

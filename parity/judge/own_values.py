@@ -12,6 +12,7 @@ from parity.mapping import Mapping as VariableMapping
 from parity.mapping import Pair, Variable
 from parity.trace import Key, format_key
 
+SHOWN = 4  # names of a kind
 ROUNDING = 2.0**-22  # of float32 values that were made by another way
 Values = Mapping[str, Sequence[float]]
 
@@ -115,18 +116,26 @@ def written_notes(written: Sequence[Written], kept: Sequence[Variable]) -> list[
       kept: the port's buffers that the mapping does not cover.
     """
     notes = []
-    told = [f"{', '.join(each.names)} ({each.what}{_how(each)})" for each in written]
+    alike: dict[str, list[str]] = {}
+    for each in written:
+        alike.setdefault(f"{each.what}{_how(each)}", []).extend(each.names)
+    told = [f"{_some(names)} ({what})" for what, names in alike.items()]
     if told:
         notes.append(f"written into the port beside its weights: {'; '.join(told)}")
     if kept:
-        names = ", ".join(variable.name for variable in kept)
+        names = _some([variable.name for variable in kept])
         notes.append(f"the port's own, with no counterpart in the reference, and left as the port makes it: {names}")
     return notes
 
 
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
 def _how(each: Written) -> str:
     if each.expected is None:
-        return ", drawn at random in the reference or too large: its own start was not judged"
+        return ", whose start was not judged: it is drawn at random, loaded, or large"
     return ", its own start judged first" if each.own is not None else ", its own start not known"
 
 

@@ -77,6 +77,31 @@ class FirstDifference:
     decisive: "FirstDifference | None" = None
 
 
+class Explained(NamedTuple):
+    """The difference that a cause explains, which need not be the first: a bug behind it has a difference of its own.
+
+    Fields:
+      step, key: the tensor that differs, by its name in the reference's trace.
+      share: what part of that difference the cause explains, 0 to 1; None where that was not measured.
+    """
+
+    step: int
+    key: str
+    share: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        """All of it in words, e.g. "99.99% of loss/0 at step 1"."""
+        where = f"{self.key} at step {self.step}"
+        if self.share is None:
+            return f"{where}; how much of it was not measured"
+        return f"{_percent(self.share)} of {where}"
+
+
+def _percent(share: float) -> str:
+    return "all" if share >= 1 - 1e-6 else f"{100 * share:.6g}%"
+
+
 @dataclass(frozen=True)
 class Cause:
     """A hypothesis that the numbers support.
@@ -86,12 +111,19 @@ class Cause:
       title: the same in words.
       evidence: the figures.
       fix: the mend, in one line.
+      explains: which difference, and what part of it; None where that is told by the evidence alone.
     """
 
     name: str
     title: str
     evidence: str
     fix: str
+    explains: Explained | None = None
+
+    def is_of(self, first: "FirstDifference") -> bool:
+        """Returns whether it explains that difference, at its layer or as the trace has it, rather than another one."""
+        told = [first, *([first.decisive] if first.decisive else [])]
+        return self.explains is None or self.explains[:2] in [(each.check.step, each.check.key) for each in told]
 
 
 class DeclaredDifference(NamedTuple):

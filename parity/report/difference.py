@@ -39,13 +39,32 @@ def show_first_difference(level: Level, first: FirstDifference) -> Group:
     return Group(heading, Padding(rows, (0, 0, 0, 2)))
 
 
-def show_causes(causes: Sequence[Cause]) -> Group:
-    """Shows every cause with its evidence and its mend, best first."""
+def headings(causes: Sequence[Cause], first: FirstDifference | None) -> list[tuple[str, Cause]]:
+    """Returns every cause under its heading: those of the first difference, and then those of others.
+
+    Args:
+      causes: best first.
+      first: the first difference; None where all of them are of one.
+    """
+    own = [cause for cause in causes if first is None or cause.is_of(first)]
+    others = [cause for cause in causes if cause not in own]
+    told = [("Or" if place else "Cause", cause) for place, cause in enumerate(own)]
+    return told + [(f"Further, of {_where(cause)}", cause) for cause in others]
+
+
+def _where(cause: Cause) -> str:
+    return f"{cause.explains.key} at step {cause.explains.step}" if cause.explains else "another tensor"
+
+
+def show_causes(causes: Sequence[Cause], first: FirstDifference | None = None) -> Group:
+    """Shows every cause with its evidence, what it explains and its mend, best first; those of other differences last."""
     shown: list[RenderableType] = []
-    for place, cause in enumerate(causes):
+    for place, (heading, cause) in enumerate(headings(causes, first)):
         shown += [Text()] if place else []
-        shown.append(Text.assemble(("Or" if place else "Cause", "bold"), f": {cause.title}"))
+        shown.append(Text.assemble((heading, "bold"), f": {cause.title}"))
         shown.append(Padding(Text(cause.evidence), (0, 0, 0, 2)))
+        if cause.explains:
+            shown.append(Padding(Text.assemble(("explains: ", "bold"), cause.explains.sentence), (0, 0, 0, 2)))
         shown.append(Padding(Text.assemble(("mend: ", "bold green"), cause.fix), (0, 0, 0, 2)))
     return Group(*shown)
 

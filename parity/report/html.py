@@ -10,7 +10,7 @@ from typing import Any
 from parity.judge.result import Check, Level, Result
 from parity.report.accounts import accounting
 from parity.report.appearing import appearing
-from parity.report.difference import HEADINGS, first_rows
+from parity.report.difference import HEADINGS, first_rows, headings
 from parity.report.facts import differing, flat, plain
 from parity.report.html_closer import closer_of
 from parity.report.html_flow import flow_of
@@ -53,7 +53,7 @@ def as_html(result: Result, title: str) -> str:
             levels=list(result.levels.values()),
             notes=result.notes,
             first=_first(result),
-            causes=result.causes,
+            causes=headings(result.causes, result.first_difference),
             facts=_facts(result),
             flows=[flow_of(facts, result.first_difference) for facts in (result.reference, result.candidate)],
             losses=[draw_losses(losses) for losses in result.losses],

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from parity.judge.result import Level, Result
 from parity.report.accounts import accounting
 from parity.report.appearing import appearing
-from parity.report.difference import HEADINGS, first_rows
+from parity.report.difference import HEADINGS, first_rows, headings
 from parity.report.tables import LEVELS, NUMBERS, name_of
 
 # What XML 1.0 has no way to write, escaped or not: https://www.w3.org/TR/xml/#charsets
@@ -77,8 +77,10 @@ def _told(level: Level) -> str:
     lines = [_headline(level), level.reason]
     if level.first_difference:
         lines += [f"{term}: {text}" for term, text in first_rows(level, level.first_difference)]
-    for cause in level.causes:
-        lines += ["", f"cause: {cause.title}", cause.evidence, f"mend: {cause.fix}"]
+    for heading, cause in headings(level.causes, level.first_difference):
+        lines += ["", f"{heading.lower()}: {cause.title}", cause.evidence]
+        lines += [f"explains: {cause.explains.sentence}"] if cause.explains else []
+        lines += [f"mend: {cause.fix}"]
     return "\n".join(lines)
 
 

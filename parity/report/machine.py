@@ -104,8 +104,9 @@ def _first(first: FirstDifference | None) -> dict[str, Any] | None:
     return {name: _finite(value) for name, value in found.items()}
 
 
-def _cause(cause: Cause) -> dict[str, str]:
-    return {"name": cause.name, "title": cause.title, "evidence": cause.evidence, "fix": cause.fix}
+def _cause(cause: Cause) -> dict[str, Any]:
+    told = {"name": cause.name, "title": cause.title, "evidence": cause.evidence, "fix": cause.fix}
+    return {**told, "explains": cause.explains._asdict() if cause.explains else None}
 
 
 def _summaries(level: str, checks: Iterable[Check]) -> list[dict[str, Any]]:

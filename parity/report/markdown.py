@@ -7,7 +7,7 @@ from pathlib import Path
 from parity.judge.result import FirstDifference, Level, Result
 from parity.report.accounts import accounting
 from parity.report.appearing import appearing
-from parity.report.difference import HEADINGS, first_rows
+from parity.report.difference import HEADINGS, first_rows, headings
 from parity.report.facts import differing, flat, plain
 from parity.report.tables import NUMBERS, WORST, name_of, who
 
@@ -36,9 +36,10 @@ def as_markdown(result: Result, title: str) -> str:
     level = next((level for level in result.levels.values() if level.first_difference), None)
     if level and level.first_difference:
         parts.append(_first(level, level.first_difference))
-    for place, cause in enumerate(result.causes):
-        heading = f"**{'Or' if place else 'Cause'}: {_text(cause.title)}.**"
-        parts.append(f"{heading} {_text(cause.evidence)}.\n\n> **Mend:** {_text(cause.fix)}")
+    for heading, cause in headings(result.causes, result.first_difference):
+        explains = f"\n\nExplains: {_text(cause.explains.sentence)}." if cause.explains else ""
+        told = f"**{_text(heading)}: {_text(cause.title)}.** {_text(cause.evidence)}.{explains}"
+        parts.append(f"{told}\n\n> **Mend:** {_text(cause.fix)}")
     one, other = flat(result.reference), flat(result.candidate)
     names = differing(one, other)
     if names:

@@ -58,7 +58,7 @@ def _parts(result: Result, verbose: bool) -> list[RenderableType]:
     if level and level.first_difference:
         parts.append(show_first_difference(level, level.first_difference))
     if result.causes:
-        parts.append(show_causes(result.causes))
+        parts.append(show_causes(result.causes, result.first_difference))
     facts = show_facts(result, verbose)
     if facts and (verbose or result.verdict != "same"):
         parts.append(facts)

@@ -55,6 +55,9 @@ class Again:
         state: Callable[[Tensors], Tensors],
         twice: bool = False,
         cut: bool = False,
+        *,
+        ahead: Callable[[Tensors], Tensors] | None = None,
+        random_seed: int | None = None,
     ) -> Trace:
         """Runs one step of the candidate in float64 once more, from a changed state on a changed batch.
 
@@ -64,6 +67,8 @@ class Again:
           state: what becomes of the state before the step; outputs beside it, "act/...", stand in the place of its own.
           twice: whether to run it two times, for ports that keep something of the step before.
           cut: whether no gradient passes such outputs.
+          ahead: where it runs two times, what becomes of the whole batch the first time; by default as `batch`.
+          random_seed: of its random generators, where these are to be set.
 
         Returns:
           The trace; its last step is the one that counts.
@@ -71,12 +76,19 @@ class Again:
         self._repeats += 1
         name = f"repeat-{self._repeats}"
         steps = [step, step + 1] if twice else [step]
-        feeds = write_states(self.playing.out / "feeds" / name, ((n, batch(self.batch(step))) for n in steps))
+        batches = [change(self.batch(step)) for change in ([ahead or batch] if twice else []) + [batch]]
+        feeds = write_states(self.playing.out / "feeds" / name, zip(steps, batches, strict=True))
         before = state(self.state(step))
         states = write_states(self.playing.out / "states" / name, ((n, before) for n in steps))
         return self.playing.torch.run(
-            Asked(name, "float64", feeds, self.playing.start.torch, states, EVERYTHING, steps, True, cut=cut)
+            Asked(name, "float64", feeds, self.playing.start.torch, states, EVERYTHING, steps, True, cut=cut)._replace(
+                random_seed=random_seed
+            )
         ).result()
+
+    def repeat_seeded(self, step: int, seed: int) -> Trace:
+        """Runs one step of the candidate in float64 once more as it is, its random generators seeded."""
+        return self.repeat(step, lambda batch: batch, lambda state: state, random_seed=seed)
 
     def reference_batch(self, step: int) -> Tensors:
         """Returns a whole batch as the reference is fed it, dict of "feed/<input>" to array."""

@@ -29,6 +29,7 @@ class Asked(NamedTuple):
       noise: unit roundoff and seed of roundings that the candidate adds to its products.
       cut: whether no gradient passes the outputs that `follow` gives.
       evaluation: how to evaluate where that is recorded: "eval" mode, "train" mode, or after "other draws".
+      random_seed: of the candidate's random generators, set before the first step; None leaves them as they are.
       whole: name of the run of all steps that this one is a part of, where there is such a one.
     """
 
@@ -44,6 +45,7 @@ class Asked(NamedTuple):
     noise: tuple[float, int] | None = None
     cut: bool = False
     evaluation: str = "eval"
+    random_seed: int | None = None
     whole: str = ""
 
 
@@ -68,6 +70,7 @@ def start_run(side: SideProcess, tick: Tick, what: str, asked: Asked, out: Path,
         "evaluation": asked.evaluation,
         "out": str(out),
         **({"cut": True} if asked.cut else {}),
+        **({"random_seed": asked.random_seed} if asked.random_seed is not None else {}),
         **own,
     }
     return then(side.ask("run", ticker(tick, what), **message), lambda _: DenseTrace(out))

@@ -9,7 +9,8 @@ from parity.causes import Evidence, find_causes
 from parity.causes.at_layer import Layer, extra_op, other_rule
 from parity.causes.at_loss import Loss, other_loss
 from parity.causes.at_windows import Windows, other_windows
-from parity.judge.numbers import Array, distance, norm
+from parity.causes.find import told_of
+from parity.judge.numbers import Array, distance, is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
 from parity.locate.names import layer_names
@@ -51,8 +52,9 @@ class AtLayer(Evidence):
     outputs: tuple[Array, Array] | None = None
 
     def pairs(self, step: int, quantity: str, slot: str = "", tower: str = "") -> Iterator[tuple[str, Array, Array]]:
-        """Yields name, reference and candidate of every tensor of a quantity that both sides have."""
-        own = quantity == "act" and tower == self.tower and self.outputs is not None
+        """Yields name, reference and candidate of every tensor of a quantity that both sides have, finite on both."""
+        finite = self.outputs is not None and all(is_finite(each) for each in self.outputs)
+        own = quantity == "act" and tower == self.tower and finite
         if own and self.outputs is not None:
             yield self.name, *self.outputs
         for name, one, other in super().pairs(step, quantity, slot, tower):
@@ -71,7 +73,7 @@ def with_causes_at(located: Located | None, evidence: Evidence, known: Sequence[
     found = _causes_at(located, evidence)
     if located is not None and not located.place.layer and not fitting(known, located):
         cause = other_loss(_loss(located, evidence))
-        return [cause] if cause is not None else []
+        return [told_of(located.first, cause)] if cause is not None else []
     names = {cause.name for cause in found}
     return [*found, *(cause for cause in fitting(known, located) if cause.name not in names)]
 
@@ -105,7 +107,10 @@ def _causes_at(located: Located | None, evidence: Evidence) -> list[Cause]:
     )
     exact = _exact(place, evidence, first) if not first.check.note else None
     found = find_causes(first, at)
-    return [*([exact] if exact else []), *(cause for cause in found if exact is None or cause.name != exact.name)]
+    return [
+        *([told_of(first, exact)] if exact else []),
+        *(cause for cause in found if exact is None or cause.name != exact.name),
+    ]
 
 
 def _exact(place: Location, evidence: Evidence, first: FirstDifference) -> Cause | None:

@@ -8,6 +8,7 @@ from parity.judge.level1 import Lockstep, judge_free, judge_init, judge_initial_
 from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, LIMIT, judge_accuracy, judge_float32
 from parity.judge.numbers import worst
 from parity.judge.own_values import judge_own_values
+from parity.judge.repeats import judge_repeat
 from parity.judge.result import Check, FirstDifference, Level, decide, what_differs
 from parity.judge.spread import Replicas
 from parity.run.empty_gradients import empty_notes
@@ -60,7 +61,12 @@ def judge_function(
     return level
 
 
-def judge_single(recorded: Recorded, steps: Sequence[int], function: Sequence[Check] = ()) -> Level:
+def judge_single(
+    recorded: Recorded,
+    steps: Sequence[int],
+    function: Sequence[Check] = (),
+    once_more: Callable[[], Trace | None] = lambda: None,
+) -> Level:
     """Decides level 2 from the float32 runs.
 
     Args:
@@ -68,6 +74,7 @@ def judge_single(recorded: Recorded, steps: Sequence[int], function: Sequence[Ch
       steps: those to judge.
       function: the checks of level 1. Where these were judged beside a kink, the sides are apart in float64 already, and in
         float32 may be so by as much more.
+      once_more: makes the candidate's first steps in float32 once more, where `recorded` does not hold them.
     """
     traces = recorded.lockstep
     checks = judge_float32(recorded.join, traces, recorded.reference_draws, steps)
@@ -90,7 +97,13 @@ def judge_single(recorded: Recorded, steps: Sequence[int], function: Sequence[Ch
         )
     if not accuracy.holds:
         level.verdict = "different"
-        level.reason = "the candidate computes in less than float32: look for TensorFloat-32 or bfloat16"
+        again = recorded.repeats.get("candidate") or once_more()
+        wandering = judge_repeat("candidate", traces.candidate32, again, again.step_numbers) if again else None
+        if wandering is not None and not wandering.comparable:
+            # Its float32 is no rounding of its float64 then, but another draw.
+            level.reason = f"the candidate does not repeat itself: {wandering.sentence.partition(': ')[2]}"
+        else:
+            level.reason = "the candidate computes in less than float32: look for TensorFloat-32 or bfloat16"
     return level
 
 

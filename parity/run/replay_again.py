@@ -39,12 +39,23 @@ class Again:
         batch: Callable[[Tensors], Tensors],
         state: Callable[[Tensors], Tensors],
         twice: bool = False,
+        *,
+        ahead: Callable[[Tensors], Tensors] | None = None,
+        random_seed: int | None = None,
     ) -> Trace:
-        """Runs a step in float64 from a changed state on a changed batch; the trace's last step is the one that counts."""
+        """Runs a step in float64 from a changed state on a changed batch; the trace's last step is the one that counts.
+
+        With `twice` it runs two times, the first one on what `ahead` makes of the batch.
+        """
         self._made += 1
         steps = [step, step + 1] if twice else [step]
-        batches, states = [batch(self.batch(step))] * len(steps), [state(self.state(step))] * len(steps)
-        return self._replayed.again(f"again-{self._made}", steps, batches, states)
+        batches = [change(self.batch(step)) for change in ([ahead or batch] if twice else []) + [batch]]
+        states = [state(self.state(step))] * len(steps)
+        return self._replayed.again(f"again-{self._made}", steps, batches, states, random_seed)
+
+    def repeat_seeded(self, step: int, seed: int) -> Trace:
+        """Runs a step in float64 once more as it is, the port's random generators seeded."""
+        return self.repeat(step, lambda batch: batch, lambda state: state, random_seed=seed)
 
     def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
         """Returns the forward pass of the first tower on both sides, in float64.

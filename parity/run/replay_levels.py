@@ -5,14 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from parity.causes import Evidence, find_causes
+from parity.causes import VAGUE, Evidence, find_causes
 from parity.judge.closer import Pairs
 from parity.judge.level1 import Lockstep, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.own_values import judge_own_values, written_notes
 from parity.judge.result import Cause, Check, FirstDifference, Level, decide, what_differs
 from parity.run.asked import Tick
 from parity.run.empty_gradients import empty_notes
-from parity.run.experiments import find_by_experiment
+from parity.run.experiments import ahead_of, find_by_experiment
 from parity.run.kinks import kink_notes
 from parity.run.layer_causes import fitting, with_causes_at
 from parity.run.layers import locate_first, with_location
@@ -26,6 +26,7 @@ from parity.run.replay_port import Replayed
 from parity.run.replay_races import race_notes
 from parity.run.replay_reference import write_reference
 from parity.run.rounded import set_aside_rounding
+from parity.run.runs import REPEATED
 from parity.run.states import write_states
 from parity.trace import Trace
 
@@ -103,9 +104,15 @@ def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judg
         reference_draws=[traces.reference32],
     )
     function.notes += beside_notes(function.checks, part, shadow)
-    single = judge_single(recorded, part.steps, function.checks)
+    single = judge_single(recorded, part.steps, function.checks, partial(_first_steps_again, replayed))
     tick("judge what was replayed", 1, 1)
     return Judged([function, single], race_notes(part, traces, shadow, function.checks), _pairs(runs))
+
+
+def _first_steps_again(replayed: Replayed) -> Trace:
+    steps = replayed.part.steps[:REPEATED]
+    batches, states = ([of(step) for step in steps] for of in (replayed.batch, replayed.state))
+    return replayed.again("first-steps-again", steps, batches, states, precision="float32")
 
 
 def _run(replayed: Replayed, shadow: Trace, references: tuple[Trace, Trace], states: Trace, out: Path) -> Runs:
@@ -167,9 +174,9 @@ def _function(replayed: Replayed, runs: Runs, settle: Settle) -> Level:
         again = Again(replayed)
         located = locate_first(first, again, join, traces.reference64)
         level.causes = with_causes_at(located, evidence, level.causes)
-        if not level.causes and first.check.run != "free":
+        if (not level.causes or level.causes[0].name in VAGUE) and first.check.run != "free":
             tried = find_by_experiment(first, again, join, traces.reference64, traces.candidate64)
-            level.causes = fitting(tried, located)
+            level.causes = ahead_of(level.causes, fitting(tried, located))
         with_location(level, located)
     if not traces.candidate64.facts.get("ranks_agree", True):
         level.verdict = "different"

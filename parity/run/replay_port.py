@@ -170,15 +170,24 @@ class Replayed:
         running.result()
         return Trace(out)
 
-    def again(self, name: str, steps: list[int], batches: list[Tensors], states: list[Tensors]) -> Trace:
-        """Runs some steps once more in float64, from states and batches in its own names and layouts."""
+    def again(
+        self,
+        name: str,
+        steps: list[int],
+        batches: list[Tensors],
+        states: list[Tensors],
+        random_seed: int | None = None,
+        precision: str = "float64",
+    ) -> Trace:
+        """Runs some steps once more, from states and batches in its own names and layouts, with a random seed or none."""
         asked = {
             **self._asked,
             "feeds": str(write_states(self._out / f"{name}-feeds", zip(steps, batches, strict=True))),
             "follow": str(write_states(self._out / f"{name}-states", zip(steps, states, strict=True))),
             "recorded_counters": True,
+            "random_seed": random_seed,
         }
-        prepared = self.prepared["float64"]["prepared"]
+        prepared = self.prepared[precision]["prepared"]
         self._side.ask("run", prepared=prepared, **asked, steps=steps, out=str(self._out / name)).result()
         return Trace(self._out / name)
 

@@ -26,7 +26,7 @@ class Steps:
         self.change, self.loss = change, loss
         self.towers, self.close, self.close_losses = len(TOWERS), 1e-9, 1e-9
         self.reference = SimpleNamespace(step_numbers=STEPS, facts=facts or {})
-        self.decay = decay
+        self.decay, self.steps = decay, STEPS
 
     def tower_names(self, step, quantity):
         return TOWERS

@@ -18,8 +18,8 @@ def weight(name, shape, use=None):
     return Variable(name, shape, use=use)
 
 
-def statistic(name, shape):
-    return Variable(name, shape, kind="statistic")
+def statistic(name, shape, use=None):
+    return Variable(name, shape, kind="statistic", use=use)
 
 
 REFERENCE = [
@@ -37,9 +37,9 @@ CANDIDATE = [
     weight("module.conv1.bias", (2,), "Conv2d"),
     weight("module.batchnorm.weight", (2,), "BatchNorm2d"),
     weight("module.batchnorm.bias", (2,), "BatchNorm2d"),
-    statistic("module.batchnorm.running_mean", (2,)),
-    statistic("module.batchnorm.running_var", (2,)),
-    statistic("module.batchnorm.num_batches_tracked", ()),
+    statistic("module.batchnorm.running_mean", (2,), "BatchNorm2d"),
+    statistic("module.batchnorm.running_var", (2,), "BatchNorm2d"),
+    statistic("module.batchnorm.num_batches_tracked", (), "BatchNorm2d"),
     weight("module.fc.weight", (4, 4), "Linear"),
     weight("module.fc.bias", (4,), "Linear"),
 ]

@@ -130,6 +130,8 @@ def test_float32_is_judged_beside_a_float64_run_that_is_not_finite(tmp_path):
 class MadeBeside:
     """Answers as if the sides had run beside a kink: the same there, and at the kink whatever `once_more` says."""
 
+    note = NOTE
+
     def __init__(self, verdict):
         self.verdict = verdict
 
@@ -158,7 +160,7 @@ different = Check("lockstep", 0, "grad/w", "different", 1.0, 1e-15)
     ],
 )
 def test_a_kink_is_there_in_every_run_and_finite(check, once_more, verdict):
-    [settled] = settle_kinks([check], MadeBeside(once_more))
+    [settled] = settle_kinks([check], [MadeBeside(once_more)])
     assert settled.verdict == verdict and (settled.note == NOTE) == (verdict == "same")
 
 

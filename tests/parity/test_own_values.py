@@ -67,7 +67,9 @@ def test_what_is_drawn_at_random_is_listed_and_not_judged():
     written = written_into(MEAN, Join(MEAN, {}, []), {}, {"stat/pixel_mean": [1.0, 2.0, 3.0]})
     assert judge_own_values(written) == []
     [note] = written_notes(written, [])
-    assert note.startswith("written into the port beside its weights: pixel_mean (buffer, drawn at random")
+    assert note.startswith(
+        "written into the port beside its weights: pixel_mean (buffer, whose start was not judged: it is drawn"
+    )
 
 
 def test_what_is_written_and_what_is_kept_is_listed():
@@ -136,3 +138,22 @@ def test_a_buffer_for_a_constant_of_the_graph_keeps_the_ports_own_value(tf2_side
     assert any(note.endswith("left as the port makes it: shift") for note in result.notes)
     if verdict == "different":
         assert (result.first_difference.check.run, result.first_difference.check.key) == ("lockstep", "loss/0")
+
+
+FROZEN = (
+    f"{LAYER} -> {LAYER}\n        self.more = nn.Parameter(self.dense.bias.detach() * 0 + {{}}, requires_grad=False)"
+)
+LOSS = 'loss = "model_torch:loss"'
+SUM = f'{LOSS} -> {LOSS}\n[mapping]\n"dense/bias" = {{ to = ["dense.bias", "more"], transform = "sum" }}'
+
+
+@pytest.mark.parametrize(("own", "verdict"), [("0.0", "same"), ("1.0", "different")])
+def test_a_frozen_constant_is_judged_before_the_mapping_writes_it(tf2_sides, tmp_path, own, verdict):
+    folder = write_case(tmp_path / "tiny", case=SUM, torch=FROZEN.format(own))
+    port = folder / "model_torch.py"
+    port.write_text(port.read_text().replace("return self.dense(x)", "return self.dense(x) + self.more"))
+    result = run_case(load_case(folder, steps=2), tf2_sides, levels=("function",))
+    assert result.verdict == verdict, (result.first_difference, result.levels["function"].notes)
+    assert any("more (constant of sum, its own start judged first)" in note for note in result.notes)
+    if verdict == "different":
+        assert (result.first_difference.check.run, result.first_difference.check.key) == ("fresh", "var/dense/bias")

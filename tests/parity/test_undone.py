@@ -5,8 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parity.judge.result import Check, FirstDifference
-from parity.run.experiments.find import STALE, undone
+from parity.judge.result import Check, Explained, FirstDifference
+from parity.run.experiments.change import Change
+from parity.run.experiments.find import undone
+
+CHANGE = Change("input_scale", "the port multiplies x by 2", "scale once", "with x times 0.5")
 
 
 def bench(wanted, got, allowed):
@@ -14,15 +17,18 @@ def bench(wanted, got, allowed):
     return SimpleNamespace(
         first=FirstDifference(check, "loss", "", "0", None),
         wanted=np.array(wanted),
+        got=np.array(5.0),
         candidate_with=lambda *change: None if got is None else np.array(got),
+        candidate_once_more=lambda: np.array(5.0),
+        explains=lambda left, was: Explained(1, "loss/0", 1 - left / was),
     )
 
 
 def test_what_gives_the_references_number_is_the_cause():
-    cause = undone(bench(2.0, 2.0 + 1e-13, 1e-12), STALE)
-    assert (cause.name, cause.title) == ("stale_batch", STALE.title)
+    cause = undone(bench(2.0, 2.0 + 1e-13, 1e-12), CHANGE)
+    assert (cause.name, cause.title) == ("input_scale", CHANGE.title)
 
 
 @pytest.mark.parametrize(("wanted", "got"), [(2.0, 2.1), (np.nan, 2.0), (2.0, np.nan), (np.inf, 2.0), (2.0, None)])
 def test_what_gives_another_or_none_is_not(wanted, got):
-    assert undone(bench(wanted, got, 1e-12), STALE) is None
+    assert undone(bench(wanted, got, 1e-12), CHANGE) is None

@@ -1,7 +1,7 @@
 """What an experiment changes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from parity.judge.result import Cause
@@ -36,4 +36,4 @@ class Undone(Cause):
       change: what was changed.
     """
 
-    change: Change
+    change: Change = field(default_factory=lambda: Change("", "", "", ""))

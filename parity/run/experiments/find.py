@@ -4,12 +4,15 @@ For causes that no trace can show alone, such as what the port does to its input
 """
 
 from collections.abc import Iterator
+from math import inf
 
 from parity.causes import VAGUE
+from parity.causes.find import told_of
 from parity.judge.join import Join
 from parity.judge.numbers import distance, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.run.experiments.change import Change, Undone
+from parity.run.experiments.control import of_the_repetition, undone_by_chance
 from parity.run.experiments.evaluation import Evaluates, of_the_evaluation
 from parity.run.experiments.inputs import changes_of_the_inputs, changes_of_the_order
 from parity.run.experiments.probes import TINY, Bench, ignored_input, less_precision, shifted_image
@@ -69,6 +72,18 @@ def find_by_experiment(
       candidate: its own.
       given: outputs that the candidate goes on from in place of its own.
     """
+    found = _experiments(first, recorder, join, reference, candidate, given)
+    return [told_of(first, cause) for cause in found]
+
+
+def _experiments(
+    first: FirstDifference,
+    recorder: Repeats,
+    join: Join,
+    reference: Trace,
+    candidate: Trace,
+    given: Tensors | None,
+) -> list[Cause]:
     if first.quantity == "stat" and first.check.run == "lockstep":
         return _of_the_statistics(first, recorder, join, candidate) or _of_the_inputs(
             Bench(first, recorder, join, reference, candidate)
@@ -81,6 +96,9 @@ def find_by_experiment(
         return []  # the candidate's alone: there is nothing that it should be
     bench = Bench(first, recorder, join, reference, candidate, given or {})
     try:
+        wandering = None if given else of_the_repetition(bench)
+        if wandering is not None:
+            return [wandering]
         # First, for a port that keeps a batch for the next step gives any later experiment the result of the one before.
         stale = undone(bench, STALE)
         if stale:
@@ -109,14 +127,15 @@ def undone(bench: Bench, change: Change) -> Cause | None:
     left = distance(bench.wanted, got)
     # What came in another shape was allowed nothing.
     allowed = check.allowed or TINY * norm(bench.wanted)
-    if not left <= allowed:  # also where one of them is not a number
+    if not left <= allowed or undone_by_chance(bench, change):  # also where one of them is not a number
         return None
     before = f"{check.multiple:.3g} times" if check.allowed else check.note
     evidence = (
         f"{change.what}, the candidate gives the reference's {check.key}: {left / allowed:.2g} "
         f"times what rounding allows, where it was {before}"
     )
-    return Undone(change.name, change.title, evidence, change.fix, change)
+    was = distance(bench.wanted, bench.got) if bench.got is not None else inf
+    return Undone(change.name, change.title, evidence, change.fix, bench.explains(left, was), change)
 
 
 def changes_to_try(bench: Bench) -> Iterator[Change]:

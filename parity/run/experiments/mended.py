@@ -61,15 +61,28 @@ class _WithChange:
     def state(self, step: int) -> Tensors:
         return self._change.state(self._again.state(step))
 
-    def repeat(self, step: int, batch: Changed, state: Changed, twice: bool = False, cut: bool = False) -> Trace:
+    def repeat(
+        self,
+        step: int,
+        batch: Changed,
+        state: Changed,
+        twice: bool = False,
+        cut: bool = False,
+        *,
+        ahead: Changed | None = None,
+    ) -> Trace:
         traced = self._again.repeat(
             step,
             lambda own: batch(self._change.batch(own)),
             lambda own: state(self._change.state(own)),
             twice or self._change.twice,
             cut,
+            ahead=ahead,
         )
         return cast("Trace", _LastStep(traced))
+
+    def repeat_seeded(self, step: int, seed: int) -> Trace:
+        return self._again.repeat_seeded(step, seed)
 
     def reference_batch(self, step: int) -> Tensors:
         return self._again.reference_batch(step)

@@ -1,12 +1,13 @@
 """Goes on behind the first difference: run again without it, what differs next?"""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from parity.causes import VAGUE, Evidence, find_causes, gradients_at_once
 from parity.judge.numbers import Array
-from parity.judge.result import Cause, Check, FirstDifference
+from parity.judge.result import Cause, Check, Explained, FirstDifference
 from parity.run.experiments.behind import Behind, allowed_at, next_difference
 from parity.run.experiments.find import ahead_of, find_by_experiment
 from parity.run.experiments.mended import Mended, mended
@@ -58,7 +59,9 @@ def find_onward(
             found = found + _by_layers(first, again, evidence, checks)
     except SideFailed:
         pass  # the port does not take what was tried: what is named stays named
-    return [cause for place, cause in enumerate(found) if cause.name not in {c.name for c in found[:place]}]
+    behind = Explained(first.check.step, "the gradients")
+    told = [cause if cause.explains or cause in known else replace(cause, explains=behind) for cause in found]
+    return [cause for place, cause in enumerate(told) if cause.name not in {c.name for c in told[:place]}]
 
 
 def _without_it(first: FirstDifference, basis: Mended, checks: list[Check], mends: int) -> list[Cause]:

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 
 import numpy as np
 
 from parity.judge.join import Join
 from parity.judge.numbers import Array, distance, norm
-from parity.judge.result import Cause, FirstDifference
+from parity.judge.result import Cause, Explained, FirstDifference
 from parity.run.experiments.repeats import Repeats
 from parity.run.states import Tensors
 from parity.trace import Trace, parse_key
@@ -64,18 +65,39 @@ class Bench:
         file = self.reference.step(self.first.check.step)
         return {file.shape(text)[-1] for text in file.names() if text.startswith("act/") and len(file.shape(text)) == 2}
 
+    def explains(self, left: float, was: float) -> Explained:
+        """Returns what part of the first difference is explained by what leaves so much of so much."""
+        share = 1.0 - left / was if 0.0 < was < inf else 1.0
+        return Explained(self.first.check.step, self.first.check.key, share)
+
     def candidate_with(
         self,
         batch: Callable[[Tensors], Tensors] = lambda batch: batch,
         state: Callable[[Tensors], Tensors] = lambda state: state,
         twice: bool = False,
+        ahead: Callable[[Tensors], Tensors] | None = None,
     ) -> Array | None:
         """Returns the candidate's tensor with one thing changed, or None where it has no other of that shape."""
         traced = self.recorder.repeat(
-            self.first.check.step, batch, lambda before: {**state(before), **self.given}, twice
+            self.first.check.step, batch, lambda before: {**state(before), **self.given}, twice, ahead=ahead
         )
+        got = self._read(traced)
+        return got if got is not None and np.isfinite(got).all() else None
+
+    def candidate_once_more(self, seed: int | None = None) -> Array | None:
+        """Returns the candidate's tensor of the same step made once more, finite or not; None where it has no such.
+
+        Args:
+          seed: of the candidate's random generators, where these are to be set.
+        """
+        step = self.first.check.step
+        if seed is not None:
+            return self._read(self.recorder.repeat_seeded(step, seed))
+        return self._read(self.recorder.repeat(step, lambda batch: batch, lambda state: {**state, **self.given}))
+
+    def _read(self, traced: Trace) -> Array | None:
         got = self.join.read(parse_key(self.first.check.key), traced.step(traced.step_numbers[-1]))
-        return got if got is not None and got.shape == self.wanted.shape and np.isfinite(got).all() else None
+        return got if got is not None and got.shape == self.wanted.shape else None
 
     def reference_with(self, batch: Callable[[Tensors], Tensors]) -> Array | None:
         """Returns the reference's tensor on a changed batch, given in its own names and layouts; None where none runs."""

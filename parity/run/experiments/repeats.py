@@ -18,7 +18,10 @@ class Repeats(Protocol):
     def batch_norm_updates(self) -> str: ...  # noqa: D102
     def batch(self, step: int) -> Tensors: ...  # noqa: D102
     def state(self, step: int) -> Tensors: ...  # noqa: D102
-    def repeat(self, step: int, batch: Changed, state: Changed, twice: bool = False) -> Trace: ...  # noqa: D102
+    def repeat(  # noqa: D102
+        self, step: int, batch: Changed, state: Changed, twice: bool = False, *, ahead: Changed | None = None
+    ) -> Trace: ...
+    def repeat_seeded(self, step: int, seed: int) -> Trace: ...  # noqa: D102
     def reference_batch(self, step: int) -> Tensors: ...  # noqa: D102
     def translated_batch(self, batch: Tensors) -> Tensors: ...  # noqa: D102
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace: ...  # noqa: D102
@@ -31,5 +34,12 @@ class RepeatsOnward(Repeats, Protocol):
     """Runs a step also as if some outputs were given, from which it goes on."""
 
     def repeat(  # noqa: D102
-        self, step: int, batch: Changed, state: Changed, twice: bool = False, cut: bool = False
+        self,
+        step: int,
+        batch: Changed,
+        state: Changed,
+        twice: bool = False,
+        cut: bool = False,
+        *,
+        ahead: Changed | None = None,
     ) -> Trace: ...

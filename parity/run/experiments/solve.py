@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.causes.evidence import rounds_to_one
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause
 from parity.run.experiments.change import Change, Undone
@@ -26,6 +27,7 @@ class Knob(NamedTuple):
       fix: of the cause.
       batch: what becomes of a whole batch at x.
       state: what becomes of the state at x.
+      tells: whether a number is told from one that changes nothing by the digits it is named with.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Knob(NamedTuple):
     fix: str
     batch: Callable[[Tensors, float], Tensors] = lambda batch, x: batch
     state: Callable[[Tensors, float], Tensors] = lambda state, x: state
+    tells: Callable[[float], bool] = lambda x: True
 
 
 def knobs(bench: Bench) -> Iterator[Knob]:
@@ -51,7 +54,7 @@ def solved(bench: Bench, knob: Knob) -> Cause | None:
     if bench.wanted.size < TELLING:  # one number can always be met by turning another
         return None
     x = _root(lambda x: _residual(bench, knob, x), bench.first.check.allowed)
-    if x is None:
+    if x is None or not knob.tells(x):
         return None
     change = Change(
         knob.name,
@@ -67,6 +70,7 @@ def solved(bench: Bench, knob: Knob) -> Cause | None:
         f"{knob.what(x)}, the candidate gives the reference's {bench.first.check.key} within what rounding allows, where it "
         f"was {bench.first.check.multiple:.3g} times off",
         knob.fix,
+        bench.explains(bench.first.check.allowed, bench.first.check.difference),
         change,
     )
 
@@ -106,6 +110,7 @@ def _of_an_input(text: str, plain: str) -> Iterator[Knob]:
         lambda x: f"with {plain} times {1 + x:.9g}",
         "scale the inputs once, as the graph does",
         batch=lambda batch, x: changed(batch, lambda value: value * (1 + x)),
+        tells=lambda x: not rounds_to_one(1 / (1 + x)),
     )
     yield Knob(
         "input_shift",

@@ -33,7 +33,7 @@ def one_of_two(
     allowed = allowed_at(step, checks)
     bench = Bench(first, again, evidence.join, evidence.reference, evidence.candidate)
     for change in (STALE, *changes_to_try(bench)):
-        undone = Undone(change.name, change.title, "", change.fix, change)
+        undone = Undone(change.name, change.title, "", change.fix, change=change)
         basis = mended(first, undone, again, evidence)
         left = next_difference(basis.evidence, step, allowed, (first.quantity,)) if basis else None
         if basis is None or left is None:
@@ -41,7 +41,7 @@ def one_of_two(
         cause = next((each for each in find_causes(left, basis.evidence) if each.name in EXACT), None)
         if cause is not None:
             text = f"{change.what}, what is left of {key} is explained: {cause.title}; neither explains it alone"
-            return Undone(change.name, change.title, text, change.fix, change), cause
+            return Undone(change.name, change.title, text, change.fix, cause.explains, change), cause
     return _two_changes(bench)
 
 
@@ -57,5 +57,9 @@ def _two_changes(bench: Bench) -> tuple[Undone, Cause] | None:
             cause = undone(bench, both)
             if cause is not None:
                 text = f"{cause.evidence}; neither does it alone"
-                return Undone(one.name, one.title, text, one.fix, both), Cause(other.name, other.title, text, other.fix)
+                whole = cause.explains
+                return (
+                    Undone(one.name, one.title, text, one.fix, whole, both),
+                    Cause(other.name, other.title, text, other.fix, whole),
+                )
     return None
