@@ -223,9 +223,9 @@ class RankServer:
         known = facts(stepper, self._rank, case["combine"], self._backend, precision)
         brought = {name: case[name] for name in OWN if case.get(name)}
         own = {f"stat/{name}": array(value) for name, value in named_statistics(stepper.model).items()}
-        own.update(
-            (f"var/{n}", array(value)) for n, value in stepper.model.named_parameters() if not value.requires_grad
-        )
+        for name, value in stepper.model.named_parameters():
+            if not value.requires_grad and value.numel() <= MOST_TOLD:
+                own[f"var/{name}"] = array(value)
         return stepper, {**known, **brought, **(mixed or {})}, fresh, own
 
     def _stepper(
