@@ -101,7 +101,6 @@ def test_a_recorded_script_and_its_port_are_the_same_at_levels_1_and_2(request, 
         ),
         # Slots are empty in the first step, where the update is off by one factor: no learning rate has it in the second.
         ("nesterov", ("loss",), "optimizer_that_does_not_look_ahead", "var", "nesterov"),
-        ("nesterov", ("loss_with_dropout",), "optimizer", "loss", "random_draw"),
     ],
 )
 def test_a_bug_in_a_port_is_found_and_named(request, recorded, replayed, name, losses, optimizer, first, cause):
@@ -112,8 +111,6 @@ def test_a_bug_in_a_port_is_found_and_named(request, recorded, replayed, name, l
     assert function["verdict"] == "different"
     assert f"{first}/" in function["first_difference"]["key"] or function["first_difference"]["quantity"] == first
     assert function["causes"][0]["name"] == cause
-    if cause == "random_draw":  # which is no matter of precision
-        assert result["levels"]["float32"]["reason"].startswith("the candidate does not repeat itself")
 
 
 def test_a_bug_that_no_step_alone_shows_is_found_where_nobody_resets_the_port(recorded, replayed):
