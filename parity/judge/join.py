@@ -6,7 +6,7 @@ from typing import Protocol
 from parity.judge.numbers import Array
 from parity.judge.renaming import Renaming
 from parity.mapping import Mapping as VariableMapping
-from parity.mapping import slot_partner
+from parity.mapping import only_slots_left, slot_partner
 from parity.trace import (
     OF_A_VARIABLE,
     RANK_OF,
@@ -40,18 +40,26 @@ class Join:
       variables: the mapping of variables; everything that hangs on one follows it.
       names: the mapping of other names by quantity ("feed", "act", "metric"); names without an entry stay as they are.
       slots: the candidate's slot names.
+      reference_slots: the reference's, where they are known: of each side's the only one that no name joins is joined too.
     """
 
-    def __init__(self, variables: VariableMapping, names: Mapping[str, Renaming], slots: Iterable[str]) -> None:
+    def __init__(
+        self,
+        variables: VariableMapping,
+        names: Mapping[str, Renaming],
+        slots: Iterable[str],
+        reference_slots: Iterable[str] = (),
+    ) -> None:
         self._variables = variables
         self._names = names
         self._slots = tuple(slots)
+        self.left_slots = only_slots_left(tuple(reference_slots), self._slots)
         self._order = {pair.reference: place for place, pair in enumerate(variables.pairs)}
 
     def candidates(self, key: Key) -> tuple[str, ...]:
         """Returns the names in the candidate's trace that make up a tensor of the reference; none for a missing slot."""
         if key.quantity in OF_A_VARIABLE:
-            slot = slot_partner(key.slot, self._slots) if key.slot else ""
+            slot = self.left_slots.get(key.slot) or slot_partner(key.slot, self._slots) if key.slot else ""
             if slot is None:
                 return ()
             pair = self._variables.pair(key.name)

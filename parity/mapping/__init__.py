@@ -11,6 +11,7 @@ from parity.mapping.propose import Proposal as Proposal
 from parity.mapping.propose import Values as Values
 from parity.mapping.propose import propose as propose
 from parity.mapping.propose import proposed_toml as proposed_toml
+from parity.mapping.slots import only_slots_left as only_slots_left
 from parity.mapping.slots import slot_partner as slot_partner
 from parity.mapping.transforms import TRANSFORMS as TRANSFORMS
 from parity.mapping.transforms import Transform as Transform

@@ -16,6 +16,22 @@ TORCH_SLOTS: dict[str, tuple[str, ...]] = {
 }
 
 
+def only_slots_left(reference_slots: Collection[str], candidate_slots: Collection[str]) -> dict[str, str]:
+    """Returns a TensorFlow slot and the candidate's where each is the only one that no name joins; else nothing.
+
+    A name that torch's own optimizers use says what the slot is, and is no name of another.
+
+    Args:
+      reference_slots: all that the reference keeps.
+      candidate_slots: all that the candidate keeps.
+    """
+    partners = {slot: slot_partner(slot, candidate_slots) for slot in reference_slots}
+    left = [slot for slot, partner in partners.items() if partner is None]
+    free = sorted(set(candidate_slots) - {partner for partner in partners.values() if partner})
+    known = {name for slot, names in TORCH_SLOTS.items() for name in (slot, *names)}
+    return {left[0]: free[0]} if len(left) == len(free) == 1 and free[0] not in known else {}
+
+
 def slot_partner(tf_slot: str, candidate_slots: Collection[str]) -> str | None:
     """Returns the candidate's name of a TensorFlow slot, or None where it has no such slot.
 

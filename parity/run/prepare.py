@@ -69,7 +69,7 @@ def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Pa
         _give_to_parts(case, candidate, mapping, tf["variables"])
         torch = candidate.prepare("float32").result()
     names = {str(quantity): Renaming(quantity, entries) for quantity, entries in case.mapping_of.items()}
-    join = Join(mapping, names, torch["facts"]["slots"])
+    join = Join(mapping, names, torch["facts"]["slots"], tf["facts"].get("slots", ()))
     inference = ("eval",) if tf.get("inference") else ()
     steps, shards = list(range(case.steps)), case.towers * case.micro_batches
     feeds = _write_feeds(out, join, steps)
@@ -84,7 +84,7 @@ def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Pa
         [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs],
         (_slots(initial), dict(own["initial_slots"])),
         written,
-        written_notes(written, mapping.kept) + ([] if inference else [NO_MODE if "inference" in tf else NOT_BLESSED]),
+        [*written_notes(written, mapping.kept), *_slot_notes(join), *([] if inference else [_no_inference(tf)])],
     )
 
 
@@ -120,6 +120,15 @@ def _write_start(out: Path, join: Join, reference: Reference) -> tuple[OfBoth, d
     tf = out / "start" / "tf"
     initial = reference.initialize(tf)
     return OfBoth(tf, write_init(out / "start" / "torch", translated(join, read_all(Trace(tf).init())))), initial
+
+
+def _no_inference(prepared: dict[str, Any]) -> str:
+    return NO_MODE if "inference" in prepared else NOT_BLESSED
+
+
+def _slot_notes(join: Join) -> list[str]:
+    told = "the slot {} of the reference was taken for {} of the port: each is the only one that no name joins"
+    return [told.format(one, other) for one, other in join.left_slots.items()]
 
 
 def _slots(initial: dict[str, list[float]]) -> dict[str, list[float]]:

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parity.mapping import MappingEntry, MappingError, Variable, build_mapping, slot_partner, variables_of
+from parity.mapping import (
+    MappingEntry,
+    MappingError,
+    Variable,
+    build_mapping,
+    only_slots_left,
+    slot_partner,
+    variables_of,
+)
 from parity.mapping.names import meanings
 
 if sys.version_info >= (3, 11):
@@ -344,3 +352,19 @@ def test_a_slot_finds_its_partner_under_either_habit(slot, names, partner):
 def test_variables_are_made_of_a_traces_description():
     described = {"a": {"shape": [2, 3], "dtype": "float64", "kind": "weight", "placement": "", "use": ""}}
     assert variables_of(described) == [Variable("a", (2, 3), "float64", "weight", None)]
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "joined"),
+    [
+        (["momentum"], ["velocity"], {"momentum": "velocity"}),
+        (["m", "v"], ["exp_avg", "second"], {"v": "second"}),
+        (["m", "v"], ["first", "second"], {}),  # which is which nobody knows
+        (["momentum"], ["velocity", "other"], {}),
+        (["momentum"], ["square_avg"], {}),  # of another optimizer
+        (["momentum"], ["momentum_buffer"], {}),
+        ([], ["velocity"], {}),
+    ],
+)
+def test_the_only_slots_that_are_left_belong_together(reference, candidate, joined):
+    assert only_slots_left(reference, candidate) == joined

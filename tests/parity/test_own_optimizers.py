@@ -40,11 +40,18 @@ def owning(folder, name, table, start="0.0"):
 MOMENTUM = 'name = "momentum"\nlearning_rate = 0.125\nmomentum = 0.875'
 
 
-def test_state_that_is_made_in_the_first_step_is_compared(tf2_sides, tmp_path):
-    result = run_case(owning(tmp_path / "case", "lazy", MOMENTUM), tf2_sides)
+@pytest.mark.parametrize("name", ["momentum_buffer", "velocity"])
+def test_state_that_is_made_in_the_first_step_is_compared(tf2_sides, tmp_path, name):
+    case = owning(tmp_path / "case", "lazy", MOMENTUM)
+    own = tmp_path / "case" / "own.py"
+    own.write_text(own.read_text().replace("momentum_buffer", name))
+    result = run_case(case, tf2_sides)
     assert result.verdict == "same", result.first_difference
     slots = {(check.run, check.step) for check in result.levels["function"].checks if check.key.startswith("slot/")}
     assert slots >= {("fresh", 0), ("init", 0), ("lockstep", 2), ("free", 2)}
+    assert any(note.startswith("the slot momentum of the reference was") for note in result.notes) is (
+        name == "velocity"
+    )
 
 
 def test_state_that_starts_at_another_value_is_named(tf2_sides, tmp_path):
