@@ -49,6 +49,7 @@ def facts(stepper: Stepper, rank: Rank, reduce: str, backend: str, precision: st
         "matmul_precision": torch.get_float32_matmul_precision(),
         "cudnn_tf32": torch.backends.cudnn.allow_tf32,
         "mkldnn": torch.backends.mkldnn.enabled,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "channels_last": any(map(_is_channels_last, stepper.model.parameters())),
         "flags": {name: os.environ[name] for name in FLAGS if name in os.environ},
         "device": str(next(stepper.model.parameters()).device),
