@@ -6,6 +6,7 @@ from tf_towers.averages import Averages
 from tf_towers.batch_norm_updates import choose_updates, racing_updates
 from tf_towers.errors import TowerError
 from tf_towers.feed import make_feeding
+from tf_towers.float_attributes import attributes_as_written
 from tf_towers.gradients import make_gradients
 from tf_towers.inference import MODE, build_inference, in_mode, takes_mode
 from tf_towers.loss_scale import LossScale
@@ -74,12 +75,16 @@ def build(
         call, modes = share(tower, plan.share), takes_mode(tower, inputs)
         require_arguments(tower, [*feeding.shards[0], *([MODE] if modes else [])])
         in_training = in_mode(call, True) if modes else call
-        rows = build_replicas(tower, feeding.shards, devices, where, plan, scale and scale.value, parts, in_training)
+        with attributes_as_written(feeding.shards[0]):
+            rows = build_replicas(
+                tower, feeding.shards, devices, where, plan, scale and scale.value, parts, in_training
+            )
         with tf.device(place_variables(center, center)):
             training = _train(graph, feeding, rows, optimizer, plan, scale, parts)
         if not modes:
             return training
-        built = build_inference(in_mode(call, False), inputs, feeding.shards[0], where[0], devices[0])
+        with attributes_as_written(feeding.shards[0]):
+            built = build_inference(in_mode(call, False), inputs, feeding.shards[0], where[0], devices[0])
         return training._replace(inference=built)
 
 

@@ -5,6 +5,10 @@ import tensorflow.compat.v1 as tf
 
 from tf_towers.over_towers import running_tower, stacked_over_towers
 
+# tensorflow/python/ops/nn_impl.py, 1.15: fused_batch_norm raises a smaller epsilon to this, as cuDNN wanted it. That of
+# TensorFlow 2 does not, and no CPU kernel does.
+FUSED_EPSILON_FLOOR = 1.001e-5
+
 
 def batch_norm(inputs, name, momentum=0.99, epsilon=1e-3, training=True):
     """Normalises over all axes but the last as `tf.layers.batch_normalization(fused=True)` does.
@@ -20,7 +24,8 @@ def batch_norm(inputs, name, momentum=0.99, epsilon=1e-3, training=True):
       inputs: ``[batch, height, width, channels]``, float32 or float64.
       name: variable scope of gamma, beta, moving_mean and moving_variance, each ``[channels]`` in the inputs' dtype.
       momentum: weight of the old statistics, 0 to 1.
-      epsilon: added to the variance; at least 1.001e-5, below which TensorFlow 1.15 silently raises it.
+      epsilon: added to the variance; a smaller one than 1.001e-5 is raised to it, on every TensorFlow and in inference
+        too, as TensorFlow 1.15 does silently.
       training: normalise with the batch's statistics and put the update of the moving ones into `UPDATE_OPS`, or
         normalise with the moving ones.
 
@@ -30,7 +35,7 @@ def batch_norm(inputs, name, momentum=0.99, epsilon=1e-3, training=True):
     Source: tensorflow/python/layers/normalization.py and ops/nn_impl.py (1.15).
     Counterpart: torch_ddp.like_tf.BatchNorm2d; torch_ddp.parallel.SyncBatchNorm where towers are synchronised
     """
-    channels = int(inputs.shape[-1])
+    channels, epsilon = int(inputs.shape[-1]), max(epsilon, FUSED_EPSILON_FLOOR)
     with tf.variable_scope(name):
         gamma = _variable("gamma", channels, inputs.dtype, tf.ones_initializer())
         beta = _variable("beta", channels, inputs.dtype, tf.zeros_initializer())

@@ -6,6 +6,7 @@ import traceback
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
+from tf_towers.shadow.expansions import NOT_COMPUTED_WITH
 from tf_towers.user_lines import users_line
 
 FLOWS = ("flow", "flow_out")
@@ -51,10 +52,11 @@ def require_dtype(tensor, what, inputs):
 
 
 def float32_places(tower):
-    """Returns where a float64 tower computes in float32 all the same, e.g. ``["model.py:12: Cast"]``, without repeats.
+    """Returns where a float64 tower's loss and outputs are computed in float32, e.g. ``["model.py:12: Cast"]``, each once.
 
-    TensorFlow's own losses (`tf.losses`) and schedules do so silently; a float64 run is then no more exact than float32.
-    The flow of a tensor array is no arithmetic: it is float32 whatever the array holds, and is always 0.
+    TensorFlow's own losses (`tf.losses`) do so silently; a float64 run is then no more exact than float32. So does an op
+    with a float attribute that nothing is known of, as one of a library of the user's own. The flow of a tensor array is no
+    arithmetic: it is float32 whatever the array holds, and is always 0.
 
     Args:
       tower: a `Tower`.
@@ -63,16 +65,32 @@ def float32_places(tower):
         return []
     scope = tower.loss.op.name.split("/")[0] + "/"
     places, flows = [], set()
+    needed = _needed([tower.loss.op] + [tensor.op for tensor in tower.outputs.values()])
     for op in tower.loss.graph.get_operations():
         flows.update(_flows_out(op, flows))
-        computed = op.name.startswith(scope) and any(
-            one.dtype.base_dtype == tf.float32 and one.name not in flows for one in op.outputs
-        )
-        if computed and op.inputs and "gradients" not in op.name:
+        computed = any(one.dtype.base_dtype == tf.float32 and one.name not in flows for one in op.outputs)
+        inside = op in needed and op.inputs and op.name.startswith(scope) and "gradients" not in op.name
+        if inside and (computed or _has_float_attribute(op)):
             place = f"{users_line(list(op.traceback), with_text=False)}: {op.type}"
             if place not in places:
                 places.append(place)
     return places
+
+
+def _needed(ops):
+    """Returns the set of ops whose outputs some ops are computed of, themselves included."""
+    seen, pending = set(), list(ops)
+    while pending:
+        op = pending.pop()
+        if op not in seen:
+            seen.add(op)
+            pending += [tensor.op for tensor in op.inputs]
+    return seen
+
+
+def _has_float_attribute(op):
+    wide = any(one.dtype.base_dtype == tf.float64 for one in op.outputs) and op.type not in NOT_COMPUTED_WITH
+    return wide and any(attr.type in ("float", "list(float)") for attr in op.op_def.attr)
 
 
 def _flows_out(op, flows):

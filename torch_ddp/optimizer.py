@@ -73,6 +73,16 @@ def round_hyper_parameters(optimizer: Optimizer) -> None:
                 group[name] = tuple(float(np.float32(part)) for part in value)
 
 
+def round_momenta(model: nn.Module) -> None:
+    """Rounds the momentum of every batch norm as TensorFlow's graph does, which subtracts it from 1 in float32.
+
+    With torch's own, 0.01 for 0.99 there, moving statistics move by 1e-6 of their update farther or less far.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and isinstance(module.momentum, float):
+            module.momentum = float(np.float32(1.0) - np.float32(1.0 - module.momentum))
+
+
 def named_slots(optimizer: Optimizer, model: nn.Module) -> dict[tuple[str, str], Tensor]:
     """Returns the optimizer's state per parameter: dict of ``(slot, parameter name)`` to a tensor of its shape.
 

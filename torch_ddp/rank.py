@@ -27,7 +27,7 @@ from torch_ddp.gather import ranks_agree
 from torch_ddp.group import Rank
 from torch_ddp.lazy_state import make_lazy_state
 from torch_ddp.mixed import Mixed
-from torch_ddp.optimizer import make_optimizer
+from torch_ddp.optimizer import make_optimizer, round_momenta
 from torch_ddp.optimizer import round_hyper_parameters as round_to_float32
 from torch_ddp.own_step import OwnStepper
 from torch_ddp.parallel import SyncBatchNorm, convert_syncbn_model
@@ -214,6 +214,7 @@ class RankServer:
             optimizer = make_optimizer(described, model, _of_the_first(model, case))
         if round_hyper_parameters:
             round_to_float32(optimizer)
+            round_momenta(model)
         half = Mixed(model, optimizer, **mixed) if mixed else None
         stepper = self._stepper(model, optimizer, case, half, round_hyper_parameters)
         # What the optimizer itself puts into its slots, before anything is loaded: the smallest and the largest element.

@@ -36,7 +36,8 @@ def normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
         f"batch norm normalises {first.name} by {hint}",
         f"every channel of the candidate is the reference's, scaled by {lowest:.6g} to {highest:.6g} and shifted, to "
         f"{whole:.1g} of what differs",
-        "epsilon as in the graph (tf.layers 1e-3, torch 1e-5); training mode on both sides; the statistics of one shard",
+        "epsilon as in the graph (tf.layers 1e-3, torch 1e-5; below 1.001e-5 TensorFlow 1.15 raises a fused one, not 2: "
+        "fused_epsilon_floor=0 of torch_ddp.like_tf's); training mode on both sides; the statistics of one shard",
     )
 
 

@@ -124,15 +124,14 @@ def _set_aside_rounding(
     replayed: Replayed, runs: Runs, function: Level, settle: Settle, run: Callable[[], Runs]
 ) -> tuple[Runs, Level]:
     # Numbers of an update by hand are constants of the script, which the shadow reads as they were written.
-    if not replayed.own_optimizer or replayed.part.by_hand:
-        return runs, function
+    own_optimizer = replayed.own_optimizer and not replayed.part.by_hand
 
     def again() -> tuple[Runs, Level]:
         replayed.round_hyper_parameters()
         rounded = run()
         return rounded, _function(replayed, rounded, settle)
 
-    return set_aside_rounding(runs, function, again)
+    return set_aside_rounding(runs, function, again, own_optimizer)
 
 
 def _pairs(runs: Runs) -> dict[str, Pairs]:

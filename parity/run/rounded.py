@@ -13,23 +13,26 @@ def set_aside_rounding(
     recorded: Recording,
     function: Level,
     again: Callable[[], tuple[Recording, Level]],
+    own_optimizer: bool,
     what: str = "hyper-parameters",
 ) -> tuple[Recording, Level]:
     """Returns what was recorded and level 1 with the port's hyper-parameters rounded alike, where that changes anything.
 
     The graph holds float32 hyper-parameters, `torch.optim` doubles: an effect of 1e-8 to 1e-5 that is a fact about the port
-    and no bug. Rounding the port's own shows whether there is anything else. Asked for where the port brings its own.
+    and no bug. Rounding the port's own shows whether there is anything else. Momenta of batch norm always are its own.
 
     Args:
       recorded: the port as it is.
       function: level 1 of it.
       again: records and judges the port once more, its hyper-parameters rounded.
+      own_optimizer: whether the port brings its optimizer or its schedule.
       what: is rounded, in words.
     """
     first = function.first_difference
     if first is None or first.check.run in EARLY:
         return recorded, function
-    if first.quantity not in ("slot", "var") and first.check.key != "state/learning_rate":
+    of_the_optimizer = first.quantity in ("slot", "var") or first.check.key == "state/learning_rate"
+    if first.quantity != "stat" and not (own_optimizer and of_the_optimizer):
         return recorded, function
     rounded, level = again()
     if level.verdict != "same" and level.first_difference == first:

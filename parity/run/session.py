@@ -161,15 +161,12 @@ def _behind_the_start(case: Case, recorder: Recorder, recorded: Recorded, functi
 
 
 def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, function: Level) -> tuple[Recorded, Level]:
-    if not (case.torch.optimizer or case.torch.scheduler):
-        return recorded, function
-
     def again() -> tuple[Recorded, Level]:
         rounded = recorder.again_with_rounded_hyper_parameters(recorded)
         return rounded, judge_function(rounded, range(case.steps), case.towers, recorder.settle)
 
     what = "hyper-parameters" + (" and learning rates" if case.torch.scheduler else "")
-    return set_aside_rounding(recorded, function, again, what)
+    return set_aside_rounding(recorded, function, again, bool(case.torch.optimizer or case.torch.scheduler), what)
 
 
 def _evidence(case: Case, recorded: Recorded) -> Evidence:

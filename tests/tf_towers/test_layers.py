@@ -133,3 +133,20 @@ def _takes_float64():
 
 def test_the_kernel_of_local_responses_has_no_float64_form(tf):
     assert tf(_takes_float64) == {"taken": False}
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_epsilon_below_that_of_1_15_is_raised_to_it_everywhere(tf, images, dtype, training):
+    answer = tf(_with_a_small_epsilon, x=1e-3 * images, dtype=dtype, training=training)
+    np.testing.assert_array_equal(answer["small"], answer["floor"])
+    assert np.any(answer["small"] != answer["larger"])
+
+
+def _with_a_small_epsilon(x, dtype, training):
+    inputs, epsilons = tf.constant(x.astype(dtype)), {"small": 1e-6, "floor": 1.001e-5, "larger": 2e-5}
+    built = {
+        name: tf_towers.batch_norm(inputs, name, epsilon=epsilon, training=training)
+        for name, epsilon in epsilons.items()
+    }
+    return small.run(built)

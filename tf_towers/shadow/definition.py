@@ -3,6 +3,7 @@
 import re
 
 from tensorflow.core.framework import graph_pb2
+from tensorflow.python.framework import op_def_registry
 
 _CONTROL = re.compile(r"^\^")
 
@@ -10,6 +11,13 @@ _CONTROL = re.compile(r"^\^")
 def op_of(name):
     """Returns the op's name of an input: of "conv:1", "conv" and "^conv"."""
     return _CONTROL.sub("", name).partition(":")[0]
+
+
+def op_def(op_type):
+    """Returns how a type of op is registered; None where there is no such one."""
+    if hasattr(op_def_registry, "get_registered_ops"):
+        return op_def_registry.get_registered_ops().get(op_type)
+    return op_def_registry.get(op_type)
 
 
 def full(name):
@@ -22,19 +30,21 @@ def by_name(definition):
     return {node.name: node for node in definition.node}
 
 
-def needed(nodes, names):
+def needed(nodes, names, control=True):
     """Returns the set of names of the nodes that `names` need, themselves included.
 
     Args:
       nodes: dict of name to node.
       names: of ops.
+      control: whether what only has to run before counts too, or nothing but what they are computed from.
     """
     seen, pending = set(), [name for name in names if name in nodes]
     while pending:
         name = pending.pop()
         if name not in seen:
             seen.add(name)
-            pending += [op_of(each) for each in nodes[name].input if op_of(each) in nodes]
+            read = [each for each in nodes[name].input if control or not each.startswith("^")]
+            pending += [op_of(each) for each in read if op_of(each) in nodes]
     return seen
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import node_def_pb2, types_pb2
-from tensorflow.python.framework import kernels, op_def_registry
+from tensorflow.python.framework import kernels
 
 from tf_towers.shadow.constants import as_written
-from tf_towers.shadow.definition import full, op_of, redirect
-from tf_towers.shadow.expansions import EXPANSIONS
+from tf_towers.shadow.definition import full, op_def, op_of, redirect
+from tf_towers.shadow.expansions import EXPANSIONS, NOT_COMPUTED_WITH
 from tf_towers.shadow.refusal import refuse
 
 FLOATS = (types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
@@ -53,7 +53,7 @@ def _cast_flows(definition):
     """Keeps the flows of tensor arrays, which only say what comes after what, in the float32 that those want."""
     renamed, given = {}, []
     for node in list(definition.node):
-        described = _op_def(node.op) if node.op.startswith("TensorArray") else None
+        described = op_def(node.op) if node.op.startswith("TensorArray") else None
         for place, argument in enumerate(described.input_arg if described else []):
             if argument.name in FLOWS:
                 name = f"{node.name}/{argument.name}_in_float32"
@@ -136,7 +136,7 @@ def _check(definition):
 
 
 def _unfit(node):
-    described = _op_def(node.op)
+    described = op_def(node.op)
     if described is None:
         return None  # a function of the graph's own library
     for argument in list(described.input_arg) + list(described.output_arg):
@@ -149,7 +149,14 @@ def _unfit(node):
             return "which is not there in float64"
     if wide and not _has_kernel(node, wide):
         return "which has no float64 kernel on the CPU"
+    if wide and node.op not in NOT_COMPUTED_WITH and any(map(_is_rounded, node.attr.values())):
+        return "which computes with an attribute in float32 whatever its input"
     return None
+
+
+def _is_rounded(attr):
+    values = [attr.f] if attr.WhichOneof("value") == "f" else attr.list.f
+    return any(float(as_written(np.float32(value))) != value for value in values)
 
 
 def _has_kernel(node, wide):
@@ -165,9 +172,3 @@ def _has_kernel(node, wide):
         )
         for kernel in on_cpu
     )
-
-
-def _op_def(name):
-    if hasattr(op_def_registry, "get_registered_ops"):
-        return op_def_registry.get_registered_ops().get(name)
-    return op_def_registry.get(name)

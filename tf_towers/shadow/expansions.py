@@ -1,4 +1,4 @@
-"""Ops that have no float64 kernel, written out as plain ones.
+"""Ops that have no float64 kernel, or a float32 attribute in it, written out as plain ones.
 
 Each function takes the op's inputs and its attributes and returns the op's outputs; None for those that nothing outside the
 op's own gradient reads. Sources: the CPU kernels of TensorFlow 1.15 in tensorflow/core/kernels: fused_batch_norm_op.cc,
@@ -28,8 +28,8 @@ def fused_batch_norm_gradient(inputs, attributes):
     dy, x, scale, mean, variance = inputs[:5]
     if attributes["is_training"]:
         mean, variance = _moments(x, attributes)
-    axes = _axes(x, attributes)
-    shape = _beside(x, attributes)
+    axes = _axes(attributes)
+    shape = _beside(attributes)
     inverse = tf.reshape(tf.rsqrt(variance + attributes["epsilon"]), shape)
     normal = (x - tf.reshape(mean, shape)) * inverse
     dscale, doffset = tf.reduce_sum(dy * normal, axes), tf.reduce_sum(dy, axes)
@@ -101,28 +101,53 @@ EXPANSIONS = {
     "LeakyReluGrad": leaky_relu_gradient,
 }
 
+# Ops that may be given float64 and a float attribute, which is not what they compute with.
+NOT_COMPUTED_WITH = {
+    "AnonymousMutableDenseHashTable": "how full a table gets",
+    "ApproximateEqual": "a limit that float32 compares with too",
+    "BatchNormWithGlobalNormalization": "in no graph that TensorFlow 1 makes: its function writes plain ops",
+    "BatchNormWithGlobalNormalizationGrad": "in no graph that TensorFlow 1 makes: its function writes plain ops",
+    "Bucketize": "limits that float32 compares with too: data in float32 lies on the same side of them",
+    "CollectiveAllToAllV2": "a time",
+    "CollectiveAllToAllV3": "a time",
+    "CollectiveBcastRecv": "a time",
+    "CollectiveBcastRecvV2": "a time",
+    "CollectiveBcastSend": "a time",
+    "CollectiveBcastSendV2": "a time",
+    "CollectiveGather": "a time",
+    "CollectiveGatherV2": "a time",
+    "CollectiveReduce": "a time",
+    "CollectiveReduceScatterV2": "a time",
+    "CollectiveReduceV2": "a time",
+    "CollectiveReduceV3": "a time",
+    "CropAndResize": "what lies outside; its output is float32 always",
+    "DebugNumericSummary": "limits of a count",
+    "FractionalAvgPool": "how many pixels go together, a whole number",
+    "FractionalMaxPool": "how many pixels go together, a whole number",
+    "MutableDenseHashTable": "how full a table gets",
+    "MutableDenseHashTableV2": "how full a table gets",
+    "QuantizeAndDequantize": "in no graph that TensorFlow 1 makes: V2 and later take tensors",
+}
 
-def _channel(x, attributes):
-    return 1 if attributes.get("data_format", "NHWC").startswith("NC") else x.shape.ndims - 1
+
+def _axes(attributes):
+    # Of what is fed nothing but the dtype is known: the format says how many axes there are.
+    return [axis for axis, letter in enumerate(attributes.get("data_format", "NHWC")) if letter != "C"]
 
 
-def _axes(x, attributes):
-    return [axis for axis in range(x.shape.ndims) if axis != _channel(x, attributes)]
-
-
-def _beside(x, attributes):
-    return [-1 if axis == _channel(x, attributes) else 1 for axis in range(x.shape.ndims)]
+def _beside(attributes):
+    return [-1 if letter == "C" else 1 for letter in attributes.get("data_format", "NHWC")]
 
 
 def _moments(x, attributes):
-    axes = _axes(x, attributes)
+    axes = _axes(attributes)
     mean = tf.reduce_mean(x, axes)
-    apart = x - tf.reshape(mean, _beside(x, attributes))
+    apart = x - tf.reshape(mean, _beside(attributes))
     return mean, tf.reduce_mean(apart * apart, axes)
 
 
 def _normalized(x, mean, variance, attributes, scale, offset):
-    shape = _beside(x, attributes)
+    shape = _beside(attributes)
     inverse = tf.rsqrt(variance + attributes["epsilon"]) * scale
     return (x - tf.reshape(mean, shape)) * tf.reshape(inverse, shape) + tf.reshape(offset, shape)
 

@@ -11,7 +11,7 @@ from parity.trace import quantity_of, reduce_value
 from tf_towers.forward import forward_of, with_values
 from tf_towers.shadow.constants import as_written
 from tf_towers.shadow.cut import cut, import_graph, is_fed
-from tf_towers.shadow.definition import by_name, needed
+from tf_towers.shadow.definition import by_name, needed, op_of
 from tf_towers.shadow.expand import expand
 from tf_towers.shadow.layout import to_channels_last
 from tf_towers.shadow.refusal import refuse
@@ -42,9 +42,12 @@ class Program(object):
         self.draws_inside = bool(self._cut.drawn)
         typed = import_graph(definition)
         turned, moved = to_channels_last(definition)
-        # Where a script writes its updates itself, it writes their constants too.
+        # Where a script writes its updates itself, it writes their constants too. What has to run before, as moving
+        # averages before gradients that are made under a control dependency, is no part of what is computed.
+        wanted = [op_of(each["tensor"]) for key, each in run["values"].items() if not is_fed(key)]
+        of_the_model = needed(by_name(definition), wanted, control=False)
         by_hand = needed(by_name(definition), run.get("by_hand", []))
-        self.constants = widen(definition, self._cut.computed | by_hand)
+        self.constants = widen(definition, of_the_model | by_hand)
         expanded, renamed = expand(definition, typed)
         renamed.update(moved)
         self.expanded = sorted(expanded + [f"{each} in NCHW" for each in turned])

@@ -16,7 +16,8 @@ from parity.trace import Trace, bootstrap
 SCRIPTS = Path(__file__).parents[2] / "legacy_scripts"
 PORTS = SCRIPTS / "ports"
 TIMEOUT = 240
-MORE = {"dropout_wrapper": {"TF_USE_LEGACY_KERAS": "1"}}  # TensorFlow 2 has its RNN cells from there
+# TensorFlow 2 has its RNN cells and its layers from there.
+MORE = {name: {"TF_USE_LEGACY_KERAS": "1"} for name in ("dropout_wrapper", "fused_norm")}
 
 
 class Recorded(NamedTuple):
