@@ -12,7 +12,7 @@ OPTIMIZERS = {
     "two_optimizers": "AdamOptimizer",
 }
 HAZARDS = {
-    "placeholder_slices": {"global_step_not_counted"},
+    "placeholder_slices": {"global_step_not_counted", "last_towers_loss"},
     "split_sum": {"sum_not_mean", "decay_counted", "last_towers_loss"},
     "monitored": {"unordered_statistics"},
     "queue_fed": {"last_towers_loss", "unordered_average"},
