@@ -32,6 +32,7 @@ def assert_parity(
     levels: Sequence[str] = ("function", "float32"),
     tf_python: str | None = None,
     sides: Callable[[str | None, bool], Sides] | None = None,
+    strict: bool = False,
     **overrides: Any,
 ) -> Result:
     """Raises unless the candidate is the same training as the reference, down to rounding.
@@ -44,6 +45,7 @@ def assert_parity(
       tf_python: the interpreter with TensorFlow, for a live reference.
       sides: gives started sides for an interpreter, with a reference or without, which somebody else ends; by default they
         are started and ended here.
+      strict: also raise where the verdict is same and something was not judged, e.g. how the port combines gradients.
       **overrides: keys of the case, e.g. ``steps=5``.
 
     Returns:
@@ -67,8 +69,9 @@ def assert_parity(
                 fail_together(*opened.started)
                 result = run_case(case, opened, levels, golden=golden)
         name = case.name
-    if result.exit_code:
-        raise AssertionError(_text(result, name))
+    if result.strict_exit_code if strict else result.exit_code:
+        missing = f"\nnot judged: {'; '.join(result.not_judged)}" if result.verdict == "same" else ""
+        raise AssertionError(_text(result, name) + missing)
     return result
 
 

@@ -47,7 +47,7 @@ def test_a_right_port_passes_against_the_golden_trace_without_tensorflow(copied)
     program = [sys.executable, "-c", WITHOUT_TENSORFLOW, "run", str(copied), "--golden", str(copied / "golden")]
     done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("verdict: same  square")
+    assert done.stdout.startswith("verdict: same (combination: ours, not the port's)  square")
     assert "1 function    same" in done.stdout and "2 float32     same" in done.stdout
 
 

@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from torch_ddp.combining import Combining, combine_by_hand, over_micro_batches
 from torch_ddp.errors import TorchDdpError
+from torch_ddp.exchange import Sharing
 from torch_ddp.given import with_given_outputs
 from torch_ddp.gradients import GradientReduction
 from torch_ddp.port_calls import call_loss, loss_and_outputs, require_gradient
@@ -46,7 +47,8 @@ class Backward:
     """Runs forward and backward over the micro-batches of one rank's shard.
 
     DDP combines the gradients with the last backward pass, but for what its buckets cannot do: then every pass stays on its
-    rank, and the gradients are combined by hand.
+    rank, and those gradients that DDP would have shared are combined by hand. A wrapper that the port brings combines them
+    always.
 
     Args:
       model: wrapped.
@@ -55,6 +57,7 @@ class Backward:
       update: what happens around the optimizer's step.
       decay: what is added to a rank's loss, by rank and world size; by default `update.decay`.
       parts: the optimizers beside the first, of which the losses of their own count.
+      own_wrapper: whether the port itself has wrapped the model, and so combines.
 
     Attributes:
       reduction: of DDP's buckets.
@@ -73,10 +76,17 @@ class Backward:
         update: Update,
         decay: Callable[[int, int], Tensor | float] | None = None,
         parts: Sequence[OptimizerPart] = (),
+        own_wrapper: bool = False,
     ) -> None:
         self._own_losses = {name: part.loss for part in parts if part.loss is not None for name in part.names}
         kept = combining.missing != "refuse" or _has_sparse_gradients(model.module)
-        self.by_hand = update.clips_ranks or kept or bool(self._own_losses)
+        if own_wrapper and update.clips_ranks:
+            raise TorchDdpError(
+                "clip: expected a step that clips each rank's gradients and shares them, got a wrapped model alone. "
+                "Bring [torch] step."
+            )
+        self.by_hand = not own_wrapper and (update.clips_ranks or kept or bool(self._own_losses))
+        self._own_wrapper = own_wrapper
         self._model = model
         self._loss = loss
         self._combining = combining
@@ -85,9 +95,11 @@ class Backward:
         self._scale = 1.0
         self._parameters = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
         reduce: Any = "sum" if combining.reduce == "prescaled" else combining.reduce
-        several = self.by_hand or update.micro_batches is not None
-        self.reduction = GradientReduction(model, reduce, every_backward=several)
+        hook: Any = "mean" if own_wrapper else reduce
+        several = update.micro_batches is not None and not self.by_hand
+        self.reduction = GradientReduction(model, hook, every_backward=several, attach=not own_wrapper)
         self.reduction.keep = True
+        self._sharing = Sharing(model) if self.by_hand else None
         self.given: Mapping[str, Mapping[str, Tensor]] = {}
         self.cut = False
 
@@ -119,8 +131,12 @@ class Backward:
         return parts
 
     def _alone(self, pieces: Iterable[dict[str, Tensor]]) -> Iterable[dict[str, Tensor]]:
+        assert self._sharing is not None
+        self._sharing.armed = False
         for piece in pieces:
-            with self._model.no_sync():
+            for parameter in self._parameters.values():
+                parameter.grad = None
+            with self._sharing.disarmed():
                 yield piece
 
     def _part(self, name: str, inputs: dict[str, Tensor], rank: int) -> Part:
@@ -139,7 +155,8 @@ class Backward:
         return Part(name, inputs, loss, outputs, gradients, self._update.clip_own(gradients))
 
     def _scaled(self, loss: Tensor) -> Tensor:
-        scaled = loss / dist.get_world_size() if self._combining.reduce == "prescaled" else loss
+        prescaled = self._combining.reduce == "prescaled" and not self._own_wrapper
+        scaled = loss / dist.get_world_size() if prescaled else loss
         return scaled if self._scale == 1.0 else scaled * self._scale
 
     def _of_own_losses(self, loss: Tensor, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -159,6 +176,10 @@ class Backward:
             gradients = torch.autograd.grad(minimised, wanted, retain_graph=True, allow_unused=True)
             pairs = zip(names, gradients, strict=True)
             found.update((name, value.detach()) for name, value in pairs if value is not None)
+        if self._own_wrapper:
+            # DDP shares what arrives at a parameter, and a parameter can be where a backward pass begins.
+            reached = [name for name in self._parameters if name in found]
+            torch.autograd.backward([self._parameters[name] for name in reached], [found[name] for name in reached])
         return {name: found[name] for name in self._parameters if name in found}
 
     def _returned(self, given: Mapping[str, Tensor], inputs: dict[str, Tensor]) -> Any:
@@ -169,10 +190,14 @@ class Backward:
     @torch.no_grad()
     def _combine(self, parts: Sequence[Mapping[str, Tensor]], examples: int) -> None:
         how = self._combining
+        assert self._sharing is not None
         own = over_micro_batches(parts, self._update.averages_micro_batches, how.sparse)
-        combined = combine_by_hand(own, self._parameters, how, examples)
+        shared = {name: self._parameters[name] for name in self._sharing.names()}
+        found = {name: value for name, value in own.items() if name not in shared}
+        if shared:
+            found.update(combine_by_hand(own, shared, how, examples))
         for name, parameter in self._parameters.items():
-            parameter.grad = combined.get(name)
+            parameter.grad = found.get(name)
 
 
 def _has_sparse_gradients(model: nn.Module) -> bool:

@@ -98,17 +98,17 @@ class RecordedDraws(TorchFunctionMode):
 
 
 def with_recorded_draws(loss: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a loss function that takes draws beside its inputs, and uses them.
+    """Returns a loss function, or a step, that takes draws beside its inputs, and uses them.
 
     They are called ``recorded_draw_0`` and so on, and ``recorded_draw_1_in_loop_0`` where the first axis is the iterations
     of a loop.
     """
 
     @functools.wraps(loss)
-    def replayed(model: Any, **inputs: Tensor) -> Any:
+    def replayed(*given: Any, **inputs: Tensor) -> Any:
         own: Mapping[str, Tensor] = {name: value for name, value in inputs.items() if not INPUT.fullmatch(name)}
         with RecordedDraws(_in_order(inputs)):
-            return loss(model, **own)
+            return loss(*given, **own)
 
     return replayed
 

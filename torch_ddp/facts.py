@@ -39,6 +39,7 @@ def facts(stepper: Stepper, rank: Rank, reduce: str, backend: str, precision: st
         "framework": "torch " + torch.__version__,
         "ranks": rank.world_size,
         "combine": reduce,
+        "combination": stepper.combination,
         "precision": precision,
         "optimizer": hyper_parameters(stepper.optimizer),
         "slots": sorted({slot for slot, _ in named_slots(stepper.optimizer, stepper.model)} | stepper.slots_of_parts()),

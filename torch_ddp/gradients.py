@@ -25,6 +25,7 @@ class GradientReduction:
         mean weighted by examples, whose backward passes lie inside `weighing`.
       every_backward: whether to keep the gradients of every backward pass, those under `no_sync` included, each for itself;
         what DDP reduces is what has accumulated by then.
+      attach: whether there is a hook at all; False leaves the wrapper to reduce as it does by itself.
 
     Attributes:
       keep: whether to keep the gradients of the next backward pass in `local` and `reduced`.
@@ -42,6 +43,7 @@ class GradientReduction:
         model: DistributedDataParallel,
         reduce: Reduction | Literal["examples"] = "mean",
         every_backward: bool = False,
+        attach: bool = True,
     ) -> None:
         if reduce not in (*HOOKS, "examples"):
             known = ", ".join(repr(name) for name in (*HOOKS, "examples"))
@@ -50,6 +52,7 @@ class GradientReduction:
         self._counts = ExampleCounts() if reduce == "examples" else None
         self._keeps = False
         self._unattached: DistributedDataParallel | None = model
+        self._reduces = attach
         self.local: dict[str, Tensor] = {}
         self.reduced: dict[str, Tensor] = {}
         self._names = {id(parameter): name for name, parameter in model.module.named_parameters()}
@@ -75,7 +78,13 @@ class GradientReduction:
     def _attach(self) -> None:
         # DDP keeps the hook where Python's garbage collector does not look: held from there, a model would never go.
         model, self._unattached = self._unattached, None
-        if model is not None:
+        if model is None:
+            return
+        if not self._every:
+            for parameter in model.module.parameters():
+                if parameter.requires_grad:
+                    parameter.register_post_accumulate_grad_hook(self._keep_accumulated)
+        if self._reduces:
             model.register_comm_hook(None, self._hook)
 
     def weighing(self, examples: int) -> contextlib.AbstractContextManager[None]:
@@ -86,13 +95,16 @@ class GradientReduction:
         if self.keep:
             self.local[name] = gradient.detach().clone()
 
+    def _keep_accumulated(self, parameter: Tensor) -> None:
+        # Before DDP takes it, and also where DDP never does: in the order of hooks it is the last before the all-reduce.
+        if parameter.grad is not None:
+            self._keep(self._names[id(parameter)], parameter.grad)
+
     def _hook(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
         if not self.keep:
             return self._reduce(bucket)
         pairs = zip(bucket.parameters(), bucket.gradients(), strict=True)
         named = {self._names[id(parameter)]: _laid_out(gradient, parameter) for parameter, gradient in pairs}
-        if not self._every:
-            self.local.update((name, gradient.detach().clone()) for name, gradient in named.items())
 
         def kept(done: torch.futures.Future[Tensor]) -> Tensor:
             flat = done.value()

@@ -2,23 +2,27 @@
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from torch_ddp.backward import Loss, Part
 from torch_ddp.combining import Combining
 from torch_ddp.errors import TorchDdpError
+from torch_ddp.exchange import GradientWatch, Sharing
 from torch_ddp.gather import gather
+from torch_ddp.gradients import GradientReduction
 from torch_ddp.group import Rank
 from torch_ddp.mixed import Mixed, without_amp
 from torch_ddp.port_calls import call_with_inputs, named_outputs
 from torch_ddp.port_schedule import PortSchedule
+from torch_ddp.reduction import Reduction
 from torch_ddp.step import Stepper
-from torch_ddp.traced import array, merged, own_of
+from torch_ddp.traced import merged, named_gradients, own_of
 from torch_ddp.update import Update
 
 
@@ -26,15 +30,19 @@ class OwnStepper(Stepper):
     """Trains with the port's own step: ``step(model, optimizer, scheduler, **inputs)`` returns a loss, or it and outputs.
 
     The step does everything from `zero_grad` to the optimizer's and the scheduler's steps, on one rank's shard; the model is
-    wrapped in DDP. What happens inside is caught by hooks: each rank's own gradients before and the combined ones after the
-    all-reduce, and what the optimizer is given, with which learning rate, when its `step` begins.
+    wrapped in DDP, by the port itself or here, and then as torch does it, which averages. What happens inside is watched:
+    each rank's own gradients before any exchange, what the step hands to collectives itself, what the last backward pass
+    leaves, and what the optimizer is given, with which learning rate, when its `step` begins.
 
     Args:
-      model, loss, optimizer, rank, reduce, update, bucket_cap_mb: as for `Stepper`; of `update` only the averages and the
+      model, loss, optimizer, rank, update, bucket_cap_mb, wrapper: as for `Stepper`; of `update` only the averages and the
         rate are used.
+      reduce: what the wrapper that is made here does with gradients instead of averaging, where that is declared; else
+        `Combining`, of which only `uneven` counts.
       function: the port's step.
       schedule: the port's schedule, whose scheduler the step gets; None where there is none.
-      clips: whether what the optimizer is given is recorded as the clipped gradients; in mixed precision it always is.
+      clips: where the reference clips: "combined", and then what the optimizer is given is recorded as the clipped
+        gradients (in mixed precision always), "tower", or "" for nowhere.
       mixed: as for `Stepper`; the step itself calls `torch_ddp.amp.scale_loss`.
     """
 
@@ -49,16 +57,25 @@ class OwnStepper(Stepper):
         *,
         function: Callable[..., Any],
         schedule: PortSchedule | None = None,
-        clips: bool = False,
+        clips: str = "",
         mixed: Mixed | None = None,
         bucket_cap_mb: float | None = None,
+        wrapper: DistributedDataParallel | None = None,
     ) -> None:
-        super().__init__(model, loss, optimizer, rank, reduce, update, mixed, bucket_cap_mb=bucket_cap_mb)
+        wrapped = wrapper or DistributedDataParallel(model, bucket_cap_mb=bucket_cap_mb)
+        super().__init__(model, loss, optimizer, rank, reduce, update, mixed, wrapper=wrapped)
+        if self._combining.reduce != "mean" and wrapper is None:
+            GradientReduction(wrapped, cast("Reduction", self._combining.reduce))
+            self.combination = "tool"
         self._function = function
         self._schedule = schedule
-        self._clips = clips or mixed is not None
-        self._given: dict[str, np.ndarray] = {}
-        optimizer.register_step_pre_hook(self._watch)
+        self._clips_combined = clips == "combined" or mixed is not None
+        self._clips_own = clips == "tower"
+        self._watch = GradientWatch(dict(model.named_parameters()))
+        self._sharing = Sharing(wrapped)
+        self._given: dict[str, Tensor] | None = None
+        self._rate: float | None = None
+        optimizer.register_step_pre_hook(self._at_update)
 
     def step(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         """Runs one call of the port's step; arguments and result as for `Stepper`.
@@ -68,36 +85,64 @@ class OwnStepper(Stepper):
         """
         whole = {name: torch.from_numpy(np.array(value)).to(self._device) for name, value in batch.items()}
         inputs = self._shard(whole, self._rank.rank, self._rank.world_size).inputs
-        self._reduction.local.clear()
-        self._reduction.reduced.clear()
-        self._given = {}
+        self._given, self._rate, self._sharing.armed = None, None, False
         scheduler = self._schedule.scheduler if self._schedule else None
         mark = self._mixed.mark if self._mixed else (1.0, 0)
         given = {"model": self._ddp, "optimizer": self.optimizer, "scheduler": scheduler}
-        returned = call_with_inputs("step", self._function, given, inputs)
+        with self._watch.watching():
+            returned = call_with_inputs("step", self._function, given, inputs)
         loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
         _check_loss(loss)
         # A step that does without amp.scale_loss leaves no scale in its gradients, and the scaler as it was.
         scale = mark[0] if self._mixed and self._mixed.mark != mark else 1.0
-        gradients = {name: _unscaled(value, scale) for name, value in self._reduction.local.items()}
-        part = Part(str(self._rank.rank), inputs, loss, named_outputs("step", outputs), gradients)
-        combined = {f"grad/{name}": array(_unscaled(value, scale)) for name, value in self._reduction.reduced.items()}
+        gradients = {name: _unscaled(value, scale) for name, value in self._watch.local.items()}
+        part = Part(
+            str(self._rank.rank),
+            inputs,
+            loss,
+            named_outputs("step", outputs),
+            gradients,
+            self._clipped_before(gradients),
+        )
+        combined = self._combined(scale)
         if self._mixed:
             combined["state/skipped"] = np.array(self._mixed.skipped())
         self._global_step += 1
         self._update.move_averages(self._global_step)
         towers = gather(own_of([part]), self._rank, self._device)
-        return None if towers is None else self._widened({**merged(towers), **combined, **self._given})
+        return None if towers is None else self._widened({**merged(towers), **combined})
 
     def running(self) -> contextlib.AbstractContextManager[Any]:
         """Returns what the steps of one run are made in; in full precision amp's calls do nothing."""
         return self._mixed.running() if self._mixed else without_amp()
 
-    def _watch(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._given["state/learning_rate"] = np.array(float(optimizer.param_groups[0]["lr"]), np.float64)
-        if self._clips:
-            named = self._trained.named_parameters()
-            self._given.update((f"clip/{name}", array(p.grad)) for name, p in named if p.grad is not None)
+    def _clipped_before(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if not self._clips_own:
+            return {}
+        if set(self._watch.sent) < set(own):
+            self.unobserved.add("tower_clip")  # inside a hook of the port's, say
+            return {}
+        return {name: self._watch.sent[name] for name in own}
+
+    def _combined(self, scale: float) -> dict[str, np.ndarray]:
+        found: dict[str, np.ndarray] = {}
+        if self._rate is not None:
+            found["state/learning_rate"] = np.array(self._rate, np.float64)
+        given = self._watch.present() if self._given is None else self._given
+        if not self._clips_combined:
+            # The reference does nothing to combined gradients: whatever the step does is part of how it combines them.
+            return {**found, **named_gradients("grad", given)}
+        found.update(named_gradients("clip", {} if self._given is None else given))
+        if self._sharing.armed:
+            unscaled = {name: _unscaled(value, scale) for name, value in self._watch.reduced.items()}
+            return {**found, **named_gradients("grad", unscaled)}
+        self.unobserved.add("grad")  # combined somewhere between the backward pass and the clipping
+        return found
+
+    def _at_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._rate = float(optimizer.param_groups[0]["lr"])
+        named = self._trained.named_parameters()
+        self._given = {name: p.grad.detach().clone() for name, p in named if p.grad is not None}
 
 
 def _unscaled(value: Tensor, scale: float) -> Tensor:

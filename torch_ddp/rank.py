@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from parity.trace import (
     COUNTERS_AFTER,
@@ -22,6 +23,7 @@ from parity.trace import (
     write_forward,
 )
 from torch_ddp.combining import Combining
+from torch_ddp.exchange import cast_before_wrapping
 from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
 from torch_ddp.group import Rank
@@ -177,7 +179,8 @@ class RankServer:
                 writer.step(number, {name: tensors[name] for name in tensors if quantity_of(name) in keep})
             progress(done + 1, len(numbers))
         if writer:
-            writer.close(ranks_agree=agree, **{COUNTERS_AFTER: counters_after(state)})
+            unobserved = sorted(stepper.unobserved)
+            writer.close(ranks_agree=agree, unobserved=unobserved, **{COUNTERS_AFTER: counters_after(state)})
 
     def _noise(self, noise: tuple[float, int] | None) -> contextlib.AbstractContextManager[Any]:
         return RoundingNoise(noise[0], 1000 * noise[1] + self._rank.rank) if noise else contextlib.nullcontext()
@@ -198,17 +201,23 @@ class RankServer:
     ) -> Built:
         self._code.enter(folders)
         torch.manual_seed(case["seed"])
-        model = call_as(f"{case['model'].partition(':')[2]}()", self._code.load(case["model"]))
+        dtype = getattr(torch, precision)
+        with cast_before_wrapping(self._device, dtype):
+            model = call_as(f"{case['model'].partition(':')[2]}()", self._code.load(case["model"]))
+        wrapper = model if isinstance(model, DistributedDataParallel) else None
+        if wrapper is not None:
+            _refuse_wrapped(mixed)
+            model = wrapper.module
         if not isinstance(model, torch.nn.Module):
             raise SideError(
                 f"case: expected {case['model']} to make a torch.nn.Module, got {type(model).__name__}. "
                 "Name the module's class, or a function that returns one."
             )
-        model = model.to(self._device, getattr(torch, precision))
+        model = model.to(self._device, dtype)
         model = _batch_norm(model, case.get("sync_batch_norm", False))
         described = case["optimizer"]
         if isinstance(described, str):
-            optimizer = call_optimizer(described, self._code.load(described), model)
+            optimizer = call_optimizer(described, self._code.load(described), wrapper or model)
             make_lazy_state(optimizer)
         else:
             optimizer = make_optimizer(described, model, _of_the_first(model, case))
@@ -216,7 +225,7 @@ class RankServer:
             round_to_float32(optimizer)
             round_momenta(model)
         half = Mixed(model, optimizer, **mixed) if mixed else None
-        stepper = self._stepper(model, optimizer, case, half, round_hyper_parameters)
+        stepper = self._stepper(model, optimizer, case, half, round_hyper_parameters, wrapper)
         # What the optimizer itself puts into its slots, before anything is loaded: the smallest and the largest element.
         fresh = {
             name: [float(v.min()), float(v.max())] for name, v in stepper.state().items() if quantity_of(name) == "slot"
@@ -236,6 +245,7 @@ class RankServer:
         case: dict[str, Any],
         mixed: Mixed | None,
         rounded: bool,
+        wrapper: DistributedDataParallel | None,
     ) -> Stepper:
         described, own_step = case.get("update") or {}, case.get("step")
         decay = Update(model, optimizer, {"weight_decay": described.get("weight_decay")}).decay
@@ -258,11 +268,26 @@ class RankServer:
             parts = [Part(name, described, model, rounded) for name, described in others]
             watched = case.get("watch")
             own: Any = functools.partial(WatchedStepper, given=watched) if watched else Stepper
-            stepper: Stepper = own(*known, mixed, decay, parts, cap)
+            stepper: Stepper = own(*known, mixed, decay, parts, cap, wrapper)
             return stepper
-        function = self._code.load(own_step)
-        clips = bool(case.get("clips"))
-        return OwnStepper(*known, function=function, schedule=schedule, clips=clips, mixed=mixed, bucket_cap_mb=cap)
+        combining = combining._replace(reduce=case.get("own_reduction") or "mean")
+        return OwnStepper(
+            *(model, self._code.load(case["loss"]), optimizer, self._rank, combining, update),
+            function=self._code.load(own_step),
+            schedule=schedule,
+            clips=case.get("clips") or "",
+            mixed=mixed,
+            bucket_cap_mb=cap,
+            wrapper=wrapper,
+        )
+
+
+def _refuse_wrapped(mixed: dict[str, str] | None) -> None:
+    if mixed:
+        raise SideError(
+            "mixed precision: expected a model that is wrapped after amp.initialize, got one that is wrapped already. "
+            "Have torch.model return the bare model, or leave level 4 out."
+        )
 
 
 def _of_the_first(model: torch.nn.Module, case: dict[str, Any]) -> list[str] | None:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from torch_ddp import like_tf
@@ -63,7 +64,8 @@ def train_only(model: nn.Module, names: Collection[str]) -> nn.Module:
     Raises:
       TorchDdpError: a name is no parameter.
     """
-    known = dict(model.named_parameters())
+    bare = model.module if isinstance(model, DistributedDataParallel) else model
+    known = dict(bare.named_parameters())
     missing = sorted(set(names) - set(known))
     if missing:
         raise TorchDdpError(f"replay: expected a parameter named {missing[0]!r}, got none. Mend the mapping.")

@@ -43,6 +43,11 @@ class Stepper:
       parts: more optimizers, each over some of the parameters, which `optimizer` then has not.
       bucket_cap_mb: the largest bucket of DDP's, in MiB; by default as torch has it. It decides in which order an element's
         gradients are added over three or more ranks.
+      wrapper: the port's own, around `model`; it combines, whatever `reduce` says.
+
+    Attributes:
+      combination: who combines the ranks' gradients: "port" or "tool".
+      unobserved: quantities that this port's steps do not show.
 
     Counterpart: tf_towers.Stepper
     """
@@ -59,18 +64,20 @@ class Stepper:
         decay: Callable[[int, int], Tensor | float] | None = None,
         parts: Sequence[OptimizerPart] = (),
         bucket_cap_mb: float | None = None,
+        wrapper: DistributedDataParallel | None = None,
     ) -> None:
         self.model = model
+        self.combination = "tool" if wrapper is None else "port"
         self._mixed = mixed
         self._trained = mixed.trained if mixed else model
         self.optimizer = optimizer
         self._loss = loss
         self._rank = rank
         self._device = next(model.parameters()).device
-        self._ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_cap_mb)
+        self._ddp = wrapper or DistributedDataParallel(model, bucket_cap_mb=bucket_cap_mb)
         self._update = update or Update(self._trained, optimizer)
         self._combining = reduce if isinstance(reduce, Combining) else Combining(reduce)
-        self._backward = Backward(self._ddp, loss, self._combining, self._update, decay, parts)
+        self._backward = Backward(self._ddp, loss, self._combining, self._update, decay, parts, wrapper is not None)
         self._reduction = self._backward.reduction
         if mixed and self._backward.by_hand:
             raise TorchDdpError(
@@ -79,6 +86,7 @@ class Stepper:
             )
         self._global_step = 0
         self._parts = tuple(parts)
+        self.unobserved: set[str] = set()
 
     def running(self) -> contextlib.AbstractContextManager[Any]:
         """Returns what the steps of one run are made in."""

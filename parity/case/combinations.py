@@ -136,9 +136,3 @@ def _without_effect(data: dict[str, Any]) -> Iterator[Problem]:
         yield Problem(
             ("optimizer", "clip", "sum_duplicates"), expected, "neither", "Leave it out, or write one of them."
         )
-    apart = ("missing", "sparse")
-    if value_of(data, ("torch", "step")) is not None:
-        for name in apart:
-            if value_of(data, ("tf", name)) not in (None, "refuse", "dense"):
-                expected = "no torch.step beside it, since what happens inside of it is not seen piece by piece"
-                yield Problem(("tf", name), expected, "both", "Leave one of them out.")

@@ -4,7 +4,13 @@ import argparse
 from pathlib import Path
 
 from parity.commands.progress import add_amount, progress
-from parity.commands.report_files import add_report_files, claim_report_files, shows_tensors, write_report_files
+from parity.commands.report_files import (
+    add_report_files,
+    add_strict,
+    claim_report_files,
+    shows_tensors,
+    write_report_files,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("reference", type=Path, help="a trace, e.g. of TensorFlow towers")
     parser.add_argument("candidate", type=Path, help="a trace, e.g. of the port")
     parser.add_argument("--map", type=Path, metavar="FILE", help="a case.toml, or a file with its [mapping] tables")
+    add_strict(parser)
     add_report_files(parser)
     add_amount(parser)
 
@@ -28,4 +35,4 @@ def run(arguments: argparse.Namespace) -> int:
     title = f"{arguments.reference} and {arguments.candidate}"
     write_report_files(arguments, result, title)
     report(result, title, arguments.quiet, arguments.verbose)
-    return result.exit_code
+    return result.strict_exit_code if arguments.strict else result.exit_code

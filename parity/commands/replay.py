@@ -4,7 +4,13 @@ import argparse
 from pathlib import Path
 
 from parity.commands.progress import add_amount, progress
-from parity.commands.report_files import add_report_files, claim_report_files, shows_tensors, write_report_files
+from parity.commands.report_files import (
+    add_report_files,
+    add_strict,
+    claim_report_files,
+    shows_tensors,
+    write_report_files,
+)
 from parity.commands.seconds import seconds
 
 
@@ -27,10 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="function of the model that makes the port's own optimizer (default: the twin of the recorded one)",
     )
     parser.add_argument(
+        "--step",
+        action="append",
+        default=[],
+        metavar="[OPTIMIZER=]MODULE:FUNCTION",
+        help="step(model, optimizer, scheduler, **inputs), a whole update as the port makes it",
+    )
+    parser.add_argument(
         "--init", type=Path, metavar="DIR", help="run nothing: write the skeleton of a port into DIR, to be filled in"
     )
     parser.add_argument("--map", type=Path, metavar="FILE", help="a case.toml, or a file with its [mapping] tables")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the log here")
+    add_strict(parser)
     add_report_files(parser)
     parser.add_argument(
         "--timeout",
@@ -70,7 +84,7 @@ def _replay(arguments: argparse.Namespace) -> int:
         )
     claim_report_files(arguments)
     losses, optimizers = by_section("--loss", arguments.loss), by_section("--optimizer", arguments.optimizer)
-    port = Port(arguments.torch, losses, optimizers, here(), arguments.timeout)
+    port = Port(arguments.torch, losses, optimizers, here(), arguments.timeout, by_section("--step", arguments.step))
     with tempfile.TemporaryDirectory(prefix="parity-replay-") as folder:
         out = arguments.out or Path(folder)
         out.mkdir(parents=True, exist_ok=True)
@@ -78,7 +92,7 @@ def _replay(arguments: argparse.Namespace) -> int:
             result = replay(arguments.trace, port, arguments.map, out, tick, shows_tensors(arguments))
     write_report_files(arguments, result, str(arguments.trace))
     report(result, str(arguments.trace), arguments.quiet, arguments.verbose)
-    return result.exit_code
+    return result.strict_exit_code if arguments.strict else result.exit_code
 
 
 def by_section(option: str, given: list[str]) -> dict[str, str]:

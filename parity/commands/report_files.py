@@ -24,6 +24,15 @@ SHOW_TENSORS = ("html", "tensorboard")
 TENSORBOARD = "write scalars and histograms as event files, for `tensorboard --logdir DIR`"
 
 
+def add_strict(parser: argparse.ArgumentParser) -> None:
+    """Adds the option by which what was not judged is no success."""
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit 2 where the verdict is same and something was not judged, e.g. how the port combines gradients",
+    )
+
+
 def add_report_files(parser: argparse.ArgumentParser) -> None:
     """Adds an option for each kind of file."""
     for name, help_ in OPTIONS.items():

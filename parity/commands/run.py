@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from parity.commands.progress import add_amount, progress
-from parity.commands.report_files import add_report_files, claim_report_files, shows_tensors, write_report_files
+from parity.commands.report_files import (
+    add_report_files,
+    add_strict,
+    claim_report_files,
+    shows_tensors,
+    write_report_files,
+)
 from parity.commands.seconds import seconds
 
 LEVEL_NAMES = {"1": "function", "2": "float32", "3": "trajectory", "4": "mixed"}
@@ -49,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where something differs, leave a script for each framework here that shows it alone, and its numbers",
     )
+    add_strict(parser)
     add_report_files(parser)
     parser.add_argument(
         "--timeout",
@@ -101,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
         print("\nreproduced by: " + ", ".join(f"python {script}" for script in result.reproduction))
     if arguments.prove and power is None and not arguments.quiet:
         print("\n--prove: nothing is planted in a case whose verdict is not same")
-    return result.exit_code
+    return result.strict_exit_code if arguments.strict else result.exit_code
 
 
 def _power(case: Any, result: Any, sides: Any, tick: Any) -> Any:

@@ -1,25 +1,32 @@
 """Judges one pair of arrays, before any number: presence, shape, dtype, finiteness."""
 
+from collections.abc import Collection
 from math import isfinite
 
 import numpy as np
 
 from parity.judge.numbers import Array, distance
 from parity.judge.result import Check, Verdict
+from parity.trace import parse_key
 
 EXACT = frozenset(["feed", "noise"])
 
 
-def refuse(run: str, step: int, text: str, reference: Array, candidate: Array | None) -> Check | None:
+def refuse(
+    run: str, step: int, text: str, reference: Array, candidate: Array | None, unobserved: Collection[str] = ()
+) -> Check | None:
     """Returns a check for a pair that needs no measuring, or None for one that does.
 
-    A tensor that the candidate lacks is incomparable; another shape or dtype is different; a value that is not finite on
-    one side only, or at another place, is different, and at the same places on both sides incomparable.
+    A tensor that the candidate lacks is incomparable, but not run where it is of an `unobserved` quantity, which the port's
+    own step does not show; another shape or dtype is different; a value that is not finite on one side only, or at another
+    place, is different, and at the same places on both sides incomparable.
     """
 
     def checked(verdict: Verdict, note: str) -> Check:
         return Check(run, step, text, verdict, float("inf"), 0.0, note=note)
 
+    if candidate is None and parse_key(text).quantity in unobserved:
+        return Check(run, step, text, "not_run", note="the candidate's own step does not show it")
     if candidate is None:
         return checked("incomparable", "the candidate has no such tensor")
     if reference.shape != candidate.shape:

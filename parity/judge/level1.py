@@ -1,6 +1,6 @@
 """Level 1, `function`: is it the same function and the same update rule? Decided in float64."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import isfinite
 from typing import NamedTuple
 
@@ -107,6 +107,7 @@ def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[C
     """
     checks: list[Check] = []
     in_float32 = bool(traces.reference64.facts.get("float32_in_float64"))
+    unobserved = traces.candidate64.facts.get("unobserved", ())
     for step in steps:
         reference32, reference64 = traces.reference32.step(step), traces.reference64.step(step)
         candidate32, candidate64 = traces.candidate32.step(step), traces.candidate64.step(step)
@@ -115,7 +116,7 @@ def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[C
             checks.append(Check("lockstep", step, text, "incomparable", note="the reference has no such tensor"))
         for key, text in join.ordered(reference64.names()):
             one, other = reference64.read(text), join.read(key, candidate64)
-            settled = _settled("lockstep", step, key, text, one, other)
+            settled = _settled("lockstep", step, key, text, one, other, unobserved)
             if settled or other is None:
                 checks += [settled] if settled else []
                 continue
@@ -138,6 +139,7 @@ def judge_free(
     checks: list[Check] = []
     spread: dict[str, float] = {}
     louder = _louder(reference, measured.ulp, lockstep)
+    unobserved = candidate.facts.get("unobserved", ())
     single = {(check.step, check.key): check.allowed for check in lockstep if check.run == "lockstep"}
     for step in reference.step_numbers:
         one_file, other_file = reference.step(step), candidate.step(step)
@@ -145,7 +147,7 @@ def judge_free(
             if key.quantity not in FREE_QUANTITIES:
                 continue
             one, other = one_file.read(text), join.read(key, other_file)
-            settled = _settled("free", step, key, text, one, other)
+            settled = _settled("free", step, key, text, one, other, unobserved)
             if settled or other is None:
                 checks += [settled] if settled else []
                 continue
@@ -178,10 +180,12 @@ def judge_counter(run: str, step: int, key: Key, text: str, reference: Array, ca
     return judge_exact(run, step, text, np.asarray(one), np.asarray(other))
 
 
-def _settled(run: str, step: int, key: Key, text: str, one: Array, other: Array | None) -> Check | None:
+def _settled(
+    run: str, step: int, key: Key, text: str, one: Array, other: Array | None, unobserved: Collection[str]
+) -> Check | None:
     if key.quantity in OPTIONAL:
         return judge_counter(run, step, key, text, one, other)
-    refused = refuse(run, step, text, one, other)
+    refused = refuse(run, step, text, one, other, unobserved)
     if refused:
         return refused
     if other is not None and (key.quantity in EXACT or one.dtype.kind != "f"):

@@ -64,7 +64,7 @@ def judge_float32(join: Join, traces: Lockstep, draws: Sequence[Trace], steps: S
             if key.quantity in OPTIONAL:
                 checks.append(judge_counter("lockstep", step, key, text, one, other))
                 continue
-            refused = refuse("lockstep", step, text, one, other)
+            refused = refuse("lockstep", step, text, one, other, traces.candidate32.facts.get("unobserved", ()))
             if refused or other is None:
                 checks += [refused] if refused else []
                 continue

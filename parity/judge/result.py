@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Verdict = Literal["same", "different", "incomparable", "not_run"]
 Found = Literal["holds", "absent", "not_known"]
 EXIT_CODES: dict[Verdict, int] = {"same": 0, "different": 1, "incomparable": 2, "not_run": 2}
+COMBINED_BY_TOOL = "combination: ours, not the port's"
 
 
 class Check(NamedTuple):
@@ -188,6 +189,7 @@ class Result:
       declared: differences declared on purpose, which the verdict sets aside.
       repeats: how far each side is from itself, where that was tried.
       reproduction: the scripts that show the first difference alone, where they were asked for.
+      unjudged: what was asked for and not decided, each in a phrase.
     """
 
     levels: dict[str, Level]
@@ -200,6 +202,7 @@ class Result:
     declared: list[DeclaredDifference] = field(default_factory=list)
     repeats: "list[Repeat]" = field(default_factory=list)
     reproduction: list[str] = field(default_factory=list)
+    unjudged: list[str] = field(default_factory=list)
 
     @property
     def verdict(self) -> Verdict:
@@ -214,6 +217,28 @@ class Result:
     def exit_code(self) -> int:
         """0 same, 1 different, 2 could not compare: as `diff`."""
         return EXIT_CODES[self.verdict]
+
+    @property
+    def strict_exit_code(self) -> int:
+        """The same, but 2 where anything that the verdict seems to cover was not judged."""
+        return 2 if self.verdict == "same" and self.not_judged else self.exit_code
+
+    @property
+    def qualifiers(self) -> list[str]:
+        """What the line of the verdict has to say beside "same": who combined the gradients, where the port did not."""
+        several = int(self.candidate.get("ranks", 1)) > 1
+        return [COMBINED_BY_TOOL] if several and self.candidate.get("combination") == "tool" else []
+
+    @property
+    def not_judged(self) -> list[str]:
+        """What a strict reader misses: the qualifiers, and what was asked for and not decided."""
+        return [*self.qualifiers, *self.unjudged]
+
+    @property
+    def verdict_in_words(self) -> str:
+        """The verdict as its line has it, e.g. "same (combination: ours, not the port's)"."""
+        qualified = self.verdict == "same" and self.qualifiers
+        return f"same ({'; '.join(self.qualifiers)})" if qualified else self.verdict
 
     @property
     def first_difference(self) -> FirstDifference | None:

@@ -47,6 +47,7 @@ def as_html(result: Result, title: str) -> str:
         _template().render(
             title=title,
             verdict=result.verdict,
+            qualified=result.verdict_in_words.removeprefix(result.verdict),
             sentence=SENTENCES.get(result.verdict, ""),
             sides=(who(result.reference), who(result.candidate)),
             numbers=NUMBERS,

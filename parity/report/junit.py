@@ -30,7 +30,7 @@ def write_junit(result: Result, path: Path, title: str) -> None:
         suite.set(plural, str(sum(1 for level in result.levels.values() if level.verdict == verdict)))
     for level in result.levels.values():
         _add_case(suite, level, title)
-    notes = [*(f"note: {note}" for note in result.notes), accounting(result)]
+    notes = [f"verdict: {result.verdict_in_words}", *(f"note: {note}" for note in result.notes), accounting(result)]
     ElementTree.SubElement(suite, "system-out").text = _writable("\n".join(notes))
     _write(suite, path)
 

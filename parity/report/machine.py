@@ -40,6 +40,8 @@ def as_json(result: Result) -> dict[str, Any]:
     """Returns the result as JSON values; keys are only ever added."""
     return {
         "verdict": result.verdict,
+        "qualifiers": result.qualifiers,
+        "not_judged": result.not_judged,
         "levels": {name: _level(level) for name, level in result.levels.items()},
         "reference": _finite(result.reference),
         "candidate": _finite(result.candidate),

@@ -32,7 +32,8 @@ def write_markdown(result: Result, path: Path, title: str) -> None:
 
 def as_markdown(result: Result, title: str) -> str:
     """Returns the report: verdict, levels, first difference, causes, facts that differ, and the worst tensors folded."""
-    parts = [f"### {MARKS[result.verdict]} {result.verdict}: {_text(title)}", _sides(result), _levels(result)]
+    heading = f"### {MARKS[result.verdict]} {result.verdict_in_words}: {_text(title)}"
+    parts = [heading, _sides(result), _levels(result)]
     level = next((level for level in result.levels.values() if level.first_difference), None)
     if level and level.first_difference:
         parts.append(_first(level, level.first_difference))

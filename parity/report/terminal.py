@@ -35,7 +35,8 @@ def report(result: Result, title: str, quiet: bool = False, verbose: bool = Fals
 
 def print_verdict(result: Result, title: str, console: Console) -> None:
     """Prints the verdict, and which levels it says nothing about, in one line however long."""
-    line = Text.assemble("verdict: ", (result.verdict, f"bold reverse {COLOURS[result.verdict]}"), f"  {title}")
+    line = Text.assemble("verdict: ", (result.verdict, f"bold reverse {COLOURS[result.verdict]}"))
+    line.append(f"{result.verdict_in_words.removeprefix(result.verdict)}  {title}")
     left_out = [level.name for level in result.levels.values() if level.verdict == "not_run"]
     if left_out:
         line.append(f"  (not run: {', '.join(left_out)})", "dim")

@@ -65,9 +65,10 @@ class TorchRole:
             "step": case.torch.step,
             "sync_batch_norm": self._sync_batch_norm,
             "recorded_rates": self._rates,
-            "clips": bool(case.optimizer and case.optimizer.clip),
+            "clips": (case.optimizer.clip.at or "combined") if case.optimizer and case.optimizer.clip else "",
             "update": self._around_the_update(),
             "ranks": case.towers,
+            "own_reduction": case.torch.combine,
             "combine": case.torch.combine or OF_THE_RANKS.get(case.tf.reduce or "", case.combine),
             "combining": {
                 n: value for n in ("missing", "sparse", "uneven") if (value := getattr(case.tf, n)) is not None
@@ -142,7 +143,8 @@ class TorchRole:
             return {}
         table, port = settings(self._case.optimizer), self._case.torch
         found: dict[str, Any] = {name: table[name] for name in ("accumulate", "loss_scale") if name in table}
-        if table.get("clip", {}).get("at") == "tower":  # nothing inside an optimizer can clip what is not combined yet
+        # Nothing inside an optimizer can clip what is not combined yet; a step can.
+        if table.get("clip", {}).get("at") == "tower" and not port.step:
             found["clip"] = table["clip"]
         if port.optimizer:
             return {**found, **({"ema": table["ema"]} if "ema" in table else {})}

@@ -15,6 +15,8 @@ from parity.run.levels import find_first, not_run
 from parity.run.session import LEVELS
 from parity.trace import Trace
 
+APART = "the ranks hold different weights: some gradient or update is not shared between them"
+NO_FLOAT64 = "neither trace is in float64"
 UNMEASURED = (
     "no float64 shadow of either side is at hand, so allowances are not measured: weaker evidence than `parity run`"
 )
@@ -56,11 +58,15 @@ def compare_traces(
     causes = find_causes(first, evidence) if first and first.check.verdict == "different" else []
     name = "function" if one.facts.get("precision") == "float64" else "float32"
     level = Level(name, decide(checks), f"{len(checks):,} tensors of {len(steps)} steps", checks, first, causes)
+    if not other.facts.get("ranks_agree", True):
+        level.verdict = "different"
+        level.notes.insert(0, APART)
     result = Result(
         levels={each: level if each == name else not_run(each, "two traces decide one level") for each in LEVELS},
         reference={**one.facts, "producer": one.producer},
         candidate={**other.facts, "producer": other.producer},
         pairs=[(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs],
+        unjudged=[] if name == "function" else [f"level function: {NO_FLOAT64}"],
         notes=[UNMEASURED, *_other_start(starts_apart(join, one, other), len(mapping.pairs))],
     )
     if closely:

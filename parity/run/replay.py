@@ -94,6 +94,7 @@ def replay(
         levels={name: _level(name, found, [part.name for part in parts]) for name in LEVELS},
         reference={**trace.facts, "producer": trace.producer},
         candidate={**candidate, "producer": {"package": "torch_ddp"}},
+        unjudged=[f"level function: {why}"] if shadow is None else [],
         pairs=pairs,
         notes=list(dict.fromkeys(notes)),
         closer=looked.closer,

@@ -8,7 +8,9 @@ from parity.mapping import Mapping
 from parity.run.replay_part import Part
 
 
-def write_module(out: Path, part: Part, mapping: Mapping, loss: str, own: str | None) -> dict[str, str]:
+def write_module(
+    out: Path, part: Part, mapping: Mapping, loss: str, own: str | None, step: str | None = None
+) -> dict[str, str]:
     """Writes a module for one part, for a side loads functions by name, and returns what a case says of them.
 
     Args:
@@ -17,12 +19,14 @@ def write_module(out: Path, part: Part, mapping: Mapping, loss: str, own: str | 
       mapping: joins the variables of the script and the port.
       loss: the port's, "module:function".
       own: the port's own optimizer, "module:function" of the model; without it the twin of the recorded one is made.
+      step: the port's own step, "module:function"; without it the tool combines and updates.
     """
     name = f"replayed_part_{part.name or 'only'}"
     lines = ["import importlib", ""]
     lines += ["from torch_ddp.draws import with_recorded_draws"]
     lines += ["from torch_ddp.recorded_optimizer import recorded_optimizer, train_only", "", ""]
     lines += [f"loss = with_recorded_draws({_loaded(loss)})", "", ""]
+    lines += [f"step = with_recorded_draws({_loaded(step)})", "", ""] if step else []
     lines += ["def optimizer(model):"]
     if part.trained is not None:
         names = [to for pair in mapping.pairs if pair.reference in part.trained for to in pair.candidate]
@@ -34,7 +38,8 @@ def write_module(out: Path, part: Part, mapping: Mapping, loss: str, own: str | 
         lines += [f"    return recorded_optimizer(model, {_without_rate(part)!r}, {rates!r})"]
     (out / f"{name}.py").write_text("\n".join(lines) + "\n")
     draws = any("recorded_draw_" in text for text in part.batch(part.steps[0]))
-    return {"optimizer": f"{name}:optimizer", **({"loss": f"{name}:loss"} if draws else {})}
+    drawing = {"loss": f"{name}:loss", **({"step": f"{name}:step"} if step else {})} if draws else {}
+    return {"optimizer": f"{name}:optimizer", **drawing}
 
 
 def _loaded(spec: str) -> str:

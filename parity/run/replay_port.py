@@ -1,7 +1,9 @@
 """Starts the torch side of a replay: the port, with the recorded optimizer's twin or its own."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping as TableOf
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from parity.judge.join import Join
@@ -9,6 +11,7 @@ from parity.judge.own_values import Written, written_into
 from parity.judge.renaming import Renaming
 from parity.mapping import Mapping, MappingEntry, build_mapping, variables_of
 from parity.run.asked import Tick
+from parity.run.dense import DenseTrace
 from parity.run.perturb import Tensors
 from parity.run.quantities import FREE
 from parity.run.replay_module import write_module
@@ -29,6 +32,7 @@ class Port(NamedTuple):
       optimizers: dict of section to "module:function" of the model; without one it is the twin of the recorded one.
       folders: where to look for the modules.
       silence: seconds without a sign of life after which it is ended.
+      steps: dict of section to "module:function", a whole training step; without one the tool combines and updates.
     """
 
     model: str
@@ -36,6 +40,7 @@ class Port(NamedTuple):
     optimizers: dict[str, str]
     folders: list[str]
     silence: float
+    steps: TableOf[str, str] = MappingProxyType({})
 
 
 class Replayed:
@@ -74,8 +79,8 @@ class Replayed:
         variables = variables_of(found["variables"])
         self._own_values: dict[str, list[float]] = found["own_values"]  # before what this part does not train is frozen
         self.mapping: Mapping = build_mapping(variables_of(part.trace.variables), variables, entries)
-        loss, own = port.losses[part.name], port.optimizers.get(part.name)
-        self._case.update(write_module(out, part, self.mapping, loss, own))
+        loss, own, step = port.losses[part.name], port.optimizers.get(part.name), port.steps.get(part.name)
+        self._case.update(write_module(out, part, self.mapping, loss, own, step))
         self.prepared = self._both()
         names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
         self.join = Join(self.mapping, names, self.prepared["float32"]["facts"]["slots"])
@@ -168,7 +173,7 @@ class Replayed:
             out=str(out),
         )
         running.result()
-        return Trace(out)
+        return DenseTrace(out)
 
     def again(
         self,
@@ -189,7 +194,7 @@ class Replayed:
         }
         prepared = self.prepared[precision]["prepared"]
         self._side.ask("run", prepared=prepared, **asked, steps=steps, out=str(self._out / name)).result()
-        return Trace(self._out / name)
+        return DenseTrace(self._out / name)
 
     def forward(self, number: int, tower: str) -> Forward:
         """Returns the forward pass of one rank in one step, in float64, from the recorded state."""
@@ -247,15 +252,18 @@ def check_port(part: Part, port: Port) -> None:
         wanted = f"--loss {part.name}=MODULE:FUNCTION" if part.name else "--loss MODULE:FUNCTION"
         given = ", ".join(sorted(port.losses)) or "none"
         raise ReplayError(f"replay: expected a loss for the optimizer {part.name!r}, got {given}. Add {wanted}.")
-    if part.facts.get("clipped") and part.name not in port.optimizers:
+    if part.facts.get("clipped") and not {part.name} & {*port.optimizers, *port.steps}:
         raise ReplayError(
             "replay: expected gradients that are applied as they are combined, got clipped ones. "
-            "Name an optimizer that clips with --optimizer MODULE:FUNCTION."
+            "Name an optimizer that clips with --optimizer MODULE:FUNCTION, or a step with --step MODULE:FUNCTION."
         )
 
 
 def _case(part: Part, port: Port) -> dict[str, Any]:
+    own_step = {"step": port.steps[part.name]} if part.name in port.steps else {}
     return {
+        **own_step,
+        "clips": "combined" if part.facts.get("clipped") else "",
         "model": port.model,
         "loss": port.losses[part.name],
         "ranks": part.towers,

@@ -100,6 +100,7 @@ def run_case(
             declared=declared,
             repeats=repeats,
         )
+        result.unjudged = _unjudged(result, levels)
         if reproduce is not None and recorded is not None and result.exit_code:
             result.reproduction, told = reproduced(case, recorded, decisive(decided["function"]), reproduce)
             result.notes += told
@@ -185,6 +186,12 @@ def _level(name: str, asked: Sequence[str], decided: dict[str, Level], case: Cas
     if name == "float32" and name in asked:
         return not_run(name, DOUBLE)
     return not_run(name, "not asked for")
+
+
+def _unjudged(result: Result, asked: Sequence[str]) -> list[str]:
+    # What a training in float64 leaves out, level 1 has decided.
+    skipped = [result.levels[name] for name in asked if result.levels[name].verdict == "not_run"]
+    return [f"level {level.name}: {level.reason}" for level in skipped if level.reason != DOUBLE]
 
 
 def _facts(trace: Any) -> dict[str, Any]:

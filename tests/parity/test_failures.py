@@ -56,7 +56,9 @@ def test_the_tiny_case_itself_is_the_same(attempt):
     outcome = attempt()
     assert outcome.code == 0, outcome.errors
     assert outcome.errors == ""
-    assert outcome.printed.startswith("verdict: same  tiny  (not run: float32, trajectory, mixed)\n")
+    assert outcome.printed.startswith(
+        "verdict: same (combination: ours, not the port's)  tiny  (not run: float32, trajectory, mixed)\n"
+    )
     assert outcome.result["error"] is None
     assert incomplete_traces(outcome.out) == []
     assert (outcome.out / "logs" / "tf.log").is_file()

@@ -14,6 +14,9 @@ from parity.judge.numbers import Worst
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.report import as_json, columns, print_result, print_verdict, write_failure, write_json
 from parity.report.failure import described
+from parity.report.html import as_html
+from parity.report.junit import write_junit
+from parity.report.markdown import as_markdown
 from parity.sides import SideFailed
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -189,6 +192,45 @@ def test_the_json_has_the_frozen_keys(name, tmp_path):
         assert set(result["first_difference"]) >= FIRST
     for cause in result["causes"]:
         assert set(cause) >= {"name", "evidence", "fix"}
+
+
+def of_the_tool(combination="tool", ranks=2) -> Result:
+    result = same()
+    result.candidate = {**result.candidate, "combination": combination, "ranks": ranks}
+    return result
+
+
+def test_the_line_of_the_verdict_says_that_the_tool_combined():
+    line = io.StringIO()
+    print_verdict(of_the_tool(), "convnet", Console(file=line, width=200))
+    qualified = "same (combination: ours, not the port's)"
+    assert line.getvalue() == f"verdict: {qualified}  convnet  (not run: trajectory, mixed)\n"
+    assert as_markdown(of_the_tool(), "convnet").startswith(f"### ✅ {qualified}: convnet\n")
+    assert "<title>same (combination: ours, not the port&#39;s): convnet" in as_html(of_the_tool(), "convnet")
+    whole = as_json(of_the_tool())
+    assert (whole["verdict"], whole["qualifiers"]) == ("same", ["combination: ours, not the port's"])
+    assert whole["not_judged"] == whole["qualifiers"]
+
+
+def test_the_junit_report_says_that_the_tool_combined(tmp_path):
+    write_junit(of_the_tool(), tmp_path / "report.xml", "convnet")
+    assert "verdict: same (combination: ours, not the port's)" in (tmp_path / "report.xml").read_text()
+
+
+@pytest.mark.parametrize("result", [of_the_tool("port"), of_the_tool(ranks=1), same()])
+def test_a_verdict_that_nothing_is_missing_from_has_no_qualifier(result):
+    assert (result.verdict_in_words, result.not_judged) == ("same", [])
+    assert result.strict_exit_code == result.exit_code == 0
+
+
+def test_what_was_not_judged_is_no_success_for_the_strict():
+    assert (of_the_tool().exit_code, of_the_tool().strict_exit_code) == (0, 2)
+    skipped = of_the_tool("port")
+    skipped.unjudged = ["level function: the trace has no float64 shadow"]
+    assert (skipped.exit_code, skipped.strict_exit_code, skipped.verdict_in_words) == (0, 2, "same")
+    wrong = different()
+    wrong.candidate = {**wrong.candidate, "combination": "tool"}
+    assert (wrong.verdict_in_words, wrong.strict_exit_code) == ("different", 1)
 
 
 def test_numbers_that_are_not_finite_are_strings():

@@ -26,7 +26,7 @@ def own_of(rank: Rank, function, **options) -> OwnStepper:
 
 
 def both(rank: Rank) -> tuple:
-    plain, own = stepper_of(rank).step(BATCH), own_of(rank, trained, clips=True).step(BATCH)
+    plain, own = stepper_of(rank).step(BATCH), own_of(rank, trained, clips="combined").step(BATCH)
     return plain, own
 
 

@@ -1,0 +1,164 @@
+"""Watches how the ranks exchange their gradients, whoever does it: DDP, a hook of the port's, its step."""
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+COLLECTIVES = (
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "broadcast",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+)
+
+
+class Sharing:
+    """Knows which gradients DDP would share, without having it share them.
+
+    DDP shares those of the parameters that it was given, but for what its module excepts by
+    `_ddp_params_and_buffers_to_ignore`, and only where the forward pass went through it outside of `no_sync`.
+
+    Args:
+      model: wrapped.
+
+    Attributes:
+      armed: whether a forward pass since the last `disarmed` began would have had the backward pass share.
+    """
+
+    def __init__(self, model: DistributedDataParallel) -> None:
+        ignored = set(getattr(model, "parameters_to_ignore", ()))
+        trained = (name for name, parameter in model.module.named_parameters() if parameter.requires_grad)
+        self._names = [name for name in trained if name not in ignored]
+        self.armed = False
+        self._disarms = False
+        self._asked = True
+        model.register_forward_pre_hook(self._before)
+        model.register_forward_hook(self._after, always_call=True)
+
+    @contextlib.contextmanager
+    def disarmed(self) -> Iterator[None]:
+        """Has the backward passes within leave their gradients on their rank."""
+        self._disarms = True
+        try:
+            yield
+        finally:
+            self._disarms = False
+
+    def names(self) -> list[str]:
+        """Returns the parameters that all ranks would share since `armed` was last set to False; a collective."""
+        every: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(every, self._names if self.armed else [])
+        agreed: set[str] = set.intersection(*map(set, every))
+        return [name for name in self._names if name in agreed]
+
+    def _before(self, model: DistributedDataParallel, inputs: Any) -> None:
+        self._asked = model.require_backward_grad_sync
+        self.armed = self.armed or (torch.is_grad_enabled() and self._asked)
+        if self._disarms:
+            model.require_backward_grad_sync = False
+
+    def _after(self, model: DistributedDataParallel, inputs: Any, output: Any) -> None:
+        if self._disarms:
+            model.require_backward_grad_sync = self._asked
+
+
+class GradientWatch:
+    """Keeps what becomes of the gradients in a step that the port makes: each rank's own, the exchanged ones.
+
+    Args:
+      parameters: dict of name to parameter, as the model has them.
+
+    Attributes:
+      local: dict of name to this rank's gradient, as accumulated by its last backward pass, before any exchange.
+      sent: dict of name to what the port itself handed to a collective, outside of DDP's.
+      reduced: dict of name to the gradient as the last backward pass left it, DDP's exchange included.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        self._parameters = {name: value for name, value in parameters.items() if value.requires_grad}
+        self.local: dict[str, Tensor] = {}
+        self.sent: dict[str, Tensor] = {}
+        self.reduced: dict[str, Tensor] = {}
+        for name, parameter in self._parameters.items():
+            keep = functools.partial(_keep, self.local, name)
+            parameter.register_post_accumulate_grad_hook(keep)  # type: ignore[no-untyped-call]
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watches one step from its beginning."""
+        for kept in (self.local, self.sent, self.reduced):
+            kept.clear()
+        backward = torch.autograd.backward
+        collectives = {name: getattr(dist, name) for name in COLLECTIVES}
+        torch.autograd.backward = self._then_read(backward)
+        for name, collective in collectives.items():
+            setattr(dist, name, self._reading_first(collective))
+        try:
+            yield
+        finally:
+            torch.autograd.backward = backward
+            for name, collective in collectives.items():
+                setattr(dist, name, collective)
+
+    def present(self) -> dict[str, Tensor]:
+        """Returns copies of the gradients as they are now."""
+        return {name: value.grad.detach().clone() for name, value in self._parameters.items() if value.grad is not None}
+
+    def _then_read(self, backward: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(backward)
+        def watched(*arguments: Any, **options: Any) -> None:
+            backward(*arguments, **options)
+            self.reduced = self.present()
+
+        return watched
+
+    def _reading_first(self, collective: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(collective)
+        def watched(*arguments: Any, **options: Any) -> Any:
+            if self.local and torch._C._current_graph_task_id() == -1:  # within a backward pass it is DDP's
+                self._send(itertools.chain(arguments, options.values()))
+            return collective(*arguments, **options)
+
+        return watched
+
+    def _send(self, arguments: Iterator[Any]) -> None:
+        sent = {id(value) for value in arguments if isinstance(value, Tensor)}
+        gradients = {name: value.grad for name, value in self._parameters.items() if value.grad is not None}
+        itself = [name for name, value in gradients.items() if id(value) in sent]
+        # Where what is handed over is none of them, it was put together of all of them.
+        for name in itself or gradients:
+            if name not in self.sent:
+                self.sent[name] = gradients[name].detach().clone()
+
+
+def _keep(local: dict[str, Tensor], name: str, parameter: Tensor) -> None:
+    if parameter.grad is not None:
+        local[name] = parameter.grad.detach().clone()
+
+
+@contextlib.contextmanager
+def cast_before_wrapping(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
+    """Moves every model that is wrapped within to a device and dtype first: DDP makes its buckets of what it is given."""
+    plain = DistributedDataParallel.__init__
+
+    @functools.wraps(plain)
+    def wrap(self: DistributedDataParallel, module: torch.nn.Module, *arguments: Any, **options: Any) -> None:
+        plain(self, module.to(device, dtype), *arguments, **options)
+
+    DistributedDataParallel.__init__ = wrap  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        DistributedDataParallel.__init__ = plain  # type: ignore[method-assign]
