@@ -80,11 +80,6 @@ class Backward:
     ) -> None:
         self._own_losses = {name: part.loss for part in parts if part.loss is not None for name in part.names}
         kept = combining.missing != "refuse" or _has_sparse_gradients(model.module)
-        if own_wrapper and update.clips_ranks:
-            raise TorchDdpError(
-                "clip: expected a step that clips each rank's gradients and shares them, got a wrapped model alone. "
-                "Bring [torch] step."
-            )
         self.by_hand = not own_wrapper and (update.clips_ranks or kept or bool(self._own_losses))
         self._own_wrapper = own_wrapper
         self._model = model
@@ -152,7 +147,9 @@ class Backward:
             self._scaled(loss).backward()  # type: ignore[no-untyped-call]
             local = self.reduction.local
         gradients = {key: value if scale == 1.0 else _wide(value) / scale for key, value in local.items()}
-        return Part(name, inputs, loss, outputs, gradients, self._update.clip_own(gradients))
+        # What a port clips before it shares it, a hook of its wrapper does.
+        clipped = {} if self._own_wrapper else self._update.clip_own(gradients)
+        return Part(name, inputs, loss, outputs, gradients, clipped)
 
     def _scaled(self, loss: Tensor) -> Tensor:
         prescaled = self._combining.reduce == "prescaled" and not self._own_wrapper

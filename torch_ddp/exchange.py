@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -10,18 +9,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
-
-COLLECTIVES = (
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "all_reduce",
-    "all_reduce_coalesced",
-    "broadcast",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-)
 
 
 class Sharing:
@@ -82,14 +69,12 @@ class GradientWatch:
 
     Attributes:
       local: dict of name to this rank's gradient, as accumulated by its last backward pass, before any exchange.
-      sent: dict of name to what the port itself handed to a collective, outside of DDP's.
       reduced: dict of name to the gradient as the last backward pass left it, DDP's exchange included.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         self._parameters = {name: value for name, value in parameters.items() if value.requires_grad}
         self.local: dict[str, Tensor] = {}
-        self.sent: dict[str, Tensor] = {}
         self.reduced: dict[str, Tensor] = {}
         for name, parameter in self._parameters.items():
             keep = functools.partial(_keep, self.local, name)
@@ -98,19 +83,14 @@ class GradientWatch:
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Watches one step from its beginning."""
-        for kept in (self.local, self.sent, self.reduced):
-            kept.clear()
+        self.local.clear()
+        self.reduced.clear()
         backward = torch.autograd.backward
-        collectives = {name: getattr(dist, name) for name in COLLECTIVES}
         torch.autograd.backward = self._then_read(backward)
-        for name, collective in collectives.items():
-            setattr(dist, name, self._reading_first(collective))
         try:
             yield
         finally:
             torch.autograd.backward = backward
-            for name, collective in collectives.items():
-                setattr(dist, name, collective)
 
     def present(self) -> dict[str, Tensor]:
         """Returns copies of the gradients as they are now."""
@@ -123,24 +103,6 @@ class GradientWatch:
             self.reduced = self.present()
 
         return watched
-
-    def _reading_first(self, collective: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(collective)
-        def watched(*arguments: Any, **options: Any) -> Any:
-            if self.local and torch._C._current_graph_task_id() == -1:  # within a backward pass it is DDP's
-                self._send(itertools.chain(arguments, options.values()))
-            return collective(*arguments, **options)
-
-        return watched
-
-    def _send(self, arguments: Iterator[Any]) -> None:
-        sent = {id(value) for value in arguments if isinstance(value, Tensor)}
-        gradients = {name: value.grad for name, value in self._parameters.items() if value.grad is not None}
-        itself = [name for name, value in gradients.items() if id(value) in sent]
-        # Where what is handed over is none of them, it was put together of all of them.
-        for name in itself or gradients:
-            if name not in self.sent:
-                self.sent[name] = gradients[name].detach().clone()
 
 
 def _keep(local: dict[str, Tensor], name: str, parameter: Tensor) -> None:

@@ -31,8 +31,9 @@ class OwnStepper(Stepper):
 
     The step does everything from `zero_grad` to the optimizer's and the scheduler's steps, on one rank's shard; the model is
     wrapped in DDP, by the port itself or here, and then as torch does it, which averages. What happens inside is watched:
-    each rank's own gradients before any exchange, what the step hands to collectives itself, what the last backward pass
-    leaves, and what the optimizer is given, with which learning rate, when its `step` begins.
+    each rank's own gradients before any exchange, what the last backward pass leaves, and what the optimizer is given, with
+    which learning rate, when its `step` begins. What a step sends to other ranks is its own affair: it may clip and divide
+    before or after, in a hook or flattened, so that only what comes of it can be compared.
 
     Args:
       model, loss, optimizer, rank, update, bucket_cap_mb, wrapper: as for `Stepper`; of `update` only the averages and the
@@ -70,7 +71,7 @@ class OwnStepper(Stepper):
         self._function = function
         self._schedule = schedule
         self._clips_combined = clips == "combined" or mixed is not None
-        self._clips_own = clips == "tower"
+        self.unobserved |= {"tower_clip"} if clips == "tower" else set()
         self._watch = GradientWatch(dict(model.named_parameters()))
         self._sharing = Sharing(wrapped)
         self._given: dict[str, Tensor] | None = None
@@ -96,14 +97,7 @@ class OwnStepper(Stepper):
         # A step that does without amp.scale_loss leaves no scale in its gradients, and the scaler as it was.
         scale = mark[0] if self._mixed and self._mixed.mark != mark else 1.0
         gradients = {name: _unscaled(value, scale) for name, value in self._watch.local.items()}
-        part = Part(
-            str(self._rank.rank),
-            inputs,
-            loss,
-            named_outputs("step", outputs),
-            gradients,
-            self._clipped_before(gradients),
-        )
+        part = Part(str(self._rank.rank), inputs, loss, named_outputs("step", outputs), gradients)
         combined = self._combined(scale)
         if self._mixed:
             combined["state/skipped"] = np.array(self._mixed.skipped())
@@ -115,14 +109,6 @@ class OwnStepper(Stepper):
     def running(self) -> contextlib.AbstractContextManager[Any]:
         """Returns what the steps of one run are made in; in full precision amp's calls do nothing."""
         return self._mixed.running() if self._mixed else without_amp()
-
-    def _clipped_before(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        if not self._clips_own:
-            return {}
-        if set(self._watch.sent) < set(own):
-            self.unobserved.add("tower_clip")  # inside a hook of the port's, say
-            return {}
-        return {name: self._watch.sent[name] for name in own}
 
     def _combined(self, scale: float) -> dict[str, np.ndarray]:
         found: dict[str, np.ndarray] = {}

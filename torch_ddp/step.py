@@ -86,7 +86,8 @@ class Stepper:
             )
         self._global_step = 0
         self._parts = tuple(parts)
-        self.unobserved: set[str] = set()
+        hidden = wrapper is not None and self._update.clips_ranks
+        self.unobserved: set[str] = {"tower_clip"} if hidden else set()
 
     def running(self) -> contextlib.AbstractContextManager[Any]:
         """Returns what the steps of one run are made in."""

@@ -269,7 +269,7 @@ def wrapped(way, kind):
     """Returns the module in the port's own wrapper, with its own hook."""
     group = alone() if way == "group_of_one" else None
     model = DistributedDataParallel(bare(way, kind), process_group=group, bucket_cap_mb=TINY_BUCKETS)
-    exchange = mean if way == "right_hook" else EXCHANGES.get(way)
+    exchange = {"right_hook": mean, "right_clipping": EXCHANGES["clipped_too_early"]}.get(way) or EXCHANGES.get(way)
     if exchange is not None and group is None:
         model.register_comm_hook((exchange, model.module.table.weight), hook)
     return model

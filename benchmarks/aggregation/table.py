@@ -76,7 +76,7 @@ RIGHT: dict[str, frozenset[str]] = {
     "right_in_halves": frozenset({STEP}),
     "right_by_hand": frozenset({STEP}),
     "right_hook": frozenset({WRAPPER}),
-    "right_clipping": frozenset({STEP}),
+    "right_clipping": frozenset({STEP, WRAPPER}),
 }
 # What the towers do for a way to be one: they clip after combining, or before.
 TOWERS = {"clipped_too_early": "clip_combined", "clipped_too_late": "clip_tower", "right_clipping": "clip_tower"}

@@ -75,6 +75,12 @@ class Part:
         return bool(self.facts["optimizer"].get("name") == "HandWritten")
 
     @property
+    def applies_rows(self) -> bool:
+        """Whether the script's optimizer is given rows for some variable, so that it leaves the others alone."""
+        owned = (self.own(text) or "" for text in self.trace.step(self.steps[0]).names())
+        return any(text.startswith("grad/") and text.endswith(".indices") for text in owned)
+
+    @property
     def towers(self) -> int:
         """The number of towers."""
         return int(self.facts["towers"])

@@ -268,6 +268,7 @@ def _case(part: Part, port: Port) -> dict[str, Any]:
         "loss": port.losses[part.name],
         "ranks": part.towers,
         "combine": part.facts["combine"],
+        "combining": {"sparse": "slices"} if part.applies_rows else {},
         "backend": "gloo",
         "seed": 0,
         # What the port's own optimizer does to gradients before its step is clipping where the script clips, else combining.

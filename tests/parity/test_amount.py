@@ -108,6 +108,7 @@ def test_every_verb_that_reports_takes_them_and_the_files_of_a_report(verb, caps
     shown = capsys.readouterr().out
     assert "--quiet" in shown
     assert "--verbose" in shown
+    assert ("--strict" in shown) == (verb != "bless")
     assert verb == "bless" or all(
         f"--{name} " in shown for name in ("html", "json", "junit", "markdown", "tensorboard")
     )

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from torch_ddp import Rank, Stepper, TorchDdpError, Update, like_tf, process_group
+from torch_ddp import Rank, Stepper, Update, like_tf
 from torch_ddp.combining import Combining
 from torch_ddp.own_step import OwnStepper
 from torch_ddp.several import Part
@@ -172,13 +172,21 @@ def test_a_wrapper_of_the_ports_own_combines_the_gradients_of_several_losses(two
         np.testing.assert_allclose(combined, factor * gradients(plain)[name][2], rtol=1e-14)
 
 
-def test_a_wrapper_alone_cannot_clip_before_it_combines(tmp_path):
-    with process_group(Rank(0, 0, 1), "gloo", (tmp_path / "meeting").as_uri()) as rank:
-        model = words_of(False)
-        optimizer = like_tf.GradientDescent(model.parameters(), lr=0.1)
-        update = Update(model, optimizer, {"clip": {"by": "norm", "limit": 0.1, "at": "tower"}})
-        with pytest.raises(TorchDdpError, match=r"^clip: expected a step that clips .* Bring \[torch\] step\.$"):
-            Stepper(model, loss, optimizer, rank, update=update, wrapper=DistributedDataParallel(model))
+def wrapped_and_clipping(rank: Rank, sparse: bool) -> tuple:
+    model = words_of(sparse)
+    wrapper = DistributedDataParallel(model)
+    wrapper.register_comm_hook(None, clipping)
+    optimizer = like_tf.GradientDescent(model.parameters(), lr=0.1)
+    update = Update(model, optimizer, {"clip": {"by": "value", "limit": 0.1, "at": "tower"}})
+    stepper = Stepper(model, loss, optimizer, rank, update=update, wrapper=wrapper)
+    return stepper.step(BATCH), stepper.unobserved
+
+
+def test_what_a_hook_clips_before_it_shares_is_not_clipped_by_the_tool(two_ranks):
+    (step, unobserved), _ = two_ranks.run(wrapped_and_clipping, False)
+    assert unobserved == {"tower_clip"}
+    for own, other, combined in gradients(step).values():
+        np.testing.assert_allclose(combined, np.clip([own, other], -0.1, 0.1).mean(0), rtol=1e-14)
 
 
 def clips_then_shares(model, optimizer, scheduler, **inputs):
@@ -231,25 +239,36 @@ def own_step(rank: Rank, sparse: bool, function, clips: str) -> tuple:
     return stepper.step(BATCH), stepper.unobserved, stepper.combination
 
 
+def divides_then_shares(model, optimizer, scheduler, **inputs):
+    optimizer.zero_grad()
+    with model.no_sync():
+        value = loss(model, **inputs)
+        value.backward()
+    for parameter in model.parameters():
+        parameter.grad = parameter.grad.clamp(-0.1, 0.1) / dist.get_world_size()
+        dist.all_reduce(parameter.grad)
+    optimizer.step()
+    return value
+
+
 @pytest.mark.parametrize(
-    ("sparse", "function"), [(False, clips_then_shares), (True, clips_then_shares), (False, shares_flattened)]
+    ("sparse", "function"),
+    [
+        (False, clips_then_shares),
+        (True, clips_then_shares),
+        (False, divides_then_shares),
+        (False, shares_flattened),
+        (False, clips_in_a_hook),
+    ],
 )
-def test_a_step_that_clips_before_it_shares_is_seen_to_do_so(two_ranks, sparse, function):
+def test_a_step_that_clips_before_it_shares_is_judged_by_what_comes_of_it(two_ranks, sparse, function):
     (step, unobserved, combination), _ = two_ranks.run(own_step, sparse, function, "tower")
-    assert (unobserved, combination) == (set(), "port")
+    assert (unobserved, combination) == ({"tower_clip"}, "port")
+    assert not any(name.startswith("tower_clip/") for name in step)
     for name in ("table.weight", "head.weight"):
         own = [dense(step, f"tower_grad/{tower}/{name}") for tower in range(WORLD)]
-        clipped = [dense(step, f"tower_clip/{tower}/{name}") for tower in range(WORLD)]
         assert max(np.abs(each).max() for each in own) > 0.1
-        np.testing.assert_array_equal(clipped, np.clip(own, -0.1, 0.1))
-        np.testing.assert_allclose(dense(step, f"grad/{name}"), sum(clipped) / WORLD, rtol=1e-14)
-
-
-def test_what_a_hook_of_the_step_does_is_judged_by_what_comes_of_it(two_ranks):
-    (step, unobserved, _), _ = two_ranks.run(own_step, False, clips_in_a_hook, "tower")
-    assert unobserved == {"tower_clip"}
-    own = [dense(step, f"tower_grad/{tower}/head.weight") for tower in range(WORLD)]
-    np.testing.assert_allclose(step["grad/head.weight"], np.clip(own, -0.1, 0.1).mean(0), rtol=1e-14)
+        np.testing.assert_allclose(dense(step, f"grad/{name}"), np.clip(own, -0.1, 0.1).mean(0), rtol=1e-14)
 
 
 def test_what_is_combined_by_hand_before_it_is_clipped_is_not_seen_and_said_so(two_ranks):
