@@ -90,12 +90,14 @@ def _reader_may_leave() -> Iterator[None]:
 
 
 def _failed(parsed: argparse.Namespace, error: BaseException) -> int:
+    from parity.commands.mapping_table import leave_table
     from parity.commands.report_files import write_failure_files
     from parity.report import print_failure
 
     if isinstance(error, BrokenPipeError):
         return COULD_NOT
     print_failure(error, _gives_verdict(parsed))
+    leave_table(parsed, error)
     write_failure_files(parsed, error)
     return COULD_NOT
 

@@ -4,7 +4,7 @@ import re
 import shutil
 from pathlib import Path
 
-from parity.case import load_case
+from parity.case import load_case, load_mapping
 from parity.case.expect import Expect
 from parity.case.models import Case
 from parity.case.optimizers import OPTIMIZERS, Accumulate, Clip, Ema, LossScale, Schedule, WeightDecay
@@ -21,6 +21,9 @@ def test_every_block_of_the_page_is_a_case_that_loads(tmp_path):
     shutil.copytree(ROOT / "tests" / "cases" / "square", tmp_path / "square")
     for block in blocks:
         (tmp_path / "square" / "case.toml").write_text(block)
+        if block.startswith("[mapping]"):
+            assert load_mapping(tmp_path / "square" / "case.toml")[0]
+            continue
         case = load_case(tmp_path / "square")
         assert (case.optimizer.ema is None) == (case.expect is not None)
 

@@ -1,6 +1,7 @@
-"""Check that the variables of two traces join; print the mapping, or what is missing; carry weights back through it."""
+"""Check that the variables of a case or of two traces join; print the mapping, or what is open; carry weights back."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ SURE_ENOUGH = 0.8
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
-    parser.add_argument("reference", type=Path, help="the TensorFlow side's trace")
-    parser.add_argument("candidate", type=Path, help="the torch side's trace")
+    parser.add_argument(
+        "reference", type=Path, metavar="REFERENCE|CASE", help="the TensorFlow side's trace, or a case.toml"
+    )
+    parser.add_argument("candidate", type=Path, nargs="?", help="the torch side's trace; none with a case")
     parser.add_argument("--map", type=Path, metavar="FILE", help="a case.toml, or a file with its [mapping] tables")
+    parser.add_argument("--tf-python", metavar="PATH", help="with a case: the interpreter that has TensorFlow")
     parser.add_argument(
         "--write",
         type=Path,
@@ -31,6 +35,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Prints the mapping of a case, or of two traces, as a table and as TOML; returns the exit code.
+
+    Raises:
+      MappingError: the variables do not join.
+      CommandError: two traces were expected.
+    """
+    from parity.commands.errors import CommandError
+
+    case = arguments.reference / "case.toml" if arguments.reference.is_dir() else arguments.reference
+    if arguments.candidate is not None:
+        return _of_traces(arguments)
+    if not case.is_file():
+        raise CommandError(
+            f"map: expected a case.toml or two traces, got {arguments.reference} alone. Name the other trace."
+        )
+    if arguments.write or arguments.map:
+        raise CommandError(
+            "map: expected two traces with --write and --map, got a case. Its [mapping] is used as it is."
+        )
+    return _of_case(case, arguments.tf_python)
+
+
+def _of_case(path: Path, tf_python: str | None) -> int:
+    from rich.console import Console
+
+    from parity.case import load_case
+    from parity.report.tables import print_trimmed, show_mapping
+    from parity.run import open_sides
+    from parity.run.map_of_case import map_case
+
+    case = load_case(path)
+    python = tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
+    with open_sides(python) as sides:
+        mapping, notes = map_case(case, sides)
+    console = Console(highlight=False)
+    print_trimmed(console, show_mapping(mapping.texts()))
+    console.print()
+    for note in notes:
+        console.print(note, markup=False, soft_wrap=True)
+    console.print("\n" + mapping.toml(), markup=False, end="", soft_wrap=True)
+    return 0
+
+
+def _of_traces(arguments: argparse.Namespace) -> int:
     """Prints the mapping as a table and as TOML, and carries weights back if asked to; returns 0.
 
     Where the variables join, and the values of the two traces speak against a pair, it says so and returns 1.
@@ -42,8 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     from parity.case import load_mapping
     from parity.commands.errors import CommandError
-    from parity.mapping import MappingError, build_mapping, propose, variables_of
+    from parity.mapping import MappingError, propose
     from parity.report.tables import print_trimmed, show_mapping
+    from parity.run.map_of_traces import mapping_of_traces, values_of
     from parity.trace import Trace
 
     if arguments.weights and not arguments.write:
@@ -51,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     entries = load_mapping(arguments.map)[0] if arguments.map else {}
     reference, candidate = Trace(arguments.reference, whole=False), Trace(arguments.candidate, whole=False)
     try:
-        mapping = build_mapping(variables_of(reference.variables), variables_of(candidate.variables), entries)
+        mapping = mapping_of_traces(reference, candidate, entries)
     except MappingError:
         _propose(reference, candidate)
         raise
@@ -59,11 +108,10 @@ def run(arguments: argparse.Namespace) -> int:
         _write(reference, candidate, mapping, arguments)
         return 0
     console = Console(highlight=False)
-    pairs = [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs]
-    print_trimmed(console, show_mapping(pairs))
+    print_trimmed(console, show_mapping(mapping.texts()))
     console.print()
     console.print(mapping.toml(), markup=False, end="", soft_wrap=True)
-    return _contradictions(console, mapping, propose(_values(reference), _values(candidate)))
+    return _contradictions(console, mapping, propose(values_of(reference), values_of(candidate)))
 
 
 def _contradictions(console: Any, mapping: Any, proposals: Any) -> int:
@@ -89,26 +137,13 @@ def _propose(reference: Any, candidate: Any) -> None:
 
     from parity.mapping import propose, proposed_toml
     from parity.report.tables import print_trimmed, show_proposals
+    from parity.run.map_of_traces import values_of
 
-    proposals = propose(_values(reference), _values(candidate))
+    proposals = propose(values_of(reference), values_of(candidate))
     console = Console(highlight=False)
     print_trimmed(console, show_proposals(proposals))
     console.print()
     console.print(proposed_toml(proposals), markup=False, end="", soft_wrap=True)
-
-
-def _values(trace: Any) -> Any:
-    from parity.mapping import Values, variables_of
-
-    variables = [v for v in variables_of(trace.variables) if v.name.split(".")[-1] != "num_batches_tracked"]
-    init = trace.init()
-    first = trace.step(trace.step_numbers[0]) if trace.step_numbers else None
-    held = {"weight": "var", "statistic": "stat"}
-
-    def read(file: Any, name: str) -> Any:
-        return {v.name: file.read(text) for v in variables if (text := name.format(held[v.kind], v.name)) in file}
-
-    return Values(variables, read(init, "{0}/{1}"), {} if first is None else read(first, "grad/{1}"))
 
 
 def _write(reference: Any, candidate: Any, mapping: Any, arguments: argparse.Namespace) -> None:

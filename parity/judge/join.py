@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+import numpy as np
+
 from parity.judge.numbers import Array
 from parity.judge.renaming import Renaming
 from parity.mapping import Mapping as VariableMapping
@@ -103,7 +105,10 @@ class Join:
         return mapped.backward(name, arrays[0]) if mapped else arrays[0]
 
     def write(self, key: Key, value: Array) -> dict[str, Array]:
-        """Returns a tensor of the reference under the candidate's names and in its layout; empty for a missing slot."""
+        """Returns a tensor of the reference under the candidate's names and in its layout; empty for a missing slot.
+
+        Where the candidate holds it as a block of rows, this is the block: `write_all` puts blocks together.
+        """
         found = self.candidates(key)
         if not found:
             return {}
@@ -113,6 +118,29 @@ class Join:
             return {text: parts[name] for text, name in zip(found, names, strict=True)}
         mapped, name = self._renaming(key)
         return {found[0]: mapped.forward(name, value) if mapped else value}
+
+    def write_all(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Returns tensors of the reference under the candidate's names and in its layout, blocks of rows put together.
+
+        Slots that the candidate lacks are left out, blocks that are not among the tensors are zeros.
+        """
+        moved: dict[str, Array] = {}
+        for text, value in tensors.items():
+            key = parse_key(text)
+            written = self.write(key, value)
+            rows = self._variables.pair(key.name).transform.rows if key.quantity in OF_A_VARIABLE else None
+            if rows is None:
+                moved.update(written)
+                continue
+            for name, block in written.items():
+                index, count = rows
+                size = block.shape[0]
+                whole = moved.setdefault(name, np.zeros((count * size, *block.shape[1:]), block.dtype))
+                whole[index * size : (index + 1) * size] = block
+        return moved
+
+    def _alone(self, key: Key) -> bool:
+        return key.quantity in OF_A_VARIABLE and key.name in self._order and not self.parts(key.name)
 
     def _renaming(self, key: Key) -> tuple[Renaming | None, str]:
         """Returns what renames a tensor that hangs on no variable, and the name that it goes by there."""
@@ -136,9 +164,10 @@ class Join:
     def ordered(self, texts: Iterable[str]) -> list[tuple[Key, str]]:
         """Returns the reference's names in the order in which a step computes them.
 
-        Gradients come in the order of the backward pass, the last variable first: an error spreads from there.
+        Gradients come in the order of the backward pass, the last variable first: an error spreads from there. What hangs on
+        a variable that is declared to have no counterpart is left out.
         """
-        keys = [(parse_key(text), text) for text in texts]
+        keys = [(key, text) for text in texts if not self._alone(key := parse_key(text))]
         places = {text: place for place, (_, text) in enumerate(keys)}
 
         def order(item: tuple[Key, str]) -> tuple[int, tuple[int, ...], int]:

@@ -47,6 +47,8 @@ def written_into(mapping: VariableMapping, join: Join, reference: Values, candid
     """
     found = []
     for pair in mapping.pairs:
+        if not pair.candidate:
+            continue
         key = Key("", "stat", "", "", pair.reference)
         text, own = format_key(key), {n: np.array(candidate[n]) for n in join.candidates(key) if n in candidate}
         if own or text in reference:

@@ -12,6 +12,8 @@ from parity.mapping.mapping import Pair, line
 from parity.mapping.transforms import parse_transform
 from parity.mapping.variable import Variable
 
+Block = tuple[str, tuple[int, int] | None]  # one of the candidate's, and which block of its rows
+
 
 class ByHand(NamedTuple):
     """What the entries decide.
@@ -33,9 +35,14 @@ def pairs_by_hand(
     of_candidate = {variable.name: variable for variable in candidate}
     pairs: dict[str, Pair] = {}
     problems: list[str] = []
-    used: dict[str, str] = {}
+    used: dict[Block, str] = {}
     for name, entry in entries.items():
-        if name in of_candidate and name not in of_reference and all(part in of_reference for part in entry.to):
+        if (
+            entry.to
+            and name in of_candidate
+            and name not in of_reference
+            and all(part in of_reference for part in entry.to)
+        ):
             turned = ", ".join(entry.to)
             problems.append(f"{name}: expected the reference's name before the candidate's, got {turned} behind it")
             continue
@@ -43,14 +50,35 @@ def pairs_by_hand(
             problems += [unknown(part, side, known) for part in wanted if part not in known]
         if name not in of_reference or any(part not in of_candidate for part in entry.to):
             continue
-        taken = [part for part in entry.to if part in used]
-        problems += [f"{part}: expected to be used once, got it for {used[part]} and {name}" for part in taken]
-        used.update((part, name) for part in entry.to)
         try:
-            pairs[name] = _pair(of_reference[name], [of_candidate[part] for part in entry.to], entry.transform)
+            pair = _pair(of_reference[name], [of_candidate[part] for part in entry.to], entry.transform)
         except MappingError as error:
             problems.append(str(error))
-    return ByHand(pairs, problems)
+            continue
+        pairs[name] = pair
+        blocks = [(part, pair.transform.rows) for part in entry.to]
+        problems += [
+            f"{part}: expected to be used once, got it for {user} and {name}"
+            for part, block in blocks
+            for other, user in used.items()
+            if other[0] == part and (None in (block, other[1]) or block == other[1])
+        ]
+        used.update((block, name) for block in blocks)
+    return ByHand(pairs, problems + _missing_blocks(list(used)))
+
+
+def _missing_blocks(used: list[Block]) -> list[str]:
+    counts: dict[str, list[tuple[int, int]]] = {}
+    for part, rows in used:
+        if rows is not None:
+            counts.setdefault(part, []).append(rows)
+    problems = []
+    for part, found in counts.items():
+        count = found[0][1]
+        if sorted(found) != [(index, count) for index in range(count)] and len(set(found)) == len(found):
+            given = ", ".join(f"rows({index}, {of})" for index, of in sorted(found))
+            problems.append(f"{part}: expected every block of its rows, got {given}")
+    return problems
 
 
 def unknown(name: str, side: str, known: Map[str, Variable]) -> str:
@@ -65,6 +93,8 @@ def _pair(reference: Variable, candidates: list[Variable], written: str | None) 
     for part in candidates:
         if part.kind != reference.kind:
             raise MappingError(f"{reference}: expected another {reference.kind}, got {part}")
+    if not candidates:
+        return Pair(reference.name, (), parse_transform("identity"), "by hand", reference.shape)
     text = _chosen(reference, candidates) if written is None else written
     transform = parse_transform(text)
     names = tuple(part.name for part in candidates)

@@ -13,7 +13,7 @@ class MappingEntry(BaseModel):
     Made of a name, or of a dict with `to` and `transform`, as a case writes it.
 
     Attributes:
-      to: the candidate's names.
+      to: the candidate's names; none where the candidate has no counterpart.
       transform: e.g. "hwio_to_oihw", or None to leave the choice to shapes and uses.
     """
 
@@ -31,7 +31,7 @@ class MappingEntry(BaseModel):
     @classmethod
     def _as_tuple(cls, value: Any) -> Any:
         names = [value] if isinstance(value, str) else value
-        if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) and n for n in names):
+        if not isinstance(names, list | tuple) or not all(isinstance(n, str) and n for n in names):
             raise ValueError("expected a name, or a list of names")
         if len(set(names)) < len(names):
             raise ValueError("expected every name once")

@@ -1,5 +1,8 @@
 """Which transforms can turn one variable into another, given who uses them."""
 
+import math
+from functools import lru_cache
+
 from parity.mapping.errors import MappingError
 from parity.mapping.transforms import parse_transform
 from parity.mapping.variable import Variable
@@ -14,7 +17,11 @@ _BY_USE: dict[tuple[str, str], str] = {
     ("Conv2d", "Conv2D"): "hwio_to_oihw",
     ("Conv2d", "DepthwiseConv2dNative"): "hwcm_to_depthwise",
     ("Conv3d", "Conv3D"): "dhwio_to_oidhw",
+    ("ConvTranspose1d", "Conv2DBackpropInput"): "wio_to_oiw",  # [w, out, in] to [in, out, w]: the same turn
     ("ConvTranspose2d", "Conv2DBackpropInput"): "hwoi_to_iohw",
+    ("ConvTranspose3d", "Conv3DBackpropInputV2"): "dhwio_to_oidhw",  # likewise
+    ("NonDynamicallyQuantizableLinear", "MatMul"): "transpose",
+    ("NonDynamicallyQuantizableLinear", "BatchMatMulV2"): "transpose",
     ("Embedding", "GatherV2"): "identity",
     ("Embedding", "Gather"): "identity",
     ("Embedding", "ResourceGather"): "identity",
@@ -31,7 +38,7 @@ _BY_RANK: dict[int, tuple[str, ...]] = {
 }
 
 # These pack several blocks into one array, in an order of torch's own that no shape shows: never joined unasked.
-_PACKED = frozenset(["LSTM", "LSTMCell", "GRU", "GRUCell", "MultiheadAttention"])
+PACKED = frozenset(["LSTM", "LSTMCell", "GRU", "GRUCell", "MultiheadAttention"])
 
 
 def fits(reference: Variable, candidate: Variable) -> list[str]:
@@ -42,17 +49,24 @@ def fits(reference: Variable, candidate: Variable) -> list[str]:
     transform whose result has the right shape is listed. Different kinds never fit, nor do modules such as `LSTM`,
     whose arrays hold several blocks in torch's own order.
     """
-    if reference.kind != candidate.kind or candidate.use in _PACKED:
+    if reference.kind != candidate.kind or candidate.use in PACKED:
+        return []
+    if math.prod(reference.shape) != math.prod(candidate.shape):
         return []
     return [text for text in _possible(reference, candidate) if becomes(text, reference, candidate)]
 
 
 def becomes(text: str, reference: Variable, *candidates: Variable) -> bool:
     """Returns whether the transform gives exactly the shapes of `candidates`, in order."""
+    return _shapes(text, reference.shape) == tuple(candidate.shape for candidate in candidates)
+
+
+@lru_cache(maxsize=4096)
+def _shapes(text: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:
     try:
-        return parse_transform(text).shapes(reference.shape) == tuple(candidate.shape for candidate in candidates)
+        return parse_transform(text).shapes(shape)
     except MappingError:
-        return False
+        return None
 
 
 def _possible(reference: Variable, candidate: Variable) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ class Pair(NamedTuple):
 
     Fields:
       reference: the reference's name.
-      candidate: the candidate's names, one for each part of the transform.
+      candidate: the candidate's names, one for each part of the transform; none where it has no counterpart.
       transform: carries arrays from one to the other.
-      why: "by hand", "by name and shape" or "only shape that fits".
+      why: "by hand", "by name and shape", "only shape that fits", or what a guess rests on (`parity.mapping.draft`).
       shape: the reference's shape.
     """
 
@@ -27,9 +27,15 @@ class Pair(NamedTuple):
     why: str
     shape: Shape
 
+    def __str__(self) -> str:
+        """Returns it as it is told to a user: "conv/kernel -> conv.weight (hwio_to_oihw)"."""
+        return f"{self.reference} -> {' + '.join(self.candidate) or 'nothing'} ({self.transform})"
+
 
 class Mapping:
     """Joins the variables of two sides, each exactly once; whatever hangs on a variable follows it.
+
+    One of the candidate's that holds several of the reference's as blocks of rows is in the pair of each.
 
     Args:
       pairs: in the reference's order.
@@ -68,10 +74,16 @@ class Mapping:
           array: its value, or with `linear` its gradient or slot; in its shape.
           linear: see `Transform.forward`.
 
+        Returns:
+          Dict of the candidate's name to array, to the block of it where the transform makes one; empty where the candidate
+          has no counterpart.
+
         Raises:
           MappingError: no such variable, or the array does not fit.
         """
         pair = self.pair(name)
+        if not pair.candidate:
+            return {}
         return dict(zip(pair.candidate, pair.transform.forward(array, linear), strict=True))
 
     def to_reference(self, name: str, arrays: Map[str, Array], linear: bool = False) -> Array:
@@ -101,9 +113,20 @@ class Mapping:
         lines = [line(pair.reference, pair.candidate, pair.transform.text) for pair in self.pairs]
         return "\n".join(["[mapping]", *lines]) + "\n"
 
+    def texts(self) -> list[tuple[str, str, str, str]]:
+        """Returns what a report shows of every pair: the reference's name, the candidate's, the transform, and why."""
+        return [(p.reference, " + ".join(p.candidate), str(p.transform), p.why) for p in self.pairs]
+
+    @property
+    def without_counterpart(self) -> list[str]:
+        """The reference's names that are declared to have no counterpart."""
+        return [pair.reference for pair in self.pairs if not pair.candidate]
+
 
 def line(reference: str, candidate: Sequence[str], transform: str) -> str:
     """Returns one line of a [mapping] table."""
+    if not candidate:
+        return f"{json.dumps(reference, ensure_ascii=False)} = {{ to = [] }}"
     names = [json.dumps(name, ensure_ascii=False) for name in candidate]
     to = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
     return f"{json.dumps(reference, ensure_ascii=False)} = {{ to = {to}, transform = {json.dumps(transform)} }}"

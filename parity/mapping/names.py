@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 ROLES = {
-    **dict.fromkeys(("kernel", "weights", "weight", "w", "gamma", "embeddings"), "weight"),
-    **dict.fromkeys(("bias", "biases", "b", "beta"), "bias"),
+    **dict.fromkeys(("kernel", "weights", "weight", "w", "gamma", "embeddings", "scale"), "weight"),
+    **dict.fromkeys(("bias", "biases", "b", "beta", "offset"), "bias"),
     **dict.fromkeys(("moving_mean", "running_mean"), "mean"),
     **dict.fromkeys(("moving_variance", "running_var"), "variance"),
 }
@@ -62,13 +62,56 @@ def _meaning(components: list[str]) -> Meaning:
     stem, number = re.fullmatch(r"(.*?)_?(\d*)", last, re.DOTALL).groups()  # type: ignore[union-attr]
     role = ROLES.get(last) or ROLES.get(stem, "")
     rest = ([number] if number and last not in ROLES else []) if role else [last]
+    if not role and "_" in stem:
+        first, _, behind = stem.partition("_")
+        before, _, end = stem.rpartition("_")
+        roles = {ROLES[word] for word in (first, end) if word in ROLES}
+        if len(roles) == 1:  # "w_query", "hidden1_weights"; "bias_weights" says neither
+            role, rest = roles.pop(), [behind, number] if first in ROLES else [before, number]
     return Meaning(_words([*scopes, *rest]), role)
+
+
+def renumbered(reference: Sequence[Meaning], candidate: Sequence[Meaning]) -> list[Meaning]:
+    """Returns what the candidate's names say, counted as the reference counts.
+
+    One side's layers 1, 2 and 3 are the other's 0, 1 and 2, and 0, 3 and 6 of a `Sequential`: where as many numbers follow
+    the same words on both sides, the first is the first.
+    """
+    counted, own = _numbers(reference), _numbers(candidate)
+    moved = {
+        words: dict(zip(sorted(numbers), sorted(counted[words]), strict=True))
+        for words, numbers in own.items()
+        if len(numbers) == len(counted.get(words, ()))
+    }
+
+    def moved_words(words: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(
+            str(moved.get(_unnumbered(words[:at]), {}).get(int(word), int(word))) if word.isdigit() else word
+            for at, word in enumerate(words)
+        )
+
+    return [meaning._replace(where=moved_words(meaning.where)) for meaning in candidate]
+
+
+def _numbers(meanings: Sequence[Meaning]) -> dict[tuple[str, ...], set[int]]:
+    found: dict[tuple[str, ...], set[int]] = {}
+    for meaning in meanings:
+        for at, word in enumerate(meaning.where):
+            if word.isdigit():
+                found.setdefault(_unnumbered(meaning.where[:at]), set()).add(int(word))
+    return found
+
+
+def _unnumbered(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple("#" if word.isdigit() else word for word in words)
 
 
 def _words(components: list[str]) -> tuple[str, ...]:
     # Letters run together over separators, numbers do not: batch_norm is batchnorm, conv_1 is conv1, 1.0 is not 10.
     found: list[str] = []
     for token in re.findall(r"\d+|[^\W\d_]+", " ".join(components)):
+        if token.isdigit():
+            token = str(int(token))
         if token == "fn":
             continue
         if found and not token.isdigit() and not found[-1].isdigit():

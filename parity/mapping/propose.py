@@ -10,9 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.mapping.fits import becomes, fits
+from parity.mapping.guesses import Numbers
 from parity.mapping.mapping import line
 from parity.mapping.names import alike, meanings
 from parity.mapping.transforms import Array, parse_transform
+from parity.mapping.units import Unit
 from parity.mapping.variable import Variable
 
 SURE = 0.5
@@ -79,6 +81,37 @@ def propose(reference: Values, candidate: Values) -> list[Proposal]:
             found.append(proposal._replace(confidence=_ahead(proposal, possible)))
     order = {variable.name: place for place, variable in enumerate(reference.variables)}
     return sorted(found, key=lambda each: order[each.reference])
+
+
+def numbers_of(reference: Values, candidate: Values) -> Numbers:
+    """Returns what the values of two sides say of a pair: those that they start from, and the gradients of the first step.
+
+    Where either agrees the pair is meant: values that were drawn do not agree by chance.
+    """
+
+    def apart(variable: Variable, unit: Unit, text: str) -> float | None:
+        parts = unit.names if unit.rows is None else (unit.label,)
+        found = [
+            _agreement(text, variable.name, parts, wanted, _held(unit, got), linear)
+            for wanted, got, linear in (
+                (reference.initial, candidate.initial, False),
+                (reference.gradient, candidate.gradient, True),
+            )
+        ]
+        told = [1.0 - each for each in found if each is not None]
+        return min(told) if told else None
+
+    return apart
+
+
+def _held(unit: Unit, values: Map[str, Array]) -> Map[str, Array]:
+    if unit.rows is None:
+        return values
+    (index, count), (name,) = unit.rows, unit.names
+    if name not in values:
+        return {}
+    size = values[name].shape[0] // count
+    return {unit.label: values[name][index * size : (index + 1) * size]}
 
 
 def proposed_toml(proposals: Sequence[Proposal]) -> str:

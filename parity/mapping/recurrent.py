@@ -36,6 +36,40 @@ def lstm_gates() -> Transform:
     return Transform(text, 2, False, forward, backward)
 
 
+@register("rnn_kernel")
+def rnn_kernel() -> Transform:
+    """Turns a plain recurrent cell's kernel ``[in + h, h]`` into ``weight_ih`` ``[h, in]`` and ``weight_hh`` ``[h, h]``.
+
+    Source: tensorflow/python/ops/rnn_cell_impl.py (1.15), BasicRNNCell.call; torch/nn/modules/rnn.py, RNN.
+    """
+
+    def forward(array: Array, linear: bool) -> tuple[Array, ...]:
+        if array.ndim != 2 or array.shape[0] <= array.shape[1]:
+            raise misfit("rnn_kernel", "[in + h, h]", array.shape)
+        inputs = array.shape[0] - array.shape[1]
+        return array[:inputs].T, array[inputs:].T
+
+    def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
+        of_input, of_state = arrays
+        if of_state.ndim != 2 or of_input.ndim != 2 or of_state.shape != (of_input.shape[0],) * 2:
+            raise misfit("rnn_kernel", "weight_hh [h, h]", of_state.shape)
+        return np.concatenate([of_input.T, of_state.T])
+
+    return Transform("rnn_kernel", 2, False, forward, backward)
+
+
+@register("lstm_rows")
+def lstm_rows() -> Transform:
+    """Turns one half of an LSTM's kernel, ``[in, 4 h]`` in gates i, j, f, o, into torch's ``[4 h, in]`` in i, f, g, o."""
+
+    def forward(array: Array, linear: bool) -> tuple[Array, ...]:
+        if array.ndim not in (1, 2) or array.shape[-1] % 4:
+            raise misfit("lstm_rows", "[in, 4 h] or [4 h]", array.shape)
+        return (swap_gates(array.T),)
+
+    return Transform("lstm_rows", 1, False, forward, lambda arrays, shape, linear: swap_gates(arrays[0]).T)
+
+
 @register("lstm_bias")
 def lstm_bias(forget_bias: float = 1.0) -> Transform:
     """Turns an LSTM cell's bias ``[4 h]`` into ``bias_ih`` and ``bias_hh``, ``[4 h]`` each, whose sum counts in torch.

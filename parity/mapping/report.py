@@ -1,13 +1,19 @@
 """Says which variables could not be joined, and what to write so that they can."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
+from parity.mapping.certain import BY_NAME, BY_SHAPE
+from parity.mapping.draft import Draft
 from parity.mapping.fits import becomes, fits
+from parity.mapping.guesses import BY_LIKENESS, UNVERIFIED, Guess
 from parity.mapping.mapping import line
 from parity.mapping.variable import Variable
 
 CONSIDERED = 4
+QUESTIONS = 6
+ANSWERS = 2
 
 
 def describe_problems(problems: Sequence[str], reference: Sequence[Variable], candidate: Sequence[Variable]) -> str:
@@ -27,6 +33,58 @@ def describe_problems(problems: Sequence[str], reference: Sequence[Variable], ca
         parts += ["left over of the candidate:"]
         parts += [f"  {variable}" + _partners(variable, reference) for variable in candidate]
     return "\n".join(parts)
+
+
+def describe_questions(guesses: Sequence[Guess]) -> str:
+    """Returns the text of the error for pairs that nothing but their order or a likeness of names speaks for."""
+    count = len(guesses)
+    parts = [
+        f"mapping: expected names, shapes or numbers to decide what belongs together, got {count} "
+        f"{'pair' if count == 1 else 'pairs'} that {'is' if count == 1 else 'are'} no more than guessed. "
+        "Write the lines that are meant into [mapping]; the likeliest come first."
+    ]
+    for guess in guesses[:QUESTIONS]:
+        lines = [line(guess.variable.name, guess.unit.names, guess.text)]
+        lines += [line(guess.variable.name, unit.names, text) for unit, text in guess.options]
+        shown = [*dict.fromkeys(lines)]
+        parts += [f"    {text}" if text is shown[0] else f"    # or {text}" for text in shown[:ANSWERS]]
+        if len(shown) > ANSWERS:
+            parts.append(f"    # or one of {len(shown) - ANSWERS} more for {guess.variable}")
+    if count > QUESTIONS:
+        parts.append(f"    # and {count - QUESTIONS} variables more: `parity map` shows them all")
+    return "\n".join(parts)
+
+
+def mapping_notes(draft: Draft, among: Collection[str] | None = None) -> list[str]:
+    """Returns what a report is to say of a mapping: how pairs were found, which of them nothing verified, what has none.
+
+    Args:
+      draft: the mapping.
+      among: the reference's names that numbers could say something of; None for all.
+    """
+    mapping = draft.mapping()
+    notes = []
+    if draft.guesses:
+        counts = Counter(_short(pair.why.removesuffix(UNVERIFIED)) for pair in mapping.pairs if pair.candidate)
+        notes.append(f"mapping: {', '.join(f'{count} {why}' for why, count in counts.items())}; --verbose lists them")
+    guesses = [guess for guess in draft.guesses if among is None or guess.variable.name in among]
+    unverified = [str(guess.pair) for guess in guesses if guess.consequential and guess.verified is not True]
+    if unverified:
+        shown = ", ".join(unverified[:CONSIDERED])
+        more = f" and {len(unverified) - CONSIDERED} more" if len(unverified) > CONSIDERED else ""
+        notes.append(
+            f"mapping: guessed, and no numbers agree with it: {shown}{more}; where something differs look here first, "
+            "and write the lines that are meant into [mapping]"
+        )
+    notes += [
+        f"{name} has no counterpart in the port, as [mapping] declares: it was not compared"
+        for name in mapping.without_counterpart
+    ]
+    return notes
+
+
+def _short(why: str) -> str:
+    return {BY_NAME: "by name", BY_SHAPE: "by shape", BY_LIKENESS: "by similar name"}.get(why, why)
 
 
 def _considered(variable: Variable, candidate: Sequence[Variable]) -> list[str]:

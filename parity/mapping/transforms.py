@@ -23,6 +23,8 @@ class Transform:
       text: as written in a case, e.g. "flatten_hwc(7, 7, 32)"; `parse_transform` reads it back.
       parts: number of the candidate's arrays that one of the reference's becomes.
       is_sum: whether the reference's value is the sum of the parts: then each part has the reference's gradient.
+      rows: index and count where the result is one of `count` equal blocks of rows of the candidate's array, else None:
+        `forward` makes the block, `backward` takes the whole array.
     """
 
     text: str
@@ -30,6 +32,7 @@ class Transform:
     is_sum: bool
     _forward: Callable[[Array, bool], tuple[Array, ...]]
     _backward: Callable[[tuple[Array, ...], Shape | None, bool], Array]
+    rows: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -71,12 +74,16 @@ class Transform:
         return self._backward(arrays, shape, linear)
 
     def shapes(self, shape: Shape) -> tuple[Shape, ...]:
-        """Returns the shapes that an array of `shape` takes on.
+        """Returns the shapes of the candidate's arrays that an array of `shape` becomes, or becomes a block of.
 
         Raises:
           MappingError: this transform does not take such an array.
         """
-        return tuple(part.shape for part in self.forward(np.broadcast_to(np.int8(0), shape), linear=True))
+        made = tuple(part.shape for part in self.forward(np.broadcast_to(np.int8(0), shape), linear=True))
+        if self.rows is None:
+            return made
+        ((first, *rest),) = made
+        return ((first * self.rows[1], *rest),)
 
 
 TRANSFORMS: dict[str, Callable[..., Transform]] = {}
@@ -100,13 +107,15 @@ def register(name: str) -> Callable[[Callable[..., Transform]], Callable[..., Tr
 
 @lru_cache(maxsize=1024)
 def parse_transform(text: str) -> Transform:
-    """Makes the transform that a case names, e.g. "transpose" or "flatten_hwc(7, 7, 32)".
+    """Makes the transform that a case names, e.g. "transpose", "flatten_hwc(7, 7, 32)" or "reshape(8, 8) | transpose".
 
-    Arguments are numbers, by position or by name. Nothing is evaluated.
+    Arguments are numbers, by position or by name. Nothing is evaluated. What a bar joins is done from left to right.
 
     Raises:
       MappingError: no such transform, or not such arguments.
     """
+    if "|" in text:
+        return _chain([parse_transform(part.strip()) for part in text.split("|")])
     match = re.fullmatch(r"\s*([A-Za-z]\w*)\s*(\(.*\))?\s*", text, re.DOTALL)
     name = match.group(1) if match else text
     if match is None or name not in TRANSFORMS:
@@ -118,6 +127,31 @@ def parse_transform(text: str) -> Transform:
     except TypeError as error:
         reason = str(error).partition("() ")[2] or str(error)
         raise MappingError(f"transform: expected arguments that {name} takes, got {text!r}: {reason}.") from None
+
+
+def _chain(links: list[Transform]) -> Transform:
+    text, *first, last = " | ".join(link.text for link in links), *links
+    if any(link.parts > 1 or link.rows for link in first):
+        raise MappingError(
+            f"transform: expected only the last of {text!r} to make several arrays or rows. Reorder them."
+        )
+
+    def forward(array: Array, linear: bool) -> tuple[Array, ...]:
+        for link in first:
+            (array,) = link.forward(array, linear)
+        return last.forward(array, linear)
+
+    def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
+        if shape is None:
+            raise MappingError(f"{text}: expected the reference's shape, got none. Pass it as shape.")
+        before = [shape]
+        for link in first:
+            before += link.shapes(before[-1])
+        for link, each in zip(reversed(links), reversed(before), strict=True):
+            arrays = (link.backward(*arrays, shape=each, linear=linear),)
+        return arrays[0]
+
+    return Transform(text, last.parts, last.is_sum, forward, backward, last.rows)
 
 
 def _arguments(text: str, arguments: str) -> tuple[list[Any], dict[str, Any]]:

@@ -11,6 +11,7 @@ from parity.trace import Trace
 
 Tick = Callable[[str, int, int], None]
 REPETITION = "again"
+MAPPING = "mapping"
 
 
 class Asked(NamedTuple):

@@ -8,10 +8,10 @@ from parity.judge.join import Join
 from parity.judge.plain import judge_plain, starts_apart
 from parity.judge.renaming import Renaming
 from parity.judge.result import Check, Level, Result, decide
-from parity.mapping import build_mapping, variables_of
 from parity.run.asked import Tick
 from parity.run.closely import look_at_level
 from parity.run.levels import find_first, not_run
+from parity.run.map_of_traces import mapping_of_traces
 from parity.run.session import LEVELS
 from parity.trace import Trace
 
@@ -44,7 +44,7 @@ def compare_traces(
     """
     one, other = Trace(reference), Trace(candidate)
     entries, named = load_mapping(mapping_file) if mapping_file else ({}, {})
-    mapping = build_mapping(variables_of(one.variables), variables_of(other.variables), entries)
+    mapping = mapping_of_traces(one, other, entries)
     names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
     join = Join(mapping, names, other.facts.get("slots", []))
     steps = [step for step in one.step_numbers if step in set(other.step_numbers)]
@@ -65,7 +65,7 @@ def compare_traces(
         levels={each: level if each == name else not_run(each, "two traces decide one level") for each in LEVELS},
         reference={**one.facts, "producer": one.producer},
         candidate={**other.facts, "producer": other.producer},
-        pairs=[(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs],
+        pairs=mapping.texts(),
         unjudged=[] if name == "function" else [f"level function: {NO_FLOAT64}"],
         notes=[UNMEASURED, *_other_start(starts_apart(join, one, other), len(mapping.pairs))],
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import Case, as_declared
-from parity.run.asked import REPETITION, Asked
+from parity.run.asked import MAPPING, REPETITION, Asked
 from parity.run.dense import DenseTrace
 from parity.run.reference import INITIAL_SLOTS, PREPARED
 from parity.trace import Trace, write_json
@@ -90,7 +90,9 @@ def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
     golden.mkdir(parents=True, exist_ok=True)
     for part, path in PARTS.items():
         shutil.copytree(
-            recorded / path, golden / part, ignore=shutil.ignore_patterns(PREPARED, INITIAL_SLOTS, REPETITION, *TRIED)
+            recorded / path,
+            golden / part,
+            ignore=shutil.ignore_patterns(PREPARED, INITIAL_SLOTS, REPETITION, MAPPING, *TRIED),
         )
     known = json.loads((recorded / PARTS["runs"] / PREPARED).read_text())
     known["initial_slots"] = json.loads((recorded / PARTS["runs"] / INITIAL_SLOTS).read_text())

@@ -73,7 +73,9 @@ class Recorder:
           MappingError: the variables do not join.
         """
         self._prepared = prepare_both(self._case, self._reference, self._candidate, self._out, self._tick)
-        return Begun(self._prepared.join, self._prepared.pairs, rough_reference(self._prepared.playing))
+        return Begun(
+            self._prepared.join, self._prepared.draft.mapping().texts(), rough_reference(self._prepared.playing)
+        )
 
     @property
     def candidate_facts(self) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from parity.case import Case
 from parity.judge.join import Join
 from parity.judge.own_values import Written, written_into, written_notes
 from parity.judge.renaming import Renaming
-from parity.mapping import Mapping, build_mapping, variables_of
+from parity.mapping import Draft, Mapping, draft_mapping, mapping_notes, require_total, variables_of
 from parity.run.asked import Tick
 from parity.run.candidate import TorchRole
+from parity.run.map_by_numbers import Ready, decide_by_numbers
 from parity.run.recorded import OfBoth, Playing
 from parity.run.reference import Reference
 from parity.run.states import read_all, translated, translated_batch, write_init, write_states
@@ -29,7 +30,7 @@ class Prepared(NamedTuple):
     Fields:
       playing: the sides and what they are fed.
       join: names and layouts of both sides.
-      pairs: the mapping, as text.
+      draft: the mapping, and what of it is guessed.
       initial_slots: what each side's optimizer itself puts into its slots, as in `Recorded`.
       written: buffers and constants of the port that are overwritten, likewise.
       notes: what the report is to say of what cannot be judged.
@@ -37,7 +38,7 @@ class Prepared(NamedTuple):
 
     playing: Playing
     join: Join
-    pairs: list[tuple[str, str, str, str]]
+    draft: Draft
     initial_slots: tuple[dict[str, list[float]], dict[str, list[float]]]
     written: list[Written]
     notes: list[str]
@@ -63,29 +64,49 @@ def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Pa
     inputs = feeding.result()
     tf, torch = reference.prepare("float32", inputs).result(), preparing.result()
     tick("start TensorFlow and torch", 1, 1)
-    mapping = build_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
-    _choose_what_decays(case, candidate, mapping)
-    if case.optimizers:
-        _give_to_parts(case, candidate, mapping, tf["variables"])
-        torch = candidate.prepare("float32").result()
-    names = {str(quantity): Renaming(quantity, entries) for quantity, entries in case.mapping_of.items()}
-    join = Join(mapping, names, torch["facts"]["slots"], tf["facts"].get("slots", ()))
-    inference = ("eval",) if tf.get("inference") else ()
+    draft = draft_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
+    require_total(draft)
+
+    def joined(mapping: Mapping) -> Join:
+        return _joined(case, candidate, mapping, tf)
+
+    join = joined(draft.mapping())
     steps, shards = list(range(case.steps)), case.towers * case.micro_batches
     feeds = _write_feeds(out, join, steps)
-    start, initial = _write_start(out, join, reference)
-    own = candidate.prepare("float32").result()
+    started, initial = out / "start" / "tf", reference.initialize(out / "start" / "tf")
+    if any(guess.open for guess in draft.guesses):
+        tick("find out what belongs together", 0, 1)
+        draft = decide_by_numbers(draft, Ready(reference, inputs, candidate, joined, started, feeds, out))
+        join = joined(draft.mapping())
+        tick("find out what belongs together", 1, 1)
+    mapping, own = draft.mapping(), candidate.prepare("float32").result()
+    start = OfBoth(started, write_init(out / "start" / "torch", translated(join, read_all(Trace(started).init()))))
     known = {} if case.init.startswith("checkpoint") else initial
     written = written_into(mapping, join, known, own["own_values"])
+    inference = ("eval",) if tf.get("inference") else ()
     uneven, racing = case.tf.uneven or "refuse", _racing(tf["facts"])
     return Prepared(
         Playing(reference, candidate, feeds, start, steps, shards, out, inputs, inference, uneven, racing),
         join,
-        [(pair.reference, " + ".join(pair.candidate), str(pair.transform), pair.why) for pair in mapping.pairs],
+        draft,
         (_slots(initial), dict(own["initial_slots"])),
         written,
-        [*written_notes(written, mapping.kept), *_slot_notes(join), *([] if inference else [_no_inference(tf)])],
+        [
+            *mapping_notes(draft),
+            *written_notes(written, mapping.kept),
+            *_slot_notes(join),
+            *([] if inference else [_no_inference(tf)]),
+        ],
     )
+
+
+def _joined(case: Case, candidate: TorchRole, mapping: Mapping, prepared: dict[str, Any]) -> Join:
+    _choose_what_decays(case, candidate, mapping)
+    if case.optimizers:
+        _give_to_parts(case, candidate, mapping, prepared["variables"])
+    names = {str(quantity): Renaming(quantity, entries) for quantity, entries in case.mapping_of.items()}
+    slots = candidate.prepare("float32").result()["facts"]["slots"]
+    return Join(mapping, names, slots, prepared["facts"].get("slots", ()))
 
 
 def _racing(facts: dict[str, Any]) -> frozenset[str]:
@@ -97,13 +118,17 @@ def _choose_what_decays(case: Case, candidate: TorchRole, mapping: Mapping) -> N
     decay = case.optimizer.weight_decay if case.optimizer else None
     if decay is not None and decay.only:
         chosen = [pair for pair in mapping.pairs if re.search(decay.only, pair.reference)]
-        candidate.decay_only([name for pair in chosen for name in pair.candidate])
+        candidate.decay_only([*dict.fromkeys(name for pair in chosen for name in pair.candidate)])
 
 
 def _give_to_parts(case: Case, candidate: TorchRole, mapping: Mapping, variables: dict[str, Any]) -> None:
     weights = [pair for pair in mapping.pairs if variables[pair.reference]["kind"] == "weight"]
     taken = {
-        name: [own for pair in weights if re.search(part.only or "", pair.reference) for own in pair.candidate]
+        name: [
+            *dict.fromkeys(
+                own for pair in weights if re.search(part.only or "", pair.reference) for own in pair.candidate
+            )
+        ]
         for name, part in case.optimizers.items()
     }
     candidate.give_to_parts(taken)
@@ -114,12 +139,6 @@ def _write_feeds(out: Path, join: Join, steps: list[int]) -> OfBoth:
     trace = Trace(tf)
     batches = ((step, translated_batch(join, read_all(trace.step(step)))) for step in steps)
     return OfBoth(tf, write_states(out / "feeds" / "torch", batches))
-
-
-def _write_start(out: Path, join: Join, reference: Reference) -> tuple[OfBoth, dict[str, list[float]]]:
-    tf = out / "start" / "tf"
-    initial = reference.initialize(tf)
-    return OfBoth(tf, write_init(out / "start" / "torch", translated(join, read_all(Trace(tf).init())))), initial
 
 
 def _no_inference(prepared: dict[str, Any]) -> str:

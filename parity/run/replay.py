@@ -9,6 +9,7 @@ from typing import Any
 from parity.case import load_mapping
 from parity.judge.closer import Pairs
 from parity.judge.result import Level, Result
+from parity.mapping import mapping_notes
 from parity.run.asked import Tick
 from parity.run.compare import compare_traces
 from parity.run.levels import not_run
@@ -80,14 +81,19 @@ def replay(
         for part in parts:
             folder = out / part.name if part.name else out
             folder.mkdir(parents=True, exist_ok=True)
-            replayed = Replayed(part, port, side, entries, named, folder, tick)
+            replayed = Replayed(part, port, side, entries, named, folder, tick, shadow)
             tick("start torch", 1, 1)
             judged = _judge(replayed, shadow, why, mapping_file, folder, tick)
             looked = look_at_part(looked, replayed.join, judged, part.name) if closely else looked
             found.append({level.name: in_section(level, part.name) for level in judged.levels})
-            pairs = [(p.reference, " + ".join(p.candidate), str(p.transform), p.why) for p in replayed.mapping.pairs]
+            pairs = replayed.mapping.texts()
             candidate = replayed.prepared["float32"]["facts"]
-            notes += judged.notes + _left(part) + ([] if part.has_tower_gradients else [JOINED_LOSSES])
+            notes += (
+                judged.notes
+                + mapping_notes(replayed.draft, part.trained)
+                + _left(part)
+                + ([] if part.has_tower_gradients else [JOINED_LOSSES])
+            )
     notes += [NO_INFERENCE]
     notes += [f"{each['name']} in the script: {each['evidence']}" for each in trace.facts.get("hazards", [])]
     return Result(

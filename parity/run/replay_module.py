@@ -9,7 +9,13 @@ from parity.run.replay_part import Part
 
 
 def write_module(
-    out: Path, part: Part, mapping: Mapping, loss: str, own: str | None, step: str | None = None
+    out: Path,
+    part: Part,
+    mapping: Mapping,
+    loss: str,
+    own: str | None,
+    step: str | None = None,
+    prefix: str = "replayed_part",
 ) -> dict[str, str]:
     """Writes a module for one part, for a side loads functions by name, and returns what a case says of them.
 
@@ -20,8 +26,9 @@ def write_module(
       loss: the port's, "module:function".
       own: the port's own optimizer, "module:function" of the model; without it the twin of the recorded one is made.
       step: the port's own step, "module:function"; without it the tool combines and updates.
+      prefix: what the module's name begins with.
     """
-    name = f"replayed_part_{part.name or 'only'}"
+    name = f"{prefix}_{part.name or 'only'}"
     lines = ["import importlib", ""]
     lines += ["from torch_ddp.draws import with_recorded_draws"]
     lines += ["from torch_ddp.recorded_optimizer import recorded_optimizer, train_only", "", ""]
@@ -29,7 +36,8 @@ def write_module(
     lines += [f"step = with_recorded_draws({_loaded(step)})", "", ""] if step else []
     lines += ["def optimizer(model):"]
     if part.trained is not None:
-        names = [to for pair in mapping.pairs if pair.reference in part.trained for to in pair.candidate]
+        trained = (pair for pair in mapping.pairs if pair.reference in part.trained)
+        names = [*dict.fromkeys(name for pair in trained for name in pair.candidate)]
         lines += [f"    train_only(model, {names!r})"]
     if own is not None:
         lines += [f"    return {_loaded(own)}(model)"]

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from parity.judge.join import Join
 from parity.judge.own_values import Written, written_into
 from parity.judge.renaming import Renaming
-from parity.mapping import Mapping, MappingEntry, build_mapping, variables_of
+from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, require_total, variables_of
 from parity.run.asked import Tick
 from parity.run.dense import DenseTrace
+from parity.run.map_of_replay import Trying, decide_by_recorded
 from parity.run.perturb import Tensors
 from parity.run.quantities import FREE
 from parity.run.replay_module import write_module
@@ -53,9 +54,11 @@ class Replayed:
       entries, named: of the mapping, as `load_mapping` gives them.
       out: folder for what is written.
       tick: told how far a run is: what, done, total.
+      shadow: the float64 shadow of what was recorded, where there is one.
 
     Attributes:
       join: names and layouts.
+      draft: the mapping, and what of it is guessed.
       mapping: of the variables.
       prepared: by precision, what the side answered.
     """
@@ -69,6 +72,7 @@ class Replayed:
         named: dict[str, dict[str, MappingEntry]],
         out: Path,
         tick: Tick = lambda what, done, total: None,
+        shadow: Trace | None = None,
     ) -> None:
         self.part = part
         self._port, self._side, self._out, self._tick = port, side, out, tick
@@ -78,11 +82,24 @@ class Replayed:
         found = self._prepare(plain, "float32")
         variables = variables_of(found["variables"])
         self._own_values: dict[str, list[float]] = found["own_values"]  # before what this part does not train is frozen
-        self.mapping: Mapping = build_mapping(variables_of(part.trace.variables), variables, entries)
         loss, own, step = port.losses[part.name], port.optimizers.get(part.name), port.steps.get(part.name)
+        names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
+        self.draft = draft_mapping(variables_of(part.trace.variables), variables, entries)
+        require_total(self.draft)
+        if any(guess.open for guess in self.draft.guesses):
+
+            def joined(draft: Draft) -> Join:
+                return Join(draft.mapping(), names, [])
+
+            def prepare(functions: dict[str, str]) -> dict[str, Any]:
+                tried = {name: value for name, value in plain.items() if name not in ("step", "watch")}
+                loss = {name: value for name, value in functions.items() if name == "loss"}
+                return self._prepare({**tried, **loss}, "float64", "tried")
+
+            self.draft = decide_by_recorded(self.draft, Trying(part, shadow, side, prepare, loss, joined, out))
+        self.mapping: Mapping = self.draft.mapping()
         self._case.update(write_module(out, part, self.mapping, loss, own, step))
         self.prepared = self._both()
-        names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
         self.join = Join(self.mapping, names, self.prepared["float32"]["facts"]["slots"])
         self._asked = self._write_asked()
 

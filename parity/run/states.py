@@ -5,7 +5,7 @@ from pathlib import Path
 
 from parity.judge.join import Join
 from parity.judge.numbers import Array
-from parity.trace import TensorFile, Trace, TraceWriter, parse_key, quantity_of, state_after
+from parity.trace import TensorFile, Trace, TraceWriter, quantity_of, state_after
 
 STATE = frozenset(["state", "stat", "slot", "var", "ema"])
 PRODUCER = {"package": "parity"}
@@ -48,10 +48,7 @@ def state_to_evaluate(trace: Trace) -> tuple[int, Tensors]:
 
 def translated(join: Join, tensors: Mapping[str, Array]) -> Tensors:
     """Returns a state of the reference in the candidate's names and layouts; slots that it lacks are left out."""
-    moved: Tensors = {}
-    for text, value in tensors.items():
-        moved.update(join.write(parse_key(text), value))
-    return moved
+    return join.write_all(tensors)
 
 
 def translated_batch(join: Join, batch: Mapping[str, Array]) -> Tensors:

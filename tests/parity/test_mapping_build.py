@@ -37,8 +37,8 @@ REFERENCE = [
     weight("net/batch_norm/beta", (2,), "FusedBatchNormV3"),
     statistic("net/batch_norm/moving_mean", (2,)),
     statistic("net/batch_norm/moving_variance", (2,)),
-    weight("net/fc/weights", (4, 4), "MatMul"),
-    weight("net/fc/biases", (4,), "AddV2"),
+    weight("net/fc/weights", (5, 5), "MatMul"),
+    weight("net/fc/biases", (5,), "AddV2"),
 ]
 CANDIDATE = [
     weight("module.conv1.weight", (2, 2, 3, 3), "Conv2d"),
@@ -48,8 +48,8 @@ CANDIDATE = [
     statistic("module.batchnorm.running_mean", (2,), "BatchNorm2d"),
     statistic("module.batchnorm.running_var", (2,), "BatchNorm2d"),
     statistic("module.batchnorm.num_batches_tracked", (), "BatchNorm2d"),
-    weight("module.fc.weight", (4, 4), "Linear"),
-    weight("module.fc.bias", (4,), "Linear"),
+    weight("module.fc.weight", (5, 5), "Linear"),
+    weight("module.fc.bias", (5,), "Linear"),
 ]
 
 
@@ -116,8 +116,8 @@ def test_uses_decide_the_layout_even_where_shapes_cannot(tf_use, shape, torch_us
 def test_a_square_array_whose_layout_no_use_fixes_is_refused_with_both_lines(tf_use, torch_use):
     with pytest.raises(MappingError) as caught:
         build_mapping([weight("a/kernel", (3, 3), tf_use)], [weight("a.weight", (3, 3), torch_use)], {})
-    assert '    "a/kernel" = { to = "a.weight", transform = "identity" }\n' in str(caught.value)
-    assert '    "a/kernel" = { to = "a.weight", transform = "transpose" }\n' in str(caught.value)
+    assert '"a/kernel" = { to = "a.weight", transform = "identity" }' in str(caught.value)
+    assert '"a/kernel" = { to = "a.weight", transform = "transpose" }' in str(caught.value)
 
 
 def test_what_names_do_not_say_the_only_fitting_shape_does():
@@ -163,13 +163,13 @@ def test_entries_written_the_wrong_way_round_are_told_so():
     with pytest.raises(MappingError) as error:
         build_mapping(reference, candidate, {"x": MappingEntry(to=("a/kernel",))})
     assert (
-        "wrong in [mapping]:\n  x: expected the reference's name before the candidate's, got a/kernel behind it\n"
+        "wrong in [mapping]:\n  x: expected the reference's name before the candidate's, got a/kernel behind it"
     ) in str(error.value)
 
 
 def test_two_that_only_shape_could_join_are_refused_where_shapes_agree():
     reference = [weight("Variable", (4,)), weight("Variable_1", (4,))]
-    with pytest.raises(MappingError, match=r"got 4 that do not"):
+    with pytest.raises(MappingError, match=r"got 2 pairs that are no more than guessed"):
         build_mapping(reference, [weight("a.bias", (4,)), weight("b.bias", (4,))], {})
 
 
@@ -241,7 +241,8 @@ def test_the_lines_that_an_error_offers_can_be_pasted_and_make_the_mapping_total
     with pytest.raises(MappingError) as caught:
         build_mapping(LSTM_REFERENCE, LSTM_CANDIDATE, {})
     lines = [line.strip() for line in str(caught.value).splitlines() if "transform = " in line]
-    table = tomllib.loads("\n".join(lines))
+    assert tomllib.loads("\n".join(lines)).keys() == {"rnn/lstm_cell/bias"}
+    table = tomllib.loads(caught.value.table)["mapping"]
     mapping = build_mapping(
         LSTM_REFERENCE, LSTM_CANDIDATE, {name: MappingEntry.model_validate(entry) for name, entry in table.items()}
     )
@@ -249,7 +250,7 @@ def test_the_lines_that_an_error_offers_can_be_pasted_and_make_the_mapping_total
 
 
 def test_a_gate_order_is_never_guessed_from_a_shape():
-    with pytest.raises(MappingError, match="nothing left over fits"):
+    with pytest.raises(MappingError, match="no more than guessed"):
         build_mapping([weight("rnn/kernel", (3, 8), "MatMul")], [weight("rnn.weight_ih_l0", (8, 3), "LSTM")], {})
 
 
@@ -281,7 +282,7 @@ def test_arrays_travel_to_the_candidate_and_back():
 
 def test_missing_extra_and_unknown_arrays_are_refused():
     mapping = build_mapping(REFERENCE, CANDIDATE, {})
-    array = np.zeros((4, 4))
+    array = np.zeros((5, 5))
     for arrays in ({}, {"module.fc.bias": array}, {"module.fc.weight": array, "other": array}):
         with pytest.raises(MappingError, match=r"expected arrays of module\.fc\.weight for net/fc/weights"):
             mapping.to_reference("net/fc/weights", arrays)

@@ -96,12 +96,10 @@ def traces(tmp_path):
 
 
 def test_the_command_prints_a_table_that_makes_the_traces_join(traces, tmp_path, capsys):
-    assert main(["map", *map(str, traces)]) == 2
+    assert main(["map", *map(str, traces)]) == 0
     captured = capsys.readouterr()
-    assert "expected every variable of each side to have its counterpart" in captured.err
-    assert "confidence" in captured.out
+    assert "by numbers" in captured.out
     block = captured.out[captured.out.index("[mapping]") :]
-    assert "guess" not in block
     (tmp_path / "map.toml").write_text(block)
     assert main(["map", *map(str, traces), "--map", str(tmp_path / "map.toml")]) == 0
 

@@ -31,11 +31,17 @@ def written_transforms(draw):
         "nlc_to_ncl": ("nlc_to_ncl", (a, b, c)),
         "flatten_hwc": (f"flatten_hwc({a}, {b}, {c})", (a * b * c, d)),
         "reshape": (f"reshape({a * b}, {c})", (a, b, c)),
+        "unflatten_hwc": (f"unflatten_hwc({a}, {b}, {c})", (d, a * b * c) if d % 2 else (a * b * c,)),
+        "rows": ("rows(0, 1)", (a, b)),
+        "split": ("split(3)", (a, 3 * b) if d % 2 else (3 * b,)),
+        "lstm_rows": ("lstm_rows", (a, 4 * b) if d % 2 else (4 * b,)),
+        "rnn_kernel": ("rnn_kernel", (a + b, b)),
         "lstm_gates": ("lstm_gates", (a + b, 4 * b)),
         "lstm_bias": (f"lstm_bias({c}.5)", (4 * a,)),
         "sum": ("sum", (a, b)),
     }
     assert set(cases) == set(TRANSFORMS)
+    cases["chain"] = (f"reshape({a}, {b * c}) | transpose", (a, b, c))
     text, shape = cases[draw(st.sampled_from(sorted(cases)))]
     return text, numbered(*shape)
 
@@ -281,3 +287,27 @@ def test_a_name_cannot_be_registered_twice():
     with pytest.raises(MappingError, match="got 'transpose' a second time"):
         register("transpose")(TRANSFORMS["identity"])
     assert parse_transform("transpose").shapes((2, 3)) == ((3, 2),)
+
+
+def test_a_block_of_rows_is_taken_from_the_whole_and_counts_in_its_shape():
+    transform = parse_transform("reshape(4, 6) | transpose | rows(1, 3)")
+    assert transform.shapes((4, 2, 3)) == ((18, 4),) and transform.rows == (1, 3)
+    array = numbered(4, 2, 3)
+    (block,) = transform.forward(array)
+    whole = np.concatenate([np.zeros((6, 4)), block, np.ones((6, 4))])
+    np.testing.assert_array_equal(transform.backward(whole, shape=(4, 2, 3)), array)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rows(3, 3)", "expected a block's number below the number of blocks"),
+        ("rows(-1, 3)", "expected a block's number below the number of blocks"),
+        ("split(1)", "expected a number of pieces of at least 2"),
+        ("split(2) | transpose", "expected only the last of"),
+        ("transpose | turn", "expected one of"),
+    ],
+)
+def test_a_wrong_chain_or_block_is_refused(text, message):
+    with pytest.raises(MappingError, match=message):
+        parse_transform(text)

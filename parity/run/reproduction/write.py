@@ -89,7 +89,7 @@ def _write_forward(
     file, tower = recorded.lockstep.reference64.step(first.check.step), first.tower
     feeds = {text: _float64(file.read(text)) for text in file.names() if text.startswith(f"feed/{tower}/")}
     held = {text: value for text, value in state.items() if text.startswith(("var/", "stat/"))}
-    translated = _translated(recorded.join, {**feeds, **held})
+    translated = recorded.join.write_all({**feeds, **held})
     _save(into / "batch_tf.npz", {parse_key(text).name: value for text, value in feeds.items()})
     _save(into / "state_tf.npz", {parse_key(text).name: value for text, value in held.items()})
     for name, quantities in (("batch_torch", ("feed",)), ("state_torch", ("var", "stat"))):
@@ -139,8 +139,8 @@ def _write_update(
     _save(into / "gradient_tf.npz", {"gradient": given[f"grad/{name}"]})
     _save(into / "counters.npz", counters)
     of_variables = {t: v for t, v in state.items() if t.startswith(("var/", "slot/"))}
-    _save(into / "state_torch.npz", _translated(recorded.join, of_variables))
-    _save(into / "gradient_torch.npz", {parse_key(t).name: v for t, v in _translated(recorded.join, given).items()})
+    _save(into / "state_torch.npz", recorded.join.write_all(of_variables))
+    _save(into / "gradient_torch.npz", {parse_key(t).name: v for t, v in recorded.join.write_all(given).items()})
     table = case.optimizer.model_dump(exclude_none=True)
     rate = float(counters.get("learning_rate", table["learning_rate"]))
     settings = ", ".join(f"{key}={value!r}" for key, value in table.items() if key not in BESIDE)
@@ -217,20 +217,13 @@ def _placed(join: Join, key: Key, first: FirstDifference, shape: tuple[int, ...]
         return _Place(join.candidates(key)[0], ())
     numbered = np.arange(1, int(np.prod(shape)) + 1, dtype=np.float64).reshape(shape)
     wanted = numbered[first.worst.index]
-    for text, values in join.write(key, numbered).items():
+    for text, values in join.write_all({format_key(key): numbered}).items():
         found = np.argwhere(values == wanted)
         if len(found):
             return _Place(text, tuple(int(part) for part in found[0]))
     raise ReproductionError(
         f"reproduce: expected {format_key(key)} in the candidate too, got none. Keep it with --out."
     )
-
-
-def _translated(join: Join, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    moved: dict[str, Array] = {}
-    for text, value in tensors.items():
-        moved.update(join.write(parse_key(text), value))
-    return moved
 
 
 def _float64(value: Any) -> Array:

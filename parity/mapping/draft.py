@@ -1,0 +1,202 @@
+"""Joins all variables of two sides as well as names, uses, shapes and order can, and knows which pairs are guesses."""
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Map
+from typing import NamedTuple
+
+from parity.mapping.by_hand import pairs_by_hand
+from parity.mapping.certain import Told, join_certain, told_by_names
+from parity.mapping.entry import MappingEntry
+from parity.mapping.flattened import layouts_of
+from parity.mapping.guesses import BY_NUMBERS, Guess, Numbers, Options, checked_guesses, guess_pairs
+from parity.mapping.mapping import Mapping, Pair
+from parity.mapping.transforms import parse_transform
+from parity.mapping.units import Unit, units_of
+from parity.mapping.variable import Variable
+
+
+class Draft(NamedTuple):
+    """A mapping of which some pairs are guesses.
+
+    Fields:
+      reference: the reference's variables.
+      sure: the reference's name to a pair that names, shapes or the case decide.
+      guesses: the others.
+      problems: what is wrong in the case's entries.
+      left, free: the variables of either side that nothing is left for.
+      told: what the names say.
+      kept: the candidate's own buffers, for which nothing of the reference is left: they keep their values.
+    """
+
+    reference: tuple[Variable, ...]
+    sure: dict[str, Pair]
+    guesses: tuple[Guess, ...]
+    problems: list[str]
+    left: list[Variable]
+    free: list[Variable]
+    told: Told
+    kept: tuple[Variable, ...] = ()
+
+    @property
+    def total(self) -> bool:
+        """Whether every variable of each side has its counterpart."""
+        return not (self.problems or self.left or self.free)
+
+    def mapping(self) -> Mapping:
+        """Returns the mapping with every guess in force."""
+        pairs = {**self.sure, **{guess.variable.name: guess.pair for guess in self.guesses}}
+        return Mapping([pairs[variable.name] for variable in self.reference if variable.name in pairs], self.kept)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether numbers agree with every guess of which they say anything."""
+        told = [guess.verified for guess in self.guesses if guess.verified is not None]
+        return bool(told) and all(told)
+
+    def by(self, numbers: Numbers) -> "Draft":
+        """Returns the draft with every guess made once more, numbers considered."""
+        again = guess_pairs(self.reference, *self._open(), self.sure, self.told, numbers)
+        return self._replace(guesses=again).as_found_beside(self)
+
+    def checked(self, numbers: Numbers) -> "Draft":
+        """Returns the draft with what numbers say of every guess."""
+        return self._replace(guesses=checked_guesses(self.guesses, self.told, numbers))
+
+    def as_found_beside(self, other: "Draft") -> "Draft":
+        """Returns the draft saying of each guess that numbers decided it, where they did: it is another than in `other`."""
+        before = {guess.variable.name: (guess.unit, guess.text) for guess in other.guesses}
+        return self._replace(
+            guesses=tuple(
+                each._replace(why=BY_NUMBERS)
+                if (each.unit, each.text) != before[each.variable.name] or (each.verified and each.of_layout)
+                else each
+                for each in self.guesses
+            )
+        )
+
+    def restricted(self, choice: Map[str, tuple[Unit, str]]) -> "Draft":
+        """Returns the draft with some guesses given, by the reference's name, and the others made anew."""
+        variables, units, options = self._open()
+        options = {name: (choice[name],) if name in choice else found for name, found in options.items()}
+        again = guess_pairs(self.reference, variables, units, options, self.sure, self.told)
+        return self._replace(guesses=again if len(again) == len(self.guesses) else self.guesses)
+
+    def variants(self) -> "list[Draft]":
+        """Returns the draft once for each constant that a sum may hold, a forget bias: no gradient shows it."""
+        sums = [[*dict.fromkeys(text for _, text in g.options if parse_transform(text).is_sum)] for g in self.guesses]
+        count = max((len(texts) for texts in sums), default=0)
+        if count < 2:
+            return [self]
+        return [
+            self._replace(
+                guesses=tuple(
+                    guess.only(texts[min(number, len(texts) - 1)]) if texts else guess
+                    for guess, texts in zip(self.guesses, sums, strict=True)
+                )
+            )
+            for number in range(count)
+        ]
+
+    def _open(self) -> tuple[list[Variable], list[Unit], dict[str, Options]]:
+        units = [*dict.fromkeys(unit for guess in self.guesses for unit, _ in guess.options)]
+        options = {guess.variable.name: guess.options for guess in self.guesses}
+        return [guess.variable for guess in self.guesses], units, options
+
+
+def draft_mapping(
+    reference: Sequence[Variable], candidate: Sequence[Variable], entries: Map[str, MappingEntry]
+) -> Draft:
+    """Joins every variable of each side with its counterpart on the other, some of them by guessing.
+
+    Entries written by hand come first and are checked. Of the rest, two variables are joined where their names say the
+    same of nothing else and exactly one transform fits; then where, of what is left, each is the other's only fit by kind
+    and shape, unless their names contradict each other. What then is left is guessed: of all assignments the one against
+    which names, kinds of layer, order and the rest of the layer say least. Where a map may be flattened in front of a dense
+    layer or behind it, its layout is a guess too. Torch's `num_batches_tracked`, which has no counterpart, is left out; a
+    buffer of the candidate's own modules that nothing of the reference is left for keeps its values.
+
+    Args:
+      reference: the TensorFlow side's variables; the result keeps their order.
+      candidate: the torch side's.
+      entries: the reference's name to what the case says of it.
+    """
+    candidate = [variable for variable in candidate if variable.name.split(".")[-1] != "num_batches_tracked"]
+    by_hand = pairs_by_hand(reference, candidate, entries)
+    used = {name for entry in entries.values() for name in entry.to}
+    told = told_by_names(reference, candidate)
+    left = [variable for variable in reference if variable.name not in entries]
+    free = [variable for variable in candidate if variable.name not in used]
+    certain = {pair.reference: pair for pair in join_certain(left, free, told)}
+    options = dict(_layouts(reference, candidate, certain))
+    sure = {**by_hand.pairs, **{name: pair for name, pair in certain.items() if name not in options}}
+
+    taken = {name for pair in certain.values() for name in pair.candidate}
+    left = [variable for variable in left if variable.name not in certain]
+    free = [variable for variable in free if variable.name not in taken]
+    units = units_of(free, left)
+    for variable in left:
+        place = reference.index(variable)
+        found = [(u, text) for u in units for text in _texts(reference, place, u)]
+        options.update({variable.name: tuple(found)} if found else {})
+    units += [unit for name in options if name in certain for unit in dict.fromkeys(u for u, _ in options[name])]
+    variables = [variable for variable in reference if variable.name in options]
+    guesses = guess_pairs(reference, variables, units, options, sure, told)
+    guesses = _without_rivals_of_what_is_left(guesses, options, units)
+    joined = {guess.variable.name for guess in guesses}
+    taken = {name for guess in guesses for name in guess.unit.names}
+    whole = _whole(guesses)
+    left = [variable for variable in left if variable.name not in joined]
+    free = [variable for variable in free if variable.name not in taken or variable.name not in whole]
+    own = () if any(variable.kind == "statistic" for variable in left) else tuple(filter(_of_the_port, free))
+    free = [variable for variable in free if variable not in own]
+    return Draft(tuple(reference), sure, guesses, by_hand.problems, left, free, told, own)
+
+
+def _of_the_port(variable: Variable) -> bool:
+    # A buffer of the port's own module, not of a known layer: a constant of the script, or new.
+    return variable.kind == "statistic" and not variable.use
+
+
+def _without_rivals_of_what_is_left(
+    guesses: tuple[Guess, ...], options: Map[str, Options], units: Sequence[Unit]
+) -> tuple[Guess, ...]:
+    # Which of several stays without a partner is nothing to guess.
+    joined, taken = {guess.variable.name for guess in guesses}, {guess.unit for guess in guesses}
+    contested = {unit for name, found in options.items() if name not in joined for unit, _ in found}
+    spare = {unit for unit in units if unit not in taken and not _of_the_port(unit.parts[0])}
+    return tuple(
+        guess
+        for guess in guesses
+        if guess.unit not in contested and not any(unit in spare for unit, _ in options[guess.variable.name])
+    )
+
+
+def _layouts(
+    reference: Sequence[Variable], candidate: Sequence[Variable], certain: Map[str, Pair]
+) -> Iterator[tuple[str, tuple[tuple[Unit, str], ...]]]:
+    """The pairs whose names are sure and whose layout is not."""
+    by_name = {variable.name: variable for variable in candidate}
+    for place, variable in enumerate(reference):
+        pair = certain.get(variable.name)
+        if pair is None:
+            continue
+        unit = Unit(pair.candidate[0], (by_name[pair.candidate[0]],))
+        texts = layouts_of(reference, place, unit.use, [pair.transform.text])
+        if len(texts) > 1:
+            yield variable.name, tuple((unit, text) for text in texts)
+
+
+def _texts(reference: Sequence[Variable], place: int, unit: Unit) -> list[str]:
+    texts = unit.transforms(reference[place])
+    if not texts:
+        return []
+    return layouts_of(reference, place, unit.use, texts) if len(unit.parts) == 1 and unit.rows is None else texts
+
+
+def _whole(guesses: Sequence[Guess]) -> set[str]:
+    """The candidate's names all of whose rows have been found."""
+    blocks: dict[str, list[tuple[int, int]]] = {}
+    for guess in guesses:
+        for name in guess.unit.names:
+            blocks.setdefault(name, []).append(guess.unit.rows or (0, 1))
+    return {name for name, found in blocks.items() if len(found) == found[0][1]}

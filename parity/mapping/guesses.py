@@ -1,0 +1,276 @@
+"""Guesses which variables belong together: the assignment that least speaks against."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Map
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from parity.mapping.assign import FORBIDDEN, assign
+from parity.mapping.certain import BY_SHAPE, Told
+from parity.mapping.family import candidate_family, reference_families, strangeness
+from parity.mapping.mapping import Pair
+from parity.mapping.names import Meaning, meanings
+from parity.mapping.similarity import Similarity
+from parity.mapping.transforms import Array, parse_transform
+from parity.mapping.units import Unit
+from parity.mapping.variable import Variable
+
+BY_LIKENESS = "by similar name and shape"
+BY_ORDER = "by order and shape"
+BY_NUMBERS = "by numbers"
+UNVERIFIED = ", unverified"
+
+# What speaks against a pair. A name in common weighs more than two places of order, a kind of layer more than any few, the
+# kernel of the layer more than the name of its bias; numbers outweigh everything. Tried on the lists in
+# tests/parity/test_mapping_guesses.py.
+NAME, FAMILY, ORDER, MATE, NUMBERS = 4.0, 3.0, 0.25, 2.5, 100.0
+BENT = (
+    1.5  # a further place of order costs more than the first, or crossing pairs would cost no more than parallel ones
+)
+LAYOUT = 0.01  # each place in the order of likely layouts
+EQUAL = 1e-6
+AHEAD = 1.0  # by so much a name must be ahead of the next for it to be what decided
+
+Options = tuple[tuple[Unit, str], ...]
+
+
+class Numbers(Protocol):
+    """What numbers say of a pair that may be meant."""
+
+    def __call__(self, variable: Variable, unit: Unit, text: str, /) -> float | None:
+        """Returns how far apart the two are, 0 equal to 1 unrelated; None where the numbers do not say."""
+
+
+class Guess(NamedTuple):
+    """One of the reference's variables and what it is taken for.
+
+    Fields:
+      variable: the reference's.
+      unit, text: what it is taken for, and by which transform.
+      options: everything that it may be.
+      why: what the choice rests on.
+      verified: whether numbers agree with it; None where they do not say.
+    """
+
+    variable: Variable
+    unit: Unit
+    text: str
+    options: Options
+    why: str
+    verified: bool | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether there was a choice, of partner or of layout."""
+        return self.why != BY_SHAPE or len(self.options) > 1
+
+    @property
+    def of_layout(self) -> bool:
+        """Whether the partner is sure and the choice is one of layout only."""
+        return len(self.options) > 1 and len({unit for unit, _ in self.options}) == 1
+
+    def only(self, text: str) -> "Guess":
+        """Returns the guess with `text` as the only sum that it may be."""
+        kept = tuple((u, each) for u, each in self.options if each == text or not parse_transform(each).is_sum)
+        return self._replace(options=kept, text=text if parse_transform(self.text).is_sum else self.text)
+
+    @property
+    def consequential(self) -> bool:
+        """Whether it takes numbers to know: not where the partner is sure, and the layout but for a flattened map."""
+        usual = [text for _, text in self.options if "flatten_hwc" not in text]
+        return self.why != BY_SHAPE or len(usual) != 1 or self.text != usual[0]
+
+    @property
+    def pair(self) -> Pair:
+        """The pair that it makes."""
+        why = self.why + (UNVERIFIED if self.verified is False else "")
+        return Pair(self.variable.name, self.unit.names, parse_transform(self.text), why, self.variable.shape)
+
+
+def guess_pairs(
+    reference: Sequence[Variable],
+    variables: Sequence[Variable],
+    units: Sequence[Unit],
+    options: Map[str, Options],
+    sure: Map[str, Pair],
+    told: Told,
+    numbers: Numbers | None = None,
+) -> tuple[Guess, ...]:
+    """Returns the assignment of variables to units against which names, layers, order and numbers speak least.
+
+    Kernels come first, then the vectors and statistics of their layers, which follow them.
+
+    Args:
+      reference: all of the reference's variables, in order.
+      variables: those to guess.
+      units: what they may become, in order.
+      options: by the reference's name, units and transforms, the likeliest layout first.
+      sure: the pairs that are decided.
+      told: what the names say.
+      numbers: what the numbers say, or None.
+    """
+    solver = _Solver(reference, variables, units, options, sure, told, numbers)
+    guesses = {guess.variable.name: guess for stage in _stages(variables, told) for guess in solver.assigned(stage)}
+    found = tuple(guesses[variable.name] for variable in variables if variable.name in guesses)
+    return checked_guesses(found, told, numbers) if numbers else found
+
+
+def checked_guesses(guesses: tuple[Guess, ...], told: Told, numbers: Numbers) -> tuple[Guess, ...]:
+    """Returns guesses with what numbers say of each; one of which they do not say goes with the rest of its layer."""
+    by_name = {guess.variable.name: guess for guess in guesses}
+    return tuple(_verified(guess, by_name, told, numbers) for guess in guesses)
+
+
+def _stages(variables: Sequence[Variable], told: Told) -> Iterator[list[Variable]]:
+    def stage(variable: Variable) -> int:
+        if len(variable.shape) > 1:
+            return 0
+        if variable.kind != "weight":
+            return 3
+        return 1 if told.reference[variable.name].role == "weight" else 2
+
+    for number in range(4):
+        yield [variable for variable in variables if stage(variable) == number]
+
+
+class _Solver:
+    """Keeps what speaks against each pair, and which layers are joined so far."""
+
+    def __init__(
+        self,
+        reference: Sequence[Variable],
+        variables: Sequence[Variable],
+        units: Sequence[Unit],
+        options: Map[str, Options],
+        sure: Map[str, Pair],
+        told: Told,
+        numbers: Numbers | None,
+    ) -> None:
+        self._units, self._options, self._told, self._numbers = list(units), options, told, numbers
+        families = reference_families(reference, [told.reference[v.name] for v in reference])
+        self._family = {v.name: family for v, family in zip(reference, families, strict=True)}
+        self._similarity = Similarity([v.name for v in variables], [unit.label for unit in units])
+        labels = [unit.label for unit in units]
+        self._role = {
+            unit: told.candidate.get(unit.label, m).role for unit, m in zip(units, meanings(labels), strict=True)
+        }
+        self._layers: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        for name, pair in sure.items():
+            self._join(told.reference[name], pair.candidate)
+        self._rivals: dict[Unit, list[str]] = defaultdict(list)
+        for name, found in options.items():
+            for unit in dict.fromkeys(unit for unit, _ in found):
+                self._rivals[unit].append(name)
+        self._free = dict.fromkeys(self._units)
+        self._order_of_units = {unit: place for place, unit in enumerate(self._units)}
+        self._ranks = dict(self._ranked(variables))
+
+    def assigned(self, variables: Sequence[Variable]) -> list[Guess]:
+        """Returns guesses for some of the variables; what they take is taken."""
+        units = list(self._free)
+        places = {unit: place for place, unit in enumerate(units)}
+        costs = np.full((len(variables), len(units)), FORBIDDEN)
+        texts: dict[tuple[int, int], str] = {}
+        for row, variable in enumerate(variables):
+            for unit, (cost, text) in self._costs(variable).items():
+                if unit in places:
+                    costs[row, places[unit]] = cost
+                    texts[row, places[unit]] = text
+        found = []
+        for row, column in enumerate(assign(costs)):
+            if column is None:
+                continue
+            unit, variable = units[column], variables[row]
+            options = self._options[variable.name]
+            why = self._why(variable, unit, costs, row, column)
+            found.append(Guess(variable, unit, texts[row, column], options, why))
+            del self._free[unit]
+            self._join(self._told.reference[variable.name], [unit.label])
+        return found
+
+    def _costs(self, variable: Variable) -> dict[Unit, tuple[float, str]]:
+        """By unit what speaks against it, and the likeliest layout."""
+        best: dict[Unit, tuple[float, str]] = {}
+        seen: dict[Unit, int] = defaultdict(int)
+        role, family = self._told.reference[variable.name].role, self._family[variable.name]
+        where = self._told.reference[variable.name].where
+        for unit, text in self._options[variable.name]:
+            if len({role, self._role[unit]} - {""}) > 1:
+                continue
+            cost = NAME * (1.0 - self._similarity(variable.name, unit.label))
+            cost += FAMILY * strangeness(family, candidate_family(unit.use))
+            cost += ORDER * float(abs(self._rank(variable, unit))) ** BENT
+            cost += MATE * (bool(self._layers[where]) and _layer(unit.label) not in self._layers[where])
+            cost += LAYOUT * seen[unit]
+            seen[unit] += 1
+            apart = self._numbers(variable, unit, text) if self._numbers else None
+            cost += NUMBERS * (0.5 if apart is None and self._numbers else apart or 0.0)
+            if unit not in best or cost < best[unit][0]:
+                best[unit] = cost, text
+        return best
+
+    def _rank(self, variable: Variable, unit: Unit) -> int:
+        one, other = self._ranks[variable.name], self._ranks[unit.label, unit.rows]
+        return one - other
+
+    def _ranked(self, variables: Sequence[Variable]) -> Iterator[tuple[object, int]]:
+        """The place of every variable and unit among those that are like it: of one kind, role and layer."""
+        groups = _components(variables, self._options)
+        counts: dict[object, int] = defaultdict(int)
+        key: object
+        for variable in variables:
+            key = ("reference", groups[variable.name], self._told.reference[variable.name].role)
+            yield variable.name, counts[key]
+            counts[key] += 1
+        for unit in self._units:
+            key = ("candidate", groups.get(unit), self._role[unit])
+            yield (unit.label, unit.rows), counts[key]
+            counts[key] += 1
+
+    def _join(self, meaning: Meaning, names: Sequence[str]) -> None:
+        self._layers[meaning.where].update(_layer(name) for name in names)
+
+    def _why(self, variable: Variable, unit: Unit, costs: Array, row: int, column: int) -> str:
+        units = {each for each, _ in self._options[variable.name]}
+        rivals = self._rivals[unit]
+        if len(units) == 1 and len(rivals) == 1:
+            return BY_SHAPE
+        own = self._similarity(variable.name, unit.label)
+        others = [self._similarity(variable.name, each.label) for each in units if each != unit]
+        others += [self._similarity(name, unit.label) for name in rivals if name != variable.name]
+        return BY_LIKENESS if own - max(others, default=0.0) > AHEAD / NAME else BY_ORDER
+
+
+def _components(variables: Sequence[Variable], options: Map[str, Options]) -> dict[object, int]:
+    """By variable's name and by unit the number of the group of all that may be each other's."""
+    group: dict[object, int] = {}
+    for number, variable in enumerate(variables):
+        members: list[object] = [variable.name, *dict.fromkeys(unit for unit, _ in options[variable.name])]
+        old = {group[member] for member in members if member in group}
+        group.update(dict.fromkeys(members, number))
+        group.update({member: number for member, each in group.items() if each in old})
+    return group
+
+
+def _layer(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _verified(guess: Guess, guesses: Map[str, Guess], told: Told, numbers: Numbers) -> Guess:
+    apart = numbers(guess.variable, guess.unit, guess.text)
+    if apart is not None:
+        return guess._replace(verified=apart <= EQUAL)
+    # A bias without a gradient, as one in front of a batch norm is, goes with its layer.
+    where = told.reference[guess.variable.name].where
+    mates = [
+        each
+        for each in guesses.values()
+        if told.reference[each.variable.name].where == where
+        and each is not guess
+        and _layer(each.unit.label) == _layer(guess.unit.label)
+    ]
+    told_of = [numbers(each.variable, each.unit, each.text) for each in mates]
+    known = [value <= EQUAL for value in told_of if value is not None]
+    return guess._replace(verified=any(known) if known else None)

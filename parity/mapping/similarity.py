@@ -1,0 +1,119 @@
+"""How much names of two sides have in common that do not say the same: words, synonyms, and how rare they are."""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+# What TensorFlow's and torch's habits call the same thing.
+SYNONYMS: dict[str, str] = {
+    word: first
+    for first, *others in (
+        ("norm", "bn", "ln", "gn", "batchnorm", "layernorm", "normalization", "norm"),
+        ("conv", "convolution", "conv1d", "conv2d", "conv3d"),
+        ("deconv", "convtranspose", "upconv", "transpose", "transposed", "deconvolution"),
+        ("dense", "fc", "linear", "fully", "lin"),
+        ("shortcut", "downsample", "projection", "skip", "residual", "short"),
+        ("query", "q", "wq"),
+        ("key", "k", "wk"),
+        ("value", "v", "wv", "val"),
+        ("embedding", "emb", "embed", "embeddings", "lookup", "table", "wte"),
+        ("position", "pos", "positional", "positions", "wpe"),
+        ("logits", "output", "out", "head", "classifier", "softmax", "predictions", "prediction", "proj", "final"),
+        ("forward", "fw", "fwd"),
+        ("backward", "bw", "bwd", "reverse"),
+        ("encoder", "enc"),
+        ("decoder", "dec"),
+        ("generator", "gen", "g"),
+        ("discriminator", "disc", "dis", "d", "critic"),
+        ("mu", "mean"),
+        ("sigma", "logvar", "logsigma", "std", "stddev", "var", "variance", "logstd"),
+        ("attention", "attn", "att", "mha", "selfattn"),
+        ("feedforward", "ffn", "ff", "mlp", "intermediate"),
+        ("depthwise", "dw"),
+        ("pointwise", "pw"),
+        ("recurrent", "rnn", "lstm", "gru", "cell"),
+        ("box", "boxes", "bbox", "loc", "regression", "reg"),
+        ("class", "cls", "score", "scores", "classification"),
+        ("hidden", "h", "layer", "block", "unit", "stage", "features"),
+        ("policy", "pi", "actor"),
+        ("expand", "expansion"),
+        ("reduce", "squeeze"),
+        ("gate", "gates", "gating"),
+        ("memory", "mem"),
+        ("user", "users"),
+        ("item", "items"),
+    )
+    for word in (first, *others)
+}
+# What names a variable in its layer says nothing of the layer.
+OF_A_VARIABLE = frozenset(
+    [
+        *("kernel", "weights", "weight", "w", "bias", "biases", "b", "gamma", "beta", "moving", "running", "var"),
+        *("params", "model", "module", "net", "tower"),
+    ]
+)
+
+
+class Similarity:
+    """Measures how alike names of two sides are.
+
+    Args:
+      reference: the names of one side.
+      candidate: those of the other. A word that most names have, or that one side alone has, says little or nothing.
+    """
+
+    def __init__(self, reference: Sequence[str], candidate: Sequence[str]) -> None:
+        sides = [[words(name) for name in side] for side in (reference, candidate)]
+        counted = _counted_alike(*sides)
+        one, other = (
+            [frozenset(w for w in each if not w[-1].isdigit() or w in counted) for each in side] for side in sides
+        )
+        self._words = {("reference", name): each for name, each in zip(reference, one, strict=True)}
+        self._words |= {("candidate", name): each for name, each in zip(candidate, other, strict=True)}
+        self._weights = _weights(one, other)
+        self._whole = {name: sum(self._weights[word] for word in each) for name, each in self._words.items()}
+
+    def __call__(self, reference: str, candidate: str) -> float:
+        """Returns how much of what the two names say they both say, 0 to 1."""
+        one, other = self._words["reference", reference], self._words["candidate", candidate]
+        both = sum(self._weights[word] for word in one & other)
+        whole = max(self._whole["reference", reference], self._whole["candidate", candidate])
+        return both / whole if whole else 0.0
+
+
+def words(name: str) -> frozenset[str]:
+    """Returns the words of a name in one spelling; "conv3" gives both "conv" and "conv3", "block/2" and "block2"."""
+    spaced = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+    found: set[str] = set()
+    last = ""
+    for token in re.findall(r"\d+|[^\W\d_]+", spaced.replace("1d", "").replace("2d", "").replace("3d", "")):
+        if token.isdigit():
+            found |= {f"{last}{int(token)}"} if last else set()
+            continue
+        plain = token[:-1] if len(token) > 3 and token.endswith("s") and token not in SYNONYMS else token
+        last = SYNONYMS.get(plain, SYNONYMS.get(token, plain))
+        if token not in OF_A_VARIABLE:
+            found.add(last)
+    return frozenset(found)
+
+
+def _counted_alike(reference: list[frozenset[str]], candidate: list[frozenset[str]]) -> set[str]:
+    # Where one side has norm1 and norm2 and the other norm and norm_1, equal numbers mean different things.
+    numbers: list[dict[str, set[str]]] = [defaultdict(set), defaultdict(set)]
+    for side, names in zip(numbers, (reference, candidate), strict=True):
+        for word in (word for each in names for word in each if word[-1].isdigit()):
+            side[word.rstrip("0123456789")].add(word)
+    one, other = numbers
+    return {word for stem, found in one.items() if found == other.get(stem) for word in found}
+
+
+def _weights(reference: list[frozenset[str]], candidate: list[frozenset[str]]) -> dict[str, float]:
+    one, other = Counter(w for each in reference for w in each), Counter(w for each in candidate for w in each)
+    weights: dict[str, float] = {}
+    for word in one.keys() & other.keys():
+        share = max(one[word] / len(reference), other[word] / len(candidate))
+        weights[word] = math.log(1.0 + 1.0 / share) - math.log(2.0) + 0.01
+    for word in one.keys() ^ other.keys():
+        weights[word] = 0.05
+    return weights

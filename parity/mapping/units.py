@@ -1,0 +1,194 @@
+"""What one of the reference's variables may become: one of the candidate's, several of them, or a block of one's rows."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from parity.mapping.fits import PACKED, becomes, fits
+from parity.mapping.transforms import parse_transform
+from parity.mapping.variable import Variable
+
+QUERY_KEY_VALUE = ("query", "key", "value")
+SEPARATE = {f"{what[0]}_proj_weight": what for what in QUERY_KEY_VALUE}
+FORGET_BIASES = ("lstm_bias(1.0)", "lstm_bias(0.0)", "sum")
+LSTM = frozenset(["LSTM", "LSTMCell"])
+RECURRENT = LSTM | {"RNN", "RNNCell"}
+
+
+class Unit(NamedTuple):
+    """Something of the candidate that one variable of the reference may become.
+
+    Fields:
+      label: a name that says what it is, e.g. "attention.query.weight" of a block of "attention.in_proj_weight".
+      parts: the variables that it consists of.
+      texts: transforms that may make it of a variable, beside those that shapes and uses allow.
+      rows: index and count of the block of rows that it is, or None.
+    """
+
+    label: str
+    parts: tuple[Variable, ...]
+    texts: tuple[str, ...] = ()
+    rows: tuple[int, int] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The candidate's names."""
+        return tuple(part.name for part in self.parts)
+
+    @property
+    def kind(self) -> str:
+        """The kind, "weight" or "statistic"."""
+        return self.parts[0].kind
+
+    @property
+    def use(self) -> str:
+        """The class of the module, or ""."""
+        return self.parts[0].use or ""
+
+    @property
+    def size(self) -> int:
+        """The number of elements of the reference's variable that it may be."""
+        if self.rows is not None:
+            return math.prod(self.parts[0].shape) // self.rows[1]
+        return sum(math.prod(part.shape) for part in (self.parts[:1] if self.is_sum else self.parts))
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether its parts are added."""
+        return any(parse_transform(text).is_sum for text in self.texts if text != "rows")
+
+    def transforms(self, reference: Variable) -> list[str]:
+        """Returns every transform that may turn `reference` into it."""
+        if reference.kind != self.kind or math.prod(reference.shape) != self.size:
+            return []
+        if not self.texts:
+            (part,) = self.parts
+            return [*dict.fromkeys([*fits(reference, part), *_reshaped(reference, part)])]
+        size = len(reference.shape)
+        if self.rows is None:
+            return [text for text in self.texts if becomes(text, reference, *self.parts)]
+        tail = f"rows({self.rows[0]}, {self.rows[1]})"
+        width = self.parts[0].shape[0] // self.rows[1]
+        heads = [f"reshape({reference.shape[0]}, {width}) | transpose | "] if size == 3 else []
+        flat = [f"reshape({width}) | "] if size > 1 and len(self.parts[0].shape) == 1 else []
+        plain = ["transpose | "] if size == 2 and not flat else [""] if size == 1 else []
+        return [t for start in (*plain, *heads, *flat) if becomes(t := start + tail, reference, *self.parts)]
+
+
+def units_of(candidate: Sequence[Variable], reference: Sequence[Variable]) -> list[Unit]:
+    """Returns what the reference's variables may become; each of the candidate's is in one kind of unit only.
+
+    Args:
+      candidate: the variables that are free.
+      reference: the variables that are left: what they are cut into decides how the candidate's packed arrays are.
+    """
+    units: list[Unit] = []
+    taken: set[str] = set()
+    for unit in (
+        *_recurrent(candidate, reference),
+        *_of_attention(candidate, reference),
+        *_side_by_side(candidate, reference),
+    ):
+        units.append(unit)
+        taken.update(unit.names)
+    units += [Unit(variable.name, (variable,)) for variable in candidate if variable.name not in taken]
+    place = {variable.name: number for number, variable in enumerate(candidate)}
+    return sorted(units, key=lambda unit: (place[unit.names[0]], unit.rows or (0, 0)))
+
+
+def _recurrent(candidate: Sequence[Variable], reference: Sequence[Variable]) -> Iterator[Unit]:
+    by_name = {variable.name: variable for variable in candidate}
+    for variable in candidate:
+        if variable.use not in RECURRENT or "_ih" not in variable.name:
+            continue
+        whole = "lstm_gates" if variable.use in LSTM else "rnn_kernel"
+        partner = by_name.get(variable.name.replace("_ih", "_hh"))
+        separate = [text for text in ("transpose", "lstm_rows", "identity") if _any(text, reference, variable)]
+        if variable.name.rpartition(".")[2].startswith("weight"):
+            if partner and _any(whole, reference, variable, partner):
+                yield Unit(variable.name.replace("weight_ih", "kernel"), (variable, partner), (whole,))
+            elif separate:
+                for each, role in ((variable, "kernel"), (partner, "recurrent_kernel")):
+                    if each is not None:
+                        label = re.sub("weight_[ih]h", role, each.name)
+                        yield Unit(label, (each,), ("lstm_rows", "transpose"))
+        elif partner is not None:
+            texts = FORGET_BIASES if variable.use in LSTM else ("sum",)
+            yield Unit(variable.name.replace("bias_ih", "bias"), (variable, partner), texts)
+
+
+def _of_attention(candidate: Sequence[Variable], reference: Sequence[Variable]) -> Iterator[Unit]:
+    for variable in candidate:
+        where, _, name = variable.name.rpartition(".")
+        if variable.use != "MultiheadAttention":
+            continue
+        if name in SEPARATE:  # where keys or values have other sizes
+            yield Unit(f"{where}.{SEPARATE[name]}.weight", (variable,), ("rows",), (0, 1))
+        if not name.startswith("in_proj_"):
+            continue
+        role = name.removeprefix("in_proj_")
+        if _any("transpose" if role == "weight" else "identity", reference, variable):
+            yield Unit(variable.name, (variable,), ("transpose" if role == "weight" else "identity",))
+            continue
+        for index, what in enumerate(QUERY_KEY_VALUE):
+            yield Unit(f"{where}.{what}.{role}", (variable,), ("rows",), (index, 3))
+
+
+def _side_by_side(candidate: Sequence[Variable], reference: Sequence[Variable]) -> Iterator[Unit]:
+    """Three kernels of one parent's that the reference may hold in one: those of query, key and value; or key and value."""
+    parents: dict[tuple[str, str, tuple[int, ...]], list[Variable]] = {}
+    for variable in candidate:
+        where, _, role = variable.name.rpartition(".")
+        parent, _, module = where.rpartition(".")
+        if variable.use == "Linear" and re.search(r"(^|_)(q|k|v|query|key|value)(_|\d|$)", _words(module)):
+            parents.setdefault((parent, role, variable.shape), []).append(variable)
+    cut = set()
+    for (parent, role, shape), found in sorted(parents.items(), key=lambda item: item[0][1] != "weight"):
+        text, plain = f"split({len(found)})", "transpose" if role == "weight" else "identity"
+        if len(found) not in (2, 3) or not _any(text, reference, *found):
+            continue
+        same = [variable for variable in candidate if variable.shape == shape and variable.use == "Linear"]
+        single = [variable for variable in reference if becomes(plain, variable, found[0])]
+        if len(single) < len(same) if role == "weight" else parent in cut:
+            cut.add(parent)
+            yield Unit(f"{parent}.qkv.{role}", tuple(sorted(found, key=_of_query_key_value)), (text,))
+
+
+def _of_query_key_value(variable: Variable) -> int:
+    return "qkv".index(re.findall(r"(?:^|_)([qkv])", _words(variable.name.split(".")[-2]))[0])
+
+
+def _words(module: str) -> str:
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", module).lower().replace("w_", "").replace("to_", "")
+
+
+def _any(text: str, reference: Sequence[Variable], *parts: Variable) -> bool:
+    return any(variable.kind == parts[0].kind and becomes(text, variable, *parts) for variable in reference)
+
+
+def _reshaped(reference: Variable, part: Variable) -> Iterator[str]:
+    """Kernels that one side holds with axes of their own for heads, or for the one place that a window has."""
+    one, other = reference.shape, part.shape
+    use = part.use or ""
+    if use in PACKED or (use and use == reference.use):
+        return
+    axes = (len(one), len(other))
+    if axes[1] == 1 and axes[0] != 1 and math.prod(one) == other[0]:
+        yield f"reshape({other[0]})"
+    elif axes[0] < 2 and axes[1] != axes[0] and math.prod(one) == math.prod(other) == max(other, default=1):
+        yield f"reshape({', '.join(map(str, other))})"
+    elif axes == (3, 2) and use in ("Linear", "NonDynamicallyQuantizableLinear"):
+        for rows_, columns in dict.fromkeys(((one[0], one[1] * one[2]), (one[0] * one[1], one[2]))):
+            if (columns, rows_) == other:
+                yield f"reshape({rows_}, {columns}) | transpose"
+    elif axes == (4, 2) and use == "Linear" and (one[3], math.prod(one[:3])) == other:
+        one_place = one[:2] == (1, 1)
+        end = "transpose" if one_place else f"flatten_hwc({one[0]}, {one[1]}, {one[2]})"
+        yield f"reshape({other[1]}, {other[0]}) | {end}"
+    elif axes[0] == 2 and use.startswith("Conv") and other[:2] == one[::-1] and set(other[2:]) == {1}:
+        yield f"transpose | reshape({', '.join(map(str, other))})"
+    elif axes == (4, 3) and use in ("Conv1d", "ConvTranspose1d") and 1 in one[:2]:
+        width = one[0] * one[1]
+        if (one[3], one[2], width) == other and "DepthwiseConv2dNative" not in (reference.use or ""):
+            yield f"reshape({width}, {one[2]}, {one[3]}) | wio_to_oiw"

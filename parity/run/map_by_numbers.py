@@ -1,0 +1,90 @@
+"""Lets numbers decide what names and shapes leave open: both sides make one step from a state that no guess can change."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parity.judge.join import Join
+from parity.judge.numbers import Array
+from parity.mapping import Draft, Mapping
+from parity.mapping.gradients import Gradients
+from parity.mapping.tied import tied_values
+from parity.mapping.trial import by_trial
+from parity.run.asked import MAPPING, Asked
+from parity.run.candidate import TorchRole
+from parity.run.golden import GoldenRole
+from parity.run.recorded import OfBoth
+from parity.run.reference import Reference
+from parity.run.states import Tensors, read_all, write_init
+from parity.trace import TensorFile, Trace, parse_key
+
+QUANTITIES = ("grad", "stat")
+HELD = {"weight": "var", "statistic": "stat"}
+
+
+class Ready(NamedTuple):
+    """Both sides, ready to make a step.
+
+    Fields:
+      reference: live, or a golden trace.
+      inputs: what it is prepared with.
+      candidate: the port's.
+      joined: makes the names and layouts of a mapping, and tells the candidate of them.
+      start: trace whose init is the state that everything starts from, the reference's.
+      feeds: traces of the batches.
+      out: folder for what is written.
+    """
+
+    reference: Reference
+    inputs: Any
+    candidate: TorchRole
+    joined: Callable[[Mapping], Join]
+    start: Path
+    feeds: OfBoth
+    out: Path
+
+
+def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
+    """Returns the draft with its guesses decided, or verified, by the gradients of the first step in float64."""
+    state = read_all(Trace(ready.start).init())
+    if isinstance(ready.reference, GoldenRole):
+        return _by_trial(draft, ready, state, "float64")
+    ready.reference.prepare("float64", ready.inputs).result()
+    held = {guess.variable.name: f"{HELD[guess.variable.kind]}/{guess.variable.name}" for guess in draft.guesses}
+    values = tied_values(draft.guesses, {name: state[text] for name, text in held.items()})
+    tied = {**state, **{held[name]: value.astype(state[held[name]].dtype) for name, value in values.items()}}
+    start = write_init(ready.out / "start" / MAPPING, tied)
+    known = _moved_by_reference(ready, MAPPING, start)
+    if not all(np.isfinite(value).all() for value in known.values()):  # the tower takes no such weights
+        return _by_trial(draft, ready, state, MAPPING)
+    variants = []
+    for variant in draft.variants():
+        variants.append(variant.by(Gradients(known, _moved_by_candidate(variant, ready, tied))).as_found_beside(draft))
+        if variants[-1].agrees:
+            return variants[-1]
+    return max(variants, key=lambda each: sum(guess.verified is True for guess in each.guesses))
+
+
+def moved_by_step(file: TensorFile) -> dict[str, Array]:
+    """Returns by variable its combined gradient in a step, and of a statistic what the step made of it."""
+    keys = [(parse_key(text), text) for text in file.names()]
+    return {key.name: file.read(text) for key, text in keys if key.quantity in QUANTITIES}
+
+
+def _by_trial(draft: Draft, ready: Ready, state: Tensors, run: str) -> Draft:
+    known = _moved_by_reference(ready, run, ready.start)
+    return by_trial(draft, known, lambda tried: _moved_by_candidate(tried, ready, state))
+
+
+def _moved_by_reference(ready: Ready, run: str, start: Path) -> dict[str, Array]:
+    asked = Asked(run, "float64", ready.feeds.tf, start, None, QUANTITIES, [0])
+    return moved_by_step(ready.reference.run(asked).result().step(0))
+
+
+def _moved_by_candidate(draft: Draft, ready: Ready, state: Tensors) -> dict[str, Array]:
+    join = ready.joined(draft.mapping())
+    start = write_init(ready.out / "start" / f"{MAPPING}-torch", join.write_all(state))
+    asked = Asked(MAPPING, "float64", ready.feeds.torch, start, None, QUANTITIES, [0])
+    return moved_by_step(ready.candidate.run(asked).result().step(0))

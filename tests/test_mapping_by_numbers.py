@@ -1,0 +1,163 @@
+"""Plain ports that need no mapping line: numbers find out what belongs together, and say so; a guess they deny is told."""
+
+from pathlib import Path
+
+import pytest
+
+from parity.case import load_case
+from parity.cli import main
+from parity.run import open_sides, run_case
+
+CASE = """
+name = "sequence"
+steps = 2
+batch_size = 4
+towers = 2
+combine = "mean"
+batches = "data:batches"
+
+[optimizer]
+name = "momentum"
+learning_rate = 0.05
+momentum = 0.9
+
+[tf]
+tower = "model_tf:tower"
+
+[torch]
+model = "model_torch:Model"
+loss = "model_torch:loss"
+"""
+DATA = """
+import numpy as np
+
+
+def batches(steps, batch_size, seed):
+    random = np.random.default_rng(seed)
+    for _ in range(steps):
+        yield {"x": random.standard_normal((batch_size, 6, 6, 2)).astype("float32"),
+               "y": random.standard_normal((batch_size, 8)).astype("float32")}
+"""
+# Two dense layers of one shape, attention with a kernel of each kind, an LSTM, a flattened map in front of it all.
+TOWER = """
+import tensorflow.compat.v1 as tf
+
+
+def get(name, shape, dtype):
+    return tf.get_variable(name, shape, dtype, tf.random_normal_initializer(stddev=0.3, dtype=dtype))
+
+
+def tower(x, y):
+    k = get("w1", [3, 3, 2, 4], x.dtype)
+    h = tf.nn.relu(tf.nn.conv2d(x, k, [1, 1, 1, 1], "VALID") + get("b1", [4], x.dtype))
+    h = tf.reshape(h, [-1, 4 * 4 * 4])
+    for name in ("2", "3", "4"):
+        h = tf.matmul(h, get("w" + name, [h.shape[-1], 32], x.dtype)) + get("b" + name, [32], x.dtype)
+        h = tf.nn.tanh(h)
+    h = tf.reshape(h, [-1, 4, 8])
+    with tf.variable_scope("attention"):
+        q, k, v = [
+            tf.einsum("btd,dhe->bhte", h, get(n + "/kernel", [8, 2, 4], x.dtype)) + get(n + "/bias", [1, 2, 1, 4], x.dtype)
+            for n in ("query", "key", "value")
+        ]
+        a = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) / 2.0)
+        a = tf.reshape(tf.transpose(tf.matmul(a, v), [0, 2, 1, 3]), [-1, 8])
+        h = tf.reshape(tf.matmul(a, get("out/kernel", [8, 8], x.dtype)) + get("out/bias", [8], x.dtype), [-1, 4, 8])
+    with tf.variable_scope("rnn/lstm_cell"):
+        kernel, bias = get("kernel", [16, 32], x.dtype), get("bias", [32], x.dtype)
+    state, c = tf.zeros_like(h[:, 0]), tf.zeros_like(h[:, 0])
+    for t in range(4):
+        i, j, f, o = tf.split(tf.matmul(tf.concat([h[:, t], state], 1), kernel) + bias, 4, 1)
+        c = tf.sigmoid(f + 1.0) * c + tf.sigmoid(i) * tf.tanh(j)
+        state = tf.sigmoid(o) * tf.tanh(c)
+    return tf.reduce_mean(tf.square(state - y))
+"""
+PORT = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3)
+        self.body = nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh())
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.lstm = nn.LSTM(8, 8, batch_first=True)
+        with torch.no_grad():
+            self.lstm.bias_hh_l0.zero_()
+            self.lstm.bias_hh_l0[8:16] = 1.0
+        self.lstm.bias_hh_l0.requires_grad_(False)
+
+    def forward(self, x):
+        h = torch.relu(self.conv(x.permute(0, 3, 1, 2).contiguous())).flatten(1)
+        h = self.body(h).view(-1, 4, 8)
+        h, _ = self.attention(h, h, h, need_weights=False)
+        return self.lstm(h)[0][:, -1]
+
+
+def loss(model, x, y):
+    return (model(x) - y).square().mean()
+"""
+WRONG = ("self.lstm(h)[0][:, -1]", "self.lstm(h)[0][:, -1] * 1.1")
+
+
+def write_case(folder: Path, port: str = PORT) -> Path:
+    for name, text in (("case.toml", CASE), ("data.py", DATA), ("model_tf.py", TOWER), ("model_torch.py", port)):
+        (folder / name).write_text(text)
+    return folder / "case.toml"
+
+
+def test_a_plain_port_is_the_same_without_a_line_of_mapping_and_the_report_says_what_numbers_decided(tmp_path):
+    case = load_case(write_case(tmp_path))
+    with open_sides(None) as sides:
+        result = run_case(case, sides, ["function"])
+    found = {pair[0]: pair[1:3] for pair in result.pairs}
+    assert result.levels["function"].verdict == "same", result.levels["function"].reason
+    assert found["w2"] == ("body.0.weight", "flatten_hwc(4, 4, 4)")
+    assert found["attention/key/kernel"] == ("attention.in_proj_weight", "reshape(8, 8) | transpose | rows(1, 3)")
+    assert found["rnn/lstm_cell/bias"] == ("lstm.bias_ih_l0 + lstm.bias_hh_l0", "lstm_bias(1.0)")
+    notes = [note for note in result.notes if note.startswith("mapping: ")]
+    assert len(notes) == 1 and "by order and shape" in notes[0] and "by numbers" in notes[0]
+
+
+@pytest.mark.slow
+def test_a_port_with_a_bug_is_compared_under_the_likeliest_mapping_and_the_guesses_are_told(tmp_path):
+    case = load_case(write_case(tmp_path, PORT.replace(*WRONG)))
+    with open_sides(None) as sides:
+        result = run_case(case, sides, ["function"])
+    found = {pair[0]: pair[1] for pair in result.pairs}
+    assert result.levels["function"].verdict == "different"
+    assert (found["w3"], found["w4"]) == ("body.2.weight", "body.4.weight")
+    assert any("no numbers agree with it" in note for note in result.notes)
+
+
+@pytest.mark.slow
+def test_a_golden_trace_is_mapped_by_trial(tmp_path):
+    path = write_case(tmp_path)
+    assert main(["bless", str(path), "--out", str(tmp_path / "golden")]) == 0
+    with open_sides(None, reference=False) as sides:
+        result = run_case(load_case(path), sides, ["function"], golden=tmp_path / "golden")
+    assert result.levels["function"].verdict == "same"
+    assert not any("no numbers agree with it" in note for note in result.notes)
+
+
+@pytest.mark.slow
+def test_the_command_maps_a_case(tmp_path, capsys):
+    assert main(["map", str(write_case(tmp_path))]) == 0
+    out = capsys.readouterr().out
+    assert '"attention/query/bias" = { to = "attention.in_proj_bias", transform = "reshape(8) | rows(0, 3)" }' in out
+
+
+@pytest.mark.slow
+def test_a_variable_without_a_counterpart_is_declared_and_said(tmp_path, capsys):
+    path = write_case(tmp_path)
+    tower = TOWER.replace('    k = get("w1"', '    get("old/weights", [3], x.dtype)\n    k = get("w1"')
+    (tmp_path / "model_tf.py").write_text(tower)
+    assert main(["map", str(path)]) == 2
+    assert "left over of the reference:\n  old/weights" in capsys.readouterr().err
+    path.write_text(CASE + '\n[mapping]\n"old/weights" = { to = [] }\n')
+    with open_sides(None) as sides:
+        result = run_case(load_case(path), sides, ["function"])
+    assert result.levels["function"].verdict == "same"
+    assert any(note.startswith("old/weights has no counterpart in the port") for note in result.notes)
