@@ -112,6 +112,30 @@ def _clip_per_tower(section, plan):
     ]
 
 
+def _norm_of_rows(section, plan):
+    names = [
+        variable.op.name
+        for gradient, variable in section.apply.pairs
+        if isinstance(gradient, tf.IndexedSlices)
+        and _in_a_norm(section.combinations[variable.op.name].combined, plan.ops)
+    ]
+    if not names:
+        return []
+    return [
+        Hazard(
+            "norm_of_repeated_rows",
+            f"{len(names)} sparse gradients are in a norm as they are, one row for each time that it was looked up, "
+            f"e.g. of {names[0]}",
+            "A row that is there twice counts apart in that norm; a dense gradient, as DDP's, has it added up first, and "
+            "another norm: do not clip the port by clip_grad_norm_ of it.",
+        )
+    ]
+
+
+def _in_a_norm(values, ops):
+    return "SegmentSum" not in values.op.type and any(op.type == "L2Loss" and op in ops for op in values.consumers())
+
+
 def _same_source(section, plan):
     if len(section.towers) < 2 or not section.inputs[0]:
         return []
@@ -152,4 +176,4 @@ def _is_sparse(section, name):
     )
 
 
-OF_GRADIENTS = (_sum, _sparse_sum, _pairing, _absent, _clip_per_tower, _same_source, _not_separated)
+OF_GRADIENTS = (_sum, _sparse_sum, _pairing, _absent, _clip_per_tower, _norm_of_rows, _same_source, _not_separated)

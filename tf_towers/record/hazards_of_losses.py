@@ -10,6 +10,8 @@ from tf_towers.record.by_hand import HandWritten
 from tf_towers.record.hazard import Hazard
 from tf_towers.record.inputs import WRITING
 
+SUMMING = frozenset(["Add", "AddV2", "AddN", "Identity", "Mul", "RealDiv"])
+
 
 def scaled_losses(section):
     """Tells whether every tower's loss is divided by the number of towers before the gradients are summed."""
@@ -108,19 +110,34 @@ def reported_loss(section, fetched):
     """
     if len(section.towers) < 2:
         return []
-    shown = [
-        number for number, tower in enumerate(section.towers) if any(loss.name in fetched for loss in tower.losses)
-    ]
-    if len(shown) != 1:
+    shown = [_shown(section, number, fetched) for number in range(len(section.towers))]
+    found = [number for number, what in enumerate(shown) if what]
+    if len(found) != 1:
         return []
-    which = "the last" if shown[0] == len(section.towers) - 1 else "one"
+    which = "the last" if found[0] == len(section.towers) - 1 else "one"
     return [
         Hazard(
             "last_towers_loss",
-            f"the script fetches the loss of tower {shown[0]} only, {which} of {len(section.towers)}",
+            f"the script fetches {shown[found[0]]} of tower {found[0]} only, {which} of {len(section.towers)}",
             "What it prints is the loss of one shard: compare it with one rank's, not with the mean.",
         )
     ]
+
+
+def _shown(section, number, fetched):
+    """What the script fetches of one tower's loss: the loss, a term of it that no other tower has, or nothing."""
+    losses = section.towers[number].losses
+    if any(loss.name in fetched for loss in losses):
+        return "the loss"
+    terms, pending = set(), list(losses)
+    while pending:
+        op = pending.pop().op
+        if op.type in SUMMING:
+            pending += [each for each in op.inputs if each.name not in terms]
+            terms.update(each.name for each in op.inputs)
+    others = {op for other, ops in enumerate(section.towers_ops) if other != number for op in ops}
+    own = sorted(name for name in terms & set(fetched) if section.apply.graph.get_tensor_by_name(name).op not in others)
+    return f"a term of the loss ({own[0]})" if own else ""
 
 
 def _step_counter(section, plan):
@@ -139,7 +156,9 @@ def _step_counter(section, plan):
 
 def _counts_by_itself(graph):
     """Tells whether the graph has an op beside the initial value's that writes the global step."""
-    counters = graph.get_collection(tf.GraphKeys.GLOBAL_STEP)
+    counters = graph.get_collection(tf.GraphKeys.GLOBAL_STEP) or [
+        each for each in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES) if each.op.name == "global_step"
+    ]
     if not counters:
         return False
     initial = {counters[0].initializer.name}

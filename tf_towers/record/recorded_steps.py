@@ -97,7 +97,8 @@ class RecordedSteps(object):
             if section not in self.sections:
                 self.sections.append(section)
                 self._combine[section.name] = combine_from_values(section, tensors)
-                self.keep(hazards_in_values(section, tensors))
+                named = {hazard.name for hazard in self.hazards.values()}  # the graph says more than its numbers
+                self.keep(hazard for hazard in hazards_in_values(section, tensors) if hazard.name not in named)
 
     def _look_at_counter(self, before, after):
         name = "state/global_step"

@@ -57,7 +57,10 @@ def cut(definition, run):
 
 
 def import_graph(definition):
-    """Returns a `tf.Graph` of a GraphDef."""
+    """Returns a `tf.Graph` of a GraphDef, from which colocation is taken: it may be with something that is cut away."""
+    inside = [node for function in definition.library.function for node in function.node_def]
+    for node in list(definition.node) + inside:
+        node.attr.pop("_class", None)
     graph = tf.Graph()
     with graph.as_default():
         tf.import_graph_def(definition, name="")

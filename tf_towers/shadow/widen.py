@@ -38,8 +38,6 @@ def widen(definition, computed):
 
 
 def _widen_node(node, exact, read):
-    if "_class" in node.attr:
-        del node.attr["_class"]  # it may be beside something that is cut away
     node.device = ""
     for attr in node.attr.values():
         if attr.HasField("type"):

@@ -213,6 +213,28 @@ def clipped_after(reduce):
     return optimizer.apply_gradients(clipped, tf.train.get_or_create_global_step())
 
 
+def rows_clipped(joined):
+    """Looks rows up in two towers, joins their gradients and clips them by their norm."""
+    x, optimizer, found = tf.placeholder(tf.float32, [4, 2], "x"), tf.train.GradientDescentOptimizer(0.1), []
+    for _, piece in shared(x):
+        rows = tf.nn.embedding_lookup(weight("w", (3, 1)), tf.cast(piece[:, 0], tf.int32) % 3)
+        found.append(optimizer.compute_gradients(tf.reduce_mean(rows * rows))[0])
+    values, indices = (tf.concat([getattr(g, part) for g, _ in found], 0) for part in ("values", "indices"))
+    gradient = joined(tf.IndexedSlices(values / 2.0, indices, tf.constant([3, 1])))
+    (clipped,), _ = tf.clip_by_global_norm([gradient], 0.1)
+    return optimizer.apply_gradients([(clipped, found[0][1])], tf.train.get_or_create_global_step())
+
+
+@graph
+def norm_of_rows_as_they_are():
+    return rows_clipped(lambda slices: slices)
+
+
+@graph
+def norm_of_rows_added_up():
+    return rows_clipped(tf.convert_to_tensor)
+
+
 @graph
 def decay_in_every_summed_tower():
     def loss(piece, tower):
@@ -248,6 +270,29 @@ def loss_read_beside_the_update():
 def last_loss_only():
     train, losses = towers(plain)
     return [train, losses[-1]]
+
+
+@graph
+def a_term_of_the_last_loss_only():
+    terms = []
+
+    def loss(piece, tower):
+        terms.append(plain(piece, tower))
+        return terms[-1] + 0.1 * tf.nn.l2_loss(weight("w"))
+
+    train, _ = towers(loss)
+    return train, terms[-1]
+
+
+@graph
+def step_assigned_without_a_collection():
+    step = tf.get_variable(
+        "global_step", [], tf.int32, tf.zeros_initializer(), trainable=False, collections=["variables"]
+    )
+    step.assign(1)
+    optimizer, x = tf.train.GradientDescentOptimizer(0.1), tf.placeholder(tf.float32, [4, 2], "x")
+    pairs = [optimizer.compute_gradients(plain(piece, tower)) for tower, piece in shared(x)]
+    return optimizer.apply_gradients([(tf.add_n([g for g, _ in each]) / 2.0, each[0][1]) for each in zip(*pairs)])  # noqa: B905
 
 
 @graph
@@ -330,7 +375,7 @@ def record(name, out):
     recorder.install()
     with tf.Graph().as_default() as made:
         fetches = GRAPHS[name]()
-        apart = fetches if name == "last_loss_in_a_run_of_its_own" else ()
+        apart = fetches if name in ("last_loss_in_a_run_of_its_own", "a_term_of_the_last_loss_only") else ()
         with tf.Session() as session:
             session.run(tf.global_variables_initializer())
             for number in range(2):

@@ -26,12 +26,16 @@ EXPECTED = {
     "clipped_in_every_tower": {"changed_before_combining"},
     "clipped_by_norm_after_averaging": set(),
     "clipped_by_norm_after_summing": {"sum_not_mean"},
+    "norm_of_rows_as_they_are": {"norm_of_repeated_rows"},
+    "norm_of_rows_added_up": set(),
     "decay_in_every_summed_tower": {"sum_not_mean", "decay_counted"},
     "decay_in_the_first_tower_only": {"decay_counted"},
     "regularisation_left_behind": {"regularisation_lost"},
     "loss_read_beside_the_update": {"ungated_loss"},
     "last_loss_only": {"last_towers_loss", "ungated_loss"},
     "last_loss_in_a_run_of_its_own": {"last_towers_loss"},
+    "a_term_of_the_last_loss_only": {"last_towers_loss"},
+    "step_assigned_without_a_collection": set(),
     "slots_made_trainable": {"trainable_slots"},
     "statistics_of_both_towers_in_order": {"statistics_of_all_towers"},
     "statistics_never_updated": {"statistics_not_updated"},
@@ -83,6 +87,11 @@ def test_no_graph_is_left_untested(graphs):
 )
 def test_the_evidence_has_names_and_numbers(graphs, name, evidence):
     assert any(evidence in each for each in graphs[0][name].values()), graphs[0][name]
+
+
+def test_a_hazard_of_the_graph_is_not_said_again_of_its_numbers(graphs):
+    facts = Trace(graphs[1] / "same_batch_for_all").facts
+    assert [hazard["name"] for hazard in facts["hazards"]] == ["same_data"]
 
 
 def test_slots_of_a_hand_made_optimizer_are_slots(graphs):

@@ -171,6 +171,30 @@ with tf.Session() as session:
 """
 
 
+def test_ops_that_are_colocated_with_what_is_cut_away_have_a_shadow(tf_python, tmp_path):
+    script = tmp_path / "colocated.py"
+    script.write_text(COLOCATED)
+    done = run_recorded(tf_python, script, options=(), cwd=tmp_path)
+    assert done.code == 0, done.said
+    assert Trace(done.out / "shadow").step_numbers == [0], done.said
+
+
+COLOCATED = """
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+x = tf.placeholder(tf.float32, [4], "x")
+losses = []
+for tower, piece in enumerate(tf.split(x, 2)):
+    with tf.device("/gpu:%d" % tower), tf.variable_scope("m", reuse=tf.AUTO_REUSE):
+        losses.append(tf.square(piece * tf.get_variable("w", [], initializer=tf.ones_initializer())))
+loss = tf.reduce_mean(tf.concat(losses, 0))
+train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, colocate_gradients_with_ops=True)
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    session.run(train, {x: [0.1, 0.2, 0.3, 0.4]})
+"""
+
+
 def test_an_op_that_cannot_be_shadowed_is_named(tf_python, tmp_path):
     script = tmp_path / "bicubic.py"
     script.write_text(BICUBIC)
