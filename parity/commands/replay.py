@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from parity.commands.levels import replayed_level_names
 from parity.commands.progress import add_amount, progress
 from parity.commands.report_files import (
     add_report_files,
@@ -43,6 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--init", type=Path, metavar="DIR", help="run nothing: write the skeleton of a port into DIR, to be filled in"
     )
     parser.add_argument("--map", type=Path, metavar="FILE", help="a case.toml, or a file with its [mapping] tables")
+    parser.add_argument(
+        "--levels",
+        type=replayed_level_names,
+        default=["function", "float32"],
+        metavar="1,2",
+        help="levels to decide, by number or name: 1 function, which needs the trace's float64 shadow, 2 float32 "
+        "(default: 1,2)",
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the log here")
     add_strict(parser)
     add_report_files(parser)
@@ -89,7 +98,7 @@ def _replay(arguments: argparse.Namespace) -> int:
         out = arguments.out or Path(folder)
         out.mkdir(parents=True, exist_ok=True)
         with progress(arguments.quiet) as tick:
-            result = replay(arguments.trace, port, arguments.map, out, tick, shows_tensors(arguments))
+            result = replay(arguments.trace, port, arguments.map, out, tick, shows_tensors(arguments), arguments.levels)
     write_report_files(arguments, result, str(arguments.trace))
     report(result, str(arguments.trace), arguments.quiet, arguments.verbose)
     return result.strict_exit_code if arguments.strict else result.exit_code

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from parity.commands.levels import level_names
 from parity.commands.progress import add_amount, progress
 from parity.commands.report_files import (
     add_report_files,
@@ -15,15 +16,13 @@ from parity.commands.report_files import (
 )
 from parity.commands.seconds import seconds
 
-LEVEL_NAMES = {"1": "function", "2": "float32", "3": "trajectory", "4": "mixed"}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
     parser.add_argument("case", type=Path, help="a case.toml, or the folder that holds one")
     parser.add_argument(
         "--levels",
-        type=_levels,
+        type=level_names,
         default=["function", "float32"],
         metavar="1,2",
         help="levels to decide, by number or name: 1 function, 2 float32, 3 trajectory, 4 mixed (default: 1,2)",
@@ -116,14 +115,3 @@ def _power(case: Any, result: Any, sides: Any, tick: Any) -> Any:
 
     statistics = any(pair[0].endswith(("moving_mean", "moving_variance")) for pair in result.pairs)
     return prove(case, sides, statistics, tick)
-
-
-def _levels(text: str) -> list[str]:
-    names = []
-    for part in text.split(","):
-        name = LEVEL_NAMES.get(part.strip(), part.strip())
-        if name not in LEVEL_NAMES.values():
-            known = ", ".join([*LEVEL_NAMES, *LEVEL_NAMES.values()])
-            raise argparse.ArgumentTypeError(f"expected levels among {known}, got {part!r}")
-        names.append(name)
-    return names

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Verdict = Literal["same", "different", "incomparable", "not_run"]
 Found = Literal["holds", "absent", "not_known"]
 EXIT_CODES: dict[Verdict, int] = {"same": 0, "different": 1, "incomparable": 2, "not_run": 2}
+FLOAT32_ONLY = "only float32 was judged"
 COMBINED_BY_TOOL = "combination: ours, not the port's"
 
 
@@ -190,6 +191,7 @@ class Result:
       repeats: how far each side is from itself, where that was tried.
       reproduction: the scripts that show the first difference alone, where they were asked for.
       unjudged: what was asked for and not decided, each in a phrase.
+      float32_only: why level 1 was not decided though it was asked for, else "".
     """
 
     levels: dict[str, Level]
@@ -203,6 +205,7 @@ class Result:
     repeats: "list[Repeat]" = field(default_factory=list)
     reproduction: list[str] = field(default_factory=list)
     unjudged: list[str] = field(default_factory=list)
+    float32_only: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -215,8 +218,8 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """0 same, 1 different, 2 could not compare: as `diff`."""
-        return EXIT_CODES[self.verdict]
+        """0 same, 1 different, 2 could not compare: as `diff`. In float32 alone a small bug is the same: that is no 0."""
+        return 2 if self.verdict == "same" and self.float32_only else EXIT_CODES[self.verdict]
 
     @property
     def strict_exit_code(self) -> int:
@@ -225,9 +228,9 @@ class Result:
 
     @property
     def qualifiers(self) -> list[str]:
-        """What the line of the verdict has to say beside "same": who combined the gradients, where the port did not."""
-        several = int(self.candidate.get("ranks", 1)) > 1
-        return [COMBINED_BY_TOOL] if several and self.candidate.get("combination") == "tool" else []
+        """What the line of the verdict has to say beside "same": of float32 alone, gradients combined by the tool."""
+        combined = int(self.candidate.get("ranks", 1)) > 1 and self.candidate.get("combination") == "tool"
+        return [FLOAT32_ONLY] * bool(self.float32_only) + [COMBINED_BY_TOOL] * combined
 
     @property
     def not_judged(self) -> list[str]:

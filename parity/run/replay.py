@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ JOINED_LOSSES = (
     "the towers' own gradients were not judged: the script joins the towers' losses and differentiates once, so that only "
     "their combination is recorded"
 )
+NOT_ASKED = "it was not asked for"
 NO_INFERENCE = (
     "inference was not judged, for training steps hold none of it: what the script computes after training, with moving "
     "statistics, averages for weights and without dropout, is proven by a case and `parity run` only"
@@ -45,6 +47,7 @@ def replay(
     out: Path,
     tick: Tick = lambda what, done, total: None,
     closely: bool = False,
+    levels: Sequence[str] = ("function", "float32"),
 ) -> Result:
     """Replays a trace on a port: the recorded feeds and draws, from the recorded state before every step, and freely.
 
@@ -55,10 +58,11 @@ def replay(
       out: folder for the traces.
       tick: told how far it is: what, done, total.
       closely: look closer at tensors that differ, and keep the losses: for reports that show them.
+      levels: those to decide.
 
     Returns:
-      The `Result`: levels 1 and 2 where the trace has a float64 shadow, else level 2 with allowances that nobody measured;
-      with notes on what was not replayed.
+      The `Result`: levels 1 and 2 where the trace has a float64 shadow, else level 2 with allowances that nobody measured,
+      which is no success where level 1 was asked for; with notes on what was not replayed.
 
     Raises:
       ReplayError: the trace has no steps, uneven shards or an unknown way of combining.
@@ -96,11 +100,14 @@ def replay(
             )
     notes += [NO_INFERENCE]
     notes += [f"{each['name']} in the script: {each['evidence']}" for each in trace.facts.get("hazards", [])]
+    decided = {name: _level(name, found, [part.name for part in parts]) for name in LEVELS}
+    decided.update((name, not_run(name, NOT_ASKED)) for name in ("function", "float32") if name not in levels)
     return Result(
-        levels={name: _level(name, found, [part.name for part in parts]) for name in LEVELS},
+        levels=decided,
+        float32_only=why if "function" in levels else "",
         reference={**trace.facts, "producer": trace.producer},
         candidate={**candidate, "producer": {"package": "torch_ddp"}},
-        unjudged=[f"level function: {why}"] if shadow is None else [],
+        unjudged=[f"level function: {why}"] if shadow is None and "function" in levels else [],
         pairs=pairs,
         notes=list(dict.fromkeys(notes)),
         closer=looked.closer,

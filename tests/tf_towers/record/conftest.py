@@ -93,13 +93,16 @@ def replayed(monkeypatch, tmp_path):
     """Replays a trace on a port; returns exit code and result."""
     monkeypatch.chdir(PORTS)
 
-    def replay(trace: Path, name: str, *losses: str, optimizer: str | None = None, model: str = "Model"):
+    def replay(
+        trace: Path, name: str, *losses: str, optimizer: str | None = None, model: str = "Model", levels: str = "1,2"
+    ):
         out = tmp_path / "result.json"
         words = ["replay", str(trace), "--torch", f"{name}_torch:{model}", "--map", f"{name}.toml"]
         for loss in losses:
             section, equals, function = loss.rpartition("=")
             words += ["--loss", f"{section}{equals}{name}_torch:{function}"]
         words += ["--optimizer", f"{name}_torch:{optimizer}"] if optimizer else []
+        words += ["--levels", levels]
         code = main([*words, "--json", str(out), "--quiet"])
         return code, json.loads(out.read_text())
 

@@ -276,17 +276,23 @@ def test_the_port_must_draw_as_often_as_the_script(recorded, capsys, monkeypatch
     assert "expected the port to draw 1 times, as the script does, got 0" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.slow
-def test_without_a_shadow_level_2_only_is_judged(recorded, replayed, tmp_path):
+def test_without_a_shadow_level_2_only_is_judged_which_is_no_success_unless_it_was_asked_for(
+    recorded, replayed, tmp_path, capsys
+):
     copy = tmp_path / "copy"
     shutil.copytree(recorded("placeholder_slices").out, copy)
     shutil.rmtree(copy / "shadow")
     (copy / "shadow.json").write_text(json.dumps({"made": False, "reason": "shadow: expected float64, got an op."}))
     code, result = replayed(copy, "placeholder_slices", "loss")
-    assert code == 0
+    assert (code, result["verdict"]) == (2, "same")
+    assert "verdict: same (only float32 was judged" in capsys.readouterr().out
     function = result["levels"]["function"]
     assert (function["verdict"], function["reason"]) == ("not_run", "shadow: expected float64, got an op.")
     assert result["levels"]["float32"]["verdict"] == "same"
+    code, result = replayed(copy, "placeholder_slices", "loss", levels="2")
+    assert code == 0
+    assert result["levels"]["function"]["reason"] == "it was not asked for"
+    assert "only float32" not in capsys.readouterr().out
 
 
 def test_every_optimizer_needs_its_loss(recorded, capsys):
@@ -356,8 +362,8 @@ def test_an_update_that_a_script_writes_itself_is_recorded(recorded):
     gradient = step.read("grad/model/w1").astype(np.float64)
     both = [step.read(f"tower_grad/{tower}/model/w1") for tower in range(2)]
     np.testing.assert_allclose(gradient, (both[0] + both[1]) / 2, rtol=1e-6)
-    wanted = 0.9 * before.read("slot/adam_m/model/w1") + 0.1 * gradient
-    np.testing.assert_allclose(step.read("slot/adam_m/model/w1"), wanted, rtol=1e-4, atol=1e-8)
+    wanted = 0.9 * before.read("slot/m/model/w1") + 0.1 * gradient
+    np.testing.assert_allclose(step.read("slot/m/model/w1"), wanted, rtol=1e-4, atol=1e-8)
 
 
 SHAPES = {"net/w1": [5, 4], "net/b1": [4], "net/w2": [4, 3], "net/b2": [3]}
