@@ -5,8 +5,9 @@ from collections.abc import Collection
 # What torch.optim calls in its state what a TensorFlow 1 optimizer keeps under a slot name.
 TORCH_SLOTS: dict[str, tuple[str, ...]] = {
     "momentum": ("momentum_buffer",),
-    "m": ("exp_avg",),
-    "v": ("exp_avg_sq", "exp_inf"),
+    # An update that a script writes itself has an "m" of gradients and a "v" of their squares, whatever is made of them.
+    "m": ("exp_avg", "grad_avg", "momentum_buffer"),
+    "v": ("exp_avg_sq", "exp_inf", "square_avg"),
     "vhat": ("max_exp_avg_sq",),
     "rms": ("square_avg",),
     "mg": ("grad_avg",),

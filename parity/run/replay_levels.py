@@ -21,6 +21,7 @@ from parity.run.recorded import Recorded
 from parity.run.replay_again import Again
 from parity.run.replay_beside import beside_notes, settle_replayed
 from parity.run.replay_free import ALONE, FreeRuns, counts_otherwise, judge_freely, train_freely
+from parity.run.replay_orders import OtherOrder
 from parity.run.replay_part import Part
 from parity.run.replay_port import Replayed
 from parity.run.replay_races import race_notes
@@ -86,7 +87,8 @@ def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judg
     )
     runs = _run(replayed, shadow, references, states, out)
     tick("judge what was replayed", 0, 1)
-    settle = partial(settle_replayed, replayed=replayed, shadow=shadow, out=out)
+    orders = OtherOrder(part, shadow)
+    settle = partial(_settle, orders=orders, replayed=replayed, shadow=shadow, out=out)
     function = _function(replayed, runs, settle)
     runs, function = _set_aside_rounding(
         replayed, runs, function, settle, lambda: _run(replayed, shadow, references, states, out)
@@ -105,8 +107,17 @@ def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judg
     )
     function.notes += beside_notes(function.checks, part, shadow)
     single = judge_single(recorded, part.steps, function.checks, partial(_first_steps_again, replayed))
+    single = orders.float32(single, replayed.join, traces)
+    notes = race_notes(part, traces, shadow, function.checks) + orders.notes(function.checks)
     tick("judge what was replayed", 1, 1)
-    return Judged([function, single], race_notes(part, traces, shadow, function.checks), _pairs(runs))
+    return Judged([function, single], notes, _pairs(runs))
+
+
+def _settle(
+    checks: list[Check], traces: Lockstep, orders: OtherOrder, replayed: Replayed, shadow: Trace, out: Path
+) -> list[Check]:
+    checks = orders.function(checks, replayed.join, traces)
+    return settle_replayed(checks, replayed=replayed, shadow=shadow, traces=traces, out=out)
 
 
 def _first_steps_again(replayed: Replayed) -> Trace:

@@ -56,5 +56,6 @@ from parity.trace.writer import SHADOW_EMPTY as SHADOW_EMPTY
 from parity.trace.writer import SHADOW_FILE as SHADOW_FILE
 from parity.trace.writer import SHADOW_FORWARD as SHADOW_FORWARD
 from parity.trace.writer import SHADOW_FREE as SHADOW_FREE
+from parity.trace.writer import SHADOW_OTHER_ORDER as SHADOW_OTHER_ORDER
 from parity.trace.writer import SHADOW_SPREAD as SHADOW_SPREAD
 from parity.trace.writer import TraceWriter as TraceWriter

@@ -21,6 +21,7 @@ SHADOW_ASIDE = (
     "aside"  # in the shadow: the steps at kinks from weights moved aside; `free` and `spread` of its own in it
 )
 SHADOW_ASIDE_WITH_INPUTS = "aside_with_inputs"  # the same from weights, their zeros and inputs moved aside
+SHADOW_OTHER_ORDER = "other_order"  # in the shadow: steps of a script that races for a counter, the other way round
 SHADOW_EMPTY = "empty"  # in the shadow: how far rounding moves updates by gradients of nothing but rounding
 SHADOW_FORWARD = "forward"  # in the shadow: the forward pass of the first tower, by optimizer and step
 

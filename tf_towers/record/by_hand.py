@@ -1,15 +1,29 @@
 """Finds updates that a script writes itself: assignments to weights that go back to their gradients."""
 
 import collections
+import heapq
 
 from tensorflow.python.framework import tensor_util
 
 from tf_towers.record.calls import ApplyCall
 from tf_towers.record.combination import ADDING, STACKING
+from tf_towers.record.flow import Flow
 from tf_towers.record.races import writers_of
+from tf_towers.record.slots_by_hand import slots_by_hand
 from tf_towers.record.towers import values_of
 
 PASSING = frozenset(["Identity", "Reshape", "Squeeze"])
+
+Written = collections.namedtuple("Written", ["variable", "writer", "used", "gradients", "bit"])
+Written.__doc__ = """A weight that is assigned what is computed from its gradients.
+
+Fields:
+  variable: the weight.
+  writer: the op that assigns.
+  used: list of the tensors of its gradients that the assigned value is computed from.
+  gradients: their bits in the `Flow`.
+  bit: the writer's.
+"""
 
 
 class HandWritten(object):
@@ -42,22 +56,23 @@ def update_by_hand(graph, ops, calls):
       calls: list of `GradientCall`.
     """
     marks = _marks(graph, calls)
+    writers = [(variable, op) for variable, _ in marks.values() for op in writers_of(variable, ops)]
+    if not writers:
+        return None
+    gradients = [tensor for _, tensors in marks.values() for tensor in tensors]
+    flow = Flow(ops, gradients, [op for _, op in writers])
     found = collections.OrderedDict()
-    for name, (variable, gradients) in marks.items():
-        for writer in writers_of(variable, ops):
-            behind = _behind(writer)
-            used = [each for each in gradients if each.name in behind]
-            if used:
-                found[name] = (variable, writer, behind, used)
+    for number, (variable, writer) in enumerate(writers):
+        own = marks[variable.op.name][1]
+        used = [tensor for tensor in own if flow.gradients_into(writer) & flow.bit(tensor)]
+        if used:
+            mask = sum({flow.bit(tensor) for tensor in used})
+            found[variable.op.name] = Written(variable, writer, used, mask, 1 << number)
     if not found:
         return None
-    pairs = [(_applied(behind, used), variable) for variable, _, behind, used in found.values()]
-    first = next(iter(found.values()))[1]
-    trainable = set(marks)
-    slots = {}
-    for variable, _, behind, _ in found.values():
-        slots.update(_slots(graph, ops, variable, behind, trainable))
-    return ApplyCall(HandWritten(slots), pairs, None, first)
+    pairs = [(_applied(flow, each), each.variable) for each in found.values()]
+    slots = slots_by_hand(graph, ops, flow, list(found.values()), set(marks))
+    return ApplyCall(HandWritten(slots), pairs, None, next(iter(found.values())).writer)
 
 
 def _marks(graph, calls):
@@ -69,31 +84,34 @@ def _marks(graph, calls):
     return marks
 
 
-def _behind(writer):
-    """Dict of name to tensor: everything that the written value is computed from."""
-    found, pending = {}, list(writer.inputs)
-    while pending:
-        tensor = pending.pop()
-        if tensor.name not in found:
-            found[tensor.name] = tensor
-            pending += list(tensor.op.inputs)
-    return found
-
-
-def _applied(behind, used):
+def _applied(flow, written):
     """The tensor in which the towers' gradients are joined, constant factors of an average included."""
-    reach = {}
-    names = {tensor.name for tensor in used}
-    ordered = sorted(behind.values(), key=lambda tensor: tensor.op._id)
-    for tensor in ordered:
-        own = {tensor.name} & names
-        reach[tensor.name] = own or set().union(*(reach.get(each.name, set()) for each in tensor.op.inputs))
-    joined = next(tensor for tensor in ordered if reach[tensor.name] == names)
+    joined, towers = _joined(flow, written), len({tensor.name for tensor in written.used})
     while True:
-        readers = [op for op in joined.consumers() if any(out.name in behind for out in op.outputs)]
-        if len(readers) != 1 or not _belongs(readers[0], joined, len(names)):
+        readers = [op for op in joined.consumers() if flow.updates_of(op) & written.bit]
+        if len(readers) != 1 or not _belongs(readers[0], joined, towers):
             return joined
         joined = readers[0].outputs[0]
+
+
+def _joined(flow, written):
+    """The first tensor, in the order of making, that is computed from all gradients and that the update needs."""
+    first = min(written.used, key=lambda tensor: tensor.op._id)
+    if flow.gradients_in(first) & written.gradients == written.gradients:
+        return first
+    seen = set()
+    waiting = [(op._id, op) for tensor in written.used for op in tensor.consumers()]
+    heapq.heapify(waiting)
+    while True:
+        _, op = heapq.heappop(waiting)
+        if op._id in seen or not flow.updates_of(op) & written.bit:
+            continue
+        seen.add(op._id)
+        if flow.gradients_into(op) & written.gradients == written.gradients:
+            return next(out for out in op.outputs if any(flow.updates_of(each) for each in out.consumers()))
+        for out in op.outputs:
+            for reader in out.consumers():
+                heapq.heappush(waiting, (reader._id, reader))
 
 
 def _belongs(op, tensor, towers):
@@ -108,16 +126,3 @@ def _belongs(op, tensor, towers):
     others = [tensor_util.constant_value(each) for each in op.inputs if each is not tensor]
     wanted = 1.0 / towers if op.type == "Mul" else float(towers)
     return any(value is not None and value.size == 1 and abs(float(value) / wanted - 1) < 1e-6 for value in others)
-
-
-def _slots(graph, ops, variable, behind, weights):
-    """Variables of the weight's shape that its update reads, and that the run writes too."""
-    shape = variable.shape.as_list()
-    slots = {}
-    for other in graph.get_collection("variables"):
-        name = other.op.name
-        read = any(tensor.op.name == name for tensor in behind.values())
-        if read and name not in weights and other.shape.as_list() == shape and writers_of(other, ops):
-            own = name[len(variable.op.name) :] if name.startswith(variable.op.name) else name.rpartition("/")[2]
-            slots[own.strip("/_").lower().replace("/", "_"), variable.op.name] = other
-    return slots

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from parity.trace import SHADOW_FILE, bootstrap
+from parity.trace import SHADOW_FILE, bootstrap, write_json
 
 SECONDS = 1800.0
 
@@ -31,7 +31,11 @@ def compute_shadow(out):
     told = [line for line in lines if line.startswith("shadow: ")]
     if told:
         return told[-1]
-    return f"shadow: none: {lines[-1] if lines else f'it ended with status {done.returncode}'}"
+    ended = f"shadow: none: {lines[-1] if lines else f'it ended with status {done.returncode}'}"
+    if not os.path.exists(os.path.join(out, SHADOW_FILE)):
+        # Killed, say for memory: nobody is to be told to make what cannot be made.
+        write_json(os.path.join(out, SHADOW_FILE), {"made": False, "reason": f"{ended}. Level 2 only can be judged."})
+    return ended
 
 
 def _is_made(out):

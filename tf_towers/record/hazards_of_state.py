@@ -2,8 +2,12 @@
 
 import tensorflow.compat.v1 as tf
 
+from parity.trace import quantity_of
 from tf_towers.record.hazard import Hazard
 from tf_towers.record.races import find_races, unordered_writers, writers_of
+
+COUNTED = frozenset(["state", "slot"])
+UPDATED = frozenset(["var", "slot"])
 
 
 def _races(plan, variables):
@@ -35,6 +39,25 @@ def _races(plan, variables):
             )
         )
     return found
+
+
+def _counters(plan, variables):
+    """A counter or a slot that an update reads, written by another op of the same run."""
+    found = [race for race in find_races(variables.keys, plan.ops, []) if quantity_of(race.variable) in COUNTED]
+    races = [race for race in found if any(quantity_of(key) in UPDATED for key in race.reaches)]
+    if not races:
+        return []
+    first = races[0]
+    flows = next(key for key in first.reaches if quantity_of(key) in UPDATED)
+    return [
+        Hazard(
+            "ungated_state",
+            f"{len(races)} reads may come before or after the update of what they read: {first.reader} of "
+            f"{first.variable} against {first.writer}; it flows into {flows}",
+            "The script races: which value an update gets is left to the threads. The port is judged by both orders; "
+            "read the counter before it is counted, or after, and keep to it.",
+        )
+    ]
 
 
 def _statistics(plan, variables):
@@ -109,4 +132,4 @@ def _trainable_slots(plan, variables):
     ]
 
 
-OF_STATE = (_races, _statistics, _averages, _trainable_slots)
+OF_STATE = (_races, _counters, _statistics, _averages, _trainable_slots)

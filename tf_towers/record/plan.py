@@ -5,8 +5,10 @@ import collections
 import tensorflow.compat.v1 as tf
 
 from tf_towers.record.ancestry import ancestors
+from tf_towers.record.by_hand import HandWritten
 from tf_towers.record.combination import combinations_of
 from tf_towers.record.functions import ops_that_draw_in_functions
+from tf_towers.record.given import given_to_updates
 from tf_towers.record.hyper_parameters import learning_rate
 from tf_towers.record.inputs import draws_in, inputs_of, is_fed, is_source
 from tf_towers.record.loss_parts import split_by_loss
@@ -34,7 +36,7 @@ Fields:
 """
 
 Plan = collections.namedtuple(
-    "Plan", ["sections", "observed", "watched", "ops", "left_out", "fetched", "reductions", "shares"]
+    "Plan", ["sections", "observed", "watched", "ops", "left_out", "fetched", "reductions", "shares", "given"]
 )
 Plan.__doc__ = """What is recorded of a run of the script's train op.
 
@@ -47,6 +49,7 @@ Fields:
   fetched: names of the tensors and ops that the script itself fetches.
   reductions: dict of trace name of a loss to "mean" or "sum", where what is recorded is that of the tensor's elements.
   shares: dict of trace name of a feed to ``(place, count)``, where what is recorded is one of equal shares of the tensor.
+  given: dict of trace name to tensor of what is fed to an update that the script writes itself.
 """
 
 
@@ -87,7 +90,7 @@ def changed_after_combining(section):
     )
 
 
-def make_plan(graph, fetched, sections, left_out, variables, can_watch=False):
+def make_plan(graph, fetched, sections, left_out, variables, can_watch=False, fed=frozenset()):
     """Decides what to record of a run that fetches `fetched`, and how.
 
     Args:
@@ -97,6 +100,7 @@ def make_plan(graph, fetched, sections, left_out, variables, can_watch=False):
       left_out: dict of name to reason, known so far.
       variables: the `Variables` of the graph.
       can_watch: whether a `Watch` works.
+      fed: as in `inputs_of`.
     """
     own = ancestors([each if isinstance(each, tf.Operation) else each.op for each in fetched])
     wanted, reasons = collections.OrderedDict(), dict(left_out)
@@ -106,6 +110,8 @@ def make_plan(graph, fetched, sections, left_out, variables, can_watch=False):
                 wanted[section.prefix + key] = tensor
             else:
                 reasons[section.prefix + key] = "it is inside a loop or a branch"
+    given = given_to_updates(sections, wanted, own, variables, fed)
+    wanted.update(given)
     observed, more = observe(wanted, own, variables)
     reasons.update(more)
     watched = _watched(sections)
@@ -125,7 +131,9 @@ def make_plan(graph, fetched, sections, left_out, variables, can_watch=False):
         for each in inputs
         if each.share
     }
-    return Plan(sections, observed, watched, own, reasons, [each.name for each in fetched], reductions, shares)
+    by_hand = all(isinstance(section.apply.optimizer, HandWritten) for section in sections)
+    names = [each.name for each in fetched]
+    return Plan(sections, observed, watched, own, reasons, names, reductions, shares, given if by_hand else {})
 
 
 def _watched(sections):

@@ -5,7 +5,10 @@ import tensorflow.compat.v1 as tf
 from tf_towers.record.ancestry import ancestors
 from tf_towers.record.by_hand import update_by_hand
 from tf_towers.record.plan import make_plan, make_section
+from tf_towers.record.report import print_planning
 from tf_towers.record.variables import sort_variables
+
+LARGE = 5000  # ops, from which planning takes seconds
 
 
 class Planner(object):
@@ -58,10 +61,13 @@ class Planner(object):
             self.left_out[applies[0].op.name] = "it trains another graph than the first one that was trained"
             return None
         self._graph = graph
+        size = len(graph.get_operations())
+        if size >= LARGE:
+            print_planning(size)
         sections, left_out = self._sections_of(applies, fed)
         self.variables = self.variables or self._sort(graph)
         can_watch = any(inside for section in sections for inside in section.inside) and self._can_watch()
-        return make_plan(graph, fetched, sections, left_out, self.variables, can_watch)
+        return make_plan(graph, fetched, sections, left_out, self.variables, can_watch, fed)
 
     def _sections_of(self, applies, fed=frozenset()):
         several = len([each for each in self._calls.applies if each.graph is applies[0].graph]) > 1

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as real
 
 from parity.trace import TraceWriter, quantity_of, write_graph
+from tf_towers.record.applied import gradients_not_applied
 from tf_towers.record.facts import facts_of, facts_of_section
 from tf_towers.record.graph import recorded_graph
 from tf_towers.record.hazard import Hazard
@@ -50,6 +51,11 @@ class RecordedSteps(object):
         for hazard in hazards:
             self.hazards.setdefault((hazard.name, hazard.evidence), hazard)
 
+    def _once(self, hazards):
+        """Keeps hazards of which one example is enough."""
+        known = {name for name, _ in self.hazards}
+        self.keep(hazard for hazard in hazards if hazard.name not in known)
+
     def combine_of(self, section):
         """Returns how a `Section` combines its towers' gradients, as in its facts."""
         return facts_of_section(section, self._combine[section.name])["combine"]
@@ -82,6 +88,8 @@ class RecordedSteps(object):
         self._writer.step(self.count, recorded)
         self._plan_of_step.append([plan is each for each in self._plans].index(True))
         self._look_at_counter(before, after)
+        for section in plan.sections:
+            self._once(gradients_not_applied(section, plan.ops, before, tensors, after))
         self.count += 1
 
     def close(self, so_far):

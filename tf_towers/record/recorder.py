@@ -11,6 +11,7 @@ from tensorflow.python.client import session as session_module
 from parity.trace import reduce_value
 from tf_towers.record.calls import Calls
 from tf_towers.record.fetched import fed_beside_placeholders, fetched_by
+from tf_towers.record.given import as_fed
 from tf_towers.record.gpus import stand_in_for_gpus
 from tf_towers.record.hazard import Hazard
 from tf_towers.record.inputs import share_of
@@ -293,6 +294,7 @@ class Recorder(object):
             tensors = self._observed(session, plan, state, found, feed_dict)
         draws, missed = self._watch.stacked({k: each for k, each in plan.watched.items() if k not in self.left_out})
         self.left_out.update(missed)
+        tensors = dict(tensors, **as_fed(plan.given, feed_dict))
         self._trace.step(session, plan, state, dict(tensors, **draws), after, self._so_far())
         self._after = after
 

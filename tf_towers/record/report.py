@@ -30,6 +30,11 @@ class Progress(object):
             _line(f"record: step {recorded.count}{self._of}")
 
 
+def print_planning(ops):
+    """Prints that the plan of a training step is being made, of a graph with so many ops."""
+    _line(f"record: plans a training step of a graph with {ops:,} ops")
+
+
 def plan_of(section, combine):
     """Returns in one line what was seen of one optimizer's update: towers, combination, clipping, optimizer."""
     towers = len(section.towers)

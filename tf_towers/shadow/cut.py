@@ -4,14 +4,16 @@ import collections
 
 import tensorflow.compat.v1 as tf
 
+from tf_towers.shadow.concats import plain_concats
 from tf_towers.shadow.definition import add_placeholder, by_name, full, needed, op_of, pruned, redirect
 from tf_towers.shadow.drawn import is_drawn_inside, replace_draws
+from tf_towers.shadow.orders import hand_racing_reads
 from tf_towers.shadow.refusal import refuse
 
-FED = ("feed", "noise")
+FED = ("feed", "noise", "state")
 VARIABLES = frozenset(["Variable", "VariableV2", "VarHandleOp"])
 
-Cut = collections.namedtuple("Cut", ["definition", "fed", "settings", "handed", "computed", "drawn"])
+Cut = collections.namedtuple("Cut", ["definition", "fed", "settings", "handed", "computed", "drawn", "racing"])
 Cut.__doc__ = """A graph that is run in two goes.
 
 Fields:
@@ -22,17 +24,17 @@ Fields:
   handed: dict of placeholder to the tensor of the first go whose value it takes in the second.
   computed: set of the names of the ops of the first go.
   drawn: list of the `Drawn` that give the draws inside loops and branches.
+  racing: dict of placeholder to the trace name of the variable that updates read through it in no order with its own.
 """
 
 
 def is_fed(key):
-    """Tells whether a recorded value goes in instead of being computed: feeds, draws and the learning rate."""
+    """Tells whether a recorded value goes in instead of being computed: feeds, draws, the learning rate and the like."""
     parts = key.split("/")
-    parts = parts[2:] if parts[0] == "section" else parts
-    return parts[0] in FED or parts == ["state", "learning_rate"]
+    return (parts[2] if parts[0] == "section" else parts[0]) in FED
 
 
-def cut(definition, run):
+def cut(definition, run, variables):
     """Returns the `Cut` of one run of a `RecordedGraph`.
 
     Losses and gradients are computed in a first go that updates nothing, and are handed to the updates in a second one: a
@@ -41,8 +43,10 @@ def cut(definition, run):
     Args:
       definition: its GraphDef, changed in place.
       run: an element of its `runs`.
+      variables: dict of trace name to the name of a variable.
     """
     values = run["values"]
+    plain_concats(definition)
     drawn = replace_draws(definition, values)
     fed = _cut_inputs(definition, values)
     wanted = [op_of(each["tensor"]) for key, each in values.items() if not is_fed(key)]
@@ -52,8 +56,9 @@ def cut(definition, run):
     nodes = by_name(definition)
     computed = needed(nodes, wanted)
     updating = needed(nodes, run["updates"]) - computed
+    racing = hand_racing_reads(definition, typed, updating, variables)
     handed = _cut_updates(definition, typed, computed, updating)
-    return Cut(definition, fed, _settings(definition, fed, run), handed, computed, drawn)
+    return Cut(definition, fed, _settings(definition, fed, run), handed, computed, drawn, racing)
 
 
 def import_graph(definition):

@@ -2,8 +2,8 @@
 
 import re
 
-from tensorflow.core.framework import graph_pb2
-from tensorflow.python.framework import op_def_registry
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+from tensorflow.python.framework import op_def_registry, tensor_util
 
 _CONTROL = re.compile(r"^\^")
 
@@ -89,3 +89,17 @@ def add_placeholder(definition, name, dtype):
     node.attr["dtype"].type = dtype.as_datatype_enum
     node.attr["shape"].shape.unknown_rank = True
     return name + ":0"
+
+
+def constant_beside(name, value, beside):
+    """Returns the node of a constant in the frame of the loop, or the branch, that `beside` is in.
+
+    Args:
+      name: of the op.
+      value: array.
+      beside: name of a tensor.
+    """
+    node = node_def_pb2.NodeDef(name=name, op="Const", input=["^" + op_of(beside)])
+    node.attr["value"].tensor.CopyFrom(tensor_util.make_tensor_proto(value))
+    node.attr["dtype"].type = tensor_util.make_tensor_proto(value).dtype
+    return node

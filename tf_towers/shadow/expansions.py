@@ -5,6 +5,7 @@ op's own gradient reads. Sources: the CPU kernels of TensorFlow 1.15 in tensorfl
 lrn_op.cc, resize_bilinear_op.cc.
 """
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 
@@ -86,7 +87,19 @@ def leaky_relu_gradient(inputs, attributes):
     return [tf.where(x > 0, dy, attributes["alpha"] * dy)]
 
 
+def accidental_hits(inputs, attributes):
+    """Where a sampled class is a true one: row, place in the sample, and what takes it out of the softmax.
+
+    Source: tensorflow/core/kernels/candidate_sampler_ops.cc (1.15), ComputeAccidentalHitsOp.
+    """
+    true_classes, sampled = inputs
+    found = tf.where(tf.equal(tf.expand_dims(true_classes, 2), sampled))
+    lowest = tf.fill(tf.shape(found)[:1], tf.constant(float(np.finfo(np.float32).min), tf.float64))
+    return [tf.cast(found[:, 0], tf.int32), found[:, 2], lowest]
+
+
 EXPANSIONS = {
+    "ComputeAccidentalHits": accidental_hits,
     "FusedBatchNorm": fused_batch_norm,
     "FusedBatchNormV2": fused_batch_norm,
     "FusedBatchNormV3": fused_batch_norm,

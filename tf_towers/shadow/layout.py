@@ -4,9 +4,8 @@ import collections
 
 import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
-from tensorflow.python.framework import tensor_util
 
-from tf_towers.shadow.definition import full, op_of, redirect
+from tf_towers.shadow.definition import constant_beside, full, redirect
 from tf_towers.shadow.expansions import EXPANSIONS
 from tf_towers.shadow.refusal import refuse
 
@@ -100,7 +99,7 @@ def _permute(listed, width):
 
 
 def _moved(name, tensor, order, beside):
-    parts = [_constant(name + "/order", np.array(order, np.int32), tensor)]
+    parts = [constant_beside(name + "/order", np.array(order, np.int32), tensor)]
     parts.append(node_def_pb2.NodeDef(name=name, op="Transpose", input=[tensor, parts[0].name]))
     parts[-1].attr["T"].type = beside.attr["T"].type
     parts[-1].attr["Tperm"].type = types_pb2.DT_INT32
@@ -109,18 +108,10 @@ def _moved(name, tensor, order, beside):
 
 def _picked(name, sizes, order, beside):
     """The shape of an image, of four numbers, in another order."""
-    parts = [_constant(name + "/order", np.array(order, np.int32), sizes)]
-    parts.append(_constant(name + "/axis", np.array(0, np.int32), sizes))
+    parts = [constant_beside(name + "/order", np.array(order, np.int32), sizes)]
+    parts.append(constant_beside(name + "/axis", np.array(0, np.int32), sizes))
     parts.append(node_def_pb2.NodeDef(name=name, op="GatherV2", input=[sizes, parts[0].name, parts[1].name]))
     parts[-1].attr["Tparams"].type = types_pb2.DT_INT32
     parts[-1].attr["Tindices"].type = types_pb2.DT_INT32
     parts[-1].attr["Taxis"].type = types_pb2.DT_INT32
     return parts
-
-
-def _constant(name, value, beside):
-    """A constant in the frame of the loop, or the branch, that `beside` is in."""
-    node = node_def_pb2.NodeDef(name=name, op="Const", input=["^" + op_of(beside)])
-    node.attr["value"].tensor.CopyFrom(tensor_util.make_tensor_proto(value))
-    node.attr["dtype"].type = tensor_util.make_tensor_proto(value).dtype
-    return node

@@ -3,6 +3,7 @@
 import os
 import shutil
 
+import numpy as np
 import tensorflow as real
 
 from parity.trace import (
@@ -13,6 +14,7 @@ from parity.trace import (
     SHADOW_FILE,
     SHADOW_FORWARD,
     SHADOW_FREE,
+    SHADOW_OTHER_ORDER,
     SHADOW_SPREAD,
     Trace,
     TraceWriter,
@@ -33,6 +35,16 @@ from tf_towers.shadow.refusal import CannotShadow, refuse
 
 CHANGED = "changed_between_steps"
 UNFINISHED = "it was not finished"
+FAULT = "shadow: expected every step to be computed in float64, got %s: %s. Level 2 only can be judged."
+OWN_FOLDERS = (
+    SHADOW_FREE,
+    SHADOW_SPREAD,
+    SHADOW_ASIDE,
+    SHADOW_ASIDE_WITH_INPUTS,
+    SHADOW_EMPTY,
+    SHADOW_FORWARD,
+    SHADOW_OTHER_ORDER,
+)
 RACES = ("ungated_loss", "ungated_update")
 MOVES = ((SHADOW_ASIDE, moved_aside), (SHADOW_ASIDE_WITH_INPUTS, moved_with_inputs))
 
@@ -69,6 +81,10 @@ def make_shadow(directory):
     except CannotShadow as error:
         write_json(beside, {"made": False, "reason": str(error)})
         raise
+    except Exception as error:
+        # A fault of ours, or of TensorFlow's: trying once more leaves the same.
+        write_json(beside, {"made": False, "reason": FAULT % (type(error).__name__, error)})
+        raise
     finally:
         for program in programs.values():
             program.close()
@@ -93,20 +109,35 @@ def _write(trace, graph, programs):
         precision="float64",
         expanded=sorted({each for program in programs.values() for each in program.expanded}),
         constants=_read_otherwise(trace, graph, programs),
+        racing=sorted({each for program in programs.values() for each in program.racing}),
     )
     folder = os.path.join(trace.directory, SHADOW)
-    for name in (SHADOW_FREE, SHADOW_SPREAD, SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, SHADOW_EMPTY, SHADOW_FORWARD):
+    for name in OWN_FOLDERS:
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     writer = TraceWriter(folder, _producer(), facts, _variables(trace), trace.activations)
     races = any(each["name"] in RACES for each in trace.facts.get("hazards", []))
     writer.init({key: widened(key, value) for key, value in _all(trace.init()).items()})
+    other = _other_order(folder, facts)
     for number, state, now, program in _steps(trace, graph, programs):
         computed = program.step(state, now)
+        if other is not None:
+            other.step(number, {key: np.asarray(value) for key, value in program.others.items() if key in now})
         if program.draws_inside and not races:
             check_draws(number, now, computed)
         writer.step(number, {key: settled(key, now[key], computed) for key in now})
     writer.close()
+    if other is not None:
+        other.close()
     return facts
+
+
+def _other_order(folder, facts):
+    """Opens what a step leaves in the other order, where the script races for a counter or a slot."""
+    if not facts["racing"]:
+        return None
+    other = TraceWriter(os.path.join(folder, SHADOW_OTHER_ORDER), _producer(), facts)
+    other.init({})
+    return other
 
 
 def _steps(trace, graph, programs):

@@ -14,6 +14,7 @@ from tf_towers.shadow.cut import cut, import_graph, is_fed
 from tf_towers.shadow.definition import by_name, needed, op_of
 from tf_towers.shadow.expand import expand
 from tf_towers.shadow.layout import to_channels_last
+from tf_towers.shadow.orders import nearest_order
 from tf_towers.shadow.refusal import refuse
 from tf_towers.shadow.widen import widen
 
@@ -29,6 +30,8 @@ class Program(object):
       draws_inside: whether draws inside loops or branches are given.
       expanded: sorted list of the types of ops that were written out as plain ones.
       constants: what `widen` read otherwise.
+      racing: sorted trace names of the counters and slots that updates read in no order with their own.
+      others: after a step, dict of trace name to array in the other order, where that is another number.
 
     Raises:
       CannotShadow: the graph cannot be computed in float64.
@@ -37,7 +40,7 @@ class Program(object):
     def __init__(self, recorded, run):
         definition = graph_pb2.GraphDef()
         json_format.ParseDict(recorded.definition, definition)
-        self._cut = cut(definition, run)
+        self._cut = cut(definition, run, recorded.variables)
         definition = self._cut.definition
         self.draws_inside = bool(self._cut.drawn)
         typed = import_graph(definition)
@@ -61,6 +64,7 @@ class Program(object):
         self._updates = [name for name in run["updates"] if name not in self._cut.computed]
         of_variables = {key: name for key, name in recorded.variables.items() if quantity_of(key) in ("var", "stat")}
         self._names = {name: key.split("/", 1)[1] for key, name in of_variables.items()}
+        self.racing, self.others = sorted(set(self._cut.racing.values())), {}
         self._add_variables(recorded.variables)
         self._session = tf.Session(graph=self._graph, config=_exact())
 
@@ -69,7 +73,7 @@ class Program(object):
         self._session.close()
 
     def step(self, state, values):
-        """Computes one step.
+        """Computes one step; where the script races for a counter or a slot, in the order that is nearer to its own.
 
         Args:
           state: dict of trace name of a variable to its value before the step.
@@ -78,11 +82,21 @@ class Program(object):
         Returns:
           Dict of trace name to float64 array: losses, gradients, and the variables after the step.
         """
+        computed = self._in_order(state, values, {key: state[key] for key in self.racing})
+        if not self.racing:
+            return computed
+        late = self._in_order(state, values, {key: computed[key] for key in self.racing})
+        order = nearest_order(computed, late, values)
+        self.others = order.others
+        return order.values
+
+    def _in_order(self, state, values, racing):
         self._set(state)
         feeds = {f"{name}:0": self._fed(name, keys, values) for name, keys in self._cut.fed.items()}
         feeds = {name: value for name, value in feeds.items() if value is not None}
         found, handed = self._computed(feeds, values)
         feeds.update((f"{name}:0", value) for name, value in handed.items())
+        feeds.update((f"{name}:0", wide(racing[key])) for name, key in self._cut.racing.items())
         self._session.run(self._updates, feeds)
         found.update(self._session.run(self._reads))
         return {key: reduce_value(value, self._reductions.get(key, "")) for key, value in found.items()}

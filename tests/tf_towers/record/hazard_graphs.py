@@ -349,6 +349,16 @@ def weights_written_between_steps():
     return towers(plain)[0]
 
 
+class GradientDescentOptimizer(tf.train.GradientDescentOptimizer):
+    def _apply_dense(self, grad, var):
+        return super()._apply_dense(grad * 1.02, var)
+
+
+@graph
+def gradient_scaled_inside_the_optimizer():
+    return towers(plain, optimizer=GradientDescentOptimizer(0.1))[0]
+
+
 def one_minimize(factor):
     x = tf.placeholder(tf.float32, [4, 2], "x")
     losses = []

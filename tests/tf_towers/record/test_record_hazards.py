@@ -41,6 +41,7 @@ EXPECTED = {
     "statistics_never_updated": {"statistics_not_updated"},
     "step_counted_twice": {"global_step_counted_twice"},
     "weights_written_between_steps": {"changed_between_steps"},
+    "gradient_scaled_inside_the_optimizer": {"gradient_not_applied"},
     "one_minimize_over_the_mean": set(),
     "mean_of_losses_put_one_after_the_other": set(),
     "sum_of_losses_put_one_after_the_other": {"sum_not_mean"},
@@ -82,6 +83,10 @@ def test_no_graph_is_left_untested(graphs):
         ("decay_in_every_summed_tower", "it counts 2 times"),
         ("decay_in_the_first_tower_only", "it counts 0.5 times"),
         ("step_counted_twice", "global_step grew by 2 in one update"),
+        (
+            "gradient_scaled_inside_the_optimizer",
+            "the update of m/w is 0.02 of its gradient away from what the recorded",
+        ),
         ("paired_by_position", "the gradient applied to m/b takes tower 1's of m/a"),
     ],
 )

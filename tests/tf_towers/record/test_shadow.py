@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from parity.run.replay import _shadow
 from parity.trace import Trace, bootstrap, parse_key, read_graph
 
 from .conftest import run, run_recorded
@@ -39,7 +40,8 @@ def farthest(trace: Trace, shadow: Trace, leave: tuple[str, ...] = ()) -> tuple[
 
 
 @pytest.mark.parametrize(
-    "name", ["placeholder_slices", "split_sum", "monitored", "queue_fed", "two_optimizers", *LOOPS]
+    "name",
+    ["placeholder_slices", "split_sum", "monitored", "queue_fed", "two_optimizers", "sampled", "fed_rate", *LOOPS],
 )
 def test_a_shadow_minus_the_original_is_float32_rounding_and_nothing_else(recorded, name):
     done = recorded(name)
@@ -151,6 +153,24 @@ def test_that_measure_finds_a_changed_constant(tf_python, expanded, tmp_path):
     (copy / "graph.json").write_text(json.dumps(graph))
     assert run(tf_python, [str(bootstrap.__file__), "tf_towers.shadow", str(copy)], tmp_path).returncode == 0
     assert farthest(Trace(copy), Trace(copy / "shadow"))[0] > MOST
+
+
+def test_a_shadow_that_failed_says_why_and_nobody_is_told_to_make_it(tf_python, expanded, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(expanded.out, copy, ignore=shutil.ignore_patterns("shadow"))
+    graph = json.loads((copy / "graph.json").read_text())
+    node = next(each for each in graph["definition"]["node"] if each["op"] == "Conv2D")
+    node["input"] = node["input"][:1]
+    (copy / "graph.json").write_text(json.dumps(graph))
+    assert run(tf_python, [str(bootstrap.__file__), "tf_towers.shadow", str(copy)], tmp_path).returncode != 0
+    told = json.loads((copy / "shadow.json").read_text())
+    assert told["made"] is False
+    assert told["reason"].startswith("shadow: expected every step to be computed in float64, got ValueError: ")
+    shadow, why = _shadow(Trace(copy))
+    assert shadow is None
+    assert why == told["reason"]
+    (copy / "shadow.json").unlink()
+    assert "make it with python -m tf_towers.shadow" in _shadow(Trace(copy))[1]
 
 
 def _is_scalar(node, value):

@@ -1,0 +1,84 @@
+"""Follows gradients through a graph to the updates that use them, in passes that touch every op once."""
+
+from tf_towers.record.ancestry import in_order
+
+SQUARING = frozenset(["Square", "SquaredDifference"])
+ROOTS = frozenset(["Sqrt", "Rsqrt"])
+
+
+class Flow(object):
+    """Knows which gradients every op computes with, and which updates every op is computed for.
+
+    Sets are kept as the bits of an int: a graph with as many gradients as weights is walked once, not once for each.
+
+    Args:
+      ops: the set of ops that run, closed under `before`.
+      gradients: list of tensors; what they are computed from is not looked at.
+      updates: list of the ops whose inputs are followed back.
+    """
+
+    def __init__(self, ops, gradients, updates):
+        self._bits = {tensor.name: 1 << number for number, tensor in enumerate(gradients)}
+        self._squared = {}
+        order = in_order(ops)
+        self._into = self._forward(order)
+        self._onto = self._backward(order, {op: 1 << number for number, op in enumerate(updates)})
+
+    def bit(self, tensor):
+        """Returns the bit of one of the gradients."""
+        return self._bits[tensor.name]
+
+    def gradients_in(self, tensor):
+        """Returns the bits of the gradients that a tensor is computed from."""
+        return self._bits.get(tensor.name) or self._into.get(tensor.op, 0)
+
+    def gradients_into(self, op):
+        """Returns the bits of the gradients that the inputs of an op are computed from."""
+        return self._into.get(op, 0)
+
+    def updates_of(self, op):
+        """Returns the bits of the updates that are computed from an op, by way of no gradient."""
+        return self._onto.get(op, 0)
+
+    def is_squared(self, op):
+        """Tells whether an op computes with the squares of a gradient's elements."""
+        return self._squared.get(op, False)
+
+    def _forward(self, order):
+        into = {}
+        for op in order:
+            mask, squared = 0, False
+            for tensor in op.inputs:
+                own = self._bits.get(tensor.name)
+                mask |= own or into.get(tensor.op, 0)
+                squared = squared or (not own and self._squared.get(tensor.op, False) and _fits(tensor, op))
+            into[op] = mask
+            self._squared[op] = bool(mask) and op.type not in ROOTS and (squared or _squares(op))
+        return into
+
+    def _backward(self, order, onto):
+        for op in reversed(order):
+            mask = onto.get(op, 0)
+            for tensor in op.inputs if mask else ():
+                if tensor.name not in self._bits:
+                    onto[tensor.op] = onto.get(tensor.op, 0) | mask
+        return onto
+
+
+def bits(mask):
+    """Yields the numbers of the bits that are set in an int."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _squares(op):
+    names = [tensor.name for tensor in op.inputs]
+    return op.type in SQUARING or (op.type == "Mul" and names[0] == names[1])
+
+
+def _fits(tensor, op):
+    """Tells elementwise ops from sums over all elements, as in a norm."""
+    shapes = [each.shape for each in list(op.outputs)[:1]]
+    return not shapes or shapes[0].ndims is None or shapes[0].ndims >= (tensor.shape.ndims or 0)
