@@ -148,7 +148,8 @@ def test_batch_norm_with_torchs_meaning_of_momentum_is_named(tf2_sides, example)
 
 @pytest.mark.slow
 def test_a_flatten_in_the_other_order_is_named_with_the_mapping_that_mends_it(tf2_sides, example):
-    result = run_case(mapped(example("digits_convnet"), {}), tf2_sides)
+    straight = {"logits/kernel": {"to": "logits.weight", "transform": "transpose"}}
+    result = run_case(mapped(example("digits_convnet"), straight), tf2_sides)
     assert first_of(result) == ("lockstep", 0, "act/0/logits")
     assert result.causes[0].name == "flatten_order"
     assert 'transform = "flatten_hwc(7, 7, 32)"' in result.causes[0].fix

@@ -8,7 +8,7 @@ import numpy as np
 from parity.case import Case
 from parity.judge.join import Join
 from parity.judge.renaming import Renaming
-from parity.mapping import build_mapping, variables_of
+from parity.run.map_of_traces import mapping_of_traces
 from parity.trace import Trace
 
 # torch.testing.assert_close's defaults for float32, and numpy.allclose's.
@@ -25,7 +25,7 @@ def judged_plainly(case: Case, out: Path) -> dict[str, bool]:
     """
     reference, candidate = Trace(out / "tf" / "float32"), Trace(out / "torch" / "float32")
     join = Join(
-        build_mapping(variables_of(reference.variables), variables_of(candidate.variables), case.mapping),
+        mapping_of_traces(reference, candidate, case.mapping),
         {str(quantity): Renaming(quantity, entries) for quantity, entries in case.mapping_of.items()},
         candidate.facts.get("slots", []),
     )
