@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from parity.trace import quantity_of
 from tf_towers.record.hazard import Hazard
+from tf_towers.record.hazards_of_gradients import cut_behind
 
 AGREES = 1e-3
 
@@ -34,6 +36,35 @@ def combine_from_values(section, tensors):
     return kinds.pop() if len(kinds) == 1 else "other"
 
 
+class Batches(object):
+    """Finds updates that a second run of the script makes of the batch of the run before, as one for summaries does."""
+
+    def __init__(self):
+        self._before = None, None
+
+    def look(self, plan, number, tensors):
+        """Returns the list of `Hazard` of one step.
+
+        Args:
+          plan: the `Plan` of its run.
+          number: of the step.
+          tensors: dict of trace name to array, of the step.
+        """
+        keys = sorted(key for key, value in tensors.items() if quantity_of(key) == "feed" and np.ndim(value))
+        batch = [(key, np.ascontiguousarray(tensors[key]).tobytes()) for key in keys]
+        last, fed = self._before
+        self._before = plan, batch
+        if not batch or last is None or last is plan or batch != fed:
+            return []
+        return [
+            Hazard(
+                "batch_trained_twice",
+                f"steps {number - 1} and {number} are two runs of other fetches on the very same batch",
+                "The script updates its weights in both: a port that only evaluates in the second makes fewer updates.",
+            )
+        ]
+
+
 def hazards_in_values(section, tensors):
     """Returns the list of `Hazard` that the numbers of one step show."""
     towers = [_batch(section, tensors, tower) for tower in range(len(section.towers))]
@@ -50,7 +81,7 @@ def hazards_in_values(section, tensors):
             )
         ]
     shared = _shared_examples(towers[0], towers[1])
-    if not shared:
+    if not shared or (shared == sizes[0][0] and cut_behind(section)):
         return []
     size = sizes[0][0]
     what = "get the very same batch" if shared == size else f"share {shared} of {size} examples"

@@ -142,7 +142,7 @@ def _same_source(section, plan):
     if any(each.share for tower in section.inputs for each in tower):
         return []
     pieces = [{each.tensor.name for each in tower if each.tensor.shape.ndims != 0} for tower in section.inputs]
-    if not pieces[0] or any(piece != pieces[0] for piece in pieces):
+    if not pieces[0] or any(piece != pieces[0] for piece in pieces) or cut_behind(section):
         return []
     return [
         Hazard(
@@ -152,6 +152,20 @@ def _same_source(section, plan):
             "Feed every rank the same batch.",
         )
     ]
+
+
+def cut_behind(section):
+    """Tells whether towers that read one batch whole go on with different pieces of what is made of it together."""
+    shared = set.intersection(*(set(ops) for ops in section.towers_ops))
+    along = {each.tensor.name for tower in section.inputs for each in tower}
+    for op in sorted(shared, key=lambda op: op._id):
+        if any(each.name in along for each in op.inputs):
+            along.update(out.name for out in op.outputs)
+    own = [
+        {each.name for op in set(ops) - shared for each in op.inputs if each.name in along}
+        for ops in section.towers_ops
+    ]
+    return any(names != own[0] for names in own)
 
 
 def _not_separated(section, plan):

@@ -31,6 +31,8 @@ WITH_A_CONSTANT = frozenset(
     + ["NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"]
 )
 
+OVER_AXES = frozenset(["Sum", "Mean", "Max", "Min"])
+
 Input = collections.namedtuple("Input", ["name", "source", "tensor", "share"])
 Input.__doc__ = """One input of one tower.
 
@@ -111,7 +113,7 @@ def _piece(tensor, ops):
         outputs = [out for op in readers for out in op.outputs if any(reader in ops for reader in out.consumers())]
         outputs = _distinct(outputs)
         outputs = outputs if len(outputs) == 1 else _put_together(outputs, ops)
-        if len(outputs) != 1:
+        if len(outputs) != 1 or not tensor.graph.is_fetchable(outputs[0]):  # a branch's copy of its condition is not
             return tensor
         tensor = outputs[0]
 
@@ -129,30 +131,37 @@ def _distinct(outputs):
 
 def _share(source, ops):
     """Returns ``(place, count)`` where a tower reads one of equal shares of a batch, cut behind ops by example; or None."""
-    shares, pending = set(), [source]
-    while pending:
-        tensor = pending.pop()
-        for op in tensor.consumers():
-            if op not in ops or op.type in ABOUT_SHAPES:
-                continue
-            if op.type == "Split" and op.inputs[1] is tensor and tensor_util.constant_value(op.inputs[0]) == 0:
-                read = [out for out in op.outputs if any(reader in ops for reader in out.consumers())]
-                shares |= {(out.value_index, len(op.outputs)) for out in read}
-            elif _by_example(op, tensor):
-                pending += list(op.outputs)
-            else:
-                return None
+    shares, along = set(), {source.name}
+    for op in sorted(ops, key=lambda op: op._id):
+        if op.type in ABOUT_SHAPES or not any(each.name in along for each in op.inputs):
+            continue
+        if op.type == "Split" and op.inputs[1].name in along and tensor_util.constant_value(op.inputs[0]) == 0:
+            read = [out for out in op.outputs if any(reader in ops for reader in out.consumers())]
+            shares |= {(out.value_index, len(op.outputs)) for out in read}
+        elif _by_example(op, along):
+            along.update(out.name for out in op.outputs)
+        else:
+            return None
     return shares.pop() if len(shares) == 1 else None
 
 
-def _by_example(op, tensor):
+def _by_example(op, along):
+    """Tells whether an op keeps examples apart; `along` are the names of tensors with one row for each."""
+    first = op.inputs[0]
     if op.type in BY_EXAMPLE:
-        return op.inputs[0] is tensor and (op.type != "OneHot" or op.get_attr("axis") in (-1, 1))
-    if op.type not in WITH_A_CONSTANT or tensor.shape.ndims is None:
+        return first.name in along and (op.type != "OneHot" or op.get_attr("axis") in (-1, 1))
+    if op.type in OVER_AXES:
+        axes = tensor_util.constant_value(op.inputs[1])
+        ranks = first.shape.ndims
+        return first.name in along and bool(ranks) and axes is not None and 0 not in np.ravel(axes) % ranks
+    if op.type not in WITH_A_CONSTANT:
         return False
-    others = [each for each in op.inputs if each is not tensor]
-    return all(
-        tensor_util.constant_value(each) is not None and each.shape.ndims < tensor.shape.ndims for each in others
+    ranks = {each.shape.ndims for each in op.inputs if each.name in along}
+    others = [each for each in op.inputs if each.name not in along]
+    return (
+        ranks != {None}
+        and len(ranks) == 1
+        and all(tensor_util.constant_value(each) is not None and each.shape.ndims < min(ranks) for each in others)
     )
 
 

@@ -2,10 +2,14 @@
 
 import collections
 
+import tensorflow.compat.v1 as tf
+
 from tf_towers.record.ancestry import ancestors, earlier
 from tf_towers.record.inputs import READS, WRITING
 
 NEITHER = frozenset(["IsVariableInitialized", "VarIsInitializedOp", "Save", "SaveV2", "VariableShape", "Shape"])
+
+PASSED_INSIDE = frozenset(["Enter", "Switch", "RefEnter", "RefSwitch"])
 
 Race = collections.namedtuple("Race", ["variable", "reader", "writer", "reaches"])
 Race.__doc__ = """One read that may see a variable before or after its update.
@@ -19,10 +23,20 @@ Fields:
 
 def writers_of(variable, ops):
     """Returns the ops among `ops` that write a variable, by name."""
-    found = []
-    for out in variable.op.outputs:
-        found += [op for op in out.consumers() if op in ops and _writes(op, variable)]
-    return sorted(set(found), key=lambda op: op.name)
+    handles = _handles(variable)
+    found = {op for handle in handles.values() for op in handle.consumers() if op in ops and _writes(op, handles)}
+    return sorted(found, key=lambda op: op.name)
+
+
+def _handles(variable):
+    """The tensors by which a variable is written, by name: its own, and what hands it on into loops and branches."""
+    found, pending = {}, list(variable.op.outputs)
+    while pending:
+        handle = pending.pop()
+        found[handle.name] = handle
+        passed = [out for op in handle.consumers() if op.type in PASSED_INSIDE for out in op.outputs]
+        pending += [out for out in passed if out.dtype._is_ref_dtype or out.dtype == tf.resource]
+    return found
 
 
 def find_races(variables, ops, losses):
@@ -76,21 +90,21 @@ def unordered_writers(variable, ops):
 
 
 def _readers(variable, ops):
-    found, pending, seen = set(), list(variable.op.outputs), set()
+    handles, found, pending, seen = _handles(variable), set(), list(variable.op.outputs), set()
     while pending:
         tensor = pending.pop()
         for op in tensor.consumers():
-            if op not in ops or op in seen or op.type in NEITHER or _writes(op, variable):
+            if op not in ops or op in seen or op.type in NEITHER or _writes(op, handles):
                 continue
             seen.add(op)
             if op.type in READS:
                 found.add(op)
-            elif op.type in ("Identity", "Enter", "Switch", "RefEnter", "RefSwitch"):
+            elif op.type == "Identity" or op.type in PASSED_INSIDE:
                 pending += op.outputs
             else:
                 found.add(op)
     return sorted(found, key=lambda op: op.name)
 
 
-def _writes(op, variable):
-    return op.type.startswith(WRITING) and any(tensor.op is variable.op for tensor in list(op.inputs))
+def _writes(op, handles):
+    return op.type.startswith(WRITING) and any(tensor.name in handles for tensor in list(op.inputs))

@@ -9,7 +9,7 @@ from tf_towers.record.facts import facts_of, facts_of_section
 from tf_towers.record.graph import recorded_graph
 from tf_towers.record.hazard import Hazard
 from tf_towers.record.hazards import hazards_in_graph
-from tf_towers.record.hazards_in_values import combine_from_values, hazards_in_values
+from tf_towers.record.hazards_in_values import Batches, combine_from_values, hazards_in_values
 from tf_towers.record.hazards_of_losses import reported_loss
 from tf_towers.record.variables import describe
 
@@ -40,6 +40,7 @@ class RecordedSteps(object):
         self._plans, self._plan_of_step = [], []
         self._combine = {}
         self._fetched = set()
+        self._batches = Batches()
 
     @property
     def begun(self):
@@ -85,6 +86,8 @@ class RecordedSteps(object):
         recorded = {name: value for name, value in before.items() if quantity_of(name) == "state"}
         recorded.update((name, value) for name, value in tensors.items() if _is_array(value))
         recorded.update((name, value) for name, value in after.items() if quantity_of(name) != "state")
+        if not any(hazard.name == "batch_trained_twice" for hazard in self.hazards.values()):
+            self.keep(self._batches.look(plan, self.count, recorded))
         self._writer.step(self.count, recorded)
         self._plan_of_step.append([plan is each for each in self._plans].index(True))
         self._look_at_counter(before, after)

@@ -13,6 +13,11 @@ from tf_towers.record import Recorder
 
 tf.disable_v2_behavior()
 GRAPHS = {}
+IN_RUNS_OF_THEIR_OWN = (
+    "last_loss_in_a_run_of_its_own",
+    "a_term_of_the_last_loss_only",
+    "trained_again_beside_the_summary",
+)
 X = np.arange(8, dtype=np.float32).reshape(4, 2)
 
 
@@ -96,6 +101,20 @@ def examples_dealt_out_in_turn():
 def cut_after_preprocessing():
     x = tf.placeholder(tf.float32, [None, 2], "x")
     pieces = tf.split((tf.cast(x, tf.float32) - 3.5) / 7.0, 2)
+    return towers(lambda piece, tower: tf.reduce_mean(tf.matmul(pieces[tower], weight("w"))), x=x)[0]
+
+
+@graph
+def cut_after_normalising_rows():
+    x = tf.placeholder(tf.float32, [None, 2], "x")
+    pieces = tf.split(tf.nn.l2_normalize(x, 1), 2)
+    return towers(lambda piece, tower: tf.reduce_mean(tf.matmul(pieces[tower], weight("w"))), x=x)[0]
+
+
+@graph
+def cut_after_normalising_columns():
+    x = tf.placeholder(tf.float32, [None, 2], "x")
+    pieces = tf.split(tf.nn.l2_normalize(x, 0), 2)
     return towers(lambda piece, tower: tf.reduce_mean(tf.matmul(pieces[tower], weight("w"))), x=x)[0]
 
 
@@ -329,6 +348,33 @@ def statistics_of_both_towers_in_order():
 
 
 @graph
+def statistics_of_both_towers_in_branches():
+    def loss(piece, tower):
+        mean = tf.get_variable("mean", [2], trainable=False, initializer=tf.zeros_initializer())
+        training = tf.greater(tf.reduce_max(piece), -1.0)
+        moved = tf.cond(
+            training,
+            lambda: tf.identity(tf.assign_sub(mean, 0.1 * (mean - tf.reduce_mean(piece, 0)))),
+            lambda: tf.identity(mean),
+        )
+        with tf.control_dependencies([moved]):
+            return plain(tf.identity(piece), tower)
+
+    return towers(loss)[0]
+
+
+@graph
+def switched_by_what_is_fed():
+    training = tf.placeholder_with_default(True, [], "training")
+
+    def loss(piece, tower):
+        one = plain(piece, tower)
+        return tf.cond(training, lambda: one, lambda: 2.0 * one)
+
+    return towers(loss)[0]
+
+
+@graph
 def statistics_never_updated():
     def loss(piece, tower):
         tf.get_variable("moving_mean", [2], trainable=False, initializer=tf.zeros_initializer())
@@ -342,6 +388,12 @@ def step_counted_twice():
     train, _ = towers(plain)
     with tf.control_dependencies([train]):
         return tf.assign_add(tf.train.get_global_step(), 1)
+
+
+@graph
+def trained_again_beside_the_summary():
+    train, losses = towers(plain)
+    return train, [train, *losses]
 
 
 @graph
@@ -385,7 +437,7 @@ def record(name, out):
     recorder.install()
     with tf.Graph().as_default() as made:
         fetches = GRAPHS[name]()
-        apart = fetches if name in ("last_loss_in_a_run_of_its_own", "a_term_of_the_last_loss_only") else ()
+        apart = fetches if name in IN_RUNS_OF_THEIR_OWN else ()
         with tf.Session() as session:
             session.run(tf.global_variables_initializer())
             for number in range(2):

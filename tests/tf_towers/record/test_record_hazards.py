@@ -38,8 +38,11 @@ EXPECTED = {
     "step_assigned_without_a_collection": set(),
     "slots_made_trainable": {"trainable_slots"},
     "statistics_of_both_towers_in_order": {"statistics_of_all_towers"},
+    "statistics_of_both_towers_in_branches": {"unordered_statistics"},
+    "switched_by_what_is_fed": set(),
     "statistics_never_updated": {"statistics_not_updated"},
     "step_counted_twice": {"global_step_counted_twice"},
+    "trained_again_beside_the_summary": {"batch_trained_twice"},
     "weights_written_between_steps": {"changed_between_steps"},
     "gradient_scaled_inside_the_optimizer": {"gradient_not_applied"},
     "one_minimize_over_the_mean": set(),
@@ -49,6 +52,8 @@ EXPECTED = {
     "layers_on_devices_of_their_own": set(),
     "examples_dealt_out_in_turn": set(),
     "cut_after_preprocessing": set(),
+    "cut_after_normalising_rows": set(),
+    "cut_after_normalising_columns": set(),
     "cut_twice": set(),
     "steps_counted_by_an_op_of_its_own": set(),
     "one_minimize_over_the_sum": {"sum_not_mean"},
@@ -99,6 +104,12 @@ def test_a_hazard_of_the_graph_is_not_said_again_of_its_numbers(graphs):
     assert [hazard["name"] for hazard in facts["hazards"]] == ["same_data"]
 
 
+def test_a_condition_that_is_fed_is_recorded(graphs):
+    trace = Trace(graphs[1] / "switched_by_what_is_fed")
+    assert trace.facts["not_recorded"] == {}
+    assert bool(trace.step(0).read("feed/1/training"))
+
+
 def test_slots_of_a_hand_made_optimizer_are_slots(graphs):
     trace = Trace(graphs[1] / "slots_made_trainable")
     assert trace.facts["slots"] == ["byhand_m"]
@@ -136,7 +147,7 @@ def test_losses_by_example_that_are_put_one_after_the_other_are_means_or_sums_of
     assert step.read("loss/0").shape == ()
 
 
-@pytest.mark.parametrize("name", ["cut_after_preprocessing", "cut_twice"])
+@pytest.mark.parametrize("name", ["cut_after_preprocessing", "cut_after_normalising_rows", "cut_twice"])
 def test_a_tower_is_fed_the_share_that_it_reads(graphs, name):
     step = Trace(graphs[1] / name).step(0)
     assert step.read("feed/0/x").tolist() == [[0.0, 1.0], [2.0, 3.0]]
