@@ -73,7 +73,7 @@ def runs(folder):
 
 def test_a_port_that_breaks_a_tie_otherwise_than_the_blessed_one_is_the_same(blessed, checked):
     folder = blessed("tied", "one >= other", "one > other")
-    assert {"beside", "free-beside", "inputs-beside", "free-inputs-beside", "empty"} <= runs(folder)
+    assert {"beside", "free-beside", "inputs-beside", "free-inputs-beside", "empty", "forward"} <= runs(folder)
     assert not {"beside-back", "inputs-beside-back"} & runs(folder)
     result = checked(folder)
     assert result.verdict == "same", result.first_difference

@@ -43,7 +43,7 @@ def undeclared(tmp_path):
 def test_the_layer_is_found_by_itself(tf2_sides, undeclared, old, new, key, cause, words):
     result = run_case(undeclared(old, new), tf2_sides, levels=("function",))
     assert (result.verdict, result.first_difference.check.key) == ("different", key)
-    assert any(words in note for note in result.levels["function"].notes)
+    assert words in result.first_difference.where
     if cause:
         assert result.causes[0].name == cause
 
@@ -54,4 +54,22 @@ def test_a_declared_output_keeps_its_name(tf2_sides, tmp_path):
     port.write_text(port.read_text().replace("F.relu(", "F.leaky_relu("))
     result = run_case(load_case(port.parent, steps=2, batch_size=16), tf2_sides, levels=("function",))
     assert result.first_difference.check.key == "act/0/layer1"
-    assert any("first differs in the layer layer1" in note for note in result.levels["function"].notes)
+    assert "in the layer layer1" in result.first_difference.where
+
+
+def test_a_port_that_cannot_be_watched_keeps_its_verdict_and_runs_on(tf2_sides, undeclared):
+    case = undeclared("layer2.flatten(1)", "watched(layer2.flatten(1)) * 2")
+    port = case.directory / "model_torch.py"
+    port.write_text(
+        port.read_text()
+        + "\n\ndef watched(x):\n    if torch.overrides._get_current_function_mode_stack():\n"
+        + "        raise RuntimeError('nobody may watch this')\n    return x\n"
+    )
+    result = run_case(case, tf2_sides, levels=("function", "trajectory"))
+    assert {name: level.verdict for name, level in result.levels.items()} == {
+        "function": "different",
+        "float32": "not_run",
+        "trajectory": "different",
+        "mixed": "not_run",
+    }
+    assert result.first_difference.where == ""

@@ -148,14 +148,16 @@ class Side(object):
     def forward(self, arguments, progress):
         """Leaves the forward pass of one tower in one step, see `write_forward`; updates nothing.
 
-        Arguments: `precision`, `feeds`, `start`, `follow` as of `run`; `step`, its number; `tower`, its name; `out`.
+        Arguments: `precision`, `feeds`, `start`, `follow` as of `run`; `step`, its number; `tower`, its name; `out`; `most`,
+        bytes of outputs to keep, or nothing.
         """
         _, stepper, _ = self._prepared[arguments["precision"]]
         number, tower = arguments["step"], arguments["tower"]
         stepper.load(_variables(Trace(arguments["start"]).init(), counters=True))
         stepper.load(_variables(Trace(arguments["follow"]).step(number), counters=True))
         batch = _batch(Trace(arguments["feeds"]).step(number), arguments["precision"])
-        write_forward(arguments["out"], number, tower, stepper.forward(batch, tower))
+        kept = {"most": arguments["most"]} if "most" in arguments else {}
+        write_forward(arguments["out"], number, tower, stepper.forward(batch, tower), **kept)
         return {}
 
     def _build(self, precision, case, folders, inputs):

@@ -135,7 +135,7 @@ class ForwardWatch(TorchFunctionMode):
     ) -> None:
         source = _joined(kind, taken)
         if kind in PASSING and len(results) == 1 and taken:
-            self._know(results[0], taken[0] if kind != "type_as" else source)
+            self._know(results[0], taken[0])
             return
         if not source.data:
             for result in results:

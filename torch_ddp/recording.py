@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from parity.trace import TraceWriter
+from parity.trace import SHADOW_FORWARD, TraceWriter, write_forward
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.facts import describe_variables
+from torch_ddp.forward import ForwardWatch
 from torch_ddp.gather import gather
 from torch_ddp.gradients import GradientReduction
 from torch_ddp.group import Rank
@@ -23,6 +24,7 @@ from torch_ddp.traced import array, merged
 from torch_ddp.weights import named_statistics
 
 Arrays = dict[str, np.ndarray]
+MOST_BYTES = 1 << 26  # of the forward pass that is kept
 
 
 @contextlib.contextmanager
@@ -85,7 +87,7 @@ class Recording:
 
     @contextlib.contextmanager
     def step(self, **inputs: Tensor) -> Iterator[None]:
-        """Records one training step, the update included.
+        """Records one training step, the update included; of the first also every op between inputs and loss.
 
         Args:
           **inputs: this rank's shard of the batch, by name.
@@ -98,8 +100,11 @@ class Recording:
         if self._reduction:
             self._reduction.keep = True
             self._reduction.local.clear()
-        with self._seeing_losses():
+        watch = ForwardWatch(self._model) if self._made == 0 and self._rank.rank == 0 else None
+        with self._seeing_losses(), watch.watching() if watch else contextlib.nullcontext():
             yield
+        if watch is not None:
+            write_forward(os.path.join(self._out, SHADOW_FORWARD, "0"), 0, "0", watch.passed, MOST_BYTES)
         if self._updates != 1 or self._loss is None:
             raise TorchDdpError(
                 f"recording: expected one backward and one update in a step, got {self._updates} updates. "

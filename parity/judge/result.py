@@ -68,6 +68,7 @@ class FirstDifference:
       check: the judged tensor.
       quantity, name, tower: its name taken apart.
       worst: the element that differs most, or None where there is nothing to show (a missing tensor).
+      where: in words, where the forward passes of both sides part, as far as that is known.
       decisive: of a layer that was found by itself, the first difference that decides, which the trace holds.
     """
 
@@ -76,6 +77,7 @@ class FirstDifference:
     name: str
     tower: str
     worst: Worst | None
+    where: str = ""
     decisive: "FirstDifference | None" = None
 
 

@@ -8,12 +8,15 @@ import numpy as np
 from parity.judge.numbers import Array
 from parity.locate.align import Aligned, align
 from parity.locate.behind import active, beginnings, behind_difference, followers
+from parity.locate.kinds import same_kind
 from parity.locate.names import common_scope, layer_names, layer_of, scope_of
 from parity.locate.reached import TOLERANCE, Pass, reach
 from parity.trace import ForwardOp
 
 LATER = 12
 ABOUT_AS_NEAR = 2.0
+UNRELATED = 0.9
+MOST_PAIRS = 6
 CHAIN = 4  # ops behind a kernel that may belong to its layer: bias, normalisation, activation, scale
 
 
@@ -30,6 +33,14 @@ class Extra(NamedTuple):
     after: Array
 
 
+class Shown(NamedTuple):
+    """A pair of outputs in the reference's layout, and the name of the reference's op that gives it."""
+
+    name: str
+    reference: Array
+    candidate: Array
+
+
 class Location(NamedTuple):
     """Where two forward passes part.
 
@@ -39,10 +50,11 @@ class Location(NamedTuple):
       port: the candidate's op there, named by the path of its module; None where none is known.
       reference, candidate: the outputs that show it in the reference's layout, None where none could be paired.
       shown: name of the reference's op whose output that is.
+      others: further outputs behind it that could be paired.
       inputs: dict of name of the op to its output, of those that the layer takes and that are right.
       fed_by: whether layers before it are among these.
-      other_inputs: names of the ops whose output it takes on either side that the other side does not reach, as of what a
-        port makes of its inputs before the first layer.
+      only_reference, only_candidate: names of the ops whose output it takes on one side and that the other has nothing like,
+        of data alone: what a mask is made of, what is done to images before the first layer.
       extra: what the candidate puts in front of it by itself, or None.
       output: of `op`, None where it is not known.
       same: names of the layers before it that were found the same, in order.
@@ -55,9 +67,11 @@ class Location(NamedTuple):
     reference: Array | None
     candidate: Array | None
     shown: str
+    others: list[Shown]
     inputs: dict[str, Array]
     fed_by: bool
-    other_inputs: list[str]
+    only_reference: list[str]
+    only_candidate: list[str]
     extra: Extra | None
     output: Array | None
     same: list[str]
@@ -86,14 +100,16 @@ def locate(
     if not starts[0] and not starts[1]:
         return None
     # Where the reference shows nothing that the candidate has not, it is what that one does to the result.
-    first = _first(sides, starts, mapping) if starts[0] else len(reference.ops) - 1
+    first = _first(sides, starts, mapping, layer_names(variables)) if starts[0] else len(reference.ops) - 1
     layers = layer_names(variables)
     common = common_scope(reference.ops[number].name for number in sorted(sides[0].active))
     op = reference.ops[first]
     name = layer_of(op, layers, common) if _is_layer(first, sides[0], layers) else ""
+    if name and name not in layers.values() and name == op.name.rpartition("/")[2]:
+        name = "/".join([*_layer_before(first, reference.ops, layers), name])
     partners = _partners(op, name, sides, starts[1], mapping, layers)
-    shown = _shown(_of_layer(first, name, sides[0], layers, common), partners, reference, candidate)
-    number, partner, pair = shown if shown else (first, next(iter(partners), None), None)
+    pairs = _pairs(_of_layer(first, name, sides[0], layers, common), partners, reference, candidate)
+    number, partner, pair = pairs[0] if pairs else (first, next(iter(partners), None), None)
     taken = _taken([first, *_in_layer(name, sides[0], layers, common)], sides[0])
     there = candidate.ops[partner] if partner is not None else None
     same, unpaired = _before(first, sides[0], layers, name)
@@ -104,9 +120,11 @@ def locate(
         reference=pair.reference if pair else None,
         candidate=pair.candidate if pair else None,
         shown=reference.ops[number].name,
+        others=[Shown(reference.ops[place].name, each.reference, each.candidate) for place, _, each in pairs[1:]],
         inputs=_inputs(taken, reference),
         fed_by=any(each in sides[0].active for each in taken),
-        other_inputs=_others(sides[0], [first]) + (_others(sides[1], [partner]) if partner is not None else []),
+        only_reference=_others(sides[0], [first]),
+        only_candidate=_others(sides[1], [partner] if partner is not None else []),
         extra=_extra(partners, starts[1], sides[1]) if name else None,
         output=reference.value(first),
         same=same,
@@ -131,7 +149,10 @@ class _Side:
 
 
 def _first(
-    sides: tuple[_Side, _Side], starts: tuple[list[int], list[int]], mapping: Mapping[str, Sequence[str]]
+    sides: tuple[_Side, _Side],
+    starts: tuple[list[int], list[int]],
+    mapping: Mapping[str, Sequence[str]],
+    layers: Mapping[str, str],
 ) -> int:
     """The reference's graph is the finer one: several of its ops may be one function of the candidate's.
 
@@ -144,8 +165,23 @@ def _first(
         read = {of_parameter[part] for part in candidate.passed.ops[number].weights if part in of_parameter}
         reading = [place for place in sorted(behind) if read & set(reference.passed.ops[place].weights)]
         if reading and _read_before(reading[0], reference) <= read:
-            return reading[0]
+            layer = layer_of(reference.passed.ops[reading[0]], layers)
+            start = reference.passed.ops[starts[0][0]]
+            if start.weights or scope_of(start.name, {layer}) == layer:
+                return reading[0]  # else an op of its own comes before the layer, which the candidate may lack
     return starts[0][0]
+
+
+def _layer_before(number: int, ops: Sequence[ForwardOp], layers: Mapping[str, str]) -> list[str]:
+    """The layer that an op without a scope comes right behind, or nothing."""
+    pending = list(ops[number].inputs)
+    while pending:
+        number = max(pending)
+        read = [layers[name] for name in ops[number].weights if name in layers]
+        if read:
+            return read[:1]
+        pending = [each for each in pending if each != number] + list(ops[number].inputs)
+    return []
 
 
 def _read_before(number: int, side: _Side) -> set[str]:
@@ -208,10 +244,13 @@ def _taken(numbers: Sequence[int], side: _Side) -> list[int]:
     return sorted(taken - set(numbers) - side.wrong)
 
 
-def _shown(
+def _pairs(
     ours: Sequence[int], partners: Iterable[int], reference: Pass, candidate: Pass
-) -> tuple[int, int, Aligned] | None:
-    """Returns the pair that stands nearest: the op with or without bias and activation, against the candidate's."""
+) -> list[tuple[int, int, Aligned]]:
+    """Returns the pairs that can be made of a layer, best first: with or without bias and activation.
+
+    Of one kind where there are such, and then what stands nearest.
+    """
     for partner in partners:
         pairs = [
             (number, theirs, pair)
@@ -219,11 +258,15 @@ def _shown(
             for number in ours
             if (pair := _pair(reference.value(number), candidate.value(theirs))) is not None
         ]
+        alike = [each for each in pairs if same_kind(reference.ops[each[0]], candidate.ops[each[1]])]
+        # What is another kind of op, and as far off as what has nothing to do with it, is no pair.
+        pairs = alike or [each for each in pairs if each[2].apart < UNRELATED]
         if pairs:
             nearest = min(pair.apart for _, _, pair in pairs)
             # An activation behind a layer hides part of what differs: what comes before it shows more.
-            return next(each for each in pairs if each[2].apart <= ABOUT_AS_NEAR * nearest)
-    return None
+            best = next(each for each in pairs if each[2].apart <= ABOUT_AS_NEAR * nearest)
+            return [best, *(each for each in pairs if each is not best)][:MOST_PAIRS]
+    return []
 
 
 def _pair(one: Array | None, other: Array | None) -> Aligned | None:

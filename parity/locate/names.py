@@ -14,11 +14,11 @@ def layer_names(variables: Mapping[str, Sequence[int]]) -> dict[str, str]:
     Args:
       variables: dict of name to shape.
     """
+    slash = "/" if any("/" in name for name in variables) else "."  # of torch's modules, where two ports are compared
+    scopes = {name: name.rpartition(slash)[0] for name in variables}
     kernels: dict[str, int] = {}
     for name, shape in variables.items():
-        scope = name.rpartition("/")[0]
-        kernels[scope] = kernels.get(scope, 0) + (len(shape) >= 2)
-    scopes = {name: name.rpartition("/")[0] for name in variables}
+        kernels[scopes[name]] = kernels.get(scopes[name], 0) + (len(shape) >= 2)
     return {name: scope if scope and kernels[scope] <= 1 else name for name, scope in scopes.items()}
 
 

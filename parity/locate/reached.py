@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -40,9 +41,25 @@ class Reached(NamedTuple):
     told: tuple[frozenset[int], frozenset[int]]
 
 
-class _Sorted(NamedTuple):
-    number: int
-    values: Array
+class _Output:
+    """An output without its order; sorted only once it may be another's."""
+
+    def __init__(self, number: int, value: Array) -> None:
+        self.number = number
+        finite = value[np.isfinite(value)].astype(np.float64)
+        self.sums = float(finite.sum()), float((finite**2).sum())
+        self.sizes = float(np.abs(finite).sum()), self.sums[1]
+        self._value = value
+
+    @cached_property
+    def values(self) -> Array:
+        """The numbers, ascending."""
+        return np.sort(self._value, axis=None)
+
+    def may_be(self, other: "_Output", tolerance: float) -> bool:
+        """Whether their sums allow that they hold the same numbers; those within the tolerance always may."""
+        pairs = zip(self.sums, other.sums, self.sizes, strict=True)
+        return all(abs(one - two) <= 8 * tolerance * size for one, two, size in pairs)
 
 
 def reach(reference: Pass, candidate: Pass, tolerance: float = TOLERANCE) -> Reached:
@@ -61,7 +78,7 @@ def reach(reference: Pass, candidate: Pass, tolerance: float = TOLERANCE) -> Rea
             for against in other[size]:
                 if output.number in of_reference and against.number in of_candidate:
                     continue
-                if alike(output.values, against.values, tolerance):
+                if output.may_be(against, tolerance) and alike(output.values, against.values, tolerance):
                     of_reference.setdefault(output.number, against.number)
                     of_candidate.setdefault(against.number, output.number)
     told = tuple(frozenset(each.number for group in side.values() for each in group) for side in (one, other))
@@ -70,13 +87,9 @@ def reach(reference: Pass, candidate: Pass, tolerance: float = TOLERANCE) -> Rea
 
 def alike(one: Array, other: Array, tolerance: float) -> bool:
     """Tells whether two sorted arrays of one size hold the same numbers."""
-    middle = len(one) // 2
-    scale = abs(float(one[middle]))
-    if not abs(float(other[middle]) - float(one[middle])) <= 1e3 * tolerance * (scale + _scale(one)):
-        return False
     with np.errstate(invalid="ignore"):
         apart = np.where(one == other, 0.0, np.abs(one - other))
-        return bool((apart <= tolerance * (np.abs(one) + _scale(one))).all())
+        return bool((apart <= tolerance * (np.abs(one) + _middle(one))).all())
 
 
 def tolerance_for(relative: float) -> float:
@@ -84,24 +97,26 @@ def tolerance_for(relative: float) -> float:
     return float(np.clip(relative * 1e-3, LEAST_TOLERANCE, TOLERANCE)) if np.isfinite(relative) else TOLERANCE
 
 
-def _scale(values: Array) -> float:
+def _middle(values: Array) -> float:
     sizes = np.abs(values[(values != 0.0) & np.isfinite(values)])
     return float(np.median(sizes)) if len(sizes) else 0.0
 
 
-def _by_size(passed: Pass) -> dict[int, list[_Sorted]]:
-    groups: dict[int, list[_Sorted]] = defaultdict(list)
+def _by_size(passed: Pass) -> dict[int, list[_Output]]:
+    groups: dict[int, list[_Output]] = defaultdict(list)
     for number in range(len(passed.ops)):
         value = passed.value(number)
         if value is None or not _tells(value):
             continue
-        groups[value.size].append(_Sorted(number, np.sort(value, axis=None)))
+        groups[value.size].append(_Output(number, value))
     return groups
 
 
 def _tells(value: Array) -> bool:
     """Zeros and ones, counts and constants are alike in many places that have nothing to do with each other."""
-    if value.dtype.kind != "f" or not value.size or np.isnan(value).all():
+    if value.dtype.kind != "f" or not value.size:
         return False
+    if np.isnan(value).any():
+        return True
     finite = value[np.isfinite(value)]
     return bool(len(finite) == 0 or ((finite != np.round(finite)).any() and (value.size == 1 or np.ptp(finite) > 0.0)))

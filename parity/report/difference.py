@@ -75,6 +75,8 @@ def first_rows(level: Level, first: FirstDifference) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     if check.note:
         rows.append(("what", check.note))
+    if first.where:
+        rows.append(("where", first.where))
     if worst:
         at = f"  at {list(worst.index)}" if worst.index else ""
         rows += [("reference", f"{worst.reference:.9g}{at}"), ("candidate", f"{worst.candidate:.9g}")]

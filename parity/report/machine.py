@@ -100,6 +100,7 @@ def _first(first: FirstDifference | None) -> dict[str, Any] | None:
         "difference": first.check.difference,
         "allowed": first.check.allowed,
         "note": first.check.note,
+        "where": first.where,
     }
     if first.worst:
         found.update(first.worst._asdict(), index=list(first.worst.index))

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from parity.case import Case
 from parity.judge.join import Join
-from parity.run.asked import Asked
+from parity.run.asked import FORWARD, Asked
+from parity.run.golden import GoldenRole
 from parity.run.quantities import EVERYTHING
 from parity.run.recorded import OfBoth, Playing
 from parity.run.reference import TensorFlowRole
@@ -142,16 +143,22 @@ class Again:
         return self.playing.torch.run_with_batch_norm(over_all_ranks, asked)
 
     def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
-        """Returns the forward pass of one tower in one step on both sides, in float64; None of a golden trace."""
-        playing, out = self.playing, self.playing.out / "forward"
-        if not isinstance(playing.tf, TensorFlowRole):
-            return None
-        playing.tf.prepare("float64", playing.inputs).result()
-        asked = Asked("forward", "float64", playing.feeds.tf, playing.start.tf, self._states.tf, (), [step])
-        playing.tf.forward(out / "tf", step, tower, asked)
+        """Returns the forward pass of one tower in one step on both sides, in float64.
+
+        Of a golden trace it is the one that was kept, where that is not of an earlier step; else None.
+        """
+        playing = self.playing
+        asked = Asked(FORWARD, "float64", playing.feeds.tf, playing.start.tf, self._states.tf, (), [step])
+        if isinstance(playing.tf, TensorFlowRole):
+            playing.tf.prepare("float64", playing.inputs).result()
+            reference = playing.tf.forward(step, tower, asked)
+        else:
+            kept = playing.tf.kept(FORWARD) if isinstance(playing.tf, GoldenRole) else None
+            if kept is None or Forward(kept).step < step:
+                return None
+            reference = Forward(kept)
         asked = asked._replace(feeds=playing.feeds.torch, start=playing.start.torch, follow=self._states.torch)
-        playing.torch.forward(out / "torch", step, tower, asked)
-        return Forward(out / "tf"), Forward(out / "torch")
+        return reference, playing.torch.forward(reference.step, reference.tower, asked)
 
     def state_to_evaluate(self) -> Tensors:
         """What both sides evaluated from, in the candidate's names and layouts."""

@@ -12,6 +12,7 @@ from parity.trace import Trace
 Tick = Callable[[str, int, int], None]
 REPETITION = "again"
 MAPPING = "mapping"
+FORWARD = "forward"
 
 
 class Asked(NamedTuple):

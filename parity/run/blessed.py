@@ -7,16 +7,18 @@ from pathlib import Path
 import numpy as np
 
 from parity.judge.numbers import distance, norm
-from parity.run.asked import Asked
+from parity.run.asked import FORWARD, Asked
 from parity.run.beside import BESIDE, moved_batches, moved_state
 from parity.run.empty_gradients import UPDATED
 from parity.run.quantities import EVERYTHING, FREE
 from parity.run.recorded import OfBoth, Playing, Recorded
+from parity.run.reference import TensorFlowRole
 from parity.run.rounded_updates import rounded_runs
 from parity.run.runs import replicas
 from parity.run.states import Tensors, read_all, write_init, write_states
-from parity.trace import SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key
+from parity.trace import SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key, tower_order
 
+MOST_BYTES = 1 << 24  # of a forward pass: a golden trace is small
 EMPTY = (
     2.0**-16
 )  # as in tf_towers.shadow.empty: float64 rounds 2^-29 of what float32 does, a port's float32 may do far more
@@ -25,7 +27,8 @@ EMPTY = (
 def leave_beside(recorded: Recorded, playing: Playing, states: OfBoth) -> None:
     """Leaves, beside the reference's other runs, those from weights moved aside where a step has a kink.
 
-    Beside them, always, the trace `empty`: how far rounding moves what the optimizer makes of gradients of nothing but it.
+    Beside them, always, the forward pass of the first step, and the trace `empty`: how far rounding moves what the
+    optimizer makes of gradients of nothing but it.
 
     Args:
       recorded: what was recorded of the case.
@@ -39,7 +42,18 @@ def leave_beside(recorded: Recorded, playing: Playing, states: OfBoth) -> None:
             _leave_free(recorded, playing, name, inputs)
         else:
             shutil.rmtree(there.directory)
+    _leave_forward(recorded, playing, states)
     write_states(Path(there.directory).parent / SHADOW_EMPTY, _empty(recorded, playing, states))
+
+
+def _leave_forward(recorded: Recorded, playing: Playing, states: OfBoth) -> None:
+    """The first step's forward pass in the first tower, by which the layer of a port's bug is found."""
+    assert isinstance(playing.tf, TensorFlowRole), "only a live reference is blessed"
+    step = playing.steps[0]
+    losses = [text for text in recorded.lockstep.reference64.step(step).names() if text.startswith("loss/")]
+    tower = min((parse_key(text).tower for text in losses), key=tower_order)
+    asked = Asked(FORWARD, "float64", playing.feeds.tf, playing.start.tf, states.tf, (), [step])
+    playing.tf.forward(step, tower, asked, MOST_BYTES)
 
 
 def _moved(playing: Playing, states: OfBoth, name: str, inputs: bool, towards: float) -> Trace:

@@ -9,7 +9,7 @@ from parity.case import Case
 from parity.run.asked import Asked, Tick, settings, start_forward, start_run
 from parity.run.processes import Sides
 from parity.sides import SideFailed
-from parity.trace import Trace
+from parity.trace import Forward, Trace
 
 # What a choice of the towers makes of the ranks' reduction, where it is none of "mean" and "sum".
 OF_THE_RANKS = {"prescaled": "prescaled", "examples": "examples"}
@@ -130,10 +130,17 @@ class TorchRole:
         what = f"torch {asked.name}"
         return start_run(self._side, self._tick, what, asked, out, prepared=prepared, noise=asked.noise)
 
-    def forward(self, out: Path, step: int, tower: str, asked: Asked) -> None:
-        """Leaves the forward pass of one rank in one step; `asked` says from what."""
+    def forward(self, step: int, tower: str, asked: Asked) -> Forward:
+        """Returns the forward pass of one rank in one step; `asked` says from what it is made, and its name."""
         prepared = self.prepare(asked.precision).result()["prepared"]
-        start_forward(self._side, asked, out, step, tower, prepared=prepared).result()
+        try:
+            start_forward(self._side, asked, self._out / asked.name, step, tower, prepared=prepared).result()
+        except SideFailed:
+            self._prepared.clear()  # its ranks are gone
+            for side in self._side.companions:
+                side.outlive_failure()
+            raise
+        return Forward(self._out / asked.name)
 
     def _around_the_update(self) -> dict[str, Any]:
         # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss; one that

@@ -10,6 +10,8 @@ from parity.judge.renaming import Renaming
 from parity.judge.result import Check, Level, Result, decide
 from parity.run.asked import Tick
 from parity.run.closely import look_at_level
+from parity.run.layer_causes import fitting
+from parity.run.layers import KeptPasses, locate_first, with_location
 from parity.run.levels import find_first, not_run
 from parity.run.map_of_traces import mapping_of_traces
 from parity.run.session import LEVELS
@@ -17,6 +19,7 @@ from parity.trace import Trace
 
 APART = "the ranks hold different weights: some gradient or update is not shared between them"
 NO_FLOAT64 = "neither trace is in float64"
+OF_FLOAT32 = 1e-4  # of outputs that one side has in float32: what differs by less is not located
 UNMEASURED = (
     "no float64 shadow of either side is at hand, so allowances are not measured: weaker evidence than `parity run`"
 )
@@ -61,6 +64,10 @@ def compare_traces(
     if not other.facts.get("ranks_agree", True):
         level.verdict = "different"
         level.notes.insert(0, APART)
+    if first and first.check.step == steps[0] and not starts_apart(join, one, other):
+        located = locate_first(first, KeptPasses(one, other), join, one, "free", OF_FLOAT32)
+        level.causes = fitting(level.causes, located)
+        with_location(level, located)
     result = Result(
         levels={each: level if each == name else not_run(each, "two traces decide one level") for each in LEVELS},
         reference={**one.facts, "producer": one.producer},

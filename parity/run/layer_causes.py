@@ -1,15 +1,17 @@
 """Looks for the cause of a difference at the layer that was found: by its outputs, and by computing it again otherwise."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from parity.causes import Evidence, find_causes
-from parity.causes.at_layer import Layer, extra_op, other_rule
+from parity.causes import VAGUE, Evidence, find_causes
+from parity.causes.at_layer import extra_op, other_rule
 from parity.causes.at_loss import Loss, other_loss
+from parity.causes.at_products import Product, other_product
 from parity.causes.at_windows import Windows, other_windows
 from parity.causes.find import told_of
+from parity.causes.layer_rules import Layer
 from parity.judge.numbers import Array, distance, is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
@@ -107,10 +109,10 @@ def _causes_at(located: Located | None, evidence: Evidence) -> list[Cause]:
     )
     exact = _exact(place, evidence, first) if not first.check.note else None
     found = find_causes(first, at)
-    return [
-        *([told_of(first, exact)] if exact else []),
-        *(cause for cause in found if exact is None or cause.name != exact.name),
-    ]
+    if exact is None:
+        return found
+    rest = (cause for cause in found if cause.name != exact.name and cause.name not in VAGUE)
+    return [told_of(first, exact), *rest]
 
 
 def _exact(place: Location, evidence: Evidence, first: FirstDifference) -> Cause | None:
@@ -119,7 +121,19 @@ def _exact(place: Location, evidence: Evidence, first: FirstDifference) -> Cause
         return extra_op(place.layer, place.extra.op.kind, place.extra.before, place.extra.after)
     layer = _layer(place, evidence, first.check.step)
     windows = _windows(place, evidence, first, layer)
-    return other_rule(layer) or (other_windows(windows) if windows is not None else None)
+    exact = other_rule(layer) or (other_windows(windows) if windows is not None else _product(layer))
+    further = (other_rule(layer._replace(reference=o.reference, candidate=o.candidate)) for o in place.others)
+    return exact or next((cause for cause in further if cause is not None), None)
+
+
+def _product(layer: Layer) -> Cause | None:
+    """Of matrices: the one that the layer reads, and whatever goes in that fits it."""
+    matrices = [value for value in layer.variables.values() if value.ndim == 2]
+    for given in layer.inputs if len(matrices) == 1 else []:
+        cause = other_product(Product(layer.name, given, matrices[0], layer.reference, layer.candidate))
+        if cause is not None:
+            return cause
+    return None
 
 
 def _windows(place: Location, evidence: Evidence, first: FirstDifference, layer: Layer) -> Windows | None:
@@ -148,7 +162,31 @@ def _layer(place: Location, evidence: Evidence, step: int) -> Layer:
             if value is not None:
                 values[name] = value
     inputs = list(place.inputs.values())
-    return Layer(place.layer, place.op.kind, inputs, place.reference, place.candidate, of_kind["var"], of_kind["stat"])
+    return Layer(
+        place.layer,
+        place.op.kind,
+        inputs,
+        place.reference,
+        place.candidate,
+        of_kind["var"],
+        of_kind["stat"],
+        place.op.name,
+        place.output,
+        list(_norms(shapes, evidence, step)),
+    )
+
+
+def _norms(shapes: Mapping[str, tuple[int, ...]], evidence: Evidence, step: int) -> Iterator[tuple[Array, Array]]:
+    """Yields, both ways round, the vectors of every layer that has two of one length."""
+    vectors: dict[tuple[str, int], list[Array]] = {}
+    for name, layer in layer_names(shapes).items():
+        value = evidence.before(step, "var", name) if len(shapes[name]) == 1 else None
+        if value is not None:
+            vectors.setdefault((layer, len(value)), []).append(value)
+    for found in vectors.values():
+        if len(found) == 2:
+            yield found[0], found[1]
+            yield found[1], found[0]
 
 
 def fitting(causes: Sequence[Cause], located: Located | None) -> list[Cause]:

@@ -3,7 +3,11 @@
 Only where losses or outputs differ, so that a right port pays nothing for it; what is found locates and decides nothing.
 """
 
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from parity.judge.join import Join
 from parity.judge.level1 import LIMIT, UNIT64
@@ -14,9 +18,9 @@ from parity.locate.declared import shows
 from parity.locate.reached import Pass, tolerance_for
 from parity.locate.where import where_apart
 from parity.sides import SideFailed
-from parity.trace import Forward, Trace, TraceError
+from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace, TraceError
 
-FORWARD = ("act", "stat", "loss", "metric")
+FORWARD = ("act", "stat", "loss")
 MOST_NAMED = 8
 
 
@@ -39,7 +43,34 @@ class Passes(Protocol):
         """Returns the pass of one tower in one step on both sides, in float64; None where it cannot be had."""
 
 
-def locate_first(first: FirstDifference | None, passes: Passes, join: Join, reference: Trace) -> Located | None:
+class KeptPasses:
+    """The forward passes that two traces have beside them: of the first step, of a recorded script in its shadow.
+
+    Args:
+      reference: its trace.
+      candidate: its own.
+    """
+
+    def __init__(self, reference: Trace, candidate: Trace) -> None:
+        self._folders = Path(reference.directory), Path(candidate.directory)
+
+    def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
+        """Returns the pass of the first tower in one step on both sides; None where one of them has none."""
+        found = []
+        for folder in self._folders:
+            places = (folder / SHADOW_FORWARD / str(step), folder / SHADOW / SHADOW_FORWARD / "main" / str(step))
+            found += [Forward(place) for place in places if place.is_dir()][:1]
+        return (found[0], found[1]) if len(found) == 2 else None
+
+
+def locate_first(
+    first: FirstDifference | None,
+    passes: Passes,
+    join: Join,
+    reference: Trace,
+    run: str = "lockstep",
+    tolerance: float | None = None,
+) -> Located | None:
     """Returns the first difference at its layer, and what is known of the layer; None where no layer is found.
 
     Args:
@@ -47,8 +78,10 @@ def locate_first(first: FirstDifference | None, passes: Passes, join: Join, refe
       passes: keeps forward passes.
       join: names and layouts.
       reference: its float64 lockstep trace.
+      run: the one whose steps both sides make from the same weights.
+      tolerance: of outputs, relative; by default that of float64 and the size of the difference.
     """
-    if first is None or first.check.run != "lockstep" or first.quantity not in FORWARD:
+    if first is None or first.check.run != run or first.quantity not in FORWARD:
         return None
     if first.check.verdict != "different" and "not finite" not in first.check.note:
         return None
@@ -63,9 +96,9 @@ def locate_first(first: FirstDifference | None, passes: Passes, join: Join, refe
     shapes = {name: tuple(entry["shape"]) for name, entry in reference.variables.items()}
     one, other = (Pass(each.ops, each.value) for each in kept)
     relative = first.check.difference / first.check.size if first.check.size else float("inf")
-    place = locate(one, other, mapping, shapes, tolerance_for(relative))
-    if place is None or (not place.layer and first.quantity == "stat"):
-        return None
+    place = locate(one, other, mapping, shapes, tolerance or tolerance_for(relative))
+    if place is None or (not place.layer and first.quantity != "loss"):
+        return None  # what comes behind the layers makes no output and no statistic of theirs
     stays = not place.layer or first.quantity == "act"
     if first.quantity == "act" and first.check.key in reference.step(first.check.step):
         stays = shows(first.name, reference.step(first.check.step).read(first.check.key), place, one, shapes)
@@ -82,11 +115,10 @@ def with_location(level: Level, located: Located | None) -> None:
     known = level.first_difference
     if located is None or known is None:
         return
-    first, place = located
-    if first is not known:
+    first = replace(located.first, where=told(located.place))
+    if first.decisive is not None:
         level.checks.insert(_place_of(known.check, level.checks), first.check)
-        level.first_difference = first
-    level.notes.append(told(place))
+    level.first_difference = first
 
 
 def _place_of(check: Check, checks: list[Check]) -> int:
@@ -104,17 +136,17 @@ def told(place: Location) -> str:
     port = place.port
     there = f", in the port {port.name or 'outside of any module'} ({port.kind})" if port else ""
     which = f"in the layer {place.layer}" if place.layer else "behind all layers, in the loss"
-    inputs = "its weights are the same"
-    if place.other_inputs:
-        inputs += f", its input is not: {_listed(place.other_inputs)}"
-    elif place.fed_by:
-        inputs = "its inputs and weights are the same"
+    inputs = "its inputs and weights are the same" if place.fed_by else "its weights are the same"
+    if place.only_reference:
+        inputs += f"; the port has nothing like {_listed(place.only_reference)}, which goes into it"
+    if place.only_candidate:
+        inputs += f"; the reference has nothing like the port's {_listed(place.only_candidate)}, which goes into it"
     before = f"; the same before it: {_listed(place.same)}" if place.same else ""
     unpaired = f"; not paired, for the port does not show them: {_listed(place.unpaired)}" if place.unpaired else ""
     apart = ""
     if place.reference is not None and place.candidate is not None and place.reference.ndim:
         apart = f"; of {place.shown} {where_apart(place.reference, place.candidate)}"
-    return f"first differs {which}: {place.op.name} ({place.op.kind}){there}; {inputs}{apart}{before}{unpaired}"
+    return f"{which}: {place.op.name} ({place.op.kind}){there}; {inputs}{apart}{before}{unpaired}"
 
 
 def _listed(names: list[str]) -> str:
@@ -127,13 +159,16 @@ def _at(first: FirstDifference, tower: str, place: Location, step: int) -> First
     if place.reference is None or place.candidate is None:
         note = f"the port has no output of the size of {place.op.name}'s to compare it with"
         check = first.check._replace(key=key, note=note, difference=0.0, allowed=0.0)
-        return FirstDifference(check, "act", place.layer, tower, None, first)
+        return FirstDifference(check, "act", place.layer, tower, None, decisive=first)
     one, other = place.reference, place.candidate
     size = norm(one)
     shown = "" if step == first.check.step else f"as it is in step {step}, the nearest whose layers are kept"
     allowed = LIMIT * 4 * UNIT64 * size
-    check = Check("lockstep", first.check.step, key, "different", distance(one, other), allowed, size, size, shown)
-    return FirstDifference(check, "act", place.layer, tower, worst(one, other), first)
+    check = Check(first.check.run, first.check.step, key, "different", distance(one, other), allowed, size, size, shown)
+    if not (np.isfinite(one).all() and np.isfinite(other).all()):
+        note = "; ".join(part for part in (first.check.note, shown) if part)
+        check = check._replace(verdict=first.check.verdict, difference=0.0, allowed=0.0, note=note)
+    return FirstDifference(check, "act", place.layer, tower, worst(one, other), decisive=first)
 
 
 def _towers(reference: Trace, step: int) -> list[str]:

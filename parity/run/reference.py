@@ -10,7 +10,8 @@ from parity.case import Case
 from parity.case.sides import OF_THE_BUILDER
 from parity.run.asked import Asked, Tick, settings, start_forward, start_run, then, ticker
 from parity.run.processes import Sides
-from parity.trace import Trace, write_json
+from parity.sides import SideFailed
+from parity.trace import Forward, Trace, write_json
 
 PREPARED = "prepared.json"
 INITIAL_SLOTS = "initial-slots.json"
@@ -124,9 +125,23 @@ class TensorFlowRole:
         role.prepare(asked.precision, inputs).result()
         return role.run(asked).result()
 
-    def forward(self, out: Path, step: int, tower: str, asked: Asked) -> None:
-        """Leaves the forward pass of one tower in one step; `asked` says from what, its precision is prepared."""
-        start_forward(self._side, asked, out, step, tower, precision=asked.precision).result()
+    def forward(self, step: int, tower: str, asked: Asked, most: int | None = None) -> Forward:
+        """Returns the forward pass of one tower in one step.
+
+        Args:
+          step: its number.
+          tower: its name.
+          asked: from what it is made, and its name; its precision is prepared.
+          most: bytes of outputs to keep; by default as `write_forward` has it.
+        """
+        out, own = self._out / asked.name, {} if most is None else {"most": most}
+        try:
+            start_forward(self._side, asked, out, step, tower, precision=asked.precision, **own).result()
+        except SideFailed:
+            for side in self._side.companions:
+                side.outlive_failure()
+            raise
+        return Forward(out)
 
     def run(self, asked: Asked) -> "Future[Trace]":
         """Starts a run; its precision is prepared."""

@@ -13,6 +13,7 @@ TASKS = {
     "batches": "to get the batches",
     "prepare": "to build the model",
     "initialize": "to make the first state",
+    "forward": "to make the forward pass of a step",
     "run": "to run the steps",
 }
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from parity.causes.at_layer import Layer, extra_op, other_rule
+from parity.causes.at_layer import extra_op, other_rule
 from parity.causes.functions import FUNCTIONS
+from parity.causes.layer_rules import Layer
 
 X = np.random.default_rng(0).normal(size=(6, 5, 4))
 GAMMA, BETA = np.array([0.5, 1.5, 2.0, -1.0]), np.array([0.1, -0.2, 0.3, 0.0])
@@ -38,8 +39,9 @@ def test_an_activation_that_explains_only_a_part_is_not_named():
 
 
 def test_scores_divided_by_another_number_are_named():
-    cause = other_rule(layer(soft(X), soft(X / 2)))
-    assert (cause.name, "multiplied by 0.5" in cause.title) == ("softmax_scale", True)
+    mask = np.where(np.arange(4) < 3, 0.0, -1e4)
+    cause = other_rule(layer(soft(X / 2 + mask), soft(X + mask), x=np.zeros(1)))
+    assert (cause.name, "is 2 times as large in the candidate" in cause.title) == ("softmax_scale", True)
 
 
 def test_a_softmax_over_another_axis_is_named():
@@ -86,3 +88,38 @@ def test_what_a_port_puts_in_front_of_a_layer_is_named():
     kept = np.random.default_rng(3).uniform(size=X.shape) < 0.5
     assert extra_op("rnn", "dropout", X, np.where(kept, X * 2, 0)).name == "dropout_active"
     assert extra_op("rnn", "sort", X, np.sort(X, axis=0)) is None
+
+
+def test_another_scale_is_named_with_the_root_that_it_is():
+    cause = other_rule(layer(X * 0.5, X / 12**0.5))
+    assert cause.name == "scale"
+    assert (
+        "by 0.288675, 1 over the square root of 12, in the candidate, by 0.5, 1 over the square root of 4,"
+        in cause.title
+    )
+
+
+def test_a_mask_that_is_not_added_is_named():
+    masked = X + np.where(np.arange(4) < 2, 0.0, -1e4)
+    given = layer(soft(masked), soft(X))._replace(op="attention/add", kind="AddV2", output=masked)
+    assert other_rule(given).title == "the candidate leaves out attention/add (AddV2)"
+
+
+def test_a_mask_along_another_axis_is_named():
+    x = np.random.default_rng(2).normal(size=(2, 5, 5))
+    mask = np.where(np.tri(5), 0.0, -1e4)[None]
+    given = layer(soft(x + mask), soft(x + mask.swapaxes(1, 2)), x=x)
+    given = given._replace(op="attention/add", kind="AddV2", output=x + mask)
+    cause = other_rule(given)
+    assert (cause.name, "along the other of the two last axes" in cause.title) == ("mask", True)
+
+
+def test_a_residual_that_is_not_added_before_a_norm_is_named():
+    def normed_of(x):
+        return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * GAMMA + BETA
+
+    residual = np.random.default_rng(4).normal(size=X.shape)
+    given = layer(normed_of(X + residual), normed_of(X))._replace(
+        op="layer/add", kind="AddV2", output=X + residual, norms=[(BETA, GAMMA), (GAMMA, BETA)]
+    )
+    assert other_rule(given).title == "the candidate leaves out layer/add (AddV2)"

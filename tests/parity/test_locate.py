@@ -189,3 +189,34 @@ def test_variables_that_are_exchanged_are_found_where_the_first_is_read():
     )
     mapping = {"first/kernel": ("second.weight",), "second/kernel": ("first.weight",)}
     assert locate(passed, ports, mapping, shapes).layer == "first"
+
+
+def test_an_op_without_scope_is_named_by_the_layer_before_it():
+    x = np.random.default_rng(0).normal(size=(3, 4))
+    shapes = {"net/w1": (4, 4), "net/w2": (4, 4)}
+    passed = made(
+        ("MatMul", "MatMul", [], ["net/w1"], x),
+        ("Relu", "Relu", [0], [], abs(x)),
+        ("MatMul_1", "MatMul", [1], ["net/w2"], x**3),
+    )
+    ports = made(
+        ("", "linear", [], ["w1"], x), ("", "silu", [0], [], abs(x) + 1), ("", "linear", [1], ["w2"], x**3 + 1)
+    )
+    assert locate(passed, ports, {"net/w1": ("w1",), "net/w2": ("w2",)}, shapes).layer == "net/w1/Relu"
+
+
+def test_numbers_that_are_not_finite_are_located_where_they_begin(arrays):
+    broken = port(arrays, lambda relu: np.where(relu == relu.max(), np.nan, relu))
+    place = locate(graph(arrays), broken, MAPPING, SHAPES)
+    assert (place.layer, place.op.kind) == ("conv", "Relu")
+
+
+def test_an_op_that_a_port_lacks_in_front_of_a_layer_is_found_before_the_layer():
+    x, kernel = np.random.default_rng(0).normal(size=(3, 64)), np.random.default_rng(1).normal(size=(64, 5))
+    passed = made(
+        ("tower_0/conv/Conv2D", "Conv2D", [], ["conv/kernel"], x),
+        ("tower_0/Tanh", "Tanh", [0], [], np.tanh(x)),
+        ("tower_0/fc/MatMul", "MatMul", [1], ["fc/kernel"], np.tanh(x) @ kernel),
+    )
+    ports = made(("conv", "conv2d", [], ["conv.weight"], x), ("fc", "linear", [0], ["fc.weight"], x @ kernel))
+    assert locate(passed, ports, MAPPING, SHAPES).layer == "conv/Tanh"

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import torch_ddp
+from parity.run.compare import compare_traces
 from parity.trace import Trace
 from torch_ddp.errors import TorchDdpError
 
@@ -63,3 +64,21 @@ def test_a_step_without_an_update_is_refused(tmp_path):
     ):
         model(torch.ones(1, 1)).sum().backward()
     assert not Trace(tmp_path / "trace", whole=False).complete
+
+
+def test_two_recordings_are_compared_layer_by_layer(tmp_path):
+    x = torch.arange(15.0).reshape(5, 3) - 7
+
+    def recorded(name, activation):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), activation, torch.nn.Linear(4, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with torch_ddp.recording(tmp_path / name, model, optimizer) as record, record.step(x=x):
+            model(x).square().mean().backward()
+            optimizer.step()
+        return tmp_path / name
+
+    result = compare_traces(recorded("one", torch.nn.ReLU()), recorded("other", torch.nn.LeakyReLU(0.3)))
+    first = result.first_difference
+    assert (result.verdict, first.check.key) == ("different", "act/0/0/1")
+    assert "in the layer 0/1: 1 (relu), in the port 1 (leaky_relu); its inputs and weights are the same" in first.where

@@ -113,6 +113,17 @@ def test_a_bug_in_a_port_is_found_and_named(request, recorded, replayed, name, l
     assert function["causes"][0]["name"] == cause
 
 
+def test_the_layer_of_a_bug_in_the_forward_pass_is_found_by_the_pass_that_the_shadow_has(recorded, replayed):
+    code, result = replayed(recorded("placeholder_slices").out, "placeholder_slices", "loss", model="Leaky")
+    function = result["levels"]["function"]
+    first = function["first_difference"]
+    assert (code, first["key"]) == (1, "act/0/net/b1/Relu")
+    assert "in the port outside of any module (leaky_relu); its inputs and weights are the same" in first["where"]
+    assert function["causes"][0]["title"].startswith(
+        "net/b1/Relu goes through leaky ReLU of slope 0.01 in the candidate"
+    )
+
+
 def test_a_bug_that_no_step_alone_shows_is_found_where_nobody_resets_the_port(recorded, replayed):
     trace = recorded("placeholder_slices").out
     code, result = replayed(trace, "placeholder_slices", "loss", optimizer="optimizer_that_has_counted")

@@ -1,0 +1,39 @@
+"""Tells whether an op of a graph and a function of torch do the same kind of thing."""
+
+from parity.trace import ForwardOp
+
+# Names in lower case, without what only says how it is done.
+FAMILIES = (
+    {
+        "matmul",
+        "batchmatmul",
+        "batchmatmulv2",
+        "linear",
+        "bmm",
+        "mm",
+        "addmm",
+        "baddbmm",
+        "einsum",
+        "scores",
+        "tensordot",
+    },
+    {"conv1d", "conv2d", "conv3d", "depthwiseconv2dnative"},
+    {"conv2dbackpropinput", "conv_transpose2d", "conv_transpose1d", "conv_transpose3d"},
+    {"add", "addv2", "biasadd", "sub", "masked scores", "masked_fill", "addn"},
+    {"mul", "realdiv", "div", "truediv", "divide", "multiply", "scaled scores"},
+    {"logsoftmax", "log_softmax"},
+    {"maxpool", "maxpoolv2", "max_pool2d", "max_pool2d_with_indices", "max_pool1d", "max_pool3d"},
+    {"avgpool", "avg_pool2d", "avg_pool1d", "adaptive_avg_pool2d"},
+    {"leakyrelu", "leaky_relu"},
+    {"gatherv2", "resourcegather", "gather", "embedding"},
+)
+
+
+def same_kind(reference: ForwardOp, candidate: ForwardOp) -> bool:
+    """Whether two ops are of one kind; where nothing is known of them, by their names."""
+    one, other = _plain(reference.kind), _plain(candidate.kind)
+    return one == other or any(one in family and other in family for family in FAMILIES)
+
+
+def _plain(kind: str) -> str:
+    return kind.lower().removesuffix(" without bias").strip("_")
