@@ -1,5 +1,7 @@
 """Causes in how the gradients of towers or ranks are put together."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from parity.causes.evidence import (
@@ -51,6 +53,7 @@ def sum_instead_of_mean(first: FirstDifference, evidence: Evidence) -> Cause | N
         f"the {summing} sums over {towers} towers where the {averaging} averages: all {len(pairs)} combined gradients "
         f"differ by the factor {max(factor, 1 / factor):.12g}, and the gradients of the single towers are the same",
         fix,
+        share_explained(first, [(factor * one, other, one) for _, one, other in pairs]),
     )
 
 
@@ -104,7 +107,14 @@ def gradient_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     where = "every variable" if len(wrong) == len(factors) else ", ".join(wrong)
     place = "in every tower" if first.quantity == "tower_grad" else "once combined"
     evidence_text = f"the candidate's gradient of {where} is {factor:.9g} times the reference's, {place}"
-    return cause_of_factor(factor, where, len(wrong) == len(factors), evidence_text, evidence.towers, evidence.close)
+    cause = cause_of_factor(factor, where, len(wrong) == len(factors), evidence_text, evidence.towers, evidence.close)
+    differing = [
+        (factor * one, other, one)
+        for tower in towers
+        for name, one, other in evidence.pairs(step, first.quantity, "", tower)
+        if name in wrong
+    ]
+    return replace(cause, explains=share_explained(first, differing))
 
 
 def cause_of_factor(factor: float, where: str, whole: bool, text: str, towers: int, close: float) -> Cause:
