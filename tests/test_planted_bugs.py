@@ -108,6 +108,7 @@ def test_plain_sgd_of_torch_is_the_same_up_to_float32_hyper_parameters(tf2_sides
     result = run_case(trained_by(example("digits_mlp"), SGD, "SGD(model.parameters(), lr=0.05)"), tf2_sides)
     assert result.verdict == "same"
     assert any("up to float32 hyper-parameters" in note for note in result.levels["function"].notes)
+    assert [(repeat.side, repeat.unequal) for repeat in result.repeats] == [("reference", 0), ("candidate", 0)]
 
 
 def test_a_wrong_variance_shows_only_in_the_moving_variance_and_is_named(tf2_sides, example):

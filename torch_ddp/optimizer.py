@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from torch_ddp import like_tf
+from torch_ddp.beta_powers import Float32Beta
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.schedule import make_schedule
 from torch_ddp.update import OF_THE_UPDATE
@@ -63,14 +64,19 @@ def round_hyper_parameters(optimizer: Optimizer) -> None:
     """Rounds every hyper-parameter to float32, as TensorFlow's graph holds them.
 
     Unrounded ones leave 2e-8 (a learning rate of 1e-3) to 1e-5 (a beta of 0.999) in the update: more than rounding, less
-    than a bug.
+    than a bug. Whole powers of betas are the graph's too, `Float32Beta`.
     """
     for group in optimizer.param_groups:
         for name, value in group.items():
+            kind = Float32Beta if name.startswith("beta") and name not in COUNTERS else _as_float32
             if isinstance(value, float):
-                group[name] = float(np.float32(value))
+                group[name] = kind(value)
             elif isinstance(value, tuple) and all(isinstance(part, float) for part in value):
-                group[name] = tuple(float(np.float32(part)) for part in value)
+                group[name] = tuple(kind(part) for part in value)
+
+
+def _as_float32(value: float) -> float:
+    return float(np.float32(value))
 
 
 def round_momenta(model: nn.Module) -> None:

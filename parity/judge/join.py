@@ -53,7 +53,7 @@ class Join:
         reference_slots: Iterable[str] = (),
     ) -> None:
         self._variables = variables
-        self._names = names
+        self._names = dict(names)
         self._slots = tuple(slots)
         self.left_slots = only_slots_left(tuple(reference_slots), self._slots)
         self._order = {pair.reference: place for place, pair in enumerate(variables.pairs)}
@@ -138,6 +138,15 @@ class Join:
                 whole = moved.setdefault(name, np.zeros((count * size, *block.shape[1:]), block.dtype))
                 whole[index * size : (index + 1) * size] = block
         return moved
+
+    @property
+    def layouts(self) -> dict[str, str]:
+        """Names of outputs whose layout was taken from the tensors, to its transform."""
+        return {name: text for names in self._names.values() for name, text in names.layouts.items()}
+
+    def take_layout(self, quantity: str, name: str, transform: str) -> None:
+        """Has an output that no entry gives a transform, "act" or "metric", be carried by one."""
+        self._names.setdefault(quantity, Renaming(quantity, {})).take_layout(name, transform)
 
     def _alone(self, key: Key) -> bool:
         return key.quantity in OF_A_VARIABLE and key.name in self._order and not self.parts(key.name)

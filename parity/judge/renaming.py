@@ -25,10 +25,24 @@ class Renaming:
                     "Only variables can become several."
                 )
         self._entries = dict(entries)
+        self._layouts: dict[str, str] = {}
 
     def __contains__(self, name: object) -> bool:
-        """Returns whether a name of the reference has an entry."""
-        return name in self._entries
+        """Returns whether a name of the reference is carried otherwise than as it is."""
+        return name in self._entries or name in self._layouts
+
+    @property
+    def layouts(self) -> dict[str, str]:
+        """Name to transform of those whose layout was taken from the tensors."""
+        return dict(self._layouts)
+
+    def take_layout(self, name: str, transform: str) -> None:
+        """Has a name of the reference carried by a transform, where no entry says by which."""
+        if self._transform(name) is None:
+            self._layouts[name] = transform
+
+    def _transform(self, name: str) -> str | None:
+        return self._entries[name].transform if name in self._entries else None
 
     def to_candidate(self, name: str) -> str:
         """Returns the candidate's name of the reference's `name`."""
@@ -36,10 +50,10 @@ class Renaming:
 
     def forward(self, name: str, array: Array) -> Array:
         """Carries an array of the reference to the candidate's layout."""
-        text = self._entries[name].transform if name in self._entries else None
+        text = self._transform(name) or self._layouts.get(name)
         return parse_transform(text).forward(array)[0] if text else array
 
     def backward(self, name: str, array: Array) -> Array:
         """Carries an array of the candidate to the layout of the reference's `name`."""
-        text = self._entries[name].transform if name in self._entries else None
+        text = self._transform(name) or self._layouts.get(name)
         return parse_transform(text).backward(array) if text else array

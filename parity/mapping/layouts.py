@@ -70,6 +70,24 @@ def nhwc_to_nchw() -> Transform:
     return permutation("nhwc_to_nchw", (0, 3, 1, 2))
 
 
+@register("nchw_to_nhwc")
+def nchw_to_nhwc() -> Transform:
+    """Turns images ``[n, c, h, w]`` into ``[n, h, w, c]``."""
+    return permutation("nchw_to_nhwc", (0, 2, 3, 1))
+
+
+@register("ndhwc_to_ncdhw")
+def ndhwc_to_ncdhw() -> Transform:
+    """Turns volumes ``[n, d, h, w, c]`` into ``[n, c, d, h, w]``."""
+    return permutation("ndhwc_to_ncdhw", (0, 4, 1, 2, 3))
+
+
+@register("ntc_to_tnc")
+def ntc_to_tnc() -> Transform:
+    """Turns sequences ``[n, time, c]`` into time-major ``[time, n, c]``, and those back."""
+    return permutation("ntc_to_tnc", (1, 0, 2))
+
+
 @register("nlc_to_ncl")
 def nlc_to_ncl() -> Transform:
     """Turns sequences ``[n, length, c]`` into ``[n, c, length]``."""

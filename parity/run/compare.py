@@ -5,6 +5,7 @@ from pathlib import Path
 from parity.case import load_mapping
 from parity.causes import Evidence, find_causes
 from parity.judge.join import Join
+from parity.judge.output_layouts import take_layouts
 from parity.judge.plain import judge_plain, starts_apart
 from parity.judge.renaming import Renaming
 from parity.judge.result import Check, Level, Result, decide
@@ -51,6 +52,7 @@ def compare_traces(
     names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
     join = Join(mapping, names, other.facts.get("slots", []))
     steps = [step for step in one.step_numbers if step in set(other.step_numbers)]
+    layouts = take_layouts(join, one, other)
     checks = judge_plain(join, one, other, steps, lambda done: tick("judge steps", done, len(steps)))
     for step in sorted(set(one.step_numbers) ^ set(other.step_numbers)):
         whose = "candidate" if step in one.step_numbers else "reference"
@@ -74,7 +76,7 @@ def compare_traces(
         candidate={**other.facts, "producer": other.producer},
         pairs=mapping.texts(),
         unjudged=[] if name == "function" else [f"level function: {NO_FLOAT64}"],
-        notes=[UNMEASURED, *_other_start(starts_apart(join, one, other), len(mapping.pairs))],
+        notes=[UNMEASURED, *layouts, *_other_start(starts_apart(join, one, other), len(mapping.pairs))],
     )
     if closely:
         look_at_level(result, name, join, {"free": (one, other)})

@@ -7,6 +7,7 @@ from typing import Any
 from parity.case import Case, as_declared
 from parity.judge.join import Join
 from parity.judge.level1 import Lockstep
+from parity.judge.output_layouts import take_layouts
 from parity.judge.result import Check
 from parity.run.again import Again
 from parity.run.asked import Tick
@@ -20,6 +21,7 @@ from parity.run.reference import Reference, TensorFlowRole
 from parity.run.runs import (
     REPLICAS,
     candidate_in_lockstep,
+    candidate_repeated,
     free_candidate,
     lockstep_repeated,
     reference_in_float64,
@@ -109,16 +111,18 @@ class Recorder:
         repeats = lockstep_repeated(playing, states)
         draws = list(run_draws(playing, join, states.tf)) if self._spread else []
         races = run_orders(playing, states.torch, case, candidates) if playing.racing else None
+        lockstep = Lockstep(
+            reference32=rough,
+            reference64=references["float64"].result(),
+            candidate32=candidates["float32"].result(),
+            candidate64=candidates["float64"].result(),
+            states=Trace(states.tf),
+        )
+        layouts = take_layouts(join, lockstep.reference64, lockstep.candidate64)
         return Recorded(
             join=join,
             start=Trace(playing.start.tf),
-            lockstep=Lockstep(
-                reference32=rough,
-                reference64=references["float64"].result(),
-                candidate32=candidates["float32"].result(),
-                candidate64=candidates["float64"].result(),
-                states=Trace(states.tf),
-            ),
+            lockstep=lockstep,
             reference_free=references["free"].result(),
             candidate_free=free.result(),
             initial_slots=self._prepared.initial_slots,
@@ -128,7 +132,7 @@ class Recorder:
             candidate_draws=[candidate.result() for _, candidate in draws],
             pairs=pairs,
             races=races,
-            notes=self._reference.notes + self._prepared.notes,
+            notes=self._reference.notes + self._prepared.notes + layouts,
             repeats={side: again.result() for side, again in repeats.items()},
         )
 
@@ -153,10 +157,12 @@ class Recorder:
         self.again.playing = self.playing
         free = free_candidate(self.playing)
         candidates = candidate_in_lockstep(self.playing, self.states.torch)
+        repeat = candidate_repeated(self.playing, self.states)
         lockstep = recorded.lockstep._replace(
             candidate32=candidates["float32"].result(), candidate64=candidates["float64"].result()
         )
-        return replace(recorded, lockstep=lockstep, candidate_free=free.result())
+        repeats = {**recorded.repeats, "candidate": repeat.result()}
+        return replace(recorded, lockstep=lockstep, candidate_free=free.result(), repeats=repeats)
 
     def _write_states(self, join: Join, rough: Trace) -> OfBoth:
         out, steps = self._out / "states", self.playing.steps

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from parity.causes import VAGUE, Evidence, find_causes
 from parity.judge.closer import Pairs
 from parity.judge.level1 import Lockstep, judge_init, judge_initial_slots, judge_lockstep
+from parity.judge.output_layouts import take_layouts
 from parity.judge.own_values import judge_own_values, written_notes
 from parity.judge.result import Cause, Check, FirstDifference, Level, decide, what_differs
 from parity.run.asked import Tick
@@ -87,6 +88,7 @@ def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judg
     )
     runs = _run(replayed, shadow, references, states, out)
     tick("judge what was replayed", 0, 1)
+    layouts = take_layouts(replayed.join, runs.lockstep.reference64, runs.lockstep.candidate64)
     orders = OtherOrder(part, shadow)
     settle = partial(_settle, orders=orders, replayed=replayed, shadow=shadow, out=out)
     function = _function(replayed, runs, settle)
@@ -105,7 +107,7 @@ def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judg
         # Without draws of its own the reference is its own: its distance from float64 decides.
         reference_draws=[traces.reference32],
     )
-    function.notes += beside_notes(function.checks, part, shadow)
+    function.notes += beside_notes(function.checks, part, shadow) + layouts
     single = judge_single(recorded, part.steps, function.checks, partial(_first_steps_again, replayed))
     single = orders.float32(single, replayed.join, traces)
     notes = race_notes(part, traces, shadow, function.checks) + orders.notes(function.checks)

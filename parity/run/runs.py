@@ -86,10 +86,16 @@ def lockstep_repeated(playing: Playing, states: OfBoth) -> dict[str, "Future[Tra
       playing: the sides.
       states: the states before each step.
     """
-    steps = playing.steps[:REPEATED]
-    feeds, start = playing.feeds, playing.start
-    asked = Asked(REPETITION, "float32", feeds.torch, start.torch, states.torch, EVERYTHING, steps)
-    repeats = {"candidate": playing.torch.run(asked)}
+    repeats = {"candidate": candidate_repeated(playing, states)}
     if isinstance(playing.tf, TensorFlowRole):
-        repeats["reference"] = playing.tf.run(asked._replace(feeds=feeds.tf, start=start.tf, follow=states.tf))
+        repeats["reference"] = playing.tf.run(_repetition(playing, playing.feeds.tf, playing.start.tf, states.tf))
     return repeats
+
+
+def candidate_repeated(playing: Playing, states: OfBoth) -> "Future[Trace]":
+    """Starts the first steps of the candidate's float32 lockstep once more."""
+    return playing.torch.run(_repetition(playing, playing.feeds.torch, playing.start.torch, states.torch))
+
+
+def _repetition(playing: Playing, feeds: Path, start: Path, states: Path) -> Asked:
+    return Asked(REPETITION, "float32", feeds, start, states, EVERYTHING, playing.steps[:REPEATED])

@@ -1,0 +1,81 @@
+"""Finds in which layout a candidate returns an output that the reference returns in TensorFlow's."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from math import hypot
+
+from parity.judge.join import Join
+from parity.judge.numbers import Array, distance
+from parity.mapping import MappingError, parse_transform
+from parity.trace import Trace, parse_key
+
+OUTPUTS = ("act", "metric")
+IDENTITY = "identity"
+# By number of axes; the likelier first.
+USUAL = {
+    2: ("transpose",),
+    3: ("nlc_to_ncl", "ntc_to_tnc"),
+    4: ("nhwc_to_nchw", "nchw_to_nhwc"),
+    5: ("ndhwc_to_ncdhw",),
+}
+NEARER = 2.0  # so much nearer numbers have to bring a layout for it to be taken where shapes allow several
+
+
+def usual_layout(pairs: Sequence[tuple[Array, Array]]) -> str:
+    """Returns the transform by which an output of the reference has become the candidate's.
+
+    Where one of the usual layouts fits the shapes, it is that one; where several do, as of squares, the one whose numbers
+    are nearest, and as it is where none is clearly nearer.
+
+    Args:
+      pairs: the output on both sides, by tower.
+
+    Returns:
+      Name of a transform; "identity" where none of them fits.
+    """
+    known = (IDENTITY, *USUAL.get(pairs[0][0].ndim, ()))
+    fitting = [text for text in known if all(_fits(text, *each) for each in pairs)]
+    if len(fitting) < 2:
+        return fitting[0] if fitting else IDENTITY
+    apart = {text: hypot(*(distance(one, _backward(text, other)) for one, other in pairs)) for text in fitting}
+    nearest = min(fitting, key=lambda text: apart[text])
+    return nearest if apart[nearest] * NEARER < apart[fitting[0]] else fitting[0]
+
+
+def _fits(text: str, one: Array, other: Array) -> bool:
+    try:
+        return bool(_backward(text, other).shape == one.shape and other.dtype.kind == one.dtype.kind)
+    except MappingError:
+        return False
+
+
+def _backward(text: str, array: Array) -> Array:
+    return parse_transform(text).backward(array, shape=array.shape)
+
+
+def take_layouts(join: Join, reference: Trace, candidate: Trace) -> list[str]:
+    """Has outputs that no mapping gives a layout be read in the one that they are found in; returns what to say of it.
+
+    Args:
+      join: names and layouts; takes those of activations and metrics.
+      reference: a trace; its first step decides.
+      candidate: of the same steps.
+    """
+    steps = [step for step in reference.step_numbers if step in candidate.step_numbers]
+    if not steps:
+        return []
+    one_file, other_file = reference.step(steps[0]), candidate.step(steps[0])
+    pairs = defaultdict[tuple[str, str], list[tuple[Array, Array]]](list)
+    for text in one_file.names():
+        key = parse_key(text)
+        if key.quantity in OUTPUTS and (other := join.read(key, other_file)) is not None:
+            pairs[key.quantity, key.name].append((one_file.read(text), other))
+    for (quantity, name), each in pairs.items():
+        layout = usual_layout(each)
+        if layout != IDENTITY:
+            join.take_layout(quantity, name, layout)
+    taken = join.layouts
+    if not taken:
+        return []
+    told = [f"{name} ({layout})" for name, layout in taken.items()]
+    return [f"outputs in another layout, guessed by their shapes and numbers: {', '.join(told)}"]

@@ -1,0 +1,90 @@
+"""Outputs in the layouts of TensorFlow on one side and of torch on the other."""
+
+import numpy as np
+import pytest
+
+from parity.judge import Join
+from parity.judge.output_layouts import take_layouts, usual_layout
+from parity.judge.renaming import Renaming
+from parity.mapping import Mapping, MappingEntry
+from parity.trace import Trace, TraceWriter, parse_key
+
+NCHW, NTC = (0, 3, 1, 2), (1, 0, 2)
+
+
+def drawn(*shape):
+    return np.random.default_rng(sum(shape)).normal(size=shape)
+
+
+def trace(folder, **outputs):
+    writer = TraceWriter(folder, {"package": "test"})
+    writer.init({})
+    writer.step(0, outputs)
+    writer.close()
+    return Trace(folder)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "layout"),
+    [
+        ((4, 3), (1, 0), "transpose"),
+        ((2, 5, 3), (0, 2, 1), "nlc_to_ncl"),
+        ((2, 5, 3), NTC, "ntc_to_tnc"),
+        ((2, 5, 6, 3), NCHW, "nhwc_to_nchw"),
+        ((2, 3, 5, 6), (0, 2, 3, 1), "nchw_to_nhwc"),
+        ((2, 4, 5, 6, 3), (0, 4, 1, 2, 3), "ndhwc_to_ncdhw"),
+        ((2, 5, 6, 3), (0, 1, 2, 3), "identity"),
+        ((2, 5, 6, 3), (3, 0, 1, 2), "identity"),  # none of the usual ones
+    ],
+)
+def test_the_only_layout_that_fits_is_taken_even_where_the_numbers_differ(shape, axes, layout):
+    value = drawn(*shape)
+    assert usual_layout([(value, value.transpose(axes))]) == layout
+    assert usual_layout([(value, 2.0 * value.transpose(axes))]) == layout
+
+
+@pytest.mark.parametrize("shape", [(4, 6, 6, 6), (6, 6, 6)])
+def test_of_several_that_fit_a_square_the_numbers_decide(shape):
+    value = drawn(*shape)
+    axes, layout = (NCHW, "nhwc_to_nchw") if len(shape) == 4 else (NTC, "ntc_to_tnc")
+    assert usual_layout([(value, value.transpose(axes))]) == layout
+    assert usual_layout([(value, 1.01 * value.transpose(axes))]) == layout
+    assert usual_layout([(value, value)]) == "identity"
+    assert usual_layout([(value, 1.01 * value)]) == "identity"
+
+
+@pytest.mark.parametrize("other", [drawn(7, 6, 6, 6), np.full((7, 6, 6, 6), np.nan)])
+def test_a_square_that_agrees_in_no_layout_stays_as_it_is(other):
+    assert usual_layout([(np.random.default_rng(1).normal(size=other.shape), other)]) == "identity"
+
+
+def test_a_layout_has_to_fit_every_tower():
+    one, other = drawn(2, 5, 6, 3), drawn(2, 5, 5, 5)
+    assert usual_layout([(one, one.transpose(NCHW)), (other, other.transpose(NCHW))]) == "nhwc_to_nchw"
+    assert usual_layout([(one, one.transpose(NCHW)), (one, one)]) == "identity"
+
+
+def test_outputs_are_read_in_the_layout_that_was_found_and_the_report_says_so(tmp_path):
+    value = drawn(2, 5, 6, 3)
+    moved = value.transpose(NCHW).copy()
+    reference = trace(tmp_path / "reference", **dict.fromkeys(["act/0/a", "act/0/b", "metric/m", "act/0/c"], value))
+    candidate = trace(
+        tmp_path / "candidate", **{"act/0/a": moved, "act/0/other": moved, "metric/m": value, "act/0/c": moved}
+    )
+    entries = {"b": MappingEntry(to="other"), "c": MappingEntry(to="c", transform="identity")}
+    join = Join(Mapping([]), {"act": Renaming("act", entries)}, [])
+    (told,) = take_layouts(join, reference, candidate)
+    assert told.endswith("guessed by their shapes and numbers: a (nhwc_to_nchw), b (nhwc_to_nchw)")
+    for name in ("a", "b"):
+        np.testing.assert_array_equal(join.read(parse_key(f"act/0/{name}"), candidate.step(0)), value)
+    assert join.read(parse_key("act/0/c"), candidate.step(0)).shape == moved.shape  # as it is written by hand
+    np.testing.assert_array_equal(join.write(parse_key("act/0/b"), value)["act/0/other"], moved)
+    np.testing.assert_array_equal(join.read(parse_key("eval/a"), _Held(moved)), value)
+
+
+class _Held(dict):
+    def __init__(self, value):
+        super().__init__({"eval/a": value})
+
+    def read(self, name):
+        return self[name]
