@@ -3,6 +3,7 @@
 import tensorflow.compat.v1 as tf
 
 from parity.trace import quantity_of
+from tf_towers.record.ancestry import ancestors
 from tf_towers.record.hazard import Hazard
 from tf_towers.record.races import find_races, unordered_writers, writers_of
 
@@ -61,7 +62,7 @@ def _counters(plan, variables):
 
 
 def _statistics(plan, variables):
-    racing, still, several = [], [], []
+    racing, still, several, elsewhere = [], [], [], []
     for name, variable in variables.statistics.items():
         writers = writers_of(variable, plan.ops)
         if not writers:
@@ -70,6 +71,8 @@ def _statistics(plan, variables):
             racing.append((name, len(writers)))
         elif len(writers) > 1:
             several.append((name, len(writers)))
+        elif _tower_behind(writers[0], plan):
+            elsewhere.append((name, _tower_behind(writers[0], plan)))
     found = []
     if racing:
         found.append(
@@ -88,6 +91,15 @@ def _statistics(plan, variables):
                 "DDP keeps rank 0's statistics, updated once a step.",
             )
         )
+    if elsewhere:
+        found.append(
+            Hazard(
+                "statistics_of_another_tower",
+                f"{len(elsewhere)} moving statistics are updated from the batch of tower {elsewhere[0][1]} alone, "
+                f"e.g. {elsewhere[0][0]}",
+                "DDP keeps rank 0's statistics, and saves them: the script's are those of another shard.",
+            )
+        )
     if still:
         found.append(
             Hazard(
@@ -97,6 +109,17 @@ def _statistics(plan, variables):
             )
         )
     return found
+
+
+def _tower_behind(writer, plan):
+    """The number of the one tower, not the first, whose own ops a written value comes from; else None."""
+    behind = ancestors([writer])
+    for section in plan.sections:
+        shared = set.intersection(*(set(ops) for ops in section.towers_ops)) if section.towers_ops else set()
+        towers = [number for number, ops in enumerate(section.towers_ops) if behind & (set(ops) - shared)]
+        if len(section.towers_ops) > 1 and len(towers) == 1 and towers[0]:
+            return towers[0]
+    return None
 
 
 def _averages(plan, variables):

@@ -347,6 +347,30 @@ def statistics_of_both_towers_in_order():
     return [train, *tf.get_collection(tf.GraphKeys.UPDATE_OPS)]
 
 
+def statistics_of(wanted):
+    updates = []
+
+    def loss(piece, tower):
+        mean = tf.get_variable("mean", [2], trainable=False, initializer=tf.zeros_initializer())
+        batch = tf.reduce_mean(piece, 0)
+        if tower == wanted:
+            updates.append(tf.assign_sub(mean, 0.1 * (mean - batch)))
+        return plain(piece - batch + tf.stop_gradient(batch), tower)
+
+    train, _ = towers(loss)
+    return [train, *updates]
+
+
+@graph
+def statistics_of_the_first_tower():
+    return statistics_of(0)
+
+
+@graph
+def statistics_of_the_last_tower():
+    return statistics_of(1)
+
+
 @graph
 def statistics_of_both_towers_in_branches():
     def loss(piece, tower):

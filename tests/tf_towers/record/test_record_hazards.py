@@ -38,6 +38,8 @@ EXPECTED = {
     "step_assigned_without_a_collection": set(),
     "slots_made_trainable": {"trainable_slots"},
     "statistics_of_both_towers_in_order": {"statistics_of_all_towers"},
+    "statistics_of_the_first_tower": set(),
+    "statistics_of_the_last_tower": {"statistics_of_another_tower"},
     "statistics_of_both_towers_in_branches": {"unordered_statistics"},
     "switched_by_what_is_fed": set(),
     "statistics_never_updated": {"statistics_not_updated"},
