@@ -55,9 +55,17 @@ def join_certain(left: Sequence[Variable], free: Sequence[Variable], told: Told)
 
     def no_contradiction(one: Variable) -> list[Variable]:
         role = told.reference[one.name].role
-        return [other for other in rest if len({role, told.candidate[other.name].role} - {""}) < 2]
+        return [v for v in rest if not contradict(role, told.candidate[v.name].role, v.use or "")]
 
     return joined + _only_partners([v for v in left if v.name not in names], no_contradiction, BY_SHAPE)
+
+
+def contradict(reference: str, candidate: str, use: str) -> bool:
+    """Returns whether the roles of two names are different ones; a class of module with a single variable has none.
+
+    A table ``[rows, 1]`` of an `Embedding`'s is called its weight, and may well hold a bias of each row.
+    """
+    return not use.startswith("Embedding") and len({reference, candidate} - {""}) > 1
 
 
 def _only_partners(reference: Sequence[Variable], near: Callable[[Variable], list[Variable]], why: str) -> list[Pair]:

@@ -61,6 +61,57 @@ def becomes(text: str, reference: Variable, *candidates: Variable) -> bool:
     return _shapes(text, reference.shape) == tuple(candidate.shape for candidate in candidates)
 
 
+def fits_but_for_ones(reference: Variable, candidate: Variable) -> list[str]:
+    """Returns the transforms that turn `reference` into `candidate` where shapes differ by axes of length 1 alone.
+
+    The usual transform of the reference's kind is done first, then axes of length 1 are put in and left out: a kernel
+    ``[1, 3, 1, c]`` over all of the last axis is the ``[c, 3, 1]`` of a `Conv1d`, a bias ``[1, c]`` is one ``[c]``.
+    """
+    if reference.kind != candidate.kind or candidate.use in PACKED:
+        return []
+    end = f"reshape({', '.join(map(str, candidate.shape))})"
+    found = []
+    for text in _usual(reference, candidate.use or ""):
+        made = _shapes(text, reference.shape)
+        if made and _without_ones(made[0]) == _without_ones(candidate.shape):
+            found.append(end if text == "identity" else f"{text} | {end}")
+    return found
+
+
+def without_leading_ones(text: str, reference: Variable, *candidates: Variable) -> str | None:
+    """Returns the transform that makes `candidates` of `reference` by `text`, leading axes of length 1 left out if need be.
+
+    None where there is none. What is written as a convolution over one place has such axes: ``[1, in, out]``.
+    """
+    if becomes(text, reference, *candidates):
+        return text
+    shape = reference.shape
+    while shape[:1] == (1,):
+        shape = shape[1:]
+        head = f"reshape({', '.join(map(str, shape))})"
+        whole = head if text == "identity" else f"{head} | {text}"
+        if becomes(whole, reference, *candidates):
+            return whole
+    return None
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
+def _usual(reference: Variable, use: str) -> tuple[str, ...]:
+    ops, rank = reference.use or "", len(reference.shape)
+    if not use.startswith(("Linear", "Conv")):
+        return (
+            _BY_RANK.get(rank, ("identity",)) if not use and len(_without_ones(reference.shape)) > 1 else ("identity",)
+        )
+    if rank == 4 and "Conv2DBackpropInput" in ops:
+        return ("hwoi_to_iohw",)
+    if rank == 4:
+        return ("hwcm_to_depthwise",) if "DepthwiseConv2dNative" in ops else ("hwio_to_oihw",)
+    return _BY_RANK.get(rank, ("identity",))[1:] or ("identity",)
+
+
 @lru_cache(maxsize=4096)
 def _shapes(text: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:
     try:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from parity.mapping.assign import FORBIDDEN, assign
-from parity.mapping.certain import BY_SHAPE, Told
+from parity.mapping.certain import BY_SHAPE, Told, contradict
 from parity.mapping.family import candidate_family, reference_families, strangeness
 from parity.mapping.mapping import Pair
 from parity.mapping.names import Meaning, meanings
@@ -197,7 +197,7 @@ class _Solver:
         role, family = self._told.reference[variable.name].role, self._family[variable.name]
         where = self._told.reference[variable.name].where
         for unit, text in self._options[variable.name]:
-            if len({role, self._role[unit]} - {""}) > 1:
+            if contradict(role, self._role[unit], unit.use):
                 continue
             cost = NAME * (1.0 - self._similarity(variable.name, unit.label))
             cost += FAMILY * strangeness(family, candidate_family(unit.use))

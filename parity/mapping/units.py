@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from parity.mapping.fits import PACKED, becomes, fits
+from parity.mapping.fits import PACKED, becomes, fits, fits_but_for_ones, without_leading_ones
 from parity.mapping.transforms import parse_transform
 from parity.mapping.variable import Variable
 
@@ -64,16 +64,19 @@ class Unit(NamedTuple):
             return []
         if not self.texts:
             (part,) = self.parts
-            return [*dict.fromkeys([*fits(reference, part), *_reshaped(reference, part)])]
+            found = [*dict.fromkeys([*fits(reference, part), *_reshaped(reference, part)])]
+            return found or fits_but_for_ones(reference, part)
         size = len(reference.shape)
         if self.rows is None:
-            return [text for text in self.texts if becomes(text, reference, *self.parts)]
+            return [*filter(None, (without_leading_ones(text, reference, *self.parts) for text in self.texts))]
         tail = f"rows({self.rows[0]}, {self.rows[1]})"
         width = self.parts[0].shape[0] // self.rows[1]
         heads = [f"reshape({reference.shape[0]}, {width}) | transpose | "] if size == 3 else []
         flat = [f"reshape({width}) | "] if size > 1 and len(self.parts[0].shape) == 1 else []
         plain = ["transpose | "] if size == 2 and not flat else [""] if size == 1 else []
-        return [t for start in (*plain, *heads, *flat) if becomes(t := start + tail, reference, *self.parts)]
+        turned = [without_leading_ones(f"transpose | {tail}", reference, *self.parts)] if size > 2 else []
+        starts = (start + tail for start in (*plain, *heads, *flat))
+        return [*(text for text in starts if becomes(text, reference, *self.parts)), *filter(None, turned)]
 
 
 def units_of(candidate: Sequence[Variable], reference: Sequence[Variable]) -> list[Unit]:
@@ -164,7 +167,7 @@ def _words(module: str) -> str:
 
 
 def _any(text: str, reference: Sequence[Variable], *parts: Variable) -> bool:
-    return any(variable.kind == parts[0].kind and becomes(text, variable, *parts) for variable in reference)
+    return any(v.kind == parts[0].kind and without_leading_ones(text, v, *parts) for v in reference)
 
 
 def _reshaped(reference: Variable, part: Variable) -> Iterator[str]:

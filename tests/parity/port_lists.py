@@ -391,6 +391,69 @@ def decoder_of_a_transformer():
     return port
 
 
+def points():
+    """Convolutions over points written in two dimensions, the first over a whole axis, against those in one dimension."""
+    port = Port()
+    for tf, torch, inputs, outputs in (
+        ("align/c1", "align.0", (1, 3, 1), 10),
+        ("align/c2", "align.3", (1, 1, 10), 20),
+        ("points/c1", "body.0", (1, 3, 1), 14),
+        ("points/c2", "body.3", (1, 1, 14), 14),
+        ("points/c3", "body.6", (1, 1, 14), 42),  # as many channels as the first kernel has elements
+    ):
+        channels = inputs[1] * inputs[2]
+        port.tf(f"{tf}/w", (*inputs, outputs), CONV)
+        port.torch(f"{torch}.weight", (outputs, channels, 1), "Conv1d")
+        flat = inputs[1] == 1
+        text = f"reshape(1, {channels}, {outputs}) | wio_to_oiw" if flat else f"hwio_to_oihw | reshape({outputs}, 3, 1)"
+        port.means(f"{tf}/w", f"{torch}.weight", text)
+        port.vector(f"{tf}/b", f"{torch}.bias", outputs, ADD, "Conv1d")
+        norm = f"{torch.split('.')[0]}.{int(torch.split('.')[1]) + 1}"
+        port.vector(f"{tf}/bn/gamma", f"{norm}.weight", outputs, "Mul", "BatchNorm1d")
+        port.vector(f"{tf}/bn/beta", f"{norm}.bias", outputs, "Sub", "BatchNorm1d")
+    return port
+
+
+def everything_a_convolution():
+    """Kernels and biases with an axis of length 1 in front, packed for attention on both sides, and a depthwise one."""
+    port, d = Port(), 8
+    for at in range(2):
+        tf, torch = f"model/h{at}", f"blocks.{at}"
+        port.tf(f"{tf}/attn/c_attn/w", (1, d, 3 * d), DENSE)
+        port.torch(f"{torch}.attn.in_proj_weight", (3 * d, d), "MultiheadAttention")
+        port.means(f"{tf}/attn/c_attn/w", f"{torch}.attn.in_proj_weight", f"reshape({d}, {3 * d}) | transpose")
+        port.tf(f"{tf}/attn/c_attn/b", (1, 3 * d), "AddV2")
+        port.torch(f"{torch}.attn.in_proj_bias", (3 * d,), "MultiheadAttention")
+        port.means(f"{tf}/attn/c_attn/b", f"{torch}.attn.in_proj_bias", f"reshape({3 * d})")
+        port.tf(f"{tf}/attn/c_proj/w", (1, d, d), DENSE)
+        port.torch(f"{torch}.attn.out_proj.weight", (d, d), "NonDynamicallyQuantizableLinear")
+        port.means(f"{tf}/attn/c_proj/w", f"{torch}.attn.out_proj.weight", f"reshape({d}, {d}) | transpose")
+        port.vector(f"{tf}/attn/c_proj/b", f"{torch}.attn.out_proj.bias", d, "AddV2", "NonDynamicallyQuantizableLinear")
+    port.tf("mix/depthwise", (1, 3, d, 2), DEPTH)
+    port.torch("mix.weight", (2 * d, 1, 3), "Conv1d")
+    port.means("mix/depthwise", "mix.weight", f"hwcm_to_depthwise | reshape({2 * d}, 1, 3)")
+    return port
+
+
+def bias_of_each_row():
+    """A table that its name calls a bias, looked up as another table is, and dense biases of one row."""
+    port = Port()
+    port.tf("row_table", (50, 4), "GatherV2")
+    port.torch("second_order.weight", (50, 4), "Embedding")
+    port.means("row_table", "second_order.weight")
+    port.tf("row_bias", (50, 1), "GatherV2")
+    port.torch("first_order.weight", (50, 1), "Embedding")
+    port.means("row_bias", "first_order.weight")
+    for at, (inputs, outputs) in enumerate(((20, 12), (12, 6))):
+        port.tf(f"layer_{at}", (inputs, outputs), DENSE)
+        port.torch(f"mlp.{2 * at}.weight", (outputs, inputs), "Linear")
+        port.means(f"layer_{at}", f"mlp.{2 * at}.weight", "transpose")
+        port.tf(f"bias_{at}", (1, outputs), "AddV2")
+        port.torch(f"mlp.{2 * at}.bias", (outputs,), "Linear")
+        port.means(f"bias_{at}", f"mlp.{2 * at}.bias", f"reshape({outputs})")
+    return port
+
+
 PORTS = {
     make.__name__: make
     for make in (
@@ -409,5 +472,8 @@ PORTS = {
         old_style_names,
         plain_recurrent,
         decoder_of_a_transformer,
+        points,
+        everything_a_convolution,
+        bias_of_each_row,
     )
 }
