@@ -10,7 +10,7 @@ from tf_towers.float_attributes import attributes_as_written
 from tf_towers.gradients import make_gradients
 from tf_towers.inference import MODE, build_inference, in_mode, takes_mode
 from tf_towers.loss_scale import LossScale
-from tf_towers.mixed_dtypes import float32_places
+from tf_towers.mixed_dtypes import float32_places, inexact_ops
 from tf_towers.optimizer import learning_rate
 from tf_towers.place import homes, place_variables, tower_devices
 from tf_towers.plan import make_plan
@@ -185,5 +185,6 @@ def _known(rows, plan):
         "regularization_counts": effective_coefficient(counts, factor, firsts[0].available, plan.reduce, once),
         "racing_statistics": racing_updates(updates),
         "float32_in_float64": float32_places(firsts[0]),
+        "inexact_in_float64": inexact_ops(firsts[0]),
         **joined,
     }

@@ -50,7 +50,8 @@ class Evidence:
     @property
     def close_losses(self) -> float:
         """How near to each other losses are that count as one, relative: everything in tf.losses computes in float32."""
-        return max(self.close, CLOSE_SINGLE) if self.reference.facts.get("float32_in_float64") else self.close
+        rough = any(self.reference.facts.get(name) for name in ("float32_in_float64", "inexact_in_float64"))
+        return max(self.close, CLOSE_SINGLE) if rough else self.close
 
     def pairs(self, step: int, quantity: str, slot: str = "", tower: str = "") -> Iterator[tuple[str, Array, Array]]:
         """Yields name, reference and candidate of every tensor of a quantity that both sides have, finite on both."""

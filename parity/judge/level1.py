@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.judge.compare import EXACT, judge_exact, refuse, rounding_of
+from parity.judge.inexact import is_inexact
 from parity.judge.join import OPTIONAL, Join
 from parity.judge.numbers import Array, distance, is_constant, norm
 from parity.judge.result import Check
@@ -103,7 +104,8 @@ def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[C
     of the sides' float32 runs from their own float64 ones. For weights and statistics T is the update.
 
     Where the reference's graph computes in float32 though it is fed float64, as everything in `tf.losses` does, losses and
-    metrics are allowed what float32 rounds: ``3 (eT + eP + 2 u32 ||T||)`` more. Gradients are not.
+    metrics are allowed what float32 rounds: ``3 (eT + eP + 2 u32 ||T||)`` more. Gradients are not. Nor is anything else but
+    what depends on an op whose float64 kernel is as rough as that, see `is_inexact`.
     """
     checks: list[Check] = []
     in_float32 = bool(traces.reference64.facts.get("float32_in_float64"))
@@ -122,7 +124,9 @@ def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[C
                 continue
             known = [rounding_of(reference32.read(text), one), rounding_of(join.read(key, candidate32), other)]
             rough_both = sum(rough for rough in known if rough is not None)
-            check = _judged(step, text, key, one, other, before, rough_both, in_float32)
+            as_float32 = in_float32 and key.quantity in ("loss", "metric")
+            as_float32 = as_float32 or is_inexact(key, traces.reference64.facts)
+            check = _judged(step, text, key, one, other, before, rough_both, as_float32)
             checks.append(_not_told(check) if known == [None, None] and check.verdict == "different" else check)
     return checks
 
@@ -199,14 +203,14 @@ def _not_told(check: Check) -> Check:
 
 
 def _judged(
-    step: int, text: str, key: Key, one: Array, other: Array, before: TensorFile, rough: float, in_float32: bool
+    step: int, text: str, key: Key, one: Array, other: Array, before: TensorFile, rough: float, as_float32: bool
 ) -> Check:
     size = norm(one)
     moved, stored = size, 0.0
     if key.quantity in UPDATED and text in before:
         moved, stored = distance(one, before.read(text)), 2 * UNIT64 * size
-    if in_float32 and key.quantity in ("loss", "metric"):
-        stored = 3 * (rough + 2 * UNIT32 * size)
+    if as_float32:
+        stored = 3 * (rough + 2 * UNIT32 * moved)
     difference = distance(one, other)
     allowed = LIMIT * (FLOAT32_TO_64 * rough + 4 * UNIT64 * moved) + stored
     scale = rough * 2.0**24 + moved

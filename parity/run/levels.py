@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from parity.causes import Evidence, find_causes
+from parity.judge.inexact import inexact_notes
 from parity.judge.join import Join
 from parity.judge.level1 import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, LIMIT, judge_accuracy, judge_float32
@@ -53,6 +54,7 @@ def judge_function(
         + empty_notes(checks)
         + _never_moved(traces)
         + _in_float32(traces)
+        + inexact_notes(traces.reference64.facts)
     )
     level = Level("function", decide(checks), _reason(checks), checks, first, causes, notes)
     if not traces.candidate64.facts.get("ranks_agree", True):

@@ -1,0 +1,39 @@
+"""What rests on ops of the reference whose float64 kernel is as rough as float32, TensorFlow's CTC loss among them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from parity.trace import Key, parse_evaluated
+
+FACT = "inexact_in_float64"
+LOSS = ""
+OUTPUTS = frozenset(["act", "metric"])
+OF_GRADIENTS = frozenset(["tower_grad", "tower_clip", "grad", "clip", "slot", "var", "ema"])
+
+
+def is_inexact(key: Key, facts: Mapping[str, Any]) -> bool:
+    """Returns whether a tensor of the reference's float64 run is known to float32 only.
+
+    Args:
+      key: its name.
+      facts: the reference's; `inexact_in_float64` has the `outputs` that depend on such ops, "" of them the loss.
+    """
+    outputs = (facts.get(FACT) or {}).get("outputs", ())
+    if key.quantity in OF_GRADIENTS or (key.quantity == "loss" and not key.name):
+        return LOSS in outputs
+    if key.quantity == "eval":  # comes after the last update
+        return LOSS in outputs or (parse_evaluated(key.name).output or LOSS) in outputs
+    return key.quantity in OUTPUTS and key.name in outputs
+
+
+def inexact_notes(facts: Mapping[str, Any]) -> list[str]:
+    """Returns what a report says of it, or nothing."""
+    known = facts.get(FACT) or {}
+    if not known:
+        return []
+    named = ["the loss, gradients and updates"] if LOSS in known["outputs"] else []
+    named += [name for name in known["outputs"] if name != LOSS]
+    return [
+        f"TensorFlow's float64 kernel is no more accurate than float32 at {', '.join(known['places'])}: what depends on it "
+        f"is judged as float32 ({', '.join(named)})"
+    ]
