@@ -70,6 +70,38 @@ def lstm_rows() -> Transform:
     return Transform("lstm_rows", 1, False, forward, lambda arrays, shape, linear: swap_gates(arrays[0]).T)
 
 
+@register("gates")
+def gates(*order: int) -> Transform:
+    """Puts the gates of a recurrent cell in torch's order, kernels turned: ``[in, n h]`` into ``[n h, in]``.
+
+    A bias ``[n h]`` stays one. Block i of the result is the reference's block ``order[i]``: the gates z, r, h of a cell of
+    Keras' become the r, z, n of torch's GRU by ``gates(1, 0, 2)``.
+
+    Source: torch/nn/modules/rnn.py, GRU; keras/layers/recurrent.py, GRUCell.call.
+    """
+    text = f"gates({', '.join(str(place) for place in order)})"
+    if len(order) < 2 or any(type(place) is not int for place in order) or sorted(order) != [*range(len(order))]:
+        raise MappingError(f"{text}: expected every block's number once. Count from 0.")
+    back = tuple(order.index(place) for place in range(len(order)))
+
+    def moved(array: Array, places: tuple[int, ...]) -> Array:
+        blocks = np.split(array, len(places))
+        return np.concatenate([blocks[place] for place in places])
+
+    def forward(array: Array, linear: bool) -> tuple[Array, ...]:
+        if array.ndim not in (1, 2) or array.shape[-1] % len(order):
+            raise misfit(text, f"[in, {len(order)} h] or [{len(order)} h]", array.shape)
+        return (moved(array.T, order),)
+
+    def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
+        (array,) = arrays
+        if array.ndim not in (1, 2) or array.shape[0] % len(order):
+            raise misfit(text, f"[{len(order)} h, in] or [{len(order)} h]", array.shape)
+        return moved(array, back).T
+
+    return Transform(text, 1, False, forward, backward)
+
+
 @register("lstm_bias")
 def lstm_bias(forget_bias: float = 1.0) -> Transform:
     """Turns an LSTM cell's bias ``[4 h]`` into ``bias_ih`` and ``bias_hh``, ``[4 h]`` each, whose sum counts in torch.

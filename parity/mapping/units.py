@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 from typing import NamedTuple
 
 from parity.mapping.fits import PACKED, becomes, fits, fits_but_for_ones, without_leading_ones
@@ -14,6 +15,10 @@ SEPARATE = {f"{what[0]}_proj_weight": what for what in QUERY_KEY_VALUE}
 FORGET_BIASES = ("lstm_bias(1.0)", "lstm_bias(0.0)", "sum")
 LSTM = frozenset(["LSTM", "LSTMCell"])
 RECURRENT = LSTM | {"RNN", "RNNCell"}
+GRU = frozenset(["GRU", "GRUCell"])
+GRU_GATES = ("reset", "update", "new")
+# Of a cell that is written by hand; torch's own order first.
+GATES = tuple(f"gates({', '.join(map(str, order))})" for order in permutations(range(3)))
 
 
 class Unit(NamedTuple):
@@ -90,6 +95,7 @@ def units_of(candidate: Sequence[Variable], reference: Sequence[Variable]) -> li
     taken: set[str] = set()
     for unit in (
         *_recurrent(candidate, reference),
+        *_gated(candidate, reference),
         *_of_attention(candidate, reference),
         *_side_by_side(candidate, reference),
     ):
@@ -119,6 +125,20 @@ def _recurrent(candidate: Sequence[Variable], reference: Sequence[Variable]) -> 
         elif partner is not None:
             texts = FORGET_BIASES if variable.use in LSTM else ("sum",)
             yield Unit(variable.name.replace("bias_ih", "bias"), (variable, partner), texts)
+
+
+def _gated(candidate: Sequence[Variable], reference: Sequence[Variable]) -> Iterator[Unit]:
+    """A GRU's kernels and biases, whole where the reference packs the gates too, in some order, else gate by gate."""
+    for variable in candidate:
+        if variable.use not in GRU:
+            continue
+        where, _, name = variable.name.rpartition(".")
+        name = name.replace("weight_ih", "kernel").replace("weight_hh", "recurrent_kernel")
+        if _any(GATES[0], reference, variable):
+            yield Unit(f"{where}.{name}", (variable,), GATES)
+            continue
+        for index, gate in enumerate(GRU_GATES):
+            yield Unit(f"{where}.{gate}.{name}", (variable,), ("rows",), (index, 3))
 
 
 def _of_attention(candidate: Sequence[Variable], reference: Sequence[Variable]) -> Iterator[Unit]:

@@ -454,6 +454,28 @@ def bias_of_each_row():
     return port
 
 
+def gated_cells(order="0, 1, 2"):
+    """Gates by hand, packed with a bias for each product, and each on its own, against torch's GRU and GRUCell."""
+    port, h = Port(), 6
+    for own, torch, inputs in (("W", "weight_ih_l0", 5), ("U", "weight_hh_l0", h)):
+        port.tf(f"cell/{own}", (inputs, 3 * h), DENSE)
+        port.torch(f"first.{torch}", (3 * h, inputs), "GRU")
+        port.means(f"cell/{own}", f"first.{torch}", f"gates({order})")
+    for own, torch in (("b_w", "bias_ih_l0"), ("b_u", "bias_hh_l0")):
+        port.tf(f"cell/{own}", (3 * h,), "AddV2")
+        port.torch(f"first.{torch}", (3 * h,), "GRU")
+        port.means(f"cell/{own}", f"first.{torch}", f"gates({order})")
+    for what, shape in (("weight_ih", (12, 7)), ("weight_hh", (12, 4)), ("bias_ih", (12,)), ("bias_hh", (12,))):
+        port.torch(f"second.{what}", shape, "GRUCell")
+    for row, gate in enumerate(("reset", "update", "new")):
+        for own, torch, inputs in (("x", "ih", 7), ("h", "hh", 4)):
+            port.tf(f"{gate}/kernel_{own}", (inputs, 4), DENSE)
+            port.tf(f"{gate}/bias_{own}", (4,), ADD)
+            port.means(f"{gate}/kernel_{own}", f"second.weight_{torch}", f"transpose | rows({row}, 3)")
+            port.means(f"{gate}/bias_{own}", f"second.bias_{torch}", f"rows({row}, 3)")
+    return port
+
+
 PORTS = {
     make.__name__: make
     for make in (
@@ -475,5 +497,6 @@ PORTS = {
         points,
         everything_a_convolution,
         bias_of_each_row,
+        gated_cells,
     )
 }

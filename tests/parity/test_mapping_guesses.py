@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from port_lists import PORTS
+from port_lists import PORTS, gated_cells
 
 from parity.mapping import MappingError, Variable, build_mapping, draft_mapping, mapping_notes, parse_transform
 from parity.mapping.gradients import Gradients
@@ -80,6 +80,14 @@ def test_tied_values_are_the_same_numbers_for_the_candidate_whatever_is_guessed(
             parts = parse_transform(text).forward(values[guess.variable.name], linear=True)
             for one, other in zip(made.setdefault(unit, parts), parts, strict=True):
                 np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("order", ["0, 2, 1", "1, 0, 2", "1, 2, 0", "2, 0, 1", "2, 1, 0"])
+def test_numbers_decide_the_order_of_gates_that_are_packed_by_hand(order):
+    port = gated_cells(order)
+    draft = draft_mapping(port.reference, port.candidate, {}).by(gradients(port))
+    assert joined(draft) == port.meant
+    assert all(guess.verified for guess in draft.guesses)
 
 
 def test_a_kernel_that_may_be_turned_becomes_symmetric_and_keeps_its_size():

@@ -38,6 +38,7 @@ def written_transforms(draw):
         "rows": ("rows(0, 1)", (a, b)),
         "split": ("split(3)", (a, 3 * b) if d % 2 else (3 * b,)),
         "lstm_rows": ("lstm_rows", (a, 4 * b) if d % 2 else (4 * b,)),
+        "gates": ("gates(1, 2, 0)", (a, 3 * b) if d % 2 else (3 * b,)),
         "rnn_kernel": ("rnn_kernel", (a + b, b)),
         "lstm_gates": ("lstm_gates", (a + b, 4 * b)),
         "lstm_bias": (f"lstm_bias({c}.5)", (4 * a,)),
@@ -292,6 +293,13 @@ def test_a_name_cannot_be_registered_twice():
     assert parse_transform("transpose").shapes((2, 3)) == ((3, 2),)
 
 
+def test_gates_of_keras_become_those_of_torch():
+    kernel = np.concatenate([np.full((2, 3), gate) for gate in (10.0, 20.0, 30.0)], axis=1)  # z, r, h
+    (made,) = parse_transform("gates(1, 0, 2)").forward(kernel)
+    assert made.shape == (9, 2)
+    np.testing.assert_array_equal(made[:, 0], np.repeat([20.0, 10.0, 30.0], 3))
+
+
 def test_a_block_of_rows_is_taken_from_the_whole_and_counts_in_its_shape():
     transform = parse_transform("reshape(4, 6) | transpose | rows(1, 3)")
     assert transform.shapes((4, 2, 3)) == ((18, 4),) and transform.rows == (1, 3)
@@ -307,6 +315,7 @@ def test_a_block_of_rows_is_taken_from_the_whole_and_counts_in_its_shape():
         ("rows(3, 3)", "expected a block's number below the number of blocks"),
         ("rows(-1, 3)", "expected a block's number below the number of blocks"),
         ("split(1)", "expected a number of pieces of at least 2"),
+        ("gates(0, 2)", "expected every block's number once"),
         ("split(2) | transpose", "expected only the last of"),
         ("transpose | turn", "expected one of"),
     ],
