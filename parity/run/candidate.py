@@ -66,6 +66,7 @@ class TorchRole:
             "sync_batch_norm": self._sync_batch_norm,
             "recorded_rates": self._rates,
             "clips": (case.optimizer.clip.at or "combined") if case.optimizer and case.optimizer.clip else "",
+            "watch": self._watched_as(),
             "update": self._around_the_update(),
             "ranks": case.towers,
             "own_reduction": case.torch.combine,
@@ -141,6 +142,12 @@ class TorchRole:
                 side.outlive_failure()
             raise
         return Forward(self._out / asked.name)
+
+    def _watched_as(self) -> str | None:
+        # What an optimizer of the port's own works with stands where the towers' clipped gradients do, clipped or not.
+        clip = self._case.optimizer.clip if self._case.optimizer else None
+        own = self._case.torch.optimizer and not self._case.torch.step
+        return "clip" if clip is not None and own and clip.at != "tower" else None
 
     def _around_the_update(self) -> dict[str, Any]:
         # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss; one that

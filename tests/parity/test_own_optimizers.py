@@ -26,6 +26,16 @@ def lazy(model):
 
 def plain(model):
     return like_tf.GradientDescent(model.parameters(), lr=0.125)
+
+def clipping(model):
+    optimizer = plain(model)
+
+    def clip(*_):
+        for parameter in model.parameters():
+            parameter.grad.clamp_(-0.01, 0.01)
+
+    optimizer.register_step_pre_hook(clip)
+    return optimizer
 """
 
 
@@ -71,3 +81,22 @@ def test_averages_lie_around_an_optimizer_of_the_ports_own(tf2_sides, tmp_path, 
     assert result.verdict == ("different" if changed else "same"), result.first_difference
     assert any(check.key.startswith("ema/") for check in result.levels["function"].checks if check.verdict != "not_run")
     assert any(note.startswith("averages of the weights: ours") for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "verdict", "causes"),
+    [
+        ("clipping", 0.01, "same", []),
+        ("plain", 1e6, "same", []),  # nothing is ever clipped
+        ("plain", 0.01, "different", ["clipping"]),
+    ],
+)
+def test_what_an_own_optimizer_works_with_is_compared_with_the_clipped_gradients(
+    tf2_sides, tmp_path, name, limit, verdict, causes
+):
+    table = f'name = "sgd"\nlearning_rate = 0.125\nclip = {{ by = "value", limit = {limit} }}'
+    result = run_case(owning(tmp_path / "case", name, table), tf2_sides, levels=("function",))
+    assert result.verdict == verdict, result.first_difference
+    judged = {check.verdict for check in result.levels["function"].checks if check.key.startswith("clip/")}
+    assert verdict in judged <= {"same", "different"}
+    assert [cause.name for cause in result.causes][:1] == causes
