@@ -197,6 +197,8 @@ def _reshaped(reference: Variable, part: Variable) -> Iterator[str]:
     if use in PACKED or (use and use == reference.use):
         return
     axes = (len(one), len(other))
+    if axes[1] == 1 and use and "Conv" in (reference.use or ""):  # a kernel is no bias, were it of as many elements
+        return
     if axes[1] == 1 and axes[0] != 1 and math.prod(one) == other[0]:
         yield f"reshape({other[0]})"
     elif axes[0] < 2 and axes[1] != axes[0] and math.prod(one) == math.prod(other) == max(other, default=1):

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from port_lists import PORTS, gated_cells
+from port_lists import PORTS, gated_cells, points
 
 from parity.mapping import MappingError, Variable, build_mapping, draft_mapping, mapping_notes, parse_transform
 from parity.mapping.gradients import Gradients
@@ -88,6 +88,13 @@ def test_numbers_decide_the_order_of_gates_that_are_packed_by_hand(order):
     draft = draft_mapping(port.reference, port.candidate, {}).by(gradients(port))
     assert joined(draft) == port.meant
     assert all(guess.verified for guess in draft.guesses)
+
+
+def test_a_convolutions_kernel_is_not_taken_for_a_bias_of_as_many_elements():
+    port = points()
+    draft = draft_mapping(port.reference, port.candidate, {})
+    kernels = {each.variable.name: each.options for each in draft.guesses if len(each.variable.shape) == 4}
+    assert kernels and all(len(unit.parts[0].shape) == 3 for found in kernels.values() for unit, _ in found)
 
 
 def test_a_kernel_that_may_be_turned_becomes_symmetric_and_keeps_its_size():
