@@ -73,7 +73,7 @@ def loss(model, pointclouds, labels):
     classify = F.cross_entropy(logits, labels.long())
     mat = orthogonality(transform)
     # every kernel but the transform's own
-    kernels = [m.weight for name, m in model.named_modules()
+    kernels = [m.weight for name, m in getattr(model, "module", model).named_modules()
                if isinstance(m, (nn.Conv1d, nn.Linear)) and name != "tnet.fc2"]
     decay = 0.001 * sum(w.pow(2).sum() for w in kernels) / 2
     return classify + 0.001 * mat + decay, {"transform": transform, "feature": feature, "logits": logits,
