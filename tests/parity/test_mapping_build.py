@@ -342,7 +342,7 @@ def test_scopes_that_all_share_are_left_out_and_layers_never_are():
         ("v", ["exp_avg", "exp_avg_sq"], "exp_avg_sq"),
         ("v", ["m", "v"], "v"),
         ("rms", ["square_avg"], "square_avg"),
-        ("m", ["momentum_buffer"], None),
+        ("m", ["momentum_buffer"], "momentum_buffer"),  # of an update written by hand
         ("other", ["exp_avg"], None),
     ],
 )
