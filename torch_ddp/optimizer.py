@@ -79,14 +79,25 @@ def _as_float32(value: float) -> float:
     return float(np.float32(value))
 
 
-def round_momenta(model: nn.Module) -> None:
-    """Rounds the momentum of every batch norm as TensorFlow's graph does, which subtracts it from 1 in float32.
+def round_momenta(model: nn.Module, ratios: Mapping[str, float] | None = None) -> None:
+    """Rounds the momentum of every batch norm as TensorFlow's graph does, which subtracts it from 1.
 
-    With torch's own, 0.01 for 0.99 there, moving statistics move by 1e-6 of their update farther or less far.
+    Fused batch norm does so in float32, 0.0099999905 for 0.99, which moves statistics by 1e-6 of their update farther or
+    less far than torch's own 0.01; any other in Python, and rounds the difference, unless a tower keeps it in float64.
+
+    Args:
+      model: changed in place.
+      ratios: name of a moving statistic to how far the graph moves it, relative to the model: tells the one from the other.
+        Where there is none it is taken for fused.
     """
-    for module in model.modules():
+    known = ratios or {}
+    for path, module in model.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and isinstance(module.momentum, float):
-            module.momentum = float(np.float32(1.0) - np.float32(1.0 - module.momentum))
+            own = module.momentum
+            fused, unfused = float(np.float32(1.0) - np.float32(1.0 - own)), float(np.float32(own))
+            names = (f"{path}.{name}" if path else name for name in ("running_mean", "running_var"))
+            meant = own * next((known[name] for name in names if name in known), fused / own)
+            module.momentum = min(fused, unfused, own, key=lambda momentum: abs(momentum - meant))
 
 
 def named_slots(optimizer: Optimizer, model: nn.Module) -> dict[tuple[str, str], Tensor]:

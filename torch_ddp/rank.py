@@ -223,7 +223,7 @@ class RankServer:
             optimizer = make_optimizer(described, model, _of_the_first(model, case))
         if round_hyper_parameters:
             round_to_float32(optimizer)
-            round_momenta(model)
+            round_momenta(model, case.get("momentum_ratios"))
         half = Mixed(model, optimizer, **mixed) if mixed else None
         stepper = self._stepper(model, optimizer, case, half, round_hyper_parameters, wrapper)
         # What the optimizer itself puts into its slots, before anything is loaded: the smallest and the largest element.

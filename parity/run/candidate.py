@@ -26,6 +26,7 @@ class TorchRole:
       round_hyper_parameters: whether its optimizer's are rounded to float32 first.
       rates: the reference's learning rates by step, which a port with a scheduler of its own takes where they differ from
         that one's by rounding only.
+      momentum_ratios: how far the reference moves each moving statistic, relative to the port, where momenta are rounded.
     """
 
     def __init__(
@@ -36,9 +37,11 @@ class TorchRole:
         tick: Tick,
         round_hyper_parameters: bool = False,
         rates: Mapping[int, float] | None = None,
+        momentum_ratios: Mapping[str, float] | None = None,
     ) -> None:
         self._case, self._sides, self._side, self._out, self._tick = case, sides, sides.torch, out, tick
         self._round = round_hyper_parameters
+        self._momentum_ratios = dict(momentum_ratios or {})
         self._rates = {str(step): rate for step, rate in (rates or {}).items()}
         self._folders = [str(folder) for folder in case.folders]
         self._prepared: dict[str, Future[Any]] = {}
@@ -65,6 +68,7 @@ class TorchRole:
             "step": case.torch.step,
             "sync_batch_norm": self._sync_batch_norm,
             "recorded_rates": self._rates,
+            "momentum_ratios": self._momentum_ratios,
             "clips": (case.optimizer.clip.at or "combined") if case.optimizer and case.optimizer.clip else "",
             "watch": self._watched_as(),
             "update": self._around_the_update(),
@@ -93,6 +97,7 @@ class TorchRole:
         """Returns a role like this one for another port of the same case; what this one has prepared is then forgotten."""
         role = TorchRole(case, self._sides, out, self._tick, self._round)
         role._rates, role._decaying = self._rates, self._decaying
+        role._momentum_ratios = self._momentum_ratios
         return role
 
     def forget(self) -> None:

@@ -13,6 +13,7 @@ from parity.run.again import Again
 from parity.run.asked import Tick
 from parity.run.blessed import leave_beside
 from parity.run.candidate import TorchRole
+from parity.run.momenta import momentum_ratios
 from parity.run.orders import run_orders
 from parity.run.prepare import prepare_both
 from parity.run.processes import Sides
@@ -153,6 +154,7 @@ class Recorder:
             self._tick,
             round_hyper_parameters=True,
             rates=_rates(recorded.lockstep.reference64) if self._case.torch.scheduler else None,
+            momentum_ratios=momentum_ratios(recorded.join, recorded.lockstep),
         )
         self.again.playing = self.playing
         free = free_candidate(self.playing)

@@ -13,6 +13,7 @@ from torch_ddp import (
     round_hyper_parameters,
     set_counters,
 )
+from torch_ddp.optimizer import round_momenta
 
 NATIVE = {
     "sgd": (lambda p: torch.optim.SGD(p, lr=0.1), set()),
@@ -143,3 +144,13 @@ def test_the_counters_of_adam_are_its_powers_of_beta():
         "beta1_power": 0.25,
         "beta2_power": 0.5625,
     }
+
+
+def test_momenta_are_rounded_in_the_way_that_the_graph_moves_its_statistics():
+    model = torch.nn.Sequential(*(torch.nn.BatchNorm1d(2, momentum=0.01) for _ in range(4)))
+    fused, unfused = float(np.float32(1.0) - np.float32(0.99)), float(np.float32(0.01))
+    round_momenta(model, {"1.running_mean": unfused / 0.01, "2.running_var": fused / 0.01, "3.running_var": 1.0})
+    assert [norm.momentum for norm in model] == [fused, unfused, fused, 0.01]
+    alone = torch.nn.BatchNorm1d(2, momentum=0.01)
+    round_momenta(alone, {"running_mean": unfused / 0.01})
+    assert alone.momentum == unfused
