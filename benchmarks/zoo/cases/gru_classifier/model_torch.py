@@ -53,5 +53,6 @@ class Model(nn.Module):
 def loss(model, words, lengths, labels, keep):
     output, last, logits = model(words.long(), lengths, keep)
     cross_entropy = F.cross_entropy(logits, labels.long())
-    penalty = 0.01 * 0.5 * getattr(model, "module", model).fc.weight.square().sum()  # a DDP module hides its parts
+    model = getattr(model, "module", model)  # a DDP module hides its parts
+    penalty = 0.01 * 0.5 * model.fc.weight.square().sum()
     return cross_entropy + penalty, {"output": output, "last": last, "logits": logits, "cross_entropy": cross_entropy}
