@@ -9,14 +9,18 @@ from parity.run.kinks import NOTE, WITH_INPUTS, kink_notes, settle_kinks
 class Made:
     """Stands for both sides moved alike: there only the checks named are different still."""
 
-    def __init__(self, checks, note, different=()):
-        self.note = note
+    def __init__(self, checks, note, different=(), again="different"):
+        self.note, self.again = note, again
         self.steps = []
         self._checks = [each._replace(verdict="different" if each.key in different else "same") for each in checks]
 
     def alone(self, step):
         self.steps.append(step)
         return [check for check in self._checks if check.step == step and check.run == "lockstep"]
+
+    def once_more(self):
+        """Nothing moved: all that was different is so again, unless the test says that it does not repeat itself."""
+        return [each._replace(verdict=self.again) for each in self._checks if each.run == "lockstep"]
 
     def in_lockstep(self):
         return [check for check in self._checks if check.run == "lockstep"]
@@ -93,3 +97,8 @@ def test_each_kind_of_move_is_said():
         f"1 tensor of step 0, grad/v first, is {NOTE}",
         f"1 tensor of step 1, grad/w first, is {WITH_INPUTS}",
     ]
+
+
+def test_what_is_gone_when_the_candidate_runs_once_more_was_no_kink():
+    found = checks("tower_grad/0/w", "grad/w", "var/w")
+    assert {check.verdict for check in settle_kinks(found, [Made(found, NOTE, again="same")])} == {"different"}
