@@ -167,7 +167,7 @@ def of_three_steps(quantity, change):
 
 
 def test_one_factor_at_every_step_is_no_clipping_before_the_update(names_of):
-    for change, name in ((lambda size: 0.5, "gradient_factor"), (lambda size: min(1.0, 4.0 / size), "clipping")):
+    for change, name in ((lambda size: 0.5, "gradient_factor"), (lambda size: min(1.0, 1.0 / size), "clipping")):
         reference, candidate, states = of_three_steps("slot/momentum", change)
         assert names_of("slot/momentum/a", reference, candidate, states, WEIGHTS) == [name]
 
