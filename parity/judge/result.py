@@ -70,6 +70,7 @@ class FirstDifference:
       worst: the element that differs most, or None where there is nothing to show (a missing tensor).
       where: in words, where the forward passes of both sides part, as far as that is known.
       decisive: of a layer that was found by itself, the first difference that decides, which the trace holds.
+      module: path of the port's module in which the forward passes part, "" for its model or loss; None where not known.
     """
 
     check: Check
@@ -79,6 +80,7 @@ class FirstDifference:
     worst: Worst | None
     where: str = ""
     decisive: "FirstDifference | None" = None
+    module: str | None = None
 
 
 class Explained(NamedTuple):

@@ -101,6 +101,7 @@ def _first(first: FirstDifference | None) -> dict[str, Any] | None:
         "allowed": first.check.allowed,
         "note": first.check.note,
         "where": first.where,
+        "module": first.module,
     }
     if first.worst:
         found.update(first.worst._asdict(), index=list(first.worst.index))

@@ -115,7 +115,8 @@ def with_location(level: Level, located: Located | None) -> None:
     known = level.first_difference
     if located is None or known is None:
         return
-    first = replace(located.first, where=told(located.place))
+    port = located.place.port
+    first = replace(located.first, where=told(located.place), module=port.name if port else None)
     if first.decisive is not None:
         level.checks.insert(_place_of(known.check, level.checks), first.check)
     level.first_difference = first
