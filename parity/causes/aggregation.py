@@ -41,14 +41,15 @@ def sum_instead_of_mean(first: FirstDifference, evidence: Evidence) -> Cause | N
         return None
     towers = evidence.towers
     if is_close(factor, towers, evidence.close):
-        summing, averaging, fix = "candidate", "reference", "divide by the world size, or let DDP average"
+        name, summing, averaging = "sum_instead_of_mean", "candidate", "reference"
+        fix = "divide by the world size, or let DDP average"
     elif is_close(factor, 1 / towers, evidence.close):
-        summing, averaging = "reference", "candidate"
+        name, summing, averaging = "gradient_factor", "reference", "candidate"  # the port itself sums nothing
         fix = 'sum in the port too ([torch] combine = "sum"), or average in the towers and scale the learning rate'
     else:
         return None
     return Cause(
-        "sum_instead_of_mean",
+        name,
         f"sum instead of mean, ratio {towers}",
         f"the {summing} sums over {towers} towers where the {averaging} averages: all {len(pairs)} combined gradients "
         f"differ by the factor {max(factor, 1 / factor):.12g}, and the gradients of the single towers are the same",
@@ -63,9 +64,28 @@ def some_towers(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     found = _factors_of_towers if first.quantity == "tower_grad" else _weights_of_towers
     weights = found(first.check.step, evidence)
-    if weights is None or max(weights) - min(weights) <= evidence.close * max(abs(each) for each in weights):
+    if weights is None or follow_other_losses(weights, evidence, first.check.step):
+        return None
+    if max(weights) - min(weights) <= evidence.close * max(abs(each) for each in weights):
         return None
     return cause_of_towers(weights, evidence.close)
+
+
+def follow_other_losses(weights: list[float], evidence: Evidence, step: int) -> bool:
+    """Returns whether what the towers count may follow from their losses: all of these differ, and each tower counts.
+
+    Another denominator makes of every tower's loss, and so of its gradients, another multiple.
+
+    Args:
+      weights: what the gradients of the towers, in their order, count by.
+      evidence: the traces.
+      step: its number.
+    """
+    if any(abs(weight) <= evidence.close for weight in weights):
+        return False
+    towers = evidence.tower_names(step, "loss")
+    losses = [pair for tower in towers for _, *pair in evidence.pairs(step, "loss", "", tower)]
+    return bool(losses) and all(abs(other - one) > evidence.close_losses * abs(one) for one, other in losses)
 
 
 def cause_of_towers(weights: list[float], close: float) -> Cause:

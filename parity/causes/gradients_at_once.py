@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from parity.causes.aggregation import cause_of_factor, cause_of_towers, other_reduction
+from parity.causes.aggregation import cause_of_factor, cause_of_towers, follow_other_losses, other_reduction
 from parity.causes.decay import cause_of_decay, decay_of_the_reference
 from parity.causes.evidence import Evidence, is_close
 from parity.causes.gradient_rules import Rules, gradient_rules
@@ -21,7 +21,11 @@ def gradients_at_once(evidence: Evidence, step: int) -> list[Cause]:
     towers = [_nearest(weight, rules.close, evidence.towers) for weight in rules.towers.values()]
     whole, weights = split(towers, evidence.towers, rules.close)
     beyond = _beyond_a_factor(rules, whole, evidence, step)
-    found = [*_of_the_elements(rules), *_of_the_towers(weights, rules.close)]
+    found = list(_of_the_elements(rules))
+    if _unequal(weights, rules.close) and follow_other_losses(towers, evidence, step):
+        whole = 1.0
+    else:
+        found += _of_the_towers(weights, rules.close)
     found += _of_the_factors(rules, whole, beyond, evidence, step)
     if not beyond:
         found += _of_the_decay(rules)
@@ -92,8 +96,12 @@ def _beyond_a_factor(rules: Rules, whole: float, evidence: Evidence, step: int) 
 
 
 def _of_the_towers(weights: list[float], close: float) -> Iterator[Cause]:
-    if max(weights) - min(weights) > close * max(abs(each) for each in weights):
+    if _unequal(weights, close):
         yield cause_of_towers(weights, close)
+
+
+def _unequal(weights: list[float], close: float) -> bool:
+    return max(weights) - min(weights) > close * max(abs(each) for each in weights)
 
 
 def _of_the_factors(rules: Rules, whole: float, beyond: str, evidence: Evidence, step: int) -> Iterator[Cause]:

@@ -132,6 +132,11 @@ class Cause:
         return self.explains is None or self.explains[:2] in [(each.check.step, each.check.key) for each in told]
 
 
+def own_first(causes: Sequence[Cause], first: FirstDifference | None) -> list[Cause]:
+    """Returns causes in their order, but those of the first difference ahead of those of other ones."""
+    return sorted(causes, key=lambda cause: first is not None and not cause.is_of(first))
+
+
 class DeclaredDifference(NamedTuple):
     """What a case declares that the port does otherwise on purpose, and what became of it.
 

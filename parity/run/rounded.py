@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from parity.judge.result import Level
+from parity.judge.result import Cause, FirstDifference, Level
 
 Recording = TypeVar("Recording")
 EARLY = ("init", "fresh")
+OF_UPDATES = ("slot/", "var/", "ema/", "state/", "the updates")
 
 
 def set_aside_rounding(
@@ -31,8 +32,7 @@ def set_aside_rounding(
     first = function.first_difference
     if first is None or first.check.run in EARLY:
         return recorded, function
-    of_the_optimizer = first.quantity in ("slot", "var") or first.check.key == "state/learning_rate"
-    if first.quantity != "stat" and not (own_optimizer and of_the_optimizer):
+    if first.quantity != "stat" and not (own_optimizer and of_the_optimizer(first)):
         return recorded, function
     rounded, level = again()
     if level.verdict != "same" and level.first_difference == first:
@@ -44,3 +44,31 @@ def set_aside_rounding(
         f"differences of {effect:.1g} of the scale (first in {first.check.key}); judged with the port's rounded alike",
     )
     return rounded, level
+
+
+def of_the_optimizer(first: FirstDifference) -> bool:
+    """Returns whether a difference is in what optimizers compute, or in what schedules do."""
+    return first.quantity in ("slot", "var") or first.check.key == "state/learning_rate"
+
+
+def but_for_rounding(
+    find: Callable[[Recording], list[Cause]],
+    recorded: Recording,
+    again: Callable[[], tuple[Recording, Level]],
+    own_optimizer: bool,
+) -> list[Cause]:
+    """Returns the causes of further differences that the rounding of hyper-parameters does not make by itself.
+
+    Behind a first difference that has nothing to do with updates these have not been judged with hyper-parameters rounded
+    alike.
+
+    Args:
+      find: names causes in what was recorded.
+      recorded: the port as it is.
+      again: records and judges the port once more, its hyper-parameters rounded.
+      own_optimizer: whether the port brings its optimizer or its schedule.
+    """
+    found = find(recorded)
+    if own_optimizer and any(cause.explains and cause.explains.key.startswith(OF_UPDATES) for cause in found):
+        return find(again()[0])
+    return found

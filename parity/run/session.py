@@ -1,15 +1,17 @@
 """Runs cases and decides them; one `Session` may serve many cases and pays for its imports once."""
 
+import functools
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from parity.case import Case
 from parity.causes import VAGUE, Evidence, find_causes, find_further, first_in_lockstep
 from parity.judge.repeats import Repeat
-from parity.judge.result import Cause, Level, Result
+from parity.judge.result import Cause, FirstDifference, Level, Result, own_first
 from parity.run.asked import Tick
 from parity.run.closely import look_at_level, look_at_levels
 from parity.run.declared import look_for_declared
@@ -25,12 +27,13 @@ from parity.run.processes import Sides
 from parity.run.recorded import Begun, Recorded
 from parity.run.repeats import judge_repeats, set_aside_wandering
 from parity.run.reproduction import reproduced
-from parity.run.rounded import set_aside_rounding
+from parity.run.rounded import but_for_rounding, of_the_optimizer, set_aside_rounding
 from parity.run.settled import settled_notes
 from parity.run.trajectory_level import decide_trajectory
 from parity.trace import Trace
 
 LEVELS = ("function", "float32", "trajectory", "mixed")
+Rounded = Callable[[], tuple[Recorded, Level]]
 DOUBLE = 'the case trains in float64, which level 1 has decided: precision = "float64"'
 
 
@@ -123,7 +126,8 @@ def _in_lockstep(
     recorded = recorder.record(begun)
     tick("judge what was recorded", 0, 1)
     function = judge_function(recorded, range(case.steps), case.towers, recorder.settle)
-    recorded, function = _set_aside_rounding(case, recorder, recorded, function)
+    rounded = functools.cache(functools.partial(_rounded, case, recorder, recorded))
+    recorded, function = _set_aside_rounding(case, recorded, function, rounded)
     first = function.first_difference
     located = locate_first(first, recorder.again, recorded.join, recorded.lockstep.reference64)
     function.causes = with_causes_at(located, _evidence(case, recorded), function.causes)
@@ -134,10 +138,11 @@ def _in_lockstep(
     if first is not None:
         evidence = _evidence(case, recorded)
         function.causes = find_onward(first, function.causes, recorder.again, evidence, function.checks)
-        function.causes += find_further(first, function.causes, evidence, function.checks)
+        function.causes += _further(case, first, recorded, function, rounded)
     if first is not None and first.check.run == "fresh":
-        function.causes += _behind_the_start(case, recorder, recorded, function)
+        function.causes += _behind_the_start(case, recorder, recorded, function, rounded)
     with_location(function, located)
+    function.causes = own_first(function.causes, function.first_difference)
     decided = {"function": function}
     if "float32" in levels and case.precision == "float32":
         decided["float32"] = judge_single(recorded, range(case.steps), function.checks)
@@ -145,29 +150,48 @@ def _in_lockstep(
     return recorded, decided
 
 
-def _behind_the_start(case: Case, recorder: Recorder, recorded: Recorded, function: Level) -> list[Cause]:
+def _further(case: Case, first: FirstDifference, recorded: Recorded, function: Level, rounded: Rounded) -> list[Cause]:
+    def find(each: Recorded) -> list[Cause]:
+        return find_further(first, function.causes, _evidence(case, each), function.checks)
+
+    return but_for_rounding(find, recorded, rounded, _own_optimizer(case))
+
+
+def _behind_the_start(
+    case: Case, recorder: Recorder, recorded: Recorded, function: Level, rounded: Rounded
+) -> list[Cause]:
     # In lockstep every step starts from the reference's slots: other values at the start explain nothing there.
-    evidence, checks = _evidence(case, recorded), function.checks
-    first = first_in_lockstep(evidence, checks)
+    checks = function.checks
+    first = first_in_lockstep(_evidence(case, recorded), checks)
+    if first is not None and of_the_optimizer(first) and _own_optimizer(case):
+        recorded, level = rounded()
+        checks = level.checks
+        first = first_in_lockstep(_evidence(case, recorded), checks)
     if first is None:
         return []
+    evidence = _evidence(case, recorded)
     causes = find_causes(first, evidence)
     if not causes or causes[0].name in VAGUE:
         tried = find_by_experiment(first, recorder.again, evidence.join, evidence.reference, evidence.candidate)
         causes = ahead_of(causes, tried)
     causes = find_onward(first, causes, recorder.again, evidence, checks)
-    causes += find_further(first, causes, evidence, checks)
+    causes += _further(case, first, recorded, replace(function, causes=causes, checks=checks), rounded)
     known = {cause.name for cause in function.causes}
     return [cause for cause in causes if cause.name not in known]
 
 
-def _set_aside_rounding(case: Case, recorder: Recorder, recorded: Recorded, function: Level) -> tuple[Recorded, Level]:
-    def again() -> tuple[Recorded, Level]:
-        rounded = recorder.again_with_rounded_hyper_parameters(recorded)
-        return rounded, judge_function(rounded, range(case.steps), case.towers, recorder.settle)
+def _rounded(case: Case, recorder: Recorder, recorded: Recorded) -> tuple[Recorded, Level]:
+    rounded = recorder.again_with_rounded_hyper_parameters(recorded)
+    return rounded, judge_function(rounded, range(case.steps), case.towers, recorder.settle)
 
+
+def _set_aside_rounding(case: Case, recorded: Recorded, function: Level, rounded: Rounded) -> tuple[Recorded, Level]:
     what = "hyper-parameters" + (" and learning rates" if case.torch.scheduler else "")
-    return set_aside_rounding(recorded, function, again, bool(case.torch.optimizer or case.torch.scheduler), what)
+    return set_aside_rounding(recorded, function, rounded, _own_optimizer(case), what)
+
+
+def _own_optimizer(case: Case) -> bool:
+    return bool(case.torch.optimizer or case.torch.scheduler)
 
 
 def _evidence(case: Case, recorded: Recorded) -> Evidence:

@@ -198,3 +198,13 @@ def test_rows_that_are_zero_are_told():
     other[3] = 0.0
     found = fit_partly([column], other)
     assert (found.coefficients[0], found.empty) == (pytest.approx(2.0), (3,))
+
+
+@pytest.mark.parametrize(("loss", "names"), [(0.7, []), (1.0, ["some_towers"])])
+def test_what_other_losses_make_of_every_tower_does_not_count_towers(loss, names):
+    shares = {"0": 0.5, "1": 0.8, "2": 0.6}
+    assert named(lambda s, t, n, g: shares[t] * g, loss=loss) == names
+
+
+def test_a_tower_that_is_left_out_is_so_whatever_its_loss():
+    assert named(lambda s, t, n, g: 0 * g if t == "0" else 0.7 * g, loss=0.7) == ["some_towers"]
