@@ -33,6 +33,7 @@ JOINED_LOSSES = (
     "the towers' own gradients were not judged: the script joins the towers' losses and differentiates once, so that only "
     "their combination is recorded"
 )
+CLIP_WITHOUT_EFFECT = "clipping never took effect in the recorded steps: it is not judged"
 NOT_ASKED = "it was not asked for"
 NO_INFERENCE = (
     "inference was not judged, for training steps hold none of it: what the script computes after training, with moving "
@@ -97,6 +98,7 @@ def replay(
                 + mapping_notes(replayed.draft, part.trained)
                 + _left(part)
                 + ([] if part.has_tower_gradients else [JOINED_LOSSES])
+                + ([CLIP_WITHOUT_EFFECT] if part.facts.get("clip_never_in_effect") else [])
             )
     notes += [NO_INFERENCE]
     notes += [f"{each['name']} in the script: {each['evidence']}" for each in trace.facts.get("hazards", [])]

@@ -47,6 +47,24 @@ def gradients_not_applied(section, ops, before, tensors, after):
     return []
 
 
+def changed_by_clipping(section, tensors):
+    """Tells whether gradients of one step came out of a script's clipping as others; None where it clips none.
+
+    Args:
+      section: a `Section`.
+      tensors: dict of trace name to array, of the step.
+    """
+    names = [name[len(section.prefix + "clip/") :] for name in tensors if name.startswith(section.prefix + "clip/")]
+    if not names:
+        return None
+    pairs = [(tensors.get(f"{section.prefix}grad/{name}"), tensors[f"{section.prefix}clip/{name}"]) for name in names]
+    return any(one is None or not _alike(np.asarray(one), np.asarray(other)) for one, other in pairs)
+
+
+def _alike(one, other):
+    return one.shape == other.shape and bool(np.all(np.abs(one - other) <= ROUNDED * np.abs(one)))
+
+
 class _Update(object):
     """One variable's state around an update."""
 

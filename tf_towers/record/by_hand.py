@@ -13,6 +13,7 @@ from tf_towers.record.slots_by_hand import slots_by_hand
 from tf_towers.record.towers import values_of
 
 PASSING = frozenset(["Identity", "Reshape", "Squeeze"])
+BOUNDING = frozenset(["Minimum", "Maximum", "ClipByValue", "Select", "SelectV2", "Merge"])
 
 Written = collections.namedtuple("Written", ["variable", "writer", "used", "gradients", "bit"])
 Written.__doc__ = """A weight that is assigned what is computed from its gradients.
@@ -70,7 +71,7 @@ def update_by_hand(graph, ops, calls):
             found[variable.op.name] = Written(variable, writer, used, mask, 1 << number)
     if not found:
         return None
-    pairs = [(_applied(flow, each), each.variable) for each in found.values()]
+    pairs = [(_clipped(flow, _applied(flow, each), each), each.variable) for each in found.values()]
     slots = slots_by_hand(graph, ops, flow, list(found.values()), set(marks))
     return ApplyCall(HandWritten(slots), pairs, None, next(iter(found.values())).writer)
 
@@ -92,6 +93,35 @@ def _applied(flow, written):
         if len(readers) != 1 or not _belongs(readers[0], joined, towers):
             return joined
         joined = readers[0].outputs[0]
+
+
+def _clipped(flow, joined, written):
+    """What an update uses of a gradient whose norm or elements are bounded first; else the gradient itself.
+
+    That is the last tensor behind a minimum, a maximum or a choice that all goes through which the update uses of the
+    gradient, and that is computed from no variable: an optimizer's own divisions need slots, and a rate bounds nothing.
+    """
+    found, bounded, waiting, seen = joined, False, [], set()
+    _wait_for_readers(flow, joined, written, waiting, seen)
+    while waiting:
+        _, op = heapq.heappop(waiting)
+        if flow.reads_variables(op):
+            break
+        bounded = bounded or op.type in BOUNDING
+        copied = found is not joined and op.type in PASSING and op.inputs[0] is found
+        # Ops come in the order of making: where none other waits, every path from the gradient meets in this one.
+        if not waiting and (bounded or copied) and op.outputs[0].shape.ndims == joined.shape.ndims:
+            found, bounded = op.outputs[0], False
+        for out in op.outputs:
+            _wait_for_readers(flow, out, written, waiting, seen)
+    return found
+
+
+def _wait_for_readers(flow, tensor, written, waiting, seen):
+    for op in flow.readers(tensor):
+        if op._id not in seen and flow.updates_of(op) & written.bit:
+            seen.add(op._id)
+            heapq.heappush(waiting, (op._id, op))
 
 
 def _joined(flow, written):

@@ -3,6 +3,8 @@
 from tf_towers.record.ancestry import in_order
 
 SQUARING = frozenset(["Square", "SquaredDifference"])
+HELD = frozenset(["Variable", "VariableV2", "VarHandleOp"])
+SHAPES = frozenset(["Shape", "ShapeN", "VariableShape", "Size", "Rank"])
 ROOTS = frozenset(["Sqrt", "Rsqrt"])
 
 
@@ -19,7 +21,7 @@ class Flow(object):
 
     def __init__(self, ops, gradients, updates):
         self._bits = {tensor.name: 1 << number for number, tensor in enumerate(gradients)}
-        self._squared = {}
+        self._squared, self._reading, self._readers = {}, set(), {}
         order = in_order(ops)
         self._into = self._forward(order)
         self._onto = self._backward(order, {op: 1 << number for number, op in enumerate(updates)})
@@ -44,15 +46,28 @@ class Flow(object):
         """Tells whether an op computes with the squares of a gradient's elements."""
         return self._squared.get(op, False)
 
+    def readers(self, tensor):
+        """Returns the ops that read a tensor."""
+        if tensor.name not in self._readers:
+            self._readers[tensor.name] = tensor.consumers()
+        return self._readers[tensor.name]
+
+    def reads_variables(self, op):
+        """Tells whether an op computes with the value of a variable, by way of no gradient."""
+        return op in self._reading
+
     def _forward(self, order):
         into = {}
         for op in order:
-            mask, squared = 0, False
+            mask, squared, reading = 0, False, op.type in HELD
             for tensor in op.inputs:
                 own = self._bits.get(tensor.name)
                 mask |= own or into.get(tensor.op, 0)
+                reading = reading or (not own and tensor.op in self._reading)
                 squared = squared or (not own and self._squared.get(tensor.op, False) and _fits(tensor, op))
             into[op] = mask
+            if reading and op.type not in SHAPES:
+                self._reading.add(op)
             self._squared[op] = bool(mask) and op.type not in ROOTS and (squared or _squares(op))
         return into
 

@@ -143,13 +143,14 @@ def _averages(plan, variables):
 def _trainable_slots(plan, variables):
     graph = plan.sections[0].apply.graph
     trainable = {each.op.name for each in graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES) if hasattr(each, "op")}
-    slots = [each.op.name for key, each in variables.keys.items() if "slot/" in key and each.op.name in trainable]
+    own = [key for key, each in variables.keys.items() if quantity_of(key) in COUNTED and each.op.name in trainable]
+    slots = [variables.keys[key].op.name for key in own]
     if not slots:
         return []
     return [
         Hazard(
             "trainable_slots",
-            f"{len(slots)} optimizer slots are in TRAINABLE_VARIABLES, e.g. {slots[0]}",
+            f"{len(slots)} of an optimizer's slots and counters are in TRAINABLE_VARIABLES, e.g. {slots[0]}",
             "Leave them out of weight decay, averages and parameter counts of the port.",
         )
     ]

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as real
 
 from parity.trace import TraceWriter, quantity_of, write_graph
-from tf_towers.record.applied import gradients_not_applied
+from tf_towers.record.applied import changed_by_clipping, gradients_not_applied
 from tf_towers.record.facts import facts_of, facts_of_section
 from tf_towers.record.graph import recorded_graph
 from tf_towers.record.hazard import Hazard
@@ -40,6 +40,7 @@ class RecordedSteps(object):
         self._plans, self._plan_of_step = [], []
         self._combine = {}
         self._fetched = set()
+        self._clipping = {}
         self._batches = Batches()
 
     @property
@@ -60,6 +61,10 @@ class RecordedSteps(object):
     def combine_of(self, section):
         """Returns how a `Section` combines its towers' gradients, as in its facts."""
         return facts_of_section(section, self._combine[section.name])["combine"]
+
+    def clip_never_in_effect(self, section):
+        """Tells whether a `Section` clips and every gradient that was recorded came out of it as it was."""
+        return not self._clipping.get(section.name, True)
 
     def fetched(self, names):
         """Remembers what a script fetches, in whatever run."""
@@ -92,6 +97,9 @@ class RecordedSteps(object):
         self._plan_of_step.append([plan is each for each in self._plans].index(True))
         self._look_at_counter(before, after)
         for section in plan.sections:
+            changed = changed_by_clipping(section, tensors)
+            if changed is not None:
+                self._clipping[section.name] = self._clipping.get(section.name, False) or changed
             self._once(gradients_not_applied(section, plan.ops, before, tensors, after))
         self.count += 1
 
@@ -137,9 +145,17 @@ class RecordedSteps(object):
         facts.update(so_far)
         if self.gpus:
             facts["gpus_stood_in_for"] = self.gpus
+        if self.sections:
+            facts.update(self._clipping_of(self.sections[0]))
         if any(section.prefix for section in self.sections):
-            facts["sections"] = {each.name: facts_of_section(each, self._combine[each.name]) for each in self.sections}
+            facts["sections"] = {
+                each.name: dict(facts_of_section(each, self._combine[each.name]), **self._clipping_of(each))
+                for each in self.sections
+            }
         return facts
+
+    def _clipping_of(self, section):
+        return {"clip_never_in_effect": True} if self.clip_never_in_effect(section) else {}
 
 
 def _is_array(value):

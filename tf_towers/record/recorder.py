@@ -95,6 +95,10 @@ class Recorder(object):
         """The list of `Section` that trained."""
         return self._trace.sections
 
+    def clip_never_in_effect(self, section):
+        """Tells whether a `Section` clips, and never did so to any effect in the recorded steps."""
+        return self._trace.clip_never_in_effect(section)
+
     def install(self):
         """Starts to watch."""
         self.calls.install()

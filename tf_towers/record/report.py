@@ -58,6 +58,9 @@ def print_report(recorder, out, whole):
     for hazard in recorder.hazards.values():
         say(f"  hazard {hazard.name}: {hazard.evidence}.")
         say(f"    {hazard.meaning}")
+    for section in recorder.sections:
+        if recorder.clip_never_in_effect(section):
+            say(f"  {section.apply.op.name}: clipping never took effect in the recorded steps: it is not judged")
     for name, reason in sorted(recorder.left_out.items()):
         say(f"  not recorded: {name}: {reason}")
     for section in recorder.sections:

@@ -4,8 +4,11 @@ import collections
 
 import tensorflow as real
 import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import tensor_util
 
 from parity.trace import parse_key
+from tf_towers.record.ancestry import ancestors
+from tf_towers.record.inputs import WRITING
 
 AVERAGE = "/ExponentialMovingAverage"
 
@@ -48,10 +51,11 @@ def sort_variables(graph, applies, sections):
             if variable.op.name not in taken:
                 keys[f"{section}state/{name}"] = variable
                 taken.add(variable.op.name)
-    # A hand-made optimizer may have made its slots trainable: they are not weights then.
+    # A hand-made optimizer may have made its slots and its counter trainable: they are not weights then.
     updated = {variable.op.name: variable for apply in applies for _, variable in apply.pairs}
     for name, variable in list(weights.items()):
-        if name in taken or (name not in updated and _hand_made_slot(name, variable, updated)):
+        made = name not in updated and (_hand_made_slot(name, variable, updated) or _counts(variable))
+        if name in taken or made:
             del weights[name]
     step = _global_step(graph, applies)
     if step is not None:
@@ -172,6 +176,21 @@ def _hand_made_slot(name, variable, weights):
         if below and of.shape.as_list() == variable.shape.as_list():
             return weight, name[len(weight) + 1 :].lower().replace("/", "_")
     return None
+
+
+def _counts(variable):
+    """Tells whether an op adds to a number, in place or by assigning what is computed from it and constants alone."""
+    if variable.shape.ndims != 0:
+        return False
+    writers = {op for out in variable.op.outputs for op in out.consumers() if op.type.startswith(WRITING)}
+    return any(_adds(op, variable) for op in writers)
+
+
+def _adds(writer, variable):
+    if writer.type.startswith(("AssignAdd", "AssignSub")):
+        return tensor_util.constant_value(writer.inputs[1]) is not None
+    of = {op for op in ancestors([writer.inputs[1].op]) if not op.inputs and op.type not in ("Const", "NoOp")}
+    return of == {variable.op}
 
 
 def _all(graph):

@@ -334,6 +334,53 @@ def slots_made_trainable():
     return towers(plain, optimizer=ByHand(False, "ByHand"))[0]
 
 
+def adam_by_hand(clip, trainable=False):
+    """Two towers whose averaged gradients update the weights by assignments, in no order with the step that is counted."""
+    grads, x = [], tf.placeholder(tf.float32, [4, 2], "x")
+    for _, piece in shared(x):
+        loss = tf.reduce_mean(tf.matmul(piece, weight("w")) * weight("b", ()))
+        weights = [each for each in tf.trainable_variables() if each.op.name in ("m/w", "m/b")]
+        grads.append(tf.gradients(loss, weights, gate_gradients=True))
+    joined = clip([(one + other) / 2.0 for one, other in zip(*grads)])  # noqa: B905 - Python 3.7 reads this too
+    t = tf.Variable(1.0, trainable, name="adam_t")
+    updates = [t.assign_add(1.0)]
+    for w, g in zip(weights, joined):  # noqa: B905
+        m, v = (tf.Variable(tf.zeros(w.shape), trainable=False) for _ in range(2))
+        m_t, v_t = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g
+        moved = 0.01 * m_t / (1.0 - tf.pow(0.9, t)) / (tf.sqrt(v_t / (1.0 - tf.pow(0.99, t))) + 1e-8)
+        updates += [m.assign(m_t), v.assign(v_t), w.assign(w - moved)]
+    return tf.group(*updates)
+
+
+@graph
+def written_by_hand():
+    return adam_by_hand(lambda grads: grads)
+
+
+@graph
+def written_by_hand_with_a_trainable_counter():
+    return adam_by_hand(lambda grads: grads, "adam_t")  # meant as its name, taken for true
+
+
+@graph
+def written_by_hand_clipped_by_the_norm_of_all():
+    return adam_by_hand(lambda grads: tf.clip_by_global_norm(grads, 0.5)[0])
+
+
+@graph
+def written_by_hand_clipped_by_a_norm_of_its_own():
+    def clip(grads):
+        norm = tf.sqrt(sum(tf.reduce_sum(g * g) for g in grads))
+        return [g * tf.cond(norm > 0.5, lambda: 0.5 / norm, lambda: 1.0) for g in grads]
+
+    return adam_by_hand(clip)
+
+
+@graph
+def written_by_hand_clipped_by_value_which_never_happens():
+    return adam_by_hand(lambda grads: [tf.clip_by_value(g, -1e3, 1e3) for g in grads])
+
+
 @graph
 def statistics_of_both_towers_in_order():
     def loss(piece, tower):

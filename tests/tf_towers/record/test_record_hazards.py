@@ -37,6 +37,11 @@ EXPECTED = {
     "a_term_of_the_last_loss_only": {"last_towers_loss"},
     "step_assigned_without_a_collection": set(),
     "slots_made_trainable": {"trainable_slots"},
+    "written_by_hand": {"ungated_state"},
+    "written_by_hand_with_a_trainable_counter": {"ungated_state", "trainable_slots"},
+    "written_by_hand_clipped_by_the_norm_of_all": {"ungated_state"},
+    "written_by_hand_clipped_by_a_norm_of_its_own": {"ungated_state"},
+    "written_by_hand_clipped_by_value_which_never_happens": {"ungated_state"},
     "statistics_of_both_towers_in_order": {"statistics_of_all_towers"},
     "statistics_of_the_first_tower": set(),
     "statistics_of_the_last_tower": {"statistics_of_another_tower"},
@@ -94,6 +99,8 @@ def test_no_graph_is_left_untested(graphs):
             "gradient_scaled_inside_the_optimizer",
             "the update of m/w is 0.02 of its gradient away from what the recorded",
         ),
+        ("written_by_hand_with_a_trainable_counter", "of state/adam_t against AssignAdd; it flows into var/m/w"),
+        ("written_by_hand_with_a_trainable_counter", "in TRAINABLE_VARIABLES, e.g. adam_t"),
         ("paired_by_position", "the gradient applied to m/b takes tower 1's of m/a"),
     ],
 )
@@ -170,6 +177,38 @@ def test_clipping_after_combining_is_no_factor_of_the_combination(graphs, reduce
     total = sum(step.read(f"tower_grad/{tower}/m/w") for tower in range(2))
     assert np.allclose(step.read("grad/m/w"), total / 2 if combine == "mean" else total, rtol=1e-6)
     assert abs(np.linalg.norm(step.read("clip/m/w")) - 0.1) < 1e-6
+
+
+@pytest.mark.parametrize("rule", ["the_norm_of_all", "a_norm_of_its_own"])
+def test_gradients_clipped_before_updates_that_are_written_by_hand_are_recorded_before_and_after(graphs, rule):
+    trace = Trace(graphs[1] / f"written_by_hand_clipped_by_{rule}")
+    assert (trace.facts["combine"], trace.facts["clipped"]) == ("mean", True)
+    assert "clip_never_in_effect" not in trace.facts
+    step = trace.step(0)
+    joined, clipped = ([step.read(f"{quantity}/m/{name}").ravel() for name in "wb"] for quantity in ("grad", "clip"))
+    for name, value in zip("wb", joined, strict=True):
+        mean = sum(step.read(f"tower_grad/{tower}/m/{name}").ravel() for tower in range(2)) / 2
+        np.testing.assert_allclose(value, mean, rtol=1e-6)
+    norm = np.linalg.norm(np.concatenate(joined))
+    np.testing.assert_allclose(np.concatenate(clipped), np.concatenate(joined) * 0.5 / norm, rtol=1e-6)
+
+
+def test_updates_written_by_hand_without_clipping_are_not_said_to_be_clipped(graphs):
+    trace = Trace(graphs[1] / "written_by_hand")
+    assert trace.facts["clipped"] is False
+    assert not any(name.startswith("clip/") for name in trace.step(0).names())
+
+
+def test_clipping_that_never_took_effect_is_a_fact(graphs):
+    facts = Trace(graphs[1] / "written_by_hand_clipped_by_value_which_never_happens").facts
+    assert facts["clipped"] is True
+    assert facts["clip_never_in_effect"] is True
+
+
+def test_a_counter_that_was_made_trainable_is_no_weight(graphs):
+    trace = Trace(graphs[1] / "written_by_hand_with_a_trainable_counter")
+    assert set(trace.variables) == {"m/w", "m/b"}
+    assert float(trace.init().read("state/adam_t")) == 1.0
 
 
 def test_towers_that_are_not_told_apart_are_counted(graphs):
