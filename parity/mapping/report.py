@@ -8,7 +8,7 @@ from parity.mapping.certain import BY_NAME, BY_SHAPE
 from parity.mapping.draft import Draft
 from parity.mapping.fits import becomes, fits
 from parity.mapping.guesses import BY_LIKENESS, UNVERIFIED, Guess
-from parity.mapping.mapping import line
+from parity.mapping.mapping import Pair, line
 from parity.mapping.variable import Variable
 
 CONSIDERED = 4
@@ -76,11 +76,28 @@ def mapping_notes(draft: Draft, among: Collection[str] | None = None) -> list[st
             f"mapping: guessed, and no numbers agree with it: {shown}{more}; where something differs look here first, "
             "and write the lines that are meant into [mapping]"
         )
+    notes += _permuted(mapping.pairs)
     notes += [
         f"{name} has no counterpart in the port, as [mapping] declares: it was not compared"
         for name in mapping.without_counterpart
     ]
     return notes
+
+
+def _permuted(pairs: Sequence[Pair]) -> Iterator[str]:
+    """Says of every layout that was found, and not written by hand, that the weights are the same only once permuted."""
+    for pair in pairs:
+        text = pair.transform.text.split(" | ")[0]
+        if pair.why == "by hand" or not text.startswith(("flatten_hwc", "unflatten_hwc")):
+            continue
+        flattens = text.startswith("flatten_hwc")
+        which = "elements" if len(pair.shape) < 2 else "rows" if flattens else "columns"
+        does = "is given a map flattened" if flattens else "makes a map"
+        yield (
+            f"mapping: the {which} of {pair.reference} are permuted for {' + '.join(pair.candidate)}: the reference {does} "
+            "in the order (row, column, channel), the port in the order (channel, row, column). What loads the reference's "
+            f'weights into the port must permute them so: transform = "{pair.transform.text}"'
+        )
 
 
 def _short(why: str) -> str:

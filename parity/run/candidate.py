@@ -96,9 +96,26 @@ class TorchRole:
     def playing(self, case: Case, out: Path) -> "TorchRole":
         """Returns a role like this one for another port of the same case; what this one has prepared is then forgotten."""
         role = TorchRole(case, self._sides, out, self._tick, self._round)
-        role._rates, role._decaying = self._rates, self._decaying
-        role._momentum_ratios = self._momentum_ratios
+        role._rates, role._momentum_ratios = self._rates, self._momentum_ratios
+        role._told_as(self)
         return role
+
+    def rounded(
+        self, out: Path, rates: Mapping[int, float] | None, momentum_ratios: Mapping[str, float] | None
+    ) -> "TorchRole":
+        """Returns a role like this one whose hyper-parameters are rounded to float32.
+
+        Args:
+          out: folder for its traces.
+          rates: as of the class.
+          momentum_ratios: as of the class.
+        """
+        role = TorchRole(self._case, self._sides, out, self._tick, True, rates, momentum_ratios)
+        role._told_as(self)
+        return role
+
+    def _told_as(self, other: "TorchRole") -> None:
+        self._decaying, self._taken = other._decaying, other._taken
 
     def forget(self) -> None:
         """Has everything be prepared anew: the side keeps what belongs to the last case only."""

@@ -147,12 +147,8 @@ class Recorder:
 
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:
         """Records the candidate once more, its hyper-parameters rounded to float32, its schedule's rates the reference's."""
-        self._candidate = TorchRole(
-            self._case,
-            self._sides,
+        self._candidate = self._candidate.rounded(
             self._out / "torch-rounded",
-            self._tick,
-            round_hyper_parameters=True,
             rates=_rates(recorded.lockstep.reference64) if self._case.torch.scheduler else None,
             momentum_ratios=momentum_ratios(recorded.join, recorded.lockstep),
         )

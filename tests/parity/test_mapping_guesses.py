@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from port_lists import PORTS, gated_cells, points
 
-from parity.mapping import MappingError, Variable, build_mapping, draft_mapping, mapping_notes, parse_transform
+from parity.mapping import (
+    MappingEntry,
+    MappingError,
+    Variable,
+    build_mapping,
+    draft_mapping,
+    mapping_notes,
+    parse_transform,
+)
 from parity.mapping.gradients import Gradients
 from parity.mapping.tied import tied_values
 
@@ -173,3 +181,27 @@ def _score(costs, found):
     return sum(each is None for each in found), sum(
         costs[row, each] for row, each in enumerate(found) if each is not None
     )
+
+
+@pytest.mark.parametrize(
+    ("shape", "entries", "words"),
+    [
+        ((4, 64, 10), {}, ["the rows of fc/kernel are permuted for fc.weight", '"flatten_hwc(4, 4, 4)"']),
+        ((4, 64, 10), {"fc/kernel": MappingEntry(to=["fc.weight"], transform="flatten_hwc(4, 4, 4)")}, []),
+        ((4, 4, 10), {}, []),
+    ],
+)
+def test_a_kernel_that_is_the_same_only_once_permuted_is_told_of(shape, entries, words):
+    channels, inputs, outputs = shape
+    reference = [
+        Variable("conv/kernel", (3, 3, 1, channels), use="Conv2D"),
+        Variable("fc/kernel", (inputs, outputs), use="MatMul"),
+    ]
+    candidate = [
+        Variable("conv.weight", (channels, 1, 3, 3), use="Conv2d"),
+        Variable("fc.weight", (outputs, inputs), use="Linear"),
+    ]
+    draft = draft_mapping(reference, candidate, entries)
+    notes = [note for note in mapping_notes(draft) if "permuted" in note]
+    assert len(notes) == bool(words)
+    assert all(word in notes[0] for word in words)
