@@ -3,9 +3,10 @@
 import collections
 import heapq
 
+import tensorflow as real
 import tensorflow.compat.v1 as tf
 
-from parity.trace import ForwardOp
+from parity.trace import ForwardOp, UsersLines
 
 # What hands its input on as it is, but for its layout.
 PASSING = frozenset(
@@ -53,6 +54,7 @@ def forward_of(losses, variables):
     leaving = {op: frames[op.inputs[0].op] for op in order if op.type in LEAVING and not frames[op]}
     order = _in_order(set(order), {op: inside[frame] for op, frame in leaving.items()})
     sources, passed, guarded = {}, [], set()
+    users = UsersLines(real, tf)
     for op in order:
         taken = [sources[each] for each in _inputs(op, inside.get(leaving.get(op), ())) if each in sources]
         source = _joined(op, taken, variables)
@@ -62,7 +64,7 @@ def forward_of(losses, variables):
         if not source.data or op.type in PASSING or not taken:
             continue
         hidden = bool(frames[op]) or op in guarded
-        passed.append(Passed(_described(op, source), None if hidden else _output(op)))
+        passed.append(Passed(_described(op, source, users), None if hidden else _output(op)))
         sources[op] = _Source((len(passed) - 1,), frozenset(), True)
     return passed
 
@@ -97,10 +99,12 @@ def _joined(op, taken, variables):
     return _Source(numbers, weights, drawn or not op.inputs or any(each.data for each in taken))
 
 
-def _described(op, source):
+def _described(op, source, users):
     shape = op.outputs[0].shape.as_list() if op.outputs and op.outputs[0].shape.ndims is not None else []
     sizes = [-1 if size is None else size for size in shape]
-    return ForwardOp(op.name, op.type, list(source.numbers), sorted(source.weights), sizes, _attributes(op))
+    # Frames of TF 2 have names for what are the first fields of TF 1's tuples: file, line, function.
+    line = users.innermost(tuple(frame)[:3] for frame in reversed(list(op.traceback or ())))
+    return ForwardOp(op.name, op.type, list(source.numbers), sorted(source.weights), sizes, _attributes(op), line)
 
 
 def _attributes(op):

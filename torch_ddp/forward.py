@@ -1,6 +1,7 @@
 """Watches the forward pass of a port: which function calls which, with which weights, and what comes out."""
 
 import contextlib
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from parity.trace import ForwardOp
+from parity.trace import ForwardOp, SourceLine, UsersLines
 from torch_ddp.fused import Stages, stages_of
 
 # What hands its input on as it is, but for its layout.
@@ -81,6 +82,7 @@ class ForwardWatch(TorchFunctionMode):
         self._alive: list[Tensor] = []  # an id is used again once its tensor is gone
         self._parts_left = part
         self._ended = False
+        self._users = UsersLines(torch)
         for name, parameter in model.named_parameters():
             self._sources[id(parameter)] = _Source((), frozenset([name]), False)
         for buffer in model.buffers():
@@ -156,8 +158,13 @@ class ForwardWatch(TorchFunctionMode):
         path, module = self._path[-1] if self._path else ("", "")
         described = {**attributes, "module": module} if module else attributes
         kept = _array(value) if value.is_floating_point() else None
-        op = ForwardOp(path, kind, sorted(source.numbers), sorted(source.weights), list(value.shape), described)
+        op = ForwardOp(
+            path, kind, sorted(source.numbers), sorted(source.weights), list(value.shape), described, self._line()
+        )
         self.passed.append((op, kept))
+
+    def _line(self) -> SourceLine | None:
+        return self._users.innermost(_frames())
 
     def _source(self, tensor: Tensor) -> _Source:
         return self._sources.get(id(tensor), _Source((), frozenset(), True))
@@ -180,6 +187,13 @@ class ForwardWatch(TorchFunctionMode):
     def _leave(self, module: nn.Module, inputs: Any, output: Any) -> None:
         if self._path:
             self._path.pop()
+
+
+def _frames() -> Iterator[tuple[str, int, str]]:
+    frame = sys._getframe()
+    while frame is not None:
+        yield frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+        frame = frame.f_back  # type: ignore[assignment]
 
 
 def _no(*arguments: Any) -> bool:

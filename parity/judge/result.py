@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from parity.judge.numbers import Worst
+from parity.trace import SourceLine
 
 if TYPE_CHECKING:
     from parity.judge.closer import Closer
@@ -71,6 +72,7 @@ class FirstDifference:
       where: in words, where the forward passes of both sides part, as far as that is known.
       decisive: of a layer that was found by itself, the first difference that decides, which the trace holds.
       module: path of the port's module in which the forward passes part, "" for its model or loss; None where not known.
+      lines: of the user's source, in the reference and in the candidate, that call what differs; None where not known.
     """
 
     check: Check
@@ -81,6 +83,7 @@ class FirstDifference:
     where: str = ""
     decisive: "FirstDifference | None" = None
     module: str | None = None
+    lines: tuple[SourceLine | None, SourceLine | None] = (None, None)
 
 
 class Explained(NamedTuple):

@@ -77,6 +77,8 @@ def first_rows(level: Level, first: FirstDifference) -> list[tuple[str, str]]:
         rows.append(("what", check.note))
     if first.where:
         rows.append(("where", first.where))
+    sides = zip(("in the reference", "in the port"), first.lines, strict=True)
+    rows += [(side, line.shown) for side, line in sides if line is not None]
     if worst:
         at = f"  at {list(worst.index)}" if worst.index else ""
         rows += [("reference", f"{worst.reference:.9g}{at}"), ("candidate", f"{worst.candidate:.9g}")]

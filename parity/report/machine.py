@@ -102,6 +102,10 @@ def _first(first: FirstDifference | None) -> dict[str, Any] | None:
         "note": first.check.note,
         "where": first.where,
         "module": first.module,
+        "lines": {
+            side: line._asdict() if line else None
+            for side, line in zip(("reference", "candidate"), first.lines, strict=True)
+        },
     }
     if first.worst:
         found.update(first.worst._asdict(), index=list(first.worst.index))

@@ -115,8 +115,9 @@ def with_location(level: Level, located: Located | None) -> None:
     known = level.first_difference
     if located is None or known is None:
         return
-    port = located.place.port
-    first = replace(located.first, where=told(located.place), module=port.name if port else None)
+    place, port = located.place, located.place.port
+    lines = (place.op.line, port.line if port else None)
+    first = replace(located.first, where=told(place), module=port.name if port else None, lines=lines)
     if first.decisive is not None:
         level.checks.insert(_place_of(known.check, level.checks), first.check)
     level.first_difference = first

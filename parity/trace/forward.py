@@ -8,6 +8,7 @@ import numpy as np
 
 from parity.trace.errors import TraceError
 from parity.trace.reader import Trace
+from parity.trace.source_line import SourceLine
 from parity.trace.tensors import Path, write_json
 from parity.trace.writer import TraceWriter
 
@@ -27,6 +28,7 @@ class ForwardOp(NamedTuple):
       weights: sorted names of the variables that it reads, also through what is computed of variables alone.
       shape: of its output.
       attributes: of the op, JSON values: strides, padding, epsilon.
+      line: of the user's source that it comes of, None where it is not known.
     """
 
     name: str
@@ -35,6 +37,10 @@ class ForwardOp(NamedTuple):
     weights: List[str]
     shape: List[int]
     attributes: Dict[str, Any]
+    line: Optional[SourceLine] = None
+
+
+LINE = ForwardOp._fields.index("line")  # kept beside the rest: who reads the first version knows six fields
 
 
 class Forward(object):
@@ -64,7 +70,11 @@ class Forward(object):
             )
         self.step = int(found["step"])
         self.tower = str(found["tower"])
-        self.ops = [ForwardOp(*each) for each in found["ops"]]
+        lines = found.get("lines") or [None] * len(found["ops"])  # none in what an earlier version wrote
+        self.ops = [
+            ForwardOp(*each)._replace(line=SourceLine(*line) if line else None)
+            for each, line in zip(found["ops"], lines)
+        ]
         self._file = Trace(directory).step(self.step)
         self._known = set(self._file.names())
 
@@ -98,7 +108,9 @@ def write_forward(
     writer.step(step, _named(tower, kept))
     writer.close()
     described = {"format": FORWARD_FORMAT, "format_version": FORWARD_VERSION, "step": step, "tower": tower}
-    write_json(os.path.join(str(directory), FORWARD_FILE), dict(described, ops=[list(op) for op, _ in listed]))
+    ops = [list(op[:LINE]) for op, _ in listed]
+    lines = [op.line for op, _ in listed]
+    write_json(os.path.join(str(directory), FORWARD_FILE), dict(described, ops=ops, lines=lines))
 
 
 def _named(tower: str, values: Mapping[int, Any]) -> Dict[str, Any]:

@@ -36,7 +36,7 @@ def _forward(towers):
 def test_a_towers_ops_are_found_with_the_variables_that_they_read(tf):
     answer = tf(_forward, towers=2)
     by_kind = {}
-    for number, (name, kind, inputs, weights, shape, _) in enumerate(answer["ops"]):
+    for number, (name, kind, inputs, weights, shape, _, _) in enumerate(answer["ops"]):
         by_kind.setdefault(kind, (number, name, inputs, weights, shape))
     product, biased = by_kind["MatMul"], by_kind["BiasAdd"]
     assert product[1].startswith("tower_1/")
@@ -47,6 +47,17 @@ def test_a_towers_ops_are_found_with_the_variables_that_they_read(tf):
     assert product[4] == [2, 2]
     value = answer[f"value:{biased[0]}"] - answer["before:var/layer/b"]
     np.testing.assert_allclose(value, answer[f"value:{product[0]}"], rtol=1e-5, atol=1e-6)
+
+
+def test_each_op_says_which_line_of_the_tower_made_it(tf):
+    answer = tf(_forward, towers=2)
+    lines = {kind: line for _, kind, _, _, _, _, line in answer["ops"]}
+    file, number, function, text = lines["BiasAdd"]
+    assert (function, text) == ("_tower", "hidden = tf.reshape(tf.nn.bias_add(tf.matmul(found, w * 2), b), [-1, 2])")
+    assert file == "tests/tf_towers/test_forward.py"  # below the folder that is searched for modules
+    # TensorFlow's own frames, which lie further in, are passed over: so is what a loop's body calls for another function.
+    assert lines["MatMul"] == lines["BiasAdd"]
+    assert (lines["Square"][2], lines["Square"][1] - number) == ("_tower", 3)
 
 
 def test_what_is_inside_of_loops_and_branches_is_known_from_what_leaves_them(tf):

@@ -53,6 +53,18 @@ def test_each_function_is_kept_with_its_module_its_weights_and_what_it_takes():
     assert watch.passed[number][1].min() < 0, "what an op in place changes later was kept before"
 
 
+def test_each_function_says_which_line_of_the_port_calls_it():
+    _, watch = watched()
+    lines = {op.kind: op.line for op, _ in watch.passed}
+    assert lines["conv2d"][2:] == (
+        "forward",
+        "x = F.relu(self.conv(x), inplace=True)",
+    )  # not the line of torch's Conv2d
+    assert lines["conv2d"] == lines["relu_"] or lines["conv2d"] == lines["relu"]
+    assert lines["mean"][2:] == ("watched", "model(x).square().mean().backward()")
+    assert lines["conv2d"].file.endswith("test_forward.py") and lines["conv2d"].line == lines["softmax"].line - 4
+
+
 def test_functions_of_torch_are_seen_as_what_they_consist_of():
     _, watch = watched()
     kinds = {op.kind for op, _ in watch.passed if op.name == "attention"}

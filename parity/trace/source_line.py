@@ -1,0 +1,83 @@
+"""Finds the line of the user's own code that a framework's op or function was called from."""
+
+import linecache
+import os
+import sys
+import sysconfig
+from typing import Any, Dict, Iterable, NamedTuple, Optional, Tuple
+
+import parity
+
+OURS = tuple(
+    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(parity.__file__))), name)
+    for name in ("parity", "tf_towers", "torch_ddp")
+)
+INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
+LONGEST = 200  # characters of a line's text
+
+
+class SourceLine(NamedTuple):
+    """A line of a user's source.
+
+    Fields:
+      file: its path, relative to the folder that it is imported from, else its base name.
+      line: its number, from 1.
+      function: that it is in, "<module>" outside of any.
+      text: stripped; "" where the source cannot be read.
+    """
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+    @property
+    def shown(self) -> str:
+        """File, line and text in one line, e.g. "tower.py:31  x = tf.nn.relu(x)"; what no terminal should get is escaped."""
+        written = "{}:{}  {}".format(self.file, self.line, self.text).rstrip()
+        return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in written)
+
+
+class UsersLines(object):
+    """Tells a user's frames from those of Python, of installed packages and of this program.
+
+    Args:
+      libraries: modules whose frames are no user's either, wherever they are installed.
+    """
+
+    def __init__(self, *libraries: Any) -> None:
+        folders = [os.path.dirname(os.path.abspath(each.__file__)) for each in libraries]
+        standard = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+        self._others = tuple(folder + os.sep for folder in [*OURS, *folders, *standard] if folder)
+        self._known: Dict[str, bool] = {}
+        linecache.checkcache()
+
+    def innermost(self, frames: Iterable[Tuple[str, int, str]]) -> Optional[SourceLine]:
+        """Returns the line of the innermost frame that is the user's, None where none is.
+
+        Args:
+          frames: yields file, number of the line and function, innermost first.
+        """
+        for path, number, function in frames:
+            if self.is_users(path):
+                text = linecache.getline(path, number).strip()[:LONGEST]
+                return SourceLine(_relative(path), number, function, text)
+        return None
+
+    def is_users(self, path: str) -> bool:
+        """Returns whether a file is the user's."""
+        known = self._known.get(path)
+        if known is None:
+            whole = os.path.abspath(path)
+            inside = path.startswith("<") or whole.startswith(self._others) or any(part in whole for part in INSTALLED)
+            known = self._known[path] = not inside
+        return known
+
+
+def _relative(path: str) -> str:
+    whole = os.path.abspath(path)
+    for folder in sys.path:
+        start = os.path.join(os.path.abspath(folder), "")
+        if whole.startswith(start):
+            return whole[len(start) :]
+    return os.path.basename(path)
