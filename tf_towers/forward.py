@@ -32,7 +32,6 @@ Fields:
 """
 
 _Source = collections.namedtuple("_Source", ["numbers", "weights", "data"])
-_NOTHING = _Source((), frozenset(), False)
 
 
 def forward_of(losses, variables):
@@ -65,8 +64,7 @@ def forward_of(losses, variables):
         if not source.data or op.type in PASSING or not taken:
             continue
         hidden = bool(frames[op]) or op in guarded
-        places = [place for place, each in enumerate(op.inputs) if sources.get(each.op, _NOTHING).data]
-        passed.append(Passed(_described(op, source, places, users), None if hidden else _output(op)))
+        passed.append(Passed(_described(op, source, users), None if hidden else _output(op)))
         sources[op] = _Source((len(passed) - 1,), frozenset(), True)
     return passed
 
@@ -101,19 +99,16 @@ def _joined(op, taken, variables):
     return _Source(numbers, weights, drawn or not op.inputs or any(each.data for each in taken))
 
 
-def _described(op, source, places, users):
+def _described(op, source, users):
     shape = op.outputs[0].shape.as_list() if op.outputs and op.outputs[0].shape.ndims is not None else []
     sizes = [-1 if size is None else size for size in shape]
     # Frames of TF 2 have names for what are the first fields of TF 1's tuples: file, line, function.
     line = users.innermost(tuple(frame)[:3] for frame in reversed(list(op.traceback or ())))
-    return ForwardOp(
-        op.name, op.type, list(source.numbers), sorted(source.weights), sizes, _attributes(op, places), line
-    )
+    return ForwardOp(op.name, op.type, list(source.numbers), sorted(source.weights), sizes, _attributes(op), line)
 
 
-def _attributes(op, places):
-    """What the graph says of an op; of one with two inputs also which are data: x - 1 and 1 - x are told apart by it."""
-    found = {"data_at": places} if len(op.inputs) == 2 else {}
+def _attributes(op):
+    found = {}
     for name, attr in op.node_def.attr.items():
         kind = attr.WhichOneof("value")
         if kind in ("f", "i", "b"):

@@ -26,6 +26,7 @@ from torch_ddp.combining import Combining
 from torch_ddp.exchange import cast_before_wrapping
 from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
+from torch_ddp.gradient_cuts import GradientCuts
 from torch_ddp.group import Rank
 from torch_ddp.lazy_state import make_lazy_state
 from torch_ddp.mixed import Mixed
@@ -102,13 +103,16 @@ class RankServer:
         quantities, `evaluation` says how; `noise`, unit and seed of roundings that are added (see `RoundingNoise`), or None.
         What `follow` says of outputs stands in the place of the port's own; with `cut` no gradient passes them.
         With `partly` it need not hold everything, and what it does not hold stays. With `random_seed` Python's, numpy's and
-        torch's generators are seeded by it and the rank's number before the first step.
+        torch's generators are seeded by it and the rank's number before the first step. With `uncut`, names of places of
+        `GradientCuts`, gradients pass these, and the trace's facts have as `gradient_cuts` all places of this rank.
         """
         stepper, known_facts, _, own = self._prepared[arguments["prepared"]]
+        uncut = arguments.get("uncut")
+        cuts = None if uncut is None else GradientCuts(stepper.model, uncut)
         if arguments.get("random_seed") is not None:
             _seed(1000 * arguments["random_seed"] + self._rank.rank)
-        with stepper.running(), self._noise(arguments.get("noise")):
-            self._run(arguments, progress, stepper, known_facts, own)
+        with stepper.running(), self._noise(arguments.get("noise")), cuts or contextlib.nullcontext():
+            self._run(arguments, progress, stepper, known_facts, own, cuts)
         return {}
 
     def forward(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
@@ -139,6 +143,7 @@ class RankServer:
         stepper: Stepper,
         known_facts: dict[str, Any],
         own: dict[str, np.ndarray],
+        cuts: GradientCuts | None = None,
     ) -> None:
         precision = json.loads(arguments["prepared"])["precision"]
         feeds = Trace(arguments["feeds"])
@@ -179,8 +184,10 @@ class RankServer:
                 writer.step(number, {name: tensors[name] for name in tensors if quantity_of(name) in keep})
             progress(done + 1, len(numbers))
         if writer:
-            unobserved = sorted(stepper.unobserved)
-            writer.close(ranks_agree=agree, unobserved=unobserved, **{COUNTERS_AFTER: counters_after(state)})
+            told: dict[str, Any] = {"unobserved": sorted(stepper.unobserved), COUNTERS_AFTER: counters_after(state)}
+            if cuts is not None:
+                told["gradient_cuts"] = cuts.found
+            writer.close(ranks_agree=agree, **told)
 
     def _noise(self, noise: tuple[float, int] | None) -> contextlib.AbstractContextManager[Any]:
         return RoundingNoise(noise[0], 1000 * noise[1] + self._rank.rank) if noise else contextlib.nullcontext()

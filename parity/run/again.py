@@ -1,6 +1,6 @@
 """Runs single steps of a recorded case, or its evaluation, once more with something changed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from parity.case import Case
@@ -90,6 +90,19 @@ class Again:
     def repeat_seeded(self, step: int, seed: int) -> Trace:
         """Runs one step of the candidate in float64 once more as it is, its random generators seeded."""
         return self.repeat(step, lambda batch: batch, lambda state: state, random_seed=seed)
+
+    def repeat_uncut(self, step: int, places: Sequence[str]) -> Trace:
+        """Runs one step of the candidate in float64 once more, gradients let pass at places that keep them from passing.
+
+        Args:
+          step: its number.
+          places: their names, as the facts of the trace have them under "gradient_cuts".
+        """
+        self._repeats += 1
+        playing = self.playing
+        follow, name = self._states.torch, f"repeat-{self._repeats}"
+        asked = Asked(name, "float64", playing.feeds.torch, playing.start.torch, follow, EVERYTHING, [step], True)
+        return playing.torch.run_guarded(asked._replace(uncut=tuple(places)))
 
     def reference_batch(self, step: int) -> Tensors:
         """Returns a whole batch as the reference is fed it, dict of "feed/<input>" to array."""

@@ -32,6 +32,8 @@ class Asked(NamedTuple):
       cut: whether no gradient passes the outputs that `follow` gives.
       evaluation: how to evaluate where that is recorded: "eval" mode, "train" mode, or after "other draws".
       random_seed: of the candidate's random generators, set before the first step; None leaves them as they are.
+      uncut: names of the places at which the candidate lets gradients pass that it keeps from passing; None where nobody
+        looks for such places.
       whole: name of the run of all steps that this one is a part of, where there is such a one.
     """
 
@@ -48,6 +50,7 @@ class Asked(NamedTuple):
     cut: bool = False
     evaluation: str = "eval"
     random_seed: int | None = None
+    uncut: Sequence[str] | None = None
     whole: str = ""
 
 
@@ -73,6 +76,7 @@ def start_run(side: SideProcess, tick: Tick, what: str, asked: Asked, out: Path,
         "out": str(out),
         **({"cut": True} if asked.cut else {}),
         **({"random_seed": asked.random_seed} if asked.random_seed is not None else {}),
+        **({"uncut": list(asked.uncut)} if asked.uncut is not None else {}),
         **own,
     }
     return then(side.ask("run", ticker(tick, what), **message), lambda _: DenseTrace(out))

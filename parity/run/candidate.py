@@ -1,6 +1,7 @@
 """The candidate of a case: what is asked of the torch side."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -153,17 +154,27 @@ class TorchRole:
         what = f"torch {asked.name}"
         return start_run(self._side, self._tick, what, asked, out, prepared=prepared, noise=asked.noise)
 
+    def run_guarded(self, asked: Asked) -> Trace:
+        """Runs what the port may not take, so that it can be asked for other runs afterwards."""
+        with self._outliving():
+            return self.run(asked).result()
+
     def forward(self, step: int, tower: str, asked: Asked) -> Forward:
         """Returns the forward pass of one rank in one step; `asked` says from what it is made, and its name."""
         prepared = self.prepare(asked.precision).result()["prepared"]
-        try:
+        with self._outliving():
             start_forward(self._side, asked, self._out / asked.name, step, tower, prepared=prepared).result()
+        return Forward(self._out / asked.name)
+
+    @contextlib.contextmanager
+    def _outliving(self) -> Iterator[None]:
+        try:
+            yield
         except SideFailed:
             self._prepared.clear()  # its ranks are gone
             for side in self._side.companions:
                 side.outlive_failure()
             raise
-        return Forward(self._out / asked.name)
 
     def _watched_as(self) -> str | None:
         # What an optimizer of the port's own works with stands where the towers' clipped gradients do, clipped or not.

@@ -12,12 +12,10 @@ from parity.causes.at_products import Product, other_product
 from parity.causes.at_windows import Windows, other_windows
 from parity.causes.find import told_of
 from parity.causes.layer_rules import Layer
-from parity.causes.loss_terms import other_terms, sums_of
 from parity.judge.numbers import Array, distance, is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
 from parity.locate.names import layer_names
-from parity.locate.reached import reach, tolerance_for
 from parity.run.layers import Located
 from parity.trace import parse_key
 
@@ -75,33 +73,15 @@ def with_causes_at(located: Located | None, evidence: Evidence, known: Sequence[
       known: causes of the difference as it was found.
     """
     found = _causes_at(located, evidence)
-    if located is not None and not located.place.layer:
-        found = _causes_of_loss(located, evidence, fitting(known, located))
+    if located is not None and not located.place.layer and not fitting(known, located):
+        cause = other_loss(_loss(located, evidence))
+        return [told_of(located.first, cause)] if cause is not None else []
     names = {cause.name for cause in found}
     return [*found, *(cause for cause in fitting(known, located) if cause.name not in names)]
 
 
-def _causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause]) -> list[Cause]:
-    losses = _losses(located.first, evidence)
-    sums = None
-    if located.passes is not None and losses is not None:
-        one, other = located.passes
-        sums = sums_of(one, other, reach(one, other, tolerance_for(abs(losses[1] / losses[0] - 1.0))), losses)
-    cause = other_terms(sums) if sums is not None else None
-    if cause is None and not known:
-        cause = other_loss(_loss(located, evidence))
-    return [told_of(located.first, cause)] if cause is not None else []
-
-
-def _losses(first: FirstDifference, evidence: Evidence) -> tuple[float, float] | None:
-    """The losses of both sides, or the one of several that differs."""
-    pairs = list(evidence.pairs(first.check.step, "loss", "", first.tower))
-    own = [each for each in pairs if first.quantity == "loss" and each[0] == first.name] or pairs[:1]
-    return next(((float(one), float(other)) for _, one, other in own if one.size == 1 and one.any()), None)
-
-
 def _loss(located: Located, evidence: Evidence) -> Loss:
-    first, place = located.first, located.place
+    first, place = located
     step, tower = first.check.step, first.tower
     file = evidence.reference.step(step)
     keys = {text: parse_key(text) for text in file.names()}
@@ -114,7 +94,7 @@ def _loss(located: Located, evidence: Evidence) -> Loss:
 def _causes_at(located: Located | None, evidence: Evidence) -> list[Cause]:
     if located is None or located.first.decisive is None:
         return []
-    first, place = located.first, located.place
+    first, place = located
     if place.reference is None or place.candidate is None:
         return []
     at = AtLayer(

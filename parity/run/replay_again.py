@@ -1,6 +1,6 @@
 """Runs single steps of a replayed port once more with one thing changed, for those who look for a cause."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from parity.run.replay_port import Replayed
@@ -56,6 +56,12 @@ class Again:
     def repeat_seeded(self, step: int, seed: int) -> Trace:
         """Runs a step in float64 once more as it is, the port's random generators seeded."""
         return self.repeat(step, lambda batch: batch, lambda state: state, random_seed=seed)
+
+    def repeat_uncut(self, step: int, places: Sequence[str]) -> Trace:
+        """Runs a step in float64 once more, gradients let pass at some places: `parity.run.again.Again.repeat_uncut`."""
+        self._made += 1
+        name = f"again-{self._made}"
+        return self._replayed.again(name, [step], [self.batch(step)], [self.state(step)], uncut=places)
 
     def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
         """Returns the forward pass of the first tower on both sides, in float64.

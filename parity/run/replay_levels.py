@@ -13,7 +13,7 @@ from parity.judge.own_values import judge_own_values, written_notes
 from parity.judge.result import Cause, Check, FirstDifference, Level, decide, what_differs
 from parity.run.asked import Tick
 from parity.run.empty_gradients import empty_notes
-from parity.run.experiments import ahead_of, find_by_experiment
+from parity.run.experiments import ahead_of, find_by_experiment, with_cut
 from parity.run.kinks import kink_notes
 from parity.run.layer_causes import fitting, with_causes_at
 from parity.run.layers import locate_first, with_location
@@ -189,6 +189,8 @@ def _function(replayed: Replayed, runs: Runs, settle: Settle) -> Level:
         if (not level.causes or level.causes[0].name in VAGUE) and first.check.run != "free":
             tried = find_by_experiment(first, again, join, traces.reference64, traces.candidate64)
             level.causes = ahead_of(level.causes, fitting(tried, located))
+        if first.check.run != "free":
+            with_cut(level, again, evidence)
         with_location(level, located)
     if not traces.candidate64.facts.get("ranks_agree", True):
         level.verdict = "different"

@@ -1,6 +1,6 @@
 """Starts the torch side of a replay: the port, with the recorded optimizer's twin or its own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as TableOf
 from pathlib import Path
 from types import MappingProxyType
@@ -200,14 +200,16 @@ class Replayed:
         states: list[Tensors],
         random_seed: int | None = None,
         precision: str = "float64",
+        uncut: Sequence[str] | None = None,
     ) -> Trace:
-        """Runs some steps once more, from states and batches in its own names and layouts, with a random seed or none."""
+        """Runs some steps once more, from states and batches in its own names and layouts; the rest is as of `Asked`."""
         asked = {
             **self._asked,
             "feeds": str(write_states(self._out / f"{name}-feeds", zip(steps, batches, strict=True))),
             "follow": str(write_states(self._out / f"{name}-states", zip(steps, states, strict=True))),
             "recorded_counters": True,
             "random_seed": random_seed,
+            "uncut": None if uncut is None else list(uncut),
         }
         prepared = self.prepared[precision]["prepared"]
         self._side.ask("run", prepared=prepared, **asked, steps=steps, out=str(self._out / name)).result()
