@@ -53,6 +53,23 @@ class Draft(NamedTuple):
         told = [guess.verified for guess in self.guesses if guess.verified is not None]
         return bool(told) and all(told)
 
+    @property
+    def undecided(self) -> bool:
+        """Whether there is a guess that matters and of which numbers do not say anything."""
+        return any(guess.consequential and guess.verified is None for guess in self.guesses)
+
+    def verified_beside(self, other: "Draft") -> "Draft":
+        """Returns the draft with what numbers said of `other`'s guesses where they say nothing of its own."""
+        said = {(guess.variable.name, guess.unit, guess.text): guess.verified for guess in other.guesses}
+        return self._replace(
+            guesses=tuple(
+                each._replace(verified=said.get((each.variable.name, each.unit, each.text)))
+                if each.verified is None
+                else each
+                for each in self.guesses
+            )
+        )
+
     def by(self, numbers: Numbers) -> "Draft":
         """Returns the draft with every guess made once more, numbers considered."""
         again = guess_pairs(self.reference, *self._open(), self.sure, self.told, numbers)

@@ -12,6 +12,7 @@ from parity.mapping.units import Unit
 
 TRIALS = 48
 Choice = tuple[str, tuple[Unit, str]]
+Assignment = tuple[tuple[str, Unit, str], ...]
 
 
 def by_trial(
@@ -23,6 +24,9 @@ def by_trial(
 ) -> Draft:
     """Returns the first assignment under which the candidate's gradients are the reference's, or the draft, unverified.
 
+    The gradients of one trial also say what to try next: where variables hold equal numbers, as the gammas and betas of all
+    norms do before the first step, the candidate computes the same under each of their assignments.
+
     Args:
       draft: what is known and guessed.
       reference: the reference's name to its gradient.
@@ -30,13 +34,31 @@ def by_trial(
       tolerance: so far apart gradients may be that are called equal, for a reference in float32.
       trials: at most so many are made, those first that differ from the draft in the least.
     """
+    tried: set[Assignment] = set()
+
+    def attempt(each: Draft) -> tuple[Draft, Gradients]:
+        tried.add(_assignment(each))
+        numbers = Gradients(reference, gradients_of(each), tolerance)
+        return each.checked(numbers), numbers
+
     first: Draft | None = None
-    for tried in islice(_alternatives(draft), trials):
-        checked = tried.checked(Gradients(reference, gradients_of(tried), tolerance))
-        first = first or checked
-        if checked.agrees:
-            return checked.as_found_beside(draft)
+    most = -1
+    for alternative in islice(_alternatives(draft), trials):
+        following: Draft | None = alternative
+        while following is not None and _assignment(following) not in tried:
+            if len(tried) == trials:
+                return first or draft
+            checked, numbers = attempt(following)
+            first = first or checked
+            if checked.agrees:
+                return checked.as_found_beside(draft)
+            agreeing = sum(guess.verified is True for guess in checked.guesses)
+            following, most = (checked.by(numbers), agreeing) if agreeing > most else (None, most)
     return first or draft
+
+
+def _assignment(draft: Draft) -> Assignment:
+    return tuple((guess.variable.name, guess.unit, guess.text) for guess in draft.guesses)
 
 
 def _alternatives(draft: Draft) -> Iterator[Draft]:

@@ -43,20 +43,35 @@ class Trying(NamedTuple):
 
 
 def decide_by_recorded(draft: Draft, trying: Trying) -> Draft:
-    """Returns the draft with its guesses decided, or verified, by the gradients of the first recorded step."""
-    part, number = trying.part, trying.part.steps[0]
-    source = trying.shadow or part.trace
-    keys = [(parse_key(text), value) for text, value in part.tensors(number, source.step(number)).items()]
-    known = {key.name: value for key, value in keys if key.quantity == "grad"}
+    """Returns the draft with its guesses decided, or verified, by the gradients of recorded steps.
+
+    The first step decides; where its gradients do not say, as they do not of weights behind a layer that begins with zeros,
+    the last one does, by when weights that began as equal numbers have moved apart.
+    """
+    part = trying.part
     functions = write_module(trying.out, part, draft.mapping(), trying.loss, None, prefix="tried_part")
     prepared = trying.prepare(functions)["prepared"]
+    first = _by_step(draft, trying, prepared, part.steps[0])
+    if not first.agrees or not first.undecided or len(part.steps) == 1:
+        return first
+    last = _by_step(first, trying, prepared, part.steps[-1])
+    return last.verified_beside(first) if last.agrees else first
+
+
+def _by_step(draft: Draft, trying: Trying, prepared: str, number: int) -> Draft:
+    source = trying.shadow or trying.part.trace
+    keys = [(parse_key(text), value) for text, value in trying.part.tensors(number, source.step(number)).items()]
+    known = {key.name: value for key, value in keys if key.quantity == "grad"}
     return by_trial(
-        draft, known, lambda tried: _gradients(tried, trying, prepared), 0.0 if trying.shadow else IN_FLOAT32
+        draft,
+        known,
+        lambda tried: _gradients(tried, trying, prepared, number),
+        0.0 if trying.shadow else IN_FLOAT32,
     )
 
 
-def _gradients(draft: Draft, trying: Trying, prepared: str) -> dict[str, Array]:
-    part, out, number = trying.part, trying.out / MAPPING, trying.part.steps[0]
+def _gradients(draft: Draft, trying: Trying, prepared: str, number: int) -> dict[str, Array]:
+    part, out = trying.part, trying.out / MAPPING
     join = trying.joined(draft)
     state = {text: value for text, value in part.before(number).items() if parse_key(text).quantity in TRIED}
     batch = translated_batch(join, part.batch(number))

@@ -19,7 +19,8 @@ class Trace(object):
 
     Attributes:
       facts: dict of everything that may differ on purpose.
-      variables: dict of variable name to its description (`shape`, `dtype`, `kind`, ...).
+      variables: dict of variable name to its description (`shape`, `dtype`, `kind`, ...), in the order in which they were
+        written.
       activations: names in order of execution.
       step_numbers: the recorded steps, ascending.
       complete: whether the writer finished.
@@ -32,7 +33,7 @@ class Trace(object):
         self.directory = str(directory)
         self.meta = _load(self.directory)
         self.facts: Dict[str, Any] = self.meta["facts"]
-        self.variables: Dict[str, Dict[str, Any]] = self.meta["variables"]
+        self.variables = _in_order(self.meta["variables"], self.meta.get("variable_order") or [])
         self.activations: List[str] = self.meta["activations"]
         self.producer: Dict[str, Any] = self.meta["producer"]
         self.complete: bool = self.meta["complete"]
@@ -61,6 +62,12 @@ class Trace(object):
 
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)
+
+
+def _in_order(variables: Dict[str, Dict[str, Any]], order: List[str]) -> Dict[str, Dict[str, Any]]:
+    # JSON's keys are sorted when they are written.
+    named = [name for name in order if name in variables]
+    return {name: variables[name] for name in [*named, *(name for name in variables if name not in set(named))]}
 
 
 def _trace_below(directory: str) -> str:

@@ -38,7 +38,7 @@ class TraceWriter(object):
       producer: dict with the writing package's name and version and its framework's.
       facts: dict of everything that may differ between two runs on purpose (JSON values).
       variables: dict of variable name to dict with `shape` (list), `dtype`, `kind` ("weight", "statistic"), and
-        whatever else is known of it: `placement`, `use`.
+        whatever else is known of it: `placement`, `use`. Their order, in which the model was made, is kept.
       activations: names of the recorded activations in order of execution.
 
     Raises:
@@ -62,6 +62,7 @@ class TraceWriter(object):
             "producer": dict(producer, python=platform.python_version(), numpy=np.__version__),
             "facts": dict(facts or {}),
             "variables": dict(variables or {}),
+            "variable_order": list(variables or {}),
             "activations": list(activations),
         }
         self._save(complete=False)

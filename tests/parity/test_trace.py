@@ -37,6 +37,12 @@ def test_the_safetensors_library_reads_what_we_write(tmp_path):
         np.testing.assert_array_equal(found[name], array)
 
 
+def test_variables_come_back_in_the_order_of_writing(tmp_path):
+    described = {name: {"shape": [], "dtype": "float32", "kind": "weight"} for name in ("z", "a", "m")}
+    TraceWriter(tmp_path, {"package": "test"}, {}, described).close()
+    assert list(Trace(tmp_path).variables) == ["z", "a", "m"]
+
+
 def test_bfloat16_comes_back_as_float32(tmp_path):
     write_tensors(tmp_path / "x.safetensors", {"half": BFloat16(np.array([0x3F80, 0xC000], np.uint16))})
     file = TensorFile(tmp_path / "x.safetensors")

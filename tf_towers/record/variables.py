@@ -72,7 +72,7 @@ def sort_variables(graph, applies, sections):
             weight, slot = _hand_made_slot(name, variable, weights)
             keys[f"slot/{slot}/{weight}"] = variable
             slot_names.add(slot)
-        elif variable.dtype.base_dtype.is_floating and variable.shape.ndims:
+        elif variable.dtype.base_dtype.is_floating and variable.shape.ndims and not _debiases(name, everything):
             statistics[name] = variable
             keys[f"stat/{name}"] = variable
         elif variable.dtype.base_dtype not in (tf.string, tf.resource, tf.variant):
@@ -176,6 +176,15 @@ def _hand_made_slot(name, variable, weights):
         if below and of.shape.as_list() == variable.shape.as_list():
             return weight, name[len(weight) + 1 :].lower().replace("/", "_")
     return None
+
+
+def _debiases(name, everything):
+    """Tells whether a variable is what TensorFlow's `assign_moving_average` keeps beside an average to correct its start.
+
+    Source: `_zero_debias` of tensorflow/python/training/moving_averages.py: "biased" and "local_step" below its name.
+    """
+    scope, _, last = name.rpartition("/")
+    return last == "biased" and scope + "/local_step" in everything
 
 
 def _counts(variable):

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from tensorflow.python.training.moving_averages import assign_moving_average
 
 from tf_towers.record import Recorder
 
@@ -416,6 +417,20 @@ def statistics_of_the_first_tower():
 @graph
 def statistics_of_the_last_tower():
     return statistics_of(1)
+
+
+@graph
+def statistics_corrected_for_their_start():
+    updates = []
+
+    def loss(piece, tower):
+        mean = tf.get_variable("mean", [2], trainable=False, initializer=tf.zeros_initializer())
+        if not tower:
+            updates.append(assign_moving_average(mean, tf.reduce_mean(piece, 0), 0.9, zero_debias=True))
+        return plain(piece, tower)
+
+    train, _ = towers(loss)
+    return [train, *updates]
 
 
 @graph

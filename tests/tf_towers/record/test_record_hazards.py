@@ -45,6 +45,7 @@ EXPECTED = {
     "statistics_of_both_towers_in_order": {"statistics_of_all_towers"},
     "statistics_of_the_first_tower": set(),
     "statistics_of_the_last_tower": {"statistics_of_another_tower"},
+    "statistics_corrected_for_their_start": set(),
     "statistics_of_both_towers_in_branches": {"unordered_statistics"},
     "switched_by_what_is_fed": set(),
     "statistics_never_updated": {"statistics_not_updated"},
@@ -203,6 +204,13 @@ def test_clipping_that_never_took_effect_is_a_fact(graphs):
     facts = Trace(graphs[1] / "written_by_hand_clipped_by_value_which_never_happens").facts
     assert facts["clipped"] is True
     assert facts["clip_never_in_effect"] is True
+
+
+def test_what_corrects_a_statistic_for_its_start_is_no_statistic(graphs):
+    trace = Trace(graphs[1] / "statistics_corrected_for_their_start")
+    assert set(trace.variables) == {"m/w", "m/mean"}
+    (biased,) = [name for name in trace.init().names() if name.endswith("/m/mean/biased")]
+    assert biased.startswith("state/")
 
 
 def test_a_counter_that_was_made_trainable_is_no_weight(graphs):
