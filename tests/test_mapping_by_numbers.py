@@ -132,6 +132,50 @@ def test_a_port_with_a_bug_is_compared_under_the_likeliest_mapping_and_the_guess
     assert any("no numbers agree with it" in note for note in result.notes)
 
 
+TWO_NORMS = """
+import tensorflow.compat.v1 as tf
+
+
+def tower(x, y):
+    h = tf.layers.flatten(x)
+    for name in ("p", "q"):
+        with tf.variable_scope(name):
+            h = tf.nn.tanh(tf.layers.batch_normalization(tf.layers.dense(h, 8), training=True))
+    return tf.reduce_mean(tf.square(h - y))
+"""
+NORMS_OF_PORT = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.behind = nn.BatchNorm1d(8, eps=1e-3, momentum=0.01)  # not in the order in which they are called
+        self.front = nn.BatchNorm1d(8, eps=1e-3, momentum=0.01)
+        self.one, self.two = nn.Linear(72, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        h = torch.tanh(self.front(self.one(x.flatten(1))))
+        return torch.tanh(self.behind(self.two(h) * 2))
+
+
+def loss(model, x, y):
+    return (model(x) - y).square().mean()
+"""
+
+
+@pytest.mark.slow
+def test_what_is_in_front_of_a_bug_is_joined_by_what_it_gives_and_the_bug_is_found_where_it_is(tmp_path):
+    path = write_case(tmp_path, NORMS_OF_PORT)
+    (tmp_path / "model_tf.py").write_text(TWO_NORMS)
+    with open_sides(None) as sides:
+        result = run_case(load_case(path), sides, ["function"])
+    found = {pair[0]: pair[1] for pair in result.pairs}
+    assert found["p/batch_normalization/gamma"] == "front.weight"
+    assert result.first_difference.name.startswith("q/")
+
+
 @pytest.mark.slow
 def test_a_golden_trace_is_mapped_by_trial(tmp_path):
     path = write_case(tmp_path)

@@ -10,6 +10,9 @@ from parity.mapping.variable import Variable
 
 EMPTY = 1e-12
 SAMPLE = 16384
+ALONG = 5e-4  # said of gradients of which one is a multiple of the other: near, and yet not verified
+PARALLEL = 1e-9
+TELLING = 4  # elements from which on that is no chance
 
 
 class Gradients:
@@ -46,7 +49,17 @@ class Gradients:
         if max(_size(one), _size(other)) <= EMPTY * self._scale:
             return None
         apart = min(1.0, float(np.linalg.norm(one - other)) / float(np.linalg.norm(one) + np.linalg.norm(other)))
+        if apart > max(self._tolerance, ALONG) and _along(one, other):
+            return ALONG
         return apart if apart > self._tolerance else 0.0
+
+
+def _along(one: Array, other: Array) -> bool:
+    """Whether one gradient is the other's multiple, as all are where a bug is in what the loss is multiplied by."""
+    if one.size < TELLING or not one.any():
+        return False
+    factor = float(one @ other) / float(one @ one)
+    return bool(factor > 0 and np.linalg.norm(factor * one - other) <= PARALLEL * np.linalg.norm(other))
 
 
 def _block(value: Array, unit: Unit) -> Array:

@@ -31,6 +31,8 @@ BENT = (
 )
 LAYOUT = 0.01  # each place in the order of likely layouts
 EQUAL = 1e-6
+NEAR = 0.1  # gradients without anything in common are 0.7 apart, hardly ever less than 0.4
+UNEQUAL = 0.002  # of what numbers weigh, less than a place of order: how far apart what is not equal is
 AHEAD = 1.0  # by so much a name must be ahead of the next for it to be what decided
 
 Options = tuple[tuple[Unit, str], ...]
@@ -206,7 +208,7 @@ class _Solver:
             cost += LAYOUT * seen[unit]
             seen[unit] += 1
             apart = self._numbers(variable, unit, text) if self._numbers else None
-            cost += NUMBERS * (0.5 if apart is None and self._numbers else apart or 0.0)
+            cost += NUMBERS * _spoken(apart) if self._numbers else 0.0
             if unit not in best or cost < best[unit][0]:
                 best[unit] = cost, text
         return best
@@ -241,6 +243,16 @@ class _Solver:
         others = [self._similarity(variable.name, each.label) for each in units if each != unit]
         others += [self._similarity(name, unit.label) for name in rivals if name != variable.name]
         return BY_LIKENESS if own - max(others, default=0.0) > AHEAD / NAME else BY_ORDER
+
+
+def _spoken(apart: float | None) -> float:
+    """What numbers count against a pair, 0 to 1: those that are not near say little of how far apart they are.
+
+    Where a port has a bug no gradient is the other side's, and which of those far off is nearest is chance.
+    """
+    if apart is None:
+        return 0.5
+    return apart if apart <= NEAR else 0.5 + UNEQUAL * apart
 
 
 def _components(variables: Sequence[Variable], options: Map[str, Options]) -> dict[object, int]:

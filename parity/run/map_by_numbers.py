@@ -8,6 +8,7 @@ import numpy as np
 
 from parity.judge.join import Join
 from parity.judge.numbers import Array
+from parity.locate.reached import Pass
 from parity.mapping import Draft, Mapping
 from parity.mapping.gradients import Gradients
 from parity.mapping.tied import tied_values
@@ -15,12 +16,15 @@ from parity.mapping.trial import by_trial
 from parity.run.asked import MAPPING, Asked
 from parity.run.candidate import TorchRole
 from parity.run.golden import GoldenRole
+from parity.run.map_by_outputs import Outputs
 from parity.run.recorded import OfBoth
-from parity.run.reference import Reference
-from parity.run.states import Tensors, read_all, write_init
+from parity.run.reference import Reference, TensorFlowRole
+from parity.run.states import Tensors, read_all, write_init, write_states
+from parity.sides import SideFailed
 from parity.trace import TensorFile, Trace, parse_key
 
 QUANTITIES = ("grad", "stat")
+FIRST_TOWER = "0"
 HELD = {"weight": "var", "statistic": "stat"}
 
 
@@ -61,10 +65,35 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
         return _by_trial(draft, ready, state, MAPPING)
     variants = []
     for variant in draft.variants():
-        variants.append(variant.by(Gradients(known, _moved_by_candidate(variant, ready, tied))).as_found_beside(draft))
-        if variants[-1].agrees:
-            return variants[-1]
-    return max(variants, key=lambda each: sum(guess.verified is True for guess in each.guesses))
+        gradients = Gradients(known, _moved_by_candidate(variant, ready, tied))
+        found = variant.by(gradients).as_found_beside(draft)
+        if found.agrees:
+            return found
+        variants.append((found, variant, gradients))
+    found, variant, gradients = max(variants, key=lambda each: sum(guess.verified is True for guess in each[0].guesses))
+    passes = _forward_passes(ready, tied, variant)
+    return variant.by(Outputs(gradients, *passes)).as_found_beside(draft) if passes else found
+
+
+def _forward_passes(ready: Ready, state: Tensors, draft: Draft) -> tuple[Pass, Pass] | None:
+    """Returns both sides' pass of the first tower in the first step, None where one of them cannot be watched."""
+    if not isinstance(ready.reference, TensorFlowRole):
+        return None
+    started = ready.out / "start"
+    theirs = ready.joined(draft.mapping()).write_all(state)
+    states = [
+        write_states(started / f"{MAPPING}-{side}-states", [(0, tensors)])
+        for side, tensors in (("tf", state), ("torch", theirs))
+    ]
+    asked = Asked(MAPPING, "float64", ready.feeds.tf, ready.start, states[0], (), [0])
+    there = asked._replace(
+        feeds=ready.feeds.torch, start=write_init(started / f"{MAPPING}-torch", theirs), follow=states[1]
+    )
+    try:
+        kept = ready.reference.forward(0, FIRST_TOWER, asked), ready.candidate.forward(0, FIRST_TOWER, there)
+    except SideFailed:
+        return None
+    return Pass(kept[0].ops, kept[0].value), Pass(kept[1].ops, kept[1].value)
 
 
 def moved_by_step(file: TensorFile) -> dict[str, Array]:

@@ -205,3 +205,23 @@ def test_a_kernel_that_is_the_same_only_once_permuted_is_told_of(shape, entries,
     notes = [note for note in mapping_notes(draft) if "permuted" in note]
     assert len(notes) == bool(words)
     assert all(word in notes[0] for word in words)
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_gradients_that_a_bug_has_made_unlike_everywhere_do_not_outweigh_names_and_order(name):
+    port = PORTS[name]()
+    before = draft_mapping(port.reference, port.candidate, {})
+    draft = before.by(Gradients(gradients(port, seed=1)._reference, gradients(port, seed=2)._candidate))
+    assert {n: pair for n, (pair, _) in joined(draft).items()} == {n: pair for n, (pair, _) in joined(before).items()}
+    assert not any(guess.verified for guess in draft.guesses)
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_gradients_that_are_all_off_by_a_factor_decide_where_order_is_misleading_and_verify_nothing(name):
+    port = PORTS[name]()
+    port.candidate.reverse()
+    equal = gradients(port)
+    scaled = {name: 0.5 * value for name, value in equal._candidate.items()}
+    draft = draft_mapping(port.reference, port.candidate, {}).by(Gradients(equal._reference, scaled))
+    assert joined(draft) == port.meant
+    assert not any(guess.verified for guess in draft.guesses)

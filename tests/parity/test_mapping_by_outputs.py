@@ -1,0 +1,59 @@
+"""What layers give in the forward pass says which variables belong together where a bug has changed every gradient."""
+
+import numpy as np
+
+from parity.locate.reached import Pass
+from parity.mapping import Variable
+from parity.mapping.gradients import Gradients
+from parity.mapping.units import Unit
+from parity.run.map_by_outputs import Outputs
+from parity.trace import ForwardOp
+
+RANDOM = np.random.default_rng(0)
+IMAGES = [RANDOM.standard_normal((4, 3)) for _ in range(4)]
+UNITS = {name: Unit(name, (Variable(name, (3,), "weight"),)) for name in ("a.weight", "b.weight")}
+
+
+def op(kind, inputs, *weights):
+    return ForwardOp(kind, kind, inputs, list(weights), [4, 3], {})
+
+
+def outputs(reference, candidate, gradients=None):
+    """A net of two norms of one size with something behind each, the second behind a bug."""
+    theirs = [op("batch_norm", [], "a.weight"), op("relu", [0]), op("batch_norm", [1], "b.weight")]
+    ours = [
+        op("Mul", [], "norm/gamma"),
+        op("Add", [0]),
+        op("Relu", [1]),
+        op("Mul", [2], "norm_1/gamma"),
+        op("Add", [3]),
+    ]
+    return Outputs(
+        Gradients(*(gradients or ({}, {}))), Pass(ours, reference.__getitem__), Pass(theirs, candidate.__getitem__)
+    )
+
+
+def said(numbers, variable):
+    return [numbers(Variable(variable, (3,), "weight"), unit, "identity") for unit in UNITS.values()]
+
+
+def test_what_a_layer_gives_on_both_sides_joins_its_variables_and_what_is_behind_the_bug_says_nothing():
+    zero, first, active, second = IMAGES
+    numbers = outputs([zero, first, active, second, second + 1], [first[:, ::-1], active, second * 2])
+    near, far = said(numbers, "norm/gamma")
+    assert 0 < near < 1e-3 and far is None
+    assert said(numbers, "norm_1/gamma") == [None, None]
+
+
+def test_gradients_that_are_equal_are_all_that_is_asked():
+    gradient = RANDOM.standard_normal(3)
+    known = ({"norm/gamma": gradient}, {"a.weight": gradient, "b.weight": -gradient})
+    numbers = outputs([None] * 5, [None] * 3, known)
+    assert said(numbers, "norm/gamma") == [0.0, 1.0]
+
+
+def test_outputs_that_are_not_known_not_finite_or_one_number_say_nothing():
+    same = np.ones((4, 3))
+    bad = np.full((4, 3), np.nan)
+    numbers = outputs([None, same, bad, None, None], [same, bad, None])
+    assert said(numbers, "norm/gamma") == [None, None]
