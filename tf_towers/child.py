@@ -149,7 +149,7 @@ class Side(object):
         """Leaves the forward pass of one tower in one step, see `write_forward`; updates nothing.
 
         Arguments: `precision`, `feeds`, `start`, `follow` as of `run`; `step`, its number; `tower`, its name; `out`; `most`,
-        bytes of outputs to keep, or nothing.
+        bytes of outputs to keep, or nothing; `gradients`, whether to keep the gradient of the loss in place of each output.
         """
         _, stepper, _ = self._prepared[arguments["precision"]]
         number, tower = arguments["step"], arguments["tower"]
@@ -157,7 +157,8 @@ class Side(object):
         stepper.load(_variables(Trace(arguments["follow"]).step(number), counters=True))
         batch = _batch(Trace(arguments["feeds"]).step(number), arguments["precision"])
         kept = {"most": arguments["most"]} if "most" in arguments else {}
-        write_forward(arguments["out"], number, tower, stepper.forward(batch, tower), **kept)
+        passed = stepper.forward(batch, tower, bool(arguments.get("gradients")))
+        write_forward(arguments["out"], number, tower, passed, **kept)
         return {}
 
     def _build(self, precision, case, folders, inputs):

@@ -69,6 +69,21 @@ def forward_of(losses, variables):
     return passed
 
 
+def gradients_of(loss, passed):
+    """Returns the list of `Passed` with the gradient of a loss in place of each output, None where it does not depend on it.
+
+    Args:
+      loss: scalar.
+      passed: list of `Passed`, of this loss.
+    """
+    known = [each.tensor for each in passed if each.tensor is not None]
+    with loss.graph.as_default(), tf.name_scope("gradients_of_outputs"):
+        found = iter(tf.gradients(loss, known) if known else [])
+        gradients = [None if each.tensor is None else next(found) for each in passed]
+        dense = [None if each is None else tf.convert_to_tensor(each) for each in gradients]
+    return [each._replace(tensor=gradient) for each, gradient in zip(passed, dense)]
+
+
 def with_values(passed, session, feeds, options=None, also=()):
     """Fetches the outputs; returns the list of `ForwardOp` with array or None, as `write_forward` takes it.
 

@@ -5,7 +5,7 @@ import tensorflow.compat.v1 as tf
 
 from parity.trace import RANK_OF, evaluated, quantity_of
 from tf_towers.errors import TowerError
-from tf_towers.forward import forward_of, with_values
+from tf_towers.forward import forward_of, gradients_of, with_values
 from tf_towers.pipeline import STEP_WITHIN
 from tf_towers.update import tensors_of
 
@@ -86,12 +86,13 @@ class Stepper(object):
             found.update(evaluated(loss, outputs, averages=True))
         return found
 
-    def forward(self, batch, tower):
+    def forward(self, batch, tower, gradients=False):
         """Runs the forward pass of one tower.
 
         Args:
           batch: dict of input name to array ``[batch, ...]``.
           tower: its name, as that of a `Tower`.
+          gradients: whether to return the gradient of its loss in place of each output.
 
         Returns:
           List of `ForwardOp` with output, as `write_forward` takes it.
@@ -105,6 +106,7 @@ class Stepper(object):
         options = None if training.source is None else tf.RunOptions(timeout_in_ms=STEP_WITHIN)
         losses = [each.loss for each in training.towers]  # where towers read for themselves, all of them have to
         passed = forward_of([replica.loss], names)
+        passed = gradients_of(replica.loss, passed) if gradients else passed
         return list(with_values(passed, self._session, training.feeds(batch), options, losses))
 
     def close(self):

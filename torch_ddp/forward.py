@@ -68,13 +68,16 @@ class ForwardWatch(TorchFunctionMode):
     Args:
       model: the port, not wrapped.
       part: which of the step's backward passes it is that ends what is wanted, from 0: a micro-batch's number.
+      gradients: whether in place of each output the gradient of what that backward pass begins at is kept; None of what
+        needs none.
 
     Attributes:
       passed: list of `ForwardOp` and output, as `write_forward` takes it.
     """
 
-    def __init__(self, model: nn.Module, part: int = 0) -> None:
+    def __init__(self, model: nn.Module, part: int = 0, gradients: bool = False) -> None:
         super().__init__()
+        self._outputs: list[Tensor] | None = [] if gradients else None
         self.passed: list[tuple[ForwardOp, np.ndarray | None]] = []
         self._paths = {id(module): name for name, module in model.named_modules()}
         self._path: list[tuple[str, str]] = []
@@ -111,12 +114,13 @@ class ForwardWatch(TorchFunctionMode):
         """Calls a function and keeps what it gives."""
         named = kwargs or {}
         if func is Tensor.backward and not self._ended:
-            self._end_of_part()
+            self._end_of_part(args[0])
         if self._ended:
             return func(*args, **named)
         kind = str(getattr(func, "__name__", func))
         taken = [self._source(tensor) for tensor in _tensors([*args, *named.values()])]
         stages = stages_of(func, kind, args, named)
+        args, named = self._given(kind, args, named, stages)
         result = func(*args, **named)
         if kind in ("__setitem__", "copy_") and args and isinstance(args[0], Tensor):
             result_of = [args[0]]
@@ -125,6 +129,10 @@ class ForwardWatch(TorchFunctionMode):
         if result_of:
             self._take(kind, args, named, taken, result_of, stages)
         return result
+
+    def _given(self, kind: str, args: Any, named: dict[str, Any], stages: Stages) -> tuple[Any, dict[str, Any]]:
+        """Returns the arguments that a function is called with, of what kind it is and what parts it consists of."""
+        return args, named
 
     def _take(
         self,
@@ -157,7 +165,9 @@ class ForwardWatch(TorchFunctionMode):
     def _add(self, kind: str, source: _Source, value: Tensor, attributes: dict[str, Any]) -> None:
         path, module = self._path[-1] if self._path else ("", "")
         described = {**attributes, "module": module} if module else attributes
-        kept = _array(value) if value.is_floating_point() else None
+        kept = _array(value) if value.is_floating_point() and self._outputs is None else None
+        if self._outputs is not None:
+            self._outputs.append(value)
         op = ForwardOp(
             path, kind, sorted(source.numbers), sorted(source.weights), list(value.shape), described, self._line()
         )
@@ -174,11 +184,25 @@ class ForwardWatch(TorchFunctionMode):
             self._alive.append(tensor)
         self._sources[id(tensor)] = source
 
-    def _end_of_part(self) -> None:
+    def _end_of_part(self, loss: Tensor) -> None:
         self._ended = not self._parts_left
         self._parts_left -= 1
         if not self._ended:
             self.passed.clear()
+        elif self._outputs is not None:
+            self._take_gradients(loss, self._outputs)
+        if self._outputs:
+            self._outputs.clear()
+
+    def _take_gradients(self, loss: Tensor, outputs: list[Tensor]) -> None:
+        # Of what was changed in place only the last is still the tensor that it was.
+        last = {id(value): number for number, value in enumerate(outputs) if value.requires_grad}
+        wanted = [outputs[number] for number in last.values()]
+        if loss.requires_grad and wanted:
+            found = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+            for number, value in zip(last.values(), found, strict=True):
+                gradient = torch.zeros_like(outputs[number]) if value is None else value
+                self.passed[number] = self.passed[number][0], _array(gradient)
 
     def _enter(self, module: nn.Module, inputs: Any) -> None:
         path = self._paths.get(id(module), self._path[-1][0] if self._path else "")

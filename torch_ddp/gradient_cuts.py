@@ -1,5 +1,6 @@
 """Shows where a port's own code keeps gradients from passing, and runs it as if it let them pass at some of these places."""
 
+import contextlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -45,6 +46,12 @@ class GradientCuts(TorchFunctionMode):
         self._paths = {id(module): name for name, module in model.named_modules()}
         self._names = {id(parameter): name for name, parameter in model.named_parameters()}
         self._users = UsersLines(torch)
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watches until the block ends."""
+        with self:
+            yield
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Calls a function, or what it would be if gradients passed it."""

@@ -23,6 +23,7 @@ from parity.trace import (
     write_forward,
 )
 from torch_ddp.combining import Combining
+from torch_ddp.detached import DetachingWatch
 from torch_ddp.exchange import cast_before_wrapping
 from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
@@ -104,22 +105,27 @@ class RankServer:
         What `follow` says of outputs stands in the place of the port's own; with `cut` no gradient passes them.
         With `partly` it need not hold everything, and what it does not hold stays. With `random_seed` Python's, numpy's and
         torch's generators are seeded by it and the rank's number before the first step. With `uncut`, names of places of
-        `GradientCuts`, gradients pass these, and the trace's facts have as `gradient_cuts` all places of this rank.
+        `GradientCuts`, gradients pass these, and the trace's facts have as `gradient_cuts` all places of this rank. With
+        `detached` no gradient passes some edges of the first forward pass, see `DetachingWatch`.
         """
         stepper, known_facts, _, own = self._prepared[arguments["prepared"]]
-        uncut = arguments.get("uncut")
-        cuts = None if uncut is None else GradientCuts(stepper.model, uncut)
+        watch: GradientCuts | DetachingWatch | None = None
+        if arguments.get("uncut") is not None:
+            watch = GradientCuts(stepper.model, arguments["uncut"])
+        elif arguments.get("detached"):
+            watch = DetachingWatch(stepper.model, arguments["detached"])
         if arguments.get("random_seed") is not None:
             _seed(1000 * arguments["random_seed"] + self._rank.rank)
-        with stepper.running(), self._noise(arguments.get("noise")), cuts or contextlib.nullcontext():
-            self._run(arguments, progress, stepper, known_facts, own, cuts)
+        with stepper.running(), self._noise(arguments.get("noise")):
+            self._run(arguments, progress, stepper, known_facts, own, watch)
         return {}
 
     def forward(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
         """Leaves the forward pass of one rank in one step, see `write_forward`; the step is made as in `run`.
 
         Arguments: `prepared`, `feeds`, `start` and `follow` as of `run`; `step`, its number; `tower`, the rank's number,
-        with that of the micro-batch behind a point where gradients accumulate; `out`.
+        with that of the micro-batch behind a point where gradients accumulate; `out`; `gradients`, whether to keep the
+        gradient of the loss in place of each output.
         """
         stepper, _, _, own = self._prepared[arguments["prepared"]]
         precision = json.loads(arguments["prepared"])["precision"]
@@ -131,7 +137,8 @@ class RankServer:
             kept = _kept(own, start)
             stepper.load({**kept, **start})
             stepper.load({**kept, **_all(Trace(arguments["follow"]).step(number))})
-            passed = stepper.forward(_batch(Trace(arguments["feeds"]).step(number), precision), int(part or 0))
+            batch = _batch(Trace(arguments["feeds"]).step(number), precision)
+            passed = stepper.forward(batch, int(part or 0), bool(arguments.get("gradients")))
         if self._rank.rank == int(rank):
             write_forward(arguments["out"], number, tower, passed)
         return {}
@@ -143,7 +150,7 @@ class RankServer:
         stepper: Stepper,
         known_facts: dict[str, Any],
         own: dict[str, np.ndarray],
-        cuts: GradientCuts | None = None,
+        watch: GradientCuts | DetachingWatch | None = None,
     ) -> None:
         precision = json.loads(arguments["prepared"])["precision"]
         feeds = Trace(arguments["feeds"])
@@ -168,7 +175,8 @@ class RankServer:
                 stepper.give(given, bool(arguments.get("cut")))
                 state = stepper.state()
             before = {name: value for name, value in state.items() if quantity_of(name) == "state"}
-            recorded = stepper.step(_batch(feeds.step(number), precision))
+            with watch.watching() if watch else contextlib.nullcontext():
+                recorded = stepper.step(_batch(feeds.step(number), precision))
             state = stepper.state()
             weights = {name: value for name, value in state.items() if name.startswith("var/")}
             agree = ranks_agree(weights, self._rank, self._device) and agree
@@ -185,8 +193,8 @@ class RankServer:
             progress(done + 1, len(numbers))
         if writer:
             told: dict[str, Any] = {"unobserved": sorted(stepper.unobserved), COUNTERS_AFTER: counters_after(state)}
-            if cuts is not None:
-                told["gradient_cuts"] = cuts.found
+            if isinstance(watch, GradientCuts):
+                told["gradient_cuts"] = watch.found
             writer.close(ranks_agree=agree, **told)
 
     def _noise(self, noise: tuple[float, int] | None) -> contextlib.AbstractContextManager[Any]:

@@ -207,16 +207,19 @@ class Stepper:
         towers = gather(own_of(parts), self._rank, self._device)
         return None if towers is None else self._widened({**merged(towers), **combined})
 
-    def forward(self, batch: Mapping[str, np.ndarray], part: int = 0) -> list[tuple[ForwardOp, np.ndarray | None]]:
+    def forward(
+        self, batch: Mapping[str, np.ndarray], part: int = 0, gradients: bool = False
+    ) -> list[tuple[ForwardOp, np.ndarray | None]]:
         """Runs a step and returns its forward pass on this rank, as `write_forward` takes it.
 
         Args:
           batch: as of `step`.
           part: number of the micro-batch.
+          gradients: whether to return the gradient of the loss in place of each output.
 
         Counterpart: tf_towers.Stepper.forward
         """
-        watch = ForwardWatch(self.model, part)
+        watch = ForwardWatch(self.model, part, gradients)
         with watch.watching():
             self.step(batch)
         return watch.passed

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from parity.case import Case
 from parity.judge.join import Join
-from parity.run.asked import FORWARD, Asked
+from parity.run.asked import BACKWARD, FORWARD, Asked
 from parity.run.golden import GoldenRole
 from parity.run.quantities import EVERYTHING
 from parity.run.recorded import OfBoth, Playing
@@ -98,11 +98,37 @@ class Again:
           step: its number.
           places: their names, as the facts of the trace have them under "gradient_cuts".
         """
+        return self.playing.torch.run_guarded(self._as_it_is(step)._replace(uncut=tuple(places)))
+
+    def repeat_detached(self, step: int, edges: Sequence[tuple[int, int | str]]) -> Trace:
+        """Runs one step of the candidate in float64 once more, no gradient passing some edges of its forward pass.
+
+        Args:
+          step: its number.
+          edges: pairs of the number of an op, as `gradients` has them, and of that of the one whose output it takes, or the
+            name of a parameter.
+        """
+        return self.playing.torch.run_guarded(self._as_it_is(step)._replace(detached=tuple(edges)))
+
+    def _as_it_is(self, step: int) -> Asked:
         self._repeats += 1
+        playing, name = self.playing, f"repeat-{self._repeats}"
+        follow = self._states.torch
+        return Asked(name, "float64", playing.feeds.torch, playing.start.torch, follow, EVERYTHING, [step], True)
+
+    def gradients(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
+        """Returns the forward pass of one tower on both sides, the gradient of its loss in place of each output, in float64.
+
+        None where the reference does not live.
+        """
         playing = self.playing
-        follow, name = self._states.torch, f"repeat-{self._repeats}"
-        asked = Asked(name, "float64", playing.feeds.torch, playing.start.torch, follow, EVERYTHING, [step], True)
-        return playing.torch.run_guarded(asked._replace(uncut=tuple(places)))
+        if not isinstance(playing.tf, TensorFlowRole):
+            return None
+        asked = Asked(BACKWARD, "float64", playing.feeds.tf, playing.start.tf, self._states.tf, (), [step])
+        playing.tf.prepare("float64", playing.inputs).result()
+        reference = playing.tf.forward(step, tower, asked, gradients=True)
+        asked = asked._replace(feeds=playing.feeds.torch, start=playing.start.torch, follow=self._states.torch)
+        return reference, playing.torch.forward(step, tower, asked, gradients=True)
 
     def reference_batch(self, step: int) -> Tensors:
         """Returns a whole batch as the reference is fed it, dict of "feed/<input>" to array."""

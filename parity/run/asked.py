@@ -13,6 +13,7 @@ Tick = Callable[[str, int, int], None]
 REPETITION = "again"
 MAPPING = "mapping"
 FORWARD = "forward"
+BACKWARD = "backward"
 
 
 class Asked(NamedTuple):
@@ -34,6 +35,7 @@ class Asked(NamedTuple):
       random_seed: of the candidate's random generators, set before the first step; None leaves them as they are.
       uncut: names of the places at which the candidate lets gradients pass that it keeps from passing; None where nobody
         looks for such places.
+      detached: edges of the candidate's forward pass that no gradient passes, see `torch_ddp.detached`.
       whole: name of the run of all steps that this one is a part of, where there is such a one.
     """
 
@@ -51,6 +53,7 @@ class Asked(NamedTuple):
     evaluation: str = "eval"
     random_seed: int | None = None
     uncut: Sequence[str] | None = None
+    detached: Sequence[tuple[int, int | str]] = ()
     whole: str = ""
 
 
@@ -76,6 +79,7 @@ def start_run(side: SideProcess, tick: Tick, what: str, asked: Asked, out: Path,
         "out": str(out),
         **({"cut": True} if asked.cut else {}),
         **({"random_seed": asked.random_seed} if asked.random_seed is not None else {}),
+        **({"detached": [list(edge) for edge in asked.detached]} if asked.detached else {}),
         **({"uncut": list(asked.uncut)} if asked.uncut is not None else {}),
         **own,
     }

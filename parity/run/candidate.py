@@ -159,11 +159,19 @@ class TorchRole:
         with self._outliving():
             return self.run(asked).result()
 
-    def forward(self, step: int, tower: str, asked: Asked) -> Forward:
-        """Returns the forward pass of one rank in one step; `asked` says from what it is made, and its name."""
+    def forward(self, step: int, tower: str, asked: Asked, gradients: bool = False) -> Forward:
+        """Returns the forward pass of one rank in one step, or the gradient of the loss in place of each output.
+
+        Args:
+          step: its number.
+          tower: the rank's, with that of the micro-batch behind a point where gradients accumulate.
+          asked: from what it is made, and its name.
+          gradients: whether gradients are wanted.
+        """
         prepared = self.prepare(asked.precision).result()["prepared"]
         with self._outliving():
-            start_forward(self._side, asked, self._out / asked.name, step, tower, prepared=prepared).result()
+            own = {"prepared": prepared, "gradients": gradients}
+            start_forward(self._side, asked, self._out / asked.name, step, tower, **own).result()
         return Forward(self._out / asked.name)
 
     @contextlib.contextmanager

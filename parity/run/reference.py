@@ -125,16 +125,18 @@ class TensorFlowRole:
         role.prepare(asked.precision, inputs).result()
         return role.run(asked).result()
 
-    def forward(self, step: int, tower: str, asked: Asked, most: int | None = None) -> Forward:
-        """Returns the forward pass of one tower in one step.
+    def forward(self, step: int, tower: str, asked: Asked, most: int | None = None, gradients: bool = False) -> Forward:
+        """Returns the forward pass of one tower in one step, or the gradient of the loss in place of each output.
 
         Args:
           step: its number.
           tower: its name.
           asked: from what it is made, and its name; its precision is prepared.
           most: bytes of outputs to keep; by default as `write_forward` has it.
+          gradients: whether gradients are wanted.
         """
-        out, own = self._out / asked.name, {} if most is None else {"most": most}
+        out = self._out / asked.name
+        own = {"gradients": gradients, **({} if most is None else {"most": most})}
         try:
             start_forward(self._side, asked, out, step, tower, precision=asked.precision, **own).result()
         except SideFailed:

@@ -15,7 +15,7 @@ from parity.judge.result import Cause, FirstDifference, Level, Result, own_first
 from parity.run.asked import Tick
 from parity.run.closely import look_at_level, look_at_levels
 from parity.run.declared import look_for_declared
-from parity.run.experiments import ahead_of, find_by_experiment, find_onward, with_cut
+from parity.run.experiments import ahead_of, find_by_experiment, find_onward, with_cut, with_parting
 from parity.run.golden import GoldenRole
 from parity.run.halves import record_halves
 from parity.run.layer_causes import fitting, with_causes_at
@@ -136,6 +136,7 @@ def _in_lockstep(
         tried = find_by_experiment(first, recorder.again, recorded.join, traces.reference64, traces.candidate64)
         function.causes = ahead_of(function.causes, fitting(tried, located))
     with_cut(function, recorder.again, _evidence(case, recorded))
+    with_parting(function, recorder.again, _evidence(case, recorded))
     if first is not None:
         evidence = _evidence(case, recorded)
         function.causes = find_onward(first, function.causes, recorder.again, evidence, function.checks)

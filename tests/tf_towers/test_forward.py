@@ -68,3 +68,29 @@ def test_what_is_inside_of_loops_and_branches_is_known_from_what_leaves_them(tf)
     leaving = next(number for number, kind in enumerate(kinds) if kind == "Exit" and answer["known"][number])
     assert inside[0] in answer["ops"][leaving][2]
     assert answer["known"][kinds.index("Merge", leaving)] or answer["known"][kinds.index("Square")]
+
+
+def _gradients(towers):
+    import numpy as np
+
+    training = tf_towers.build(
+        _tower, small.inputs(4), towers, lambda: tf_towers.make_optimizer({"name": "sgd", "learning_rate": 0.1}), "mean"
+    )
+    stepper = small.stepper(training)
+    stepper.forward(small.batch(4), "0")
+    passed = stepper.forward(small.batch(4), "0", gradients=True)
+    again = stepper.forward(small.batch(4), "0", gradients=True)
+    known = stepper.step(small.batch(4))
+    stepper.close()
+    found = {"gradient:" + op.kind: np.asarray(value) for op, value in passed if value is not None}
+    pairs = [(passed[number][1], again[number][1]) for number in range(len(passed))]
+    found["repeats"] = all((a is None and b is None) or np.array_equal(a, b) for a, b in pairs)
+    found["bias"] = np.asarray(known["tower_grad/0/layer/b"])
+    return found
+
+
+def test_the_gradient_of_the_loss_is_had_in_place_of_each_output(tf):
+    answer = tf(_gradients, towers=2)
+    assert answer["repeats"]
+    np.testing.assert_allclose(answer["gradient:BiasAdd"].sum(0), answer["bias"], rtol=1e-6)
+    assert answer["gradient:Exit"].shape == (2, 2)

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from torch_ddp.detached import DetachingWatch
 from torch_ddp.forward import ForwardWatch
 
 
@@ -81,3 +82,50 @@ def test_the_pass_ends_where_its_backward_begins():
     assert [op.kind for op, _ in once.passed] == [op.kind for op, _ in second.passed]
     assert once.passed[-1][0].kind == "mean"
     assert not np.array_equal(once.passed[0][1], second.passed[0][1])
+
+
+class Joined(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.fc(x).tanh()
+        return (y * y.view(-1, 3).exp()).sum() + 0 * y.detach().sum() + self.fc.weight.sum() * y.mean()
+
+
+def joined_loss(watch_of, model):
+    x = torch.arange(6.0, dtype=torch.float64).reshape(2, 3) / 7
+    model.zero_grad()
+    watch = watch_of(model)
+    with watch.watching():
+        model(x).backward()
+    return watch
+
+
+def test_gradients_are_kept_in_place_of_outputs():
+    torch.manual_seed(0)
+    model = Joined().double()
+    outputs = joined_loss(ForwardWatch, model).passed
+    found = joined_loss(lambda model: ForwardWatch(model, gradients=True), model).passed
+    assert [op for op, _ in found] == [op for op, _ in outputs]
+    values = {op.kind: (value, gradient) for (op, value), (_, gradient) in zip(outputs, found, strict=True)}
+    y, of_y = values["tanh"]
+    np.testing.assert_allclose(of_y, np.exp(y) * (1 + y) + float(model.fc.weight.detach().sum()) / 6, rtol=1e-12)
+    np.testing.assert_allclose(values["exp"][1], y, rtol=1e-12)
+    assert values["linear without bias"][1] is None
+
+
+def test_what_some_functions_take_is_detached():
+    torch.manual_seed(0)
+    model = Joined().double()
+    plain = joined_loss(ForwardWatch, model)
+    whole = model.fc.weight.grad.clone()
+    numbers = {op.kind: number for number, (op, _) in enumerate(plain.passed)}
+    joined_loss(lambda model: DetachingWatch(model, [(numbers["exp"], numbers["tanh"])]), model)
+    y = model.fc(torch.arange(6.0, dtype=torch.float64).reshape(2, 3) / 7).tanh()
+    wanted = torch.autograd.grad((y * y.exp().detach()).sum() + model.fc.weight.sum() * y.mean(), model.fc.weight)[0]
+    torch.testing.assert_close(model.fc.weight.grad, wanted)
+    [reading] = [n for n, (op, _) in enumerate(plain.passed) if op.weights == ["fc.weight"] and op.kind == "mul"]
+    joined_loss(lambda model: DetachingWatch(model, [(reading, "fc.weight")]), model)
+    torch.testing.assert_close(model.fc.weight.grad, whole - float(y.detach().mean()) * torch.ones_like(whole))

@@ -45,7 +45,8 @@ def plain(how: str, x: Tensor) -> Tensor:
 
 def gradients(model: nn.Module, undone: tuple[str, ...] = ()) -> tuple[dict[str, Tensor], GradientCuts]:
     model.zero_grad()
-    with GradientCuts(model, undone) as cuts:
+    cuts = GradientCuts(model, undone)
+    with cuts.watching():
         model(torch.tensor([1, 2, 4, 2])).square().sum().backward()
     return {name: value.grad.clone() for name, value in model.named_parameters()}, cuts
 
@@ -75,11 +76,13 @@ def test_two_calls_in_one_line_are_two_places():
             return self.weight.detach().sum() * self.bias.detach().sum() + super().forward(x).sum()
 
     model = Both(2, 2).double()
-    with GradientCuts(model) as cuts:
+    cuts = GradientCuts(model)
+    with cuts.watching():
         model(torch.ones(1, 2, dtype=torch.float64)).backward()
     assert [each["parameter"] for each in cuts.found.values()] == ["weight", "bias"]
     assert len({tuple(each["line"]) for each in cuts.found.values()}) == 1
-    with GradientCuts(model, list(cuts.found)[1:]) as half:
+    half = GradientCuts(model, list(cuts.found)[1:])
+    with half.watching():
         model.zero_grad()
         model(torch.ones(1, 2, dtype=torch.float64)).backward()
     assert half.found == cuts.found
@@ -96,7 +99,8 @@ def test_what_lets_gradients_pass_or_has_none_is_no_place():
             return super().forward(x.detach() * scale).sum()
 
     model = Right(2, 2)
-    with GradientCuts(model) as cuts:
+    cuts = GradientCuts(model)
+    with cuts.watching():
         model(torch.ones(1, 2)).backward()
         torch.optim.SGD(model.parameters(), 0.1).step()
     assert cuts.found == {}
@@ -110,8 +114,9 @@ def test_what_leaves_torch_is_detached_where_gradients_pass():
             return y
 
     model = Told(2, 2)
-    with GradientCuts(model) as cuts:
+    cuts = GradientCuts(model)
+    with cuts.watching():
         model(torch.ones(1, 2))
-    with GradientCuts(model, tuple(cuts.found)):
+    with GradientCuts(model, tuple(cuts.found)).watching():
         model(torch.ones(1, 2)).backward()
     assert model.shown.shape == ()

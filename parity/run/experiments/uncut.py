@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from parity.causes import VAGUE, Evidence
-from parity.judge.numbers import distance, is_finite, norm
 from parity.judge.result import Cause, Check, Explained, FirstDifference, Level
-from parity.run.experiments.behind import TINY, allowed_at
+from parity.run.experiments.gradients import GradientsOfStep
 from parity.sides import SideFailed
 from parity.trace import SourceLine, Trace, parse_key
 
@@ -43,26 +42,6 @@ class Uncut(NamedTuple):
     first: FirstDifference
 
 
-class _Step(NamedTuple):
-    # Losses and gradients of the towers in a step that are to come out, with what rounding allows.
-    evidence: Evidence
-    number: int
-    allowed: dict[str, float]
-
-    def multiples(self, run: Trace) -> Iterator[tuple[str, float]]:
-        """Yields by the reference's name how many times what is allowed a run is off."""
-        file, made = self.evidence.reference.step(self.number), run.step(self.number)
-        for key, text in self.evidence.join.ordered(file.names()):
-            if key.quantity not in ("loss", "tower_grad"):
-                continue
-            one, other = file.read(text), self.evidence.join.read(key, made)
-            if other is None or other.shape != one.shape or not is_finite(other):
-                yield text, float("inf")
-            else:
-                limit = self.allowed.get(text) or TINY * max(norm(one), TINY)
-                yield text, distance(one, other) / limit
-
-
 def find_cut(first: FirstDifference, again: RunsUncut, evidence: Evidence, checks: Sequence[Check]) -> Uncut | None:
     """Returns where the port keeps gradients from passing, if all gradients of the towers are the reference's without that.
 
@@ -74,18 +53,18 @@ def find_cut(first: FirstDifference, again: RunsUncut, evidence: Evidence, check
       evidence: the float64 lockstep traces.
       checks: of level 1.
     """
-    step = _Step(evidence, first.check.step, allowed_at(first.check.step, checks))
+    wanted = GradientsOfStep.of(evidence, first, checks)
     try:
-        control = again.repeat_uncut(step.number, ())
+        control = again.repeat_uncut(wanted.step, ())
     except SideFailed:
         return None
-    before = dict(step.multiples(control))
+    before = dict(wanted.multiples(control))
     places: dict[str, dict[str, Any]] = control.facts.get("gradient_cuts") or {}
     if not places or before.get(first.check.key, 0.0) <= 1.0:
         return None
     for tried in _tries(list(places)):
         try:
-            after = dict(step.multiples(again.repeat_uncut(step.number, tried)))
+            after = dict(wanted.multiples(again.repeat_uncut(wanted.step, tried)))
         except SideFailed:
             continue  # the port cannot do without
         if max(after.values()) <= 1.0:

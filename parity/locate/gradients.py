@@ -1,0 +1,121 @@
+"""Finds where two backward passes part whose forward passes are the same."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.judge.numbers import Array, norm
+from parity.locate.align import align
+from parity.locate.behind import readers
+from parity.locate.reached import TOLERANCE, Pass, Value, alike
+from parity.trace import ForwardOp
+
+CLOSE = 1e-9  # of a gradient's norm: sums of another order, and what cancels in them
+
+
+class Parting(NamedTuple):
+    """The last outputs whose gradient differs: those of all that is computed from them are the same.
+
+    Fields:
+      op: of the reference.
+      port: of the candidate, with the same output.
+      number: of `port`.
+      readers: numbers of the candidate's ops that take its output.
+      reference, candidate: the gradients in the reference's layout; None where no order of axes fits.
+    """
+
+    op: ForwardOp
+    port: ForwardOp
+    number: int
+    readers: list[int]
+    reference: Array | None
+    candidate: Array | None
+
+
+class Backwards(NamedTuple):
+    """What the gradients of all outputs show.
+
+    Fields:
+      parting: where they part; None where none differs, or where they do so in no order that the forward pass explains.
+      same: whether there are such gradients, and none of them differs.
+    """
+
+    parting: Parting | None
+    same: bool
+
+
+def part(outputs: tuple[Pass, Pass], gradients: tuple[Value, Value]) -> Backwards:
+    """Returns where the gradients of a loss part, walking back from it.
+
+    An output of the candidate is that of the reference where it holds the same numbers, in whatever order of axes; so has to
+    be its gradient. Where several hold the same numbers, one of them has to have it: what only hands on what it takes may
+    stand before or behind the place where ways join.
+
+    Args:
+      outputs: of the forward passes, reference and candidate.
+      gradients: of the loss with respect to each output; None where it is not known.
+    """
+    pairs = _same_outputs(*outputs)
+    right, wrong = set[int](), set[int]()
+    for number, others in pairs.items():
+        one = gradients[0](number)
+        known = [value for value in map(gradients[1], others) if value is not None]
+        if one is not None and known:  # what a side does not follow back says nothing
+            (right if any(_same(one, other) for other in known) else wrong).add(number)
+    last = _last(outputs[0].ops, wrong)
+    if last is None or not right:
+        return Backwards(None, bool(right) and not wrong)  # where none is right, it is what is minimised that differs
+    other = next(each for each in pairs[last] if gradients[1](each) is not None)
+    reference, candidate = gradients[0](last), gradients[1](other)
+    pair = align(reference, candidate) if reference is not None and candidate is not None else None
+    ops = outputs[1].ops
+    own = pair.reference if pair else None, pair.candidate if pair else None
+    return Backwards(Parting(outputs[0].ops[last], ops[other], other, readers(ops)[other], *own), False)
+
+
+def _same_outputs(reference: Pass, candidate: Pass) -> dict[int, list[int]]:
+    others: dict[int, list[tuple[int, Array]]] = defaultdict(list)
+    for number, value in _floats(candidate).items():
+        others[value.size].append((number, np.sort(value, axis=None)))
+    found = {}
+    for number, value in _floats(reference).items():
+        if value.size in others:
+            ordered = np.sort(value, axis=None)
+            alike_ones = [each for each, other in others[value.size] if alike(ordered, other, TOLERANCE)]
+            if alike_ones:
+                found[number] = alike_ones
+    return found
+
+
+def _floats(passed: Pass) -> Mapping[int, Array]:
+    values = ((number, passed.value(number)) for number in range(len(passed.ops)))
+    return {
+        number: np.asarray(value, np.float64)
+        for number, value in values
+        if value is not None and value.dtype.kind == "f" and value.size > 1 and np.isfinite(value).all()
+        if np.ptp(value) > 0.0
+    }
+
+
+def _same(one: Array, other: Array) -> bool:
+    if one.size != other.size:
+        return False
+    ordered = [np.sort(np.asarray(each, np.float64), axis=None) for each in (one, other)]
+    return norm(ordered[0] - ordered[1]) <= CLOSE * norm(ordered[0])
+
+
+def _last(ops: Sequence[ForwardOp], wrong: set[int]) -> int | None:
+    """The last op of which nothing that is computed from it is wrong."""
+    return max((number for number in wrong if not _behind(ops, number) & wrong), default=None)
+
+
+def _behind(ops: Sequence[ForwardOp], number: int) -> set[int]:
+    after, found, pending = readers(ops), set[int](), [number]
+    while pending:
+        for each in after[pending.pop()]:
+            if each not in found:
+                found.add(each)
+                pending.append(each)
+    return found
