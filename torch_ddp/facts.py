@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from torch_ddp.group import Rank
 from torch_ddp.optimizer import hyper_parameters, named_slots
 from torch_ddp.step import Stepper
+from torch_ddp.unregistered import unregistered
 from torch_ddp.weights import named_statistics
 
+MOST_TOLD = 8  # names of parameters that no module has registered
 FLAGS = ("OMP_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE")
 # Where classes say how their weights are laid out; those of `like_tf` have the layout of torch's class of that name.
 LAYERS = ("torch.nn.modules", "torch_ddp.like_tf.spatial", "torch_ddp.like_tf.normalization")
@@ -34,7 +36,9 @@ def facts(stepper: Stepper, rank: Rank, reduce: str, backend: str, precision: st
 
     Counterpart: tf_towers.facts
     """
+    hidden = sorted(unregistered(stepper.model))
     return {
+        **({"unregistered": hidden[:MOST_TOLD]} if hidden else {}),
         "side": "torch_ddp",
         "framework": "torch " + torch.__version__,
         "ranks": rank.world_size,

@@ -41,6 +41,7 @@ from torch_ddp.rounding_noise import RoundingNoise
 from torch_ddp.several import Part
 from torch_ddp.step import Stepper
 from torch_ddp.traced import array
+from torch_ddp.unregistered import unregistered
 from torch_ddp.update import Update
 from torch_ddp.watched import WatchedStepper
 from torch_ddp.weights import named_statistics
@@ -93,7 +94,7 @@ class RankServer:
             "variables": describe_variables(stepper.model),
             "prepared": key,
             "initial_slots": fresh,
-            "own_values": {name: value.reshape(-1).tolist() for name, value in own.items() if value.size <= MOST_TOLD},
+            "own_values": {name: value.reshape(-1).tolist() for name, value in _told(stepper.model, own).items()},
         }
 
     def run(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
@@ -229,6 +230,8 @@ class RankServer:
                 "Name the module's class, or a function that returns one."
             )
         model = model.to(self._device, dtype)
+        for parameter in unregistered(model).values():  # what torch does not move the port computes with all the same
+            parameter.data = parameter.data.to(self._device, dtype)
         model = _batch_norm(model, case.get("sync_batch_norm", False))
         described = case["optimizer"]
         if isinstance(described, str):
@@ -248,9 +251,7 @@ class RankServer:
         known = facts(stepper, self._rank, case["combine"], self._backend, precision)
         brought = {name: case[name] for name in OWN if case.get(name)}
         own = {f"stat/{name}": array(value) for name, value in named_statistics(stepper.model).items()}
-        for name, value in stepper.model.named_parameters():
-            if not value.requires_grad and value.numel() <= MOST_TOLD:
-                own[f"var/{name}"] = array(value)
+        own.update((f"var/{name}", array(value)) for name, value in stepper.model.named_parameters())
         return stepper, {**known, **brought, **(mixed or {})}, fresh, own
 
     def _stepper(
@@ -319,8 +320,14 @@ def _batch_norm(model: torch.nn.Module, over_all_ranks: bool | None) -> torch.nn
 
 
 def _kept(own: dict[str, np.ndarray], start: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    # Buffers of the port's own begin every run as the port made them, and then are left alone.
-    return {name: value for name, value in own.items() if name.startswith("stat/") and name not in start}
+    # What the port has and the reference has not begins every run as the port made it, and then is left alone.
+    return {name: value for name, value in own.items() if name not in start}
+
+
+def _told(model: torch.nn.Module, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    # Of buffers and of parameters that are frozen: what trains starts where the reference's does.
+    trained = {f"var/{name}" for name, value in model.named_parameters() if value.requires_grad}
+    return {name: value for name, value in own.items() if value.size <= MOST_TOLD and name not in trained}
 
 
 def _seed(number: int) -> None:

@@ -163,12 +163,13 @@ class Join:
     def unjoined(self, reference: TensorFile, candidate: TensorFile) -> list[str]:
         """Returns the candidate's tensors that no tensor of the reference is joined to.
 
-        Slots of a parameter without a gradient never move, and TensorFlow makes none: they are left out. So are buffers that
-        the mapping leaves to the candidate.
+        Slots of a parameter without a gradient never move, and TensorFlow makes none: they are left out. So is what hangs
+        on buffers and parameters that the mapping leaves to the candidate.
         """
         used = {name for text in reference.names() for name in self.candidates(parse_key(text))}
-        used.update(f"stat/{variable.name}" for variable in self._variables.kept)
-        return [name for name in candidate.names() if name not in used and not _at_rest(parse_key(name), candidate)]
+        kept = {variable.name for variable in self._variables.kept}
+        keys = [(name, parse_key(name)) for name in candidate.names() if name not in used]
+        return [name for name, key in keys if not _is_of(key, kept) and not _at_rest(key, candidate)]
 
     def ordered(self, texts: Iterable[str]) -> list[tuple[Key, str]]:
         """Returns the reference's names in the order in which a step computes them.
@@ -186,6 +187,10 @@ class Join:
             return RANK_OF[key.quantity], tower_order(key.tower), -place if backwards else place
 
         return sorted(keys, key=order)
+
+
+def _is_of(key: Key, variables: set[str]) -> bool:
+    return key.quantity in OF_A_VARIABLE and key.name in variables
 
 
 def _at_rest(key: Key, file: TensorFile) -> bool:

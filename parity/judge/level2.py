@@ -132,7 +132,9 @@ def _ratios(
     step: int,
     text: str,
 ) -> tuple[float, float] | None:
-    (key, _), *_ = join.ordered([text])
+    key = next((key for key, _ in join.ordered([text])), None)
+    if key is None:
+        return None  # of a variable without counterpart
     one, one64 = traces.reference32.step(step).read(text), traces.reference64.step(step).read(text)
     other, other64 = join.read(key, traces.candidate32.step(step)), join.read(key, traces.candidate64.step(step))
     if other is None or other64 is None or other.shape != one.shape or not norm(one64) > 0.0:

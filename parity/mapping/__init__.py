@@ -21,6 +21,9 @@ from parity.mapping.propose import proposed_toml as proposed_toml
 from parity.mapping.report import mapping_notes as mapping_notes
 from parity.mapping.slots import only_slots_left as only_slots_left
 from parity.mapping.slots import slot_partner as slot_partner
+from parity.mapping.structure import NOTHING as NOTHING
+from parity.mapping.structure import Structure as Structure
+from parity.mapping.structure import as_far_as_it_goes as as_far_as_it_goes
 from parity.mapping.transforms import TRANSFORMS as TRANSFORMS
 from parity.mapping.transforms import Transform as Transform
 from parity.mapping.transforms import parse_transform as parse_transform

@@ -26,6 +26,7 @@ class Draft(NamedTuple):
       left, free: the variables of either side that nothing is left for.
       told: what the names say.
       kept: the candidate's own buffers, for which nothing of the reference is left: they keep their values.
+      contested: guesses that are not in force, for which of several stays without a partner is nothing to guess.
     """
 
     reference: tuple[Variable, ...]
@@ -36,6 +37,7 @@ class Draft(NamedTuple):
     free: list[Variable]
     told: Told
     kept: tuple[Variable, ...] = ()
+    contested: tuple[Guess, ...] = ()
 
     @property
     def total(self) -> bool:
@@ -157,8 +159,8 @@ def draft_mapping(
         options.update({variable.name: tuple(found)} if found else {})
     units += [unit for name in options if name in certain for unit in dict.fromkeys(u for u, _ in options[name])]
     variables = [variable for variable in reference if variable.name in options]
-    guesses = guess_pairs(reference, variables, units, options, sure, told)
-    guesses = _without_rivals_of_what_is_left(guesses, options, units)
+    every = guess_pairs(reference, variables, units, options, sure, told)
+    guesses = _without_rivals_of_what_is_left(every, options, units)
     joined = {guess.variable.name for guess in guesses}
     taken = {name for guess in guesses for name in guess.unit.names}
     whole = _whole(guesses)
@@ -166,7 +168,8 @@ def draft_mapping(
     free = [variable for variable in free if variable.name not in taken or variable.name not in whole]
     own = () if any(variable.kind == "statistic" for variable in left) else tuple(filter(_of_the_port, free))
     free = [variable for variable in free if variable not in own]
-    return Draft(tuple(reference), sure, guesses, by_hand.problems, left, free, told, own)
+    contested = tuple(guess for guess in every if guess not in guesses)
+    return Draft(tuple(reference), sure, guesses, by_hand.problems, left, free, told, own, contested)
 
 
 def _of_the_port(variable: Variable) -> bool:

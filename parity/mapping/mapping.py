@@ -39,7 +39,7 @@ class Mapping:
 
     Args:
       pairs: in the reference's order.
-      kept: the candidate's own buffers, which have no counterpart and keep their values.
+      kept: the candidate's own buffers and parameters, which have no counterpart and keep their values.
 
     Attributes:
       pairs, kept: the same, as tuples.

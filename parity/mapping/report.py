@@ -78,8 +78,9 @@ def mapping_notes(draft: Draft, among: Collection[str] | None = None) -> list[st
         )
     notes += _permuted(mapping.pairs)
     notes += [
-        f"{name} has no counterpart in the port, as [mapping] declares: it was not compared"
-        for name in mapping.without_counterpart
+        f"{pair.reference} has no counterpart in the port, as [mapping] declares: it was not compared"
+        for pair in mapping.pairs
+        if not pair.candidate and pair.why == "by hand"
     ]
     return notes
 

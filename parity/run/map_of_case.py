@@ -28,4 +28,6 @@ def map_case(case: Case, sides: Sides, tick: Tick = lambda what, done, total: No
         out = Path(folder)
         reference = TensorFlowRole(as_declared(case), sides, out / "tf", tick)
         prepared = prepare_both(case, reference, TorchRole(case, sides, out / "torch", tick), out, tick)
+        if prepared.question is not None:
+            raise prepared.question
         return prepared.draft.mapping(), mapping_notes(prepared.draft)

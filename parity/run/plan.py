@@ -9,6 +9,7 @@ from parity.judge.join import Join
 from parity.judge.level1 import Lockstep
 from parity.judge.output_layouts import take_layouts
 from parity.judge.result import Check
+from parity.mapping import MappingError, Structure
 from parity.run.again import Again
 from parity.run.asked import Tick
 from parity.run.blessed import leave_beside
@@ -79,6 +80,11 @@ class Recorder:
         return Begun(
             self._prepared.join, self._prepared.draft.mapping().texts(), rough_reference(self._prepared.playing)
         )
+
+    @property
+    def structure(self) -> tuple[Structure, MappingError | None]:
+        """What one side holds and the other does not, and the error that asks for it, once it has begun."""
+        return self._prepared.structure, self._prepared.question
 
     @property
     def candidate_facts(self) -> dict[str, Any]:

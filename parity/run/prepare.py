@@ -8,7 +8,17 @@ from parity.case import Case
 from parity.judge.join import Join
 from parity.judge.own_values import Written, written_into, written_notes
 from parity.judge.renaming import Renaming
-from parity.mapping import Draft, Mapping, draft_mapping, mapping_notes, require_total, variables_of
+from parity.mapping import (
+    Draft,
+    Mapping,
+    MappingError,
+    Structure,
+    as_far_as_it_goes,
+    draft_mapping,
+    mapping_notes,
+    require_total,
+    variables_of,
+)
 from parity.run.asked import Tick
 from parity.run.candidate import TorchRole
 from parity.run.map_by_numbers import Ready, decide_by_numbers
@@ -34,6 +44,8 @@ class Prepared(NamedTuple):
       initial_slots: what each side's optimizer itself puts into its slots, as in `Recorded`.
       written: buffers and constants of the port that are overwritten, likewise.
       notes: what the report is to say of what cannot be judged.
+      structure: what one side holds and the other does not.
+      question: the error that asks for lines of the mapping, where it is not total; None where it is.
     """
 
     playing: Playing
@@ -42,6 +54,8 @@ class Prepared(NamedTuple):
     initial_slots: tuple[dict[str, list[float]], dict[str, list[float]]]
     written: list[Written]
     notes: list[str]
+    structure: Structure
+    question: MappingError | None
 
 
 def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Path, tick: Tick) -> Prepared:
@@ -64,8 +78,10 @@ def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Pa
     inputs = feeding.result()
     tf, torch = reference.prepare("float32", inputs).result(), preparing.result()
     tick("start TensorFlow and torch", 1, 1)
-    draft = draft_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
+    asked = draft_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
+    draft, structure = as_far_as_it_goes(asked)
     require_total(draft)
+    plain = draft
 
     def joined(mapping: Mapping) -> Join:
         return _joined(case, candidate, mapping, tf)
@@ -77,6 +93,8 @@ def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Pa
     if any(guess.open for guess in draft.guesses):
         tick("find out what belongs together", 0, 1)
         draft = decide_by_numbers(draft, Ready(reference, inputs, candidate, joined, started, feeds, out))
+        if structure and not any(guess.verified for guess in draft.guesses):
+            draft = plain  # of gradients that are all others nothing can be told
         join = joined(draft.mapping())
         tick("find out what belongs together", 1, 1)
     mapping, own = draft.mapping(), candidate.prepare("float32").result()
@@ -97,7 +115,17 @@ def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Pa
             *_slot_notes(join),
             *([] if inference else [_no_inference(tf)]),
         ],
+        structure,
+        _question(asked),
     )
+
+
+def _question(draft: Draft) -> MappingError | None:
+    try:
+        require_total(draft)
+    except MappingError as error:
+        return error
+    return None
 
 
 def _joined(case: Case, candidate: TorchRole, mapping: Mapping, prepared: dict[str, Any]) -> Join:

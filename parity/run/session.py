@@ -29,6 +29,7 @@ from parity.run.repeats import judge_repeats, set_aside_wandering
 from parity.run.reproduction import reproduced
 from parity.run.rounded import but_for_rounding, of_the_optimizer, set_aside_rounding
 from parity.run.settled import settled_notes
+from parity.run.structure import with_structure
 from parity.run.trajectory_level import decide_trajectory
 from parity.trace import Trace
 
@@ -86,6 +87,8 @@ def run_case(
             repeats = judge_repeats(recorded)
             draws = recorded.lockstep.reference32.facts.get("random_ops", [])
             set_aside_wandering(decided, repeats, draws)
+        elif (question := recorder.structure[1]) is not None:
+            raise question
         if recorded is not None and "mixed" in levels and case.torch.opt_level != "O0" and case.precision == "float32":
             halves = record_halves(recorder.playing, recorder.states, case.torch.half_dtype, case.torch.opt_level)
             decided["mixed"] = judge_halves(halves)
@@ -145,6 +148,7 @@ def _in_lockstep(
         function.causes += _behind_the_start(case, recorder, recorded, function, rounded)
     with_location(function, located)
     function.causes = own_first(function.causes, function.first_difference)
+    with_structure(function, *recorder.structure, located, _evidence(case, recorded))
     decided = {"function": function}
     if "float32" in levels and case.precision == "float32":
         decided["float32"] = judge_single(recorded, range(case.steps), function.checks)
