@@ -3,10 +3,11 @@
 import collections
 import heapq
 
+import numpy as np
 import tensorflow as real
 import tensorflow.compat.v1 as tf
 
-from parity.trace import ForwardOp, UsersLines
+from parity.trace import ForwardOp, Operand, UsersLines
 
 # What hands its input on as it is, but for its layout.
 PASSING = frozenset(
@@ -23,12 +24,16 @@ LEAVING = frozenset(["Exit", "RefExit"])
 CHOOSING = frozenset(["Switch", "RefSwitch"])
 JOINING = LEAVING | {"Merge", "RefMerge"}  # behind which a value is there whichever way was gone
 
-Passed = collections.namedtuple("Passed", ["op", "tensor"])
+NUMBERS = FLOATS + (tf.bool, tf.uint8, tf.int8, tf.int16, tf.int32, tf.int64)
+MOST_OF_AN_OPERAND = 1 << 22  # numbers in what is kept beside the outputs
+
+Passed = collections.namedtuple("Passed", ["op", "tensor", "taken"])
 Passed.__doc__ = """One op of a forward pass and what it gives.
 
 Fields:
   op: a `ForwardOp`, its shape as far as the graph knows it.
   tensor: its output, None where it cannot be fetched or is no float.
+  taken: list of the tensors that it takes, None in the place of what is another op's output or cannot be fetched.
 """
 
 _Source = collections.namedtuple("_Source", ["numbers", "weights", "data"])
@@ -53,19 +58,29 @@ def forward_of(losses, variables):
             inside[frames[op]].append(op)
     leaving = {op: frames[op.inputs[0].op] for op in order if op.type in LEAVING and not frames[op]}
     order = _in_order(set(order), {op: inside[frame] for op, frame in leaving.items()})
-    sources, passed, guarded = {}, [], set()
+    sources, passed, guarded, made = {}, [], set(), {}
+    used = {(tensor.op, tensor.value_index) for op in order for tensor in op.inputs}
     users = UsersLines(real, tf)
     for op in order:
-        taken = [sources[each] for each in _inputs(op, inside.get(leaving.get(op), ())) if each in sources]
+        more = inside.get(leaving.get(op), ())
+        taken = [sources[each] for each in _taken(op, more) if each in sources]
         source = _joined(op, taken, variables)
         if op.type in CHOOSING or (op.type not in JOINING and any(each.op in guarded for each in op.inputs)):
             guarded.add(op)
-        sources[op] = source
+        sources.update(((op, place), source) for place in range(len(op.outputs)))
         if not source.data or op.type in PASSING or not taken:
             continue
         hidden = bool(frames[op]) or op in guarded
-        passed.append(Passed(_described(op, source, users), None if hidden else _output(op)))
-        sources[op] = _Source((len(passed) - 1,), frozenset(), True)
+        whole = op.type in CHOOSING or len(op.outputs) < 2
+        given = [0] if whole else [place for place in range(len(op.outputs)) if (op, place) in used] or [0]
+        for place in given:
+            described = _described(op, place, source, users)
+            operands, tensors = _operands(op, sources, made, guarded if not hidden else None)
+            tensor = None if hidden else _output(op, place)
+            passed.append(Passed(described._replace(operands=operands), tensor, tensors))
+            own = _Source((len(passed) - 1,), frozenset(), True)
+            sources.update(((op, each), own) for each in (range(len(op.outputs)) if whole else [place]))
+            made[op, place] = len(passed) - 1
     return passed
 
 
@@ -81,7 +96,40 @@ def gradients_of(loss, passed):
         found = iter(tf.gradients(loss, known) if known else [])
         gradients = [None if each.tensor is None else next(found) for each in passed]
         dense = [None if each is None else tf.convert_to_tensor(each) for each in gradients]
-    return [each._replace(tensor=gradient) for each, gradient in zip(passed, dense)]
+    return [each._replace(tensor=gradient, taken=[None] * len(each.taken)) for each, gradient in zip(passed, dense)]
+
+
+def _taken(op, more):
+    """The outputs that an op takes, but for those that close a loop, each as op and place."""
+    found = [(each.op, each.value_index) for each in op.inputs if each.op.type not in LOOPS_BACK]
+    return found + [(each, place) for each in more for place in range(len(each.outputs))]
+
+
+def _operands(op, sources, made, guarded):
+    """Returns the tuple of `Operand` of an op, without values, and as `Passed` has it the list of tensors.
+
+    Args:
+      op: of the graph.
+      sources: dict of op and place of an output to its `_Source`.
+      made: dict of the same to the number of the `Passed` that gives it.
+      guarded: the ops that need not run; None where that op itself need not.
+    """
+    described, tensors = [], []
+    for place, tensor in enumerate(op.inputs):
+        number = made.get((tensor.op, tensor.value_index))
+        source = sources.get((tensor.op, tensor.value_index))
+        sizes = tensor.shape.as_list() if tensor.shape.ndims is not None else []
+        name = "" if source is not None and source.numbers else tensor.op.name
+        described.append(Operand(str(place), name, number, [-1 if size is None else size for size in sizes]))
+        tensors.append(tensor if number is None and guarded is not None and _to_fetch(tensor, guarded) else None)
+    return tuple(described), tensors
+
+
+def _to_fetch(tensor, guarded):
+    number = tensor.shape.num_elements()
+    small = number is None or number <= MOST_OF_AN_OPERAND
+    known = tensor.dtype.base_dtype in NUMBERS and tensor.op.graph.is_fetchable(tensor)
+    return known and small and tensor.op not in guarded
 
 
 def with_values(passed, session, feeds, options=None, also=()):
@@ -95,11 +143,23 @@ def with_values(passed, session, feeds, options=None, also=()):
       also: tensors to compute beside them.
     """
     tensors = {number: each.tensor for number, each in enumerate(passed) if each.tensor is not None}
-    values = session.run([tensors, list(also)], feeds, options)[0]
+    taken = {tensor.name: tensor for each in passed for tensor in each.taken if tensor is not None}
+    values, operands = session.run([tensors, taken, list(also)], feeds, options)[:2]
+    operands = {name: np.asarray(value) for name, value in operands.items() if np.size(value) <= MOST_OF_AN_OPERAND}
     for number, each in enumerate(passed):
         value = values.get(number)
         shape = list(value.shape) if value is not None else each.op.shape
-        yield each.op._replace(shape=shape), value
+        both = zip(each.op.operands, each.taken)
+        found = tuple(_with_value(operand, tensor, operands, values) for operand, tensor in both)
+        yield each.op._replace(shape=shape, operands=found), value
+
+
+def _with_value(operand, tensor, operands, values):
+    if tensor is None:
+        output = values.get(operand.op)
+        return operand._replace(shape=list(output.shape)) if output is not None else operand
+    value = operands.get(tensor.name)
+    return operand if value is None else operand._replace(shape=list(value.shape), value=value)
 
 
 def _joined(op, taken, variables):
@@ -114,12 +174,14 @@ def _joined(op, taken, variables):
     return _Source(numbers, weights, drawn or not op.inputs or any(each.data for each in taken))
 
 
-def _described(op, source, users):
-    shape = op.outputs[0].shape.as_list() if op.outputs and op.outputs[0].shape.ndims is not None else []
+def _described(op, place, source, users):
+    known = op.outputs and op.outputs[place].shape.ndims is not None
+    shape = op.outputs[place].shape.as_list() if known else []
+    name = "{}:{}".format(op.name, place) if place else op.name
     sizes = [-1 if size is None else size for size in shape]
     # Frames of TF 2 have names for what are the first fields of TF 1's tuples: file, line, function.
     line = users.innermost(tuple(frame)[:3] for frame in reversed(list(op.traceback or ())))
-    return ForwardOp(op.name, op.type, list(source.numbers), sorted(source.weights), sizes, _attributes(op), line)
+    return ForwardOp(name, op.type, list(source.numbers), sorted(source.weights), sizes, _attributes(op), line)
 
 
 def _attributes(op):
@@ -135,10 +197,10 @@ def _attributes(op):
     return found
 
 
-def _output(op):
+def _output(op, place):
     if not op.outputs:
         return None
-    tensor = op.outputs[0]
+    tensor = op.outputs[place]
     return tensor if tensor.dtype in FLOATS and op.graph.is_fetchable(tensor) else None
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from parity.trace import ForwardOp, SourceLine, UsersLines
+from parity.trace import LOSS, ForwardOp, Operand, SourceLine, UsersLines
 from torch_ddp.fused import Stages, stages_of
 
 # What hands its input on as it is, but for its layout.
@@ -48,11 +48,24 @@ PASSING = frozenset(
     ]
 )
 SHAPES = frozenset(
-    ["zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_full", "full_like", "new_empty"]
+    [
+        "zeros_like",
+        "ones_like",
+        "empty_like",
+        "full_like",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "new_empty",
+        "new_tensor",
+    ]
 )
 DRAWING = ("rand", "normal", "bernoulli", "multinomial", "dropout", "uniform", "exponential", "from_numpy")
 # Python functions of torch.nn.functional ask these whether to be handed over whole; told no, they run part by part.
 ASKING = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+
+
+MOST_OF_AN_OPERAND = 1 << 22  # numbers in what is kept beside the outputs
 
 
 class _Source(NamedTuple):
@@ -83,6 +96,8 @@ class ForwardWatch(TorchFunctionMode):
         self._path: list[tuple[str, str]] = []
         self._sources: dict[int, _Source] = {}
         self._alive: list[Tensor] = []  # an id is used again once its tensor is gone
+        self._names = {id(each): name for name, each in [*model.named_parameters(), *model.named_buffers()]}
+        self._copies: dict[tuple[int, int], np.ndarray] = {}
         self._parts_left = part
         self._ended = False
         self._users = UsersLines(torch)
@@ -120,6 +135,7 @@ class ForwardWatch(TorchFunctionMode):
         kind = str(getattr(func, "__name__", func))
         taken = [self._source(tensor) for tensor in _tensors([*args, *named.values()])]
         stages = stages_of(func, kind, args, named)
+        operands = [] if kind in PASSING else self._operands(args, named)  # before some function changes them in place
         args, named = self._given(kind, args, named, stages)
         result = func(*args, **named)
         if kind in ("__setitem__", "copy_") and args and isinstance(args[0], Tensor):
@@ -127,7 +143,7 @@ class ForwardWatch(TorchFunctionMode):
         else:
             result_of = list(_tensors([result]))
         if result_of:
-            self._take(kind, args, named, taken, result_of, stages)
+            self._take(kind, _Call(args, named, operands), taken, result_of, stages)
         return result
 
     def _given(self, kind: str, args: Any, named: dict[str, Any], stages: Stages) -> tuple[Any, dict[str, Any]]:
@@ -137,8 +153,7 @@ class ForwardWatch(TorchFunctionMode):
     def _take(
         self,
         kind: str,
-        args: Any,
-        named: Any,
+        call: "_Call",
         taken: list[_Source],
         results: list[Tensor],
         stages: Stages,
@@ -151,27 +166,54 @@ class ForwardWatch(TorchFunctionMode):
             for result in results:
                 self._know(result, source)
             return
+        operands, attributes = call.operands, _attributes(call.args, call.named)
         if stages.before:
             earlier: list[_Source] = []
+            made: list[Operand] = []
             for stage in stages.before:
                 own = _joined(stage.kind, [*earlier, *(self._source(each) for each in stage.takes)])
-                self._add(stage.kind, own, stage.value, {})
+                self._add(stage.kind, own, stage.value, attributes, [*made, *self._operands(stage.takes, {})])
                 earlier = [_Source((len(self.passed) - 1,), frozenset(), True)]
+                made = [Operand("0", "", len(self.passed) - 1, list(stage.value.shape))]
             source = _joined(kind, [*earlier, *(self._source(each) for each in stages.takes)])
+            operands = [*made, *self._operands(stages.takes, {})]
         for result in results:
-            self._add(kind, source, result, _attributes(args, named))
+            self._add(kind, source, result, attributes, operands)
             self._know(result, _Source((len(self.passed) - 1,), frozenset(), True))
 
-    def _add(self, kind: str, source: _Source, value: Tensor, attributes: dict[str, Any]) -> None:
+    def _add(
+        self, kind: str, source: _Source, value: Tensor, attributes: dict[str, Any], operands: Sequence[Operand]
+    ) -> None:
         path, module = self._path[-1] if self._path else ("", "")
         described = {**attributes, "module": module} if module else attributes
         kept = _array(value) if value.is_floating_point() and self._outputs is None else None
         if self._outputs is not None:
             self._outputs.append(value)
-        op = ForwardOp(
-            path, kind, sorted(source.numbers), sorted(source.weights), list(value.shape), described, self._line()
-        )
+        numbers, weights, line = sorted(source.numbers), sorted(source.weights), self._line()
+        op = ForwardOp(path, kind, numbers, weights, list(value.shape), described, line, tuple(operands))
         self.passed.append((op, kept))
+
+    def _operands(self, args: Sequence[Any], named: dict[str, Any]) -> list[Operand]:
+        if self._outputs is not None:
+            return []  # nothing is copied of a pass whose gradients are wanted
+        placed = [(str(place), each) for place, each in enumerate(args)] + list(named.items())
+        return [self._operand(place, tensor) for outer, each in placed for place, tensor in _placed(outer, each)]
+
+    def _operand(self, place: str, tensor: Tensor) -> Operand:
+        source, shape, name = self._source(tensor), list(tensor.shape), self._names.get(id(tensor), "")
+        number = source.numbers[0] if source.data and len(source.numbers) == 1 and not source.weights else None
+        number = number if number is not None and number < len(self.passed) else None  # else of a part before
+        output = self.passed[number][1] if number is not None else None
+        if tensor.numel() > MOST_OF_AN_OPERAND and number is None:
+            return Operand(place, name, None, shape)
+        key = id(tensor), tensor._version
+        if key not in self._copies:
+            value = _array(tensor)
+            if output is not None and output.size == value.size and np.array_equal(output.ravel(), value.ravel()):
+                return Operand(place, name, number, shape)
+            self._alive.append(tensor)
+            self._copies[key] = value
+        return Operand(place, name, number, shape, self._copies[key])
 
     def _line(self) -> SourceLine | None:
         return self._users.innermost(_frames())
@@ -185,6 +227,9 @@ class ForwardWatch(TorchFunctionMode):
         self._sources[id(tensor)] = source
 
     def _end_of_part(self, loss: Tensor) -> None:
+        for number in [each for each in self._source(loss).numbers[-1:] if each < len(self.passed)]:
+            op, value = self.passed[number]
+            self.passed[number] = op._replace(attributes={**op.attributes, LOSS: True}), value
         self._ended = not self._parts_left
         self._parts_left -= 1
         if not self._ended:
@@ -224,6 +269,13 @@ def _no(*arguments: Any) -> bool:
     return False
 
 
+class _Call(NamedTuple):
+    # How a function was called: its arguments by position and by name, and the tensors among them.
+    args: Sequence[Any]
+    named: dict[str, Any]
+    operands: list[Operand]
+
+
 def _joined(kind: str, taken: Iterable[_Source]) -> _Source:
     if kind in SHAPES:
         return _Source((), frozenset(), False)
@@ -239,6 +291,14 @@ def _tensors(values: Any) -> Iterator[Tensor]:
             yield value
         elif isinstance(value, list | tuple):
             yield from _tensors(value)
+
+
+def _placed(place: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield place, value
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from _placed(f"{place}.{number}", each)
 
 
 def _attributes(args: Any, named: Any) -> dict[str, Any]:

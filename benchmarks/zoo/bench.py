@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bugs import Bug, bugs_of, plant, tomllib
+from bugs import Bug, bugs_of, plant, planted_lines, tomllib
 
 from parity.case import load_case
 from parity.judge.rates import rate_interval
@@ -110,7 +110,7 @@ def attempt(case: Path, bug: Bug | None, sides: Sides) -> Outcome:
         bug,
         result.verdict,
         where(result),
-        bool(bug) and at_its_place(bug, result),
+        bool(bug) and at_its_place(bug, result, planted_lines(case, bug)),
         [cause.name for cause in result.causes],
         result.causes[0].title if result.causes else "",
         time.monotonic() - begun,
@@ -123,13 +123,28 @@ def where(result: Result) -> str:
     return f"{first.check.run} {first.check.step} {first.check.key}" if first else ""
 
 
-def at_its_place(bug: Bug, result: Result) -> bool:
-    """Says whether the first difference is at the bug's layer, or at its quantity where it has no layer."""
+def at_its_place(bug: Bug, result: Result, planted: range) -> bool:
+    """Says whether a user is shown the bug's place.
+
+    That is the case where the line of the port that the report shows, or one that calls it, is among the planted ones;
+    where the bug's module is the one that is wrong first, the next one that is, or holds one of them; and where the first
+    difference is of the bug's quantity and it has no module, such as a loss behind all layers.
+
+    Args:
+      bug: that was planted.
+      result: of the port with it.
+      planted: numbers of the lines of its file that were planted.
+    """
     first = result.first_difference
     if first is None:
         return False
-    if bug.module and first.quantity == "act":
-        return bug.module in (getattr(first, "module", ""), first.name)
+    line = first.lines[1]
+    shown = [] if line is None else [(line.file, line.line), *(each[:2] for each in line.callers)]
+    if any(file == bug.file and number in planted for file, number in shown):
+        return True
+    if bug.module and first.quantity in ("act", "loss"):
+        modules = [each for each in (first.module, first.next_module, first.name) if each]
+        return any(f"{each}.".startswith(f"{bug.module}.") for each in modules)
     return first.quantity == bug.quantity
 
 

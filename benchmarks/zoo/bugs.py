@@ -23,7 +23,8 @@ class Bug(BaseModel):
       find: text that stands there exactly once.
       replace: what stands there instead.
       kind: where in a step it is.
-      module: path of the port's module whose output is wrong first, as in ``named_modules()``; "" for no forward bug.
+      module: path of the port's module whose output is wrong first, as in ``named_modules()``; "" for no forward bug. A
+        report is in place too where it shows one of the planted lines, see `bench.at_its_place`.
       quantity: the quantity in which the sides differ first where layers are left out of account.
       causes: identifiers of causes that say what it is; empty where the catalogue has none.
       words: what a good report would say.
@@ -66,3 +67,11 @@ def plant(case: Path, bug: Bug, into: Path) -> Path:
     file = into / bug.file
     file.write_text(file.read_text(encoding="utf-8").replace(bug.find, bug.replace), encoding="utf-8")
     return into
+
+
+def planted_lines(case: Path, bug: Bug) -> range:
+    """Returns the numbers, from 1, of the lines that hold what was planted; where text was taken out, of that place."""
+    before = (case / bug.file).read_text(encoding="utf-8").partition(bug.find)[0]
+    whole = bug.replace.rstrip()
+    start = before.count("\n") + 1 + (len(whole) - len(whole.lstrip("\n")))
+    return range(start, start + whole.strip("\n").count("\n") + 1)

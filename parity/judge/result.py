@@ -71,7 +71,8 @@ class FirstDifference:
       worst: the element that differs most, or None where there is nothing to show (a missing tensor).
       where: in words, where the forward passes of both sides part, as far as that is known.
       decisive: of a layer that was found by itself, the first difference that decides, which the trace holds.
-      module: path of the port's module in which the forward passes part, "" for its model or loss; None where not known.
+      module: path of the port's module whose own call is wrong first, "" for its model or loss; None where not known.
+      next_module: where that one has modules of its own, the path of the next of them whose output is wrong; else None.
       lines: of the user's source, in the reference and in the candidate, that call what differs; None where not known.
     """
 
@@ -83,6 +84,7 @@ class FirstDifference:
     where: str = ""
     decisive: "FirstDifference | None" = None
     module: str | None = None
+    next_module: str | None = None
     lines: tuple[SourceLine | None, SourceLine | None] = (None, None)
 
 

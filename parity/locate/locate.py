@@ -10,8 +10,9 @@ from parity.locate.align import Aligned, align
 from parity.locate.behind import active, beginnings, behind_difference, followers
 from parity.locate.kinds import same_kind
 from parity.locate.names import common_scope, layer_names, layer_of, scope_of
-from parity.locate.reached import TOLERANCE, Pass, reach
-from parity.trace import ForwardOp
+from parity.locate.parting import Parting, Side, differing_layers, part
+from parity.locate.reached import TOLERANCE, Pass, Reached, reach
+from parity.trace import ForwardOp, SourceLine
 
 LATER = 12
 ABOUT_AS_NEAR = 2.0
@@ -47,7 +48,7 @@ class Location(NamedTuple):
     Fields:
       layer: the reference's name of it; "" where it is the loss.
       op: of the reference, the first that differs.
-      port: the candidate's op there, named by the path of its module; None where none is known.
+      port: the candidate's op that is wrong first, named by the path of its module; None where it has none.
       reference, candidate: the outputs that show it in the reference's layout, None where none could be paired.
       shown: name of the reference's op whose output that is.
       others: further outputs behind it that could be paired.
@@ -59,6 +60,9 @@ class Location(NamedTuple):
       output: of `op`, None where it is not known.
       same: names of the layers before it that were found the same, in order.
       unpaired: names of the layers before it that the candidate never shows by themselves.
+      parting: the ops of both sides that are wrong first, and the modules of the candidate's.
+      passes: both sides' passes.
+      reached: what each side reaches of the other's.
     """
 
     layer: str
@@ -76,6 +80,16 @@ class Location(NamedTuple):
     output: Array | None
     same: list[str]
     unpaired: list[str]
+    parting: Parting
+    passes: tuple[Pass, Pass]
+    reached: Reached
+
+    @property
+    def lines(self) -> tuple[SourceLine | None, SourceLine | None]:
+        """The lines of the user's source, of each side, at which they part."""
+        own = self.parting.reference
+        of_reference = self.passes[0].ops[own] if own is not None else self.op
+        return of_reference.line, self.port.line if self.port else None
 
 
 def locate(
@@ -96,6 +110,8 @@ def locate(
     """
     reached = reach(reference, candidate, tolerance)
     sides = _Side(reference, reached.told[0], reached.reference), _Side(candidate, reached.told[1], reached.candidate)
+    for side, wrong in zip(sides, differing_layers(sides[0].known, sides[1].known, mapping), strict=True):
+        side.add(wrong)
     starts = sides[0].starts, sides[1].starts
     if not starts[0] and not starts[1]:
         return None
@@ -111,12 +127,12 @@ def locate(
     pairs = _pairs(_of_layer(first, name, sides[0], layers, common), partners, reference, candidate)
     number, partner, pair = pairs[0] if pairs else (first, next(iter(partners), None), None)
     taken = _taken([first, *_in_layer(name, sides[0], layers, common)], sides[0])
-    there = candidate.ops[partner] if partner is not None else None
+    parting = part(sides[0].known, sides[1].known, mapping)
     same, unpaired = _before(first, sides[0], layers, name)
     return Location(
         layer=name,
         op=op,
-        port=there,
+        port=candidate.ops[parting.candidate] if parting.candidate is not None else None,
         reference=pair.reference if pair else None,
         candidate=pair.candidate if pair else None,
         shown=reference.ops[number].name,
@@ -129,6 +145,9 @@ def locate(
         output=reference.value(first),
         same=same,
         unpaired=unpaired,
+        parting=parting,
+        passes=(reference, candidate),
+        reached=reached,
     )
 
 
@@ -137,10 +156,21 @@ class _Side:
 
     def __init__(self, passed: Pass, told: frozenset[int], reached: Mapping[int, int]) -> None:
         self.passed = passed
+        self.told = told
         self.reached = reached
         self.active = active(passed.ops)
         self.wrong = behind_difference(passed.ops, told, reached)
         self.behind = self.wrong & self.active
+
+    def add(self, wrong: Iterable[int]) -> None:
+        """Takes ops for wrong although something computed from them is right."""
+        self.wrong |= set(wrong)
+        self.behind = self.wrong & self.active
+
+    @property
+    def known(self) -> Side:
+        """The same as `part` takes it."""
+        return Side(self.passed.ops, self.told, self.reached, self.wrong)
 
     @property
     def starts(self) -> list[int]:

@@ -21,10 +21,12 @@ class Pass(NamedTuple):
     Fields:
       ops: in an order of execution.
       value: returns the output of an op, None where it is not known.
+      operand: returns what an op takes, by its number and the place among its operands, None where that is not known.
     """
 
     ops: Sequence[ForwardOp]
     value: Value
+    operand: Callable[[int, int], Array | None] = lambda number, place: None
 
 
 class Reached(NamedTuple):

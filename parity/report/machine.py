@@ -102,6 +102,7 @@ def _first(first: FirstDifference | None) -> dict[str, Any] | None:
         "note": first.check.note,
         "where": first.where,
         "module": first.module,
+        "next_module": first.next_module,
         "lines": {
             side: line._asdict() if line else None
             for side, line in zip(("reference", "candidate"), first.lines, strict=True)

@@ -94,7 +94,7 @@ def locate_first(
         return None
     mapping = {pair.reference: pair.candidate for pair in join.mapping.pairs}
     shapes = {name: tuple(entry["shape"]) for name, entry in reference.variables.items()}
-    one, other = (Pass(each.ops, each.value) for each in kept)
+    one, other = (Pass(each.ops, each.value, each.operand) for each in kept)
     relative = first.check.difference / first.check.size if first.check.size else float("inf")
     place = locate(one, other, mapping, shapes, tolerance or tolerance_for(relative))
     if place is None or (not place.layer and first.quantity != "loss"):
@@ -115,9 +115,14 @@ def with_location(level: Level, located: Located | None) -> None:
     known = level.first_difference
     if located is None or known is None:
         return
-    place, port = located.place, located.place.port
-    lines = (place.op.line, port.line if port else None)
-    first = replace(located.first, where=told(place), module=port.name if port else None, lines=lines)
+    place, parting = located.place, located.place.parting
+    first = replace(
+        located.first,
+        where=told(place),
+        module=parting.module,
+        next_module=parting.next_module,
+        lines=place.lines,
+    )
     if first.decisive is not None:
         level.checks.insert(_place_of(known.check, level.checks), first.check)
     level.first_difference = first
@@ -136,7 +141,9 @@ def decisive(level: Level) -> FirstDifference | None:
 def told(place: Location) -> str:
     """Returns in words what is known of where two forward passes part."""
     port = place.port
-    there = f", in the port {port.name or 'outside of any module'} ({port.kind})" if port else ""
+    before_module = f", before {place.parting.next_module}" if place.parting.next_module else ""
+    inside = port.name or "outside of any module" if port else ""
+    there = f", in the port {inside} ({port.kind}){before_module}" if port else ""
     which = f"in the layer {place.layer}" if place.layer else "behind all layers, in the loss"
     inputs = "its inputs and weights are the same" if place.fed_by else "its weights are the same"
     if place.only_reference:

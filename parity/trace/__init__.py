@@ -22,8 +22,11 @@ from parity.trace.evaluation import Evaluated as Evaluated
 from parity.trace.evaluation import evaluated as evaluated
 from parity.trace.evaluation import format_evaluated as format_evaluated
 from parity.trace.evaluation import parse_evaluated as parse_evaluated
+from parity.trace.forward import LOSS as LOSS
 from parity.trace.forward import Forward as Forward
 from parity.trace.forward import ForwardOp as ForwardOp
+from parity.trace.forward import Operand as Operand
+from parity.trace.forward import reshaped as reshaped
 from parity.trace.forward import write_forward as write_forward
 from parity.trace.graph import GRAPH_FILE as GRAPH_FILE
 from parity.trace.graph import RecordedGraph as RecordedGraph

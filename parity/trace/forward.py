@@ -2,7 +2,7 @@
 
 import json
 import os
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -16,6 +16,26 @@ FORWARD_FORMAT = "tower-parity-forward"
 FORWARD_VERSION = 1
 FORWARD_FILE = "forward.json"
 MOST_BYTES = 1 << 30
+LOSS = "loss"  # attribute of the op that gives what is propagated back
+
+
+class Operand(NamedTuple):
+    """A tensor that an op takes.
+
+    Fields:
+      place: of the argument: its number, from 0, or its name; of a list "0.1", the second of the first argument.
+      name: of the variable, input or constant that it is, "" where it is none or that is not known.
+      op: number of the op whose output it is, but for its layout; None where it is of no op of data.
+      shape: as the op takes it.
+      value: the array, None where it is the output of `op` in this shape, or not known; of a pass that was read the number
+        under which it is kept.
+    """
+
+    place: str
+    name: str
+    op: Optional[int]
+    shape: List[int]
+    value: Optional[Any] = None
 
 
 class ForwardOp(NamedTuple):
@@ -29,6 +49,7 @@ class ForwardOp(NamedTuple):
       shape: of its output.
       attributes: of the op, JSON values: strides, padding, epsilon.
       line: of the user's source that it comes of, None where it is not known.
+      operands: what it takes, in order, weights and constants too; empty where that was not kept.
     """
 
     name: str
@@ -38,6 +59,7 @@ class ForwardOp(NamedTuple):
     shape: List[int]
     attributes: Dict[str, Any]
     line: Optional[SourceLine] = None
+    operands: Tuple[Operand, ...] = ()
 
 
 LINE = ForwardOp._fields.index("line")  # kept beside the rest: who reads the first version knows six fields
@@ -72,8 +94,8 @@ class Forward(object):
         self.tower = str(found["tower"])
         lines = found.get("lines") or [None] * len(found["ops"])  # none in what an earlier version wrote
         self.ops = [
-            ForwardOp(*each)._replace(line=SourceLine(*line) if line else None)
-            for each, line in zip(found["ops"], lines)
+            ForwardOp(*each)._replace(line=_line(line), operands=_operands(taken))
+            for each, line, taken in zip(found["ops"], lines, found.get("operands") or [[]] * len(lines))
         ]
         self._file = Trace(directory).step(self.step)
         self._known = set(self._file.names())
@@ -82,6 +104,19 @@ class Forward(object):
         """Returns the output of an op as an array, None where it was not kept."""
         name = _key(self.tower, number)
         return self._file.read(name) if name in self._known else None
+
+    def operand(self, number: int, place: int) -> Optional[Any]:
+        """Returns what an op takes as an array, None where that is not known.
+
+        Args:
+          number: of the op.
+          place: of the operand among those of the op, from 0.
+        """
+        operand = self.ops[number].operands[place]
+        if operand.value is not None:
+            name = _operand_key(self.tower, operand.value)
+            return self._file.read(name) if name in self._known else None
+        return reshaped(self.value(operand.op) if operand.op is not None else None, operand.shape)
 
 
 def write_forward(
@@ -103,18 +138,62 @@ def write_forward(
             if value is not None and bool(op.weights) == wanted and value.nbytes <= most:
                 kept[number] = value
                 most -= value.nbytes
+    taken, operands = _kept_operands([op for op, _ in listed], most)
     writer = TraceWriter(directory, {"package": "parity"})
     writer.init({})
-    writer.step(step, _named(tower, kept))
+    named = _named(tower, kept)
+    named.update((_operand_key(tower, number), value) for number, value in enumerate(taken))
+    writer.step(step, named)
     writer.close()
     described = {"format": FORWARD_FORMAT, "format_version": FORWARD_VERSION, "step": step, "tower": tower}
     ops = [list(op[:LINE]) for op, _ in listed]
     lines = [op.line for op, _ in listed]
-    write_json(os.path.join(str(directory), FORWARD_FILE), dict(described, ops=ops, lines=lines))
+    write_json(os.path.join(str(directory), FORWARD_FILE), dict(described, ops=ops, lines=lines, operands=operands))
 
 
 def _named(tower: str, values: Mapping[int, Any]) -> Dict[str, Any]:
     return {_key(tower, number): np.asarray(values[number]) for number in sorted(values)}
+
+
+def reshaped(value: Optional[Any], shape: Sequence[int]) -> Optional[Any]:
+    """Returns an array in another shape, None where there is none or it is of another size."""
+    return value.reshape(shape) if value is not None and value.size == np.prod(shape, dtype=int) else None
+
+
+def _line(kept: Optional[Sequence[Any]]) -> Optional[SourceLine]:
+    if not kept:
+        return None
+    callers = tuple(tuple(each) for found in kept[4:] for each in found)
+    return SourceLine(*kept[:4])._replace(callers=callers)
+
+
+def _operands(taken: Iterable[Any]) -> Tuple[Operand, ...]:
+    return tuple(Operand(*each) for each in taken)
+
+
+def _kept_operands(ops: Sequence[ForwardOp], most: int) -> Tuple[List[Any], List[List[Operand]]]:
+    """Returns the arrays to keep, each once, and by op its operands with the numbers of these."""
+    arrays: List[Any] = []
+    numbers: Dict[int, int] = {}
+    described = []
+    for op in ops:
+        found = []
+        for operand in op.operands:
+            array = operand.value
+            if array is not None and id(array) not in numbers and array.nbytes <= most:
+                numbers[id(array)] = len(arrays)
+                arrays.append(array)
+                most -= array.nbytes
+            # Where there is no room for it nothing is known: it is not the output of the op in another shape.
+            known = numbers.get(id(array)) if array is not None else None
+            whose = operand.op if array is None or known is not None else None
+            found.append(operand._replace(value=known, op=whose))
+        described.append(found)
+    return arrays, described
+
+
+def _operand_key(tower: str, number: int) -> str:
+    return f"act/{tower}/operand-{number}"
 
 
 def _key(tower: str, number: int) -> str:

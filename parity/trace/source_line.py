@@ -14,6 +14,7 @@ OURS = tuple(
 )
 INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
 LONGEST = 200  # characters of a line's text
+MOST_CALLERS = 2
 
 
 class SourceLine(NamedTuple):
@@ -24,17 +25,21 @@ class SourceLine(NamedTuple):
       line: its number, from 1.
       function: that it is in, "<module>" outside of any.
       text: stripped; "" where the source cannot be read.
+      callers: file, line, function and text of the user's frames that called it, innermost first, `MOST_CALLERS` at most.
     """
 
     file: str
     line: int
     function: str
     text: str
+    callers: Tuple[Tuple[str, int, str, str], ...] = ()
 
     @property
     def shown(self) -> str:
-        """File, line and text in one line, e.g. "tower.py:31  x = tf.nn.relu(x)"; what no terminal should get is escaped."""
+        """File, line, text and who called it in one line; what no terminal should get is escaped."""
         written = "{}:{}  {}".format(self.file, self.line, self.text).rstrip()
+        if self.callers:
+            written += "  (called from {0[0]}:{0[1]}  {0[3]})".format(self.callers[0])
         return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in written)
 
 
@@ -58,11 +63,13 @@ class UsersLines(object):
         Args:
           frames: yields file, number of the line and function, innermost first.
         """
+        found = []
         for path, number, function in frames:
             if self.is_users(path):
-                text = linecache.getline(path, number).strip()[:LONGEST]
-                return SourceLine(_relative(path), number, function, text)
-        return None
+                found.append((_relative(path), number, function, linecache.getline(path, number).strip()[:LONGEST]))
+            if len(found) > MOST_CALLERS:
+                break
+        return SourceLine(*found[0], callers=tuple(found[1:])) if found else None
 
     def is_users(self, path: str) -> bool:
         """Returns whether a file is the user's."""

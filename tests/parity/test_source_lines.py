@@ -7,9 +7,9 @@ import sysconfig
 import numpy as np
 
 import parity
-from parity.trace import Forward, ForwardOp, SourceLine, UsersLines, write_forward
+from parity.trace import Forward, ForwardOp, Operand, SourceLine, UsersLines, write_forward
 
-LINE = SourceLine("tower.py", 31, "tower", "x = tf.nn.relu(x)")
+LINE = SourceLine("tower.py", 31, "tower", "x = tf.nn.relu(x)", (("tower.py", 40, "loss", "x = tower(x)"),))
 
 
 def test_a_pass_gives_its_lines_back_and_one_of_before_is_read_without(tmp_path):
@@ -22,6 +22,26 @@ def test_a_pass_gives_its_lines_back_and_one_of_before_is_read_without(tmp_path)
     del kept["lines"]
     path.write_text(json.dumps(kept))
     assert [op.line for op in Forward(tmp_path / "f").ops] == [None, None]
+
+
+def test_a_pass_gives_back_what_ops_take_each_array_once(tmp_path):
+    weight, value = np.arange(6.0).reshape(2, 3), np.ones((2, 2))
+    same, turned = Operand("0", "", 0, [4]), Operand("0", "", None, [2], np.array([3.0, 4.0]))
+    reads = Operand("weight", "w", None, [2, 3], weight)
+    ops = [
+        ForwardOp("a", "linear", [], ["w"], [2, 2], {}, None, (reads,)),
+        ForwardOp("b", "add", [0], [], [4], {}, None, (same, reads, turned, Operand("1", "", None, [7]))),
+    ]
+    write_forward(tmp_path / "f", 0, "0", [(ops[0], value), (ops[1], np.ones(4))])
+    kept = Forward(tmp_path / "f")
+    assert [each.place for each in kept.ops[1].operands] == ["0", "weight", "0", "1"]
+    np.testing.assert_array_equal(kept.operand(1, 0), np.ones(4))
+    np.testing.assert_array_equal(kept.operand(1, 1), weight)
+    np.testing.assert_array_equal(kept.operand(1, 2), [3.0, 4.0])
+    assert kept.operand(1, 3) is None
+    assert kept.ops[0].operands[0].value == kept.ops[1].operands[1].value  # the number of one array
+    write_forward(tmp_path / "g", 0, "0", [(ops[0], value), (ops[1], np.ones(4))], most=value.nbytes + 20)
+    assert Forward(tmp_path / "g").operand(1, 1) is None  # no room for it
 
 
 def test_the_innermost_frame_counts_that_is_the_users(tmp_path, monkeypatch):
@@ -38,12 +58,13 @@ def test_the_innermost_frame_counts_that_is_the_users(tmp_path, monkeypatch):
         (str(script), 2, "tower"),
         (str(script), 1, "<module>"),
     ]
-    assert UsersLines().innermost(frames) == SourceLine("tower.py", 2, "tower", "y = f(x)")
+    called = (("tower.py", 1, "<module>", "x = 1"),)
+    assert UsersLines().innermost(frames) == SourceLine("tower.py", 2, "tower", "y = f(x)", called)
     monkeypatch.syspath_prepend(tmp_path)
     assert UsersLines().innermost(frames).file == "models/tower.py"
     assert UsersLines(json).innermost(frames[:4]) is None
 
 
 def test_a_line_cannot_steer_a_terminal():
-    assert LINE.shown == "tower.py:31  x = tf.nn.relu(x)"
-    assert LINE._replace(text="x = '\x1b[2J\u202eé'").shown == "tower.py:31  x = '\\x1b[2J\\u202eé'"
+    assert LINE.shown == "tower.py:31  x = tf.nn.relu(x)  (called from tower.py:40  x = tower(x))"
+    assert LINE._replace(callers=(), text="x = '\x1b[2J\u202eé'").shown == "tower.py:31  x = '\\x1b[2J\\u202eé'"

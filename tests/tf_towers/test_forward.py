@@ -25,7 +25,12 @@ def _forward(towers):
     passed = stepper.forward(small.batch(4), str(towers - 1))
     before = stepper.state()
     stepper.close()
-    found = {"ops": [list(op) for op, _ in passed], "known": [value is not None for _, value in passed]}
+    taken = {f"{op.name}/{place}": each for op, _ in passed for place, each in enumerate(op.operands)}
+    found = {f"operand:{name}": each.value for name, each in taken.items() if each.value is not None}
+    passed = [
+        (op._replace(operands=[each._replace(value=None) for each in op.operands]), value) for op, value in passed
+    ]
+    found.update({"ops": [list(op) for op, _ in passed], "known": [value is not None for _, value in passed]})
     found.update(
         {f"value:{number}": np.asarray(value) for number, (_, value) in enumerate(passed) if value is not None}
     )
@@ -36,7 +41,7 @@ def _forward(towers):
 def test_a_towers_ops_are_found_with_the_variables_that_they_read(tf):
     answer = tf(_forward, towers=2)
     by_kind = {}
-    for number, (name, kind, inputs, weights, shape, _, _) in enumerate(answer["ops"]):
+    for number, (name, kind, inputs, weights, shape, *_) in enumerate(answer["ops"]):
         by_kind.setdefault(kind, (number, name, inputs, weights, shape))
     product, biased = by_kind["MatMul"], by_kind["BiasAdd"]
     assert product[1].startswith("tower_1/")
@@ -51,13 +56,22 @@ def test_a_towers_ops_are_found_with_the_variables_that_they_read(tf):
 
 def test_each_op_says_which_line_of_the_tower_made_it(tf):
     answer = tf(_forward, towers=2)
-    lines = {kind: line for _, kind, _, _, _, _, line in answer["ops"]}
-    file, number, function, text = lines["BiasAdd"]
+    lines = {kind: line for _, kind, _, _, _, _, line, _ in answer["ops"]}
+    file, number, function, text = lines["BiasAdd"][:4]
     assert (function, text) == ("_tower", "hidden = tf.reshape(tf.nn.bias_add(tf.matmul(found, w * 2), b), [-1, 2])")
     assert file == "tests/tf_towers/test_forward.py"  # below the folder that is searched for modules
     # TensorFlow's own frames, which lie further in, are passed over: so is what a loop's body calls for another function.
     assert lines["MatMul"] == lines["BiasAdd"]
     assert (lines["Square"][2], lines["Square"][1] - number) == ("_tower", 3)
+
+
+def test_each_op_says_what_it_takes_constants_and_weights_too(tf):
+    answer = tf(_forward, towers=2)
+    number, product = next((n, op) for n, op in enumerate(answer["ops"]) if op[1] == "MatMul")
+    biased = next(op for op in answer["ops"] if op[1] == "BiasAdd")
+    assert (biased[7][0][2], f"operand:{biased[0]}/0" in answer) == (number, False)  # the output of that op
+    np.testing.assert_allclose(answer[f"operand:{biased[0]}/1"], answer["before:var/layer/b"], rtol=1e-6)
+    np.testing.assert_allclose(answer[f"operand:{product[0]}/1"], 2 * answer["before:var/layer/w"], rtol=1e-6)
 
 
 def test_what_is_inside_of_loops_and_branches_is_known_from_what_leaves_them(tf):
