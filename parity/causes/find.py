@@ -10,7 +10,6 @@ from parity.causes.activations import (
     rectifier,
     reduced_precision,
 )
-from parity.causes.adaptive import adam_epsilon, bias_correction, rmsprop_epsilon
 from parity.causes.aggregation import gradient_factor, loss_factor, not_shared, some_towers, sum_instead_of_mean
 from parity.causes.averages import average_decay, stale_average
 from parity.causes.clipping import clipped_before_combining, clipping_rule
@@ -31,9 +30,10 @@ from parity.causes.layers import (
 )
 from parity.causes.normalisation import normalisation
 from parity.causes.not_finite import not_finite
-from parity.causes.schedule import shifted_schedule, slow_schedule
+from parity.causes.other_update import other_slot_of_updates, other_update
+from parity.causes.schedule import other_rates, shifted_schedule, slow_schedule
 from parity.causes.statistics import batch_norm_statistics, bias_before_norm, statistics_frozen
-from parity.causes.updates import learning_rate_factor, nesterov, not_updated, own_value, slot_decay, slot_initial_value
+from parity.causes.updates import learning_rate_factor, not_updated, own_value, slot_decay, slot_initial_value
 from parity.judge.result import Cause, Explained, FirstDifference
 
 # The more a hypothesis has to say exactly, the earlier it comes: the first that holds is the first that is named.
@@ -71,14 +71,13 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
     bias_before_norm,
     batch_norm_statistics,
     not_updated,
-    rmsprop_epsilon,
     slot_decay,
+    other_slot_of_updates,
     gradients_used,
-    nesterov,
-    adam_epsilon,
-    bias_correction,
+    other_update,
     shifted_schedule,
     slow_schedule,
+    other_rates,
     learning_rate_factor,
 )
 

@@ -22,7 +22,7 @@ def gradients_used(first: FirstDifference, evidence: Evidence) -> Cause | None:
     changed = [each for each in inputs if norm(each.used - each.gradient) > ROUGH * norm(each.gradient)]
     found = linear_slot(evidence, step)
     keep = found[1].keep if found else 0.0
-    cause = _to_one_norm(evidence) or _factor(inputs, changed, keep, _steady(evidence))
+    cause = _to_one_norm(evidence) or _factor(inputs, changed, _dampened(evidence, keep), _steady(evidence))
     return cause or _clipped_by_norm(inputs, changed) or _clipped_by_value(inputs, changed)
 
 
@@ -89,7 +89,13 @@ def _to_one_norm(evidence: Evidence) -> Cause | None:
     )
 
 
-def _factor(inputs: list[Input], changed: list[Input], momentum: float, steady: bool) -> Cause | None:
+def _dampened(evidence: Evidence, keep: float) -> list[float]:
+    # What share of the gradient enters a momentum that is dampened, as usual or as the candidate's settings say.
+    said = evidence.optimizers[1].get("dampening")
+    return [1 - each for each in (keep, said) if isinstance(each, float) and each]
+
+
+def _factor(inputs: list[Input], changed: list[Input], dampened: list[float], steady: bool) -> Cause | None:
     factor = _rough_factor([(each.gradient, each.used) for each in changed])
     if factor is None or abs(factor - 1) <= ROUGH or rounds_to_one(factor):
         return None
@@ -97,7 +103,7 @@ def _factor(inputs: list[Input], changed: list[Input], momentum: float, steady: 
     text = f"the candidate's optimizer works with {factor:.9g} times the gradient of {where}"
     if abs(factor + 1) <= ROUGH:
         return Cause("sign", "the update goes uphill", text, "minimise: check maximize=True and the loss's sign")
-    if momentum and abs(factor - (1 - momentum)) <= ROUGH:
+    if any(abs(factor - share) <= ROUGH for share in dampened):
         return Cause(
             "momentum",
             f"the momentum is dampened: the gradient enters the slot {factor:.6g} times",

@@ -17,12 +17,12 @@ ANY = "look for log, sqrt, exp or a division of what can be 0, negative or large
 
 def not_finite(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """One side has an infinite value, or none that is a number, where the other side's is finite."""
-    if first.check.step not in evidence.steps:
-        return None
     file, key = evidence.reference.step(first.check.step), first.check.key
-    one = file.read(key) if key in file else None
+    if first.check.step not in evidence.steps or key not in file:
+        return None  # what the candidate alone has, goes by its own name
+    one = file.read(key)
     other = evidence.join.read(parse_key(key), evidence.candidate.step(first.check.step))
-    if one is None or other is None or one.shape != other.shape or one.dtype.kind != "f" or other.dtype.kind != "f":
+    if other is None or one.shape != other.shape or one.dtype.kind != "f" or other.dtype.kind != "f":
         return None
     wrong = [(who, value) for who, value in (("reference", one), ("candidate", other)) if not is_finite(value)]
     if not wrong or np.array_equal(np.isfinite(one), np.isfinite(other)):

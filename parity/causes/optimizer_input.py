@@ -1,5 +1,6 @@
 """Works out, from what an optimizer did, the gradient it must have been given."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -37,10 +38,21 @@ class SlotRule(NamedTuple):
     power: int
 
 
-def slot_rule(evidence: Evidence, step: int, slot: str, candidate: bool) -> SlotRule | None:
-    """Reads a slot's rule off one side, or returns None where it is no such rule, or not the same for all variables."""
+def slot_rule(
+    evidence: Evidence, step: int, slot: str, candidate: bool, only: Collection[str] | None = None
+) -> SlotRule | None:
+    """Reads a slot's rule off one side, or returns None where it is no such rule, or not the same for all variables.
+
+    Args:
+      evidence: the traces.
+      step: its number.
+      slot: its name.
+      candidate: whether of the candidate.
+      only: the variables to look at; all by default.
+    """
     gradients = evidence.applied(step)
-    moved = [each for each in evidence.pairs(step, "slot", slot) if each[0] in gradients]
+    moved = [each for each in evidence.pairs(step, "slot", slot) if each[0] in (gradients if only is None else only)]
+    moved = [each for each in moved if each[0] in gradients]
     for power in (1, 2):
         columns, targets = [], []
         for name, one, other in moved:

@@ -1,11 +1,13 @@
 """Causes in the update rule, given the same gradient."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from parity.causes.evidence import CLOSE, Evidence, common_factor, explained_together, fit, share_explained, told_factor
-from parity.causes.optimizer_input import EXACT, SlotRule, linear_slot, slot_rule
+from parity.causes.evidence import CLOSE, Evidence, common_factor, explained_together, share_explained, told_factor
+from parity.causes.optimizer_input import EXACT, SlotRule, slot_rule
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause, FirstDifference
+
+SUMS_TO_ONE = 1e-6  # the shares of an average
 
 
 def not_updated(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -40,64 +42,102 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     step = first.check.step
     slot = next((s for s in evidence.slots(step) if f"slot/{s}/{first.name}" == first.check.key), "")
+    wrong = [name for name, one, other in evidence.pairs(step, "slot", slot) if norm(other - one) > CLOSE * norm(one)]
     wanted = slot_rule(evidence, step, slot, candidate=False)
-    got = slot_rule(evidence, step, slot, candidate=True)
-    if wanted is None or got is None or wanted.power != got.power or abs(got.keep - wanted.keep) <= EXACT:
+    got = slot_rule(evidence, step, slot, candidate=True) or slot_rule(evidence, step, slot, candidate=True, only=wrong)
+    if wanted is None or got is None or wanted.power != got.power or _same_rule(wanted, got):
         return None
-    if not explained_together(_made(evidence, step, slot, got)):
+    made = list(_made(evidence, step, slot, got, wrong))
+    if not explained_together(made):
         return None
+    every = len(made) == sum(1 for _ in evidence.pairs(step, "slot", slot))
+    where = "" if every else f" for {', '.join(wrong)}"
     text = (
-        f"slot' = {got.keep:.9g} slot + {got.take:.9g} gradient{'^2' if got.power == 2 else ''} fits every variable of the "
-        f"candidate, where the reference has {wanted.keep:.9g} and {wanted.take:.9g}"
+        f"slot' = {got.keep:.9g} slot + {got.take:.9g} gradient{'^2' if got.power == 2 else ''} fits "
+        f"{'every variable' if every else ', '.join(wrong)} of the candidate, where the reference has {wanted.keep:.9g} and "
+        f"{wanted.take:.9g}"
     )
-    if abs(got.keep) <= EXACT:
+    explains = share_explained(first, made)
+    if abs(got.keep) <= EXACT and abs(got.take - wanted.take) <= EXACT * abs(wanted.take):
         return Cause(
             "slot_reset",
-            f"the slot {slot} is forgotten in every step",
+            f"the slot {slot} is forgotten in every step{where}",
             text,
             "make the optimizer once, before the loop, and load its state with the weights",
+            explains,
         )
-    averaging = abs(wanted.keep + wanted.take - 1) <= 1e-6
-    if averaging and wanted.power == 1:
-        name, what = "adam_beta", "beta1"
-    elif averaging:
-        name, what = "adam_beta", "beta2"
-    else:
-        name, what = "momentum", "the momentum"
+    if abs(wanted.keep + wanted.take - 1) <= SUMS_TO_ONE and abs(got.take - 1) <= EXACT < abs(got.keep):
+        return Cause(
+            "optimizer_rule",
+            f"the slot {slot} sums gradients up, as momentum does, where the reference's averages them",
+            text,
+            "use the optimizer of the graph: torch_ddp.like_tf has TensorFlow's",
+            explains,
+        )
+    times = _times(wanted, got)
+    if times and _all_of_them(evidence, step, slot, times):
+        return Cause(
+            "updated_twice",
+            f"the optimizer makes {times} steps where the reference makes one",
+            f"{text}: {wanted.keep:.6g} to the power of {times}, as after {times} steps with the same gradient",
+            "call optimizer.step() once for each backward pass: look for a hook, a closure or a wrapper that calls it too",
+            explains,
+        )
+    name, what = _share_of(evidence, slot, wanted)
     return Cause(
         name,
-        f"{what} is {got.keep:.6g} where the reference has {wanted.keep:.6g}",
+        f"{what} is {round(got.keep, 9):.6g} where the reference has {round(wanted.keep, 9):.6g}{where}",
         text,
-        f"give the port's optimizer {wanted.keep:.6g}",
-        share_explained(first, _made(evidence, step, slot, got)),
+        f"give the port's optimizer {round(wanted.keep, 9):.6g}",
+        explains,
     )
 
 
-def _made(evidence: Evidence, step: int, slot: str, rule: SlotRule) -> Iterator[tuple[Array, Array, Array]]:
+def _same_rule(wanted: SlotRule, got: SlotRule) -> bool:
+    # A gradient that enters otherwise while the slot keeps as much is another gradient, unless it enters whole.
+    averages = abs(wanted.keep + wanted.take - 1) <= SUMS_TO_ONE and abs(wanted.take - 1) > EXACT
+    return abs(got.keep - wanted.keep) <= EXACT and not (averages and abs(got.take - 1) <= EXACT)
+
+
+def _share_of(evidence: Evidence, slot: str, rule: SlotRule) -> tuple[str, str]:
+    averages = abs(rule.keep + rule.take - 1) <= SUMS_TO_ONE
+    if not averages:
+        return "momentum", "the momentum"
+    settings = evidence.optimizers[0]
+    if "rho" in settings:
+        return "decay_rate", "Adadelta's rho"
+    if slot in ("rms", "mg") or ("decay" in settings and "beta1" not in settings):
+        return "decay_rate", "RMSProp's decay"
+    return "adam_beta", "beta1" if rule.power == 1 else "beta2"
+
+
+def _times(wanted: SlotRule, got: SlotRule) -> int:
+    # After n steps with one gradient a slot has kept keep^n, and taken up take (1 + keep + ... + keep^(n - 1)).
+    for times in range(2, 5):
+        taken = wanted.take * sum(wanted.keep**k for k in range(times))
+        if abs(got.keep - wanted.keep**times) <= EXACT and abs(got.take - taken) <= EXACT * abs(taken):
+            return times
+    return 0
+
+
+def _all_of_them(evidence: Evidence, step: int, slot: str, times: int) -> bool:
+    # Of an average the one share follows from the other: only that all slots agree tells another beta from more steps.
+    for other in evidence.slots(step):
+        rules = [slot_rule(evidence, step, other, candidate=side) for side in (False, True)]
+        if other != slot and (rules[0] is None or rules[1] is None or _times(rules[0], rules[1]) != times):
+            return False
+    rule = slot_rule(evidence, step, slot, candidate=False)
+    return rule is not None and (len(evidence.slots(step)) > 1 or abs(rule.keep + rule.take - 1) > SUMS_TO_ONE)
+
+
+def _made(
+    evidence: Evidence, step: int, slot: str, rule: SlotRule, names: Collection[str]
+) -> Iterator[tuple[Array, Array, Array]]:
     gradients = evidence.applied(step)
     for name, one, other in evidence.pairs(step, "slot", slot):
         before = evidence.before(step, "slot", name, slot)
-        if before is not None and name in gradients:
+        if before is not None and name in gradients and name in names:
             yield rule.keep * before + rule.take * gradients[name][1] ** rule.power, other, one
-
-
-def nesterov(first: FirstDifference, evidence: Evidence) -> Cause | None:
-    """One side's update looks a step ahead, the other's does not."""
-    step = first.check.step
-    found = linear_slot(evidence, step) if first.quantity == "var" else None
-    if found is None:
-        return None
-    slot, _ = found
-    ahead = [_looks_ahead(evidence, step, slot, side) for side in (False, True)]
-    if None in ahead or ahead[0] == ahead[1]:
-        return None
-    whose = "candidate" if ahead[1] else "reference"
-    return Cause(
-        "nesterov",
-        f"Nesterov momentum in the {whose} only",
-        f"the {whose}'s update is a combination of the gradient and the slot {slot}, the other side's of the slot alone",
-        f"use_nesterov={ahead[0]} (torch: nesterov={ahead[0]}), as the graph has it",
-    )
 
 
 def slot_initial_value(first: FirstDifference) -> Cause:
@@ -123,7 +163,7 @@ def own_value(first: FirstDifference) -> Cause:
 
 def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """Every update is the same but for one factor."""
-    if first.quantity != "var" and first.check.key != "state/learning_rate":
+    if first.quantity != "var":
         return None
     step = first.check.step
     moves = _moves(evidence, step)
@@ -182,19 +222,3 @@ def _same_inputs(evidence: Evidence, step: int, name: str) -> bool:
     for slot in evidence.slots(step):
         pairs += [(one, other) for own, one, other in evidence.pairs(step, "slot", slot) if own == name]
     return all(norm(other - one) <= 1e-6 * norm(one) for one, other in pairs)
-
-
-def _looks_ahead(evidence: Evidence, step: int, slot: str, candidate: bool) -> bool | None:
-    gradients = {name: pair[candidate] for name, *pair in evidence.pairs(step, "grad")}
-    slots = {name: pair[candidate] for name, *pair in evidence.pairs(step, "slot", slot)}
-    columns, targets = [], []
-    for name, *pair in evidence.pairs(step, "var"):
-        before = evidence.before(step, "var", name)
-        if before is None or name not in gradients or name not in slots:
-            return None
-        columns.append([gradients[name], slots[name]])
-        targets.append(pair[candidate] - before)
-    found = fit(columns, targets) if targets else None
-    if found is None or found.residual > EXACT:
-        return None
-    return abs(found.coefficients[0]) > 1e-6 * abs(found.coefficients[1])
