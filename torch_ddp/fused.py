@@ -10,6 +10,29 @@ from torch import Tensor
 WITH_BIAS = frozenset(
     ["linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 )
+# By function that makes one number of many losses, the place of the argument that says how. 0 keeps them all.
+# Source: torch/_C/_nn.pyi and torch/_C/_VariableFunctions.pyi, the signatures; aten/src/ATen/core/Reduction.h.
+REDUCTIONS = {
+    "cross_entropy_loss": 3,
+    "nll_loss": 3,
+    "nll_loss2d": 3,
+    "nll_loss_nd": 3,
+    "binary_cross_entropy": 3,
+    "binary_cross_entropy_with_logits": 4,
+    "mse_loss": 2,
+    "l1_loss": 2,
+    "smooth_l1_loss": 2,
+    "huber_loss": 2,
+    "kl_div": 2,
+    "soft_margin_loss": 2,
+    "poisson_nll_loss": 5,
+    "ctc_loss": 5,
+    "hinge_embedding_loss": 3,
+    "margin_ranking_loss": 4,
+    "cosine_embedding_loss": 4,
+    "triplet_margin_loss": 7,
+}
+WITH_CLASS_WEIGHTS = frozenset(["cross_entropy_loss", "nll_loss", "nll_loss2d", "nll_loss_nd"])
 
 
 class Stage(NamedTuple):
@@ -50,6 +73,8 @@ def stages_of(func: Any, kind: str, args: Sequence[Any], named: dict[str, Any]) 
     """
     if kind in WITH_BIAS:
         return _without_bias(func, kind, args, named)
+    if kind in REDUCTIONS:
+        return _each(func, kind, args, named)
     if kind == "scaled_dot_product_attention" and len(args) >= 3:
         return _attention(*args, **named)
     return Stages([], [])
@@ -63,6 +88,20 @@ def _without_bias(func: Any, kind: str, args: Sequence[Any], named: dict[str, An
     positional = [*args[:2], None, *args[3:]] if len(args) > 2 else list(args)
     takes = [each for each in [*positional, *rest.values()] if isinstance(each, Tensor)]
     return Stages([Stage(f"{kind} without bias", takes, func(*positional, **rest))], [bias])
+
+
+def _each(func: Any, kind: str, args: Sequence[Any], named: dict[str, Any]) -> Stages:
+    """A loss of every example, or of all their elements, before one number is made of them."""
+    place = REDUCTIONS[kind]
+    if len(args) <= place or not isinstance(args[place], int) or not args[place]:
+        return Stages([], [])
+    kept = [*args[:place], 0, *args[place + 1 :]]
+    weight = kept[2] if kind in WITH_CLASS_WEIGHTS else None
+    takes = [each for each in kept if isinstance(each, Tensor) and each is not weight]
+    if not isinstance(weight, Tensor):
+        return Stages([Stage(f"{kind} of each", takes, func(*kept, **named))], [])
+    plain = Stage(f"{kind} of each", takes, func(*kept[:2], None, *kept[3:], **named))
+    return Stages([plain, Stage(f"{kind} of each, weighted", [weight], func(*kept, **named))], [weight])
 
 
 def _attention(

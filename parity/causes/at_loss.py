@@ -1,18 +1,39 @@
-"""Computes a loss again from what goes into it, by other rules: reductions, weights, smoothed labels, the softmax twice.
+"""Computes a loss again from what goes into it, by other rules: forms of it, what counts in it, reductions.
 
 For towers whose layers are all the same. A rule is named only where it gives the candidate's loss down to rounding, and
 the reference's own rule, computed the same way, the reference's; of a loss with further terms, such as decay, where the
 difference of the two rules is the difference of the losses.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from parity.causes.evidence import LEFT
+from parity.causes.loss_forms import BY_LABELS, Form, forms
 from parity.judge.numbers import Array
 from parity.judge.result import Cause
+
+LEAST = 1e-11  # how near two rules of two losses with further terms have to be: there are many pairs of rules
+IGNORED = (-100, -1, 0, 255)
+MOST_RULES = 40_000
+MOST_CLASSES = 1000
+FIXES = {
+    "cross_entropy": "give the port the graph's loss",
+    "loss_function": "give the port the graph's loss",
+    "loss_reduction": "reduce the loss as the graph does, over what it counts, with its weights",
+}
+# How many numbers become one.
+WAYS = {
+    "mean": "the mean{weighted}",
+    "sum": "the sum{weighted}",
+    "over all": "the sum{weighted} over all",
+    "over counted": "the sum{weighted} over those with a weight,",
+    "over examples": "the sum{weighted} over the number of examples",
+    "means": "the mean over the examples of each one's mean{weighted}",
+}
 
 
 class Loss(NamedTuple):
@@ -20,9 +41,10 @@ class Loss(NamedTuple):
 
     Fields:
       outputs: dict of name to what the layers give it, the same on both sides.
-      feeds: dict of name to the tower's inputs.
+      feeds: dict of name to the tower's inputs, and what is made of them alone.
       reference, candidate: the losses.
       close: how near losses are that count as one, relative.
+      shares: what both losses may be divided by: what a loss is multiplied by on both sides.
     """
 
     outputs: Mapping[str, Array]
@@ -30,129 +52,172 @@ class Loss(NamedTuple):
     reference: float
     candidate: float
     close: float
+    shares: tuple[float, ...] = (1.0,)
 
 
 class _Rule(NamedTuple):
-    # A way to compute a loss: what of each example, and how they become one number.
-    each: str
-    reduced: str
+    # A way to compute a loss: what of each example, which of them count, and how they become one number.
+    form: str
+    of: str
+    over: str
+    way: str
     value: float
+    cross_entropy: bool
 
     @property
     def words(self) -> str:
-        return f"{self.reduced} of {self.each}"
+        weighted = f", weighted by {self.over}," if self.over else ""
+        return f"{WAYS[self.way].format(weighted=weighted)} of {self.form}"
+
+    def unlike(self, other: "_Rule") -> list[str]:
+        """What two rules differ in."""
+        return [name for name in ("form", "of", "over", "way") if getattr(self, name) != getattr(other, name)]
 
 
 def other_loss(loss: Loss) -> Cause | None:
     """Returns the cause where another rule gives the candidate's loss, or None."""
-    apart = loss.candidate - loss.reference
-    rules = list(_rules(loss))
-    near = loss.close * max(abs(loss.reference), abs(loss.candidate))
-    exact = [rule for rule in rules if abs(rule.value - loss.reference) <= near]
-    for own in exact or rules:
-        allowed = min(near, LEFT * abs(apart))
-        for rule in rules:
-            if rule.words != own.words and abs(rule.value - own.value - apart) <= allowed:
-                return _cause(own, rule, bool(exact))
+    with np.errstate(all="ignore"):
+        rules = list(islice(_rules(loss), MOST_RULES))
+    for share in loss.shares:
+        divided = loss._replace(reference=loss.reference / share, candidate=loss.candidate / share)
+        pairs, exact = _exact(rules, divided)
+        if pairs:
+            return _cause(*_nearest(pairs), exact)
     return None
 
 
-def _cause(own: _Rule, rule: _Rule, exact: bool) -> Cause:
+def _exact(rules: list[_Rule], loss: Loss) -> tuple[list[tuple[_Rule, _Rule]], bool]:
+    near = loss.close * max(abs(loss.reference), abs(loss.candidate))
+    near = min(near, LEFT * abs(loss.candidate - loss.reference))
+    owns = [rule for rule in rules if abs(rule.value - loss.reference) <= near]
+    others = [rule for rule in rules if abs(rule.value - loss.candidate) <= near]
+    if owns and others:
+        return [(own, other) for own in owns for other in others], True
+    return (_beside_terms(rules, loss) if not owns and not others else []), False
+
+
+def _nearest(pairs: list[tuple[_Rule, _Rule]]) -> tuple[_Rule, _Rule]:
+    """The pair that differs in least; of several the first, for what is simplest comes first."""
+    return min(pairs, key=lambda pair: len(pair[0].unlike(pair[1])) or len(pair[0]))
+
+
+def _beside_terms(rules: list[_Rule], loss: Loss) -> list[tuple[_Rule, _Rule]]:
+    """Pairs of rules that differ in one thing, and by as much as the losses do."""
+    apart = loss.candidate - loss.reference
+    allowed = min(LEAST * max(abs(loss.reference), abs(loss.candidate)), LEFT * abs(apart))
+    order = np.argsort([rule.value for rule in rules], kind="stable")
+    values = np.array([rules[place].value for place in order])
+    pairs = []
+    for own in rules:
+        begin, end = np.searchsorted(values, [own.value + apart - allowed, own.value + apart + allowed])
+        found = sorted(int(place) for place in order[begin:end])
+        pairs += [(own, rules[place]) for place in found if len(own.unlike(rules[place])) == 1]
+    return pairs
+
+
+def _cause(own: _Rule, rule: _Rule, exact: bool) -> Cause | None:
+    unlike = own.unlike(rule)
+    if not unlike:
+        return None
     what = f"{rule.words} in the candidate, {own.words} in the reference"
+    if own.of and own.of == rule.of:
+        what += f", of {own.of}"
+    elif own.of != rule.of:
+        what = f"{rule.words} of {rule.of} in the candidate, {own.words} of {own.of} in the reference"
     rest = "" if exact else ", but for terms that both sides have"
-    name = "loss_reduction" if rule.each == own.each else "cross_entropy"
-    fix = (
-        "reduce the loss as the graph does, with its weights"
-        if rule.each == own.each
-        else "give the port the graph's loss"
-    )
+    name = "loss_reduction"
+    by_labels = own.form.replace(BY_LABELS, "") == rule.form.replace(BY_LABELS, "")
+    if "of" in unlike or ("form" in unlike and not by_labels):
+        name = "cross_entropy" if own.cross_entropy and rule.cross_entropy else "loss_function"
     evidence = f"computed from what goes into it, which is the same on both sides, these are the two losses{rest}"
-    return Cause(name, f"the loss is {what}", evidence, fix)
+    return Cause(name, f"the loss is {what}", evidence, FIXES[name])
 
 
 def _rules(loss: Loss) -> Iterator[_Rule]:
-    for each, values, labels in _of_each(loss):
-        for reduced, value in _reduced(values, labels, loss.feeds):
-            if np.isfinite(value):
-                yield _Rule(each, reduced, value)
+    for form in forms(loss.outputs, loss.feeds):
+        for over, way, value in _reduced(form, loss.feeds):
+            if np.isfinite(value) and value:
+                yield _Rule(form.name, form.of, over, way, value, form.cross_entropy)
 
 
-def _of_each(loss: Loss) -> Iterator[tuple[str, Array, Array]]:
-    """Yields what becomes of each example: words, ``[examples]`` or more, and the labels."""
-    for name, output in loss.outputs.items():
-        if output.size > 1:
-            yield f"what {name} gives", output, np.zeros(0)
-        for label, given in loss.feeds.items():
-            y = np.asarray(given)
-            if y.dtype.kind in "iu" and output.ndim >= 2 and output.size == y.size * output.shape[-1]:
-                yield from _cross_entropies(f"{name} and {label}", output.reshape(-1, output.shape[-1]), y)
-            if y.size == output.size:
-                yield from _elementwise(f"{name} and {label}", np.asarray(output).reshape(y.shape), y)
+def _reduced(form: Form, feeds: Mapping[str, Array]) -> Iterator[tuple[str, str, float]]:
+    for name, weights in [("", np.ones(form.values.shape)), *_weights(form, feeds)]:
+        for way, value in _ways(form.values, np.asarray(weights, np.float64)):
+            yield name, way, value
 
 
-def _cross_entropies(of: str, logits: Array, y: Array) -> Iterator[tuple[str, Array, Array]]:
-    labels = y.reshape(-1)
-    if labels.min() < 0 or labels.max() >= logits.shape[1]:
-        return
-    logp = _log_softmax(logits)
-    own, uniform = -logp[np.arange(len(labels)), labels], -logp.mean(axis=1)
-    yield f"the softmax cross entropy of {of}", own.reshape(y.shape), y
-    for share in (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3):
-        smoothed = (1 - share) * own + share * uniform
-        yield f"the cross entropy of {of} with labels smoothed by {share:g}", smoothed.reshape(y.shape), y
-    twice = -_log_softmax(np.exp(logp))[np.arange(len(labels)), labels]
-    yield f"the cross entropy of {of} with the softmax taken twice", twice.reshape(y.shape), y
-
-
-def _elementwise(of: str, x: Array, y: Array) -> Iterator[tuple[str, Array, Array]]:
-    t = y.astype(np.float64)
-    difference = x - t
-    if ((t >= 0) & (t <= 1)).all():
-        crossed = np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x)))
-        yield f"the sigmoid cross entropy of {of}", crossed, y
-    yield f"the squared difference of {of}", difference**2, y
-    yield f"half the squared difference of {of}", difference**2 / 2, y
-    yield f"the absolute difference of {of}", np.abs(difference), y
-    small = np.abs(difference) <= 1
-    yield f"the Huber loss of {of}", np.where(small, difference**2 / 2, np.abs(difference) - 0.5), y
-
-
-def _reduced(values: Array, labels: Array, feeds: Mapping[str, Array]) -> Iterator[tuple[str, float]]:
-    yield "the mean", float(values.mean())
-    yield "the sum", float(values.sum())
-    if values.ndim > 1:
-        yield "the sum over each example, averaged over the examples,", float(values.sum() / len(values))
-    if labels.dtype.kind in "iu" and labels.size == values.size:
-        yield from _weighted(values, labels != 0, "labels that are not 0")
+def _weights(form: Form, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    """Yields what may say which of the values count, and how much: words, and weights of the values' shape."""
+    values, masks = form.values, list[tuple[str, Array]]()
+    if form.labels.size == values.size:
+        masks += _of_labels("labels", form.labels.reshape(values.shape))
     for name, given in feeds.items():
-        if given.size == values.size and given is not labels and given.dtype.kind in "fiub":
-            shaped = values.reshape(given.shape)  # of a batch of sequences rather than of all their steps in a row
-            yield from _weighted(shaped, np.asarray(given, np.float64), name)
-        elif values.ndim == 2 and given.shape == values.shape[:1] and given.dtype.kind in "iu":
-            within = np.arange(values.shape[1]) < given[:, None]
-            yield from _weighted(values, within, f"what lies within {name}")
+        if given.size == values.size and given.dtype.kind == "f":
+            yield name, given.reshape(values.shape).astype(np.float64)
+        elif given.dtype.kind in "iub" and given.size == values.size != form.labels.size:
+            masks += _of_labels(name, given.reshape(values.shape))
+        elif given.dtype.kind in "iub" and values.ndim > 1 and given.size == values.size // values.shape[-1]:
+            rows = _of_labels(name, given.reshape(-1))
+            masks += [(words, np.repeat(mask, values.shape[-1]).reshape(values.shape)) for words, mask in rows]
+        if values.ndim == 2 and given.shape == values.shape[:1] and given.dtype.kind in "iu":
+            for less, words in ((0, "what lies within"), (1, "what lies one before the end of")):
+                masks.append((f"{words} {name}", np.arange(values.shape[1]) < given[:, None] - less))
+    yield from masks
+    yield from _of_classes(form, masks, feeds)
 
 
-def _weighted(values: Array, weights: Array, name: str) -> Iterator[tuple[str, float]]:
-    w = np.asarray(weights, np.float64)
+def _of_labels(name: str, labels: Array) -> list[tuple[str, Array]]:
+    found = [(f"{name} that are not {value}", labels != value) for value in IGNORED if (labels == value).any()]
+    found += [(f"{name} that are positive", labels > 0)] if (labels <= 0).any() else []
+    return [(words, mask) for words, mask in found if mask.any()]
+
+
+def _of_classes(form: Form, masks: list[tuple[str, Array]], feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    """Weights of classes, by a vector of them, or by what was picked from one for those that count."""
+    if form.labels.size != form.values.size:
+        return
+    labels = form.labels.reshape(form.values.shape)
+    for name, given in feeds.items():
+        if given.dtype.kind != "f" or given.ndim != 1 or not given.size:
+            continue
+        for words, mask in [("", np.ones(form.values.shape, bool)), *masks]:
+            both = f"weights of {name}, over {words}" if words else f"weights of {name}"
+            picked = labels[mask]
+            if given.size == picked.size != labels.size:
+                weights = np.zeros(form.values.shape)
+                weights[mask] = given
+                yield both, weights
+                yield from _by_class(name, given, labels, mask)
+            elif picked.min() >= 0 and picked.max() < given.size <= MOST_CLASSES:
+                yield both, np.where(mask, given[np.where(mask, labels, 0)], 0.0)
+
+
+def _by_class(name: str, given: Array, labels: Array, mask: Array) -> Iterator[tuple[str, Array]]:
+    """Weights of the classes that were picked for what counts, given to all: those that do not count as another class."""
+    classes = np.unique(labels[mask])
+    weights = {int(each): np.unique(given[labels[mask] == each]) for each in classes}
+    if any(len(found) != 1 for found in weights.values()):
+        return
+    for each in classes[:2]:
+        replaced = np.where(mask, labels, each)
+        table = np.array([weights[int(label)][0] for label in replaced.reshape(-1)])
+        yield f"weights of {name}, the others as class {int(each)}", table.reshape(labels.shape)
+
+
+def _ways(values: Array, w: Array) -> Iterator[tuple[str, float]]:
+    """Yields the numbers that become of the values of examples: how, as in `WAYS`, and what."""
+    if not w.any():
+        return
     total = float((values * w).sum())
-    ways: dict[str, Callable[[], float]] = {
-        f"the mean, weighted by {name},": lambda: total / float(w.sum()),
-        f"the sum, weighted by {name}, over all": lambda: total / values.size,
-        f"the sum, weighted by {name},": lambda: total,
-        f"the sum, weighted by {name}, over those with a weight,": lambda: total / float((w != 0).sum()),
-    }
+    weighted = not (w == 1.0).all()
+    yield "mean", total / float(w.sum() or np.nan)
+    yield "sum", total
+    if weighted:
+        yield "over all", total / values.size
+        if not np.isin(w, (0.0, 1.0)).all():
+            yield "over counted", total / float((w != 0).sum())
     if values.ndim > 1:
-        ways[f"the sum, weighted by {name}, over the number of examples"] = lambda: total / len(values)
-        ways[f"the mean over the examples of each one's mean, weighted by {name},"] = lambda: float(
-            ((values * w).reshape(len(values), -1).sum(1) / w.reshape(len(values), -1).sum(1)).mean()
-        )
-    with np.errstate(all="ignore"):
-        for words, way in ways.items():
-            if w.any():
-                yield words, way()
-
-
-def _log_softmax(x: Array) -> Array:
-    shifted = x - x.max(axis=1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+        yield "over examples", total / len(values)
+        rows = w.reshape(len(values), -1).sum(1)
+        if weighted and rows.all():
+            yield "means", float(((values * w).reshape(len(values), -1).sum(1) / rows).mean())

@@ -12,11 +12,14 @@ from parity.causes.at_products import Product, other_product
 from parity.causes.at_windows import Windows, other_windows
 from parity.causes.find import told_of
 from parity.causes.layer_rules import Layer
+from parity.causes.loss_terms import other_terms, sums_of, unexplained
 from parity.judge.numbers import Array, distance, is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
 from parity.locate.names import layer_names
+from parity.locate.reached import reach, tolerance_for
 from parity.run.layers import Located
+from parity.run.loss_inputs import boundary
 from parity.trace import parse_key
 
 # What only holds where the first layers differ already, and what only holds where all layers are right.
@@ -73,28 +76,52 @@ def with_causes_at(located: Located | None, evidence: Evidence, known: Sequence[
       known: causes of the difference as it was found.
     """
     found = _causes_at(located, evidence)
-    if located is not None and not located.place.layer and not fitting(known, located):
-        cause = other_loss(_loss(located, evidence))
-        return [told_of(located.first, cause)] if cause is not None else []
+    if located is not None and not located.place.layer:
+        found = _causes_of_loss(located, evidence, fitting(known, located))
     names = {cause.name for cause in found}
     return [*found, *(cause for cause in fitting(known, located) if cause.name not in names)]
 
 
+def _causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause]) -> list[Cause]:
+    losses = _losses(located.first, evidence)
+    if losses is None:
+        return []
+    given, cause = _loss(located, evidence)._replace(reference=losses[0], candidate=losses[1]), None
+    tries = [given]
+    if located.passes is not None:
+        one, other = located.passes
+        reached = reach(one, other, tolerance_for(abs(losses[1] / losses[0] - 1.0)))
+        outputs, data = boundary(one, other, reached, losses)
+        given = given._replace(outputs={**given.outputs, **outputs}, feeds={**given.feeds, **data})
+        sums = sums_of(one, other, reached, losses)
+        cause = other_terms(sums) if sums is not None else None
+        rest = unexplained(sums) if sums is not None else None
+        tries = [given._replace(**rest._asdict()), given] if rest is not None else [given]
+    if cause is None and not known:
+        cause = next((found for each in tries if (found := other_loss(each)) is not None), None)
+    return [told_of(located.first, cause)] if cause is not None else []
+
+
+def _losses(first: FirstDifference, evidence: Evidence) -> tuple[float, float] | None:
+    """The losses of both sides, or the one of several that differs."""
+    pairs = list(evidence.pairs(first.check.step, "loss", "", first.tower))
+    own = [each for each in pairs if first.quantity == "loss" and each[0] == first.name] or pairs[:1]
+    return next(((float(one), float(other)) for _, one, other in own if one.size == 1 and one.any()), None)
+
+
 def _loss(located: Located, evidence: Evidence) -> Loss:
-    first, place = located
+    first, place = located.first, located.place
     step, tower = first.check.step, first.tower
     file = evidence.reference.step(step)
     keys = {text: parse_key(text) for text in file.names()}
     feeds = {key.name: file.read(text) for text, key in keys.items() if (key.quantity, key.tower) == ("feed", tower)}
-    losses = next(((one, other) for _, one, other in evidence.pairs(step, "loss", "", tower)), None)
-    reference, candidate = (float(each) for each in losses) if losses is not None else (0.0, 0.0)
-    return Loss(place.inputs, feeds, reference, candidate, evidence.close_losses)
+    return Loss(place.inputs, feeds, 0.0, 0.0, evidence.close_losses)
 
 
 def _causes_at(located: Located | None, evidence: Evidence) -> list[Cause]:
     if located is None or located.first.decisive is None:
         return []
-    first, place = located
+    first, place = located.first, located.place
     if place.reference is None or place.candidate is None:
         return []
     at = AtLayer(

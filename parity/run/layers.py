@@ -30,10 +30,12 @@ class Located(NamedTuple):
     Fields:
       first: the difference at its layer; as it was found where it is in none.
       place: what is known of the layer.
+      passes: the forward passes of the reference and of the candidate that show it.
     """
 
     first: FirstDifference
     place: Location
+    passes: tuple[Pass, Pass] | None = None
 
 
 class Passes(Protocol):
@@ -97,12 +99,12 @@ def locate_first(
     one, other = (Pass(each.ops, each.value, each.operand) for each in kept)
     relative = first.check.difference / first.check.size if first.check.size else float("inf")
     place = locate(one, other, mapping, shapes, tolerance or tolerance_for(relative))
-    if place is None or (not place.layer and first.quantity != "loss"):
-        return None  # what comes behind the layers makes no output and no statistic of theirs
+    if place is None or (not place.layer and first.quantity == "stat"):
+        return None  # what comes behind the layers makes no statistic of theirs
     stays = not place.layer or first.quantity == "act"
     if first.quantity == "act" and first.check.key in reference.step(first.check.step):
         stays = shows(first.name, reference.step(first.check.step).read(first.check.key), place, one, shapes)
-    return Located(first if stays else _at(first, tower, place, kept[0].step), place)
+    return Located(first if stays else _at(first, tower, place, kept[0].step), place, (one, other))
 
 
 def with_location(level: Level, located: Located | None) -> None:

@@ -54,7 +54,7 @@ def with_structure(
 
 
 def _read(located: Located, evidence: Evidence) -> Read:
-    first, place = located
+    first, place = located.first, located.place
     shapes = {name: tuple(entry["shape"]) for name, entry in evidence.reference.variables.items()}
     of_layer = [name for name, layer in layer_names(shapes).items() if layer == place.layer]
     there = [*(place.port.weights if place.port else []), *(place.extra.op.weights if place.extra else [])]

@@ -1,9 +1,12 @@
 """A loss is computed again from what the layers give it: the rule is named that gives the candidate's."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from parity.causes.at_loss import Loss, other_loss
+from parity.causes.loss_forms import ctc_losses
 
 RANDOM = np.random.default_rng(0)
 LOGITS, LABELS = RANDOM.normal(size=(4, 5, 7)), RANDOM.integers(0, 7, size=(4, 5))
@@ -53,3 +56,114 @@ def test_what_each_example_gives_may_be_reduced_otherwise():
 def test_a_loss_that_no_rule_gives_is_not_named():
     assert other_loss(loss(WEIGHTED, WEIGHTED * 1.0123)) is None
     assert other_loss(loss(WEIGHTED, EACH.mean() * (1 + 1e-6))) is None
+
+
+BOXES, TARGETS = RANDOM.normal(size=(3, 8, 4)), RANDOM.normal(size=(3, 8, 4))
+ANCHORS = RANDOM.integers(-1, 3, size=(3, 8))
+
+
+def boxes(mask, beta=1.0):
+    apart = np.abs(BOXES - TARGETS)
+    each = np.where(apart < beta, apart**2 / (2 * beta), apart - beta / 2)
+    return (each * mask[..., None]).sum() / 3
+
+
+def of_boxes(reference, candidate):
+    feeds = {"anchors": ANCHORS, "targets": TARGETS}
+    return other_loss(Loss({"boxes": BOXES}, feeds, float(reference), float(candidate), 1e-9))
+
+
+def test_where_a_huber_loss_turns_straight_and_what_counts_in_it_are_named():
+    cause = of_boxes(boxes(ANCHORS > 0), boxes(ANCHORS > 0, 1 / 9))
+    assert cause.name == "loss_function"
+    assert "smooth L1 of beta 0.111111" in cause.title
+    cause = of_boxes(boxes(ANCHORS > 0), boxes(ANCHORS != -100))
+    assert cause.name == "loss_reduction"
+    assert "weighted by anchors that are positive" in cause.title
+
+
+def test_labels_of_another_step_are_named():
+    tokens = RANDOM.integers(0, 7, size=(4, 6))
+
+    def each(labels):
+        return -np.take_along_axis(LOGP, labels[..., None], -1).mean()
+
+    cause = other_loss(Loss({"logits": LOGITS}, {"tokens": tokens}, each(tokens[:, 1:]), each(tokens[:, :-1]), 1e-9))
+    assert cause.name == "cross_entropy"
+    assert "tokens[:, 0:5] in the candidate" in cause.title
+    assert "tokens[:, 1:6] in the reference" in cause.title
+
+
+def test_smoothing_of_the_real_examples_alone_is_told_from_none():
+    scores = RANDOM.normal(size=(6, 1))
+
+    def against(target):
+        return np.log1p(np.exp(scores)).mean() - target * scores.mean()
+
+    cause = other_loss(Loss({"scores": scores}, {}, against(0.9), against(1.0), 1e-9))
+    assert cause.name == "cross_entropy"
+    assert "against 1 in the candidate" in cause.title
+
+
+def test_the_weights_of_classes_and_what_is_ignored_are_told_apart():
+    labels = LABELS.copy()
+    labels[1, 2:] = 255
+    weights = np.array([0.5, 1.0, 2.0, 0.25, 1.5, 3.0, 0.75])
+    kept = labels != 255
+    picked = weights[labels[kept]]
+    own = np.where(kept, -np.take_along_axis(LOGP, np.where(kept, labels, 0)[..., None], -1)[..., 0], 0.0)
+    one = (own[kept] * picked).sum() / picked.sum()
+    other = (own[kept] * picked).sum() / kept.sum()
+    feeds = {"labels": labels, "weights": picked}
+    cause = other_loss(Loss({"logits": LOGITS}, feeds, one, other, 1e-9))
+    assert cause.name == "loss_reduction"
+    assert "the mean, weighted by weights of weights, over labels that are not 255, of the softmax" in cause.title
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"blank": 0}, "loss_function"),
+        ({"lengths": np.full(3, 9)}, "loss_function"),
+        ({"lengths": np.array([4, 3, 2])}, "loss_function"),
+        ({"by_count": True}, "loss_reduction"),
+    ],
+)
+def test_another_rule_of_a_ctc_loss_is_named(change, name):
+    logits = RANDOM.normal(size=(3, 9, 6))
+    labels, frames = np.array([[1, 2, -1], [3, 3, -1], [4, -1, -1]]), np.array([9, 7, 5])
+
+    def ctc(blank=5, lengths=(frames + 1) // 2, by_count=False):
+        counts = (labels >= 0).sum(1)
+        logp = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        each = ctc_losses(logp, np.maximum(labels, 0), lengths, counts, blank)
+        return (each / counts if by_count else each).mean()
+
+    cause = other_loss(Loss({"logits": logits}, {"labels": labels, "frames": frames}, ctc(), ctc(**change), 1e-9))
+    assert cause.name == name
+
+
+def test_the_ctc_loss_is_the_sum_over_all_paths():
+    logp = np.log(RANDOM.dirichlet(np.ones(3), size=(1, 3)))
+    total = 0.0
+    for path in itertools.product(range(3), repeat=3):
+        merged = [each for each, _ in itertools.groupby(path)]
+        if [each for each in merged if each != 2] == [0, 1]:
+            total += np.exp(sum(logp[0, step, each] for step, each in enumerate(path)))
+    losses = ctc_losses(logp, np.array([[0, 1]]), np.array([3]), np.array([2]), 2)
+    np.testing.assert_allclose(losses, -np.log(total), rtol=1e-13)
+
+
+def test_a_loss_that_is_weighed_alike_on_both_sides_is_named_by_its_share():
+    one, other = 0.001 * (BOXES**2).sum() / 2, 0.001 * np.sqrt((BOXES**2).sum((1, 2))).mean()
+    cause = other_loss(Loss({"boxes": BOXES}, {}, one, other, 1e-9, (1.0, 0.001)))
+    assert "the mean of the norm of each example in the candidate" in cause.title
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_losses_of_something_else_are_not_named(seed):
+    random = np.random.default_rng(seed)
+    feeds = {"anchors": ANCHORS, "targets": TARGETS, "labels": LABELS, "weights": WEIGHTS}
+    one, other = random.uniform(0.1, 10.0, size=2)
+    for reference in (one, boxes(ANCHORS > 0), WEIGHTED):
+        assert other_loss(Loss({"boxes": BOXES, "logits": LOGITS}, feeds, float(reference), other, 1e-9)) is None

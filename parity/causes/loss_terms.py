@@ -1,0 +1,302 @@
+"""Compares two losses term by term: what one leaves out, adds, or counts otherwise.
+
+For towers whose layers are all the same. Both losses are taken apart into what the forward passes give and how much it
+counts; a cause is named only where what counts otherwise makes up the whole difference of the losses.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.causes.evidence import LEFT
+from parity.causes.linear import Term, Terms, terms_of
+from parity.judge.numbers import Array
+from parity.judge.result import Cause
+from parity.locate.reached import Pass, Reached
+
+SAME = 1e-10
+SHOWN = 2
+MOST_COUNTED = 20_000  # what a mean is over: a fraction of two such numbers is an accident once in 40,000
+FIXES = {
+    "left out": "add that term to the port's loss",
+    "added": "leave that term out of the port's loss",
+    "counts": "weigh the terms of the loss as the graph does",
+    "reduction": "reduce the loss as the graph does: over which numbers, and divided by how many",
+    "weights": "weigh, or leave out, what the graph does",
+}
+
+
+class Sums(NamedTuple):
+    """The losses of both sides, taken apart.
+
+    Fields:
+      reference, candidate: by key what a loss is a sum of; a key of both sides is what both compute alike.
+      constants: what is added to them, of no weights.
+      of_weights: the same of weights alone.
+      names: by key what it is called in the reference, or in the port where only that one has it.
+      kinds: by key of what kind that op is.
+    """
+
+    reference: Mapping[str, Term]
+    candidate: Mapping[str, Term]
+    constants: tuple[float, float]
+    of_weights: tuple[float, float]
+    names: Mapping[str, str]
+    kinds: Mapping[str, str]
+
+    def total(self, side: int) -> float:
+        """The loss of a side: 0 for the reference's, 1 for the candidate's."""
+        terms = (self.reference, self.candidate)[side]
+        return sum(term.part for term in terms.values()) + self.constants[side] + self.of_weights[side]
+
+    @property
+    def common(self) -> list[str]:
+        """The keys of both sides."""
+        return [key for key in self.reference if key in self.candidate]
+
+    @property
+    def alone(self) -> tuple[list[str], list[str]]:
+        """The keys of one side only."""
+        one, two = self.reference, self.candidate
+        return [key for key in one if key not in two], [key for key in two if key not in one]
+
+
+def sums_of(reference: Pass, candidate: Pass, reached: Reached, losses: tuple[float, float]) -> Sums | None:
+    """Returns both losses taken apart; None where one of them cannot be.
+
+    Args:
+      reference: its pass.
+      candidate: its own.
+      reached: which of their outputs the other side has too.
+      losses: their values.
+    """
+    known = [set(reached.reference), set(reached.candidate)]
+    apart = [
+        _apart(passed, found, loss) for passed, found, loss in zip((reference, candidate), known, losses, strict=True)
+    ]
+    one, other = apart
+    if one is None or other is None:
+        return None
+    keys: list[dict[str, Term]] = [{}, {}]
+    names: dict[str, str] = {}
+    kinds: dict[str, str] = {}
+    for side, (terms, found, passed) in enumerate(zip((one, other), known, (reference, candidate), strict=True)):
+        for term in terms.terms:
+            own = _common_number(term.number, side, reached) if term.number in found else None
+            key = f"both {own}" if own is not None else f"{('reference', 'candidate')[side]} {term.number}"
+            held = keys[side].get(key)
+            keys[side][key] = term._replace(counts=term.counts + held.counts) if held else term
+            op = passed.ops[term.number]
+            names.setdefault(key, op.name if not side else " ".join(part for part in (op.name, op.kind) if part))
+            kinds.setdefault(key, op.kind)
+    return Sums(keys[0], keys[1], (one.constant, other.constant), (one.of_weights, other.of_weights), names, kinds)
+
+
+def _common_number(number: int, side: int, reached: Reached) -> int:
+    there = reached.reference[number] if side == 0 else number
+    return reached.candidate[there]
+
+
+def _apart(passed: Pass, known: set[int], loss: float) -> Terms | None:
+    end = place_of(passed, loss)
+    return terms_of(passed.ops, passed.value, end, known) if end is not None else None
+
+
+def place_of(passed: Pass, loss: float) -> int | None:
+    """Returns the number of the op that gives a loss, None where none does."""
+    for number in range(len(passed.ops) - 1, -1, -1):
+        value = passed.value(number)
+        if value is not None and value.size == 1 and abs(float(value.reshape(())) - loss) <= 1e-12 * abs(loss):
+            return number
+    return None
+
+
+def other_terms(sums: Sums) -> Cause | None:
+    """Returns the cause where terms that count otherwise, or on one side only, make up the difference of the losses.
+
+    Args:
+      sums: both losses, taken apart.
+    """
+    left_out, added = sums.alone
+    wrong = otherwise(sums)
+    if left_out or added:
+        return _of_one_side(sums, left_out, added) if not wrong and not (left_out and added) else None
+    apart = abs(sums.total(1) - sums.total(0))
+    if not wrong:
+        return _constant(sums) if np.ptp(sums.constants) >= (1.0 - LEFT) * apart > 0.0 else None
+    if np.ptp(sums.constants) + np.ptp(sums.of_weights) > LEFT * apart:
+        return None
+    shares = {key: _share(sums.reference[key], sums.candidate[key]) for key in wrong}
+    known = [share for share in shares.values() if share is not None]
+    alike = len(known) == len(wrong) and np.ptp(known) <= SAME * max(known)
+    if alike and len(wrong) == len(sums.reference) > 1:
+        return _all_of_them(sums, wrong)
+    name = wrong[0]
+    return _counted(sums, name) if len(wrong) == 1 or not alike else _several(sums, wrong)
+
+
+class Rest(NamedTuple):
+    """What is left of two losses without the terms that count the same in both, and what weights alone add.
+
+    Fields:
+      reference, candidate: the numbers.
+      shares: what these may be divided by for what a loss gives before it is weighed.
+    """
+
+    reference: float
+    candidate: float
+    shares: tuple[float, ...]
+
+
+def unexplained(sums: Sums) -> Rest:
+    """Returns what is left of both losses where terms of them are no more than alike."""
+    wrong = otherwise(sums)
+    same = sum(sums.reference[key].part for key in sums.common if key not in wrong)
+    added = sums.constants[0] if sums.constants[0] == sums.constants[1] else 0.0
+    left = [sums.total(side) - sums.of_weights[side] - same - added for side in (0, 1)]
+    shares = {1.0: None}
+    for side, alone in ((sums.reference, sums.alone[0]), (sums.candidate, sums.alone[1])):
+        factor = side[alone[0]].factor if len(alone) == 1 and not wrong else None
+        if factor:
+            shares |= {factor: None, factor * side[alone[0]].value.size: None}
+    return Rest(left[0], left[1], tuple(shares))
+
+
+def otherwise(sums: Sums) -> list[str]:
+    """Returns the keys of the terms of both sides that count otherwise in one than in the other."""
+    return [key for key in sums.common if not _same_counts(sums.reference[key], sums.candidate[key])]
+
+
+def _of_one_side(sums: Sums, left_out: list[str], added: list[str]) -> Cause | None:
+    apart = sums.total(1) - sums.total(0)
+    terms, keys, sign = [(sums.reference, left_out, -1.0), (sums.candidate, added, 1.0)][bool(added)]
+    parts = sum(terms[key].part for key in keys)
+    if not sums.common or abs(sign * parts - apart) > LEFT * abs(apart):
+        return None
+    named = " and ".join(sums.names[key] for key in keys[:SHOWN])
+    what = "has a term that the reference's has not" if added else "lacks a term that the reference's has"
+    evidence = f"{named} brings {parts:.9g} to the loss, which is the whole difference; all other terms count the same"
+    return Cause(
+        "loss_term", f"the candidate's loss {what}: {named}", evidence, FIXES["added" if added else "left out"]
+    )
+
+
+def _constant(sums: Sums) -> Cause:
+    one, other = sums.constants
+    title = f"the candidate adds the constant {other:.6g} to the loss, the reference {one:.6g}"
+    return Cause(
+        "loss_term", title, "all terms count the same on both sides: gradients are not touched", FIXES["counts"]
+    )
+
+
+def _same_counts(one: Term, other: Term) -> bool:
+    a, b = _in_one_order(one, other)
+    return bool(np.abs(a - b).max(initial=0.0) <= SAME * np.abs(a).max(initial=0.0))
+
+
+def _in_one_order(one: Term, other: Term) -> tuple[Array, Array]:
+    """How much the numbers of a term count, sorted by these; those that are alike together. What is 0 brings nothing."""
+    sums = []
+    for term in (one, other):
+        order = np.argsort(term.value, axis=None, kind="stable")
+        values, counts = term.value.reshape(-1)[order], term.counts.reshape(-1)[order]
+        kept = values != 0.0
+        sums.append((values[kept], counts[kept]))
+    (values, a), (others, b) = sums
+    if a.size != b.size:
+        return np.zeros(1), np.ones(1)
+    near = 1e-12 * np.abs(values).max(initial=0.0)
+    begins = (
+        np.concatenate([[True], (np.diff(values) > near) & (np.diff(others) > near)]) if a.size else np.zeros(0, bool)
+    )
+    places = np.flatnonzero(begins)
+    return (np.add.reduceat(a, places), np.add.reduceat(b, places)) if a.size else (a, b)
+
+
+def _share(one: Term, other: Term) -> float | None:
+    """How many times as much every number counts in the candidate, None where it is not one number."""
+    a, b = _in_one_order(one, other)
+    held = a != 0.0
+    shares = b[held] / a[held]
+    same = held.any() and bool(((b != 0.0) == held).all()) and np.ptp(shares) <= 1e-9 * np.abs(shares).max()
+    return float(np.median(shares)) if same else None
+
+
+def _all_of_them(sums: Sums, keys: list[str]) -> Cause:
+    one, other = sums.reference[keys[0]], sums.candidate[keys[0]]
+    share = _number(_share(one, other) or 0.0)
+    names = ", ".join(sums.names[key] for key in keys)
+    title = (
+        f"the loss is {share} times the reference's: {sums.names[keys[0]]} counts {_words(other)}, not {_words(one)}"
+    )
+    evidence = f"so do all its terms, {names}, and that is the whole difference"
+    return Cause("loss_reduction", title, evidence, FIXES["reduction"])
+
+
+def _several(sums: Sums, keys: list[str]) -> Cause:
+    told = [
+        f"{sums.names[key]} counts {_words(sums.candidate[key])}, not {_words(sums.reference[key])}" for key in keys
+    ]
+    title = f"terms of the loss are weighed otherwise in the candidate: {told[0]}"
+    return Cause("loss_term", title, f"{'; '.join(told)}: that is the whole difference", FIXES["counts"])
+
+
+def _counted(sums: Sums, key: str) -> Cause:
+    name, one, other = sums.names[key], sums.reference[key], sums.candidate[key]
+    mine, theirs, share = _words(one), _words(other), _share(one, other)
+    if share is None:
+        a, b = _in_one_order(one, other)
+        evidence = f"{int((a != b).sum())} of its {a.size} numbers count otherwise, and that is the whole difference"
+        title = f"the candidate's loss takes {theirs} of {name}, the reference's {mine if mine != theirs else 'others'}"
+        return Cause("loss_reduction", title, evidence, FIXES["weights"])
+    evidence = f"it counts {_number(share)} times as much in the candidate, and that is the whole difference"
+    scalar = one.value.size == 1
+    divided = "sum" in sums.kinds[key].lower() or len(sums.reference) == 1
+    if not _is_fraction(share) or (scalar and not divided):
+        title = f"the term {name} of the loss counts {theirs} in the candidate, {mine} in the reference"
+        return Cause("loss_term", title, evidence, FIXES["counts"])
+    title = f"the candidate's loss takes {theirs} of {name}, the reference's {mine}"
+    if scalar:
+        title = f"{name} counts {theirs} in the candidate's loss, {mine} in the reference's"
+    return Cause("loss_reduction", title, evidence, FIXES["reduction"])
+
+
+def _words(term: Term) -> str:
+    """What is taken of a term's numbers."""
+    flat = term.counts.reshape(-1)
+    held = flat[flat != 0.0]
+    size, count = flat.size, held.size
+    if size == 1:
+        return f"{_number(float(flat[0]))} times"
+    if not count or np.ptp(held) > 1e-9 * np.abs(held).max():
+        total = float(flat.sum())
+        return f"a weighted sum, with weights that add up to {_number(total)},"
+    which = "all" if count == size else f"{count:,} of its {size:,} numbers:"
+    factor = float(held.mean())
+    for words, value in (("the sum", 1.0), ("the mean", 1.0 / count), ("the sum over the number of all", 1.0 / size)):
+        if abs(factor - value) <= 1e-9 * value:
+            return words if count == size else f"{which} {words}"
+    return f"{_number(factor)} times the sum" if count == size else f"{which} {_number(factor)} times the sum"
+
+
+NUMBERS = {"log 2": float(np.log(2.0)), "log 10": float(np.log(10.0)), "pi": float(np.pi), "the root of 2": 2.0**0.5}
+
+
+def _number(value: float) -> str:
+    """A number, as a fraction or with the constant that it is, where it is one."""
+    for words, constant in NUMBERS.items():
+        for text, known in ((words, constant), (f"1 / {words}", 1.0 / constant)):
+            if abs(value / known - 1.0) <= 1e-9 if value else False:
+                return f"{value:.6g} ({text})"
+    fraction = Fraction(value).limit_denominator(MOST_COUNTED)
+    if _is_fraction(value) and fraction.denominator > 1 and f"{value:.6g}" != f"{value:.12g}":
+        return f"{fraction.numerator}/{fraction.denominator}"
+    return f"{value:.6g}"
+
+
+def _is_fraction(value: float) -> bool:
+    """Whether a number is one count over another."""
+    fraction = Fraction(value).limit_denominator(MOST_COUNTED)
+    return fraction != 0 and abs(value / float(fraction) - 1.0) <= 1e-13

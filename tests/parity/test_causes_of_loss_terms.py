@@ -1,0 +1,152 @@
+"""Losses are taken apart into terms: what counts otherwise, is left out or added is named, and only that."""
+
+import numpy as np
+import pytest
+
+from parity.causes.loss_terms import other_terms, sums_of
+from parity.locate.reached import Pass, reach
+from parity.trace import ForwardOp, Operand
+
+RANDOM = np.random.default_rng(0)
+EACH = RANDOM.uniform(0.1, 2.0, size=(4, 5))
+OTHER = RANDOM.uniform(0.1, 2.0, size=(4, 3))
+MASK = (np.arange(5) < np.array([5, 3, 4, 1])[:, None]).astype(np.float64)
+COUNT = float(MASK.sum())
+
+
+def passed(*ops):
+    """A pass of ``(kind, inputs, value)``; the first two are what both layers give."""
+    given = [("MatMul", [], EACH, ["w"]), ("MatMul", [], OTHER, ["v"]), *[(*op, []) for op in ops]]
+    listed = [
+        ForwardOp(f"{kind}_{n}", kind, inputs, weights, list(np.shape(value)), {})
+        for n, (kind, inputs, value, weights) in enumerate(given)
+    ]
+    values = [None if value is None else np.asarray(value) for _, _, value, _ in given]
+    return Pass(listed, lambda n: values[n])
+
+
+def loss_of(each, other, ways=("Mean", "Mean"), share=1.0):
+    """The op's of a loss of two terms."""
+    sums = [getattr(x, way.lower())() for x, way in zip((EACH, OTHER), ways, strict=True)]
+    return [
+        (ways[0], [0], sums[0]),
+        (ways[1], [1], sums[1]),
+        ("Mul", [3], share * sums[1]),
+        ("Add", [2, 4], sums[0] + share * sums[1]),
+    ]
+
+
+def cause(one, other):
+    sides = passed(*one), passed(*other)
+    losses = tuple(float(side.value(len(side.ops) - 1)) for side in sides)
+    sums = sums_of(*sides, reach(*sides), losses)
+    return other_terms(sums) if sums is not None else None
+
+
+def test_a_term_that_counts_twice_is_named():
+    named = cause(loss_of(EACH, OTHER, share=0.5), loss_of(EACH, OTHER))
+    assert named.name == "loss_term"
+    assert named.title == "the term Mean_3 of the loss counts 1 times in the candidate, 0.5 times in the reference"
+
+
+def test_a_term_that_is_left_out_is_named_and_one_that_is_added():
+    alone = [("Mean", [0], EACH.mean()), ("Mul", [2], 2 * EACH.mean())]
+    both = [*alone, ("Mean", [1], OTHER.mean()), ("Add", [3, 4], 2 * EACH.mean() + OTHER.mean())]
+    left_out, added = cause(both, alone), cause(alone, both)
+    assert left_out.name == added.name == "loss_term"
+    assert "lacks a term" in left_out.title
+    assert "has a term that the reference's has not" in added.title
+
+
+def test_a_sum_instead_of_a_mean_is_named_where_another_term_is_the_same():
+    named = cause(loss_of(EACH, OTHER), loss_of(EACH, OTHER, ("Sum", "Mean")))
+    assert named.name == "loss_reduction"
+    assert named.title == "the candidate's loss takes the sum of MatMul_0, the reference's the mean"
+
+
+def test_a_mean_over_all_instead_of_over_what_counts_is_named():
+    masked = [("Mul", [0], EACH * MASK), ("Sum", [2], (EACH * MASK).sum())]
+    one = [*masked, ("RealDiv", [3], (EACH * MASK).sum() / COUNT)]
+    other = [masked[0], ("mean", [2], (EACH * MASK).mean())]
+    named = cause(one, other)
+    assert named.name == "loss_reduction"
+    assert "1/20" in named.title or "the mean of" in named.title
+
+
+@pytest.mark.parametrize("kept", [MASK, 1.0 - MASK])
+def test_what_a_mask_leaves_out_is_named(kept):
+    def masked(mask):
+        values = EACH * mask
+        picked = EACH[mask.astype(bool)]
+        return values, picked
+
+    values, _ = masked(kept)
+    one = [("Mul", [0], values), ("Sum", [2], values.sum())]
+    named = cause(one, [("Sum", [0], EACH.sum())])
+    assert named.name == "loss_reduction"
+    picked = EACH[kept.astype(bool)]
+    assert cause([("GatherV2", [0], picked), ("Mean", [2], picked.mean())], [("Mean", [0], EACH.mean())]).name == (
+        "loss_reduction"
+    )
+
+
+def test_all_terms_divided_by_another_number_are_named_as_one():
+    def loss(count):
+        a, b = EACH.sum(), OTHER.sum()
+        return [
+            ("Sum", [0], a),
+            ("Sum", [1], b),
+            ("RealDiv", [2], a / count),
+            ("RealDiv", [3], b / count),
+            ("Add", [4, 5], a / count + b / count),
+        ]
+
+    named = cause(loss(8), loss(46))
+    assert named.name == "loss_reduction"
+    assert "4/23" in named.title
+
+
+def test_a_constant_is_named_and_no_more_than_that():
+    named = cause([("Mean", [0], EACH.mean())], [("Mean", [0], EACH.mean()), ("add", [2], EACH.mean() + 0.25)])
+    assert named.title == "the candidate adds the constant 0.25 to the loss, the reference 0"
+
+
+def test_what_only_weights_add_is_no_constant():
+    def decayed(share):
+        ops = [("Mean", [0], EACH.mean()), ("Add", [2], EACH.mean() + share)]
+        side = passed(*ops)
+        side.ops[-1] = side.ops[-1]._replace(weights=["w"])
+        return side
+
+    one, other = decayed(0.5), decayed(0.25)
+    losses = EACH.mean() + 0.5, EACH.mean() + 0.25
+    assert other_terms(sums_of(one, other, reach(one, other), losses)) is None
+
+
+def test_what_is_no_sum_of_common_terms_is_not_named():
+    assert cause([("Square", [0], EACH**2), ("Mean", [2], (EACH**2).mean())], [("Mean", [0], EACH.mean())]) is None
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        noise = random.normal(size=EACH.shape)
+        one = [("Exp", [0], np.exp(EACH)), ("Mean", [2], np.exp(EACH).mean())]
+        other = [("exp", [0], np.exp(EACH + noise)), ("mean", [2], np.exp(EACH + noise).mean())]
+        assert cause(one, other) is None
+
+
+def test_a_stack_of_what_both_have_is_taken_apart():
+    stacked = np.stack([EACH[:, t] for t in range(5)])
+    one = [("Sum", [0], EACH.sum())]
+    assert cause(one, [("stack", [0], stacked), ("mean", [2], stacked.mean())]).name == "loss_reduction"
+
+
+def test_one_minus_a_score_is_told_from_the_score_minus_one():
+    def side(score):
+        operands = (Operand("0", "", None, [], 1.0), Operand("1", "", 2, []))
+        taken = passed(("Mean", [0], score), ("Sub", [2], 1.0 - score), ("Mul", [3], 3.0 * (1.0 - score)))
+        taken.ops[3] = taken.ops[3]._replace(operands=operands)
+        return taken
+
+    one, other = side(EACH.mean()), passed(("Mean", [0], EACH.mean()))
+    sums = sums_of(one, other, reach(one, other), (3.0 * (1.0 - EACH.mean()), EACH.mean()))
+    (term,) = sums.reference.values()
+    assert (term.factor, sums.constants[0]) == (-3.0, 3.0)
