@@ -144,7 +144,9 @@ class Stepper:
         if self._mixed:
             self._mixed.follow()
         if counters:
-            set_counters(self.optimizer, {name: float(value) for name, value in parts["state"].items()})
+            # A script's state may hold arrays too, which no optimizer counts with.
+            numbers = {name: float(value) for name, value in parts["state"].items() if np.ndim(value) == 0}
+            set_counters(self.optimizer, numbers)
             self._global_step = int(parts["state"].get("global_step", self._global_step))
             self._update.scale.load(parts["state"])
             for part in self._parts:

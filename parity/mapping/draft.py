@@ -79,7 +79,7 @@ class Draft(NamedTuple):
 
     def checked(self, numbers: Numbers) -> "Draft":
         """Returns the draft with what numbers say of every guess."""
-        return self._replace(guesses=checked_guesses(self.guesses, self.told, numbers))
+        return self._replace(guesses=checked_guesses(self.guesses, self.sure, self.told, numbers))
 
     def as_found_beside(self, other: "Draft") -> "Draft":
         """Returns the draft saying of each guess that numbers decided it, where they did: it is another than in `other`."""

@@ -116,13 +116,18 @@ def guess_pairs(
     solver = _Solver(reference, variables, units, options, sure, told, numbers)
     guesses = {guess.variable.name: guess for stage in _stages(variables, told) for guess in solver.assigned(stage)}
     found = tuple(guesses[variable.name] for variable in variables if variable.name in guesses)
-    return checked_guesses(found, told, numbers) if numbers else found
+    return checked_guesses(found, sure, told, numbers) if numbers else found
 
 
-def checked_guesses(guesses: tuple[Guess, ...], told: Told, numbers: Numbers) -> tuple[Guess, ...]:
+def checked_guesses(
+    guesses: tuple[Guess, ...], sure: Map[str, Pair], told: Told, numbers: Numbers
+) -> tuple[Guess, ...]:
     """Returns guesses with what numbers say of each; one of which they do not say goes with the rest of its layer."""
     by_name = {guess.variable.name: guess for guess in guesses}
-    return tuple(_verified(guess, by_name, told, numbers) for guess in guesses)
+    layers: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for name, pair in sure.items():
+        layers[told.reference[name].where].update(_layer(each) for each in pair.candidate)
+    return tuple(_verified(guess, by_name, layers, told, numbers) for guess in guesses)
 
 
 def _stages(variables: Sequence[Variable], told: Told) -> Iterator[list[Variable]]:
@@ -270,7 +275,9 @@ def _layer(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def _verified(guess: Guess, guesses: Map[str, Guess], told: Told, numbers: Numbers) -> Guess:
+def _verified(
+    guess: Guess, guesses: Map[str, Guess], layers: Map[tuple[str, ...], set[str]], told: Told, numbers: Numbers
+) -> Guess:
     apart = numbers(guess.variable, guess.unit, guess.text)
     if apart is not None:
         return guess._replace(verified=apart <= EQUAL)
@@ -285,4 +292,5 @@ def _verified(guess: Guess, guesses: Map[str, Guess], told: Told, numbers: Numbe
     ]
     told_of = [numbers(each.variable, each.unit, each.text) for each in mates]
     known = [value <= EQUAL for value in told_of if value is not None]
-    return guess._replace(verified=any(known) if known else None)
+    with_a_sure_one = bool(where) and _layer(guess.unit.label) in layers.get(where, set()) - {""}
+    return guess._replace(verified=True if with_a_sure_one else any(known) if known else None)

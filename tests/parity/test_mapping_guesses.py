@@ -144,6 +144,23 @@ def test_a_bias_without_a_gradient_goes_with_the_kernel_of_its_layer():
     assert [pair.candidate[0] for pair in mapping.pairs] == ["net.0.weight", "net.0.bias", "net.3.weight", "net.3.bias"]
 
 
+def test_a_bias_without_a_gradient_goes_with_a_kernel_that_shapes_decide():
+    reference, candidate, known = [], [], ({}, {})
+    random, zero, turn = np.random.default_rng(0), np.zeros(4), parse_transform("hwio_to_oihw").forward
+    for tf, torch, size in (("conv2d", "last", 3), ("conv2d_1", "first", 5)):
+        kernel = random.standard_normal((size, size, 4, 4))
+        reference += [
+            Variable(f"{tf}/kernel", kernel.shape, use="Conv2D"),
+            Variable(f"{tf}/bias", (4,), use="BiasAdd"),
+        ]
+        candidate.insert(0, Variable(f"{torch}.bias", (4,), use="Conv2d"))
+        candidate.insert(0, Variable(f"{torch}.weight", (4, 4, size, size), use="Conv2d"))
+        known[0].update({f"{tf}/kernel": kernel, f"{tf}/bias": zero})
+        known[1].update({f"{torch}.weight": turn(kernel)[0], f"{torch}.bias": zero})
+    mapping = build_mapping(reference, candidate, {}, Gradients(*known))
+    assert [pair.candidate[0] for pair in mapping.pairs] == ["last.weight", "last.bias", "first.weight", "first.bias"]
+
+
 def test_layers_counted_from_one_and_from_zero_are_joined_in_order():
     reference = [Variable(f"block_{at}/kernel", (4, 4), use="MatMul") for at in (1, 2, 3)]
     candidate = [Variable(f"block.{at}.weight", (4, 4), use="Linear") for at in (0, 1, 2)]

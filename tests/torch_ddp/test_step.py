@@ -83,6 +83,12 @@ def test_a_frozen_parameter_has_no_slot_and_does_not_decay(alone):
     assert update.decay().item() == pytest.approx(0.25 * model.weight.square().sum().item(), rel=1e-15)
 
 
+def test_arrays_that_a_script_counts_are_no_counters_of_an_optimizer(alone):
+    stepper = stepper_of(alone)
+    stepper.load({**stepper.state(), "state/global_step": np.int64(3), "state/hits": np.arange(4)})
+    assert stepper.state()["state/global_step"] == 3
+
+
 def test_counters_are_left_alone_if_asked(alone):
     one, other = stepper_of(alone), stepper_of(alone)
     one.step(BATCH)

@@ -8,6 +8,7 @@ from parity.trace import parse_key, quantity_of
 from tf_towers.shadow.definition import add_placeholder, by_name, full, op_of
 
 RACING = frozenset(["state", "slot"])
+UPDATED = frozenset(["var", "slot"])
 KEPT = frozenset(["Variable", "VariableV2"])
 WRITING = ("Assign", "Apply", "ResourceApply", "SparseApply", "ResourceSparseApply", "Scatter", "ResourceScatter")
 CLEARLY = 0.5
@@ -22,7 +23,7 @@ Fields:
 
 
 def hand_racing_reads(definition, typed, updating, variables):
-    """Has every racing read take its value from a placeholder, in place.
+    """Has every racing read that an update of weights or slots is computed from take its value from a placeholder, in place.
 
     Args:
       definition: a GraphDef.
@@ -36,13 +37,16 @@ def hand_racing_reads(definition, typed, updating, variables):
     nodes = by_name(definition)
     readers = _readers(definition)
     racing = {}
+    updates = _updates(
+        nodes, readers, updating, [name for key, name in variables.items() if quantity_of(key) in UPDATED]
+    )
     for key, name in sorted(variables.items()):
         if quantity_of(key) not in RACING or name not in nodes:
             continue
         writers = [each for each in readers.get(name, ()) if each in updating and _writes(nodes, each, name)]
         reads = _reads(nodes, readers, updating, name) if writers else []
         late = _unordered(nodes, updating, sorted({reader for reader, _ in reads}), writers)
-        places = [(reader, tensor) for reader, tensor in reads if reader in late]
+        places = [(reader, tensor) for reader, tensor in reads if reader in late and reader in updates]
         if not places:
             continue
         dtype = typed.get_tensor_by_name(places[0][1]).dtype.base_dtype
@@ -100,6 +104,21 @@ def _reads(nodes, readers, updating, name):
         inputs = [text for text in nodes[each].input if not text.startswith("^")]
         values = inputs[1:] if nodes[each].op.startswith(WRITING) else inputs
         found += [(each, full(text)) for text in values if op_of(text) in aliases]
+    return found
+
+
+def _updates(nodes, readers, updating, names):
+    """The ops that write variables, with all that what they write is computed from."""
+    pending = [
+        each for name in names for each in readers.get(name, ()) if each in updating and _writes(nodes, each, name)
+    ]
+    found = set(pending)
+    while pending:
+        for text in nodes[pending.pop()].input:
+            other = op_of(text)
+            if not text.startswith("^") and other in updating and other not in found:
+                found.add(other)
+                pending.append(other)
     return found
 
 
