@@ -59,16 +59,17 @@ class Flow(object):
     def _forward(self, order):
         into = {}
         for op in order:
-            mask, squared, reading = 0, False, op.type in HELD
+            mask, masks, squared, reading = 0, [], False, op.type in HELD
             for tensor in op.inputs:
                 own = self._bits.get(tensor.name)
-                mask |= own or into.get(tensor.op, 0)
+                masks.append(own or into.get(tensor.op, 0))
+                mask |= masks[-1]
                 reading = reading or (not own and tensor.op in self._reading)
                 squared = squared or (not own and self._squared.get(tensor.op, False) and _fits(tensor, op))
             into[op] = mask
             if reading and op.type not in SHAPES:
                 self._reading.add(op)
-            self._squared[op] = bool(mask) and op.type not in ROOTS and (squared or _squares(op))
+            self._squared[op] = bool(mask) and op.type not in ROOTS and (squared or _squares(op, masks))
         return into
 
     def _backward(self, order, onto):
@@ -88,9 +89,11 @@ def bits(mask):
         mask ^= lowest
 
 
-def _squares(op):
-    names = [tensor.name for tensor in op.inputs]
-    return op.type in SQUARING or (op.type == "Mul" and names[0] == names[1])
+def _squares(op, masks):
+    """Tells whether an op multiplies two multiples of a gradient, as ``(1 - b2) * g * g`` does; a norm is a scalar."""
+    if op.type in SQUARING:
+        return True
+    return op.type == "Mul" and masks[0] == masks[1] and op.inputs[0].shape.ndims == op.inputs[1].shape.ndims
 
 
 def _fits(tensor, op):

@@ -60,7 +60,8 @@ class Batches(object):
             Hazard(
                 "batch_trained_twice",
                 f"steps {number - 1} and {number} are two runs of other fetches on the very same batch",
-                "The script updates its weights in both: a port that only evaluates in the second makes fewer updates.",
+                "The script updates its weights in both: train on that batch twice. A port that only evaluates in the "
+                "second run makes fewer updates.",
             )
         ]
 

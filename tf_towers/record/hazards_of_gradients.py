@@ -127,7 +127,7 @@ def _norm_of_rows(section, plan):
             f"{len(names)} sparse gradients are in a norm as they are, one row for each time that it was looked up, "
             f"e.g. of {names[0]}",
             "A row that is there twice counts apart in that norm; a dense gradient, as DDP's, has it added up first, and "
-            "another norm: do not clip the port by clip_grad_norm_ of it.",
+            "another norm: keep the rows apart (sparse=True) and clip with torch_ddp.like_tf.clip_grads_by_global_norm_.",
         )
     ]
 

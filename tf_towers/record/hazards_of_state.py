@@ -97,7 +97,8 @@ def _statistics(plan, variables):
                 "statistics_of_another_tower",
                 f"{len(elsewhere)} moving statistics are updated from the batch of tower {elsewhere[0][1]} alone, "
                 f"e.g. {elsewhere[0][0]}",
-                "DDP keeps rank 0's statistics, and saves them: the script's are those of another shard.",
+                "DDP keeps rank 0's statistics, and saves them: the script's are those of another shard. Broadcast that "
+                f"rank's ({elsewhere[0][1]}) before the moving averages are updated.",
             )
         )
     if still:

@@ -402,7 +402,7 @@ def statistics_of(wanted):
         mean = tf.get_variable("mean", [2], trainable=False, initializer=tf.zeros_initializer())
         batch = tf.reduce_mean(piece, 0)
         if tower == wanted:
-            updates.append(tf.assign_sub(mean, 0.1 * (mean - batch)))
+            updates.append(tf.assign_sub(mean, 0.125 * (mean - batch)))
         return plain(piece - batch + tf.stop_gradient(batch), tower)
 
     train, _ = towers(loss)

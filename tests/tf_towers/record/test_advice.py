@@ -1,5 +1,6 @@
 """What a hazard advises is a port that the replay takes: each is followed here, and is the same."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -26,6 +27,7 @@ ADVISED = {
     "regularisation_left_behind": (["w"], "(x @ model.w).mean()"),
     "last_loss_only": (["w"], "(x @ model.w).mean()"),
     "one_minimize_over_the_sum": (["w"], "(x @ model.w).mean()"),
+    "trained_again_beside_the_summary": (["w"], "(x @ model.w).mean()"),  # an update for each of the two runs
 }
 PORT = """
 import torch
@@ -56,25 +58,134 @@ def loss(model, x):
 """
 
 
+# Ports of their own: rows are clipped one by one, the last rank's statistics are kept, updates are written by hand.
+ROWS = """
+from torch import nn
+
+from torch_ddp import like_tf
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Embedding(3, 1, sparse=True)
+
+    def forward(self, x):
+        return self.w(x.long() % 3).square().mean()
+
+
+def loss(model, x):
+    return model(x)
+
+
+def optimizer(model):
+    made = like_tf.GradientDescent(model.parameters(), lr=0.1)
+    made.register_step_pre_hook(lambda *_: like_tf.clip_grads_by_global_norm_(model.parameters(), 0.1) and None)
+    return made
+"""
+LAST_TOWER = """
+import torch
+from torch import distributed, nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(2, 1))
+        self.register_buffer("mean", torch.zeros(2))
+
+    def forward(self, x):
+        with torch.no_grad():
+            batch = x.mean(0)
+            distributed.broadcast(batch, distributed.get_world_size() - 1)
+            self.mean -= 0.125 * (self.mean - batch)
+        return (x @ self.w).mean()
+
+
+def loss(model, x):
+    return model(x)
+"""
+BY_HAND = """
+import torch
+from torch import nn
+
+from torch_ddp import like_tf
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w, self.b = nn.Parameter(torch.zeros(2, 1)), nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        return (x @ self.w * self.b).mean()
+
+
+def loss(model, x):
+    return model(x)
+
+
+class Adam(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {{"lr": 0.01, "adam_t": 1.0}})
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p] = {{"m": torch.zeros_like(p), "v": torch.zeros_like(p)}}
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            t = group["adam_t"]
+            for p in group["params"]:
+                m, v = self.state[p]["m"], self.state[p]["v"]
+                m.mul_(0.9).add_(0.1 * p.grad)
+                v.mul_(0.99).add_(0.01 * p.grad * p.grad)
+                p -= group["lr"] * m / (1 - 0.9**t) / ((v / (1 - 0.99**t)).sqrt() + 1e-8)
+            group["adam_t"] = t + 1
+
+
+def optimizer(model):
+    made = Adam(model.parameters())
+    {clip}
+    return made
+"""
+# torch's own divides by the norm and 1e-6 more, and is told apart
+NORM_OF_ALL = (
+    "made.register_step_pre_hook(lambda *_: like_tf.clip_grads_by_global_norm_(model.parameters(), 0.5) and None)"
+)
+VALUE = "made.register_step_pre_hook(lambda *_: nn.utils.clip_grad_value_(model.parameters(), 1e3))"
+OF_THEIR_OWN = {
+    "norm_of_rows_as_they_are": ROWS,
+    "statistics_of_the_last_tower": LAST_TOWER,
+    "written_by_hand_with_a_trainable_counter": BY_HAND.format(clip=""),
+    "written_by_hand_clipped_by_the_norm_of_all": BY_HAND.format(clip=NORM_OF_ALL),
+    "written_by_hand_clipped_by_value_which_never_happens": BY_HAND.format(clip=VALUE),
+}
+
+
 @pytest.fixture(scope="module")
 def traces(tf_python, tmp_path_factory):
     """The traces of the graphs, with their shadows."""
     out = tmp_path_factory.mktemp("advised")
-    words = [str(Path(__file__).with_name("hazard_graphs.py")), str(out), *ADVISED]
+    words = [str(Path(__file__).with_name("hazard_graphs.py")), str(out), *ADVISED, *OF_THEIR_OWN]
     done = run(tf_python, words, out, PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stderr
-    for name in ADVISED:
+    for name in (*ADVISED, *OF_THEIR_OWN):
         command = [tf_python, str(bootstrap.__file__), "tf_towers.shadow", str(out / name)]
         subprocess.run(command, check=True, capture_output=True, timeout=240, env=environment(), cwd=out)
     return out
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ADVISED)
+@pytest.mark.parametrize("name", [*ADVISED, *OF_THEIR_OWN])
 def test_a_port_that_does_as_the_hazards_advise_is_the_same(traces, name, tmp_path, monkeypatch, capsys):
-    weights, loss = ADVISED[name]
-    (tmp_path / f"advised_{name}.py").write_text(PORT.format(weights=weights, loss=loss), encoding="utf-8")
+    source = OF_THEIR_OWN.get(name) or PORT.format(weights=ADVISED[name][0], loss=ADVISED[name][1])
+    (tmp_path / f"advised_{name}.py").write_text(source, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    spec = f"advised_{name}"
-    code = main(["replay", str(traces / name), "--torch", f"{spec}:Model", "--loss", f"{spec}:loss", "--quiet"])
+    spec, out = f"advised_{name}", tmp_path / "result.json"
+    words = ["replay", str(traces / name), "--torch", f"{spec}:Model", "--loss", f"{spec}:loss", "--json", str(out)]
+    words += ["--optimizer", f"{spec}:optimizer"] if "def optimizer" in source else []
+    code = main([*words, "--quiet"])
     assert code == 0, capsys.readouterr().out
+    without_effect = any("clipping never took effect" in note for note in json.loads(out.read_text())["notes"])
+    assert without_effect == name.endswith("which_never_happens")
