@@ -22,6 +22,7 @@ from parity.run.layer_causes import fitting, with_causes_at
 from parity.run.layers import decisive, locate_first, with_location
 from parity.run.levels import judge_function, judge_single, not_run
 from parity.run.mixed import judge_halves
+from parity.run.own_losses import place_at_own_loss
 from parity.run.plan import Recorder
 from parity.run.processes import Sides
 from parity.run.recorded import Begun, Recorded
@@ -138,6 +139,8 @@ def _in_lockstep(
         traces = recorded.lockstep
         tried = find_by_experiment(first, recorder.again, recorded.join, traces.reference64, traces.candidate64)
         function.causes = ahead_of(function.causes, fitting(tried, located))
+    losses = [part.loss for part in case.optimizers.values() if part.loss]
+    place_at_own_loss(function, losses, _evidence(case, recorded))
     with_cut(function, recorder.again, _evidence(case, recorded))
     with_parting(function, recorder.again, _evidence(case, recorded))
     if first is not None:

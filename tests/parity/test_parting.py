@@ -96,11 +96,11 @@ class Kept:
         return trace(1.0 if tuple(edges) == self.edges else 2.0)
 
 
-def trace(gradient):
-    return SimpleNamespace(step=lambda number: File({"tower_grad/0/v": np.array([gradient, 1.0])}))
+def trace(gradient, **more):
+    return SimpleNamespace(step=lambda number: File({"tower_grad/0/v": np.array([gradient, 1.0]), **more}))
 
 
-def level_of(kept):
+def level_of(kept, **more):
     check = Check("lockstep", 0, "tower_grad/0/v", "different", 1.0, 1e-13)
     join = SimpleNamespace(
         ordered=lambda names: [(parse_key(text), text) for text in names],
@@ -108,7 +108,7 @@ def level_of(kept):
         parts=lambda name: ["w"],
     )
     level = Level("function", "different", "", [check], FirstDifference(check, "tower_grad", "v", "0", None))
-    with_parting(level, kept, SimpleNamespace(join=join, reference=trace(1.0), candidate=trace(2.0)))
+    with_parting(level, kept, SimpleNamespace(join=join, reference=trace(1.0, **more), candidate=trace(2.0)))
     return level
 
 
@@ -137,6 +137,12 @@ def test_a_parameter_whose_gradient_alone_differs_is_told_with_who_reads_it():
 
 def test_nothing_is_told_where_what_is_minimised_differs():
     assert level_of(Kept({name: 2 * value for name, value in GRADIENTS.items()})).first_difference.where == ""
+
+
+def test_nothing_is_told_where_several_optimizers_have_backward_passes_of_their_own():
+    kept = Kept({"h": GRADIENTS["h"] + 1})
+    first = level_of(kept, **{"section/g/slot/m/w": np.array(1.0)}).first_difference
+    assert (first.where, kept.tried) == ("", [])
 
 
 def test_what_the_graph_stops_is_named_end_to_end(tf2_sides, tmp_path):
