@@ -16,7 +16,9 @@ from parity.trace import RANK_OF, Key, format_key, parse_key
 TOLD = 1e-7
 # What follows from a bug and is none of its own: the powers of another beta, the updates of another schedule.
 FOLLOWS = {
-    "adam_beta": ("learning_rate", "bias_correction"),
+    "adam_beta": ("learning_rate", "bias_correction", "adam_epsilon"),
+    "optimizer_rule": ("learning_rate", "bias_correction", "adam_epsilon", "momentum", "nesterov"),
+    "updated_twice": ("learning_rate", "momentum", "nesterov", "gradient_factor", "bias_correction"),
     "shifted_schedule": ("learning_rate",),
     "slow_schedule": ("learning_rate",),
 }
@@ -39,12 +41,17 @@ def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence,
     found: list[Cause] = []
     names = {cause.name for cause in known}
     for cause in _all(first, evidence, checks):
-        if cause.name not in names and not any(cause.name in FOLLOWS.get(name, ()) for name in names):
+        if cause.name not in names and not _follows(cause, names):
             names.add(cause.name)
             found.append(cause)
     step = first.check.step
     together = _told(updates_at_once(evidence, step), step, "the updates") if first.check.run == "lockstep" else []
-    return found + [cause for cause in together if cause.name not in names and cause.name not in _doubted(names)]
+    found += [cause for cause in together if cause.name not in names | _doubted(names) and not _follows(cause, names)]
+    return found
+
+
+def _follows(cause: Cause, names: set[str]) -> bool:
+    return any(cause.name in FOLLOWS.get(name, ()) for name in names)
 
 
 def first_in_lockstep(evidence: Evidence, checks: list[Check]) -> FirstDifference | None:

@@ -9,6 +9,7 @@ from parity.causes.evidence import Evidence, Fit, fit
 from parity.judge.numbers import Array, norm
 
 EXACT = 1e-7
+ROUGH = 1e-5
 
 
 class Input(NamedTuple):
@@ -80,7 +81,8 @@ def linear_slot(evidence: Evidence, step: int) -> tuple[str, SlotRule] | None:
 def optimizer_inputs(evidence: Evidence, step: int) -> list[Input] | None:
     """Returns for every variable the gradient that explains what the candidate's optimizer did, by the reference's rule.
 
-    Where a slot is linear in the gradient it is read off that; of plain gradient descent off the update. Else None.
+    Where a slot is linear in the gradient it is read off that, else off one of squares; of plain gradient descent off the
+    update. Else None.
     """
     gradients = {name: one for name, (one, _) in evidence.applied(step).items()}
     largest = max((norm(one) for one in gradients.values()), default=0.0)
@@ -97,8 +99,10 @@ def optimizer_inputs(evidence: Evidence, step: int) -> list[Input] | None:
                 return None
             inputs.append(Input(name, gradients[name], (other - rule.keep * before) / rule.take))
         return inputs
+    if evidence.slots(step):
+        return _of_squares(evidence, step, gradients, empty)
     rate = _rate(evidence, step, gradients)
-    if evidence.slots(step) or rate is None:
+    if rate is None:
         return None
     for name, _, other in evidence.pairs(step, "var"):
         if name in empty:
@@ -107,6 +111,28 @@ def optimizer_inputs(evidence: Evidence, step: int) -> list[Input] | None:
         if before is None or name not in gradients:
             return None
         inputs.append(Input(name, gradients[name], (before - other) / rate))
+    return inputs
+
+
+def _of_squares(
+    evidence: Evidence, step: int, gradients: dict[str, Array], empty: Collection[str]
+) -> list[Input] | None:
+    # A slot of squares tells the sizes; the signs are the gradient's, or those that a decay of the weights gives them.
+    rules = {slot: slot_rule(evidence, step, slot, candidate=False) for slot in evidence.slots(step)}
+    slot, rule = next(((s, r) for s, r in rules.items() if r is not None and r.power == 2), ("", None))
+    if rule is None or not rule.take:
+        return None
+    inputs = []
+    for name, _, other in evidence.pairs(step, "slot", slot):
+        before, weight = evidence.before(step, "slot", name, slot), evidence.before(step, "var", name)
+        if name in empty:
+            continue
+        if before is None or weight is None or name not in gradients:
+            return None
+        squares, gradient = np.maximum((other - rule.keep * before) / rule.take, 0.0), gradients[name]
+        decay = fit([[2 * gradient * weight, weight**2]], [squares - gradient**2])
+        added = decay.coefficients[0] * weight if decay is not None and decay.residual <= ROUGH else 0.0
+        inputs.append(Input(name, gradient, np.sqrt(squares) * np.sign(gradient + added)))
     return inputs
 
 

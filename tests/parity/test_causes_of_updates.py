@@ -241,3 +241,64 @@ def test_rates_that_are_rounded_otherwise_are_the_same(causes_of):
         [{"state/learning_rate": np.array(kind(rate))} for rate in RATES] for kind in (np.float64, np.float32)
     )
     assert causes_of("state/learning_rate", one, other, [{}] * 4, {}) == []
+
+
+WEIGHTS = {name: np.random.default_rng(7).standard_normal(shape) for name, shape in SHAPES.items()}
+GRADIENTS = {name: np.random.default_rng(8).standard_normal(shape) for name, shape in SHAPES.items()}
+
+
+def penalised(**penalties):
+    """Losses and gradients of a tower with the penalty's gradient, a function of the weight, of some variables."""
+    added = {name: penalties[name](WEIGHTS[name]) if name in penalties else 0.0 for name in SHAPES}
+    return {"loss/0": np.array(1.0), **{f"tower_grad/0/{name}": GRADIENTS[name] + added[name] for name in SHAPES}}
+
+
+def half_squares(coefficient):
+    return lambda weight: coefficient * weight
+
+
+def rows(weight):
+    return np.arange(1.0, 10.0)[:, None] * 1e-3 * weight
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "title"),
+    [
+        ({"kernel": half_squares(1e-3)}, {"kernel": half_squares(2e-3)}, "weight decay of 0.001 in the candidate"),
+        (
+            {"kernel": half_squares(1e-3), "table": half_squares(1e-4)},
+            dict.fromkeys(SHAPES, half_squares(1e-3)),
+            "weight decay off by 0.0009 for table; 0.001 for bias",
+        ),
+        (
+            dict.fromkeys(SHAPES, half_squares(1e-3)),
+            dict.fromkeys(SHAPES, lambda weight: 1e-3 * weight / np.linalg.norm(weight)),
+            "the penalty takes the norms of the weights where the reference takes half their squares",
+        ),
+        (
+            dict.fromkeys(SHAPES, half_squares(1e-3)),
+            dict.fromkeys(SHAPES, lambda weight: 1e-3 * np.sign(weight)),
+            "the penalty takes the sizes of the weights where the reference takes none or their squares",
+        ),
+        ({}, {"table": rows}, "the rows of table decay otherwise, each by an amount of its own"),
+    ],
+)
+@pytest.mark.parametrize("key", ["loss/0", "tower_grad/0/kernel"])
+def test_what_the_penalties_of_a_loss_differ_by_is_named(causes_of, key, reference, candidate, title):
+    before = {f"var/{name}": value for name, value in WEIGHTS.items()}
+    first, *_ = causes_of(key, penalised(**reference), penalised(**candidate), before, KINDS)
+    assert first[0] == "weight_decay"
+    assert first[1].startswith(title)
+
+
+def test_gradients_that_differ_by_no_function_of_the_weights_tell_of_no_decay(causes_of):
+    random = np.random.default_rng(9)
+    candidate = penalised(kernel=lambda weight: 1e-3 * weight * (1 + 1e-3 * random.standard_normal(weight.shape)))
+    before = {f"var/{name}": value for name, value in WEIGHTS.items()}
+    assert causes_of("tower_grad/0/kernel", penalised(), candidate, before, KINDS) == []
+
+
+def test_decay_in_an_optimizer_that_keeps_squares_only_is_named(causes_of):
+    assert named(causes_of, "slot/accumulator/kernel", adagrad, decay=1e-2) == [
+        ("weight_decay", "weight decay of 0.01 in the candidate that the reference does not have")
+    ]
