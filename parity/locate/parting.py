@@ -192,11 +192,15 @@ def _reached_before(number: int, side: Side) -> set[int]:
 
 
 def _idle(number: int, reference: Side, candidate: Side, mapping: Mapping[str, Sequence[str]]) -> int | None:
-    """The port's op that reads the weights of one of the reference's, and gives what that one takes: a bias of zero."""
+    """The port's op in the place of one of the reference's that gives what that one takes: a bias of zero, a factor of 1."""
     op = reference.ops[number]
     weights = {part for name in op.weights for part in mapping.get(name, ())}
     for place, other in enumerate(candidate.ops):
-        if weights and weights <= set(other.weights) and candidate.reached.get(place, -1) in op.inputs:
+        if candidate.reached.get(place, -1) not in op.inputs:
+            continue
+        taken = {candidate.reached.get(each) for each in other.inputs}
+        idle = candidate.reached[place] in taken and same_kind(op, other) and not op.weights
+        if idle or (weights and weights <= set(other.weights)):
             return place
     return None
 

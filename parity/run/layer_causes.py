@@ -10,7 +10,7 @@ from parity.causes.at_layer import extra_op, other_rule
 from parity.causes.at_loss import Loss, other_loss
 from parity.causes.at_products import Product, other_product
 from parity.causes.at_windows import Windows, other_windows
-from parity.causes.find import told_of
+from parity.causes.find import GENERAL, told_of
 from parity.causes.layer_rules import Layer
 from parity.causes.loss_terms import other_terms, sums_of, unexplained
 from parity.judge.numbers import Array, distance, is_finite, norm
@@ -20,6 +20,7 @@ from parity.locate.names import layer_names
 from parity.locate.reached import reach, tolerance_for
 from parity.run.layers import Located
 from parity.run.loss_inputs import boundary
+from parity.run.op_causes import cause_at_op
 from parity.trace import parse_key
 
 # What only holds where the first layers differ already, and what only holds where all layers are right.
@@ -75,6 +76,21 @@ def with_causes_at(located: Located | None, evidence: Evidence, known: Sequence[
       evidence: the float64 lockstep traces.
       known: causes of the difference as it was found.
     """
+    return _with_op(located, _causes_of(located, evidence, known))
+
+
+def _with_op(located: Located | None, causes: list[Cause]) -> list[Cause]:
+    """What is proven at the ops where passes part comes before what is guessed of the numbers, and behind what is exact."""
+    cause = cause_at_op(located.place) if located is not None else None
+    if located is None or cause is None:
+        return causes
+    exact = [each for each in causes if each.name not in GENERAL | VAGUE]
+    rest = [each for each in causes if each.name in GENERAL | VAGUE and each.name != cause.name]
+    told = [told_of(located.first, cause)] if cause.name not in {each.name for each in exact} else []
+    return [*exact, *told, *rest]
+
+
+def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Cause]) -> list[Cause]:
     found = _causes_at(located, evidence)
     if located is not None and not located.place.layer:
         found = _causes_of_loss(located, evidence, fitting(known, located))

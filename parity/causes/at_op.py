@@ -1,0 +1,279 @@
+"""Says what the two sides compute where their forward passes part: another function, constant, operand, axis or setting.
+
+For the first op of each side that is wrong though what it takes is right. Where a rule of `op_table` on the reference's
+own inputs gives the port's numbers to rounding the cause says which; else what is proven is the place alone, and that the
+same numbers go in: then both lines are told.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parity.causes.evidence import CLOSE, LEFT
+from parity.causes.layer_rules import functions
+from parity.causes.op_table import BINARY, REDUCTIONS, axes_of, computed, plain
+from parity.judge.numbers import Array, norm
+from parity.judge.result import Cause
+from parity.locate.align import align
+
+OTHER = "other_operation"
+FIX = "have the port compute what the graph computes there"
+# What both sides call the same setting, each by the names and, of torch's functions, the places that it has there.
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "epsilon": ("epsilon", "eps"),
+    "slope": ("alpha", "negative_slope"),
+    "dilation": ("dilations", "dilation"),
+    "stride": ("strides", "stride"),
+    "window": ("ksize", "kernel_size"),
+    "axis": ("axis", "dim"),
+    "align_corners": ("align_corners",),
+    "label_smoothing": ("label_smoothing",),
+    "ignore_index": ("ignore_index",),
+    "reduction": ("reduction",),
+    "blank": ("blank",),
+    "approximate": ("approximate",),
+}
+
+
+class Taken(NamedTuple):
+    """What an op takes.
+
+    Fields:
+      place: of the argument.
+      value: array, None where it is not known.
+      of_data: whether it comes of data or of a weight, rather than being a constant.
+      line: of the source that makes it, in words, "" where that is not known.
+    """
+
+    place: str
+    value: Array | None
+    of_data: bool
+    line: str = ""
+
+
+class Op(NamedTuple):
+    """One side's op at which the passes part.
+
+    Fields:
+      kind: of the op or function.
+      attributes: its own; of torch's functions the plain arguments by place too.
+      takes: in order.
+      output: what it gives, None where it is not known.
+      line: the line of the source that calls it, in words, "" where that is not known.
+      later: outputs of as many numbers that are computed from it soon: a function may be several ops.
+    """
+
+    kind: str
+    attributes: Mapping[str, Any]
+    takes: Sequence[Taken]
+    output: Array | None
+    line: str
+    later: Sequence[Array] = ()
+
+    @property
+    def arguments(self) -> list[Any]:
+        """What it takes by position, numbers among arrays where they are given."""
+        placed: dict[str, Any] = {place: value for place, value in self.attributes.items() if place.isdigit()}
+        placed.update((each.place, each.value) for each in self.takes if each.place.isdigit())
+        return [placed[place] for place in sorted(placed, key=int)]
+
+    @property
+    def data(self) -> list[Array]:
+        """The arrays among them that are no constants."""
+        return [np.asarray(each.value, np.float64) for each in self.takes if each.of_data and each.value is not None]
+
+
+def at_op(reference: Op, candidate: Op, same_inputs: bool, readers: Sequence[Op] = ()) -> Cause | None:
+    """Returns what the two sides compute where they part, or None.
+
+    Args:
+      reference: its first op that differs.
+      candidate: the port's.
+      same_inputs: whether both take the same numbers of data, proven by their passes.
+      readers: the reference's ops that take the output of its first.
+    """
+    if reference.output is None or candidate.output is None or not reference.line or not candidate.line:
+        return None
+    for rule in (_function, _constant, _exchanged, _reduction):
+        cause = rule(reference, candidate)
+        if cause is not None:
+            return cause
+    for reader in readers:
+        cause = _left_out(reference, candidate, reader)
+        if cause is not None:
+            return cause
+    return _other(reference, candidate) if same_inputs else None
+
+
+def _left_out(reference: Op, candidate: Op, reader: Op) -> Cause | None:
+    """What follows takes what the reference's op takes, rather than what it gives."""
+    own = reader.arguments
+    if any(each is None for each in own) or not _is(computed(reader.kind, own, reader.attributes), reader.output):
+        return None
+    for x in reference.data:
+        if reference.output is None or x.size != reference.output.size:
+            continue
+        fed = [x.reshape(np.shape(each)) if _is(each, reference.output) else each for each in own]
+        made = computed(reader.kind, fed, reader.attributes)
+        if _explains(made, reader, candidate):
+            kind = plain(reference.kind)
+            text = f"{plain(reader.kind)} of what {kind} takes, rather than gives, is what the port has, to rounding"
+            title = f"the port leaves out {kind}: {reference.line}; it goes on with {candidate.line}"
+            return Cause("op_left_out", title, text, "do what the graph does there")
+    return None
+
+
+def _function(reference: Op, candidate: Op) -> Cause | None:
+    """One input, and another function of it."""
+    output = reference.output
+    for x in reference.data if output is not None and output.size > 1 else []:
+        if output is None or x.size != output.size:
+            continue
+        x = x.reshape(output.shape)
+        names = [(name, function(x)) for name, function in _quiet()]
+        outputs = [output, *(each.reshape(output.shape) for each in reference.later)]
+        own = next((name for name, made in names for each in outputs if _is(made, each)), None)
+        other = next((name for name, made in names if _explains(made, reference, candidate)), None)
+        if own and other and own != other:
+            text = f"{other} of what goes in gives the port's numbers to rounding, {own} the reference's"
+            return Cause("activation_function", _title(reference, candidate), text, FIX)
+    return None
+
+
+def _constant(reference: Op, candidate: Op) -> Cause | None:
+    """One rule of two numbers, of which one is a constant: another on each side."""
+    kind = plain(reference.kind)
+    if kind not in BINARY or kind == "matmul":
+        return None
+    own, other = reference.arguments, candidate.arguments
+    if len(own) != 2 or any(each is None for each in own):
+        return None
+    here = [place for place, each in enumerate(own) if np.size(each) == 1 and not _of_data(reference, place)]
+    there = [
+        float(each) for each in other if each is not None and np.size(each) == 1 and np.asarray(each).dtype.kind in "fi"
+    ]
+    for place in here[:1] if _is(computed(kind, own, {}), reference.output) else []:
+        for number in there:
+            changed = [number if at == place else each for at, each in enumerate(own)]
+            if number != float(own[place]) and _explains(computed(kind, changed, {}), reference, candidate):
+                words = f"the constant is {number:.9g} in the port, {float(np.reshape(own[place], ())):.9g} in the reference"
+                text = f"{words}: with it the reference's own {kind} gives the port's numbers to rounding"
+                name = "scale" if kind in ("mul", "div") else OTHER
+                return Cause(name, f"{_title(reference, candidate)}: {words}", text, FIX)
+    return None
+
+
+def _exchanged(reference: Op, candidate: Op) -> Cause | None:
+    """A - b for b - a, a / b for b / a."""
+    kind, own = plain(reference.kind), reference.arguments
+    if kind not in ("sub", "div", "pow", "matmul") or len(own) != 2 or any(each is None for each in own):
+        return None
+    if _is(computed(kind, own, {}), reference.output) and _explains(
+        computed(kind, own[::-1], {}), reference, candidate
+    ):
+        text = f"{kind} of the reference's operands, the one for the other, gives the port's numbers to rounding"
+        return Cause(OTHER, f"{_title(reference, candidate)}: its operands are exchanged", text, FIX)
+    return None
+
+
+def _reduction(reference: Op, candidate: Op) -> Cause | None:
+    """Another reduction, or over other axes."""
+    kind = plain(reference.kind)
+    if kind not in REDUCTIONS or not reference.data:
+        return None
+    x = reference.data[0]
+    axes = axes_of(reference.arguments, reference.attributes)
+    own = tuple(sorted(axis % x.ndim for axis in axes)) if axes is not None and x.ndim else tuple(range(x.ndim))
+    if not _is(REDUCTIONS[kind](x, axis=own), reference.output):
+        return None
+    for name, over in sorted(_ways(x.ndim), key=lambda way: way[1] != own):
+        if (name, over) != (kind, own) and _explains(REDUCTIONS[name](x, axis=over), reference, candidate):
+            ways = f"the {name} over {_axes(over, x.ndim)}", f"the {kind} over {_axes(own, x.ndim)}"
+            words = f"{ways[0]} in the port, {ways[1]} in the reference"
+            whole = len(own) == len(over) == x.ndim
+            text = "computed from what goes in, which is the same on both sides, these are the two sides' numbers"
+            return Cause("loss_reduction" if whole else OTHER, f"{_title(reference, candidate)}: {words}", text, FIX)
+    return None
+
+
+def _ways(axes: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for count in range(axes, 0, -1):
+        for over in combinations(range(axes), count):
+            for name in REDUCTIONS:
+                yield name, over
+
+
+def _axes(over: Sequence[int], count: int) -> str:
+    return "all" if len(over) == count else f"axis {', '.join(map(str, over))}"
+
+
+def _other(reference: Op, candidate: Op) -> Cause:
+    """The same numbers go in and others come out: what differs is what is computed."""
+    told = list(_settings(reference, candidate))
+    apart = f"; {'; '.join(told)}" if told else ""
+    text = "what goes in is the same on both sides, to rounding, and what comes out is not: all before it is right"
+    return Cause(OTHER, f"{_title(reference, candidate)}{apart}", text, FIX)
+
+
+def _settings(reference: Op, candidate: Op) -> Iterator[str]:
+    """Yields the settings that both sides have, by whatever name, and that are not the same."""
+    for words, names in SETTINGS.items():
+        own, other = (
+            next((op.attributes[n] for n in names if n in op.attributes), None) for op in (reference, candidate)
+        )
+        if own is not None and other is not None and _setting(own) != _setting(other):
+            yield f"{words} is {_written(other)} in the port, {_written(own)} in the reference"
+
+
+def _setting(value: Any) -> Any:
+    if isinstance(value, list | tuple):  # a graph has strides of examples and channels too
+        inner = [each for each in value if each != 1] or [1]
+        return inner[0] if len(set(inner)) == 1 else tuple(inner)
+    return float(np.float32(value)) if isinstance(value, float) else value
+
+
+def _written(value: Any) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def _title(reference: Op, candidate: Op) -> str:
+    return (
+        f"the port computes {plain(candidate.kind)} where the reference computes {plain(reference.kind)}: "
+        f"{candidate.line} / {reference.line}"
+    )
+
+
+def _of_data(op: Op, place: int) -> bool:
+    return any(each.place == str(place) and each.of_data for each in op.takes)
+
+
+def _quiet() -> Iterator[tuple[str, Any]]:
+    for name, function in functions():
+
+        def quiet(x: Array, function: Any = function) -> Array:
+            with np.errstate(all="ignore"):
+                return np.asarray(function(x))
+
+        yield name, quiet
+
+
+def _is(made: Array | None, output: Array | None) -> bool:
+    """Whether an array is an output, down to rounding, in its order."""
+    if made is None or output is None or made.size != output.size:
+        return False
+    wanted = np.asarray(output, np.float64)
+    return bool(norm(made.reshape(wanted.shape) - wanted) <= CLOSE * norm(wanted))
+
+
+def _explains(made: Array | None, reference: Op, candidate: Op) -> bool:
+    """Whether an array is the port's output, whatever its layout, and not the reference's."""
+    assert reference.output is not None and candidate.output is not None
+    if made is None or not np.isfinite(made).all() or not np.isfinite(candidate.output).all():
+        return False
+    pair = align(made, candidate.output)
+    if pair is None or pair.apart > CLOSE:
+        return False
+    of_both = align(reference.output, candidate.output)
+    return of_both is None or pair.apart <= LEFT * of_both.apart

@@ -1,0 +1,96 @@
+"""Looks for the cause of a difference at the ops at which two forward passes part."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from parity.causes.at_op import Op, Taken, at_op
+from parity.causes.evidence import CLOSE
+from parity.judge.numbers import Array
+from parity.judge.result import Cause
+from parity.locate import Location
+from parity.locate.align import align
+from parity.locate.reached import Pass, alike
+
+SOON = 12
+FEW = 1  # numbers of which none tells whether two operands are one: constants
+
+
+def cause_at_op(place: Location) -> Cause | None:
+    """Returns what the two sides compute where their passes part, None where that is not proven.
+
+    Args:
+      place: where they part.
+    """
+    own, other = place.parting.reference, place.parting.candidate
+    if own is None or other is None:
+        return None
+    reference, candidate = (_op(passed, number) for passed, number in zip(place.passes, (own, other), strict=True))
+    if reference is None or candidate is None:
+        return None
+    passed = place.passes[0]
+    readers = (_op(passed, number) for number, op in enumerate(passed.ops) if own in op.inputs)
+    return at_op(reference, candidate, _fed_alike(place, reference, candidate), [each for each in readers if each])
+
+
+def _op(passed: Pass, number: int) -> Op | None:
+    op = passed.ops[number]
+    if op.line is None or not op.operands:
+        return None
+    taken = []
+    for place, operand in enumerate(op.operands):
+        value = passed.operand(number, place)
+        source = passed.ops[operand.op].line if operand.op is not None else None
+        # A number that is made of weights, such as a penalty, is no constant.
+        of_data = operand.op is not None or bool(op.weights) or (value is not None and value.size > FEW)
+        taken.append(Taken(operand.place, value, of_data, source.shown if source else ""))
+    return Op(op.kind, op.attributes, taken, passed.value(number), op.line.shown, list(_later(passed, number)))
+
+
+def _later(passed: Pass, number: int) -> Iterator[Array]:
+    """Yields the outputs of one shape that come of an op soon."""
+    behind = {number}
+    for each in range(number + 1, min(number + SOON, len(passed.ops))):
+        if behind & set(passed.ops[each].inputs):
+            behind.add(each)
+            value = passed.value(each)
+            if value is not None and list(value.shape) == passed.ops[number].shape:
+                yield value
+
+
+def _fed_alike(place: Location, reference: Op, candidate: Op) -> bool:
+    """Whether all that each of the two takes is known, and the other side has it, and they have something in common."""
+    own, other = _arrays(reference), _arrays(candidate)
+    if own is None or other is None or not any(_same(one, two) for one in own for two in other):
+        return False
+    anywhere = [list(_known(passed)) for passed in place.passes]
+    return all(any(_same(each, known) for known in [*other, *anywhere[1]]) for each in own) and all(
+        any(_same(known, each) for known in [*own, *anywhere[0]]) for each in other
+    )
+
+
+def _arrays(op: Op) -> list[Array] | None:
+    values = [each.value for each in op.takes if each.of_data]
+    return [value for value in values if value is not None] if all(value is not None for value in values) else None
+
+
+def _known(passed: Pass) -> Iterator[Array]:
+    for number, op in enumerate(passed.ops):
+        value = passed.value(number)
+        if value is not None:
+            yield value
+        for place, operand in enumerate(op.operands):
+            taken = passed.operand(number, place) if operand.op is None else None
+            if taken is not None and taken.size > FEW:
+                yield taken
+
+
+def _same(one: Array, other: Array) -> bool:
+    """Whether two arrays hold the same numbers in the same order, whatever the order of axes."""
+    if one.size != other.size or not all(each.dtype.kind in "fiub" for each in (one, other)):
+        return False
+    ours, theirs = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    if not alike(np.sort(ours, axis=None), np.sort(theirs, axis=None), CLOSE):
+        return False
+    pair = align(ours, theirs)
+    return pair is not None and pair.apart <= CLOSE

@@ -1,0 +1,125 @@
+"""What two sides compute where they part is said where numbers prove it, each rule on arrays made by hand."""
+
+import numpy as np
+import pytest
+
+from parity.causes.at_op import Op, Taken, at_op
+from parity.causes.op_table import computed, plain
+
+RANDOM = np.random.default_rng(11)
+X, Y = RANDOM.normal(size=(5, 4)), RANDOM.normal(size=(5, 4))
+LINES = "model_tf.py:31  y = f(x)", "model_torch.py:44  y = g(x)"
+
+
+def op(kind, takes, output, side=0, attributes=None, later=()):
+    given = [Taken(str(place), np.asarray(each), np.size(each) > 1) for place, each in enumerate(takes)]
+    return Op(kind, attributes or {}, given, np.asarray(output), LINES[side], later)
+
+
+def relu(x):
+    return np.maximum(x, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "name", "words"),
+    [
+        (op("Relu", [X], relu(X)), op("tanh", [X], np.tanh(X), 1), "activation_function", "computes tanh where"),
+        (  # in the port the axes lie otherwise
+            op("Relu", [X], relu(X)),
+            op("tanh", [X.T], np.tanh(X).T, 1),
+            "activation_function",
+            "model_torch.py:44",
+        ),
+        (  # one function in several ops
+            op("Mul", [0.2, X], 0.2 * X, later=[np.maximum(X, 0.2 * X)]),
+            op("relu", [X], relu(X), 1),
+            "activation_function",
+            "computes relu where the reference computes mul",
+        ),
+        (
+            op("AddV2", [X, 0.5], X + 0.5),
+            op("add", [X], X + 1, 1, {"1": 1.0}),
+            "other_operation",
+            "is 1 in the port, 0.5 in",
+        ),
+        (op("Mul", [0.5, X], X / 2), op("__rmul__", [X], 2 * X, 1, {"1": 2.0}), "scale", "is 2 in the port, 0.5 in"),
+        (op("Sub", [X, Y], X - Y), op("sub", [Y, X], Y - X, 1), "other_operation", "its operands are exchanged"),
+        (op("RealDiv", [X, Y], X / Y), op("div", [Y, X], Y / X, 1), "other_operation", "its operands are exchanged"),
+        (
+            op("Max", [X, np.array([1])], X.max(1)),
+            op("mean", [X], X.mean(1), 1, {"1": 1}),
+            "other_operation",
+            "the mean over axis 1 in the port, the max over axis 1 in the reference",
+        ),
+        (
+            op("Sum", [X, np.array([1])], X.sum(1)),
+            op("sum", [X], X.sum(0), 1, {"1": 0}),
+            "other_operation",
+            "the sum over axis 0 in the port, the sum over axis 1 in the reference",
+        ),
+        (
+            op("Sum", [X, np.array([0, 1])], X.sum()),
+            op("mean", [X], X.mean(), 1),
+            "loss_reduction",
+            "the mean over all",
+        ),
+    ],
+)
+def test_what_gives_the_ports_numbers_is_named_with_both_lines(reference, candidate, name, words):
+    cause = at_op(reference, candidate, same_inputs=False)
+    assert cause.name == name and words in cause.title
+    assert all(line in cause.title for line in LINES)
+
+
+def test_an_op_is_left_out_where_what_follows_takes_what_it_takes():
+    reference, reader = op("Mul", [X, 3.0], X * 3), op("AddV2", [X * 3, Y], X * 3 + Y)
+    cause = at_op(reference, op("add", [X, Y], X + Y, 1), False, [reader])
+    assert (cause.name, cause.title.startswith("the port leaves out mul: model_tf.py:31")) == ("op_left_out", True)
+    assert at_op(reference, op("add", [X, Y], X + 1.01 * Y, 1), False, [reader]) is None
+
+
+def test_where_no_rule_gives_the_numbers_the_place_is_told_only_if_the_same_goes_in():
+    reference = op(
+        "Conv2D", [X], X[:, :2], attributes={"strides": [1, 2, 2, 1], "dilations": [1, 2, 2, 1], "epsilon": 1e-3}
+    )
+    candidate = op("conv2d", [X], Y[:, :2], 1, {"stride": [2, 2], "dilation": [1, 1], "eps": float(np.float32(1e-3))})
+    assert at_op(reference, candidate, same_inputs=False) is None
+    cause = at_op(reference, candidate, same_inputs=True)
+    assert cause.name == "other_operation"
+    assert cause.title.endswith("; dilation is [1, 1] in the port, [1, 2, 2, 1] in the reference")
+
+
+def test_nothing_is_told_without_both_lines_or_where_rounding_would_have_to_be_larger():
+    reference, candidate = op("Relu", [X], relu(X)), op("tanh", [X], np.tanh(X), 1)
+    assert at_op(reference._replace(line=""), candidate, same_inputs=True) is None
+    near = op("tanh", [X], np.tanh(X) * (1 + 1e-6), 1)
+    assert at_op(reference, near, same_inputs=False) is None
+    assert at_op(op("Relu", [X], relu(X) + 1e-6), candidate, same_inputs=False) is None  # no function of the table's
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "attributes", "made"),
+    [
+        ("BatchMatMulV2", [X, Y], {"adj_y": True}, X @ Y.T),
+        ("MatMul", [X, Y], {"transpose_a": True}, X.T @ Y),
+        ("rsub", [X, 1.0], {}, 1 - X),
+        ("__rtruediv__", [X, 2.0], {}, 2 / X),
+        ("LeakyRelu", [X], {"alpha": 0.3}, np.where(X > 0, X, 0.3 * X)),
+        ("softmax", [X], {"dim": 0}, np.exp(X) / np.exp(X).sum(0)),
+        ("LogSoftmax", [X], {}, X - np.log(np.exp(X).sum(1, keepdims=True))),
+        ("Mean", [X, np.array([1])], {"keep_dims": True}, X.mean(1, keepdims=True)),
+        ("amax", [X, 1], {}, X.max(1)),
+        ("unheard_of", [X], {}, None),
+        ("add", [X, np.ones(3)], {}, None),
+        ("add", [X, Y], {"alpha": 2}, None),
+    ],
+)
+def test_the_table_computes_what_graphs_and_torch_do(kind, arguments, attributes, made):
+    found = computed(kind, arguments, attributes)
+    assert (found is None) == (made is None)
+    if made is not None:
+        np.testing.assert_allclose(found, made, rtol=1e-13)
+
+
+def test_both_sides_names_are_one():
+    assert {plain(kind) for kind in ("AddV2", "BiasAdd", "add", "__radd__", "add_")} == {"add"}
