@@ -118,7 +118,10 @@ def test_the_layer_of_a_bug_in_the_forward_pass_is_found_by_the_pass_that_the_sh
     function = result["levels"]["function"]
     first = function["first_difference"]
     assert (code, first["key"]) == (1, "act/0/net/b1/Relu")
-    assert "in the port outside of any module (leaky_relu); its inputs and weights are the same" in first["where"]
+    assert (
+        "in the port outside of any module (leaky_relu), before out; its inputs and weights are the same"
+        in first["where"]
+    )
     assert function["causes"][0]["title"].startswith(
         "net/b1/Relu goes through leaky ReLU of slope 0.01 in the candidate"
     )
