@@ -35,8 +35,9 @@ class GradientCuts(TorchFunctionMode):
       undone: names of the places where gradients are let through.
 
     Attributes:
-      found: dict of a place's name to what is known of it, JSON values: `kind`, `line` (a `SourceLine`), `module` (path of
-        the one whose method it is), `parameter` (name of what is cut off, "" where it is computed) and `calls`.
+      found: dict of a place's name to what is known of it, JSON values: `kind`, `line` (a `SourceLine` without callers),
+        `module` (path of the one whose method it is), `parameter` (name of what is cut off, "" where it is computed) and
+        `calls`.
     """
 
     def __init__(self, model: nn.Module, undone: Collection[str] = ()) -> None:
@@ -70,7 +71,7 @@ class GradientCuts(TorchFunctionMode):
 
     def _add(self, place: str, kind: str, line: SourceLine, args: Any) -> None:
         parameter = next((self._names[id(each)] for each in _tensors(args) if id(each) in self._names), "")
-        new = {"kind": kind, "line": list(line), "module": self._module(), "parameter": parameter, "calls": 0}
+        new = {"kind": kind, "line": list(line[:4]), "module": self._module(), "parameter": parameter, "calls": 0}
         self.found.setdefault(place, new)["calls"] += 1
 
     def _module(self) -> str:
