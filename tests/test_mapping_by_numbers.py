@@ -118,7 +118,8 @@ def test_a_plain_port_is_the_same_without_a_line_of_mapping_and_the_report_says_
     assert found["attention/key/kernel"] == ("attention.in_proj_weight", "reshape(8, 8) | transpose | rows(1, 3)")
     assert found["rnn/lstm_cell/bias"] == ("lstm.bias_ih_l0 + lstm.bias_hh_l0", "lstm_bias(1.0)")
     notes = [note for note in result.notes if note.startswith("mapping: ")]
-    assert len(notes) == 1 and "by order and shape" in notes[0] and "by numbers" in notes[0]
+    assert len(notes) == 2 and "by order and shape" in notes[0] and "by numbers" in notes[0]
+    assert "the rows of w2 are permuted for body.0.weight" in notes[1]
 
 
 @pytest.mark.slow

@@ -1,0 +1,40 @@
+"""Ways of resizing images: where the new pixels lie among the old ones, and what is taken there."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from parity.judge.numbers import Array
+
+# Sources: tensorflow/core/kernels/image (resize_bilinear_op, resize_nearest_neighbor_op) and torch's UpSample.h.
+PLACES = {
+    "with aligned corners": lambda at, old, new: at * (old - 1) / max(new - 1, 1),
+    "between the centres of pixels": lambda at, old, new: (at + 0.5) * old / new - 0.5,
+    "from the first corner on": lambda at, old, new: at * old / new,
+}
+
+
+def resized(images: Array, size: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
+    """Yields ways of resizing in words, and the images ``[n, h', w', c]`` that they give.
+
+    Args:
+      images: ``[n, h, w, c]``.
+      size: h' and w', or h' and w, where one axis is resized after the other.
+    """
+    for words, place in PLACES.items():
+        at = [place(np.arange(new), old, new) for old, new in zip(images.shape[1:3], size, strict=True)]
+        yield f"bilinear {words}", _linear(_linear(images, at[0], 1), at[1], 2)
+        for how, whole in (("rounded down", np.floor), ("to the nearest", lambda x: np.floor(x + 0.5))):
+            picked = [
+                np.clip(whole(each), 0, old - 1).astype(int) for each, old in zip(at, images.shape[1:3], strict=True)
+            ]
+            yield f"one pixel each {words}, {how}", images[:, picked[0]][:, :, picked[1]]
+
+
+def _linear(images: Array, at: Array, axis: int) -> Array:
+    last = images.shape[axis] - 1
+    at = np.clip(at, 0, last)
+    below = np.minimum(np.floor(at).astype(int), max(last - 1, 0))
+    share = (at - below).reshape([-1 if each == axis else 1 for each in range(images.ndim)])
+    above = np.minimum(below + 1, last)
+    return np.asarray(images.take(below, axis=axis) * (1 - share) + images.take(above, axis=axis) * share)

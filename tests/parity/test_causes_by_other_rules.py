@@ -1,0 +1,57 @@
+"""An op is computed again by other rules: what gives an output that only the candidate has is named."""
+
+import numpy as np
+import pytest
+
+from parity.causes.at_ops import Op, is_held, other_way
+from parity.causes.resizing import resized
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(3, 4, 6, 8))
+A, B = RANDOM.normal(size=(3, 5, 4, 4))[..., :4], RANDOM.normal(size=(3, 5, 4, 4))
+
+
+def length(x, axis):
+    return np.sqrt((x**2).sum(axis=axis, keepdims=True))
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+WAYS = dict(resized(X, (8, 12)))
+CASES = [
+    ("resizing", [X], WAYS["bilinear between the centres of pixels"], WAYS["bilinear with aligned corners"], "aligned"),
+    ("activation_function", [X], np.maximum(0.2 * X, X), np.where(X > 0, X, 0.01 * X), "slope 0.01"),
+    ("reduction", [X], X.max(axis=1), X.mean(axis=1), "the mean over axis 1, the reference the largest"),
+    ("reduction", [X], X.sum(axis=1), X.sum(axis=2), "the sum over axis 2"),
+    ("normalised_axis", [X], X / length(X, 3), X / length(X, 0), "length over axis 0"),
+    ("gate_halves", [X], X[..., :4] * sigmoid(X[..., 4:]), X[..., 4:] * sigmoid(X[..., :4]), "second half as values"),
+    ("gate_halves", [X], X[..., :4] * sigmoid(X[..., 4:]), X[..., ::2] * sigmoid(X[..., 1::2]), "even channels"),
+    ("transposed_product", [A, B], A @ B, A @ B.swapaxes(-1, -2), "the second transposed"),
+]
+
+
+@pytest.mark.parametrize(("name", "inputs", "own", "other", "words"), CASES)
+def test_the_rule_that_gives_the_candidates_output_is_named(name, inputs, own, other, words):
+    moved = np.moveaxis(other, -1, 1) if other.ndim > 2 else other.T
+    cause = other_way(Op("layer", inputs, [own], [RANDOM.normal(size=own.shape), moved]))
+    assert cause.name == name
+    assert words in cause.title
+
+
+@pytest.mark.parametrize(("name", "inputs", "own", "other", "words"), CASES)
+def test_random_differences_name_nothing(name, inputs, own, other, words):
+    assert other_way(Op("layer", inputs, [own], [RANDOM.normal(size=own.shape)])) is None
+    assert other_way(Op("layer", inputs, [own], [other * (1 + 1e-6 * RANDOM.normal(size=other.shape))])) is None
+    assert other_way(Op("layer", inputs, [RANDOM.normal(size=own.shape)], [other])) is None
+
+
+def test_the_references_own_rule_in_another_layout_is_no_other_rule():
+    assert other_way(Op("layer", [X], [X.max(axis=1)], [X.max(axis=1).T])) is None
+
+
+def test_few_or_equal_numbers_are_in_no_output():
+    assert not is_held(np.arange(7.0), [np.arange(7.0)])
+    assert is_held(np.arange(8.0), [np.arange(8.0)[::-1]])
+    assert not is_held(np.ones(9), [np.ones(9)])
