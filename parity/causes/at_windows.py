@@ -1,16 +1,20 @@
 """Computes a convolution or a pooling again with its windows elsewhere: padding, kernel turned, mean for maximum."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from parity.causes.evidence import CLOSE, LEFT
+from parity.causes.other_rules import is_held
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause
 
-CONVOLUTIONS = frozenset(["Conv2D", "DepthwiseConv2dNative"])
+TRANSPOSED = "Conv2DBackpropInput"
+CONVOLUTIONS = frozenset(["Conv2D", "DepthwiseConv2dNative", TRANSPOSED])
+MOST_WORK = 3e9  # multiplications
+DILATIONS = (2, 3, 4, 6)
 POOLINGS = {"MaxPool": "maximum", "AvgPool": "mean"}
 FIX = (
     "pad as SAME does: evenly, the odd one at the end (torch_ddp.like_tf.Conv2d and MaxPool2d, or pad_same before them)"
@@ -24,7 +28,8 @@ class Windows(NamedTuple):
       name: of its layer.
       kind: of the op, e.g. "Conv2D".
       image: ``[n, h, w, c]``, what it takes.
-      kernel: ``[kh, kw, c, out]`` or, of a depthwise one, ``[kh, kw, c, multiplier]``; None of a pooling.
+      kernel: ``[kh, kw, c, out]``, of a depthwise one ``[kh, kw, c, multiplier]``, of a transposed one
+        ``[kh, kw, out, c]``; None of a pooling.
       attributes: of the op: `strides`, of a pooling `ksize`.
       reference, candidate: ``[n, h', w', out]``, what it gives.
     """
@@ -46,6 +51,7 @@ class _Way(NamedTuple):
     top: int
     left: int
     counts_padding: bool
+    dilation: int = 1
 
 
 def other_windows(op: Windows) -> Cause | None:
@@ -67,6 +73,43 @@ def other_windows(op: Windows) -> Cause | None:
     return None
 
 
+def windows_among(op: Windows, beyond: Sequence[Array], bias: Array | None = None) -> Cause | None:
+    """Returns the cause where the op with other windows gives one of some outputs of the candidate, or None.
+
+    Args:
+      op: its `candidate` does not matter.
+      beyond: outputs of the candidate that the reference never has, examples first, in whatever order of axes.
+      bias: ``[out]``, which the candidate may have added already.
+    """
+    count, kernel = len(op.image), op.kernel
+    if op.image.ndim != 4 or op.reference.ndim != 4 or (op.kind in CONVOLUTIONS) == (kernel is None):
+        return None
+    if op.kind not in CONVOLUTIONS | POOLINGS.keys():
+        return None
+    first = op._replace(image=op.image[:1], reference=op.reference[:1], candidate=op.reference[:1])
+    alike = [each[:1] for each in beyond if each.ndim and len(each) == count and each.size == op.reference.size]
+    ways = [*_ways(op), *_dilated(op)]
+    if not alike or len(ways) * first.reference.size * (kernel.size if kernel is not None else 9) > MOST_WORK:
+        return None
+    own = next((way for way in ways if _near(_computed(first, way), first.reference)), None)
+    if own is None:
+        return None
+    for way in ways:
+        made = _computed(first, way)
+        added = [made] if bias is None or bias.shape != made.shape[-1:] else [made, made + bias]
+        if any(is_held(each, alike) for each in added) and not is_held(made, [first.reference]):
+            return _cause(op, own, way)
+    return None
+
+
+def _dilated(op: Windows) -> Iterator[_Way]:
+    if op.kind in ("Conv2D", "DepthwiseConv2dNative"):
+        size = max(_size(op))
+        for dilation in DILATIONS if size > 1 else ():
+            for start in range((size - 1) * dilation + 1):
+                yield _Way("", op.kernel, op.kind, start, start, False, dilation)
+
+
 def _ways(op: Windows) -> Iterator[_Way]:
     high, wide = _size(op)
     kernels: list[tuple[str, Array | None]] = [("", op.kernel)]
@@ -80,7 +123,7 @@ def _ways(op: Windows) -> Iterator[_Way]:
             for top in range(high):
                 for left in range(wide):
                     yield _Way(words, kernel, kind, top, left, False)
-                    if kind == "AvgPool" and (top or left):
+                    if kind == "AvgPool":
                         yield _Way("counting the padding", kernel, kind, top, left, True)
 
 
@@ -92,6 +135,8 @@ def _size(op: Windows) -> tuple[int, int]:
 
 
 def _computed(op: Windows, way: _Way) -> Array:
+    if way.kernel is not None and op.kind == TRANSPOSED:
+        return _transposed(op, way.kernel, way.top, way.left)
     windows, inside = _windows(op, way, op.image, 0.0), None
     if way.kernel is not None:
         if op.kind == "Conv2D":
@@ -104,9 +149,23 @@ def _computed(op: Windows, way: _Way) -> Array:
     return np.asarray(windows.sum(axis=(4, 5)) / np.maximum(inside.sum(axis=(4, 5)), 1.0))
 
 
+def _transposed(op: Windows, kernel: Array, top: int, left: int) -> Array:
+    """Every pixel spread by the kernel, and as much as the output has from a row and a column on."""
+    high, wide = op.reference.shape[1:3]
+    strides = [int(each) for each in op.attributes.get("strides", [1, 1, 1, 1])][1:3]
+    rows, columns = ((size - 1) * step for size, step in zip(op.image.shape[1:3], strides, strict=True))
+    made = np.zeros((len(op.image), top + high + len(kernel), left + wide + kernel.shape[1], kernel.shape[2]))
+    made = np.pad(made, [(0, 0), (0, max(0, rows)), (0, max(0, columns)), (0, 0)])
+    for y, x in np.ndindex(*kernel.shape[:2]):
+        spread = np.tensordot(op.image, kernel[y, x], axes=([3], [1]))
+        made[:, y : y + rows + 1 : strides[0], x : x + columns + 1 : strides[1]] += spread
+    return made[:, top : top + high, left : left + wide]
+
+
 def _windows(op: Windows, way: _Way, image: Array, outside: float) -> Array:
     """The windows of the output's size, ``[n, h', w', c, kh, kw]``, of an image with as much around it as that takes."""
-    size = _size(op)
+    high, wide = ((each - 1) * way.dilation + 1 for each in _size(op))
+    size = high, wide
     strides = [int(each) for each in op.attributes.get("strides", [1, 1, 1, 1])][1:3]
     pads = []
     for axis, start in enumerate((way.top, way.left)):
@@ -114,7 +173,8 @@ def _windows(op: Windows, way: _Way, image: Array, outside: float) -> Array:
         pads.append((start, max(0, needed - start - image.shape[1 + axis])))
     padded = np.pad(image, [(0, 0), *pads, (0, 0)], constant_values=outside)
     every = sliding_window_view(padded, size, axis=(1, 2))[:, :: strides[0], :: strides[1]]
-    return np.asarray(every[:, : op.reference.shape[1], : op.reference.shape[2]])
+    kept = every[:, : op.reference.shape[1], : op.reference.shape[2]]
+    return np.asarray(kept[..., :: way.dilation, :: way.dilation])
 
 
 def _near(made: Array, wanted: Array) -> bool:
@@ -140,6 +200,15 @@ def _cause(op: Windows, own: _Way, way: _Way) -> Cause:
         if op.kernel is None:
             return Cause("pooling", what, evidence, "count_include_pad=False")
         return Cause("transposed_kernel", what, evidence, "carry the kernel over with its rows and columns as they are")
+    if way.dilation != own.dilation:
+        what = (
+            f"{op.name} has its kernel dilated by {way.dilation} in the candidate, by {own.dilation} in the reference"
+        )
+        return Cause("dilation", what, evidence, "give the layer the graph's dilation_rate")
+    if op.kind == TRANSPOSED:
+        there, here = (f"{each.top} above and {each.left} to the left" for each in (way, own))
+        what = f"{op.name} cuts off {there} of what its windows spread in the candidate, {here} in the reference"
+        return Cause("padding", what, evidence, "cut as SAME does: torch_ddp.like_tf.ConvTranspose2d")
     there, here = (f"{each.top} above and {each.left} to the left" for each in (way, own))
     return Cause(
         "padding", f"{op.name} pads {there} of the image in the candidate, {here} in the reference", evidence, FIX

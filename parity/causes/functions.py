@@ -9,7 +9,7 @@ from parity.judge.numbers import Array
 
 
 def _sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)))
+    return np.asarray(np.exp(-np.logaddexp(0.0, -x)))  # as exact for small ones, and nothing overflows
 
 
 def _gelu(x: Array) -> Array:

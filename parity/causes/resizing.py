@@ -1,13 +1,13 @@
 """Ways of resizing images: where the new pixels lie among the old ones, and what is taken there."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from parity.judge.numbers import Array
 
 # Sources: tensorflow/core/kernels/image (resize_bilinear_op, resize_nearest_neighbor_op) and torch's UpSample.h.
-PLACES = {
+PLACES: dict[str, Callable[[Array, int, int], Array]] = {
     "with aligned corners": lambda at, old, new: at * (old - 1) / max(new - 1, 1),
     "between the centres of pixels": lambda at, old, new: (at + 0.5) * old / new - 0.5,
     "from the first corner on": lambda at, old, new: at * old / new,

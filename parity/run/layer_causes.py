@@ -21,6 +21,7 @@ from parity.locate.reached import reach, tolerance_for
 from parity.run.layers import Located
 from parity.run.loss_inputs import boundary
 from parity.run.op_causes import cause_at_op
+from parity.run.other_ways import cause_by_other_ways
 from parity.trace import parse_key
 
 # What only holds where the first layers differ already, and what only holds where all layers are right.
@@ -92,6 +93,8 @@ def _with_op(located: Located | None, causes: list[Cause]) -> list[Cause]:
 
 def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Cause]) -> list[Cause]:
     found = _causes_at(located, evidence)
+    if located is not None and located.place.layer and (not found or found[0].name in VAGUE):
+        found = [*_by_other_ways(located, evidence), *found]
     if located is not None and not located.place.layer:
         found = _causes_of_loss(located, evidence, fitting(known, located))
     names = {cause.name for cause in found}
@@ -156,6 +159,19 @@ def _causes_at(located: Located | None, evidence: Evidence) -> list[Cause]:
         return found
     rest = (cause for cause in found if cause.name != exact.name and cause.name not in VAGUE)
     return [told_of(first, exact), *rest]
+
+
+def _by_other_ways(located: Located, evidence: Evidence) -> list[Cause]:
+    first, place = located.first, located.place
+    if first.check.note:
+        return []
+    shapes = {name: tuple(entry["shape"]) for name, entry in evidence.reference.variables.items()}
+    layers = layer_names(shapes)
+    read = [name for name in shapes if name in place.op.weights or layers[name] == place.layer]
+    values = {name: evidence.before(first.check.step, "var", name) for name in read}
+    flattened = any("flatten" in pair.transform.text for pair in evidence.join.mapping.pairs)
+    cause = cause_by_other_ways(place, {name: v for name, v in values.items() if v is not None}, flattened)
+    return [told_of(first, cause)] if cause is not None else []
 
 
 def _exact(place: Location, evidence: Evidence, first: FirstDifference) -> Cause | None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.causes.at_windows import Windows, other_windows
+from parity.causes.at_windows import Windows, other_windows, windows_among
 
 RANDOM = np.random.default_rng(0)
 IMAGE = RANDOM.normal(size=(2, 7, 6, 3))
@@ -71,3 +71,53 @@ def test_a_mean_for_a_maximum_is_named_and_so_is_padding_that_counts():
 def test_what_no_other_windows_give_is_not_named(other):
     same = convolved(IMAGE, KERNEL, 1, 1, 1, 1)
     assert other_windows(op(same, other(same))) is None
+
+
+def spread(image, kernel, stride):
+    """The definition of a transposed convolution, written out, before anything is cut off."""
+    high, wide = ((size - 1) * stride + width for size, width in zip(image.shape[1:3], kernel.shape[:2], strict=True))
+    found = np.zeros((len(image), high, wide, kernel.shape[2]))
+    for y in range(image.shape[1]):
+        for x in range(image.shape[2]):
+            part = found[:, y * stride : y * stride + kernel.shape[0], x * stride : x * stride + kernel.shape[1]]
+            part += np.einsum("nc,ijoc->nijo", image[:, y, x], kernel)
+    return found
+
+
+def among(kind, own, other, stride=1, kernel=KERNEL, image=IMAGE):
+    given = op(own, own, stride, kind, kernel, image)
+    return windows_among(given, [RANDOM.normal(size=own.shape), other.transpose(0, 3, 1, 2)])
+
+
+def test_a_transposed_convolution_that_is_cut_elsewhere_is_named():
+    kernel = RANDOM.normal(size=(5, 5, 4, 3))
+    whole = spread(IMAGE, kernel, 2)
+    own, other = whole[:, 1:-2, 1:-2], whole[:, 2:-1, 2:-1]
+    cause = among("Conv2DBackpropInput", own, other, 2, kernel)
+    assert cause.name == "padding"
+    assert "cuts off 2 above and 2 to the left" in cause.title
+    assert among("Conv2DBackpropInput", own, RANDOM.normal(size=own.shape), 2, kernel) is None
+
+
+def test_a_dilation_that_is_lost_is_named():
+    wide = np.zeros((5, 5, 3, 4))
+    wide[::2, ::2] = KERNEL
+    own, other = convolved(IMAGE, wide, 2, 2, 2, 2), convolved(IMAGE, KERNEL, 1, 1, 1, 1)
+    cause = among("Conv2D", own, other)
+    assert cause.name == "dilation"
+    assert "by 1 in the candidate, by 2 in the reference" in cause.title
+    assert among("Conv2D", own, RANDOM.normal(size=own.shape)) is None
+
+
+def test_a_bias_that_the_candidate_has_added_and_padding_that_counts_hide_nothing():
+    bias = RANDOM.normal(size=4)
+    image = IMAGE[:, :6]
+    own, other = convolved(image, KERNEL, 0, 1, 0, 1, 2), convolved(image, KERNEL, 1, 0, 1, 0, 2)
+    given = op(own, own, 2, "Conv2D", KERNEL, image)
+    assert windows_among(given, [other + bias]) is None
+    assert windows_among(given, [other + bias], bias).name == "padding"
+    ones = np.ones((3, 3, 1, 1))
+    sums = np.concatenate([convolved(image[..., [c]], ones, 0, 1, 0, 1, 2) for c in range(3)], 3)
+    counts = convolved(np.ones((1, 6, 6, 1)), ones, 0, 1, 0, 1, 2)
+    given = op(sums / counts, sums, 2, "AvgPool", None, image)
+    assert "counting the padding" in windows_among(given, [sums / 9]).title

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from parity.causes.at_ops import Op, is_held, other_way
+from parity.causes.functions import FUNCTIONS
+from parity.causes.other_rules import Op, is_held, other_way
 from parity.causes.resizing import resized
 
 RANDOM = np.random.default_rng(0)
@@ -55,3 +56,9 @@ def test_few_or_equal_numbers_are_in_no_output():
     assert not is_held(np.arange(7.0), [np.arange(7.0)])
     assert is_held(np.arange(8.0), [np.arange(8.0)[::-1]])
     assert not is_held(np.ones(9), [np.ones(9)])
+
+
+def test_large_numbers_overflow_in_no_activation():
+    with np.errstate(over="raise"):
+        assert np.array_equal(FUNCTIONS["sigmoid"](np.array([-1e4, 0.0, 1e4])), [0.0, 0.5, 1.0])
+        assert other_way(Op("layer", [1e4 * X], [np.maximum(1e4 * X, 0)], [np.tanh(1e4 * X)])) is not None
