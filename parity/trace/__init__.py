@@ -45,6 +45,7 @@ from parity.trace.quantities import tower_order as tower_order
 from parity.trace.reader import Trace as Trace
 from parity.trace.source_line import SourceLine as SourceLine
 from parity.trace.source_line import UsersLines as UsersLines
+from parity.trace.source_line import line_of as line_of
 from parity.trace.tensor_file import TensorFile as TensorFile
 from parity.trace.tensor_file import decode as decode
 from parity.trace.tensors import BFloat16 as BFloat16

@@ -8,7 +8,7 @@ import numpy as np
 
 from parity.trace.errors import TraceError
 from parity.trace.reader import Trace
-from parity.trace.source_line import SourceLine
+from parity.trace.source_line import SourceLine, line_of
 from parity.trace.tensors import Path, write_json
 from parity.trace.writer import TraceWriter
 
@@ -94,7 +94,7 @@ class Forward(object):
         self.tower = str(found["tower"])
         lines = found.get("lines") or [None] * len(found["ops"])  # none in what an earlier version wrote
         self.ops = [
-            ForwardOp(*each)._replace(line=_line(line), operands=_operands(taken))
+            ForwardOp(*each)._replace(line=line_of(line), operands=_operands(taken))
             for each, line, taken in zip(found["ops"], lines, found.get("operands") or [[]] * len(lines))
         ]
         self._file = Trace(directory).step(self.step)
@@ -158,13 +158,6 @@ def _named(tower: str, values: Mapping[int, Any]) -> Dict[str, Any]:
 def reshaped(value: Optional[Any], shape: Sequence[int]) -> Optional[Any]:
     """Returns an array in another shape, None where there is none or it is of another size."""
     return value.reshape(shape) if value is not None and value.size == np.prod(shape, dtype=int) else None
-
-
-def _line(kept: Optional[Sequence[Any]]) -> Optional[SourceLine]:
-    if not kept:
-        return None
-    callers = tuple(tuple(each) for found in kept[4:] for each in found)
-    return SourceLine(*kept[:4])._replace(callers=callers)
 
 
 def _operands(taken: Iterable[Any]) -> Tuple[Operand, ...]:

@@ -4,7 +4,7 @@ import linecache
 import os
 import sys
 import sysconfig
-from typing import Any, Dict, Iterable, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, NamedTuple, Optional, Sequence, Tuple
 
 import parity
 
@@ -41,6 +41,14 @@ class SourceLine(NamedTuple):
         if self.callers:
             written += "  (called from {0[0]}:{0[1]}  {0[3]})".format(self.callers[0])
         return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in written)
+
+
+def line_of(kept: Optional[Sequence[Any]]) -> Optional[SourceLine]:
+    """Returns a line as it is read from JSON, of lists; None of None."""
+    if not kept:
+        return None
+    callers = tuple(tuple(each) for found in kept[4:] for each in found)
+    return SourceLine(*kept[:4])._replace(callers=callers)
 
 
 class UsersLines(object):

@@ -17,7 +17,7 @@ RIGHT = {"loss/0": np.array(2.0), "tower_grad/0/v": np.array([1.0, 2.0]), "tower
 WRONG = {**RIGHT, "tower_grad/0/w": np.array([3.0, 1.0])}
 CHECKS = [Check("lockstep", 0, key, "same", 0.0, 1e-13) for key in RIGHT]
 FIRST = FirstDifference(Check("lockstep", 0, "tower_grad/0/w", "different", 3.0, 1e-13), "tower_grad", "w", "0", None)
-LINE = ["model_torch.py", 7, "forward", "x = h.detach()"]
+LINE = ["model_torch.py", 7, "forward", "x = h.detach()", [["model_torch.py", 12, "loss", "return model(x)"]]]
 
 
 class File(dict):

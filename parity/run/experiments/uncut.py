@@ -8,7 +8,7 @@ from parity.causes import VAGUE, Evidence
 from parity.judge.result import Cause, Check, Explained, FirstDifference, Level
 from parity.run.experiments.gradients import GradientsOfStep
 from parity.sides import SideFailed
-from parity.trace import SourceLine, Trace, parse_key
+from parity.trace import Trace, line_of, parse_key
 
 MOST = 12
 # What says that gradients are missing, and not where they are lost.
@@ -103,7 +103,7 @@ def _tries(places: list[str]) -> Iterator[tuple[str, ...]]:
 def _told(
     first: FirstDifference, places: list[dict[str, Any]], before: dict[str, float], after: dict[str, float]
 ) -> Uncut:
-    lines = list(dict.fromkeys(SourceLine(*place["line"]) for place in places))
+    lines = list(dict.fromkeys(line for place in places if (line := line_of(place["line"])) is not None))
     kinds = list(dict.fromkeys(WORDS[place["kind"]] for place in places))
     shown = ", ".join(f"{line.file}:{line.line}" for line in lines)
     key, gradients = first.check.key, sum(parse_key(text).quantity == "tower_grad" for text in after)
