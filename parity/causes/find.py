@@ -10,6 +10,7 @@ from parity.causes.activations import (
     rectifier,
     reduced_precision,
 )
+from parity.causes.adadelta_and_ftrl import adadelta_epsilon, ftrl_setting
 from parity.causes.aggregation import gradient_factor, loss_factor, not_shared, some_towers, sum_instead_of_mean
 from parity.causes.averages import average_decay, stale_average
 from parity.causes.clipping import clipped_before_combining, clipping_rule
@@ -73,6 +74,8 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
     not_updated,
     slot_decay,
     other_slot_of_updates,
+    adadelta_epsilon,
+    ftrl_setting,
     gradients_used,
     other_update,
     shifted_schedule,

@@ -168,6 +168,28 @@ def named(causes_of, key, reference, rule=None, own=None, **settings):
             "decay_rate",
             "Adadelta's rho is 0.9 where the reference has 0.95",
         ),
+        (
+            adadelta,
+            {"epsilon": 1e-6},
+            "slot/accum_update/kernel",
+            "optimizer_epsilon",
+            "1e-06 where the reference has 0.0001",
+        ),
+        (
+            ftrl,
+            {"l1": 0.01},
+            "var/kernel",
+            "optimizer_setting",
+            "l1_regularization_strength 0.01 where the reference has",
+        ),
+        (
+            ftrl,
+            {"l2": 0.01},
+            "var/kernel",
+            "optimizer_setting",
+            "l2_regularization_strength 0.01 where the reference has 0",
+        ),
+        (ftrl, {"lr": 0.2}, "slot/linear/kernel", "learning_rate", "learning_rate 0.2 where the reference has 0.1"),
     ],
 )
 def test_what_differs_in_an_update_is_named_with_both_values(causes_of, reference, settings, key, name, title):
