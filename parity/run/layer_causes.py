@@ -9,6 +9,7 @@ from parity.causes import VAGUE, Evidence, find_causes
 from parity.causes.at_layer import extra_op, other_rule
 from parity.causes.at_loss import Loss, other_loss
 from parity.causes.at_products import Product, other_product
+from parity.causes.at_recurrent import other_last, other_recurrence
 from parity.causes.at_windows import Windows, other_windows
 from parity.causes.find import GENERAL, told_of
 from parity.causes.layer_rules import Layer
@@ -22,6 +23,7 @@ from parity.run.layers import Located
 from parity.run.loss_inputs import boundary
 from parity.run.op_causes import cause_at_op
 from parity.run.other_ways import cause_by_other_ways
+from parity.run.recurrent_inputs import recurrent_layers
 from parity.trace import parse_key
 
 # What only holds where the first layers differ already, and what only holds where all layers are right.
@@ -92,13 +94,26 @@ def _with_op(located: Located | None, causes: list[Cause]) -> list[Cause]:
 
 
 def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Cause]) -> list[Cause]:
-    found = _causes_at(located, evidence)
+    found = _causes_of_steps(located, evidence) or _causes_at(located, evidence)
     if located is not None and located.place.layer and (not found or found[0].name in VAGUE):
         found = [*_by_other_ways(located, evidence), *found]
-    if located is not None and not located.place.layer:
+    if located is not None and not located.place.layer and not found:
         found = _causes_of_loss(located, evidence, fitting(known, located))
     names = {cause.name for cause in found}
     return [*found, *(cause for cause in fitting(known, located) if cause.name not in names)]
+
+
+def _causes_of_steps(located: Located | None, evidence: Evidence) -> list[Cause]:
+    """What the recurrent layers, run again over their steps, show."""
+    if located is None:
+        return []
+    first = located.first
+    tower = first.tower or next(iter(evidence.tower_names(first.check.step, "loss")), "")
+    for layer in recurrent_layers(located.place, evidence, first.check.step, tower):
+        cause = other_recurrence(layer) or other_last(layer)
+        if cause is not None:
+            return [told_of(first, cause)]
+    return []
 
 
 def _causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause]) -> list[Cause]:

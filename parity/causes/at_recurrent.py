@@ -1,0 +1,261 @@
+"""Runs a recurrent layer again over its steps, by other rules: which of them gives what the candidate has?
+
+For a layer whose inputs and weights are the same on both sides, and whose inside need not be seen. A rule is named only
+where it gives an output of the candidate to rounding, and the reference's own rule, run the same way, one of the reference.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.causes.recurrent_cells import GATES, Cell, Way, Weights, over_steps, step_of, weights_of
+from parity.judge.numbers import Array, norm
+from parity.judge.result import Cause
+
+CLOSE = 1e-10
+MOST_STATES = 8
+MOST_NUMBERS = 4_000_000
+ORDERS = {"LSTM": ("ijfo", "ifjo"), "GRU": ("rzh", "zrh"), "RNN": ("h",)}
+
+
+class Recurrent(NamedTuple):
+    """What is known of a recurrent layer.
+
+    Fields:
+      name: of the layer.
+      variables: dict of name to value of its weights in the reference.
+      sequences: dict of name to ``[example, step, in]``, what may go into it, the same on both sides.
+      states: dict of name to ``[example, units]``, what may be its first state.
+      lengths: dict of name to the integers, of each example, that may be its lengths.
+      marks: dict of name to ``[example, step]`` of 0 and 1, what may say where states are emptied.
+      reference, candidate: outputs of either side that may be the layer's.
+    """
+
+    name: str
+    variables: Mapping[str, Array]
+    sequences: Mapping[str, Array]
+    states: Mapping[str, Array]
+    lengths: Mapping[str, Array]
+    marks: Mapping[str, Array]
+    reference: Sequence[Array]
+    candidate: Sequence[Array]
+
+
+class _Rule(NamedTuple):
+    # How a layer is run: a cell, and by names what it takes.
+    cell: Cell
+    lengths: str
+    reverse: str
+    frozen: bool
+    state: tuple[str, ...]
+    marks: str
+    emptied: bool
+
+
+def other_recurrence(layer: Recurrent) -> Cause | None:
+    """Returns the cause where a layer that is run by another rule gives what the candidate has, or None."""
+    with np.errstate(all="ignore"):
+        for kind, weights in weights_of(layer.variables):
+            for name, x in layer.sequences.items():
+                if x.shape[2] != weights.of_input.shape[0] or x.size > MOST_NUMBERS:
+                    continue
+                run = _Run(layer, weights, x)
+                own = next((rule for rule in run.usual(kind) if run.gives(rule, layer.reference)), None)
+                if own is not None:
+                    return run.other(own, name)
+    return None
+
+
+class _Run:
+    """A layer with one kind of weights over one sequence."""
+
+    def __init__(self, layer: Recurrent, weights: Weights, x: Array) -> None:
+        self._layer, self._weights, self._x = layer, weights, x
+        shape = (len(x), weights.units)
+        fitting = {name: value for name, value in layer.states.items() if value.shape == shape}
+        self._states = {"zeros": np.zeros(shape), **dict(list(fitting.items())[:MOST_STATES])}
+        steps = x.shape[1]
+        self._lengths = {
+            n: v for n, v in layer.lengths.items() if v.shape == (len(x),) and v.min() > 0 and v.max() <= steps
+        }
+        self._marks = {n: v for n, v in layer.marks.items() if v.shape == x.shape[:2]}
+
+    def outputs(self, rule: _Rule) -> Array:
+        """The layer's outputs by a rule."""
+        lengths = self._lengths.get(rule.lengths)
+        marks = self._marks.get(rule.marks)
+        keeps = None if marks is None else (1.0 - marks if rule.emptied else marks)
+        state = tuple(self._states[name] for name in rule.state)
+        way = Way(lengths, rule.reverse, rule.frozen, keeps)
+        return over_steps(step_of(rule.cell, self._weights), self._x, state, way)
+
+    def gives(self, rule: _Rule, among: Sequence[Array]) -> bool:
+        """Whether a rule gives one of some outputs."""
+        made = self.outputs(rule)
+        return any(_shows(made, value) for value in among)
+
+    def usual(self, kind: str) -> Iterator[_Rule]:
+        """The rules that a reference may have, the likeliest first."""
+        pairs = [("zeros",) * 2, *permutations([name for name in self._states if name != "zeros"], 2)]
+        states = pairs if kind == "LSTM" else [(name,) for name in self._states]
+        for cell in _cells(kind):
+            for state in states:
+                for lengths in ("", *self._lengths):
+                    for marks in ("", *self._marks):
+                        for reverse in ("", "each"):
+                            yield _Rule(cell, lengths, reverse, bool(lengths), state, marks, True)
+
+    def other(self, own: _Rule, sequence: str) -> Cause | None:
+        """The cause where a rule that differs in one thing gives what the candidate has."""
+        base = self.outputs(own)
+        for rule, cause in self._others(own):
+            made = self.outputs(rule)
+            if norm(made - base) > 1e-6 * norm(base) and any(_shows(made, value) for value in self._layer.candidate):
+                evidence = (
+                    f"run over {sequence} from the same weights, to the last digits: by the one rule it gives what the "
+                    "reference has, by the other what the candidate has"
+                )
+                name, what, fix = cause
+                return Cause(name, f"{self._layer.name}: {what}", evidence, fix)
+        return None
+
+    def _others(self, own: _Rule) -> Iterator[tuple[_Rule, tuple[str, str, str]]]:
+        for cell, cause in _other_cells(own.cell):
+            yield own._replace(cell=cell), cause
+        yield from self._other_ways(own)
+        for state in self._other_states(own):
+            words = " and ".join(state)
+            what = f"the candidate begins with {words} as its state, the reference with {' and '.join(own.state)}"
+            yield own._replace(state=state), ("initial_state", what, "begin with the graph's state")
+        for marks, emptied in [("", True), *((name, flag) for name in self._marks for flag in (True, False))]:
+            if (marks, emptied) != (own.marks, own.emptied):
+                told = [_emptied(name, flag) for name, flag in ((marks, emptied), (own.marks, own.emptied))]
+                what = f"the candidate's state is {told[0]}, the reference's {told[1]}"
+                fix = "empty the state where the graph does"
+                yield own._replace(marks=marks, emptied=emptied), ("initial_state", what, fix)
+
+    def _other_ways(self, own: _Rule) -> Iterator[tuple[_Rule, tuple[str, str, str]]]:
+        fix = "give the layer the lengths: pack the sequence, or freeze the state and zero the outputs behind the end"
+        if own.lengths:
+            what = f"the candidate runs behind the end of the examples, the reference stops at {own.lengths}"
+            reverse = "all" if own.reverse else ""
+            yield own._replace(lengths="", frozen=False, reverse=reverse), ("sequence_lengths", what, fix)
+            yield own._replace(frozen=False), ("sequence_lengths", what, fix)
+            if own.reverse:
+                what = "the candidate reverses whole sequences, padding first, the reference each one within its length"
+                yield own._replace(reverse="all"), ("sequence_lengths", what, fix)
+        for name in self._lengths:
+            if name != own.lengths:
+                what = (
+                    f"the candidate stops at {name}, the reference {f'at {own.lengths}' if own.lengths else 'nowhere'}"
+                )
+                reverse = "each" if own.reverse else ""
+                yield own._replace(lengths=name, frozen=True, reverse=reverse), ("sequence_lengths", what, fix)
+        ways = ("backwards", "forwards")
+        what = f"the candidate goes {ways[bool(own.reverse)]}, the reference {ways[not own.reverse]}"
+        turned = own._replace(reverse="" if own.reverse else "each")
+        yield turned, ("recurrent_rule", what, "go over the steps in the graph's direction")
+
+    def _other_states(self, own: _Rule) -> Iterator[tuple[str, ...]]:
+        if len(own.state) == 2:
+            yield own.state[::-1]
+            yield from ((one, "zeros") for one in self._states)
+            yield from (("zeros", one) for one in self._states)
+        yield from ((name,) * len(own.state) for name in self._states if (name,) * len(own.state) != own.state)
+
+
+def _emptied(marks: str, emptied: bool) -> str:
+    if not marks:
+        return "never emptied"
+    return f"emptied where {marks} is {1 if emptied else 0}"
+
+
+def _cells(kind: str) -> Iterator[Cell]:
+    for order in ORDERS[kind]:
+        if kind == "LSTM":
+            yield from (Cell(kind, order, bias) for bias in (1.0, 0.0))
+        elif kind == "GRU":
+            yield from (
+                Cell(kind, order, reset=reset, update=update)
+                for reset in ("before", "after")
+                for update in ("old", "new")
+            )
+        else:
+            yield from (Cell(kind, order, activation=activation) for activation in ("tanh", "relu"))
+
+
+def _other_cells(own: Cell) -> Iterator[tuple[Cell, tuple[str, str, str]]]:
+    """Yields cells that differ in one thing, with the cause that this would be."""
+    fix = "compute the cell as the graph does"
+    if own.kind == "LSTM":
+        for bias in (0.0, 1.0):
+            what = f"the candidate adds {bias:g} to the forget gate, the reference {own.forget_bias:g}"
+            if bias != own.forget_bias:
+                yield own._replace(forget_bias=bias), ("forget_bias", what, "add the graph's forget bias at run time")
+        for gate in "ijo" if own.forget_bias else "":
+            what = f"the forget bias of {own.forget_bias:g} is added to the {GATES[gate]} gate in the candidate"
+            yield (
+                own._replace(biased=gate),
+                ("forget_bias", what, "add it to the forget gate: gates lie in another order"),
+            )
+    if own.kind == "GRU":
+        reset = "after" if own.reset == "before" else "before"
+        what = f"the candidate resets {reset} the product with the state, the reference {own.reset} it"
+        yield own._replace(reset=reset), ("recurrent_rule", what, fix)
+        update = "new" if own.update == "old" else "old"
+        what = f"the update gate multiplies the {update} state in the candidate, the {own.update} one in the reference"
+        yield own._replace(update=update), ("recurrent_rule", what, fix)
+    activation = "relu" if own.activation == "tanh" else "tanh"
+    what = f"the new state goes through {activation} in the candidate, through {own.activation} in the reference"
+    yield own._replace(activation=activation), ("recurrent_rule", what, fix)
+    for letters in permutations(own.order) if len(own.order) > 1 else ():
+        order = "".join(letters)
+        names = [", ".join(GATES[letter] for letter in each) for each in (order, own.order)]
+        what = f"the candidate reads the blocks of the kernel as {names[0]}, the reference as {names[1]}"
+        if order != own.order:
+            yield own._replace(order=order), ("gate_order", what, "reorder the gates, or the mapping's blocks")
+
+
+def other_last(layer: Recurrent) -> Cause | None:
+    """Returns the cause where both sides take another step of a sequence that both have: the last for that at the length."""
+    for name, x in layer.sequences.items():
+        rows, own_side = np.arange(len(x)), [*layer.reference, *layer.states.values()]
+        taken = {"the last step": x[:, -1], "the first step": x[:, 0], "the mean of all steps": x.mean(axis=1)}
+        taken |= {"the largest of all steps": x.max(axis=1), "the sum of all steps": x.sum(axis=1)}
+        for feed, given in layer.lengths.items():
+            if given.shape == (len(x),) and given.min() > 0 and given.max() <= x.shape[1]:
+                taken[f"the step {feed} - 1"] = x[rows, given - 1]
+                taken[f"the step {feed}"] = x[rows, np.minimum(given, x.shape[1] - 1)]
+                taken[f"the step {feed} - 2"] = x[rows, given - 2]
+                within = (np.arange(x.shape[1]) < given[:, None])[..., None]
+                taken[f"the mean of the steps before {feed}"] = (x * within).sum(axis=1) / given[:, None]
+        own = next((words for words, made in taken.items() if _among(made, own_side)), None)
+        other = next((words for words, made in taken.items() if words != own and _among(made, layer.candidate)), None)
+        if own is not None and other is not None:
+            title = f"of {name} the candidate takes {other}, the reference {own}"
+            evidence = "both are outputs of one side alone, to the last digits; the sequence is the same on both sides"
+            return Cause("sequence_lengths", title, evidence, "take the step that the graph takes, by the lengths")
+    return None
+
+
+def _among(made: Array, values: Sequence[Array]) -> bool:
+    return any(value.shape == made.shape and norm(value - made) <= CLOSE * norm(made) for value in values)
+
+
+def _shows(made: Array, value: Array) -> bool:
+    """Whether a value is all of some outputs, in either layout, one half of two directions, or the last of them."""
+    examples, steps, units = made.shape
+    size = norm(made)
+    near = CLOSE * size
+    if value.ndim == 3 and value.shape[2] in (units, 2 * units):
+        for each in (made, made.swapaxes(0, 1)):
+            for begin in (0, units) if value.shape[2] == 2 * units else (0,):
+                part = value[..., begin : begin + units]
+                if part.shape == each.shape and norm(part - each) <= near:
+                    return True
+    last = made[:, -1]
+    if value.shape != (examples, units) or steps < 2 or abs(value[0, 0] - last[0, 0]) > CLOSE * size:
+        return False
+    return norm(value - last) <= CLOSE * norm(last)

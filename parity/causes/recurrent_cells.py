@@ -1,0 +1,180 @@
+"""Recurrent layers in float64: cells with their rules, run over the steps of a sequence."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.judge.numbers import Array
+
+Step = Callable[[Array, tuple[Array, ...]], tuple[Array, ...]]
+GATES = {"i": "input", "j": "new", "f": "forget", "o": "output", "r": "reset", "z": "update", "h": "new"}
+TF_LSTM, TORCH_LSTM = "ijfo", "ifjo"  # torch calls TensorFlow's new input j the cell gate g
+
+
+class Cell(NamedTuple):
+    """A cell and what it may be otherwise.
+
+    Fields:
+      kind: "LSTM", "GRU" or "RNN".
+      order: letters of the gates as their blocks lie in the kernel.
+      forget_bias: what is added to a gate of an LSTM at run time.
+      biased: the letter of that gate.
+      reset: of a GRU: "before" or "after" the product with the state.
+      update: of a GRU: what the update gate multiplies, the "old" state or the "new" one.
+      activation: of the new input and of an LSTM's output.
+    """
+
+    kind: str
+    order: str
+    forget_bias: float = 0.0
+    biased: str = "f"
+    reset: str = "before"
+    update: str = "old"
+    activation: str = "tanh"
+
+
+class Weights(NamedTuple):
+    """Kernels and biases of a cell, a block of columns for each gate.
+
+    Fields:
+      of_input: ``[in, gates * units]``.
+      of_state: ``[units, gates * units]``.
+      bias: ``[gates * units]``, added to both products.
+      bias_of_state: the same, added to the state's product only; of a GRU that is reset after it.
+    """
+
+    of_input: Array
+    of_state: Array
+    bias: Array
+    bias_of_state: Array
+
+    @property
+    def units(self) -> int:
+        """The size of the state."""
+        return int(self.of_state.shape[0])
+
+
+class Way(NamedTuple):
+    """How a cell goes over a sequence.
+
+    Fields:
+      lengths: of each example, None where all steps count.
+      reverse: "" where it goes forward, else "each" where every example is reversed within its length, or "all".
+      frozen: whether behind the end states stay and outputs are 0.
+      keeps: ``[example, step]``, what the state before a step is multiplied by; None where it is kept.
+    """
+
+    lengths: Array | None = None
+    reverse: str = ""
+    frozen: bool = True
+    keeps: Array | None = None
+
+
+def weights_of(variables: Mapping[str, Array]) -> Iterator[tuple[str, Weights]]:
+    """Yields the kinds of cells that some variables may be the weights of, with the weights.
+
+    Args:
+      variables: dict of name to value, of one layer: one or two kernels and their biases.
+    """
+    kernels = [value for value in variables.values() if value.ndim == 2]
+    biases = [value for value in variables.values() if value.ndim == 1]
+    if len(kernels) == 1:
+        ((rows, columns),) = (kernel.shape for kernel in kernels)
+        for kind, gates in (("LSTM", 4), ("RNN", 1)):
+            units = columns // gates
+            if columns == gates * units and rows > units and len(biases) <= 1:
+                bias = biases[0] if biases else np.zeros(columns)
+                if bias.shape == (columns,):
+                    yield kind, Weights(kernels[0][: rows - units], kernels[0][rows - units :], bias, np.zeros(columns))
+    for one, other in permutations(kernels, 2) if len(kernels) == 2 else ():
+        yield from _of_two(one, other, biases)
+
+
+def _of_two(one: Array, other: Array, biases: list[Array]) -> Iterator[tuple[str, Weights]]:
+    units = other.shape[1]
+    if (
+        one.shape[0] == other.shape[0] > units and one.shape[1] == 2 * units
+    ):  # gates and candidate of TensorFlow's GRUCell
+        fitting = [next((b for b in biases if b.shape == (k.shape[1],)), np.zeros(k.shape[1])) for k in (one, other)]
+        rows = one.shape[0] - units
+        both = np.concatenate([one, other], axis=1)
+        yield "GRU", Weights(both[:rows], both[rows:], np.concatenate(fitting), np.zeros(3 * units))
+    for kind, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+        if one.shape[1] == other.shape[1] == gates * other.shape[0]:
+            columns = one.shape[1]
+            fitting = [bias for bias in biases if bias.shape == (columns,)] or [np.zeros(columns)]
+            first, second = [*fitting, np.zeros(columns)][:2]
+            yield kind, Weights(one, other, first, second)
+            if first is not second and len(fitting) == 2:
+                yield kind, Weights(one, other, second, first)
+
+
+def step_of(cell: Cell, weights: Weights) -> Step:
+    """Returns what becomes of an input ``[example, in]`` and a state, a tuple whose last is the output."""
+    activate = np.tanh if cell.activation == "tanh" else (lambda x: np.maximum(x, 0.0))
+    units = weights.units
+    place = {letter: slice(number * units, (number + 1) * units) for number, letter in enumerate(cell.order)}
+
+    def lstm(x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        c, h = state
+        z = x @ weights.of_input + h @ weights.of_state + weights.bias + weights.bias_of_state
+        parts = {
+            letter: z[:, at] + (cell.forget_bias if letter == cell.biased else 0.0) for letter, at in place.items()
+        }
+        c = _sigmoid(parts["f"]) * c + _sigmoid(parts["i"]) * activate(parts["j"])
+        return c, _sigmoid(parts["o"]) * activate(c)
+
+    def gru(x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        (h,) = state
+        of_x = x @ weights.of_input + weights.bias
+        of_h = h @ weights.of_state + weights.bias_of_state
+        r, z = (_sigmoid(of_x[:, place[each]] + of_h[:, place[each]]) for each in "rz")
+        at = place["h"]
+        inner = (
+            r * of_h[:, at] if cell.reset == "after" else (r * h) @ weights.of_state[:, at] + weights.bias_of_state[at]
+        )
+        new = activate(of_x[:, at] + inner)
+        return (z * h + (1 - z) * new if cell.update == "old" else (1 - z) * h + z * new,)
+
+    def rnn(x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        (h,) = state
+        return (activate(x @ weights.of_input + h @ weights.of_state + weights.bias + weights.bias_of_state),)
+
+    return {"LSTM": lstm, "GRU": gru, "RNN": rnn}[cell.kind]
+
+
+def over_steps(step: Step, x: Array, state: tuple[Array, ...], way: Way) -> Array:
+    """Returns the outputs ``[example, step, units]`` of a cell over a sequence.
+
+    Args:
+      step: as `step_of` returns it.
+      x: ``[example, step, in]``.
+      state: the first one.
+      way: how it goes.
+    """
+    examples, steps = x.shape[:2]
+    lengths = way.lengths if way.lengths is not None else np.full(examples, steps)
+    turned = _turned(x, lengths if way.reverse == "each" else np.full(examples, steps)) if way.reverse else x
+    alive = np.arange(steps) < lengths[:, None]
+    outputs = []
+    for t in range(steps):
+        if way.keeps is not None:
+            state = tuple(each * way.keeps[:, t, None] for each in state)
+        new = step(turned[:, t], state)
+        counts = alive[:, t, None] if way.frozen else np.ones((examples, 1), bool)
+        state = tuple(np.where(counts, after, before) for after, before in zip(new, state, strict=True))
+        outputs.append(np.where(counts, new[-1], 0.0))
+    found = np.stack(outputs, axis=1)
+    return _turned(found, lengths if way.reverse == "each" else np.full(examples, steps)) if way.reverse else found
+
+
+def _turned(x: Array, lengths: Array) -> Array:
+    places = np.arange(x.shape[1])[None]
+    order = np.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
+    return np.take_along_axis(x, order[..., None], axis=1)
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))

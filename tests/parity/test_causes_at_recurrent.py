@@ -1,0 +1,99 @@
+"""A recurrent layer is run again over its steps: the rule is named that gives the candidate's outputs, and none else."""
+
+import numpy as np
+import pytest
+
+from parity.causes.at_recurrent import Recurrent, other_last, other_recurrence
+from parity.causes.recurrent_cells import Cell, Way, over_steps, step_of, weights_of
+
+RANDOM = np.random.default_rng(0)
+X, LENGTHS = RANDOM.normal(size=(3, 5, 3)), np.array([5, 2, 3])
+BEGINS = (RANDOM.uniform(size=(3, 5)) < 0.4).astype(np.float64)
+LSTM = {"cell/kernel": RANDOM.normal(size=(7, 16)), "cell/bias": RANDOM.normal(size=16)}
+GRU = {
+    "cell/gates/kernel": RANDOM.normal(size=(7, 8)),
+    "cell/gates/bias": RANDOM.normal(size=8),
+    "cell/candidate/kernel": RANDOM.normal(size=(7, 4)),
+    "cell/candidate/bias": RANDOM.normal(size=4),
+}
+CUDNN = {
+    "W": RANDOM.normal(size=(3, 12)),
+    "U": RANDOM.normal(size=(4, 12)),
+    "b_w": RANDOM.normal(size=12),
+    "b_u": RANDOM.normal(size=12),
+}
+STATES = {"c": RANDOM.normal(size=(3, 4)), "h": RANDOM.normal(size=(3, 4))}
+BASIC, RESET = Cell("LSTM", "ijfo", 1.0), Cell("GRU", "rzh")
+
+
+def outputs(variables, cell, state=None, **way):
+    _, weights = next(each for each in weights_of(variables) if each[0] == cell.kind)
+    zeros = (np.zeros((3, 4)),) * (2 if cell.kind == "LSTM" else 1)
+    return over_steps(step_of(cell, weights), X, state or zeros, Way(**way))
+
+
+def cause(variables, reference, candidate):
+    layer = Recurrent("cell", variables, {"x": X}, STATES, {"n": LENGTHS}, {"b": BEGINS}, [reference], [candidate])
+    return other_recurrence(layer)
+
+
+@pytest.mark.parametrize(
+    ("variables", "cell", "other", "name", "words"),
+    [
+        (LSTM, BASIC, BASIC._replace(forget_bias=0.0), "forget_bias", "adds 0 to the forget gate, the reference 1"),
+        (LSTM, BASIC, BASIC._replace(biased="j"), "forget_bias", "is added to the new gate"),
+        (LSTM, BASIC, BASIC._replace(order="ifjo"), "gate_order", "as input, forget, new, output"),
+        (GRU, RESET, RESET._replace(reset="after"), "recurrent_rule", "resets after the product"),
+        (GRU, RESET, RESET._replace(update="new"), "recurrent_rule", "multiplies the new state"),
+        (GRU, RESET, RESET._replace(order="zrh"), "gate_order", "as update, reset, new"),
+        (CUDNN, Cell("GRU", "rzh", reset="after"), RESET, "recurrent_rule", "resets before the product"),
+    ],
+)
+def test_another_rule_of_a_cell_is_named(variables, cell, other, name, words):
+    named = cause(variables, outputs(variables, cell), outputs(variables, other))
+    assert named.name == name
+    assert words in named.title
+
+
+@pytest.mark.parametrize(
+    ("way", "other"),
+    [
+        ({"lengths": LENGTHS}, {"frozen": False}),
+        ({"lengths": LENGTHS}, {"lengths": LENGTHS, "frozen": False}),
+        ({"lengths": LENGTHS, "reverse": "each"}, {"reverse": "all", "frozen": False}),
+        ({"lengths": LENGTHS, "reverse": "each"}, {"lengths": LENGTHS, "reverse": "all"}),
+    ],
+)
+def test_lengths_that_are_ignored_are_named(way, other):
+    named = cause(LSTM, outputs(LSTM, BASIC, **way), outputs(LSTM, BASIC, **other))
+    assert named.name == "sequence_lengths"
+
+
+def test_one_half_of_two_directions_shows_a_rule():
+    way, forwards = {"lengths": LENGTHS, "reverse": "each"}, RANDOM.normal(size=(3, 5, 4))
+    sides = [np.concatenate([forwards, outputs(LSTM, cell, **way)], 2) for cell in (BASIC, BASIC._replace(biased="j"))]
+    assert cause(LSTM, *sides).name == "forget_bias"
+
+
+def test_another_first_state_is_named_and_where_it_is_emptied():
+    state = (STATES["c"], STATES["h"])
+    for other in (None, state[::-1]):
+        named = cause(LSTM, outputs(LSTM, BASIC, state)[:, -1], outputs(LSTM, BASIC, other)[:, -1])
+        assert named.name == "initial_state"
+    of_h = (STATES["h"],)
+    for keeps, words in ((None, "never emptied"), (BEGINS, "emptied where b is 0")):
+        sides = outputs(GRU, RESET, of_h, keeps=1.0 - BEGINS), outputs(GRU, RESET, of_h, keeps=keeps)
+        assert f"the candidate's state is {words}, the reference's emptied where b is 1" in cause(GRU, *sides).title
+
+
+def test_the_step_that_both_sides_take_of_a_sequence_is_named():
+    layer = Recurrent("", {}, {"x": X}, {}, {"n": LENGTHS}, {}, [X[np.arange(3), LENGTHS - 1]], [X[:, -1]])
+    assert other_last(layer).title == "of x the candidate takes the last step, the reference the step n - 1"
+
+
+@pytest.mark.parametrize("variables", [LSTM, GRU, CUDNN])
+def test_what_no_rule_gives_is_not_named(variables):
+    kind = BASIC if variables is LSTM else RESET
+    right = outputs(variables, kind)
+    assert cause(variables, right, right + RANDOM.normal(size=right.shape) * 1e-3) is None
+    assert cause(variables, RANDOM.normal(size=right.shape), right) is None
