@@ -174,8 +174,10 @@ def _of_targets(name: str, x: Array) -> Iterator[Form]:
         yield Form(f"the squared difference from {target:g}", name, (x - target) ** 2, nothing)
         yield Form(f"half the squared difference from {target:g}", name, (x - target) ** 2 / 2, nothing)
     for margin in MARGINS:
-        yield Form(f"the hinge loss against {margin:g}", name, np.maximum(0, margin - x), nothing)
-        yield Form(f"the hinge loss against {-margin:g}", name, np.maximum(0, margin + x), nothing)
+        yield Form(
+            f"the hinge loss with a margin of {margin:g}, of minus what it is", name, np.maximum(0, margin - x), nothing
+        )
+        yield Form(f"the hinge loss with a margin of {margin:g}", name, np.maximum(0, margin + x), nothing)
     yield Form("minus", name, -x, nothing)
     yield Form("the size", name, np.abs(x), nothing)
     if x.ndim > 1:

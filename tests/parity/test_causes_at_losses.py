@@ -167,3 +167,10 @@ def test_losses_of_something_else_are_not_named(seed):
     one, other = random.uniform(0.1, 10.0, size=2)
     for reference in (one, boxes(ANCHORS > 0), WEIGHTED):
         assert other_loss(Loss({"boxes": BOXES, "logits": LOGITS}, feeds, float(reference), other, 1e-9)) is None
+
+
+def test_another_margin_is_named():
+    apart = RANDOM.normal(size=16)
+    one, other = (np.maximum(apart + margin, 0).mean() for margin in (0.5, 1.0))
+    cause = other_loss(Loss({"apart": apart}, {}, one, other, 1e-9))
+    assert "a margin of 1 in the candidate" in cause.title
