@@ -46,6 +46,22 @@ def test_the_layer_is_found_by_itself(tf2_sides, undeclared, old, new, key, caus
     assert words in result.first_difference.where
     if cause:
         assert result.causes[0].name == cause
+    assert old in EXAMPLES.joinpath("digits_convnet", "model_torch.py").read_text()
+    assert new in result.first_difference.lines[1].text  # the planted line, by itself
+    assert result.first_difference.lines[0].file == "model_tf.py"
+
+
+@pytest.mark.slow
+def test_tracebacks_of_tensorflow_1_tell_the_line_too(tf1_sides, undeclared):
+    result = run_case(undeclared("F.relu(", "F.leaky_relu("), tf1_sides, levels=("function",))
+    first = result.first_difference
+    assert first.lines[0].text == 'x = tf.nn.relu(batch_norm(x, "norm", training=training))'
+    assert (first.lines[0].file, first.lines[0].function, first.lines[0].callers[0][2]) == (
+        "model_tf.py",
+        "block",
+        "tower",
+    )
+    assert "F.leaky_relu(" in first.lines[1].text and (first.module, first.next_module) == ("layer1", "layer2.conv")
 
 
 def test_a_declared_output_keeps_its_name(tf2_sides, tmp_path):

@@ -79,28 +79,34 @@ def with_causes_at(located: Located | None, evidence: Evidence, known: Sequence[
       evidence: the float64 lockstep traces.
       known: causes of the difference as it was found.
     """
-    return _with_op(located, _causes_of(located, evidence, known))
+    proven, rest = _causes_of(located, evidence, known)
+    return [*proven, *_with_op(located, rest, proven)]
 
 
-def _with_op(located: Located | None, causes: list[Cause]) -> list[Cause]:
+def _with_op(located: Located | None, causes: list[Cause], proven: Sequence[Cause]) -> list[Cause]:
     """What is proven at the ops where passes part comes before what is guessed of the numbers, and behind what is exact."""
     cause = cause_at_op(located.place) if located is not None else None
     if located is None or cause is None:
         return causes
     exact = [each for each in causes if each.name not in GENERAL | VAGUE]
     rest = [each for each in causes if each.name in GENERAL | VAGUE and each.name != cause.name]
-    told = [told_of(located.first, cause)] if cause.name not in {each.name for each in exact} else []
+    named = {each.name for each in [*proven, *exact]}
+    told = [told_of(located.first, cause)] if cause.name not in named else []
     return [*exact, *told, *rest]
 
 
-def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Cause]) -> list[Cause]:
-    found = _causes_of_steps(located, evidence) or _causes_at(located, evidence)
-    if located is not None and located.place.layer and (not found or found[0].name in VAGUE):
-        found = [*_by_other_ways(located, evidence), *found]
-    if located is not None and not located.place.layer and not found:
-        found = _causes_of_loss(located, evidence, fitting(known, located))
-    names = {cause.name for cause in found}
-    return [*found, *(cause for cause in fitting(known, located) if cause.name not in names)]
+def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Cause]) -> tuple[list[Cause], list[Cause]]:
+    """Returns the causes by which something was computed again, and those that numbers support beside them."""
+    proven, rest = _causes_of_steps(located, evidence), list[Cause]()
+    if not proven:
+        proven, rest = _causes_at(located, evidence)
+    first = next(iter([*proven, *rest]), None)
+    if located is not None and located.place.layer and (first is None or first.name in VAGUE):
+        proven = [*_by_other_ways(located, evidence), *proven]
+    if located is not None and not located.place.layer and first is None:
+        proven = _causes_of_loss(located, evidence, fitting(known, located))
+    names = {cause.name for cause in [*proven, *rest]}
+    return proven, [*rest, *(cause for cause in fitting(known, located) if cause.name not in names)]
 
 
 def _causes_of_steps(located: Located | None, evidence: Evidence) -> list[Cause]:
@@ -152,12 +158,12 @@ def _loss(located: Located, evidence: Evidence) -> Loss:
     return Loss(place.inputs, feeds, 0.0, 0.0, evidence.close_losses)
 
 
-def _causes_at(located: Located | None, evidence: Evidence) -> list[Cause]:
+def _causes_at(located: Located | None, evidence: Evidence) -> tuple[list[Cause], list[Cause]]:
     if located is None or located.first.decisive is None:
-        return []
+        return [], []
     first, place = located.first, located.place
     if place.reference is None or place.candidate is None:
-        return []
+        return [], []
     at = AtLayer(
         evidence.join,
         evidence.reference,
@@ -171,9 +177,9 @@ def _causes_at(located: Located | None, evidence: Evidence) -> list[Cause]:
     exact = _exact(place, evidence, first) if not first.check.note else None
     found = find_causes(first, at)
     if exact is None:
-        return found
-    rest = (cause for cause in found if cause.name != exact.name and cause.name not in VAGUE)
-    return [told_of(first, exact), *rest]
+        return [], found
+    rest = [cause for cause in found if cause.name != exact.name and cause.name not in VAGUE]
+    return [told_of(first, exact)], rest
 
 
 def _by_other_ways(located: Located, evidence: Evidence) -> list[Cause]:
