@@ -54,8 +54,11 @@ def other_way(op: Op) -> Cause | None:
     for name, fix, family in FAMILIES:
         for ways in family(op):
             own = next((way for way in ways if any(_equal(way.made, each) for each in op.outputs)), None)
-            other = next((way for way in ways if own is not None and _is_held(way.made, own.made, op.beyond)), None)
-            if own is None or other is None:
+            if own is None:
+                continue
+            others = (way for way in ways if way.words != own.words)  # of one rule some show another form
+            other = next((way for way in others if _is_held(way.made, own.made, op.beyond)), None)
+            if other is None:
                 continue
             return Cause(
                 name,

@@ -18,6 +18,8 @@ from parity.mapping.units import Unit
 from parity.trace import ForwardOp
 
 LIKELY = 1e-4  # said of a pair whose outputs are equal and whose gradients are not: near, and yet not verified
+# Outputs do not show a layout: of several that of the nearest gradient, which has to weigh more than which is usual.
+OF_LAYOUT = 1e-3
 FURTHER = 6  # ops behind the one that reads a variable that may belong to its layer: the rest of a norm, an activation
 
 
@@ -39,7 +41,7 @@ class Outputs(NamedTuple):
         if apart is None or apart > LIKELY:
             given = [*_given(self.candidate, set(unit.names))]
             if any(_equal(one, other) for one in _given(self.reference, {variable.name}) for other in given):
-                return LIKELY
+                return LIKELY + OF_LAYOUT * min(apart or 0.0, 1.0)
         return apart
 
 

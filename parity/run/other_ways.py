@@ -10,6 +10,7 @@ from parity.causes.other_rules import Op, other_way
 from parity.judge.numbers import Array
 from parity.judge.result import Cause
 from parity.locate import Location
+from parity.locate.behind import readers
 from parity.locate.reached import Pass
 
 MOST = 16  # outputs of a side behind the difference
@@ -27,13 +28,8 @@ def cause_by_other_ways(place: Location, weights: Mapping[str, Array], flattened
     start = place.parting.reference
     number = reference.ops.index(place.op) if start is None else start
     inputs = _inputs(number, place)
-    outputs = _values(
-        reference, [each for each in range(number, len(reference.ops)) if each not in place.reached.reference]
-    )
-    begin = place.parting.candidate or 0
-    beyond = _values(
-        candidate, [each for each in range(begin, len(candidate.ops)) if each not in place.reached.candidate]
-    )
+    outputs = _values(reference, _from(number, reference, place.reached.reference))
+    beyond = _values(candidate, _from(place.parting.candidate, candidate, place.reached.candidate))
     if not beyond:
         return None
     op, name = reference.ops[number], place.layer or place.op.name
@@ -55,6 +51,17 @@ def cause_by_other_ways(place: Location, weights: Mapping[str, Array], flattened
         if cause is not None:
             return cause
     return other_way(Op(name, inputs, outputs, beyond))
+
+
+def _from(number: int | None, passed: Pass, reached: Mapping[int, int]) -> list[int]:
+    """An op and what is computed of it, as far as the other side has it not."""
+    if number is None:
+        return []
+    after, found = readers(passed.ops), {number}
+    for each in range(number, len(passed.ops)):
+        if each in found:
+            found.update(after[each])
+    return sorted(found - reached.keys())
 
 
 def _values(passed: Pass, numbers: Sequence[int]) -> list[Array]:

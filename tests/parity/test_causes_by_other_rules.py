@@ -62,3 +62,9 @@ def test_large_numbers_overflow_in_no_activation():
     with np.errstate(over="raise"):
         assert np.array_equal(FUNCTIONS["sigmoid"](np.array([-1e4, 0.0, 1e4])), [0.0, 0.5, 1.0])
         assert other_way(Op("layer", [1e4 * X], [np.maximum(1e4 * X, 0)], [np.tanh(1e4 * X)])) is not None
+
+
+def test_two_forms_of_one_rule_are_no_difference():
+    squared, root = (length(X, 3) ** 2).reshape(-1), length(X, 3)
+    assert other_way(Op("layer", [X], [squared], [root])) is None
+    assert other_way(Op("layer", [X], [squared], [length(X, 1)])).name == "normalised_axis"

@@ -5,6 +5,7 @@ import numpy as np
 from parity.locate.reached import Pass
 from parity.mapping import Variable
 from parity.mapping.gradients import Gradients
+from parity.mapping.guesses import EQUAL, LAYOUT, NUMBERS
 from parity.mapping.units import Unit
 from parity.run.map_by_outputs import Outputs
 from parity.trace import ForwardOp
@@ -57,3 +58,14 @@ def test_outputs_that_are_not_known_not_finite_or_one_number_say_nothing():
     bad = np.full((4, 3), np.nan)
     numbers = outputs([None, same, bad, None, None], [same, bad, None])
     assert said(numbers, "norm/gamma") == [None, None]
+
+
+def test_of_two_layouts_with_one_output_the_one_of_the_nearer_gradient_is_ahead():
+    unit = Unit("a.weight", (Variable("a.weight", (3, 3), "weight"),))
+    gradient = RANDOM.standard_normal((3, 3))
+    known = ({"norm/gamma": gradient}, {"a.weight": gradient.T + 0.3 * RANDOM.standard_normal((3, 3))})
+    zero, first, active, second = IMAGES
+    numbers = outputs([zero, first, active, second, second + 1], [first, active, second * 2], known)
+    near, far = (numbers(Variable("norm/gamma", (3, 3), "weight"), unit, text) for text in ("transpose", "identity"))
+    assert EQUAL < near < far < 1e-2
+    assert NUMBERS * (far - near) > LAYOUT
