@@ -46,7 +46,9 @@ def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence,
             found.append(cause)
     step = first.check.step
     together = _told(updates_at_once(evidence, step), step, "the updates") if first.check.run == "lockstep" else []
-    found += [cause for cause in together if cause.name not in names | _doubted(names) and not _follows(cause, names)]
+    # Fitted together with another beta nothing follows from it any more.
+    fitted = names - {"adam_beta"}
+    found += [cause for cause in together if cause.name not in names | _doubted(names) and not _follows(cause, fitted)]
     return found
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from parity.causes.decay import cause_of_decay
 from parity.causes.evidence import Evidence, is_close
-from parity.causes.optimizer_input import Input
+from parity.causes.optimizer_input import Input, slot_rule
 from parity.causes.partly import Partly, counts, fit_partly
 from parity.causes.update_rules import FEW, Given, Moved, given, moved
 from parity.judge.numbers import norm
@@ -150,7 +150,7 @@ def _of_adam(evidence: Evidence, step: int, told: Given, went: dict[str, Moved])
     corrected = float(np.sqrt(1 - second) / (1 - first))
     rates = [each.rate / rate for each in went.values()]
     uncorrected = sum(is_close(each, 1.0, CLOSE) for each in rates) * 2 >= len(rates)
-    if uncorrected and not is_close(corrected, 1.0, CLOSE):
+    if uncorrected and not is_close(corrected, 1.0, CLOSE) and not _another_beta2(evidence, step):
         yield Cause(
             "bias_correction",
             "Adam without bias correction",
@@ -179,6 +179,12 @@ def _of_adam(evidence: Evidence, step: int, told: Given, went: dict[str, Moved])
             f"use torch_ddp.like_tf.Adam(epsilon={wanted:g})",
         )
     yield from _of_the_shrinking(went, rate)
+
+
+def _another_beta2(evidence: Evidence, step: int) -> bool:
+    # Its powers are other ones, and may make any rate, even that of no correction.
+    wanted, got = (slot_rule(evidence, step, "v", candidate=side) for side in (False, True))
+    return wanted is not None and got is not None and abs(got.keep - wanted.keep) > CLOSE
 
 
 def _of_the_rates(factors: dict[str, float]) -> Iterator[Cause]:
