@@ -22,6 +22,7 @@ from parity.run import Sides, open_sides, run_case
 
 ZOO = Path(__file__).parent
 HALVES = ("learn", "held", "all")
+BY_LINE = "other_operation"  # which names both lines of source, and not what is wrong with the port's
 
 
 class Outcome(NamedTuple):
@@ -33,8 +34,9 @@ class Outcome(NamedTuple):
       verdict: "same", "different", "incomparable", or "none" where the comparison ended with an error.
       first: step, quantity and names of the first difference; the error's first line where there is no verdict.
       placed: whether the first difference is at the bug's layer or quantity.
+      at_line: whether one of the planted lines is shown as the port's, or as one that calls it.
       causes: identifiers of the causes named, best first.
-      title: of the first cause.
+      told: title and evidence of the first cause.
       seconds: it took.
     """
 
@@ -43,8 +45,9 @@ class Outcome(NamedTuple):
     verdict: str
     first: str
     placed: bool
+    at_line: bool
     causes: list[str]
-    title: str
+    told: str
     seconds: float
 
     @property
@@ -54,8 +57,15 @@ class Outcome(NamedTuple):
 
     @property
     def named(self) -> bool:
-        """Whether a right cause comes first."""
-        return bool(self.bug and self.causes and self.causes[0] in self.bug.causes)
+        """Whether a right cause comes first: one of the bug's, or that the very line that was planted does another thing."""
+        if self.bug is None or not self.causes:
+            return False
+        return self.causes[0] in self.bug.causes or self.by_line
+
+    @property
+    def by_line(self) -> bool:
+        """Whether all that is named is the line, and rightly so."""
+        return self.at_line and self.causes[:1] == [BY_LINE]
 
     @property
     def misnamed(self) -> bool:
@@ -101,18 +111,21 @@ def attempt(case: Path, bug: Bug | None, sides: Sides) -> Outcome:
         folder = plant(case, bug, Path(scratch) / case.name) if bug else case
         try:
             result = run_case(load_case(folder), sides)
-        except ValueError as error:  # what a user is told in words; anything else is a fault of ours and ends the bench
+        except Exception as error:  # no verdict, whoever's fault it is
             sides.outlive_failure()
-            told = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-            return Outcome(case.name, bug, "none", told, False, [], "", time.monotonic() - begun)
+            told = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            return Outcome(case.name, bug, "none", told, False, False, [], "", time.monotonic() - begun)
+    planted = planted_lines(case, bug) if bug else range(0)
+    first = result.causes[0] if result.causes else None
     return Outcome(
         case.name,
         bug,
         result.verdict,
         where(result),
-        bool(bug) and at_its_place(bug, result, planted_lines(case, bug)),
+        bool(bug) and at_its_place(bug, result, planted),
+        bool(bug) and at_its_line(bug, result, planted),
         [cause.name for cause in result.causes],
-        result.causes[0].title if result.causes else "",
+        f"{first.title}: {first.evidence}" if first else "",
         time.monotonic() - begun,
     )
 
@@ -138,14 +151,19 @@ def at_its_place(bug: Bug, result: Result, planted: range) -> bool:
     first = result.first_difference
     if first is None:
         return False
-    line = first.lines[1]
-    shown = [] if line is None else [(line.file, line.line), *(each[:2] for each in line.callers)]
-    if any(file == bug.file and number in planted for file, number in shown):
+    if at_its_line(bug, result, planted):
         return True
     if bug.module and first.quantity in ("act", "loss"):
         modules = [each for each in (first.module, first.next_module, first.name) if each]
         return any(f"{each}.".startswith(f"{bug.module}.") for each in modules)
     return first.quantity == bug.quantity
+
+
+def at_its_line(bug: Bug, result: Result, planted: range) -> bool:
+    """Says whether the line of the port that the report shows, or one that calls it, is among the planted ones."""
+    line = result.first_difference.lines[1] if result.first_difference else None
+    shown = [] if line is None else [(line.file, line.line), *(each[:2] for each in line.callers)]
+    return any(file == bug.file and number in planted for file, number in shown)
 
 
 def line(outcome: Outcome) -> str:
@@ -176,6 +194,7 @@ def print_totals(outcomes: list[Outcome]) -> None:
         ("bugs detected", sum(outcome.detected for outcome in planted), len(planted)),
         ("first difference in place", sum(outcome.placed for outcome in effective), len(effective)),
         ("right cause first", sum(outcome.named for outcome in effective), len(effective)),
+        ("  by its line alone", sum(outcome.by_line for outcome in effective), len(effective)),
         ("wrong cause first", sum(outcome.misnamed for outcome in effective), len(effective)),
     ):
         if total:

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from parity.causes.catalogue import CATALOGUE
+
 try:
     import tomllib
 except ImportError:  # Python 3.10
@@ -56,6 +58,9 @@ def bugs_of(case: Path) -> list[Bug]:
         raise ValueError(f"{case.name}/bugs.toml: expected ids that differ, got {sorted(names)}")
     for bug in bugs:
         count = (case / bug.file).read_text(encoding="utf-8").count(bug.find)
+        unknown = [name for name in bug.causes if not any(name in family for family in CATALOGUE.values())]
+        if unknown:
+            raise ValueError(f"{case.name}/{bug.id}: expected causes of parity.causes.catalogue, got {unknown}")
         if count != 1:
             raise ValueError(f"{case.name}/{bug.id}: expected its text once in {bug.file}, got {count} times")
     return bugs
