@@ -101,7 +101,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "nesterov": "Nesterov momentum on one side only",
         "adam_beta": "another decay rate of Adam's moments",
         "adam_epsilon": "Adam's epsilon has another value",
-        "adam_epsilon_placement": "Adam's epsilon stands inside the bias correction, as torch has it, or outside, as TensorFlow has it",
+        "adam_epsilon_placement": "Adam's epsilon is inside the bias correction, as in torch, or outside it, as in TensorFlow",
         "bias_correction": "Adam without bias correction",
         "rmsprop_epsilon": "RMSProp's epsilon outside the root",
         "slot_reset": "a slot of the optimizer is forgotten in every step",
