@@ -44,5 +44,7 @@ def test_no_identifier_is_in_two_families():
 def test_the_page_lists_the_catalogue():
     page = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")
     families = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
-    found = {part.splitlines()[0]: dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", part, re.MULTILINE)) for part in families}
+    found = {
+        part.splitlines()[0]: dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", part, re.MULTILINE)) for part in families
+    }
     assert found == {family: dict(listed) for family, listed in CATALOGUE.items()}
