@@ -19,6 +19,7 @@ from parity.judge.result import Cause
 from parity.locate.align import align
 
 OTHER = "other_operation"
+TELLING = 8  # numbers from which on the same ones in other places are no chance
 FIX = "have the port compute what the graph computes there"
 # What both sides call the same setting, each by the names and, of torch's functions, the places that it has there.
 SETTINGS: dict[str, tuple[str, ...]] = {
@@ -104,7 +105,36 @@ def at_op(reference: Op, candidate: Op, same_inputs: bool, readers: Sequence[Op]
         cause = _left_out(reference, candidate, reader)
         if cause is not None:
             return cause
-    return _other(reference, candidate) if same_inputs else None
+    return _moved(reference, candidate) or (_other(reference, candidate) if same_inputs else None)
+
+
+def _moved(reference: Op, candidate: Op) -> Cause | None:
+    """The same numbers go in, in other places, and both ops do the same with what they are given."""
+    if plain(reference.kind) != plain(candidate.kind):
+        return None
+    own, other = reference.arguments, candidate.arguments
+    if any(each is None for each in [*own, *other]) or not _is(_gives(reference, own), reference.output):
+        return None
+    for x in reference.data:
+        for moved in candidate.data if x.size >= TELLING else []:
+            if x.size != moved.size or not np.allclose(np.sort(x, axis=None), np.sort(moved, axis=None), CLOSE, 0.0):
+                continue
+            pair = align(x, moved)
+            if (pair is None or pair.apart > CLOSE) and _is(_gives(candidate, other), candidate.output):
+                made = next((each.line for each in candidate.takes if _is(moved, each.value)), "")
+                title = f"the numbers that go into {plain(candidate.kind)} stand in other places in the port"
+                text = (
+                    f"sorted, the {x.size} numbers are the same on both sides; under no order of their axes are they in the "
+                    f"same places; and each side's {plain(candidate.kind)} of its own gives what it has"
+                )
+                lines = f"{candidate.line}{f', of what {made} gives' if made else ''} / {reference.line}"
+                fix = "reshape, transpose, split and join as the graph does, axis for axis"
+                return Cause("moved_values", f"{title}: {lines}", text, fix)
+    return None
+
+
+def _gives(op: Op, arguments: Sequence[Any]) -> Array | None:
+    return computed(op.kind, arguments, op.attributes)
 
 
 def _left_out(reference: Op, candidate: Op, reader: Op) -> Cause | None:

@@ -47,6 +47,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "dilation": "a convolution is dilated otherwise",
         "resizing": "an image is resized by another rule: aligned corners, half pixels, nearest",
         "channel_order": "channels are taken or joined in another order",
+        "moved_values": "the numbers that go into an op stand in other places: a reshape, transpose or split before it",
         "gate_halves": "the halves of a gated unit are exchanged",
         "transposed_product": "a matrix goes into a product transposed",
         "normalised_axis": "a norm goes over other axes",

@@ -88,8 +88,10 @@ def _with_op(located: Located | None, causes: list[Cause], proven: Sequence[Caus
     cause = cause_at_op(located.place) if located is not None else None
     if located is None or cause is None:
         return causes
-    exact = [each for each in causes if each.name not in GENERAL | VAGUE]
-    rest = [each for each in causes if each.name in GENERAL | VAGUE and each.name != cause.name]
+    # Of an output that a case declares its own numbers tell which function gives them; a layer's may be anything's.
+    guessed = (GENERAL | VAGUE) - ({"activation_function"} if located.first.decisive is None else set())
+    exact = [each for each in causes if each.name not in guessed]
+    rest = [each for each in causes if each.name in guessed and each.name != cause.name]
     named = {each.name for each in [*proven, *exact]}
     told = [told_of(located.first, cause)] if cause.name not in named else []
     return [*exact, *told, *rest]

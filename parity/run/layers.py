@@ -102,7 +102,7 @@ def locate_first(
     if place is None or (not place.layer and first.quantity == "stat"):
         return None  # what comes behind the layers makes no statistic of theirs
     stays = not place.layer or first.quantity == "act"
-    if first.quantity == "act" and first.check.key in reference.step(first.check.step):
+    if place.layer and first.quantity == "act" and first.check.key in reference.step(first.check.step):
         stays = shows(first.name, reference.step(first.check.step).read(first.check.key), place, one, shapes)
     return Located(first if stays else _at(first, tower, place, kept[0].step), place, (one, other))
 

@@ -123,3 +123,18 @@ def test_the_table_computes_what_graphs_and_torch_do(kind, arguments, attributes
 
 def test_both_sides_names_are_one():
     assert {plain(kind) for kind in ("AddV2", "BiasAdd", "add", "__radd__", "add_")} == {"add"}
+
+
+def softmax(x):
+    return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+
+
+def test_the_same_numbers_in_other_places_are_told_where_both_sides_do_the_same_with_theirs():
+    moved = X.T.reshape(X.shape)  # a reshape without the transpose in front of it
+    right = op("Softmax", [X], softmax(X))
+    cause = at_op(right, op("softmax", [moved], softmax(moved), 1, {"dim": -1}), False)
+    assert cause.name == "moved_values" and "model_torch.py:44" in cause.title
+    # In another order of axes they are where they belong; other numbers, or another softmax, are another cause.
+    assert at_op(right, op("softmax", [X.T], softmax(X.T), 1, {"dim": -1}), False) is None
+    assert at_op(right, op("softmax", [moved + 1e-3], softmax(moved), 1, {"dim": -1}), False) is None
+    assert at_op(right, op("softmax", [moved], softmax(2 * moved), 1, {"dim": -1}), False) is None
