@@ -16,7 +16,7 @@ from parity.mapping.trial import by_trial
 from parity.run.asked import MAPPING, Asked
 from parity.run.candidate import TorchRole
 from parity.run.golden import GoldenRole
-from parity.run.map_by_outputs import Outputs
+from parity.run.map_by_outputs import Outputs, most_reached
 from parity.run.recorded import OfBoth
 from parity.run.reference import Reference, TensorFlowRole
 from parity.run.states import Tensors, read_all, write_init, write_states
@@ -72,7 +72,8 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
         variants.append((found, variant, gradients))
     found, variant, gradients = max(variants, key=lambda each: sum(guess.verified is True for guess in each[0].guesses))
     passes = _forward_passes(ready, tied, variant)
-    return variant.by(Outputs(gradients, *passes)).as_found_beside(draft) if passes else found
+    decided = variant.by(Outputs(gradients, *passes)).as_found_beside(draft) if passes else found
+    return most_reached(decided, lambda tried: _forward_passes(ready, state, tried))
 
 
 def _forward_passes(ready: Ready, state: Tensors, draft: Draft) -> tuple[Pass, Pass] | None:

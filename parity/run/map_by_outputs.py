@@ -4,15 +4,15 @@ Behind a bug no gradient is the other side's, and in front of it none is either,
 in front of it are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from parity.judge.numbers import Array
 from parity.locate.behind import readers
-from parity.locate.reached import TOLERANCE, Pass, alike
-from parity.mapping import Variable
+from parity.locate.reached import TOLERANCE, Pass, alike, reach
+from parity.mapping import Draft, Variable
 from parity.mapping.gradients import Gradients
 from parity.mapping.units import Unit
 from parity.trace import ForwardOp
@@ -43,6 +43,53 @@ class Outputs(NamedTuple):
             if any(_equal(one, other) for one in _given(self.reference, {variable.name}) for other in given):
                 return LIKELY + OF_LAYOUT * min(apart or 0.0, 1.0)
         return apart
+
+
+def most_reached(draft: Draft, passes: Callable[[Draft], tuple[Pass, Pass] | None]) -> Draft:
+    """Returns the draft with the layouts of flattened maps under which the candidate gives most of what the reference does.
+
+    A state in which no guess counts does not show them, and behind a bug no gradient does; the outputs between a layer and a
+    bug do, from weights as they are.
+
+    Args:
+      draft: with guesses of layouts that no number has verified, or without.
+      passes: makes the forward passes of both sides under an assignment; None where they cannot be had.
+    """
+    for layer, layouts in _open_layouts(draft).items():
+        tried = [_in_layout(draft, layer, layout) for layout in layouts]
+        counts = [_reached(passes(each)) for each in tried]
+        if max(counts) > counts[0]:
+            draft = tried[counts.index(max(counts))]
+    return draft
+
+
+def _reached(found: tuple[Pass, Pass] | None) -> int:
+    """Of how many of the candidate's outputs the reference has the numbers; at once, for the next pass replaces this one."""
+    return len(reach(*found).candidate) if found else 0
+
+
+def _open_layouts(draft: Draft) -> dict[str, list[str]]:
+    """By layer of the candidate the flattened layouts that are open, the one that is guessed first."""
+    layers: dict[str, list[str]] = {}
+    for guess in draft.guesses:
+        if guess.of_layout and not guess.verified:
+            found = [_layout(text) for text in (guess.text, *(text for _, text in guess.options))]
+            layers.setdefault(guess.unit.label.rpartition(".")[0], []).extend(found)
+    unique = {layer: list(dict.fromkeys(found)) for layer, found in layers.items()}
+    return {layer: found for layer, found in unique.items() if len(found) > 1}
+
+
+def _in_layout(draft: Draft, layer: str, layout: str) -> Draft:
+    guesses = []
+    for guess in draft.guesses:
+        fits = [text for unit, text in guess.options if unit == guess.unit and _layout(text) == layout]
+        own = guess.of_layout and guess.unit.label.rpartition(".")[0] == layer
+        guesses.append(guess._replace(text=fits[0]) if own and fits and guess.text not in fits else guess)
+    return draft._replace(guesses=tuple(guesses))
+
+
+def _layout(text: str) -> str:
+    return next((part for part in text.split(" | ") if "flatten_hwc" in part), "")
 
 
 def _equal(one: Array, other: Array) -> bool:

@@ -1,13 +1,14 @@
 """What layers give in the forward pass says which variables belong together where a bug has changed every gradient."""
 
 import numpy as np
+import pytest
 
 from parity.locate.reached import Pass
-from parity.mapping import Variable
+from parity.mapping import Variable, draft_mapping
 from parity.mapping.gradients import Gradients
 from parity.mapping.guesses import EQUAL, LAYOUT, NUMBERS
 from parity.mapping.units import Unit
-from parity.run.map_by_outputs import Outputs
+from parity.run.map_by_outputs import Outputs, most_reached
 from parity.trace import ForwardOp
 
 RANDOM = np.random.default_rng(0)
@@ -69,3 +70,28 @@ def test_of_two_layouts_with_one_output_the_one_of_the_nearer_gradient_is_ahead(
     near, far = (numbers(Variable("norm/gamma", (3, 3), "weight"), unit, text) for text in ("transpose", "identity"))
     assert EQUAL < near < far < 1e-2
     assert NUMBERS * (far - near) > LAYOUT
+
+
+@pytest.mark.parametrize("meant", ["transpose", "flatten_hwc(4, 4, 4)"])
+def test_a_layout_that_no_gradient_shows_is_the_one_under_which_most_outputs_are_the_reference_s(meant):
+    reference = [Variable("conv/kernel", (3, 3, 1, 4), use="Conv2D"), Variable("fc/kernel", (64, 10), use="MatMul")]
+    candidate = [Variable("conv.weight", (4, 1, 3, 3), use="Conv2d"), Variable("fc.weight", (10, 64), use="Linear")]
+    draft = draft_mapping(reference, candidate, {})
+    ours = [op("Conv2D", [], "conv/kernel"), op("MatMul", [0], "fc/kernel"), op("Mul", [1])]
+    theirs = [op("conv2d", [], "conv.weight"), op("linear", [0], "fc.weight"), op("mul", [1])]
+    kept = {}
+
+    def passes(tried):
+        kept["text"] = next(guess.text for guess in tried.guesses if guess.variable.name == "fc/kernel")
+        right = kept["text"] == meant
+
+        def value(number):  # read where it is asked for, as from a file that the next pass replaces
+            return IMAGES[number] if number < (2 if right and kept["text"] == meant else 1) else IMAGES[number] + 1
+
+        return Pass(ours, IMAGES.__getitem__), Pass(theirs, value)
+
+    found = most_reached(draft, passes)
+    assert next(guess.text for guess in found.guesses if guess.variable.name == "fc/kernel") == meant
+    assert most_reached(draft, lambda tried: None) == draft
+    verified = draft._replace(guesses=tuple(guess._replace(verified=True) for guess in draft.guesses))
+    assert most_reached(verified, passes) == verified
