@@ -86,13 +86,13 @@ class Op(NamedTuple):
         return [np.asarray(each.value, np.float64) for each in self.takes if each.of_data and each.value is not None]
 
 
-def at_op(reference: Op, candidate: Op, same_inputs: bool, readers: Sequence[Op] = ()) -> Cause | None:
+def at_op(reference: Op, candidate: Op, proven: str, readers: Sequence[Op] = ()) -> Cause | None:
     """Returns what the two sides compute where they part, or None.
 
     Args:
       reference: its first op that differs.
       candidate: the port's.
-      same_inputs: whether both take the same numbers of data, proven by their passes.
+      proven: why the port's op is the first that is wrong, in words; "" where that is not known.
       readers: the reference's ops that take the output of its first.
     """
     if reference.output is None or candidate.output is None or not reference.line or not candidate.line:
@@ -105,7 +105,7 @@ def at_op(reference: Op, candidate: Op, same_inputs: bool, readers: Sequence[Op]
         cause = _left_out(reference, candidate, reader)
         if cause is not None:
             return cause
-    return _moved(reference, candidate) or (_other(reference, candidate) if same_inputs else None)
+    return _moved(reference, candidate) or (_other(reference, candidate, proven) if proven else None)
 
 
 def _moved(reference: Op, candidate: Op) -> Cause | None:
@@ -239,12 +239,11 @@ def _axes(over: Sequence[int], count: int) -> str:
     return "all" if len(over) == count else f"axis {', '.join(map(str, over))}"
 
 
-def _other(reference: Op, candidate: Op) -> Cause:
-    """The same numbers go in and others come out: what differs is what is computed."""
+def _other(reference: Op, candidate: Op, proven: str) -> Cause:
+    """What goes in is right and what comes out is not: what differs is what is computed."""
     told = list(_settings(reference, candidate))
     apart = f"; {'; '.join(told)}" if told else ""
-    text = "what goes in is the same on both sides, to rounding, and what comes out is not: all before it is right"
-    return Cause(OTHER, f"{_title(reference, candidate)}{apart}", text, FIX)
+    return Cause(OTHER, f"{_title(reference, candidate)}{apart}", proven, FIX)
 
 
 def _settings(reference: Op, candidate: Op) -> Iterator[str]:

@@ -63,7 +63,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "recurrent_rule": "a recurrent cell by another rule: reset before or after the product, update gate, activation",
         "sequence_lengths": "lengths of sequences are ignored, or another step is taken for the last",
         "initial_state": "a recurrent layer begins with another state, or does not begin anew",
-        "other_operation": "the same numbers go into the two lines shown and others come out: they compute another thing",
+        "other_operation": "what goes into the port's line is right, and what comes out is not: it computes another thing",
         "dropout_active": "dropout is active on one side only",
         "random_draw": "the port draws random numbers of which the reference knows nothing",
         "not_repeatable": "the port gives something else when the same step is run again",

@@ -12,6 +12,8 @@ from parity.locate import Location
 from parity.locate.align import align
 from parity.locate.reached import Pass, alike
 
+BOTH = "what goes in is the same on both sides, to rounding, and what comes out is not: all before it is right"
+PORT = "the reference has all that goes into the port's line, to rounding, and nothing like what comes out of it"
 SOON = 12
 FEW = 1  # numbers of which none tells whether two operands are one: constants
 
@@ -30,7 +32,9 @@ def cause_at_op(place: Location) -> Cause | None:
         return None
     passed = place.passes[0]
     readers = (_op(passed, number) for number, op in enumerate(passed.ops) if own in op.inputs)
-    return at_op(reference, candidate, _fed_alike(place, reference, candidate), [each for each in readers if each])
+    alike = _fed_alike(place, reference, candidate)
+    proven = BOTH if alike else PORT if _fed_rightly(place, candidate) else ""
+    return at_op(reference, candidate, proven, [each for each in readers if each])
 
 
 def _op(passed: Pass, number: int) -> Op | None:
@@ -67,6 +71,15 @@ def _fed_alike(place: Location, reference: Op, candidate: Op) -> bool:
     return all(any(_same(each, known) for known in [*other, *anywhere[1]]) for each in own) and all(
         any(_same(known, each) for known in [*own, *anywhere[0]]) for each in other
     )
+
+
+def _fed_rightly(place: Location, candidate: Op) -> bool:
+    """Whether all that the candidate's op takes is known, some of it computed, and the reference has it."""
+    taken = _arrays(candidate)
+    if not taken or not any(each.line for each in candidate.takes):
+        return False
+    anywhere = list(_known(place.passes[0]))
+    return all(any(_same(known, each) for known in anywhere) for each in taken)
 
 
 def _arrays(op: Op) -> list[Array] | None:
