@@ -1,15 +1,18 @@
 """Runs the zoo: right ports and bugs by authors who had not read the code that judges them.
 
-Launch: ``python benchmarks/zoo/bench.py {learn,held,all} [--case NAME ...] [--right-only] [--json FILE]``.
+Launch: ``python benchmarks/zoo/bench.py {learn,held,all} [--case NAME ...] [--right-only] [--jobs N] [--json FILE]``.
 The cases are split in two by lot (`split.toml`). One half is there to learn from; the other is run when the work is
 frozen, and its first run is the one that counts. Prints a line for each port and each bug, then the totals.
 """
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +24,9 @@ from parity.judge.result import Result
 from parity.run import Sides, open_sides, run_case
 
 ZOO = Path(__file__).parent
+LONGEST = 3600  # seconds that one case with its bugs may take
 HALVES = ("learn", "held", "all")
-BY_LINE = "other_operation"  # which names both lines of source, and not what is wrong with the port's
+BY_PLACE = "other_operation"  # which names both lines of source, and not what is wrong with the port's
 
 
 class Outcome(NamedTuple):
@@ -34,7 +38,7 @@ class Outcome(NamedTuple):
       verdict: "same", "different", "incomparable", or "none" where the comparison ended with an error.
       first: step, quantity and names of the first difference; the error's first line where there is no verdict.
       placed: whether the first difference is at the bug's layer or quantity.
-      at_line: whether one of the planted lines is shown as the port's, or as one that calls it.
+      at_bug: whether one of the planted lines is shown, or the very module that the bug is in.
       causes: identifiers of the causes named, best first.
       told: title and evidence of the first cause.
       seconds: it took.
@@ -45,7 +49,7 @@ class Outcome(NamedTuple):
     verdict: str
     first: str
     placed: bool
-    at_line: bool
+    at_bug: bool
     causes: list[str]
     told: str
     seconds: float
@@ -57,15 +61,15 @@ class Outcome(NamedTuple):
 
     @property
     def named(self) -> bool:
-        """Whether a right cause comes first: one of the bug's, or that the very line that was planted does another thing."""
+        """Whether a right cause comes first: one of the bug's, or that the very place where it was planted does another thing."""
         if self.bug is None or not self.causes:
             return False
-        return self.causes[0] in self.bug.causes or self.by_line
+        return self.causes[0] in self.bug.causes or self.by_place
 
     @property
-    def by_line(self) -> bool:
-        """Whether all that is named is the line, and rightly so."""
-        return self.at_line and self.causes[:1] == [BY_LINE]
+    def by_place(self) -> bool:
+        """Whether all that is named is the place, and rightly so."""
+        return self.at_bug and self.causes[:1] == [BY_PLACE]
 
     @property
     def misnamed(self) -> bool:
@@ -81,21 +85,49 @@ def main() -> int:
     parser.add_argument("--right-only", action="store_true", help="leave the bugs out")
     parser.add_argument("--tf-python", help="interpreter with TensorFlow (default: this one)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every outcome here")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at once, each in a process of its own (default: 1)")
     arguments = parser.parse_args()
     names = [name for name in in_half(arguments.half) if not arguments.case or name in arguments.case]
-    outcomes: list[Outcome] = []
-    with open_sides(arguments.tf_python) as sides:
-        for name in names:
-            case = ZOO / "cases" / name
-            for bug in [None, *([] if arguments.right_only else bugs_of(case))]:
-                outcomes.append(attempt(case, bug, sides))
-                print(line(outcomes[-1]), flush=True)
+    if arguments.jobs > 1:
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            found = pool.map(lambda name: in_a_process(arguments, name), names)
+            outcomes = [outcome for part in found for outcome in part]
+    else:
+        outcomes = list(outcomes_of(names, arguments.tf_python, arguments.right_only))
     if arguments.json:
         arguments.json.write_text(json.dumps([as_json(outcome) for outcome in outcomes], indent=1), encoding="utf-8")
     print_totals(outcomes)
     return (
         0 if all(outcome.verdict == "same" if outcome.bug is None else outcome.detected for outcome in outcomes) else 1
     )
+
+
+def outcomes_of(names: list[str], tf_python: str | None, right_only: bool) -> Iterator[Outcome]:
+    """Yields what becomes of the right port of each case, and of its bugs, and prints it."""
+    with open_sides(tf_python) as sides:
+        for name in names:
+            case = ZOO / "cases" / name
+            for bug in [None, *([] if right_only else bugs_of(case))]:
+                outcome = attempt(case, bug, sides)
+                print(line(outcome), flush=True)
+                yield outcome
+
+
+def in_a_process(arguments: argparse.Namespace, name: str) -> list[Outcome]:
+    """Returns the outcomes of one case, run by this program in a process of its own, which prints them."""
+    with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
+        kept = Path(scratch) / "outcomes.json"
+        words = [sys.executable, __file__, arguments.half, "--case", name, "--json", str(kept)]
+        words += ["--right-only"] * arguments.right_only
+        words += ["--tf-python", arguments.tf_python] if arguments.tf_python else []
+        ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=LONGEST, check=False)
+        print(ended.stdout.partition("\n\n")[0], flush=True)
+        return [as_outcome(each) for each in json.loads(kept.read_text(encoding="utf-8"))]
+
+
+def as_outcome(kept: dict[str, Any]) -> Outcome:
+    """Returns an outcome as `as_json` left it."""
+    return Outcome(**{**kept, "bug": Bug.model_validate(kept["bug"]) if kept["bug"] else None})
 
 
 def in_half(half: str) -> list[str]:
@@ -123,7 +155,7 @@ def attempt(case: Path, bug: Bug | None, sides: Sides) -> Outcome:
         result.verdict,
         where(result),
         bool(bug) and at_its_place(bug, result, planted),
-        bool(bug) and at_its_line(bug, result, planted),
+        bool(bug) and (at_its_line(bug, result, planted) or in_its_module(bug, result)),
         [cause.name for cause in result.causes],
         f"{first.title}: {first.evidence}" if first else "",
         time.monotonic() - begun,
@@ -166,6 +198,12 @@ def at_its_line(bug: Bug, result: Result, planted: range) -> bool:
     return any(file == bug.file and number in planted for file, number in shown)
 
 
+def in_its_module(bug: Bug, result: Result) -> bool:
+    """Says whether the port's module that is wrong first is the one that the bug is in."""
+    first = result.first_difference
+    return bool(bug.module and first and first.module == bug.module)
+
+
 def line(outcome: Outcome) -> str:
     """Returns one row of the table."""
     if outcome.bug is None:
@@ -194,7 +232,7 @@ def print_totals(outcomes: list[Outcome]) -> None:
         ("bugs detected", sum(outcome.detected for outcome in planted), len(planted)),
         ("first difference in place", sum(outcome.placed for outcome in effective), len(effective)),
         ("right cause first", sum(outcome.named for outcome in effective), len(effective)),
-        ("  by its line alone", sum(outcome.by_line for outcome in effective), len(effective)),
+        ("  by its place alone", sum(outcome.by_place for outcome in effective), len(effective)),
         ("wrong cause first", sum(outcome.misnamed for outcome in effective), len(effective)),
     ):
         if total:
