@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 
     @property
     def named(self) -> bool:
-        """Whether a right cause comes first: one of the bug's, or that the very place where it was planted does another thing."""
+        """Whether a right cause comes first: one of the bug's, or that its very place computes another thing."""
         if self.bug is None or not self.causes:
             return False
         return self.causes[0] in self.bug.causes or self.by_place
