@@ -5,6 +5,7 @@ the reference's own rule, computed the same way, the reference's; of a loss with
 difference of the two rules is the difference of the losses.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
@@ -23,6 +24,7 @@ MOST_CLASSES = 1000
 FIXES = {
     "cross_entropy": "give the port the graph's loss",
     "loss_function": "give the port the graph's loss",
+    "labels_shifted": "take the labels from where the graph takes them",
     "loss_reduction": "reduce the loss as the graph does, over what it counts, with its weights",
 }
 # How many numbers become one.
@@ -34,6 +36,9 @@ WAYS = {
     "over examples": "the sum{weighted} over the number of examples",
     "means": "the mean over the examples of each one's mean{weighted}",
 }
+
+
+_CUT = re.compile(r"\[:, \d+:\d+\]$")
 
 
 class Loss(NamedTuple):
@@ -129,6 +134,8 @@ def _cause(own: _Rule, rule: _Rule, exact: bool) -> Cause | None:
     by_labels = own.form.replace(BY_LABELS, "") == rule.form.replace(BY_LABELS, "")
     if "of" in unlike or ("form" in unlike and not by_labels):
         name = "cross_entropy" if own.cross_entropy and rule.cross_entropy else "loss_function"
+    if unlike == ["of"] and own.of != rule.of and _CUT.sub("", own.of) == _CUT.sub("", rule.of):
+        name = "labels_shifted"  # the same labels from another position on
     evidence = f"computed from what goes into it, which is the same on both sides, these are the two losses{rest}"
     return Cause(name, f"the loss is {what}", evidence, FIXES[name])
 

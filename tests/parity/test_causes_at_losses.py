@@ -89,7 +89,7 @@ def test_labels_of_another_step_are_named():
         return -np.take_along_axis(LOGP, labels[..., None], -1).mean()
 
     cause = other_loss(Loss({"logits": LOGITS}, {"tokens": tokens}, each(tokens[:, 1:]), each(tokens[:, :-1]), 1e-9))
-    assert cause.name == "cross_entropy"
+    assert cause.name == "labels_shifted"
     assert "tokens[:, 0:5] in the candidate" in cause.title
     assert "tokens[:, 1:6] in the reference" in cause.title
 
