@@ -113,7 +113,7 @@ def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Caus
 
 def _causes_of_steps(located: Located | None, evidence: Evidence) -> list[Cause]:
     """What the recurrent layers, run again over their steps, show."""
-    if located is None:
+    if located is None or not located.place.layer:  # behind all layers: they are right
         return []
     first = located.first
     tower = first.tower or next(iter(evidence.tower_names(first.check.step, "loss")), "")
