@@ -176,7 +176,7 @@ def at_its_place(bug: Bug, result: Result, planted: range) -> bool:
 
     That is the case where the line of the port that the report shows, or one that calls it, is among the planted ones;
     where the bug's module is the one that is wrong first, the next one that is, holds one of them, or owns the variable that
-    differs first; and where the first difference is of the bug's quantity and it has no module, such as a loss behind all
+    differs first; where a bug of evaluation shows in evaluation; and where the first difference is of the bug's quantity and it has no module, such as a loss behind all
     layers.
 
     Args:
@@ -188,6 +188,8 @@ def at_its_place(bug: Bug, result: Result, planted: range) -> bool:
     if first is None:
         return False
     if at_its_line(bug, result, planted):
+        return True
+    if bug.kind == "evaluation" and first.quantity == "eval":
         return True
     owners = [name.strip() for pair in result.pairs if pair[0] == first.name for name in pair[1].split("+")]
     modules = [each for each in (first.module, first.next_module, first.name, *owners) if each]
