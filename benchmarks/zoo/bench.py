@@ -176,8 +176,8 @@ def at_its_place(bug: Bug, result: Result, planted: range) -> bool:
 
     That is the case where the line of the port that the report shows, or one that calls it, is among the planted ones;
     where the bug's module is the one that is wrong first, the next one that is, holds one of them, or owns the variable that
-    differs first; where a bug of evaluation shows in evaluation; and where the first difference is of the bug's quantity and it has no module, such as a loss behind all
-    layers.
+    differs first; where a bug of evaluation shows in evaluation; and where the first difference is of the bug's quantity and
+    it has no module, such as a loss behind all layers.
 
     Args:
       bug: that was planted.
