@@ -103,6 +103,11 @@ def test_what_says_that_gradients_are_missing_gets_a_place_and_keeps_its_name_fi
         "zero_gradient",
         "detached",
     ]
+    narrow = Cause("reduced_precision", "a narrower float", "", "")
+    assert [cause.name for cause in named(Port({(): WRONG, ("a",): RIGHT}), [narrow]).causes] == [
+        "detached",
+        "reduced_precision",
+    ]
     other = Cause("some_towers", "", "", "")
     port = Port({(): WRONG, ("a",): RIGHT})
     assert named(port, [other]).causes == [other]

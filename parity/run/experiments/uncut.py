@@ -12,6 +12,7 @@ from parity.trace import Trace, line_of, parse_key
 
 MOST = 12
 # What says that gradients are missing, and not where they are lost.
+LESS = VAGUE | {"reduced_precision"}  # what gradients that are not there at all look like too
 PLACED = frozenset(["zero_gradient", "rows_without_gradient"])
 WORDS = {
     "detach": "detach()",
@@ -83,13 +84,13 @@ def with_cut(level: Level, again: object, evidence: Evidence) -> None:
     first, known = level.first_difference, level.causes
     if first is None or first.check.run != "lockstep" or first.quantity != "tower_grad":
         return
-    if not isinstance(again, RunsUncut) or (known and known[0].name not in VAGUE | PLACED):
+    if not isinstance(again, RunsUncut) or (known and known[0].name not in LESS | PLACED):
         return
     found = find_cut(first, again, evidence, level.checks)
     if found is None:
         return
     level.first_difference = found.first
-    own, behind = ([each for each in known if (each.name in VAGUE) == vague] for vague in (False, True))
+    own, behind = ([each for each in known if (each.name in LESS) == vague] for vague in (False, True))
     named = [found.cause] if found.cause.name not in [each.name for each in own] else []
     level.causes = [*own, *named, *behind]
 
