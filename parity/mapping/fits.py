@@ -45,9 +45,9 @@ def fits(reference: Variable, candidate: Variable) -> list[str]:
     """Returns every transform that may turn `reference` into `candidate`: one where the choice is clear.
 
     Uses decide first: a `Linear` fed by `MatMul` is transposed even where it is square, and what the same ops use on both
-    sides, as in two traces of one framework, has one layout. Where they say nothing, every
-    transform whose result has the right shape is listed. Different kinds never fit, nor do modules such as `LSTM`,
-    whose arrays hold several blocks in torch's own order.
+    sides, as in two traces of one framework, has one layout. Where they say nothing, or the shapes say the contrary, as of a
+    kernel that a graph multiplies by with `transpose_b`, every transform whose result has the right shape is listed.
+    Different kinds never fit, nor do modules such as `LSTM`, whose arrays hold several blocks in torch's own order.
     """
     if reference.kind != candidate.kind or candidate.use in PACKED:
         return []
@@ -127,7 +127,7 @@ def _possible(reference: Variable, candidate: Variable) -> tuple[str, ...]:
     by_use = {_BY_USE[(candidate.use or "", op)] for op in ops if (candidate.use or "", op) in _BY_USE}
     # Tied weights are both looked up and multiplied; then no single use speaks for the layout.
     tied = any("Gather" in op for op in ops) and any("MatMul" in op for op in ops)
-    if len(by_use) == 1 and not tied:
+    if len(by_use) == 1 and not tied and any(becomes(text, reference, candidate) for text in by_use):
         return tuple(by_use)
     rank = len(reference.shape)
     if rank == 4 and "Conv2DBackpropInput" in ops:

@@ -243,3 +243,13 @@ def test_gradients_that_are_all_off_by_a_factor_decide_where_order_is_misleading
     telling = {variable.name for variable in port.reference if np.prod(variable.shape) >= 4}  # of few it may be chance
     assert all(pair == port.meant[name] for name, pair in joined(draft).items() if name in telling)
     assert not any(guess.verified for guess in draft.guesses)
+
+
+def test_a_kernel_that_the_graph_transposes_itself_is_taken_as_it_is_where_its_shape_says_so():
+    reference = [Variable("loss/output_weights", (4, 32), use="MatMul"), Variable("fc/kernel", (16, 32), use="MatMul")]
+    candidate = [Variable("classifier.weight", (4, 32), use="Linear"), Variable("fc.weight", (32, 16), use="Linear")]
+    found = joined(draft_mapping(reference, candidate, {}))
+    assert found == {
+        "loss/output_weights": (("classifier.weight",), "identity"),
+        "fc/kernel": (("fc.weight",), "transpose"),
+    }
