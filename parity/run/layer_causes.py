@@ -43,6 +43,7 @@ OF_THE_INPUTS = frozenset(
 )
 OF_THE_LOSS = frozenset(["cross_entropy", "gradient_factor", "labels_shifted"])
 BEHIND_THE_LOSS = frozenset(["some_towers"])  # what the losses of towers make of gradients is no cause of theirs
+FACTORS = frozenset(["gradient_factor", "loss_scale"])  # of all losses
 ROUNDED = 1e-14  # of an output's norm: how far a bias is from being one number in a channel
 NARROWEST = 0.05  # how far bfloat16 carries an output, relative: more is something else
 
@@ -141,7 +142,18 @@ def _causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause]
         tries = [given._replace(**rest._asdict()), given] if rest is not None else [given]
     if cause is None and not known:
         cause = next((found for each in tries if (found := other_loss(each)) is not None), None)
+    if cause is not None and known and known[0].name in FACTORS and not _is_a_count(losses, given):
+        return []  # all losses are off by one number: that says it shorter than any term does
     return [told_of(located.first, cause)] if cause is not None else []
+
+
+def _is_a_count(losses: tuple[float, float], loss: Loss) -> bool:
+    """Whether one loss is the other times the length of some axis, or the size, of what goes into it: a sum for a mean."""
+    ratio = abs(losses[1] / losses[0]) if losses[0] else 0.0
+    count = max(ratio, 1.0 / ratio) if ratio else 0.0
+    arrays = [*loss.outputs.values(), *loss.feeds.values()]
+    counts = {length for array in arrays for length in (*array.shape, array.size) if length > 1}
+    return any(abs(count - each) <= 1e-9 * each for each in counts)
 
 
 def _losses(first: FirstDifference, evidence: Evidence) -> tuple[float, float] | None:
