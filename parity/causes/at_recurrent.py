@@ -15,6 +15,7 @@ from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause
 
 CLOSE = 1e-10
+DIFFERENT = 1e-6  # from which on two rules give other numbers, relative
 MOST_STATES = 8
 MOST_NUMBERS = 4_000_000
 ORDERS = {"LSTM": ("ijfo", "ifjo"), "GRU": ("rzh", "zrh"), "RNN": ("h",)}
@@ -31,6 +32,7 @@ class Recurrent(NamedTuple):
       lengths: dict of name to the integers, of each example, that may be its lengths.
       marks: dict of name to ``[example, step]`` of 0 and 1, what may say where states are emptied.
       reference, candidate: outputs of either side that may be the layer's.
+      parted: what the first op of the reference and that of the candidate take and give at which the passes part.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Recurrent(NamedTuple):
     marks: Mapping[str, Array]
     reference: Sequence[Array]
     candidate: Sequence[Array]
+    parted: tuple[Sequence[Array], Sequence[Array]] = ((), ())
 
 
 class _Rule(NamedTuple):
@@ -112,7 +115,7 @@ class _Run:
         base = self.outputs(own)
         for rule, cause in self._others(own):
             made = self.outputs(rule)
-            if norm(made - base) > 1e-6 * norm(base) and any(_shows(made, value) for value in self._layer.candidate):
+            if any(_shows(made, value, base) for value in self._layer.candidate):
                 evidence = (
                     f"run over {sequence} from the same weights, to the last digits: by the one rule it gives what the "
                     "reference has, by the other what the candidate has"
@@ -203,7 +206,8 @@ def _other_cells(own: Cell) -> Iterator[tuple[Cell, tuple[str, str, str]]]:
     if own.kind == "GRU":
         reset = "after" if own.reset == "before" else "before"
         what = f"the candidate resets {reset} the product with the state, the reference {own.reset} it"
-        yield own._replace(reset=reset), ("recurrent_rule", what, fix)
+        for inside in (False, True) if reset == "after" else (False,):
+            yield own._replace(reset=reset, bias_reset=inside), ("recurrent_rule", what, fix)
         update = "new" if own.update == "old" else "old"
         what = f"the update gate multiplies the {update} state in the candidate, the {own.update} one in the reference"
         yield own._replace(update=update), ("recurrent_rule", what, fix)
@@ -219,43 +223,64 @@ def _other_cells(own: Cell) -> Iterator[tuple[Cell, tuple[str, str, str]]]:
 
 
 def other_last(layer: Recurrent) -> Cause | None:
-    """Returns the cause where both sides take another step of a sequence that both have: the last for that at the length."""
+    """Returns the cause where both sides take another step of a sequence that both have: the last for that at the length.
+
+    Only where the passes part: elsewhere a right port may take the one step here and the other there, as the graph does.
+    """
     for name, x in layer.sequences.items():
-        rows, own_side = np.arange(len(x)), [*layer.reference, *layer.states.values()]
-        taken = {"the last step": x[:, -1], "the first step": x[:, 0], "the mean of all steps": x.mean(axis=1)}
-        taken |= {"the largest of all steps": x.max(axis=1), "the sum of all steps": x.sum(axis=1)}
-        for feed, given in layer.lengths.items():
-            if given.shape == (len(x),) and given.min() > 0 and given.max() <= x.shape[1]:
-                taken[f"the step {feed} - 1"] = x[rows, given - 1]
-                taken[f"the step {feed}"] = x[rows, np.minimum(given, x.shape[1] - 1)]
-                taken[f"the step {feed} - 2"] = x[rows, given - 2]
-                within = (np.arange(x.shape[1]) < given[:, None])[..., None]
-                taken[f"the mean of the steps before {feed}"] = (x * within).sum(axis=1) / given[:, None]
-        own = next((words for words, made in taken.items() if _among(made, own_side)), None)
-        other = next((words for words, made in taken.items() if words != own and _among(made, layer.candidate)), None)
-        if own is not None and other is not None:
+        taken = {words: made for words, made in _taken(x, layer.lengths) if made.any()}
+        own = next((words for words, made in taken.items() if _among(made, layer.parted[0])), None)
+        other = next((words for words, made in taken.items() if words != own and _among(made, layer.parted[1])), None)
+        if own is not None and other is not None and not _among(taken[other], [taken[own]]):
             title = f"of {name} the candidate takes {other}, the reference {own}"
-            evidence = "both are outputs of one side alone, to the last digits; the sequence is the same on both sides"
+            evidence = "so they part there, to the last digits; the sequence is the same on both sides"
             return Cause("sequence_lengths", title, evidence, "take the step that the graph takes, by the lengths")
     return None
+
+
+def _taken(x: Array, lengths: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    """Yields what may be taken of a sequence: words, and the values."""
+    yield "the last step", x[:, -1]
+    yield "the first step", x[:, 0]
+    yield "the mean of all steps", x.mean(axis=1)
+    yield "the largest of all steps", x.max(axis=1)
+    yield "the sum of all steps", x.sum(axis=1)
+    rows = np.arange(len(x))
+    for feed, given in lengths.items():
+        if given.shape == (len(x),) and given.min() > 0 and given.max() <= x.shape[1]:
+            yield f"the step {feed} - 1", x[rows, given - 1]
+            yield f"the step {feed}", x[rows, np.minimum(given, x.shape[1] - 1)]
+            yield f"the step {feed} - 2", x[rows, given - 2]
+            within = (np.arange(x.shape[1]) < given[:, None])[..., None]
+            yield f"the mean of the steps before {feed}", (x * within).sum(axis=1) / given[:, None]
 
 
 def _among(made: Array, values: Sequence[Array]) -> bool:
     return any(value.shape == made.shape and norm(value - made) <= CLOSE * norm(made) for value in values)
 
 
-def _shows(made: Array, value: Array) -> bool:
-    """Whether a value is all of some outputs, in either layout, one half of two directions, or the last of them."""
+def _shows(made: Array, value: Array, unlike: Array | None = None) -> bool:
+    """Whether a value is all of some outputs, in either layout, one half of two directions, or the last of them.
+
+    Args:
+      made: the outputs.
+      value: what may be them.
+      unlike: outputs of another rule, that the value must not be: what both rules give tells neither.
+    """
     examples, steps, units = made.shape
-    size = norm(made)
-    near = CLOSE * size
-    if value.ndim == 3 and value.shape[2] in (units, 2 * units):
+    near = CLOSE * norm(made)
+    if value.ndim == 3 and value.shape[2] in (units, 2 * units) and _differ(made, unlike):
         for each in (made, made.swapaxes(0, 1)):
             for begin in (0, units) if value.shape[2] == 2 * units else (0,):
                 part = value[..., begin : begin + units]
                 if part.shape == each.shape and norm(part - each) <= near:
                     return True
     last = made[:, -1]
-    if value.shape != (examples, units) or steps < 2 or abs(value[0, 0] - last[0, 0]) > CLOSE * size:
+    if value.shape != (examples, units) or steps < 2 or abs(value[0, 0] - last[0, 0]) > near:
         return False
-    return norm(value - last) <= CLOSE * norm(last)
+    known = last.any() and _differ(last, None if unlike is None else unlike[:, -1])
+    return bool(known and norm(value - last) <= CLOSE * norm(last))
+
+
+def _differ(made: Array, other: Array | None) -> bool:
+    return other is None or norm(made - other) > DIFFERENT * norm(other)

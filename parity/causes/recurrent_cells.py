@@ -22,6 +22,7 @@ class Cell(NamedTuple):
       forget_bias: what is added to a gate of an LSTM at run time.
       biased: the letter of that gate.
       reset: of a GRU: "before" or "after" the product with the state.
+      bias_reset: of a GRU that resets after it: whether the bias of the new state is added before that.
       update: of a GRU: what the update gate multiplies, the "old" state or the "new" one.
       activation: of the new input and of an LSTM's output.
     """
@@ -31,6 +32,7 @@ class Cell(NamedTuple):
     forget_bias: float = 0.0
     biased: str = "f"
     reset: str = "before"
+    bias_reset: bool = False
     update: str = "old"
     activation: str = "tanh"
 
@@ -132,6 +134,8 @@ def step_of(cell: Cell, weights: Weights) -> Step:
         of_h = h @ weights.of_state + weights.bias_of_state
         r, z = (_sigmoid(of_x[:, place[each]] + of_h[:, place[each]]) for each in "rz")
         at = place["h"]
+        if cell.bias_reset:
+            of_x, of_h = of_x - weights.bias, of_h + weights.bias
         inner = (
             r * of_h[:, at] if cell.reset == "after" else (r * h) @ weights.of_state[:, at] + weights.bias_of_state[at]
         )

@@ -41,9 +41,11 @@ def recurrent_layers(place: Location, evidence: Evidence, step: int, tower: str)
         [value for ndim in (2, 3) for value in _outputs(passed, set(range(len(passed.ops))) - set(own), ndim).values()]
         for passed, own in zip((one, other), known, strict=True)
     ]
+    starts = (place.parting.reference, place.parting.candidate)
+    of_one, of_other = (_at(passed, number) for passed, number in zip((one, other), starts, strict=True))
     of_layers = list(_layers(evidence, step))
     for name, variables in sorted(of_layers, key=lambda each: not place.op.name.count(each[0]))[:MOST_LAYERS]:
-        yield Recurrent(name, variables, sequences, states, lengths, marks, wrong[0], wrong[1])
+        yield Recurrent(name, variables, sequences, states, lengths, marks, wrong[0], wrong[1], (of_one, of_other))
 
 
 def _layers(evidence: Evidence, step: int) -> Iterator[tuple[str, Mapping[str, Array]]]:
@@ -98,6 +100,12 @@ def _outputs(passed: Pass, numbers: Collection[int], ndim: int, most: int = 2000
             continue
         found[f"{op.name or op.kind} {number}" if op.name in found or not op.name else op.name] = _float(value)
     return found
+
+
+def _at(passed: Pass, number: int | None) -> list[Array]:
+    """What an op takes and gives, of two axes."""
+    near = {number, *passed.ops[number].inputs} if number is not None else set()
+    return list(_outputs(passed, near, 2).values())
 
 
 def _float(value: Array) -> Array:

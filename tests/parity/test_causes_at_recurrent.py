@@ -44,6 +44,7 @@ def cause(variables, reference, candidate):
         (LSTM, BASIC, BASIC._replace(biased="j"), "forget_bias", "is added to the new gate"),
         (LSTM, BASIC, BASIC._replace(order="ifjo"), "gate_order", "as input, forget, new, output"),
         (GRU, RESET, RESET._replace(reset="after"), "recurrent_rule", "resets after the product"),
+        (GRU, RESET, RESET._replace(reset="after", bias_reset=True), "recurrent_rule", "resets after the product"),
         (GRU, RESET, RESET._replace(update="new"), "recurrent_rule", "multiplies the new state"),
         (GRU, RESET, RESET._replace(order="zrh"), "gate_order", "as update, reset, new"),
         (CUDNN, Cell("GRU", "rzh", reset="after"), RESET, "recurrent_rule", "resets before the product"),
@@ -86,9 +87,29 @@ def test_another_first_state_is_named_and_where_it_is_emptied():
         assert f"the candidate's state is {words}, the reference's emptied where b is 1" in cause(GRU, *sides).title
 
 
-def test_the_step_that_both_sides_take_of_a_sequence_is_named():
-    layer = Recurrent("", {}, {"x": X}, {}, {"n": LENGTHS}, {}, [X[np.arange(3), LENGTHS - 1]], [X[:, -1]])
-    assert other_last(layer).title == "of x the candidate takes the last step, the reference the step n - 1"
+def last_of(x, own, other, parted):
+    return other_last(Recurrent("", {}, {"x": x}, {}, {"n": LENGTHS}, {}, [own], [other], parted))
+
+
+def test_the_step_that_both_sides_take_of_a_sequence_is_named_only_where_they_part():
+    own, other = X[np.arange(3), LENGTHS - 1], X[:, -1]
+    named = last_of(X, own, other, ([own], [other]))
+    assert named.title == "of x the candidate takes the last step, the reference the step n - 1"
+    assert last_of(X, own, other, ([own * 2], [other])) is None  # both are somewhere in the passes, as in a right port
+
+
+def test_zeros_behind_the_end_are_no_step_that_is_taken():
+    x = np.concatenate([X, np.zeros((3, 1, 3))], axis=1)
+    own = x[np.arange(3), LENGTHS - 1]
+    assert last_of(x, own, np.zeros((3, 3)), ([own], [np.zeros((3, 3))])) is None
+
+
+def test_a_rule_is_not_named_for_what_both_rules_give():
+    short = np.array([4, 2, 3])  # the last outputs are zeros by all rules
+    layer = Recurrent(
+        "cell", GRU, {"x": X}, {}, {"n": short}, {}, [outputs(GRU, RESET, lengths=short)], [np.zeros((3, 4))]
+    )
+    assert other_recurrence(layer) is None
 
 
 @pytest.mark.parametrize("variables", [LSTM, GRU, CUDNN])
