@@ -17,9 +17,29 @@ from parity.causes.op_table import BINARY, REDUCTIONS, axes_of, computed, plain
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause
 from parity.locate.align import align
+from parity.locate.kinds import same
 
 OTHER = "other_operation"
 TELLING = 8  # numbers from which on the same ones in other places are no chance
+# What only joins, pads or picks: a wrong number that comes out of it was chosen before.
+ARRANGING = frozenset(
+    [
+        "cat",
+        "concat",
+        "concatv2",
+        "concatenate",
+        "stack",
+        "pack",
+        "pad",
+        "padv2",
+        "mirrorpad",
+        "getitem",
+        "stridedslice",
+        "slice",
+    ]
+)
+# What only lays out anew, between an op and what reads it.
+LAYOUTS = frozenset(["reshape", "expanddims", "squeeze", "transpose", "identity", "cast"])
 FIX = "have the port compute what the graph computes there"
 # What both sides call the same setting, each by the names and, of torch's functions, the places that it has there.
 SETTINGS: dict[str, tuple[str, ...]] = {
@@ -93,7 +113,7 @@ def at_op(reference: Op, candidate: Op, proven: str, readers: Sequence[Op] = ())
       reference: its first op that differs.
       candidate: the port's.
       proven: why the port's op is the first that is wrong, in words; "" where that is not known.
-      readers: the reference's ops that take the output of its first.
+      readers: the reference's ops that take the output of its first, as it is or laid out anew.
     """
     if reference.output is None or candidate.output is None or not reference.line or not candidate.line:
         return None
@@ -103,9 +123,12 @@ def at_op(reference: Op, candidate: Op, proven: str, readers: Sequence[Op] = ())
             return cause
     for reader in readers:
         cause = _left_out(reference, candidate, reader)
+        cause = cause or (_passed_by(reference, candidate, reader) if proven else None)
         if cause is not None:
             return cause
-    return _moved(reference, candidate) or (_other(reference, candidate, proven) if proven else None)
+    arranged = {plain(op.kind) for op in (reference, candidate)} & ARRANGING
+    told = not arranged and any(_alike(one, two) for one in reference.data for two in candidate.data)
+    return _moved(reference, candidate) or (_other(reference, candidate, proven) if proven and told else None)
 
 
 def _moved(reference: Op, candidate: Op) -> Cause | None:
@@ -153,6 +176,44 @@ def _left_out(reference: Op, candidate: Op, reader: Op) -> Cause | None:
             title = f"the port leaves out {kind}: {reference.line}; it goes on with {candidate.line}"
             return Cause("op_left_out", title, text, "do what the graph does there")
     return None
+
+
+def _passed_by(reference: Op, candidate: Op, reader: Op) -> Cause | None:
+    """The port's op takes what the reference's takes, and beside it what the reader takes beside the reference's output."""
+    output, read, taken = reference.output, _floats(reader), _floats(candidate)
+    assert output is not None
+    beside = [each for each in read if not _alike(each, output)]
+    alone = same(reader.kind, candidate.kind) and not same(reference.kind, candidate.kind)
+    if len(beside) == len(read) or not (beside or alone):
+        return None
+    for x in _floats(reference):
+        others = [each for each in taken if not _alike(each, x)]
+        if x.size != output.size or _alike(x, output) or len(others) == len(taken) or len(others) != len(beside):
+            continue
+        if all(any(_alike(one, two) for two in others) for one in beside):
+            kind = plain(reference.kind)
+            text = f"the port goes on with what {kind} takes, rather than gives, and all else that its reader takes"
+            title = f"the port leaves out {kind}: {reference.line}; it goes on with {candidate.line}"
+            return Cause("op_left_out", title, text, "do what the graph does there")
+    return None
+
+
+def _floats(op: Op) -> list[Array]:
+    """The arrays of floats that an op takes; none where one of what it takes is not known."""
+    values = [each.value for each in op.takes if each.of_data]
+    if any(value is None for value in values):
+        return []
+    return [np.asarray(value, np.float64) for value in values if value is not None and value.dtype.kind == "f"]
+
+
+def _alike(one: Array, other: Array) -> bool:
+    """Whether two arrays hold the same numbers, whatever the order of axes."""
+    if one.size != other.size or one.size < 2:
+        return False
+    if not np.allclose(np.sort(one, axis=None), np.sort(other, axis=None), CLOSE, 0.0):
+        return False
+    pair = align(one, other)
+    return pair is not None and pair.apart <= CLOSE
 
 
 def _function(reference: Op, candidate: Op) -> Cause | None:

@@ -31,7 +31,12 @@ FAMILIES = (
 
 def same_kind(reference: ForwardOp, candidate: ForwardOp) -> bool:
     """Whether two ops are of one kind; where nothing is known of them, by their names."""
-    one, other = _plain(reference.kind), _plain(candidate.kind)
+    return same(reference.kind, candidate.kind)
+
+
+def same(reference: str, candidate: str) -> bool:
+    """Whether two names of ops are of one kind."""
+    one, other = _plain(reference), _plain(candidate)
     return one == other or any(one in family and other in family for family in FAMILIES)
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from parity.causes.at_op import Op, Taken, at_op
+from parity.causes.at_op import LAYOUTS, Op, Taken, at_op
 from parity.causes.evidence import CLOSE
+from parity.causes.op_table import plain
 from parity.judge.numbers import Array
 from parity.judge.result import Cause
 from parity.locate import Location
@@ -31,7 +32,7 @@ def cause_at_op(place: Location) -> Cause | None:
     if reference is None or candidate is None:
         return None
     passed = place.passes[0]
-    readers = (_op(passed, number) for number, op in enumerate(passed.ops) if own in op.inputs)
+    readers = (_op(passed, number) for number in _readers(passed, own))
     alike = _fed_alike(place, reference, candidate)
     proven = BOTH if alike else PORT if _fed_rightly(place, candidate) else ""
     return at_op(reference, candidate, proven, [each for each in readers if each])
@@ -49,6 +50,16 @@ def _op(passed: Pass, number: int) -> Op | None:
         of_data = operand.op is not None or bool(op.weights) or (value is not None and value.size > FEW)
         taken.append(Taken(operand.place, value, of_data, source.shown if source else ""))
     return Op(op.kind, op.attributes, taken, passed.value(number), op.line.shown, list(_later(passed, number)))
+
+
+def _readers(passed: Pass, number: int) -> Iterator[int]:
+    """Yields the ops that take the output of one, as it is or laid out anew."""
+    laid_out = {number}
+    for each, op in enumerate(passed.ops):
+        if laid_out & set(op.inputs):
+            yield each
+            if plain(op.kind) in LAYOUTS:
+                laid_out.add(each)
 
 
 def _later(passed: Pass, number: int) -> Iterator[Array]:

@@ -90,6 +90,28 @@ def test_where_no_rule_gives_the_numbers_the_place_is_told_only_if_it_is_proven(
     assert cause.title.endswith("; dilation is [1, 1] in the port, [1, 2, 2, 1] in the reference")
 
 
+def test_an_op_is_left_out_where_another_op_takes_what_it_takes_beside_all_that_its_reader_takes():
+    memory = RANDOM.normal(size=(5, 3, 4))
+    reference = op("AddV2", [X, Y], X + Y)
+    reader = op("Mul", [memory, (X + Y)[:, None]], memory * (X + Y)[:, None])
+    candidate = op("einsum", [memory, Y], np.einsum("bmd,bd->bm", memory, Y), 1)
+    cause = at_op(reference, candidate, PROVEN, [reader])
+    assert (cause.name, cause.title.startswith("the port leaves out add: model_tf.py:31")) == ("op_left_out", True)
+    other = op("einsum", [memory[::-1], Y], np.einsum("bmd,bd->bm", memory[::-1], Y), 1)
+    assert at_op(reference, other, PROVEN, [reader]).name == "other_operation"
+
+
+def test_an_op_is_left_out_where_the_kind_of_its_reader_takes_what_it_takes():
+    reference, reader = op("AddV2", [X, Y], X + Y), op("Pad", [X + Y], np.pad(X + Y, 1))
+    assert at_op(reference, op("pad", [Y], np.pad(Y, 1), 1), PROVEN, [reader]).name == "op_left_out"
+    assert at_op(reference, op("pad", [Y], np.pad(Y, 1), 1), PROVEN) is None  # to join and pad is no mistake itself
+
+
+def test_ops_that_have_nothing_in_common_are_not_told_one_for_the_other():
+    reference, candidate = op("AddV2", [X, Y], X + Y), op("einsum", [Y[::-1], X * Y], Y[::-1] * X * Y, 1)
+    assert at_op(reference, candidate, PROVEN) is None
+
+
 def test_nothing_is_told_without_both_lines_or_where_rounding_would_have_to_be_larger():
     reference, candidate = op("Relu", [X], relu(X)), op("tanh", [X], np.tanh(X), 1)
     assert at_op(reference._replace(line=""), candidate, proven=PROVEN) is None
