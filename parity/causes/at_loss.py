@@ -6,7 +6,7 @@ difference of the two rules is the difference of the losses.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -50,6 +50,7 @@ class Loss(NamedTuple):
       reference, candidate: the losses.
       close: how near losses are that count as one, relative.
       shares: what both losses may be divided by: what a loss is multiplied by on both sides.
+      linear: names of the outputs in which both losses are no more than sums.
     """
 
     outputs: Mapping[str, Array]
@@ -58,6 +59,7 @@ class Loss(NamedTuple):
     candidate: float
     close: float
     shares: tuple[float, ...] = (1.0,)
+    linear: frozenset[str] = frozenset()
 
 
 class _Rule(NamedTuple):
@@ -116,8 +118,24 @@ def _beside_terms(rules: list[_Rule], loss: Loss) -> list[tuple[_Rule, _Rule]]:
     for own in rules:
         begin, end = np.searchsorted(values, [own.value + apart - allowed, own.value + apart + allowed])
         found = sorted(int(place) for place in order[begin:end])
-        pairs += [(own, rules[place]) for place in found if len(own.unlike(rules[place])) == 1]
+        unlike = [(rules[place], own.unlike(rules[place])) for place in found]
+        pairs += [
+            (own, rule)
+            for rule, names in unlike
+            if len(names) == 1 and not _by_another_input(own, rule, names[0], loss.feeds)
+        ]
     return pairs
+
+
+def _by_another_input(own: _Rule, rule: _Rule, name: str, feeds: Collection[str]) -> bool:
+    """Whether two rules differ in which input they take as labels or weights: beside terms not seen that tells no form.
+
+    By other labels many forms differ alike, by what the output is times the labels.
+    """
+    if name == "over":
+        return own.over in feeds and rule.over in feeds
+    labels, others = own.of.rpartition(" and ")[2], rule.of.rpartition(" and ")[2]
+    return name == "of" and labels != others and labels in feeds and others in feeds
 
 
 def _cause(own: _Rule, rule: _Rule, exact: bool) -> Cause | None:
@@ -141,7 +159,7 @@ def _cause(own: _Rule, rule: _Rule, exact: bool) -> Cause | None:
 
 
 def _rules(loss: Loss) -> Iterator[_Rule]:
-    for form in forms(loss.outputs, loss.feeds):
+    for form in forms(loss.outputs, loss.feeds, loss.linear):
         for over, way, value in _reduced(form, loss.feeds):
             if np.isfinite(value) and value:
                 yield _Rule(form.name, form.of, over, way, value, form.cross_entropy)

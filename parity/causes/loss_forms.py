@@ -1,6 +1,6 @@
 """The losses of single examples, in the forms that ports mix up: what becomes of each, before one number is made of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -34,17 +34,21 @@ class Form(NamedTuple):
     cross_entropy: bool = False
 
 
-def forms(outputs: Mapping[str, Array], feeds: Mapping[str, Array]) -> Iterator[Form]:
+def forms(outputs: Mapping[str, Array], feeds: Mapping[str, Array], linear: Collection[str] = ()) -> Iterator[Form]:
     """Yields the losses of examples that may be made of outputs and inputs.
 
     Args:
       outputs: dict of name to what layers give.
       feeds: dict of name to inputs, and what is made of inputs alone.
+      linear: names of the outputs that nothing is made of but sums.
     """
     nothing = np.zeros(0)
     for name, output in outputs.items():
         if output.size > 1:
             yield Form(f"what {name} gives", "", output, nothing)
+        if name in linear:
+            continue
+        if output.size > 1:
             yield from _of_targets(name, output)
         for label, given in feeds.items():
             y = np.asarray(given)
@@ -54,7 +58,7 @@ def forms(outputs: Mapping[str, Array], feeds: Mapping[str, Array]) -> Iterator[
                     yield from _ctc(name, output, label, y, feeds)
             if y.size == output.size:
                 yield from _elementwise(f"{name} and {label}", np.asarray(output).reshape(y.shape), y)
-    yield from _of_two(outputs)
+    yield from _of_two({name: output for name, output in outputs.items() if name not in linear})
 
 
 def _of_labels(name: str, output: Array, label: str, y: Array) -> Iterator[Form]:

@@ -24,6 +24,7 @@ FIXES = {
     "added": "leave that term out of the port's loss",
     "counts": "weigh the terms of the loss as the graph does",
     "reduction": "reduce the loss as the graph does: over which numbers, and divided by how many",
+    "labels": "compare with the labels as the graph does: what is 0 there is 1 here",
     "weights": "weigh, or leave out, what the graph does",
 }
 
@@ -101,7 +102,20 @@ def _common_number(number: int, side: int, reached: Reached) -> int:
 
 def _apart(passed: Pass, known: set[int], loss: float) -> Terms | None:
     end = place_of(passed, loss)
-    return terms_of(passed.ops, passed.value, end, known) if end is not None else None
+    if end is None:
+        return None
+    return terms_of(passed.ops, passed.value, end, known - _idle(passed, end, loss))
+
+
+def _idle(passed: Pass, end: int, loss: float) -> set[int]:
+    """The sums with terms that happen to be 0 that a loss ends with: for all their numbers no outputs of the other side."""
+    chain, found, near = [end], set[int](), 1e-12 * abs(loss)
+    for number in chain:
+        values = {each: passed.value(each) for each in passed.ops[number].inputs}
+        scalars = {each: float(v.reshape(())) for each, v in values.items() if v is not None and v.size == 1}
+        found |= set(chain) if any(abs(value) <= near for value in scalars.values()) else set()
+        chain += [each for each, value in scalars.items() if abs(value - loss) <= near][:1]
+    return found
 
 
 def place_of(passed: Pass, loss: float) -> int | None:
@@ -121,9 +135,11 @@ def other_terms(sums: Sums) -> Cause | None:
     """
     left_out, added = sums.alone
     wrong = otherwise(sums)
-    if left_out or added:
-        return _of_one_side(sums, left_out, added) if not wrong and not (left_out and added) else None
     apart = abs(sums.total(1) - sums.total(0))
+    if (left_out or added) and not wrong:
+        return _of_one_side(sums, left_out, added) if not (left_out and added) else None
+    if not _equal(sums, left_out, added, LEFT * apart):
+        return None
     if not wrong:
         return _constant(sums) if np.ptp(sums.constants) >= (1.0 - LEFT) * apart > 0.0 else None
     if np.ptp(sums.constants) + np.ptp(sums.of_weights) > LEFT * apart:
@@ -133,8 +149,29 @@ def other_terms(sums: Sums) -> Cause | None:
     alike = len(known) == len(wrong) and np.ptp(known) <= SAME * max(known)
     if alike and len(wrong) == len(sums.reference) > 1:
         return _all_of_them(sums, wrong)
+    if len(wrong) > 1 and all(_exchanged(sums.reference[key], sums.candidate[key]) for key in wrong):
+        return _inverted(sums, wrong)
     name = wrong[0]
     return _counted(sums, name) if len(wrong) == 1 or not alike else _several(sums, wrong)
+
+
+def _equal(sums: Sums, left_out: list[str], added: list[str], near: float) -> bool:
+    """Whether what only one side has brings the same to both: one term that they compute in other steps."""
+    parts = sum(sums.reference[key].part for key in left_out), sum(sums.candidate[key].part for key in added)
+    return abs(parts[0] - parts[1]) <= near and bool(left_out) == bool(added)
+
+
+def _exchanged(one: Term, other: Term) -> bool:
+    """Whether each of a term's numbers counts on one side only."""
+    a, b = _in_one_order(one, other)
+    return bool(((a != 0.0) != (b != 0.0)).all() and a.any() and b.any())
+
+
+def _inverted(sums: Sums, keys: list[str]) -> Cause:
+    names = " and ".join(sums.names[key] for key in keys[:SHOWN])
+    title = f"the labels are inverted in the candidate's loss: {names} count where they do not count in the reference's"
+    evidence = f"each number of the {len(keys)} terms counts on one side only, and that is the whole difference"
+    return Cause("loss_function", title, evidence, FIXES["labels"])
 
 
 class Rest(NamedTuple):
@@ -162,6 +199,38 @@ def unexplained(sums: Sums) -> Rest:
         if factor:
             shares |= {factor: None, factor * side[alone[0]].value.size: None}
     return Rest(left[0], left[1], tuple(shares))
+
+
+def linear_in(sums: Sums, reference: Pass, candidate: Pass) -> list[Array]:
+    """Returns the outputs in which both losses are no more than sums: no other function of them is in either.
+
+    Args:
+      sums: both losses, taken apart.
+      reference: its pass.
+      candidate: its own.
+    """
+    behind = [
+        _behind(passed, [terms[key].number for key in alone])
+        for passed, terms, alone in zip(
+            (reference, candidate), (sums.reference, sums.candidate), sums.alone, strict=True
+        )
+    ]
+    return [
+        sums.reference[key].value
+        for key in sums.common
+        if sums.reference[key].number not in behind[0] and sums.candidate[key].number not in behind[1]
+    ]
+
+
+def _behind(passed: Pass, numbers: list[int]) -> set[int]:
+    """All that some ops are computed from."""
+    pending, seen = list(numbers), set[int]()
+    while pending:
+        number = pending.pop()
+        if number not in seen:
+            seen.add(number)
+            pending += passed.ops[number].inputs
+    return seen
 
 
 def otherwise(sums: Sums) -> list[str]:
@@ -254,7 +323,7 @@ def _counted(sums: Sums, key: str) -> Cause:
     evidence = f"it counts {_number(share)} times as much in the candidate, and that is the whole difference"
     scalar = one.value.size == 1
     divided = "sum" in sums.kinds[key].lower() or len(sums.reference) == 1
-    if not _is_fraction(share) or (scalar and not divided):
+    if not _is_fraction(share) or share < 0.0 or (scalar and not divided):
         title = f"the term {name} of the loss counts {theirs} in the candidate, {mine} in the reference"
         return Cause("loss_term", title, evidence, FIXES["counts"])
     title = f"the candidate's loss takes {theirs} of {name}, the reference's {mine}"

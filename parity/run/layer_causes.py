@@ -13,12 +13,12 @@ from parity.causes.at_recurrent import other_last, other_recurrence
 from parity.causes.at_windows import Windows, other_windows
 from parity.causes.find import GENERAL, told_of
 from parity.causes.layer_rules import Layer
-from parity.causes.loss_terms import other_terms, sums_of, unexplained
+from parity.causes.loss_terms import linear_in, other_terms, sums_of, unexplained
 from parity.judge.numbers import Array, distance, is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
 from parity.locate.names import layer_names
-from parity.locate.reached import reach, tolerance_for
+from parity.locate.reached import alike, reach, tolerance_for
 from parity.run.layers import Located
 from parity.run.loss_inputs import boundary
 from parity.run.op_causes import cause_at_op
@@ -45,6 +45,7 @@ OF_THE_LOSS = frozenset(["cross_entropy", "gradient_factor", "labels_shifted"])
 BEHIND_THE_LOSS = frozenset(["some_towers"])  # what the losses of towers make of gradients is no cause of theirs
 FACTORS = frozenset(["gradient_factor", "loss_scale"])  # of all losses
 ROUNDED = 1e-14  # of an output's norm: how far a bias is from being one number in a channel
+SAME = 1e-10
 NARROWEST = 0.05  # how far bfloat16 carries an output, relative: more is something else
 
 
@@ -138,6 +139,8 @@ def _causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause]
         given = given._replace(outputs={**given.outputs, **outputs}, feeds={**given.feeds, **data})
         sums = sums_of(one, other, reached, losses)
         cause = other_terms(sums) if sums is not None else None
+        if sums is not None:
+            given = given._replace(linear=_named(linear_in(sums, one, other), given.outputs))
         rest = unexplained(sums) if sums is not None else None
         tries = [given._replace(**rest._asdict()), given] if rest is not None else [given]
     if cause is None and not known:
@@ -154,6 +157,16 @@ def _is_a_count(losses: tuple[float, float], loss: Loss) -> bool:
     arrays = [*loss.outputs.values(), *loss.feeds.values()]
     counts = {length for array in arrays for length in (*array.shape, array.size) if length > 1}
     return any(abs(count - each) <= 1e-9 * each for each in counts)
+
+
+def _named(values: Sequence[Array], outputs: Mapping[str, Array]) -> frozenset[str]:
+    """The names of the outputs that hold some values, in any order."""
+    ordered = [np.sort(value, axis=None) for value in values]
+    return frozenset(
+        name
+        for name, output in outputs.items()
+        if any(each.size == output.size and alike(np.sort(output, axis=None), each, SAME) for each in ordered)
+    )
 
 
 def _losses(first: FirstDifference, evidence: Evidence) -> tuple[float, float] | None:

@@ -44,6 +44,23 @@ def test_terms_that_both_sides_have_do_not_hide_it():
     assert cause.evidence.endswith("but for terms that both sides have")
 
 
+def test_what_a_loss_only_adds_up_goes_through_no_function():
+    """The sigmoid cross entropies against 1 and 0 of one number differ by the number: what changes its sign."""
+    x = RANDOM.normal(size=12)
+    terms = loss(0.37 + x.mean() / 2, 0.37 - x.mean() / 2, sums=x)
+    assert "sigmoid cross entropy" in other_loss(terms).title
+    assert other_loss(terms._replace(linear=frozenset(["sums"]))) is None
+
+
+def test_labels_are_no_weights_beside_other_terms():
+    """Softmax cross entropies with other labels differ by what the logits are times the labels."""
+    logits = RANDOM.normal(size=(4, 5))
+    one, two = np.eye(5)[[0, 3, 1, 2]], np.eye(5)[[4, 3, 2, 1]]
+    shared = np.log(np.exp(logits).sum(1)).mean()
+    sides = [shared - (logits * y).sum(1).mean() for y in (one, two)]
+    assert other_loss(Loss({"logits": logits}, {"y": one, "y2": two}, *sides, 1e-9)) is None
+
+
 def test_what_each_example_gives_may_be_reduced_otherwise():
     cause = other_loss(loss(WEIGHTED, EACH.mean(), xent=EACH.reshape(-1)))
     assert (

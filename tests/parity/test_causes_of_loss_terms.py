@@ -49,6 +49,42 @@ def test_a_term_that_counts_twice_is_named():
     assert named.title == "the term Mean_3 of the loss counts 1 times in the candidate, 0.5 times in the reference"
 
 
+def test_a_term_of_the_other_sign_is_named_where_another_is_computed_in_other_steps():
+    """The reference squares before it adds up; the port has the sum of squares at once."""
+    squares, other = EACH**2, OTHER.mean()
+    one = [("Square", [0], squares), ("Mean", [2], squares.mean()), ("Mean", [1], other)]
+    at_once = [("mse_of", [0], squares.mean()), ("mean", [1], other)]
+    named = cause([*one, ("Add", [3, 4], squares.mean() + other)], [*at_once, ("sub", [2, 3], squares.mean() - other)])
+    assert named.name == "loss_term"
+    assert "counts -1 times" in named.title
+
+
+def test_labels_that_are_inverted_are_named_and_no_mask():
+    near, far = (RANDOM.uniform(0.1, 2.0, size=8) for _ in range(2))
+    labels = np.array([1.0, 0, 0, 1, 1, 0, 1, 0])
+
+    def loss(y):
+        ops = [ForwardOp("a", "MatMul", [], ["w"], [8], {}), ForwardOp("b", "MatMul", [], ["v"], [8], {})]
+        values = [near, far, y * near, (1 - y) * far, y * near + (1 - y) * far]
+        ops += [ForwardOp("c", "Mul", [0], [], [8], {}), ForwardOp("d", "Mul", [1], [], [8], {})]
+        ops += [ForwardOp("e", "Add", [2, 3], [], [8], {}), ForwardOp("f", "Mean", [4], [], [], {})]
+        values.append(np.asarray(values[-1].mean()))
+        return Pass(ops, lambda n: values[n]), float(values[-1])
+
+    (one, a), (other, b) = loss(labels), loss(1 - labels)
+    named = other_terms(sums_of(one, other, reach(one, other), (a, b)))
+    assert (named.name, named.title.startswith("the labels are inverted")) == ("loss_function", True)
+
+
+def test_a_term_that_happens_to_be_0_is_not_left_out():
+    a, b = EACH.mean(), (OTHER**2).mean()
+    one = [("Mean", [0], a), ("Square", [1], OTHER**2), ("Mean", [3], b), ("Add", [2, 4], a + b)]
+    zeros = np.zeros_like(OTHER)
+    other = [("mean", [0], a), ("clamp", [1], zeros), ("mean", [3], np.zeros(())), ("add", [2, 4], a)]
+    assert cause(one, other) is None
+    assert cause(one, [*other, ("clone", [5], a)]) is None
+
+
 def test_a_term_that_is_left_out_is_named_and_one_that_is_added():
     alone = [("Mean", [0], EACH.mean()), ("Mul", [2], 2 * EACH.mean())]
     both = [*alone, ("Mean", [1], OTHER.mean()), ("Add", [3, 4], 2 * EACH.mean() + OTHER.mean())]
