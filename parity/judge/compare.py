@@ -10,6 +10,7 @@ from parity.judge.result import Check, Verdict
 from parity.trace import parse_key
 
 EXACT = frozenset(["feed", "noise"])
+NOT_IN_REFERENCE = "the reference has no such tensor"
 
 
 def refuse(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.compare import EXACT, judge_exact, refuse, rounding_of
+from parity.judge.compare import EXACT, NOT_IN_REFERENCE, judge_exact, refuse, rounding_of
 from parity.judge.inexact import is_inexact
 from parity.judge.join import OPTIONAL, Join
 from parity.judge.numbers import Array, distance, is_constant, norm
@@ -115,7 +115,7 @@ def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[C
         candidate32, candidate64 = traces.candidate32.step(step), traces.candidate64.step(step)
         before = traces.states.step(step)
         for text in join.unjoined(reference64, candidate64):
-            checks.append(Check("lockstep", step, text, "incomparable", note="the reference has no such tensor"))
+            checks.append(Check("lockstep", step, text, "incomparable", note=NOT_IN_REFERENCE))
         for key, text in join.ordered(reference64.names()):
             one, other = reference64.read(text), join.read(key, candidate64)
             settled = _settled("lockstep", step, key, text, one, other, unobserved)

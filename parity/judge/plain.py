@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from parity.judge.compare import EXACT, judge_exact, refuse
+from parity.judge.compare import EXACT, NOT_IN_REFERENCE, judge_exact, refuse
 from parity.judge.join import OPTIONAL, Join
 from parity.judge.level1 import judge_counter
 from parity.judge.measure import Measured, measure
@@ -42,7 +42,7 @@ def judge_plain(
     for made, step in enumerate(steps, start=1):
         one_file, other_file = reference.step(step), candidate.step(step)
         for text in join.unjoined(one_file, other_file):
-            checks.append(Check("free", step, text, "incomparable", note="the reference has no such tensor"))
+            checks.append(Check("free", step, text, "incomparable", note=NOT_IN_REFERENCE))
         pairs = [
             _read(join, key, text, step, one_file, other_file, previous) for key, text in join.ordered(one_file.names())
         ]

@@ -8,6 +8,7 @@ from parity.judge.join import Join
 from parity.judge.level1 import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, LIMIT, judge_accuracy, judge_float32
 from parity.judge.numbers import worst
+from parity.judge.own_slots import slot_notes, slots_aside
 from parity.judge.own_values import judge_own_values
 from parity.judge.repeats import judge_repeat
 from parity.judge.result import Check, FirstDifference, Level, decide, what_differs
@@ -39,6 +40,7 @@ def judge_function(
     checks += judge_lockstep(recorded.join, traces, steps)
     spread = Replicas(recorded.reference_free, recorded.replicas)
     checks += judge_free(recorded.join, recorded.reference_free, recorded.candidate_free, spread, checks)
+    checks = slots_aside(checks, recorded.join, traces)
     checks = settle(settle_races(checks, recorded.races, recorded.join, traces, "float64"), recorded)
     pairs = {
         "init": (traces.reference64, traces.candidate64),
@@ -52,6 +54,7 @@ def judge_function(
         race_notes(recorded.races, checks)
         + kink_notes(checks)
         + empty_notes(checks)
+        + slot_notes(checks)
         + _never_moved(traces)
         + _in_float32(traces)
         + inexact_notes(traces.reference64.facts)
@@ -80,6 +83,7 @@ def judge_single(
     """
     traces = recorded.lockstep
     checks = judge_float32(recorded.join, traces, recorded.reference_draws, steps)
+    checks = slots_aside(checks, recorded.join, traces)
     checks = settle_races(checks, recorded.races, recorded.join, traces, "float32")
     apart = apart_at_kinks(function, recorded)
     checks = [_with_allowance(check, LIMIT * apart.get((check.step, check.key), 0.0)) for check in checks]

@@ -9,6 +9,7 @@ from parity.causes import VAGUE, Evidence, find_causes
 from parity.judge.closer import Pairs
 from parity.judge.level1 import Lockstep, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.output_layouts import take_layouts
+from parity.judge.own_slots import slot_notes, slots_aside
 from parity.judge.own_values import judge_own_values, written_notes
 from parity.judge.result import Cause, Check, FirstDifference, Level, decide, what_differs
 from parity.run.asked import Tick
@@ -171,10 +172,15 @@ def _function(replayed: Replayed, runs: Runs, settle: Settle) -> Level:
     checks += judge_init(join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(join, traces, part.steps)
     checks += judge_freely(join, free, checks) if free else []
-    checks = settle(checks, traces=traces)
+    checks = settle(slots_aside(checks, join, traces), traces=traces)
     first = find_first(join, checks, dict(_pairs(runs)["function"]))
     level = Level("function", decide(checks), _reason(checks, len(part.steps)), checks, first)
-    level.notes += kink_notes(checks) + empty_notes(checks) + written_notes(replayed.written, replayed.mapping.kept)
+    level.notes += (
+        kink_notes(checks)
+        + empty_notes(checks)
+        + slot_notes(checks)
+        + written_notes(replayed.written, replayed.mapping.kept)
+    )
     if first is not None and first.check.verdict == "different":
         evidence = Evidence(join, traces.reference64, traces.candidate64, traces.states, part.towers)
         if free and first.check.run == "free":

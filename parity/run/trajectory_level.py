@@ -12,6 +12,7 @@ from parity.judge.level3 import (
     judge_trajectory,
     stray_of_candidate,
 )
+from parity.judge.own_slots import after_the_last, set_aside_slots
 from parity.judge.result import Check, Level, Verdict, decide
 from parity.run.levels import find_first
 from parity.run.recorded import Playing
@@ -36,7 +37,8 @@ def decide_trajectory(case: Case, playing: Playing, join: Join, reference: Trace
       SideFailed: a side could not do its part.
     """
     candidate, trajectories = record_trajectories(playing, join, reference)
-    checks = judge_trajectory(trajectories)
+    runs = (after_the_last(reference), after_the_last(candidate))
+    checks = set_aside_slots(judge_trajectory(trajectories), join, *runs)
     level = level_of(checks, trajectories)
     if playing.racing:
         level.notes.append(

@@ -27,6 +27,20 @@ def lazy(model):
 def plain(model):
     return like_tf.GradientDescent(model.parameters(), lr=0.125)
 
+class Squares(torch.optim.Optimizer):
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                state = self.state[parameter]
+                if not state:
+                    state["square_avg"] = torch.ones_like(parameter)
+                state["square_avg"].mul_(0.875).addcmul_(parameter.grad, parameter.grad, value=0.125)
+                parameter.addcdiv_(parameter.grad, (state["square_avg"] + 0.0625).sqrt(), value=-group["lr"])
+
+def squares(model):
+    return Squares(model.parameters(), {"lr": 0.125})
+
 def clipping(model):
     optimizer = plain(model)
 
@@ -100,3 +114,15 @@ def test_what_an_own_optimizer_works_with_is_compared_with_the_clipped_gradients
     judged = {check.verdict for check in result.levels["function"].checks if check.key.startswith("clip/")}
     assert verdict in judged <= {"same", "different"}
     assert [cause.name for cause in result.causes][:1] == causes
+
+
+@pytest.mark.parametrize(
+    "momentum, verdict", [pytest.param(0.0, "same", id="none"), pytest.param(0.5, "different", id="some")]
+)
+def test_a_slot_that_an_own_optimizer_does_without_is_judged_by_the_updates(tf2_sides, tmp_path, momentum, verdict):
+    table = 'name = "rmsprop"\nlearning_rate = 0.125\ndecay = 0.875\nepsilon = 0.0625'
+    result = run_case(owning(tmp_path / "case", "squares", f"{table}\nmomentum = {momentum}"), tf2_sides)
+    assert result.verdict == verdict, result.first_difference
+    assert any("slot momentum: the candidate's" in note for note in result.levels["function"].notes)
+    if verdict == "different":
+        assert result.first_difference.quantity == "var"
