@@ -198,4 +198,4 @@ def test_a_port_that_does_not_take_what_an_experiment_tries_keeps_its_verdict(tf
     assert "out of range" in port.read_text()
     result = run_case(load_case(tmp_path / "square"), tf2_sides, levels=("function",))
     assert first_of(result) == ("lockstep", 0, "act/0/first")
-    assert result.causes == []
+    assert [cause.name for cause in result.causes] == ["other_operation"]

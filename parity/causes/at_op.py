@@ -20,6 +20,7 @@ from parity.locate.align import align
 from parity.locate.kinds import same
 
 OTHER = "other_operation"
+CAST = 1e-7  # of a norm: more than float32 rounds off, less than a bug of a millionth
 TELLING = 8  # numbers from which on the same ones in other places are no chance
 # What only joins, pads or picks: a wrong number that comes out of it was chosen before.
 ARRANGING = frozenset(
@@ -117,6 +118,8 @@ def at_op(reference: Op, candidate: Op, proven: str, readers: Sequence[Op] = ())
     """
     if reference.output is None or candidate.output is None or not reference.line or not candidate.line:
         return None
+    if _hands_on(reference) or _hands_on(candidate):
+        return None
     for rule in (_function, _constant, _exchanged, _reduction):
         cause = rule(reference, candidate)
         if cause is not None:
@@ -129,6 +132,13 @@ def at_op(reference: Op, candidate: Op, proven: str, readers: Sequence[Op] = ())
     arranged = {plain(op.kind) for op in (reference, candidate)} & ARRANGING
     told = not arranged and any(_alike(one, two) for one in reference.data for two in candidate.data)
     return _moved(reference, candidate) or (_other(reference, candidate, proven) if proven and told else None)
+
+
+def _hands_on(op: Op) -> bool:
+    """Whether an op gives what it takes, but for rounding to float32, as a cast does: nothing is computed there."""
+    assert op.output is not None
+    given = np.asarray(op.output, np.float64)
+    return any(x.size == given.size and norm(x.reshape(given.shape) - given) <= CAST * norm(given) for x in op.data)
 
 
 def _moved(reference: Op, candidate: Op) -> Cause | None:

@@ -161,3 +161,10 @@ def test_the_same_numbers_in_other_places_are_told_where_both_sides_do_the_same_
     assert at_op(right, op("softmax", [X.T], softmax(X.T), 1, {"dim": -1}), "") is None
     assert at_op(right, op("softmax", [moved + 1e-3], softmax(moved), 1, {"dim": -1}), "") is None
     assert at_op(right, op("softmax", [moved], softmax(2 * moved), 1, {"dim": -1}), "") is None
+
+
+def test_an_op_that_hands_on_what_it_takes_is_no_place():
+    cast = op("Cast", [X], X.astype(np.float32))
+    assert at_op(cast, op("mul", [X, Y], X * Y, 1), PROVEN) is None
+    assert at_op(op("Mul", [X, Y], X * Y), op("to", [X], X, 1), PROVEN) is None
+    assert at_op(op("Mul", [X, Y], X * Y), op("mul", [X, Y], X * Y * 1.01, 1), PROVEN) is not None
