@@ -73,7 +73,15 @@ def loss(model, images, labels):
 
 
 def optimizer(model):
-    return torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
+    sgd.register_step_pre_hook(lambda *_: clip_by_global_norm(list(model.parameters()), 1.0))
+    return sgd
+
+
+def clip_by_global_norm(parameters, limit):
+    norm = torch.sqrt(sum(p.grad.pow(2).sum() for p in parameters))
+    for p in parameters:
+        p.grad.mul_(limit / torch.clamp(norm, min=limit))
 
 
 def scheduler(step):
