@@ -96,7 +96,8 @@ def round_momenta(model: nn.Module, ratios: Mapping[str, float] | None = None) -
             own = module.momentum
             fused, unfused = float(np.float32(1.0) - np.float32(1.0 - own)), float(np.float32(own))
             names = (f"{path}.{name}" if path else name for name in ("running_mean", "running_var"))
-            meant = own * next((known[name] for name in names if name in known), fused / own)
+            ratio = next((known[name] for name in names if name in known), None)
+            meant = fused if ratio is None else own * ratio
             module.momentum = min(fused, unfused, own, key=lambda momentum: abs(momentum - meant))
 
 

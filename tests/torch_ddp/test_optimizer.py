@@ -154,3 +154,9 @@ def test_momenta_are_rounded_in_the_way_that_the_graph_moves_its_statistics():
     alone = torch.nn.BatchNorm1d(2, momentum=0.01)
     round_momenta(alone, {"running_mean": unfused / 0.01})
     assert alone.momentum == unfused
+
+
+def test_a_momentum_of_zero_which_freezes_the_statistics_stays_zero():
+    model = nn.BatchNorm1d(2, momentum=0.0)
+    round_momenta(model)
+    assert model.momentum == 0.0
