@@ -7,8 +7,9 @@ down to rounding, and the reference's own rule, computed the same way, gives the
 import numpy as np
 
 from parity.causes.at_norms import normalised, norms_behind
-from parity.causes.at_softmax import soft, softmax_axis, softmax_scale
+from parity.causes.at_softmax import softmax_axis, softmax_scale
 from parity.causes.evidence import common_factor
+from parity.causes.functions import softmax
 from parity.causes.layer_rules import Layer, Rule, explains_all, functions, gives, number
 from parity.judge.numbers import Array
 from parity.judge.result import Cause
@@ -127,7 +128,7 @@ def _comes_of(layer: Layer, x: Array) -> bool:
     if layer.output is None or layer.output.size != x.size:
         return False
     behind: list[Rule] = [function for _, function in functions()]
-    behind += [lambda x, axis=axis: soft(x, axis) for axis in range(x.ndim)]  # type: ignore[misc]
+    behind += [lambda x, axis=axis: softmax(x, axis) for axis in range(x.ndim)]  # type: ignore[misc]
     behind += list(norms_behind(layer, x.shape))
     own = np.asarray(layer.output, np.float64).reshape(x.shape)
     with np.errstate(all="ignore"):

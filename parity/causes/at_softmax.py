@@ -3,6 +3,7 @@
 import numpy as np
 
 from parity.causes.evidence import CLOSE, rounds_to_one
+from parity.causes.functions import softmax
 from parity.causes.layer_rules import ALL_ONE, Layer, explains_all, gives, number
 from parity.judge.numbers import Array
 from parity.judge.result import Cause
@@ -13,9 +14,9 @@ LEAST_LOG = -600.0  # of a probability: less is zero but for rounding
 
 def softmax_axis(layer: Layer, x: Array) -> Cause | None:
     """The softmax goes over another axis."""
-    axis = next((axis for axis in range(x.ndim) if gives(lambda x, a=axis: soft(x, a), x, layer.reference)), None)  # type: ignore[misc]
+    axis = next((axis for axis in range(x.ndim) if gives(lambda x, a=axis: softmax(x, a), x, layer.reference)), None)  # type: ignore[misc]
     for other in range(x.ndim) if axis is not None else ():
-        if other != axis and explains_all(soft(x, other), layer):
+        if other != axis and explains_all(softmax(x, other), layer):
             return Cause(
                 "softmax_axis",
                 f"the softmax of {layer.name} goes over axis {other} in the candidate, over axis {axis} in the reference",
@@ -68,11 +69,4 @@ def _temperature(reference: Array, candidate: Array, axis: int) -> float | None:
 def _raised(reference: Array, factor: float, axis: int) -> Array:
     """The softmax of scores that are a factor as large as those that give some probabilities."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return soft(factor * np.log(reference), axis)
-
-
-def soft(x: Array, axis: int) -> Array:
-    """Returns the softmax over an axis."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        raised = np.exp(x - x.max(axis=axis, keepdims=True))
-        return np.asarray(raised / raised.sum(axis=axis, keepdims=True))
+        return softmax(factor * np.log(reference), axis)

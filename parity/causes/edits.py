@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.causes.arranged import PICKING
-from parity.causes.functions import FUNCTIONS
+from parity.causes.functions import FUNCTIONS, log_softmax, softmax
 from parity.causes.op_table import BINARY, REDUCTIONS, UNARY, axes_of, computed, plain
 from parity.causes.rerun import Rerun, Taken
 from parity.judge.numbers import Array
@@ -263,16 +263,10 @@ def _functions_of(x: Array, near: Collection[str]) -> Iterator[tuple[str, Array]
         for slope in SLOPES:
             yield f"leaky_relu of slope {slope:g}", np.where(x > 0, x, slope * x)
         if x.ndim:
-            yield "softmax", _softmax(x, -1)
+            yield "softmax", softmax(x, -1)
         for name, needed in NEEDING.items():
             if needed & set(near):
                 yield name.lower(), FUNCTIONS[name](x)
-
-
-def _softmax(x: Array, axis: int) -> Array:
-    with np.errstate(all="ignore"):
-        shares = np.exp(x - x.max(axis, keepdims=True))
-        return np.asarray(shares / shares.sum(axis, keepdims=True))
 
 
 def _exchanged(at: _At) -> Iterator[Edit]:
@@ -314,9 +308,7 @@ def _axes(at: _At) -> Iterator[Edit]:
         return
     x = np.asarray(at.taken[0].value, np.float64)
     for axis in range(x.ndim):
-        made = _softmax(x, axis)
-        with np.errstate(all="ignore"):
-            made = made if at.kind == "softmax" else np.log(made)
+        made = (softmax if at.kind == "softmax" else log_softmax)(x, axis)
         if not np.allclose(made, at.output, 1e-9, 0.0, equal_nan=True):
             words = f"normalises {at.kind} over another axis", f"normalises {at.kind} over axis {axis} of {x.ndim}"
             yield from at.edit(made, "softmax_axis", *words)

@@ -16,6 +16,20 @@ def _gelu(x: Array) -> Array:
     return np.asarray(x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2)
 
 
+def softmax(x: Array, axis: int | tuple[int, ...]) -> Array:
+    """Returns the softmax over an axis, or over several together."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        raised = np.exp(x - x.max(axis=axis, keepdims=True))
+        return np.asarray(raised / raised.sum(axis=axis, keepdims=True))
+
+
+def log_softmax(x: Array, axis: int | tuple[int, ...]) -> Array:
+    """Returns the logarithm of the softmax over an axis, or over several together."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        shifted = x - x.max(axis=axis, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)))
+
+
 def _where(condition: Array, value: Array) -> Array:
     return np.where(condition, value, np.nan)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from parity.causes.functions import log_softmax
 from parity.judge.numbers import Array
 
 Arguments = Sequence[Any]
@@ -149,25 +150,20 @@ def _fused_batch_norm(arguments: Arguments, attributes: Attributes) -> Array:
     return np.asarray(_normalised(x, tuple(range(x.ndim - 1)), eps) * gamma + beta)
 
 
-def _log_softmax(x: Array) -> Array:
-    shifted = x - x.max(-1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
-
-
 def _sparse_entropy(arguments: Arguments, attributes: Attributes) -> Array:
-    logs, labels = _log_softmax(np.asarray(arguments[0], np.float64)), np.asarray(arguments[1]).astype(np.int64)
+    logs, labels = log_softmax(np.asarray(arguments[0], np.float64), -1), np.asarray(arguments[1]).astype(np.int64)
     return -np.take_along_axis(logs, labels[..., None], -1)[..., 0]
 
 
 def _entropy(arguments: Arguments, attributes: Attributes) -> Array:
-    logs = _log_softmax(np.asarray(arguments[0], np.float64))
+    logs = log_softmax(np.asarray(arguments[0], np.float64), -1)
     return np.asarray(-(logs * np.asarray(arguments[1], np.float64)).sum(-1))
 
 
 def _entropy_of_each(arguments: Arguments, attributes: Attributes) -> Array:
     logits, labels = np.asarray(arguments[0], np.float64), np.asarray(arguments[1])
     smoothing = float(_set("label_smoothing", "5", arguments, attributes, 0.0))
-    logs = _log_softmax(np.moveaxis(logits, 1, -1))
+    logs = log_softmax(np.moveaxis(logits, 1, -1), -1)
     if labels.ndim == logits.ndim:
         held = np.moveaxis(np.asarray(labels, np.float64), 1, -1)
     else:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.causes.functions import FUNCTIONS
+from parity.causes.functions import FUNCTIONS, log_softmax, softmax
 from parity.causes.more_ops import MORE
 from parity.judge.numbers import Array
 
@@ -100,7 +100,8 @@ def computed(kind: str, arguments: Sequence[Any], attributes: Mapping[str, Any])
                 slope = attributes.get("alpha", attributes.get("negative_slope", attributes.get("1", 0.01)))
                 return np.where(given[0] > 0, given[0], slope * given[0])
             if name in ("softmax", "log_softmax") and given:
-                return _softmax(name, given[0], axes_of(arguments, attributes) or (-1,))
+                axes = axes_of(arguments, attributes) or (-1,)
+                return softmax(given[0], axes) if name == "softmax" else log_softmax(given[0], axes)
             if name in MORE:
                 return np.asarray(MORE[name](arguments, attributes))
     except (ValueError, TypeError, LookupError, AttributeError):
@@ -120,12 +121,6 @@ def axes_of(arguments: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[in
 def _reduced(name: str, x: Array, axes: tuple[int, ...] | None, attributes: Mapping[str, Any]) -> Array:
     keeps = bool(attributes.get("keep_dims", attributes.get("keepdim", False)))
     return np.asarray(REDUCTIONS[name](x, axis=axes, keepdims=keeps))
-
-
-def _softmax(name: str, x: Array, axes: tuple[int, ...]) -> Array:
-    shifted = x - x.max(axis=axes, keepdims=True)
-    logs = shifted - np.log(np.exp(shifted).sum(axis=axes, keepdims=True))
-    return np.asarray(logs if name == "log_softmax" else np.exp(logs))
 
 
 def _turned(x: Array, attributes: Mapping[str, Any], which: str) -> Array:
