@@ -12,6 +12,12 @@ PICKING = frozenset([
     "expanddims", "swapaxes", "movedim", "contiguous", "identity", "clone", "detach", "gathernd", "index_select",
     "take", "split_with_sizes",
 ])  # fmt: skip
+# What only lays out anew, all numbers in the order that they had or along other axes.
+LAYOUTS = frozenset([
+    "reshape", "view", "transpose", "permute", "expanddims", "squeeze", "unsqueeze", "identity", "cast", "flatten",
+])  # fmt: skip
+JOINING = frozenset(["concat", "concatv2", "concatenate", "cat", "pack", "stack"])
+PADDING = frozenset(["pad", "padv2", "mirrorpad"])
 
 
 def places_of(given: Array, output: Array) -> Array | None:

@@ -1,47 +1,29 @@
-"""Says what the two sides compute where their forward passes part: another function, constant, operand, axis or setting.
+"""Says what the two sides compute where their forward passes part: another function, one left out, or other places.
 
-For the first op of each side that is wrong though what it takes is right. Where a rule of `op_table` on the reference's
-own inputs gives the port's numbers to rounding the cause says which; else what is proven is the place alone, and that the
-same numbers go in: then both lines are told.
+For the first op of each side that is wrong though what it takes is right. Where a function of the reference's own inputs
+gives the port's numbers to rounding the cause says which; else what is proven is the place alone, and that the same numbers
+go in: then both lines are told. Single changes of the whole pass are tried in `repaired`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from parity.causes.arranged import JOINING, PADDING
+from parity.causes.edit import FIX, OTHER
 from parity.causes.evidence import CLOSE, LEFT
 from parity.causes.layer_rules import functions
-from parity.causes.op_table import BINARY, REDUCTIONS, axes_of, computed, plain
+from parity.causes.op_table import computed, plain
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause
 from parity.locate.align import align
 from parity.locate.kinds import same
 
-OTHER = "other_operation"
 CAST = 1e-7  # of a norm: more than float32 rounds off, less than a bug of a millionth
 TELLING = 8  # numbers from which on the same ones in other places are no chance
-# What only joins, pads or picks: a wrong number that comes out of it was chosen before.
-ARRANGING = frozenset(
-    [
-        "cat",
-        "concat",
-        "concatv2",
-        "concatenate",
-        "stack",
-        "pack",
-        "pad",
-        "padv2",
-        "mirrorpad",
-        "getitem",
-        "stridedslice",
-        "slice",
-    ]
-)
-# What only lays out anew, between an op and what reads it.
-LAYOUTS = frozenset(["reshape", "expanddims", "squeeze", "transpose", "identity", "cast"])
-FIX = "have the port compute what the graph computes there"
+# A wrong number that comes out of these was chosen before.
+ARRANGING = JOINING | PADDING | frozenset(["getitem", "stridedslice", "slice"])
 # What both sides call the same setting, each by the names and, of torch's functions, the places that it has there.
 SETTINGS: dict[str, tuple[str, ...]] = {
     "epsilon": ("epsilon", "eps"),
@@ -120,10 +102,9 @@ def at_op(reference: Op, candidate: Op, proven: str, readers: Sequence[Op] = ())
         return None
     if _hands_on(reference) or _hands_on(candidate):
         return None
-    for rule in (_function, _constant, _exchanged, _reduction):
-        cause = rule(reference, candidate)
-        if cause is not None:
-            return cause
+    cause = _function(reference, candidate)
+    if cause is not None:
+        return cause
     for reader in readers:
         cause = _left_out(reference, candidate, reader)
         cause = cause or (_passed_by(reference, candidate, reader) if proven else None)
@@ -243,75 +224,6 @@ def _function(reference: Op, candidate: Op) -> Cause | None:
     return None
 
 
-def _constant(reference: Op, candidate: Op) -> Cause | None:
-    """One rule of two numbers, of which one is a constant: another on each side."""
-    kind = plain(reference.kind)
-    if kind not in BINARY or kind == "matmul":
-        return None
-    own, other = reference.arguments, candidate.arguments
-    if len(own) != 2 or any(each is None for each in own):
-        return None
-    here = [place for place, each in enumerate(own) if np.size(each) == 1 and not _of_data(reference, place)]
-    there = [float(np.reshape(each, ())) for each in other if isinstance(each, int | float) or _is_scalar(each)]
-    for place in here[:1] if _is(computed(kind, own, {}), reference.output) else []:
-        for number in there:
-            changed = [number if at == place else each for at, each in enumerate(own)]
-            if number != float(own[place]) and _explains(computed(kind, changed, {}), reference, candidate):
-                words = f"the constant is {number:.9g} in the port, {float(np.reshape(own[place], ())):.9g} in the reference"
-                text = f"{words}: with it the reference's own {kind} gives the port's numbers to rounding"
-                name = "scale" if kind in ("mul", "div") else OTHER
-                return Cause(name, f"{_title(reference, candidate)}: {words}", text, FIX)
-    return None
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "fi"
-
-
-def _exchanged(reference: Op, candidate: Op) -> Cause | None:
-    """A - b for b - a, a / b for b / a."""
-    kind, own = plain(reference.kind), reference.arguments
-    if kind not in ("sub", "div", "pow", "matmul") or len(own) != 2 or any(each is None for each in own):
-        return None
-    if _is(computed(kind, own, {}), reference.output) and _explains(
-        computed(kind, own[::-1], {}), reference, candidate
-    ):
-        text = f"{kind} of the reference's operands, the one for the other, gives the port's numbers to rounding"
-        return Cause(OTHER, f"{_title(reference, candidate)}: its operands are exchanged", text, FIX)
-    return None
-
-
-def _reduction(reference: Op, candidate: Op) -> Cause | None:
-    """Another reduction, or over other axes."""
-    kind = plain(reference.kind)
-    if kind not in REDUCTIONS or not reference.data:
-        return None
-    x = reference.data[0]
-    axes = axes_of(reference.arguments, reference.attributes)
-    own = tuple(sorted(axis % x.ndim for axis in axes)) if axes is not None and x.ndim else tuple(range(x.ndim))
-    if not _is(REDUCTIONS[kind](x, axis=own), reference.output):
-        return None
-    for name, over in sorted(_ways(x.ndim), key=lambda way: way[1] != own):
-        if (name, over) != (kind, own) and _explains(REDUCTIONS[name](x, axis=over), reference, candidate):
-            ways = f"the {name} over {_axes(over, x.ndim)}", f"the {kind} over {_axes(own, x.ndim)}"
-            words = f"{ways[0]} in the port, {ways[1]} in the reference"
-            whole = len(own) == len(over) == x.ndim
-            text = "computed from what goes in, which is the same on both sides, these are the two sides' numbers"
-            return Cause("loss_reduction" if whole else OTHER, f"{_title(reference, candidate)}: {words}", text, FIX)
-    return None
-
-
-def _ways(axes: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    for count in range(axes, 0, -1):
-        for over in combinations(range(axes), count):
-            for name in REDUCTIONS:
-                yield name, over
-
-
-def _axes(over: Sequence[int], count: int) -> str:
-    return "all" if len(over) == count else f"axis {', '.join(map(str, over))}"
-
-
 def _other(reference: Op, candidate: Op, proven: str) -> Cause:
     """What goes in is right and what comes out is not: what differs is what is computed."""
     told = list(_settings(reference, candidate))
@@ -345,10 +257,6 @@ def _title(reference: Op, candidate: Op) -> str:
         f"the port computes {plain(candidate.kind)} where the reference computes {plain(reference.kind)}: "
         f"{candidate.line} / {reference.line}"
     )
-
-
-def _of_data(op: Op, place: int) -> bool:
-    return any(each.place == str(place) and each.of_data for each in op.takes)
 
 
 def _quiet() -> Iterator[tuple[str, Any]]:

@@ -11,16 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.causes.edits import ACTIVATIONS, OTHER, Edit, Near, followed, joins, operand_edits, plain_edits
-from parity.causes.evidence import CLOSE, LEFT
+from parity.causes.arranged import JOINING
+from parity.causes.edit import ACTIVATIONS, FIX, OTHER, Edit, Near
+from parity.causes.evidence import CLOSE
+from parity.causes.op_edits import plain_edits
 from parity.causes.op_table import UNARY, plain
+from parity.causes.operand_edits import followed, operand_edits
 from parity.causes.rerun import Rerun
 from parity.judge.numbers import Array
 from parity.judge.result import Cause
 from parity.locate.align import align
 from parity.locate.behind import active, losses_of, readers, upstream
 from parity.locate.parting import is_drawn
-from parity.locate.reached import Pass
+from parity.locate.reached import Pass, alike
 from parity.trace import ForwardOp
 
 NEAR = 12  # ops behind the parting that are changed
@@ -31,11 +34,11 @@ FEW = 2  # of these that may be wrong again behind what is met once
 CHOICES = 8  # outputs that an op may take in place of one that it takes
 TELLING = 4  # numbers from which on the same ones are no chance
 SCALAR = 1e-11  # of a loss
+UNCHANGED = 1e-8  # as near as this a pass is without the change: it explains nothing
 COMMON = (0.0, 1.0, -1.0, 2.0, 0.5, 1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
 MOST_NUMBERS = 24
 SOON = 12  # ops behind the parting in which what is left out there may be done
 MOST_WORK = 50_000_000  # numbers computed
-FIX = "have the port compute what the graph computes there"
 
 
 class Side(NamedTuple):
@@ -116,7 +119,9 @@ def _changes(own: Side, other: Side, run: Rerun, of_loss: bool) -> Iterator[Iter
     taken = [each for number in found[:FIRST] for each in ops[number].inputs if each in own.reached]
     taken += [each for number in taken for each in ops[number].inputs if each in own.reached]
     for number in dict.fromkeys(taken):
-        yield chain(followed(run, number, near), plain_edits(run, number, near) if joins(ops[number]) else ())
+        yield chain(
+            followed(run, number, near), plain_edits(run, number, near) if plain(ops[number].kind) in JOINING else ()
+        )
     before = sorted(upstream(ops, found) - of_weights - set(found), reverse=True)
     for number in [each for each in before if ops[each].inputs][:BEFORE]:
         yield plain_edits(run, number, near)
@@ -230,16 +235,10 @@ class _Targets:
     @staticmethod
     def _is(made: Array, wanted: Array, unchanged: Array | None) -> bool:
         pair = align(wanted, made)
-        if pair is None or not _near(pair.candidate, wanted, SCALAR if made.size == 1 else CLOSE):
+        if pair is None or not alike(wanted, pair.candidate, SCALAR if made.size == 1 else CLOSE):
             return False
         before = align(wanted, unchanged) if unchanged is not None and unchanged.size == wanted.size else None
-        return before is None or not _near(before.candidate, wanted, CLOSE / LEFT * 1e-2)
-
-
-def _near(one: Array, other: Array, close: float) -> bool:
-    """Whether all numbers are alike: a norm would see nothing beside the large ones of a mask."""
-    sizes = np.abs(other)
-    return bool((np.abs(one - other) <= close * (sizes + np.median(sizes))).all())
+        return before is None or not alike(wanted, before.candidate, UNCHANGED)
 
 
 def _kinds(side: Side) -> set[str]:

@@ -13,6 +13,10 @@ from parity.trace import ForwardOp
 TOLERANCE = 1e-10
 LEAST_TOLERANCE = 1e-13
 FINER = 10.0
+# What a mask fills in: one huge number, with what it is added to, beside which all others are small.
+HUGE = 1e3
+FILLED = 0.01
+DWARFED = 0.1
 Value = Callable[[int], Array | None]
 
 
@@ -110,7 +114,7 @@ def partners(reference: Pass, candidate: Pass, tolerance: float = TOLERANCE) -> 
 
 
 def alike(one: Array, other: Array, tolerance: float) -> bool:
-    """Tells whether two sorted arrays of one size hold the same numbers."""
+    """Tells whether two arrays of one size and order hold the same numbers: the ones of a mask hide none of the others."""
     with np.errstate(invalid="ignore"):
         apart = np.where(one == other, 0.0, np.abs(one - other))
         return bool((apart <= tolerance * (np.abs(one) + _middle(one))).all())
@@ -135,7 +139,12 @@ def tolerances_for(relative: float) -> Iterator[float]:
 
 
 def _middle(values: Array) -> float:
+    """The median size of what is not zero, without the huge number that a mask has filled in."""
     sizes = np.abs(values[(values != 0.0) & np.isfinite(values)])
+    most = sizes.max(initial=0.0)
+    others = sizes[sizes < (1.0 - FILLED) * most]
+    if most >= HUGE and len(others) and others.max() <= DWARFED * most:
+        sizes = others
     return float(np.median(sizes)) if len(sizes) else 0.0
 
 

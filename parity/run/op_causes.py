@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from parity.causes.at_op import LAYOUTS, Op, Taken, at_op
-from parity.causes.at_position import other_position
+from parity.causes.arranged import LAYOUTS
+from parity.causes.at_op import Op, Taken, at_op
 from parity.causes.evidence import CLOSE
 from parity.causes.op_table import plain
 from parity.causes.repaired import Side, is_whole, repaired
@@ -42,7 +42,7 @@ def cause_at_op(place: Location) -> Cause | None:
     # What is beside it may be what the reference has there, done in another order.
     if cause is not None and cause.name == "op_left_out" and not is_whole(_sides(place)[1], other):
         return None
-    return cause or other_position(reference, candidate)
+    return cause
 
 
 def cause_by_one_change(place: Location, of_loss: bool) -> Cause | None:

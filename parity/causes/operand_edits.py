@@ -1,0 +1,118 @@
+"""Single changes of what an op takes, and of what is done to what it gives."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from parity.causes.edit import (
+    ACTIVATIONS,
+    LEAST,
+    OTHER,
+    At,
+    Edit,
+    Near,
+    adds_up,
+    at_number,
+    functions_of,
+    line_of,
+    origin,
+)
+from parity.causes.op_table import plain
+from parity.causes.rerun import Rerun
+from parity.locate.behind import upstream
+
+MOST_LEFT_OUT = 3  # ops in a row
+
+
+def operand_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+    """Yields the changes of what one op takes, and of what is done to what it gives.
+
+    Args:
+      run: the pass.
+      number: of the op.
+      near: what there is near there.
+    """
+    at = at_number(run, number, near)
+    if at is not None and run.computes(number):
+        yield from _operands(at)
+        yield from _arrays(at)
+    yield from followed(run, number, near)
+
+
+def followed(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+    """Yields the changes that do something to an op's output: a function of it, a factor.
+
+    Args:
+      run: the pass.
+      number: of the op.
+      near: what there is near there.
+    """
+    yield from (edit._replace(follows=True) for edit in _followed(run, number, near))
+
+
+def _followed(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+    output, kind = run.output(number), plain(run.ops[number].kind)
+    if output is None or output.dtype.kind != "f":
+        return
+    at, made = At(run, number, kind, [], output, near), np.asarray(output, np.float64)
+    as_is = f"goes on with {kind} as it is"
+    for name, value in functions_of(made, near.kinds):
+        cause = "activation_function" if name.split(" ")[0] in ACTIVATIONS else OTHER
+        yield from at.edit(value, cause, as_is, f"takes {name} of it")
+    if made.size > 1 and made.min() >= 0.0 and made.max() <= 1.0:
+        gate = "gate_halves" if kind in ("sigmoid", "softmax") else OTHER
+        yield from at.edit(1.0 - made, gate, as_is, "takes 1 less it")
+    for number_ in near.numbers:
+        if LEAST <= abs(number_) <= 1.0 / LEAST:
+            name = "loss_term" if adds_up(run, number) else "extra_scale"
+            yield from at.edit(number_ * made, name, as_is, f"multiplies it by {number_:.9g}")
+
+
+def _operands(at: At) -> Iterator[Edit]:
+    for place, each in enumerate(at.taken):
+        if each.source is None or each.value.size < 2:
+            continue
+        for other in at.near.choices:
+            value = at.run.output(other)
+            if other in (each.source, at.number) or value is None or value.shape != each.value.shape:
+                continue
+            if value.dtype != each.value.dtype or np.array_equal(value, each.value):
+                continue
+            made = at.instead(place, value)
+            passed_by = _chain(at.run, each.source, other)
+            if passed_by:
+                between = " and ".join(passed_by)
+                words = f"has {between} in front of {at.kind}", f"leaves {between} out"
+                yield from at.edit(made, "op_left_out", *words, between)
+                continue
+            if at.run.ops[at.number].weights and other in upstream(at.run.ops, [each.source]):
+                continue  # a layer less may be two layers that stand for each other
+            # An input of data that nothing else reads is not used at all then.
+            unused = not at.run.ops[each.source].inputs and at.run.readers[each.source] == [at.number]
+            here, there = origin(at.run, each), line_of(at.run, other)
+            words = f"takes for {at.kind} what {here} gives", f"takes what is made at {there}"
+            yield from at.edit(made, "input_ignored" if unused else at.by("loss_function", OTHER), *words)
+
+
+def _chain(run: Rerun, number: int, other: int) -> list[str]:
+    """The kinds of the ops from one up to another that it comes of, none where there are several ways or many ops."""
+    found = list[str]()
+    while len(found) < MOST_LEFT_OUT and not run.ops[number].weights:
+        found.insert(0, plain(run.ops[number].kind))
+        inputs = run.ops[number].inputs
+        if other in inputs:
+            return found
+        if len(inputs) != 1:
+            break
+        number = inputs[0]
+    return []
+
+
+def _arrays(at: At) -> Iterator[Edit]:
+    for place, each in enumerate(at.taken):
+        own = each.value
+        for name, value in at.near.arrays if each.source is None and own.size > 1 else []:
+            if value.size == own.size and (value.dtype.kind == "f") == (own.dtype.kind == "f"):
+                there = name or "a constant of other numbers"
+                words = f"takes {each.name or 'a constant'} for {at.kind}", f"takes {there}"
+                yield from at.edit(at.instead(place, value.reshape(own.shape)), OTHER if name else "own_value", *words)
