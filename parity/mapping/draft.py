@@ -93,6 +93,13 @@ class Draft(NamedTuple):
             )
         )
 
+    def among(self, places: Map[str, Sequence[int]]) -> "Draft":
+        """Returns the draft with of every guess, by the reference's name, only the options at some places."""
+        guesses = [
+            guess.among([guess.options[place] for place in places[guess.variable.name]]) for guess in self.guesses
+        ]
+        return self._replace(guesses=tuple(guesses))
+
     def restricted(self, choice: Map[str, tuple[Unit, str]]) -> "Draft":
         """Returns the draft with some guesses given, by the reference's name, and the others made anew."""
         variables, units, options = self._open()

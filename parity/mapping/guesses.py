@@ -78,6 +78,11 @@ class Guess(NamedTuple):
         kept = tuple((u, each) for u, each in self.options if each == text or not parse_transform(each).is_sum)
         return self._replace(options=kept, text=text if parse_transform(self.text).is_sum else self.text)
 
+    def among(self, options: Sequence[tuple[Unit, str]]) -> "Guess":
+        """Returns the guess with fewer options, of its own unit some; the first of that where it was none of these."""
+        texts = [text for unit, text in options if unit == self.unit]
+        return self._replace(options=tuple(options), text=self.text if self.text in texts else texts[0])
+
     @property
     def consequential(self) -> bool:
         """Whether it takes numbers to know: not where the partner is sure, and the layout but for a flattened map."""

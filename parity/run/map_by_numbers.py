@@ -16,12 +16,13 @@ from parity.mapping.trial import by_trial
 from parity.run.asked import MAPPING, Asked
 from parity.run.candidate import TorchRole
 from parity.run.golden import GoldenRole
+from parity.run.map_by_graph import in_layout_of_graph
 from parity.run.map_by_outputs import Outputs, most_reached
 from parity.run.recorded import OfBoth
 from parity.run.reference import Reference, TensorFlowRole
 from parity.run.states import Tensors, read_all, write_init, write_states
 from parity.sides import SideFailed
-from parity.trace import TensorFile, Trace, parse_key
+from parity.trace import Forward, TensorFile, Trace, parse_key
 
 QUANTITIES = ("grad", "stat")
 FIRST_TOWER = "0"
@@ -71,30 +72,67 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
             return found
         variants.append((found, variant, gradients))
     found, variant, gradients = max(variants, key=lambda each: sum(guess.verified is True for guess in each[0].guesses))
-    passes = _forward_passes(ready, tied, variant)
-    decided = variant.by(Outputs(gradients, *passes)).as_found_beside(draft) if passes else found
-    return most_reached(decided, lambda tried: _forward_passes(ready, state, tried))
+    tied_passes, own_passes = _ForwardPasses(ready, tied, "tied"), _ForwardPasses(ready, state, "own")
+    passes = tied_passes(variant)
+    if passes is None:
+        return found
+    if any(len({unit for unit, _ in guess.options}) < len(guess.options) for guess in variant.guesses):
+        variant = _in_layout_of_graph(variant, own_passes)
+    decided = variant.by(Outputs(gradients, *passes)).as_found_beside(draft)
+    return most_reached(decided, own_passes)
 
 
-def _forward_passes(ready: Ready, state: Tensors, draft: Draft) -> tuple[Pass, Pass] | None:
-    """Returns both sides' pass of the first tower in the first step, None where one of them cannot be watched."""
-    if not isinstance(ready.reference, TensorFlowRole):
-        return None
-    started = ready.out / "start"
-    theirs = ready.joined(draft.mapping()).write_all(state)
-    states = [
-        write_states(started / f"{MAPPING}-{side}-states", [(0, tensors)])
-        for side, tensors in (("tf", state), ("torch", theirs))
+def _in_layout_of_graph(draft: Draft, passes: "_ForwardPasses") -> Draft:
+    found = passes(draft)
+    if found is None:
+        return draft
+    sides = [
+        {parse_key(text).name: value for text, value in tensors.items() if parse_key(text).quantity == "var"}
+        for tensors in (passes.state, passes.translated(draft))
     ]
-    asked = Asked(MAPPING, "float64", ready.feeds.tf, ready.start, states[0], (), [0])
-    there = asked._replace(
-        feeds=ready.feeds.torch, start=write_init(started / f"{MAPPING}-torch", theirs), follow=states[1]
-    )
-    try:
-        kept = ready.reference.forward(0, FIRST_TOWER, asked), ready.candidate.forward(0, FIRST_TOWER, there)
-    except SideFailed:
-        return None
-    return Pass(kept[0].ops, kept[0].value), Pass(kept[1].ops, kept[1].value)
+    return in_layout_of_graph(draft, found, (sides[0], sides[1]))
+
+
+class _ForwardPasses:
+    """Makes both sides' pass of the first tower in the first step from one state, the reference's only once.
+
+    Args:
+      ready: both sides.
+      state: the reference's that they start from.
+      name: of the state, for what is written.
+    """
+
+    def __init__(self, ready: Ready, state: Tensors, name: str) -> None:
+        self.state, self._ready, self._name = state, ready, f"{MAPPING}-{name}"
+        self._reference: Pass | None = None
+
+    def translated(self, draft: Draft) -> Tensors:
+        """Returns the state in the candidate's names and layouts."""
+        return self._ready.joined(draft.mapping()).write_all(self.state)
+
+    def __call__(self, draft: Draft) -> tuple[Pass, Pass] | None:
+        """Returns the passes under an assignment, None where one of them cannot be watched; the next replaces the second."""
+        ready, theirs = self._ready, self.translated(draft)
+        if not isinstance(ready.reference, TensorFlowRole):
+            return None
+        try:
+            if self._reference is None:
+                asked = Asked(
+                    self._name, "float64", ready.feeds.tf, ready.start, self._states("tf", self.state), (), [0]
+                )
+                self._reference = _pass(ready.reference.forward(0, FIRST_TOWER, asked))
+            start = write_init(ready.out / "start" / f"{self._name}-torch", theirs)
+            there = Asked(self._name, "float64", ready.feeds.torch, start, self._states("torch", theirs), (), [0])
+            return self._reference, _pass(ready.candidate.forward(0, FIRST_TOWER, there))
+        except SideFailed:
+            return None
+
+    def _states(self, side: str, tensors: Tensors) -> Path:
+        return write_states(self._ready.out / "start" / f"{self._name}-{side}-states", [(0, tensors)])
+
+
+def _pass(kept: Forward) -> Pass:
+    return Pass(kept.ops, kept.value, kept.operand)
 
 
 def moved_by_step(file: TensorFile) -> dict[str, Array]:

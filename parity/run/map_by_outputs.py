@@ -4,45 +4,88 @@ Behind a bug no gradient is the other side's, and in front of it none is either,
 in front of it are.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from parity.judge.numbers import Array
 from parity.locate.behind import readers
-from parity.locate.reached import TOLERANCE, Pass, alike, reach
+from parity.locate.kinds import same
+from parity.locate.reached import TOLERANCE, Pass, partners, reach
 from parity.mapping import Draft, Variable
 from parity.mapping.gradients import Gradients
+from parity.mapping.guesses import NEAR, Guess
 from parity.mapping.units import Unit
 from parity.trace import ForwardOp
 
 LIKELY = 1e-4  # said of a pair whose outputs are equal and whose gradients are not: near, and yet not verified
+DEEPER = 0.02  # for every op between them and what reads the weights: about as much as half of a name
 # Outputs do not show a layout: of several that of the nearest gradient, which has to weigh more than which is usual.
 OF_LAYOUT = 1e-3
-FURTHER = 6  # ops behind the one that reads a variable that may belong to its layer: the rest of a norm, an activation
+FURTHER = 4  # ops behind the one that reads a variable that may belong to its layer: the rest of a norm, an activation
 
 
-class Outputs(NamedTuple):
+class Outputs:
     """Measures pairs by gradients, and where these are not equal by whether the layers give the same.
 
-    Fields:
+    Of what several pairs give alike, the pair counts whose ops give it nearest to where they read the weights: behind them
+    branches meet, and what is computed of all of them is the same for each.
+
+    Args:
       gradients: of both sides, from one state.
       reference, candidate: their forward passes from that state.
     """
 
-    gradients: Gradients
-    reference: Pass
-    candidate: Pass
+    def __init__(self, gradients: Gradients, reference: Pass, candidate: Pass) -> None:
+        self._gradients = gradients
+        self._same = partners(reference, candidate, TOLERANCE)
+        self._depths = _Depths(reference.ops), _Depths(candidate.ops)
+        self._known: dict[tuple[str, tuple[str, ...]], int | None] = {}
+        sizes = {number: math.prod(op.shape) for number, op in enumerate(reference.ops)}
+        self._same = {number: found for number, found in self._same.items() if sizes[number] > 1}
 
     def __call__(self, variable: Variable, unit: Unit, text: str, /) -> float | None:
         """Returns how far apart the two are, 0 equal to 1 unrelated; None where nothing is known."""
-        apart = self.gradients(variable, unit, text)
+        apart = self._gradients(variable, unit, text)
         if apart is None or apart > LIKELY:
-            given = [*_given(self.candidate, set(unit.names))]
-            if any(_equal(one, other) for one in _given(self.reference, {variable.name}) for other in given):
-                return LIKELY + OF_LAYOUT * min(apart or 0.0, 1.0)
+            depth = self._depth(variable.name, unit.names)
+            if depth is not None:
+                return min(LIKELY + DEEPER * depth, NEAR - OF_LAYOUT) + OF_LAYOUT * min(apart or 0.0, 1.0)
         return apart
+
+    def _depth(self, name: str, names: tuple[str, ...]) -> int | None:
+        """How many ops behind those that read them, of both sides together, the same is given; None where it never is."""
+        if (name, names) not in self._known:
+            ours, theirs = self._depths[0]([name]), self._depths[1](names)
+            found = ((depth, each) for number, depth in ours.items() for each in self._same.get(number, ()))
+            both = [depth + theirs[each] for depth, each in found if each in theirs]
+            self._known[name, names] = min(both, default=None)
+        return self._known[name, names]
+
+
+class _Depths:
+    # How far behind the ops that read some weights each op is that may belong to their layer.
+    def __init__(self, ops: Sequence[ForwardOp]) -> None:
+        self._ops, self._after = ops, readers(ops)
+        self._known: dict[tuple[str, ...], dict[int, int]] = {}
+
+    def __call__(self, names: Sequence[str]) -> dict[int, int]:
+        key = tuple(names)
+        if key not in self._known:
+            self._known[key] = self._found(set(names))
+        return self._known[key]
+
+    def _found(self, names: set[str]) -> dict[int, int]:
+        depths = {number: 0 for number, op in enumerate(self._ops) if names & set(op.weights)}
+        last = [*depths]
+        for depth in range(1, FURTHER + 1):
+            last = [
+                each for number in last for each in self._after[number] if each not in depths and self._belongs(each)
+            ]
+            depths.update(dict.fromkeys(last, depth))
+        return depths
+
+    def _belongs(self, number: int) -> bool:
+        op = self._ops[number]
+        return not op.weights or same("add", op.kind)  # a bias, a norm's beta
 
 
 def most_reached(draft: Draft, passes: Callable[[Draft], tuple[Pass, Pass] | None]) -> Draft:
@@ -69,11 +112,11 @@ def _reached(found: tuple[Pass, Pass] | None) -> int:
 
 
 def _open_layouts(draft: Draft) -> dict[str, list[str]]:
-    """By layer of the candidate the flattened layouts that are open, the one that is guessed first."""
+    """By layer of the candidate the flattened layouts that are open for it, the one that is guessed first."""
     layers: dict[str, list[str]] = {}
     for guess in draft.guesses:
-        if guess.of_layout and not guess.verified:
-            found = [_layout(text) for text in (guess.text, *(text for _, text in guess.options))]
+        if not guess.verified:
+            found = [_layout(text) for text in (guess.text, *_texts(guess))]
             layers.setdefault(guess.unit.label.rpartition(".")[0], []).extend(found)
     unique = {layer: list(dict.fromkeys(found)) for layer, found in layers.items()}
     return {layer: found for layer, found in unique.items() if len(found) > 1}
@@ -82,31 +125,15 @@ def _open_layouts(draft: Draft) -> dict[str, list[str]]:
 def _in_layout(draft: Draft, layer: str, layout: str) -> Draft:
     guesses = []
     for guess in draft.guesses:
-        fits = [text for unit, text in guess.options if unit == guess.unit and _layout(text) == layout]
-        own = guess.of_layout and guess.unit.label.rpartition(".")[0] == layer
+        fits = [text for text in _texts(guess) if _layout(text) == layout]
+        own = guess.unit.label.rpartition(".")[0] == layer
         guesses.append(guess._replace(text=fits[0]) if own and fits and guess.text not in fits else guess)
     return draft._replace(guesses=tuple(guesses))
 
 
+def _texts(guess: Guess) -> list[str]:
+    return [text for unit, text in guess.options if unit == guess.unit]
+
+
 def _layout(text: str) -> str:
     return next((part for part in text.split(" | ") if "flatten_hwc" in part), "")
-
-
-def _equal(one: Array, other: Array) -> bool:
-    return one.size == other.size and alike(one, other, TOLERANCE)
-
-
-def _given(passed: Pass, names: set[str]) -> Iterator[Array]:
-    """Yields, sorted, what the ops give that read some weights, and what is computed of it alone."""
-    for number in _of_layer(passed.ops, names):
-        value = passed.value(number)
-        if value is not None and value.size > 1 and np.isfinite(value).all() and np.ptp(value) > 0.0:
-            yield np.sort(np.asarray(value, np.float64), axis=None)
-
-
-def _of_layer(ops: Sequence[ForwardOp], names: set[str]) -> list[int]:
-    after, found = readers(ops), [number for number, op in enumerate(ops) if names & set(op.weights)]
-    for number in found:  # which grows
-        if len(found) < FURTHER:
-            found += [each for each in after[number] if each not in found and not ops[each].weights]
-    return found
