@@ -60,6 +60,8 @@ SHAPES = frozenset(
         "new_tensor",
     ]
 )
+# What gives as many tensors as it takes, each of its own argument.
+EACH_ITS_OWN = frozenset(["broadcast_tensors", "meshgrid"])
 DRAWING = ("rand", "normal", "bernoulli", "multinomial", "dropout", "uniform", "exponential", "from_numpy")
 # Python functions of torch.nn.functional ask these whether to be handed over whole; told no, they run part by part.
 ASKING = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
@@ -142,7 +144,9 @@ class ForwardWatch(TorchFunctionMode):
             result_of = [args[0]]
         else:
             result_of = list(_tensors([result]))
-        if result_of:
+        if kind in EACH_ITS_OWN:
+            self._take_each(result_of, list(_tensors(args)), operands)
+        elif result_of:
             self._take(kind, _Call(args, named, operands), taken, result_of, stages)
         return result
 
@@ -180,6 +184,17 @@ class ForwardWatch(TorchFunctionMode):
         for result in results:
             self._add(kind, source, result, attributes, operands)
             self._know(result, _Source((len(self.passed) - 1,), frozenset(), True))
+
+    def _take_each(self, results: Sequence[Tensor], given: Sequence[Tensor], operands: Sequence[Operand]) -> None:
+        """Keeps results of which each comes of one argument alone: a library's function makes their shapes the same."""
+        for number, (result, tensor) in enumerate(zip(results, given, strict=True)):
+            source = self._source(tensor)
+            if not source.data or result.numel() == tensor.numel():
+                self._know(result, source)
+            else:
+                taken = [each._replace(place="0") for each in operands[number : number + 1]]
+                self._add("expand", source, result, {}, taken)
+                self._know(result, _Source((len(self.passed) - 1,), frozenset(), True))
 
     def _add(
         self, kind: str, source: _Source, value: Tensor, attributes: dict[str, Any], operands: Sequence[Operand]

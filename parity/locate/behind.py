@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-from parity.locate.kinds import reduces
+from parity.locate.kinds import picks, reduces
 from parity.trace import LOSS, ForwardOp
 
 
@@ -20,7 +20,8 @@ def behind_difference(ops: Sequence[ForwardOp], told: Collection[int], reached: 
 
     Of an op whose output does not tell, what is computed from it does: it lies behind where any of that does. A mean, or
     another reduction, may be the same though what it is taken of is not: of a product behind a norm the mean is made of
-    weights alone. It says nothing where something else that is computed from the same lies behind.
+    weights alone. So may a part be the same that is cut out. It says nothing where something else that is computed from the
+    same lies behind.
 
     Args:
       ops: in an order of execution.
@@ -33,7 +34,7 @@ def behind_difference(ops: Sequence[ForwardOp], told: Collection[int], reached: 
     for number in reversed(range(len(ops))):
         proving = [each for each in after[number] if each in right]
         apart = any(each in wrong for each in after[number])
-        whole = any(not reduces(ops[each]) for each in proving)
+        whole = any(not reduces(ops[each]) and not picks(ops[each]) for each in proving)
         if number in reached or whole or (proving and not apart):
             right.add(number)
         elif number in told or apart:

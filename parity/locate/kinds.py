@@ -33,6 +33,32 @@ REDUCING = frozenset(
     ["mean", "sum", "max", "min", "prod", "var_mean", "var", "std_mean", "std", "norm", "argmax", "argmin"]
 )
 
+PICKING = frozenset(
+    [
+        "chunk",
+        "gather",
+        "gathernd",
+        "gatherv2",
+        "getitem",
+        "index_select",
+        "narrow",
+        "select",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "splitv",
+        "stridedslice",
+        "unbind",
+        "unpack",
+        "unstack",
+    ]
+)
+
+
+def picks(op: ForwardOp) -> bool:
+    """Whether an op hands on a part of what it takes: it may be the same though the rest is not."""
+    return _plain(op.kind) in PICKING
+
 
 def reduces(op: ForwardOp) -> bool:
     """Whether an op makes few numbers of many by a rule of its own: they may be the same though the many are not."""

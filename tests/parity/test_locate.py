@@ -256,3 +256,39 @@ def test_outputs_whose_sums_differ_are_not_compared_number_by_number(monkeypatch
     found = partners(one, other)
     assert found == {number: [19 - number, *([20] if number == 3 else [])] for number in range(20)}
     assert len(compared) == 21
+
+
+def test_a_part_that_is_right_proves_nothing_of_what_it_is_cut_out_of():
+    """Two batches go through a layer together in the port: of the one all before it is wrong."""
+    random = np.random.default_rng(0)
+    given, real, kernel = random.normal(size=(2, 3)), random.normal(size=(2, 3)), random.normal(size=(3, 4))
+
+    def reference(x):
+        fake = np.where(x > 0, x, 0.2 * x)
+        return made(
+            ("x", "Placeholder", [], [], x),
+            ("real", "Placeholder", [], [], real),
+            ("tower_0/gen/MatMul", "MatMul", [0], ["gen/kernel"], x @ kernel[:, :3]),
+            ("tower_0/lrelu", "Mul", [2], [], fake),
+            ("tower_0/fc/MatMul", "MatMul", [1], ["fc/kernel"], real @ kernel),
+            ("tower_0/fc_1/MatMul", "MatMul", [3], ["fc/kernel"], fake @ kernel),
+            ("tower_0/Sum", "Sum", [4, 5], [], (real @ kernel).std() + (fake @ kernel).std()),
+        )
+
+    fake = np.where(given > 0, given, 0.01 * given)
+    both = np.concatenate([real, fake])
+    port = made(
+        ("", "__getitem__", [], [], given),
+        ("", "__getitem__", [], [], real),
+        ("gen", "linear", [0], ["gen.weight"], given @ kernel[:, :3]),
+        ("gen", "leaky_relu", [2], [], fake),
+        ("", "cat", [1, 3], [], both),
+        ("fc", "linear", [4], ["fc.weight"], both @ kernel),
+        ("", "chunk", [5], [], real @ kernel),
+        ("", "chunk", [5], [], fake @ kernel),
+        ("", "sum", [6, 7], [], (real @ kernel).std() + (fake @ kernel).std()),
+    )
+    mapping = {"gen/kernel": ("gen.weight",), "fc/kernel": ("fc.weight",)}
+    place = locate(reference(given), port, mapping, {"gen/kernel": (3, 3), "fc/kernel": (3, 4)})
+    assert place is not None
+    assert (place.parting.reference, place.parting.candidate) == (3, 3)

@@ -143,3 +143,19 @@ def test_what_some_functions_take_is_detached():
     [reading] = [n for n, (op, _) in enumerate(plain.passed) if op.weights == ["fc.weight"] and op.kind == "mul"]
     joined_loss(lambda model: DetachingWatch(model, [(reading, "fc.weight")]), model)
     torch.testing.assert_close(model.fc.weight.grad, whole - float(y.detach().mean()) * torch.ones_like(whole))
+
+
+def test_shapes_made_the_same_by_torch_leave_each_tensor_what_it_comes_of():
+    torch.manual_seed(0)
+    model = nn.Linear(3, 3).double()
+    x, target = torch.rand(2, 3, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
+    watch = ForwardWatch(model)
+    with watch.watching():
+        torch.distributions.Normal(model(x).tanh(), target.exp()).log_prob(x).sum().backward()
+    kinds = [op.kind for op, _ in watch.passed]
+    [(wide, expanded)] = ops(watch, "expand")
+    [(tanh, _)], [(scale, _)] = ops(watch, "tanh"), ops(watch, "exp")
+    assert "broadcast_tensors" not in kinds and expanded.inputs == [scale], kinds
+    np.testing.assert_array_equal(watch.passed[wide][1], np.broadcast_to(target.exp(), (2, 3)))
+    taken = {number for op, _ in watch.passed for number in op.inputs}
+    assert {tanh, wide} <= taken, "what has the shape already is taken as it is"
