@@ -28,41 +28,42 @@ class DenseFile(TensorFile):
     """
 
     def __init__(self, file: TensorFile, variables: Mapping[str, Mapping[str, Any]]) -> None:
-        self._file = file
-        self._shapes: dict[str, tuple[int, ...]] = {}
-        known = set(file.names())
-        for text in known:
-            name = text[: -len(VALUES)]
-            if text.endswith(VALUES) and name + INDICES in known:
-                self._shapes[name] = tuple(variables[parse_key(name).name]["shape"])
+        self._file, self._variables = file, variables
 
     def names(self) -> list[str]:
         """Returns the names, in the order of the file."""
         found = []
         for text in self._file.names():
             name, _, part = text.rpartition(".")
-            if name not in self._shapes:
+            if not self._is_sparse(name):
                 found.append(text)
             elif "." + part == VALUES:
                 found.append(name)
         return found
 
     def __contains__(self, name: object) -> bool:
-        return name in self._shapes or name in self._file
+        return name in self._file or self._is_sparse(str(name))
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a tensor."""
-        return self._shapes[name] if name in self._shapes else self._file.shape(name)
+        return self._dense_shape(name) if self._is_sparse(name) else self._file.shape(name)
 
     def dtype(self, name: str) -> str:
         """Returns the dtype of a tensor as the format spells it."""
-        return self._file.dtype(name + VALUES if name in self._shapes else name)
+        return self._file.dtype(name + VALUES if self._is_sparse(name) else name)
 
     def read(self, name: str) -> Array:
         """Reads a tensor."""
-        if name not in self._shapes:
+        if not self._is_sparse(name):
             return self._file.read(name)
         values = self._file.read(name + VALUES)
-        dense = np.zeros(self._shapes[name], values.dtype)
+        dense = np.zeros(self._dense_shape(name), values.dtype)
         np.add.at(dense, self._file.read(name + INDICES), values)
         return dense
+
+    def _is_sparse(self, name: str) -> bool:
+        # Asked of one name at a time: files of many tensors are opened for one of them, again and again.
+        return name + VALUES in self._file and name + INDICES in self._file
+
+    def _dense_shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._variables[parse_key(name).name]["shape"])
