@@ -19,6 +19,7 @@ from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
 from parity.locate.names import layer_names
 from parity.locate.reached import alike, reach, tolerance_for
+from parity.run.input_causes import cause_of_input
 from parity.run.layers import Located
 from parity.run.loss_inputs import boundary
 from parity.run.op_causes import cause_at_op, cause_by_one_change
@@ -247,9 +248,9 @@ def _exact(place: Location, evidence: Evidence, first: FirstDifference) -> Cause
     if cause is not None:
         return cause
     layer = _layer(place, evidence, first.check.step)
-    turned = _turned_image(place)
-    if turned is not None:
-        return turned
+    changed = cause_of_input(place) or _turned_image(place)
+    if changed is not None:
+        return changed
     windows = _windows(place, evidence, first, layer)
     exact = other_rule(layer) or (other_windows(windows) if windows is not None else _product(layer))
     further = (other_rule(layer._replace(reference=o.reference, candidate=o.candidate)) for o in place.others)

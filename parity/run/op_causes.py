@@ -15,6 +15,7 @@ from parity.locate import Location
 from parity.locate.align import align
 from parity.locate.behind import behind_difference
 from parity.locate.reached import Pass, alike
+from parity.run.input_causes import cause_of_broadcast
 
 BOTH = "what goes in is the same on both sides, to rounding, and what comes out is not: all before it is right"
 PORT = "the reference has all that goes into the port's line, to rounding, and nothing like what comes out of it"
@@ -31,6 +32,9 @@ def cause_at_op(place: Location) -> Cause | None:
     own, other = place.parting.reference, place.parting.candidate
     if own is None or other is None:
         return None
+    broadcast = cause_of_broadcast(place, not place.layer)
+    if broadcast is not None:
+        return broadcast
     reference, candidate = (_op(passed, number) for passed, number in zip(place.passes, (own, other), strict=True))
     if reference is None or candidate is None:
         return None
