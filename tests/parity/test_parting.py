@@ -1,5 +1,6 @@
 """Where forward passes are the same and gradients are not, the last output whose gradient differs is where they part."""
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -127,6 +128,19 @@ def test_what_the_reference_stops_is_named_where_it_explains_all_gradients():
     level = level_of(Kept({"h": GRADIENTS["h"] + 1}, ((2, 0),)))
     assert [cause.name for cause in level.causes] == ["not_detached"]
     assert level.first_difference.module == "port/b"
+
+
+def test_what_the_reference_stops_in_all_rounds_but_the_last_is_named(monkeypatch):
+    rounds = ["r0", "r1", "r2", "r3"]
+    takes = {"h": [], **{name: [0] for name in rounds}, "both": [1, 2, 3, 4]}
+    for table, own in ((TAKES, takes), (OUTPUTS, {}), (GRADIENTS, {})):
+        for name in rounds:
+            monkeypatch.setitem(table, name, own.get(name, RANDOM.standard_normal((4, 3))))
+    monkeypatch.setattr(sys.modules[__name__], "TAKES", takes)
+    stopped = tuple((number, 0) for number in (1, 2, 3))
+    kept = Kept({"h": GRADIENTS["h"] + 1}, stopped)
+    assert [cause.name for cause in level_of(kept).causes] == ["not_detached"]
+    assert kept.tried[-1] == stopped, "the last round passes gradients"
 
 
 def test_a_parameter_whose_gradient_alone_differs_is_told_with_who_reads_it():

@@ -122,9 +122,15 @@ def _stopped(
 
 
 def _tries(edges: Sequence[Edge]) -> Iterator[tuple[Edge, ...]]:
+    """Yields one or two of the edges, all but one, and all: what a loop's rounds stop may pass in its last.
+
+    All come last: a port that no gradient reaches any more may not run another step.
+    """
     few = edges[:MOST]
     for count in range(1, 3):
         yield from list(combinations(few, count))[:MOST]
+    if 3 < len(edges) <= MOST:
+        yield from combinations(edges, len(edges) - 1)
     if len(edges) > 2:
         yield tuple(edges)
 
