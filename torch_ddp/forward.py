@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from parity.trace import LOSS, ForwardOp, Operand, SourceLine, UsersLines
+from parity.trace import LOSS, ForwardOp, LaidOut, Operand, SourceLine, UsersLines
 from torch_ddp.fused import Stages, stages_of
 
 # What hands its input on as it is, but for its layout.
@@ -47,6 +47,25 @@ PASSING = frozenset(
         "type_as",
     ]
 )
+# Those of them that put numbers in other places, or give them other neighbours along an axis.
+ARRANGING = frozenset(
+    [
+        "view",
+        "reshape",
+        "permute",
+        "transpose",
+        "flatten",
+        "unflatten",
+        "t",
+        "swapaxes",
+        "movedim",
+        "view_as",
+        "reshape_as",
+        "ravel",
+        "adjoint",
+        "__get__",
+    ]
+)
 SHAPES = frozenset(
     [
         "zeros_like",
@@ -71,10 +90,11 @@ MOST_OF_AN_OPERAND = 1 << 22  # numbers in what is kept beside the outputs
 
 
 class _Source(NamedTuple):
-    # Where a tensor comes from: numbers of ops, names of weights, and whether any of it is data.
+    # Where a tensor comes from: numbers of ops, names of weights, whether any of it is data, and how it was laid out since.
     numbers: tuple[int, ...]
     weights: frozenset[str]
     data: bool
+    laid_out: LaidOut | None = None
 
 
 class ForwardWatch(TorchFunctionMode):
@@ -164,7 +184,7 @@ class ForwardWatch(TorchFunctionMode):
     ) -> None:
         source = _joined(kind, taken)
         if kind in PASSING and len(results) == 1 and taken:
-            self._know(results[0], taken[0])
+            self._know(results[0], self._laid_out(kind, taken[0]))
             return
         if not source.data:
             for result in results:
@@ -196,6 +216,11 @@ class ForwardWatch(TorchFunctionMode):
                 self._add("expand", source, result, {}, taken)
                 self._know(result, _Source((len(self.passed) - 1,), frozenset(), True))
 
+    def _laid_out(self, kind: str, source: _Source) -> _Source:
+        if kind not in ARRANGING or not source.data:
+            return source
+        return source._replace(laid_out=LaidOut(kind, self._path[-1][0] if self._path else "", self._line()))
+
     def _add(
         self, kind: str, source: _Source, value: Tensor, attributes: dict[str, Any], operands: Sequence[Operand]
     ) -> None:
@@ -220,15 +245,15 @@ class ForwardWatch(TorchFunctionMode):
         number = number if number is not None and number < len(self.passed) else None  # else of a part before
         output = self.passed[number][1] if number is not None else None
         if tensor.numel() > MOST_OF_AN_OPERAND and number is None:
-            return Operand(place, name, None, shape)
+            return Operand(place, name, None, shape, None, source.laid_out)
         key = id(tensor), tensor._version
         if key not in self._copies:
             value = _array(tensor)
             if output is not None and output.size == value.size and np.array_equal(output.ravel(), value.ravel()):
-                return Operand(place, name, number, shape)
+                return Operand(place, name, number, shape, None, source.laid_out)
             self._alive.append(tensor)
             self._copies[key] = value
-        return Operand(place, name, number, shape, self._copies[key])
+        return Operand(place, name, number, shape, self._copies[key], source.laid_out)
 
     def _line(self) -> SourceLine | None:
         return self._users.innermost(_frames())

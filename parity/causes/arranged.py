@@ -10,7 +10,8 @@ PICKING = frozenset([
     "narrow", "expand", "expand_as", "expandas", "tile", "repeat", "broadcastto", "transpose", "permute", "t",
     "flip", "reversev2", "reverse", "roll", "reshape", "view", "flatten", "unflatten", "squeeze", "unsqueeze",
     "expanddims", "swapaxes", "movedim", "contiguous", "identity", "clone", "detach", "gathernd", "index_select",
-    "take", "split_with_sizes",
+    "take", "split_with_sizes", "depthtospace", "spacetodepth", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
+    "batchtospacend", "upsample_nearest1d", "upsample_nearest2d", "resizenearestneighbor",
 ])  # fmt: skip
 # What only lays out anew, all numbers in the order that they had or along other axes.
 LAYOUTS = frozenset([

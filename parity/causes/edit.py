@@ -52,6 +52,7 @@ class Near(NamedTuple):
       numbers: constants, of the other side and such as people take.
       arrays: constants of the other side and inputs of this one, each with its name, "" of a constant.
       choices: numbers of ops of this side whose output may be taken in place of another.
+      fed: what the other side's ops take there.
       right: numbers of ops of this side whose output the other side has too.
       of_loss: whether it is behind all layers.
     """
@@ -60,6 +61,7 @@ class Near(NamedTuple):
     numbers: Sequence[float]
     arrays: Sequence[tuple[str, Array]]
     choices: Sequence[int]
+    fed: Sequence[Array]
     right: Collection[int]
     of_loss: bool
 

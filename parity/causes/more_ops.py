@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from parity.causes.functions import log_softmax
+from parity.causes.window_ops import WINDOWS
 from parity.judge.numbers import Array
 
 Arguments = Sequence[Any]
@@ -219,6 +220,7 @@ def _truth(function: Callable[..., Any]) -> Callable[[Arguments, Attributes], Ar
 
 
 MORE: dict[str, Callable[[Arguments, Attributes], Array]] = {
+    **WINDOWS,
     **dict.fromkeys(("concatv2", "concat", "cat"), _concat),
     **dict.fromkeys(("pack", "stack"), _stack),
     **dict.fromkeys(("select", "selectv2", "where"), _where),

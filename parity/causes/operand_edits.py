@@ -17,11 +17,16 @@ from parity.causes.edit import (
     line_of,
     origin,
 )
+from parity.causes.evidence import CLOSE
 from parity.causes.op_table import plain
 from parity.causes.rerun import Rerun
+from parity.judge.numbers import Array
+from parity.locate.align import MOST_AXES, layouts
 from parity.locate.behind import upstream
+from parity.locate.reached import alike
 
 MOST_LEFT_OUT = 3  # ops in a row
+TELLING = 8  # numbers from which on the same ones in other places are no chance
 
 
 def operand_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
@@ -106,6 +111,38 @@ def _chain(run: Rerun, number: int, other: int) -> list[str]:
             break
         number = inputs[0]
     return []
+
+
+def moved_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+    """Yields the changes of what an op takes to the same numbers in the places in which the other side has them.
+
+    Args:
+      run: the pass.
+      number: of the op.
+      near: what there is near there.
+    """
+    at = at_number(run, number, near)
+    if at is not None and run.computes(number):
+        yield from _moved(at)
+
+
+def _moved(at: At) -> Iterator[Edit]:
+    for place, each in enumerate(at.taken):
+        own = each.value
+        if own.size < TELLING or own.dtype.kind != "f" or own.ndim > MOST_AXES or (each.source is None and each.name):
+            continue
+        for other in at.near.fed:
+            if other.size != own.size or other.ndim > MOST_AXES or not _same_numbers(own, other):
+                continue
+            here = origin(at.run, each)
+            words = f"takes what {here} gives for {at.kind} as it stands", "takes the same numbers in other places"
+            for arranged in layouts(other, own.shape):
+                if not np.array_equal(arranged, own):
+                    yield from at.edit(at.instead(place, arranged), "moved_values", *words)
+
+
+def _same_numbers(one: Array, other: Array) -> bool:
+    return alike(np.sort(one, axis=None), np.sort(other, axis=None), CLOSE)
 
 
 def _arrays(at: At) -> Iterator[Edit]:

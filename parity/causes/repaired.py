@@ -16,7 +16,7 @@ from parity.causes.edit import ACTIVATIONS, FIX, OTHER, Edit, Near
 from parity.causes.evidence import CLOSE
 from parity.causes.op_edits import plain_edits
 from parity.causes.op_table import UNARY, plain
-from parity.causes.operand_edits import followed, operand_edits
+from parity.causes.operand_edits import followed, moved_edits, operand_edits
 from parity.causes.rerun import Rerun
 from parity.judge.numbers import Array
 from parity.judge.result import Cause
@@ -86,16 +86,15 @@ def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
     if own.start is None or other.start is None:
         return None
     run, targets, ways = Rerun(own.passed), _Targets(other), _Ways(other)
-    first, work = None, 0
+    first = None
     for edits in _changes(own, other, run, of_loss):
         for edit in edits:
-            hits, size = _hits(run, edit, own.wrong, targets)
-            work += size
+            hits = _hits(run, edit, own.wrong, targets)
             if hits and ways.explained({hit.number for hit in hits}):
                 if hits[-1].of_loss:
                     return hits[-1]
                 first = first or hits[0]
-            if work > MOST_WORK:
+            if run.work > MOST_WORK:
                 return first
         if first is not None:
             return first
@@ -106,7 +105,9 @@ def _changes(own: Side, other: Side, run: Rerun, of_loss: bool) -> Iterator[Iter
     """Yields the ops that may be changed, each with its changes: where the side parts, behind it, and in front of it."""
     ops, start = own.passed.ops, own.start
     assert start is not None
-    near = Near(_kinds(other), list(_numbers(other)), list(_arrays(own, other)), (), own.reached, of_loss)
+    near = Near(
+        _kinds(other), list(_numbers(other)), list(_arrays(own, other)), (), list(_fed(other)), own.reached, of_loss
+    )
     found = _behind(ops, start)
     of_weights = active(ops)
     inputs = [number for number in range(start) if number not in of_weights]
@@ -125,6 +126,8 @@ def _changes(own: Side, other: Side, run: Rerun, of_loss: bool) -> Iterator[Iter
     before = sorted(upstream(ops, found) - of_weights - set(found), reverse=True)
     for number in [each for each in before if ops[each].inputs][:BEFORE]:
         yield plain_edits(run, number, near)
+    for number in found[:FIRST]:
+        yield moved_edits(run, number, near)
 
 
 def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:
@@ -139,11 +142,11 @@ def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:
     return found
 
 
-def _hits(run: Rerun, edit: Edit, wrong: frozenset[int], targets: "_Targets") -> tuple[list[_Hit], int]:
-    """Returns where the other side has what comes of an edit, in order, and how many numbers were computed."""
-    hits, work, since = list[_Hit](), 0, 0
+def _hits(run: Rerun, edit: Edit, wrong: frozenset[int], targets: "_Targets") -> list[_Hit]:
+    """Returns where the other side has what comes of an edit, in order."""
+    hits, since = list[_Hit](), 0
     for number, value in [(edit.number, edit.value), *run.after(edit.number, edit.value, FAR)]:
-        work, since = work + value.size, since + 1
+        since += 1
         found = targets.find(value, run.output(number)) if number in wrong else None
         if found is not None:
             since = 0
@@ -152,7 +155,7 @@ def _hits(run: Rerun, edit: Edit, wrong: frozenset[int], targets: "_Targets") ->
     # and not in what is computed of it, is a part that the other side has on its own way.
     alone = len(hits) == 1 and since > FEW and not hits[0].of_loss
     shown = not edit.follows or any(hit.at != edit.number for hit in hits)
-    return (hits if shown and not alone else []), work
+    return hits if shown and not alone else []
 
 
 class _Ways:
@@ -282,6 +285,16 @@ def _arrays(own: Side, other: Side) -> Iterator[tuple[str, Array]]:
                 value = own.passed.operand(number, at)
                 if value is not None and value.size > 1:
                     yield operand.name, value
+
+
+def _fed(side: Side) -> Iterator[Array]:
+    """Yields what a side's first ops take from others, where it parts."""
+    ops, start = side.passed.ops, side.start if side.start is not None else 0
+    for number in _behind(ops, start)[:FIRST]:
+        for at, operand in enumerate(ops[number].operands):
+            value = side.passed.operand(number, at) if operand.name not in ops[number].weights else None
+            if value is not None and value.size > 1 and value.dtype.kind == "f":
+                yield value
 
 
 def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: bool) -> Cause:

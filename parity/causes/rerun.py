@@ -1,5 +1,6 @@
 """Computes part of a forward pass again, from what was recorded of it, with the output of one op changed."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import permutations
@@ -10,12 +11,14 @@ import numpy as np
 from parity.causes.arranged import PICKING, places_of
 from parity.causes.evidence import CLOSE
 from parity.causes.op_table import computed, plain
+from parity.causes.window_ops import work
 from parity.judge.numbers import Array, norm
 from parity.locate.behind import readers
 from parity.locate.reached import Pass
 from parity.trace import ForwardOp
 
 MOST_AXES = 4
+BY_ORDER = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose")  # of torch: data, then kernel or bias or both
 
 
 class Taken(NamedTuple):
@@ -46,6 +49,7 @@ class Rerun:
     def __init__(self, passed: Pass) -> None:
         self.passed = passed
         self.ops = passed.ops
+        self.work = 0  # numbers computed, a product of a convolution counted as part of one
         self._takes: dict[int, list[Taken] | None] = {}
         self._own: dict[int, bool] = {}
         self._picked: dict[int, Array | None] = {}
@@ -78,6 +82,7 @@ class Rerun:
         op, taken = self.ops[number], self.takes(number)
         if taken is None or not self.computes(number):
             return None
+        self.work += work(plain(op.kind), [each.value.shape for each in taken], math.prod(op.shape))
         if self._picked.get(number) is not None:
             data = next(at for at, each in enumerate(taken) if each.source is not None or not each.name)
             flat, places = np.asarray(values[data]).reshape(-1), self._picked[number]
@@ -145,7 +150,7 @@ class Rerun:
         op: ForwardOp, taken: Sequence[Taken], values: Sequence[Any], attributes: Mapping[str, Any]
     ) -> Array | None:
         placed: dict[str, Any] = {place: value for place, value in attributes.items() if place.isdigit()}
-        if op.kind == "linear":
+        if op.kind.startswith(BY_ORDER):
             return computed(op.kind, values, attributes)
         for each, value in zip(taken, values, strict=True):
             head, _, at = each.place.partition(".")

@@ -1,5 +1,6 @@
 """Puts an output of the candidate into the layout of the reference's: the order of axes that leaves them nearest."""
 
+from collections.abc import Iterator
 from itertools import permutations
 from typing import NamedTuple
 
@@ -34,15 +35,24 @@ def align(reference: Array, candidate: Array) -> Aligned | None:
         return None
     wanted, got = np.asarray(reference, np.float64), np.asarray(candidate, np.float64)
     best: Aligned | None = None
-    for order in permutations(range(got.ndim)):
-        turned = got.transpose(order)
-        if not _fits(wanted.shape, turned.shape):
-            continue
-        turned = turned.reshape(wanted.shape)
+    for turned in layouts(got, wanted.shape):
         apart = _apart(wanted, turned)
         if best is None or apart < best.apart:
             best = Aligned(wanted, turned, apart)
     return best
+
+
+def layouts(given: Array, shape: tuple[int, ...]) -> Iterator[Array]:
+    """Yields an array in every order of its axes in which it has a shape, neighbouring axes joined or taken apart.
+
+    Args:
+      given: as many numbers as the shape holds.
+      shape: that is wanted.
+    """
+    for order in permutations(range(given.ndim)):
+        turned = given.transpose(order)
+        if _fits(shape, turned.shape):
+            yield turned.reshape(shape)
 
 
 def _fits(wanted: tuple[int, ...], got: tuple[int, ...]) -> bool:

@@ -25,6 +25,7 @@ from parity.trace.evaluation import parse_evaluated as parse_evaluated
 from parity.trace.forward import LOSS as LOSS
 from parity.trace.forward import Forward as Forward
 from parity.trace.forward import ForwardOp as ForwardOp
+from parity.trace.forward import LaidOut as LaidOut
 from parity.trace.forward import Operand as Operand
 from parity.trace.forward import reshaped as reshaped
 from parity.trace.forward import write_forward as write_forward

@@ -19,6 +19,20 @@ MOST_BYTES = 1 << 30
 LOSS = "loss"  # attribute of the op that gives what is propagated back
 
 
+class LaidOut(NamedTuple):
+    """The last function that put numbers elsewhere, between an op that gives them and one that takes them.
+
+    Fields:
+      kind: name of the function, e.g. "permute".
+      name: path of the module that calls it.
+      line: of the user's source that calls it, None where it is not known.
+    """
+
+    kind: str
+    name: str
+    line: Optional[SourceLine]
+
+
 class Operand(NamedTuple):
     """A tensor that an op takes.
 
@@ -29,6 +43,7 @@ class Operand(NamedTuple):
       shape: as the op takes it.
       value: the array, None where it is the output of `op` in this shape, or not known; of a pass that was read the number
         under which it is kept.
+      laid_out: how it was laid out anew before the op took it, None where it was not, or that is not known.
     """
 
     place: str
@@ -36,6 +51,10 @@ class Operand(NamedTuple):
     op: Optional[int]
     shape: List[int]
     value: Optional[Any] = None
+    laid_out: Optional[LaidOut] = None
+
+
+OPERAND = Operand._fields.index("laid_out")  # kept beside the rest, as the lines are
 
 
 class ForwardOp(NamedTuple):
@@ -93,9 +112,11 @@ class Forward(object):
         self.step = int(found["step"])
         self.tower = str(found["tower"])
         lines = found.get("lines") or [None] * len(found["ops"])  # none in what an earlier version wrote
+        none: List[Any] = [[]] * len(lines)
+        taken = zip(found.get("operands") or none, found.get("laid_out") or none)
         self.ops = [
-            ForwardOp(*each)._replace(line=line_of(line), operands=_operands(taken))
-            for each, line, taken in zip(found["ops"], lines, found.get("operands") or [[]] * len(lines))
+            ForwardOp(*each)._replace(line=line_of(line), operands=_operands(*of_op))
+            for each, line, of_op in zip(found["ops"], lines, taken)
         ]
         self._file = Trace(directory).step(self.step)
         self._known = set(self._file.names())
@@ -148,7 +169,9 @@ def write_forward(
     described = {"format": FORWARD_FORMAT, "format_version": FORWARD_VERSION, "step": step, "tower": tower}
     ops = [list(op[:LINE]) for op, _ in listed]
     lines = [op.line for op, _ in listed]
-    write_json(os.path.join(str(directory), FORWARD_FILE), dict(described, ops=ops, lines=lines, operands=operands))
+    laid_out = [[operand.laid_out for operand in op.operands] for op, _ in listed]
+    beside = {"lines": lines, "operands": operands, "laid_out": laid_out}
+    write_json(os.path.join(str(directory), FORWARD_FILE), dict(described, ops=ops, **beside))
 
 
 def _named(tower: str, values: Mapping[int, Any]) -> Dict[str, Any]:
@@ -160,11 +183,16 @@ def reshaped(value: Optional[Any], shape: Sequence[int]) -> Optional[Any]:
     return value.reshape(shape) if value is not None and value.size == np.prod(shape, dtype=int) else None
 
 
-def _operands(taken: Iterable[Any]) -> Tuple[Operand, ...]:
-    return tuple(Operand(*each) for each in taken)
+def _operands(taken: Sequence[Any], laid_out: Sequence[Any]) -> Tuple[Operand, ...]:
+    known = list(laid_out) or [None] * len(taken)
+    return tuple(Operand(*each)._replace(laid_out=_laid_out(how)) for each, how in zip(taken, known))
 
 
-def _kept_operands(ops: Sequence[ForwardOp], most: int) -> Tuple[List[Any], List[List[Operand]]]:
+def _laid_out(known: Optional[Sequence[Any]]) -> Optional[LaidOut]:
+    return LaidOut(str(known[0]), str(known[1]), line_of(known[2])) if known else None
+
+
+def _kept_operands(ops: Sequence[ForwardOp], most: int) -> Tuple[List[Any], List[List[List[Any]]]]:
     """Returns the arrays to keep, each once, and by op its operands with the numbers of these."""
     arrays: List[Any] = []
     numbers: Dict[int, int] = {}
@@ -180,7 +208,7 @@ def _kept_operands(ops: Sequence[ForwardOp], most: int) -> Tuple[List[Any], List
             # Where there is no room for it nothing is known: it is not the output of the op in another shape.
             known = numbers.get(id(array)) if array is not None else None
             whose = operand.op if array is None or known is not None else None
-            found.append(operand._replace(value=known, op=whose))
+            found.append(list(operand._replace(value=known, op=whose)[:OPERAND]))
         described.append(found)
     return arrays, described
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from parity.locate import locate, reached
+from parity.locate import at_the_mover, locate, reached
 from parity.locate.align import align
 from parity.locate.declared import shows
 from parity.locate.reached import Pass, alike, partners, tolerance_for, tolerances_for
-from parity.trace import ForwardOp
+from parity.trace import ForwardOp, LaidOut, Operand, SourceLine
 
 MAPPING = {
     "conv/kernel": ("conv.weight",),
@@ -292,3 +292,39 @@ def test_a_part_that_is_right_proves_nothing_of_what_it_is_cut_out_of():
     place = locate(reference(given), port, mapping, {"gen/kernel": (3, 3), "fc/kernel": (3, 4)})
     assert place is not None
     assert (place.parting.reference, place.parting.candidate) == (3, 3)
+
+
+def test_numbers_in_other_places_are_followed_back_to_what_put_them_there():
+    """Two features are joined one after the other in the graph, in turn in the port, which multiplies by a mask then."""
+    random = np.random.default_rng(4)
+    one, two, mask = (random.normal(size=(5, 4)) for _ in range(3))
+    joined, mask = np.concatenate([one, two], 1), np.concatenate([mask, random.normal(size=(5, 4))], 1)
+    stacked = np.stack([one, two], 2)
+    line = SourceLine("model.py", 7, "forward", "return stacked.flatten(1)", ())
+
+    def passes(in_turn, laid_out):
+        """What joins them in the port puts them in places of its own, or what lays them out behind it does."""
+        taken = Operand("0", "", 0, [5, 8], None, laid_out)
+        graph = [("Sub", [], joined, ()), ("Mul", [0], joined * mask, (Operand("0", "", 0, [5, 8]),))]
+        turned = stacked.reshape(5, 8)
+        of_port = [("cat", [], in_turn, ()), ("mul", [0], turned * mask, (taken,))]
+        made = []
+        for side, wrong in ((graph, joined), (of_port, turned)):
+            ops = [
+                ForwardOp(f"m{n}", kind, ins, [] if n else ["w"], list(v.shape), {}, None, o)
+                for n, (kind, ins, v, o) in enumerate(side)
+            ]
+            made.append(Pass(ops, [v for _, _, v, _ in side].__getitem__, lambda n, at, wrong=wrong: wrong))
+        return made
+
+    for in_turn, laid_out, module in (
+        (stacked.reshape(5, 8), None, "m0"),
+        (stacked, LaidOut("flatten", "encoder", line), "encoder"),
+    ):
+        place = locate(*passes(in_turn, laid_out), {"w": ("w",)}, {"w": (8,)})
+        assert place.parting.module == "m1"
+        found = at_the_mover(place)
+        assert found.parting.module == module
+        assert found.lines[1] == (line if laid_out else None)
+    aside = locate(*passes(stacked, None), {"w": ("w",)}, {"w": (8,)})
+    assert at_the_mover(aside) is aside

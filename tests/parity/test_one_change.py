@@ -86,6 +86,7 @@ NORM = [
 
 
 PART = X[:, :2]
+MOVED = H.reshape(-1)[np.roll(np.arange(24).reshape(6, 4), 1, 1)]
 KEPT = {"keep_dims": True}
 
 
@@ -160,6 +161,7 @@ def picked(place):
             "takes the sum over axis 0, where the reference takes the sum over axis 1",
         ),
         (net(*picked(0)), net(*picked(-1)), "pooling", "takes the last place of axis 1, where the reference takes place 0"),
+        (net(("Mul", [0, X], H * X)), net(("mul", [MOVED, X], MOVED * X)), "moved_values", "the same numbers in other"),
         (net(*joined([0, PART])), net(*joined([PART, 0])), "channel_order", "in the order [1, 0]"),
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ import sysconfig
 import numpy as np
 
 import parity
-from parity.trace import Forward, ForwardOp, Operand, SourceLine, UsersLines, write_forward
+from parity.trace import Forward, ForwardOp, LaidOut, Operand, SourceLine, UsersLines, write_forward
 
 LINE = SourceLine("tower.py", 31, "tower", "x = tf.nn.relu(x)", (("tower.py", 40, "loss", "x = tower(x)"),))
 
@@ -42,6 +42,19 @@ def test_a_pass_gives_back_what_ops_take_each_array_once(tmp_path):
     assert kept.ops[0].operands[0].value == kept.ops[1].operands[1].value  # the number of one array
     write_forward(tmp_path / "g", 0, "0", [(ops[0], value), (ops[1], np.ones(4))], most=value.nbytes + 20)
     assert Forward(tmp_path / "g").operand(1, 1) is None  # no room for it
+
+
+def test_a_pass_says_how_what_an_op_takes_was_laid_out(tmp_path):
+    turned = Operand("0", "", 0, [2, 3], np.ones((2, 3)), LaidOut("permute", "encoder", LINE))
+    ops = [ForwardOp("a", "relu", [], [], [3, 2], {}), ForwardOp("b", "mean", [0], [], [], {}, None, (turned,))]
+    write_forward(tmp_path / "f", 0, "0", [(op, np.ones(op.shape)) for op in ops])
+    assert Forward(tmp_path / "f").ops[1].operands[0].laid_out == turned.laid_out
+    path = tmp_path / "f" / "forward.json"
+    kept = json.loads(path.read_text())
+    assert len(kept["operands"][1][0]) == 5  # as whoever reads what an earlier version wrote expects them
+    del kept["laid_out"]
+    path.write_text(json.dumps(kept))
+    assert Forward(tmp_path / "f").ops[1].operands[0].laid_out is None
 
 
 def test_the_innermost_frame_counts_that_is_the_users(tmp_path, monkeypatch):

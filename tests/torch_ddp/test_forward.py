@@ -79,6 +79,17 @@ def test_each_function_says_what_it_takes():
     assert [op.kind for op, _ in watch.passed if op.attributes.get("loss")] == ["mean"]
 
 
+def test_what_was_laid_out_anew_says_by_which_function_and_line():
+    _, watch = watched()
+    taken = next(op for op, _ in watch.passed if op.name.startswith("attention") and op.operands).operands[0]
+    assert (taken.laid_out.kind, taken.laid_out.name, taken.laid_out.line.file.endswith("test_forward.py")) in [
+        ("reshape", "", True),
+        ("transpose", "attention", True),
+    ]
+    scaled = next(op for _, op in ops(watch, "mul") if "scale" in op.weights)
+    assert scaled.operands[0].laid_out is None
+
+
 def test_functions_of_torch_are_seen_as_what_they_consist_of():
     _, watch = watched()
     kinds = {op.kind for op, _ in watch.passed if op.name == "attention"}
