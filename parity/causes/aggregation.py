@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from parity.causes.evidence import (
+    CLOSE,
     Evidence,
     alike,
     common_factor,
@@ -182,9 +183,9 @@ def cause_of_factor(
         )
     if is_close(factor, -1.0, close):
         return Cause("sign", "the gradient has the wrong sign", text, "minimise the loss, not its negative")
-    power_of_two = whole and _is_power_of_two(factor, close)
+    power_of_two = whole and is_power_of_two(factor, close)
     if power_of_two and scaled:
-        return _loss_scale(factor, text)
+        return loss_scale(factor, text)
     if power_of_two:
         fix = OF_TWO
     elif is_close(factor, 1 / towers, close):
@@ -211,9 +212,9 @@ def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     reduced = other_reduction(factor, text, evidence, step)
     if reduced is not None:
         return reduced
-    power_of_two = _is_power_of_two(factor, evidence.close_losses)
+    power_of_two = is_power_of_two(factor, evidence.close_losses)
     if power_of_two and has_scaler(evidence, step):
-        return _loss_scale(factor, text)
+        return loss_scale(factor, text)
     fix = OF_TWO if power_of_two else "look for what multiplies or divides the loss by that factor"
     share = share_explained(first, [(factor * one, other, one) for one, other in pairs])
     return Cause("gradient_factor", f"the loss is off by the factor {factor:.6g}", text, fix, share)
@@ -237,7 +238,13 @@ def other_reduction(factor: float, text: str, evidence: Evidence, step: int) -> 
     return None
 
 
-def _loss_scale(factor: float, evidence: str) -> Cause:
+def loss_scale(factor: float, evidence: str) -> Cause:
+    """Returns the cause of a loss scale that is left in losses or gradients.
+
+    Args:
+      factor: by which they are off.
+      evidence: how that is known.
+    """
     return Cause(
         "loss_scale",
         f"the loss scale of {max(factor, 1 / factor):g} is not taken out",
@@ -253,7 +260,8 @@ def has_scaler(evidence: Evidence, step: int) -> bool:
     return any(planned) or any("state/loss_scale" in file for file in files)
 
 
-def _is_power_of_two(factor: float, close: float) -> bool:
+def is_power_of_two(factor: float, close: float = CLOSE) -> bool:
+    """Returns whether a factor, or one over it, is a power of two as loss scales are: 64 or more."""
     scale = max(factor, 1 / factor) if factor > 0 else 1.0
     power = round(float(np.log2(scale)))
     return power >= 6 and is_close(scale, 2.0**power, close)

@@ -1,17 +1,19 @@
-"""Says what is done to the numbers that go into an op: multiplied and shifted, or broadcast against each other."""
+"""Says what is done to the numbers that go into an op: scaled, turned, not read at all, or broadcast against each other."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from parity.causes.evidence import CLOSE
+from parity.causes.evidence import CLOSE, alike
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause
 from parity.locate.align import align
 
 TELLING = 3  # different numbers from which on a line through them is no chance
+MANY = 8  # different numbers from which on the same ones in other places are no chance
 SMALL = 1e-9  # of the numbers' size: what float64 leaves of a line's constant
+AXES = {3: ("steps", "units"), 4: ("rows", "columns", "channels")}
 
 
 class Line(NamedTuple):
@@ -44,24 +46,116 @@ def line_between(before: Array, after: Array) -> Line | None:
     return None
 
 
-def other_input(layer: str, before: Array, after: Array, lines: tuple[str, str]) -> Cause | None:
-    """Returns the cause where a layer is given an input of another scale, or None.
+class Read(NamedTuple):
+    """An input as each side reads it at one place.
 
-    Args:
-      layer: its name.
-      before: what goes into it in the reference.
-      after: what goes into it in the port.
-      lines: of the port's source and of the reference's that are given it.
+    Fields:
+      name: of the input.
+      layer: what reads it, in words.
+      reference: ``[example, ...]`` as the graph has it, channels last.
+      candidate: arrays of as many numbers that the port may read in its place, in its own layout.
+      lines: of source that read it, of the port's and of the reference's, in words; "" where they are not known.
+      first: whether nothing but inputs goes in there; else a layer does, too.
     """
-    found = line_between(before, after)
-    scaled = found is not None and abs(found.factor - 1.0) > SMALL
-    if found is None or not (scaled or found.shift):
+
+    name: str
+    layer: str
+    reference: Array
+    candidate: Sequence[Array]
+    lines: str = ""
+    first: bool = True
+
+    def title(self, words: str) -> str:
+        """What is done, where."""
+        return f"the port {words} in front of {self.layer}{f': {self.lines}' if self.lines else ''}"
+
+
+def other_input(read: Read) -> Cause | None:
+    """Returns the cause where what the port reads is the input with one thing done to it, or is no input; None elsewhere."""
+    own = np.asarray(read.reference, np.float64)
+    if not np.isfinite(own).all() or own.ndim < 1:
         return None
-    done = [f"times {found.factor:.6g}"] * scaled + [f"plus {found.shift:.6g}"] * bool(found.shift)
+    layouts = [[*_laid_out(np.asarray(each, np.float64), own)] for each in read.candidate]
+    if any(np.array_equal(own, each) for group in layouts for each in group):
+        return None
+    for other in (each for group in layouts for each in group if np.isfinite(each).all()):
+        cause = None
+        if not read.first:
+            cause = _unread(read, own, other)
+        else:
+            cause = _arranged(read, own, other) or _scaled(read, own, other)
+        if cause is not None:
+            return cause
+    return None
+
+
+def _laid_out(other: Array, own: Array) -> Iterator[Array]:
+    """Yields an array in the layout of the input: as it is, of images also from channels first."""
+    if other.size != own.size:
+        return
+    if other.ndim == 4 and own.ndim == 4:
+        images = other.transpose(0, 2, 3, 1)
+        yield from (each.reshape(own.shape) for each in (images, other) if _fits(each, own))
+    else:
+        yield other.reshape(own.shape)
+
+
+def _fits(images: Array, own: Array) -> bool:
+    """Whether images have the shape of others, but for rows and columns."""
+    return images.shape[::3] == own.shape[::3] and sorted(images.shape[1:3]) == sorted(own.shape[1:3])
+
+
+def _unread(read: Read, own: Array, other: Array) -> Cause | None:
+    if np.ptp(other) != 0.0 or alike([own]):
+        return None
+    value = float(other.reshape(-1)[0])
+    return Cause(
+        "input_ignored",
+        read.title(f"does not use {read.name}, it takes {value:g} for all its numbers"),
+        f"what it reads there is one number, {value:g}, {other.size:,} times; in the reference it is {read.name}, and all "
+        "else that goes in is the same",
+        f"use {read.name} where the graph does",
+    )
+
+
+def _arranged(read: Read, own: Array, other: Array) -> Cause | None:
+    if len(np.unique(own.reshape(-1)[: 1 << 16])) < MANY:
+        return None
+    text = f"so changed it is what goes into {read.layer} in the port, to the last bit"
+    for name, words, made, fix in _arrangements(own):
+        if made.size == other.size and np.array_equal(made.reshape(other.shape), other):
+            return Cause(name, read.title(f"{words} of {read.name}"), text, fix)
+    return None
+
+
+def _arrangements(own: Array) -> Iterator[tuple[str, str, Array, str]]:
+    names = AXES.get(own.ndim, tuple(f"axis {axis}" for axis in range(1, own.ndim)))
+    if own.ndim == 4:
+        fix = "permute images as the graph has them: rows, then columns"
+        yield "transposed_input", "exchanges rows and columns", own.transpose(0, 2, 1, 3), fix
+    for axis, name in enumerate(names, start=1):
+        fix = "check flips and the order of the channels (RGB, BGR)"
+        if own.shape[axis] > 1:
+            yield (
+                "reversed_input",
+                f"reverses the {name}" if own.ndim > 2 else f"reverses {name}",
+                np.flip(own, axis),
+                fix,
+            )
+
+
+def _scaled(read: Read, own: Array, other: Array) -> Cause | None:
+    """A factor, or a shift, or both."""
+    line = line_between(own, other)
+    scaled = line is not None and abs(line.factor - 1.0) > SMALL
+    if line is None or not (scaled or line.shift):
+        return None
+    words = [f"multiplies {read.name} by {line.factor:.9g}"] if scaled else []
+    words += [f"adds {line.shift:.9g} to {'it' if words else read.name}"] if line.shift else []
     return Cause(
         "input_scale" if scaled else "input_shift",
-        f"what goes into {layer} is the reference's {' '.join(done)} in the port: {lines[0]} / {lines[1]}",
-        f"all {before.size:,} numbers that go in are the reference's {' '.join(done)}, to rounding",
+        read.title(" and ".join(words)),
+        f"all {own.size:,} numbers that go in there are those of the reference, so changed, to rounding",
         "scale and shift the inputs once, as the graph does",
     )
 

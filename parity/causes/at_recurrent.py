@@ -61,6 +61,7 @@ class _Rule(NamedTuple):
     state: tuple[str, ...]
     marks: str
     emptied: bool
+    turned: bool = False  # whether it takes the sequence from its end
 
 
 def other_recurrence(layer: Recurrent) -> Cause | None:
@@ -104,7 +105,7 @@ class _Run:
 
     def outputs(self, rule: _Rule, examples: int | None = None, steps: int | None = None) -> Array:
         """The layer's outputs by a rule, of the first examples and steps alone where these are given."""
-        x = self._x[:examples, :steps]
+        x = (self._x[:, ::-1] if rule.turned else self._x)[:examples, :steps]
         lengths, marks = self._lengths.get(rule.lengths), self._marks.get(rule.marks)
         if lengths is not None:
             lengths = np.minimum(lengths[:examples], x.shape[1])
@@ -204,6 +205,8 @@ class _Run:
         what = f"the candidate goes {ways[bool(own.reverse)]}, the reference {ways[not own.reverse]}"
         turned = own._replace(reverse="" if own.reverse else "each")
         yield turned, ("recurrent_rule", what, "go over the steps in the graph's direction")
+        what = "what goes in is read backwards in the candidate, from its last step to its first"
+        yield own._replace(turned=True), ("reversed_input", what, "leave out the flip")
 
     def _other_states(self, own: _Rule) -> Iterator[tuple[str, ...]]:
         if len(own.state) == 2:

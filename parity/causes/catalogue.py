@@ -141,3 +141,23 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "declared_difference_absent": "what the case declares the port to do otherwise is not there",
     },
 }
+
+# What says of one op how it is done otherwise, whatever it is an op of.
+OF_AN_OP = frozenset(
+    [
+        "activation_function",
+        "extra_scale",
+        "moved_values",
+        "op_left_out",
+        "other_operation",
+        "reduction",
+        "scale",
+    ]
+)
+# What says which input, weight or layer it is, in the field's words: it comes before what says the same of an op.
+OF_A_LAYER = frozenset(
+    name
+    for family in ("What goes in", "Weights and values of the port's own", "Layers")
+    for name in CATALOGUE[family]
+    if name not in OF_AN_OP
+)

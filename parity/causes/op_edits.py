@@ -179,9 +179,8 @@ def _constants(at: At) -> Iterator[Edit]:
         own = float(each.value.reshape(()))
         for other in _instead_of(at, own):
             made = at.instead(place, np.asarray(other)) if other != own else None
-            yield from at.edit(
-                made, _of_constant(at, own), f"has {own:.9g} in {at.kind}", f"has {other:.9g} in {at.kind}"
-            )
+            name = _of_constant(at, own)
+            yield from at.edit(made, name, *(_has(name, each, at) for each in (own, other)))
 
 
 def _instead_of(at: At, own: float) -> Iterator[float]:
@@ -202,7 +201,11 @@ def _attributes(at: At) -> Iterator[Edit]:
         name = "epsilon" if epsilon else _of_constant(at, float(own))
         for other in _instead_of(at, float(own)):
             made = at.run.given(at.number, values, {**attributes, key: other}) if other != own else None
-            yield from at.edit(made, name, f"has {own:.9g} in {at.kind}", f"has {other:.9g} in {at.kind}")
+            yield from at.edit(made, name, *(_has(name, each, at) for each in (own, other)))
+
+
+def _has(name: str, number: float, at: At) -> str:
+    return f"has the epsilon {number:.9g}" if name == "epsilon" else f"has {number:.9g} in {at.kind}"
 
 
 def _of_constant(at: At, own: float) -> str:

@@ -1,38 +1,54 @@
 """Looks at what goes into the ops at which two forward passes part."""
 
+from collections.abc import Container, Iterator, Sequence
+
 import numpy as np
 
-from parity.causes.at_inputs import broadcast, other_input
+from parity.causes.at_inputs import Read, broadcast, other_input
+from parity.causes.op_table import plain
 from parity.judge.numbers import Array
 from parity.judge.result import Cause
 from parity.locate import Location
-from parity.locate.behind import active, readers
+from parity.locate.behind import active, readers, upstream
 from parity.locate.kinds import same_kind
 from parity.locate.reached import Pass
-from parity.trace import ForwardOp
 
-MOST_BETWEEN = 8  # ops of a port behind where it parts among which a layer is looked for
+UNNAMED = "what goes in"
 
 
-def cause_of_input(place: Location) -> Cause | None:
-    """Returns the cause where a port shifts or scales what goes into a first layer, None where that is not proven.
+def cause_of_input(place: Location, feeds: Sequence[str]) -> Cause | None:
+    """Returns what the port does to an input where it reads it, None where it reads it as the reference does.
 
     Args:
       place: where the passes part.
+      feeds: names of the reference's inputs.
     """
-    own, start = place.parting.reference, place.parting.candidate
-    if own is None or start is None:
-        return None
-    (one, two), layer = place.passes, place.passes[0].ops[own]
-    if not layer.weights or set(layer.inputs) & active(one.ops):
-        return None
-    reading = _layer_behind(start, place, layer)
-    before = _data(one, own) if reading is not None else None
-    after = _data(two, reading) if reading is not None else None
-    if before is None or after is None:
-        return None
-    lines = tuple(op.line.shown if op.line else op.kind for op in (two.ops[start], layer))
-    return other_input(place.layer, before, after, (lines[0], lines[1]))
+    for read in inputs_read(place, feeds):
+        cause = other_input(read)
+        if cause is not None:
+            return cause
+    return None
+
+
+def inputs_read(place: Location, feeds: Sequence[str]) -> Iterator[Read]:
+    """Yields the inputs that the reference's first wrong op reads, each with what the port may read in its place.
+
+    Args:
+      place: where the passes part.
+      feeds: names of the reference's inputs.
+    """
+    reference, candidate = place.passes
+    number, of_weights = reference.ops.index(place.op), active(reference.ops)
+    known = [each for each in reference.ops[number].inputs if each in of_weights]
+    numbers = list(_beside(place, known) if known else _first_layers(place))
+    found = [value for each in numbers for value in _of_data(candidate, each, place.reached.candidate)]
+    reading = [candidate.ops[each] for each in numbers[:1]]
+    lines = " / ".join(op.line.shown for op in [*reading, place.op] if op.line is not None)
+    for name, own in _inputs(reference, number, of_weights, feeds):
+        if known and not name:
+            continue
+        alike = [each for each in found if each.size == own.size]
+        yield Read(name or UNNAMED, place.layer or plain(place.op.kind), own, alike, lines, not known)
 
 
 def cause_of_broadcast(place: Location, of_loss: bool) -> Cause | None:
@@ -55,31 +71,59 @@ def cause_of_broadcast(place: Location, of_loss: bool) -> Cause | None:
     return broadcast(reference, candidate, made, "loss_reduction" if of_loss else "op_left_out", lines)
 
 
-def _layer_behind(start: int, place: Location, like: ForwardOp) -> int | None:
-    """The port's first op of a layer's kind that takes what comes of an op, no other layer between."""
-    ops, after = place.passes[1].ops, readers(place.passes[1].ops)
-    pending, seen = [start], set[int]()
-    while pending and len(seen) < MOST_BETWEEN:
-        number = min(pending)
-        pending.remove(number)
-        seen.add(number)
-        if ops[number].weights:
-            if same_kind(like, ops[number]):
-                return number
-        else:
-            pending += [each for each in after[number] if each not in seen]
-    return None
-
-
-def _data(passed: Pass, number: int) -> Array | None:
-    """What an op takes that is no weight, where that is one tensor."""
+def _inputs(passed: Pass, number: int, of_weights: set[int], feeds: Sequence[str]) -> Iterator[tuple[str, Array]]:
+    """Yields what an op takes that is made of inputs, as it was made, and the name of the input, "" of several."""
     op = passed.ops[number]
-    found = [
-        at
-        for at, each in enumerate(op.operands)
-        if each.shape and not any(each.name.startswith(weight) for weight in op.weights)
-    ]
-    return passed.operand(number, found[0]) if len(found) == 1 else None
+    for at, operand in enumerate(op.operands):
+        value = passed.operand(number, at)
+        if value is None or value.size < 2 or operand.name in op.weights:
+            continue
+        if operand.name in feeds:
+            yield operand.name, value
+        for each in op.inputs if not operand.name else []:
+            made = passed.value(each) if each not in of_weights and operand.op in (None, each) else None
+            if made is not None and np.array_equal(made.reshape(-1), value.reshape(-1)):
+                names = _names(passed, each, feeds)
+                yield names[0] if len(names) == 1 else "", made
+
+
+def _names(passed: Pass, number: int, feeds: Sequence[str]) -> list[str]:
+    """The inputs of which an op is computed."""
+    taken = (operand.name for each in upstream(passed.ops, [number]) for operand in passed.ops[each].operands)
+    return sorted(set(taken) & set(feeds))
+
+
+def _beside(place: Location, known: Sequence[int]) -> Iterator[int]:
+    """Yields the port's ops of that kind that take what the reference's op is known to take of layers."""
+    _, candidate = place.passes
+    after = readers(candidate.ops)
+    for partner in (place.reached.reference.get(each) for each in known):
+        for number in after[partner] if partner is not None else []:
+            if plain(candidate.ops[number].kind) == plain(place.op.kind):
+                yield number
+
+
+def _first_layers(place: Location) -> Iterator[int]:
+    """Yields the port's wrong ops of that kind that take data alone."""
+    _, candidate = place.passes
+    of_weights = active(candidate.ops)
+    for number in sorted(of_weights - place.reached.candidate.keys()):
+        op = candidate.ops[number]
+        if not of_weights & set(op.inputs) and same_kind(place.op, op):
+            yield number
+
+
+def _of_data(passed: Pass, number: int, reached: Container[int]) -> Iterator[Array]:
+    """Yields what an op takes that no weight goes into, and what is made of data in front of it and is not reached."""
+    op, of_weights = passed.ops[number], active(passed.ops)
+    for at, operand in enumerate(op.operands):
+        value = passed.operand(number, at)
+        if value is not None and operand.name not in op.weights and operand.op not in of_weights:
+            yield value
+    for each in sorted(upstream(passed.ops, op.inputs) - of_weights):
+        value = passed.value(each) if each not in reached else None
+        if value is not None:
+            yield value
 
 
 def _taken(passed: Pass, number: int) -> list[Array]:

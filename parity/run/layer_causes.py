@@ -6,11 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from parity.causes import VAGUE, Evidence, find_causes
+from parity.causes.aggregation import loss_scale
 from parity.causes.at_layer import extra_op, other_rule
 from parity.causes.at_loss import Loss, is_a_count, other_loss
 from parity.causes.at_products import Product, other_product
 from parity.causes.at_recurrent import other_last, other_recurrence
 from parity.causes.at_windows import Windows, other_windows
+from parity.causes.catalogue import OF_A_LAYER, OF_AN_OP
+from parity.causes.evidence import is_close
 from parity.causes.find import GENERAL, told_of
 from parity.causes.layer_rules import Layer
 from parity.causes.loss_terms import linear_in, other_terms, otherwise, sums_of, unexplained
@@ -22,7 +25,7 @@ from parity.locate.reached import alike, reach, tolerance_for
 from parity.run.input_causes import cause_of_input
 from parity.run.layers import Located
 from parity.run.loss_inputs import boundary
-from parity.run.op_causes import cause_at_op, cause_by_one_change
+from parity.run.op_causes import cause_at_op, cause_by_one_change, scale_of_loss
 from parity.run.other_ways import cause_by_other_ways
 from parity.run.recurrent_inputs import recurrent_layers
 from parity.trace import parse_key
@@ -113,14 +116,14 @@ def _with_op(located: Located | None, causes: list[Cause], proven: Sequence[Caus
 
 def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Cause]) -> tuple[list[Cause], list[Cause]]:
     """Returns the causes by which something was computed again, and those that numbers support beside them."""
-    proven, rest = _causes_of_steps(located, evidence), list[Cause]()
+    proven, rest = _causes_of_inputs(located, evidence) or _causes_of_steps(located, evidence), list[Cause]()
     if not proven:
         proven, rest = _causes_at(located, evidence)
     if located is not None and not located.place.layer and not proven and not rest:
         proven = _causes_of_loss(located, evidence, fitting(known, located))
     of_loss = [cause for cause in fitting(known, located) if cause.name not in GENERAL | VAGUE]
     if located is not None and not proven and (located.place.layer or not of_loss):
-        proven = _by_one_change(located)
+        proven, rest = behind_layers(_by_one_change(located), [*rest, *fitting(known, located)])
     first = next(iter([*proven, *rest]), None)
     if located is not None and located.place.layer and (first is None or first.name in VAGUE):
         proven = [*_by_other_ways(located, evidence), *proven]
@@ -128,8 +131,36 @@ def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Caus
     return proven, [*rest, *(cause for cause in fitting(known, located) if cause.name not in names)]
 
 
+def behind_layers(changed: list[Cause], known: Sequence[Cause]) -> tuple[list[Cause], list[Cause]]:
+    """Returns what one change of a pass proves, and what is known beside it.
+
+    A change that says of one op how it is done otherwise comes behind what the numbers say of the layer, or of the input,
+    that the op belongs to: that has the field's words for it.
+
+    Args:
+      changed: the cause that one change of a pass is, or none.
+      known: causes of the same difference, best first; of several of one name the first counts.
+    """
+    named = dict[str, Cause]()
+    for cause in known:
+        named.setdefault(cause.name, cause)
+    of_an_op = bool(changed) and changed[0].name in OF_AN_OP
+    ahead = [each for each in named.values() if of_an_op and each.name in OF_A_LAYER - GENERAL - VAGUE]
+    proven = [*ahead, *changed]
+    names = {cause.name for cause in proven}
+    return proven, [each for each in named.values() if each.name not in names]
+
+
 def _by_one_change(located: Located) -> list[Cause]:
     cause = cause_by_one_change(located.place, located.first.quantity in LOSSES)
+    return [told_of(located.first, cause)] if cause is not None else []
+
+
+def _causes_of_inputs(located: Located | None, evidence: Evidence) -> list[Cause]:
+    """What the port does to an input where it reads it."""
+    if located is None or located.first.check.note:
+        return []
+    cause = cause_of_input(located.place, list(_feeds(located.first, evidence)))
     return [told_of(located.first, cause)] if cause is not None else []
 
 
@@ -166,14 +197,20 @@ def _causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause]
         tries = [given._replace(**rest._asdict()), given] if rest is not None else [given]
     if cause is None and not known:
         cause = next((found for each in tries if (found := other_loss(each)) is not None), None)
-    if (
-        cause is not None
-        and known
-        and known[0].name in FACTORS
-        and not is_a_count(given, losses, evidence.towers, reduced)
-    ):
-        return []  # all losses are off by one number: that says it shorter than any term does
+    factors = bool(known) and known[0].name in FACTORS
+    if factors and (cause is None or not is_a_count(given, losses, evidence.towers, reduced)):
+        cause = _scale(located, losses)  # all losses are off by one number: that says it shorter than any term does
     return [told_of(located.first, cause)] if cause is not None else []
+
+
+def _scale(located: Located, losses: tuple[float, float]) -> Cause | None:
+    """The loss scale that the port's loss is multiplied by."""
+    scale = scale_of_loss(located.place)
+    if scale is None or not is_close(losses[1] / losses[0], scale):
+        return None
+    line = located.place.port.line if located.place.port is not None else None
+    where = f" at {line.shown}" if line is not None else ""
+    return loss_scale(scale, f"the port's loss is the reference's, multiplied by {scale:g} in the end{where}")
 
 
 def _named(values: Sequence[Array], outputs: Mapping[str, Array]) -> frozenset[str]:
@@ -194,12 +231,16 @@ def _losses(first: FirstDifference, evidence: Evidence) -> tuple[float, float] |
 
 
 def _loss(located: Located, evidence: Evidence) -> Loss:
-    first, place = located.first, located.place
-    step, tower = first.check.step, first.tower
-    file = evidence.reference.step(step)
+    return Loss(located.place.inputs, _feeds(located.first, evidence), 0.0, 0.0, evidence.close_losses)
+
+
+def _feeds(first: FirstDifference, evidence: Evidence) -> dict[str, Array]:
+    """The inputs of the tower, by name."""
+    file = evidence.reference.step(first.check.step)
     keys = {text: parse_key(text) for text in file.names()}
-    feeds = {key.name: file.read(text) for text, key in keys.items() if (key.quantity, key.tower) == ("feed", tower)}
-    return Loss(place.inputs, feeds, 0.0, 0.0, evidence.close_losses)
+    return {
+        key.name: file.read(text) for text, key in keys.items() if (key.quantity, key.tower) == ("feed", first.tower)
+    }
 
 
 def _causes_at(located: Located | None, evidence: Evidence) -> tuple[list[Cause], list[Cause]]:
@@ -248,9 +289,9 @@ def _exact(place: Location, evidence: Evidence, first: FirstDifference) -> Cause
     if cause is not None:
         return cause
     layer = _layer(place, evidence, first.check.step)
-    changed = cause_of_input(place) or _turned_image(place)
-    if changed is not None:
-        return changed
+    turned = _turned_image(place)
+    if turned is not None:
+        return turned
     windows = _windows(place, evidence, first, layer)
     exact = other_rule(layer) or (other_windows(windows) if windows is not None else _product(layer))
     further = (other_rule(layer._replace(reference=o.reference, candidate=o.candidate)) for o in place.others)

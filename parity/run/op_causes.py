@@ -1,9 +1,11 @@
 """Looks for the cause of a difference at the ops at which two forward passes part."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
+from parity.causes.aggregation import is_power_of_two
 from parity.causes.arranged import LAYOUTS
 from parity.causes.at_op import Op, Taken, at_op
 from parity.causes.evidence import CLOSE
@@ -13,7 +15,7 @@ from parity.judge.numbers import Array
 from parity.judge.result import Cause
 from parity.locate import Location
 from parity.locate.align import align
-from parity.locate.behind import behind_difference
+from parity.locate.behind import behind_difference, losses_of
 from parity.locate.reached import Pass, alike
 from parity.run.input_causes import cause_of_broadcast
 
@@ -58,6 +60,39 @@ def cause_by_one_change(place: Location, of_loss: bool) -> Cause | None:
     """
     one, other = _sides(place)
     return repaired(one, other, of_loss)
+
+
+def scale_of_loss(place: Location) -> float | None:
+    """Returns the power of two that the port's loss is multiplied by in its last op, as loss scales are; None elsewhere.
+
+    A power of two that is a number of something in the pass, such as of pixels, may be a sum for a mean.
+
+    Args:
+      place: where the passes part, behind all layers.
+    """
+    passed = place.passes[1]
+    number = losses_of(passed.ops)[0]
+    while plain(passed.ops[number].kind) == "add" and len(passed.ops[number].inputs) == 1:
+        before = passed.ops[number].inputs[0]
+        if not np.array_equal(passed.value(before), passed.value(number)):  # type: ignore[arg-type]
+            return None
+        number = before
+    op = passed.ops[number]
+    if plain(op.kind) != "mul" or len(op.inputs) != 1 or op.weights or number != place.parting.candidate:
+        return None
+    given = [each for each in _numbers_of(passed, number) if is_power_of_two(each)]
+    counts = {math.prod(each.shape) for each in passed.ops} | {size for each in passed.ops for size in each.shape}
+    return given[0] if len(given) == 1 and given[0] not in counts else None
+
+
+def _numbers_of(passed: Pass, number: int) -> Iterator[float]:
+    """Yields the constants that an op takes."""
+    op = passed.ops[number]
+    yield from (float(v) for k, v in op.attributes.items() if k.isdigit() and isinstance(v, int | float))
+    for at, operand in enumerate(op.operands):
+        value = passed.operand(number, at) if operand.op is None else None
+        if value is not None and value.size == FEW:
+            yield float(value.reshape(()))
 
 
 def _sides(place: Location) -> list[Side]:

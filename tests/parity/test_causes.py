@@ -58,6 +58,11 @@ def test_what_only_says_where_is_no_cause_beside_an_experiment_that_explains_all
     assert ahead_of([momentum, border], []) == [momentum, border]
 
 
+def test_which_draw_it_is_comes_before_that_the_port_draws():
+    dropout, drawn, border = (Cause(name, "", "", "") for name in ("dropout_active", "random_draw", "border"))
+    assert ahead_of([border, dropout], [drawn]) == [dropout, drawn]
+
+
 def test_the_number_that_undoes_a_difference_is_found():
     weights = np.array([1.0, 2.0, -3.0])
     found = _root(lambda x: np.tanh(weights * (1 + x)) - np.tanh(weights * 1.37), 1e-12)

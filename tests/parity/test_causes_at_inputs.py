@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.causes.at_inputs import broadcast, line_between, other_input
+from parity.causes.at_inputs import Read, broadcast, line_between, other_input
 from parity.locate import locate
 from parity.locate.reached import Pass
 from parity.run.input_causes import cause_of_broadcast, cause_of_input
@@ -11,7 +11,9 @@ from parity.trace import ForwardOp, Operand
 
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.uniform(size=(2, 4, 5, 3))
-LINES = ("model_torch.py:1", "model_tf.py:1")
+FRAMES = RANDOM.normal(size=(3, 4, 6))
+SQUARE = RANDOM.normal(size=(3, 5, 5, 2))
+WEIGHTS = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
 
 
 @pytest.mark.parametrize(("factor", "shift"), [(1 / 0.3081, -0.1307 / 0.3081), (0.5, 0.5), (-2.0, 0.0), (1.0, 0.25)])
@@ -34,12 +36,65 @@ def test_what_is_on_no_line_is_not_told(before, after):
     assert line_between(before, after) is None
 
 
-def test_an_input_that_is_scaled_or_only_shifted_is_named():
-    scaled = other_input("conv", IMAGES, (IMAGES - 0.5) / 0.25, LINES)
-    assert scaled is not None and (scaled.name, "times 4 plus -2 in the port" in scaled.title) == ("input_scale", True)
-    shifted = other_input("conv", IMAGES, IMAGES - 0.5, LINES)
-    assert shifted is not None and shifted.name == "input_shift"
-    assert other_input("conv", IMAGES, IMAGES.transpose(0, 3, 1, 2), LINES) is None
+def named(reference, *candidate, first=True):
+    return other_input(Read("images", "conv1", reference, candidate, "model_torch.py:1", first))
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "name", "title"),
+    [
+        (SQUARE, SQUARE * 1.02, "input_scale", "the port multiplies images by 1.02 in front of conv1"),
+        (SQUARE, (SQUARE / 255.0).transpose(0, 3, 1, 2), "input_scale", "multiplies images by 0.00392156863 in front"),
+        (SQUARE, SQUARE * 2.0 - 1.0, "input_scale", "multiplies images by 2 and adds -1 to it in front"),
+        (SQUARE, SQUARE - 0.25, "input_shift", "the port adds -0.25 to images in front of conv1"),
+        (SQUARE, SQUARE.swapaxes(1, 2).reshape(3, 50), "transposed_input", "exchanges rows and columns of images"),
+        (SQUARE, SQUARE.transpose(0, 3, 2, 1), "transposed_input", "exchanges rows and columns of images"),
+        (SQUARE[:, :4], SQUARE[:, :4].swapaxes(1, 2), "transposed_input", "exchanges rows and columns of images"),
+        (SQUARE, SQUARE[..., ::-1].transpose(0, 3, 1, 2), "reversed_input", "the port reverses the channels of images"),
+        (FRAMES, FRAMES[:, ::-1], "reversed_input", "the port reverses the steps of images"),
+    ],
+)
+def test_one_thing_that_is_done_to_an_input_is_named(reference, candidate, name, title):
+    cause = named(reference, candidate)
+    assert (cause.name, title in cause.title) == (name, True)
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        SQUARE,
+        SQUARE.transpose(0, 3, 1, 2),
+        SQUARE.reshape(3, 50),
+        SQUARE.transpose(0, 3, 1, 2).reshape(3, 50),  # a map that is flattened otherwise: no input is exchanged
+        SQUARE * (1.0 + 1e-4 * SQUARE),
+        RANDOM.normal(size=SQUARE.shape),
+        np.full(SQUARE.shape, np.nan),
+        SQUARE[:2] * 2.0,
+    ],
+)
+def test_what_is_read_as_it_is_or_is_something_else_is_not_named(candidate):
+    assert named(SQUARE, candidate) is None
+
+
+def test_an_input_that_the_port_reads_somewhere_there_as_it_is_is_not_named():
+    assert named(SQUARE, SQUARE * 2.0, SQUARE) is None
+
+
+def test_a_few_different_numbers_tell_nothing():
+    two, few = np.tile([0.0, 1.0, 0.0, 0.0], (4, 5)), np.tile([0.0, 1.0, 2.0, 0.0], (4, 5))
+    assert named(two, 1.0 - two) is None  # any two numbers are on a line
+    assert named(few, few[:, ::-1]) is None
+
+
+def test_one_number_in_the_place_of_an_input_says_that_it_is_not_used():
+    cause = named(WEIGHTS, np.ones(6), first=False)
+    assert cause.name == "input_ignored"
+    assert (
+        cause.title
+        == "the port does not use images, it takes 1 for all its numbers in front of conv1: model_torch.py:1"
+    )
+    assert named(np.ones((2, 3)), np.zeros(6), first=False) is None  # as little as the reference tells of it
+    assert named(WEIGHTS, WEIGHTS[:, ::-1], first=False) is None
 
 
 def test_an_axis_of_size_one_that_is_left_in_pairs_each_number_with_each():
@@ -87,8 +142,11 @@ def test_what_a_port_does_to_an_image_in_front_of_its_first_layer_is_found():
         ("", "sum", [], [3], np.sum(y @ kernel)),
     )
     place = locate(reference, port, {"fc/kernel": ("fc.weight",)}, {"fc/kernel": (6, 3)})
-    cause = cause_of_input(place)
-    assert (cause.name, "what goes into fc is the reference's times 4 plus -2" in cause.title) == ("input_scale", True)
+    cause = cause_of_input(place, ["images"])
+    assert (cause.name, "the port multiplies images by 4 and adds -2 to it in front of fc" in cause.title) == (
+        "input_scale",
+        True,
+    )
 
 
 def test_a_value_that_keeps_its_axis_is_found_where_it_is_broadcast():

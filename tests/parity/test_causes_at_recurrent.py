@@ -95,6 +95,16 @@ def test_another_first_state_is_named_and_where_it_is_emptied():
         assert f"the candidate's state is {words}, the reference's emptied where b is 1" in cause(GRU, *sides).title
 
 
+def test_a_sequence_that_is_read_backwards_is_named_and_told_from_going_backwards():
+    right, backwards = outputs(LSTM, BASIC), outputs(LSTM, BASIC, reverse="all")
+    named = cause(LSTM, right, backwards[:, ::-1])
+    assert (named.name, named.title) == (
+        "reversed_input",
+        "cell: what goes in is read backwards in the candidate, from its last step to its first",
+    )
+    assert cause(LSTM, right, backwards).name == "recurrent_rule"
+
+
 def last_of(x, own, other, parted):
     return other_last(Recurrent("", {}, {"x": x}, {}, {"n": LENGTHS}, {}, [own], [other], parted))
 

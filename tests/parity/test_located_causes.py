@@ -6,9 +6,9 @@ from made_steps import trace
 
 from parity.causes import Evidence
 from parity.judge import Check, FirstDifference, Join
-from parity.judge.result import Level
+from parity.judge.result import Cause, Level
 from parity.mapping import Mapping, Pair, parse_transform
-from parity.run.layer_causes import with_causes_at
+from parity.run.layer_causes import behind_layers, with_causes_at
 from parity.run.layers import KeptPasses, locate_first, with_location
 from parity.trace import ForwardOp, write_forward
 
@@ -131,3 +131,20 @@ def test_a_difference_that_the_loss_hides_is_found_where_it_begins(located):
 def test_the_layer_is_computed_again_where_the_case_declares_its_output_too(located):
     level = located(hidden_by=1e4, order=(0, 3, 1, 2))
     assert (level.first_difference.check.key, level.causes[0].name) == ("act/0/logits", "flatten_order")
+
+
+@pytest.mark.parametrize(
+    ("changed", "known", "proven", "rest"),
+    [
+        (["extra_scale"], ["gamma_missing"], ["gamma_missing", "extra_scale"], []),
+        (["activation_function"], ["rectifier", "border"], ["rectifier", "activation_function"], ["border"]),
+        (["other_operation"], ["response_normalisation"], ["response_normalisation", "other_operation"], []),
+        (["epsilon"], ["rectifier"], ["epsilon"], ["rectifier"]),  # as exact, and proven
+        (["extra_scale"], ["weight_decay", "normalisation"], ["extra_scale"], ["weight_decay", "normalisation"]),
+        (["scale"], ["scale", "input_shift", "input_shift"], ["input_shift", "scale"], []),
+        ([], ["gamma_missing", "border"], [], ["gamma_missing", "border"]),
+    ],
+)
+def test_a_change_of_one_op_comes_behind_what_says_it_of_its_layer(changed, known, proven, rest):
+    made = ([Cause(name, "", "", "") for name in names] for names in (changed, known))
+    assert tuple([cause.name for cause in group] for group in behind_layers(*made)) == (proven, rest)

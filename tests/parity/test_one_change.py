@@ -127,7 +127,7 @@ def picked(place):
             "mask",
             "takes the mask inverted",
         ),
-        (net(*NORM), net(("layer_norm", [0], OTHER_LN, {"1": [4], "4": 1e-5})), "epsilon", "has 1e-05 in add"),
+        (net(*NORM), net(("layer_norm", [0], OTHER_LN, {"1": [4], "4": 1e-5})), "epsilon", "has the epsilon 1e-05"),
         (net(("Mul", [0, 0.5], H / 2)), net(("mul", [0], 3 * H, {"1": 3.0})), "scale", "has 3 in mul"),
         (net(("Mul", [0, X], H * X)), net(("mul", [0, Y], H * Y)), "own_value", "a constant of other numbers"),
         (

@@ -32,6 +32,7 @@ POLICIES = {
 # Of what these experiments find nobody knows whether it is all of the difference.
 NOT_ALL = frozenset(["reduced_precision"])
 PLACE = "other_operation"  # of which it is known that all that goes in is right
+DRAWN = {"random_draw": frozenset(["dropout_active"])}  # that the port draws is proven; what it draws the numbers tell
 STALE = Change(
     "stale_batch",
     "the port works on the batch of the step before",
@@ -51,7 +52,8 @@ def ahead_of(known: list[Cause], tried: list[Cause]) -> list[Cause]:
       tried: what experiments found, of the same difference.
     """
     whole = any(cause.name not in NOT_ALL for cause in tried)
-    proven = [cause for cause in known if cause.name == PLACE and not whole]
+    exact = frozenset[str]().union(*(DRAWN.get(cause.name, ()) for cause in tried))
+    proven = [cause for cause in known if cause.name in exact or (cause.name == PLACE and not whole)]
     return proven + tried + [cause for cause in known if cause not in proven and not (whole and cause.name in VAGUE)]
 
 

@@ -1,0 +1,99 @@
+"""What a port reads in the place of an input is found in two forward passes: on made arrays, without a framework."""
+
+import numpy as np
+import pytest
+
+from parity.locate import locate
+from parity.locate.reached import Pass
+from parity.run.input_causes import cause_of_input
+from parity.run.op_causes import scale_of_loss
+from parity.trace import ForwardOp, Operand
+
+RANDOM = np.random.default_rng(8)
+FRAMES, WEIGHTS = RANDOM.normal(size=(6, 2, 5)), np.array([1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+KERNEL, SHAPES = RANDOM.normal(size=(10, 4)), {"fc/kernel": (10, 4)}
+
+
+def passed(*ops):
+    """A pass of ``(name, kind, takes, output, attributes)``: an int is an op before, a str a weight, a pair an input."""
+    listed, values, taken = [], [], []
+    for name, kind, takes, output, *rest in ops:
+        operands, given = [], []
+        for at, each in enumerate(takes):
+            source = each if isinstance(each, int) else None
+            named = each if isinstance(each, str) else each[0] if isinstance(each, tuple) else ""
+            value = values[each] if source is not None else KERNEL if isinstance(each, str) else each
+            given.append(np.asarray(value[1] if isinstance(value, tuple) else value))
+            operands.append(Operand(str(at), named, source, list(given[-1].shape)))
+        inputs = [each for each in takes if isinstance(each, int)]
+        weights = [each for each in takes if isinstance(each, str)]
+        attributes = rest[0] if rest else {}
+        listed.append(ForwardOp(name, kind, inputs, weights, list(np.shape(output)), attributes, None, tuple(operands)))
+        values.append(np.asarray(output))
+        taken.append(given)
+    return Pass(listed, values.__getitem__, lambda number, at: taken[number][at])
+
+
+def net(kernel, frames=FRAMES, weights=WEIGHTS, scale=0.0):
+    """A product with frames, flat, and the weighted sum of its squares; the port does one thing to what it reads."""
+    own = frames is FRAMES
+    made = FRAMES if own else frames
+    flat = made.reshape(6, 10) @ KERNEL
+    each = (flat**2).mean(1)
+    ops = [
+        ("split", "Split", [("frames", FRAMES)], FRAMES),
+        ("split_1", "Split", [("weights", WEIGHTS)], WEIGHTS),
+        *([] if own else [("", "mul", [0], made)]),
+    ]
+    first = len(ops)
+    ops += [
+        ("fc", "matmul", [0 if own else 2, kernel], flat),
+        ("Square", "square", [first], flat**2),
+        ("Mean", "mean", [first + 1], each),
+        ("mul", "mul", [first + 2, 1 if weights is WEIGHTS else weights], each * weights),
+        ("Sum", "sum", [first + 3], (each * weights).sum()),
+    ]
+    if scale:
+        ops.append(("", "mul", [first + 4], scale * (each * weights).sum(), {"1": scale}))
+        ops.append(("", "add", [first + 5], scale * (each * weights).sum(), {"1": 0.0, "loss": True}))
+    return passed(*ops)
+
+
+def parted(**other):
+    return locate(net("fc/kernel"), net("fc.weight", **other), {"fc/kernel": ["fc.weight"]}, SHAPES)
+
+
+@pytest.mark.parametrize(
+    ("other", "name", "words"),
+    [
+        ({"frames": FRAMES * 1.5}, "input_scale", "the port multiplies frames by 1.5 in front of fc"),
+        ({"frames": FRAMES - 0.5}, "input_shift", "the port adds -0.5 to frames in front of fc"),
+        ({"frames": FRAMES[:, ::-1]}, "reversed_input", "the port reverses the steps of frames in front of fc"),
+        (
+            {"weights": np.ones(6)},
+            "input_ignored",
+            "does not use weights, it takes 1 for all its numbers in front of mul",
+        ),
+    ],
+)
+def test_what_is_done_to_an_input_is_named_where_it_is_read(other, name, words):
+    cause = cause_of_input(parted(**other), ["frames", "weights"])
+    assert (cause.name, words in cause.title) == (name, True)
+
+
+def test_other_numbers_of_what_is_no_input_are_not():
+    assert cause_of_input(parted(weights=np.ones(6)), ["frames"]) is None
+    assert cause_of_input(parted(frames=FRAMES**3), ["frames", "weights"]) is None
+
+
+@pytest.mark.parametrize(("scale", "known"), [(1024.0, 1024.0), (1000.0, None), (32.0, None)])
+def test_a_power_of_two_that_the_whole_loss_is_multiplied_by_in_the_end_is_a_loss_scale(scale, known):
+    assert scale_of_loss(parted(scale=scale)) == known
+
+
+def test_a_power_of_two_that_is_a_number_of_something_is_no_loss_scale():
+    place = parted(scale=64.0)
+    assert scale_of_loss(place) == 64.0
+    large = place.passes[1].ops[0]._replace(shape=[8, 8])
+    port = place.passes[1]._replace(ops=[large, *place.passes[1].ops[1:]])
+    assert scale_of_loss(place._replace(passes=(place.passes[0], port))) is None
