@@ -6,6 +6,7 @@ change is named where what comes of it is what the other side has and the unchan
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ UNCHANGED = 1e-8  # as near as this a pass is without the change: it explains no
 COMMON = (0.0, 1.0, -1.0, 2.0, 0.5, 1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
 MOST_NUMBERS = 24
 SOON = 12  # ops behind the parting in which what is left out there may be done
+MODULES = {"LocalResponseNorm": ("response_normalisation", "local response normalisation")}
 MOST_WORK = 50_000_000  # numbers computed
 
 
@@ -78,8 +80,16 @@ def repaired(reference: Side, candidate: Side, of_loss: bool) -> Cause | None:
     for own, other, turned in ((reference, candidate, False), (candidate, reference, True)):
         hit = _search(own, other, of_loss)
         if hit is not None:
-            return _cause(hit, reference, candidate, turned, of_loss)
+            number = hit.edit.number if turned else candidate.start
+            return _of_module(_cause(hit, reference, candidate, turned, of_loss), candidate, number)
     return None
+
+
+def _of_module(cause: Cause, candidate: Side, number: int | None) -> Cause:
+    """A change of what one of torch's modules computes of several ops is named by what the module is."""
+    module = candidate.passed.ops[number].attributes.get("module") if number is not None else None
+    name, words = MODULES.get(str(module), ("", ""))
+    return replace(cause, name=name, title=f"{words} by other numbers: {cause.title}") if name else cause
 
 
 def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:

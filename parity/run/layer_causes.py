@@ -89,9 +89,9 @@ def with_causes_at(located: Located | None, evidence: Evidence, known: Sequence[
     proven, rest = _causes_of(located, evidence, known)
     told = [cause for cause in proven if cause.name not in VAGUE]
     beside = _without_guesses(located, rest) if told else _with_op(located, rest, proven)
-    # What names the place alone comes behind what says exactly what is wrong there.
+    # What names the place alone comes behind what says exactly what is wrong there; of one op the whole pass says more.
     vague = [cause for cause in proven if cause.name in VAGUE]
-    exact = [cause for cause in beside if cause.name not in GENERAL | VAGUE] if vague else []
+    exact = [cause for cause in beside if cause.name not in GENERAL | VAGUE | OF_AN_OP] if vague else []
     return [*told, *exact, *vague, *(cause for cause in beside if cause not in exact)]
 
 

@@ -250,3 +250,11 @@ def test_the_other_sides_numbers_are_not_those_of_a_mask_that_covers_most():
         found = reach(net(("AddV2", [0, X], one)), net(("add", [0, X], other)))
         assert 1 not in found.reference
         assert 1 in reach(net(("AddV2", [0, X], one)), net(("add", [0, X], one.copy()))).reference
+
+
+def test_an_op_inside_of_a_module_that_is_one_thing_is_named_by_that():
+    own, other = (net(("mul", [0, number], number * H)) for number in (3.0, 5.0))
+    inside = [op._replace(attributes={**op.attributes, "module": "LocalResponseNorm"}) for op in other.ops]
+    named = cause(own, other._replace(ops=inside))
+    assert named.name == "response_normalisation"
+    assert named.title.startswith("local response normalisation by other numbers: the port has 5 in mul, where")
