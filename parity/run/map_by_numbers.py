@@ -17,7 +17,7 @@ from parity.run.asked import MAPPING, Asked
 from parity.run.candidate import TorchRole
 from parity.run.golden import GoldenRole
 from parity.run.map_by_graph import in_layout_of_graph
-from parity.run.map_by_outputs import Outputs, most_reached
+from parity.run.map_by_outputs import Outputs, Proven, most_reached
 from parity.run.recorded import OfBoth
 from parity.run.reference import Reference, TensorFlowRole
 from parity.run.states import Tensors, read_all, write_init, write_states
@@ -78,8 +78,12 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
         return found
     if any(len({unit for unit, _ in guess.options}) < len(guess.options) for guess in variant.guesses):
         variant = _in_layout_of_graph(variant, own_passes)
-    decided = variant.by(Outputs(gradients, *passes)).as_found_beside(draft)
-    return most_reached(decided, own_passes)
+    outputs = Outputs(gradients, *passes)
+    decided = most_reached(variant.by(outputs).as_found_beside(draft), own_passes)
+    final = own_passes(decided)
+    if final is None:
+        return decided
+    return decided.checked(Proven(decided, gradients, outputs, Outputs(gradients, *final))).as_found_beside(draft)
 
 
 def _in_layout_of_graph(draft: Draft, passes: "_ForwardPasses") -> Draft:

@@ -12,7 +12,7 @@ from parity.locate.kinds import same
 from parity.locate.reached import TOLERANCE, Pass, partners, reach
 from parity.mapping import Draft, Variable
 from parity.mapping.gradients import Gradients
-from parity.mapping.guesses import NEAR, Guess
+from parity.mapping.guesses import EQUAL, NEAR, Guess
 from parity.mapping.units import Unit
 from parity.trace import ForwardOp
 
@@ -20,6 +20,7 @@ LIKELY = 1e-4  # said of a pair whose outputs are equal and whose gradients are 
 DEEPER = 0.02  # for every op between them and what reads the weights: about as much as half of a name
 # Outputs do not show a layout: of several that of the nearest gradient, which has to weigh more than which is usual.
 OF_LAYOUT = 1e-3
+PLAIN = ""  # the layout of what is no flattened map
 FURTHER = 4  # ops behind the one that reads a variable that may belong to its layer: the rest of a norm, an activation
 
 
@@ -46,12 +47,12 @@ class Outputs:
         """Returns how far apart the two are, 0 equal to 1 unrelated; None where nothing is known."""
         apart = self._gradients(variable, unit, text)
         if apart is None or apart > LIKELY:
-            depth = self._depth(variable.name, unit.names)
+            depth = self.depth(variable.name, unit.names)
             if depth is not None:
                 return min(LIKELY + DEEPER * depth, NEAR - OF_LAYOUT) + OF_LAYOUT * min(apart or 0.0, 1.0)
         return apart
 
-    def _depth(self, name: str, names: tuple[str, ...]) -> int | None:
+    def depth(self, name: str, names: tuple[str, ...]) -> int | None:
         """How many ops behind those that read them, of both sides together, the same is given; None where it never is."""
         if (name, names) not in self._known:
             ours, theirs = self._depths[0]([name]), self._depths[1](names)
@@ -59,6 +60,40 @@ class Outputs:
             both = [depth + theirs[each] for depth, each in found if each in theirs]
             self._known[name, names] = min(both, default=None)
         return self._known[name, names]
+
+
+class Proven:
+    """Says of pairs that their outputs prove that they belong together.
+
+    Those from tied weights prove the partner: nothing else of either side gives that output as near to its weights, though
+    all hold the same numbers. Those from weights as they are prove that it has them, and in which layout.
+
+    Args:
+      draft: of which pairs.
+      gradients: of both sides, which prove as much.
+      tied: outputs from a state in which no guess counts.
+      own: those from the weights as they are, under the draft.
+    """
+
+    def __init__(self, draft: Draft, gradients: Gradients, tied: Outputs, own: Outputs) -> None:
+        self._gradients, self._tied, self._own = gradients, tied, own
+        self._units = {guess.variable.name: {unit for unit, _ in guess.options} for guess in draft.guesses}
+
+    def __call__(self, variable: Variable, unit: Unit, text: str, /) -> float | None:
+        """Returns 0 where it is proven, None where they give the same and others may; else what gradients say."""
+        apart = self._gradients(variable, unit, text)
+        if (apart is not None and apart <= EQUAL) or self._own.depth(variable.name, unit.names) is None:
+            return apart
+        nearest = self._tied.depth(variable.name, unit.names)
+        if nearest is None:
+            return apart
+        rivals = [self._tied.depth(variable.name, each.names) for each in self._units[variable.name] - {unit}]
+        rivals += [
+            self._tied.depth(name, unit.names)
+            for name, units in self._units.items()
+            if name != variable.name and unit in units
+        ]
+        return 0.0 if all(depth is None or depth > nearest for depth in rivals) else None
 
 
 class _Depths:
@@ -92,7 +127,8 @@ def most_reached(draft: Draft, passes: Callable[[Draft], tuple[Pass, Pass] | Non
     """Returns the draft with the layouts of flattened maps under which the candidate gives most of what the reference does.
 
     A state in which no guess counts does not show them, and behind a bug no gradient does; the outputs between a layer and a
-    bug do, from weights as they are.
+    bug do, from weights as they are. Where under none of them the layer gives the same of the same, the bug is there: then
+    its kernel is taken as it is.
 
     Args:
       draft: with guesses of layouts that no number has verified, or without.
@@ -100,15 +136,30 @@ def most_reached(draft: Draft, passes: Callable[[Draft], tuple[Pass, Pass] | Non
     """
     for layer, layouts in _open_layouts(draft).items():
         tried = [_in_layout(draft, layer, layout) for layout in layouts]
-        counts = [_reached(passes(each)) for each in tried]
+        found = [_reached(passes(each), _names(each, layer)) for each in tried]
+        counts = [count for count, _ in found]
         if max(counts) > counts[0]:
             draft = tried[counts.index(max(counts))]
+        elif found[0][1] and PLAIN in layouts:
+            draft = tried[layouts.index(PLAIN)]
     return draft
 
 
-def _reached(found: tuple[Pass, Pass] | None) -> int:
-    """Of how many of the candidate's outputs the reference has the numbers; at once, for the next pass replaces this one."""
-    return len(reach(*found).candidate) if found else 0
+def _names(draft: Draft, layer: str) -> set[str]:
+    return {name for guess in draft.guesses if _layer(guess) == layer for name in guess.unit.names}
+
+
+def _reached(found: tuple[Pass, Pass] | None, names: set[str]) -> tuple[int, bool]:
+    """Of how many of the candidate's outputs the reference has the numbers, and whether a layer gives others of the same.
+
+    At once, for the next pass replaces this one.
+    """
+    if found is None:
+        return 0, False
+    known, ops = reach(*found).candidate, found[1].ops
+    layer = [number for number, op in enumerate(ops) if names & set(op.weights) and op.inputs]
+    apart = [number not in known and all(each in known for each in ops[number].inputs) for number in layer]
+    return len(known), any(apart)
 
 
 def _open_layouts(draft: Draft) -> dict[str, list[str]]:
@@ -117,7 +168,7 @@ def _open_layouts(draft: Draft) -> dict[str, list[str]]:
     for guess in draft.guesses:
         if not guess.verified:
             found = [_layout(text) for text in (guess.text, *_texts(guess))]
-            layers.setdefault(guess.unit.label.rpartition(".")[0], []).extend(found)
+            layers.setdefault(_layer(guess), []).extend(found)
     unique = {layer: list(dict.fromkeys(found)) for layer, found in layers.items()}
     return {layer: found for layer, found in unique.items() if len(found) > 1}
 
@@ -126,9 +177,13 @@ def _in_layout(draft: Draft, layer: str, layout: str) -> Draft:
     guesses = []
     for guess in draft.guesses:
         fits = [text for text in _texts(guess) if _layout(text) == layout]
-        own = guess.unit.label.rpartition(".")[0] == layer
+        own = _layer(guess) == layer
         guesses.append(guess._replace(text=fits[0]) if own and fits and guess.text not in fits else guess)
     return draft._replace(guesses=tuple(guesses))
+
+
+def _layer(guess: Guess) -> str:
+    return guess.unit.label.rpartition(".")[0]
 
 
 def _texts(guess: Guess) -> list[str]:
@@ -136,4 +191,4 @@ def _texts(guess: Guess) -> list[str]:
 
 
 def _layout(text: str) -> str:
-    return next((part for part in text.split(" | ") if "flatten_hwc" in part), "")
+    return next((part for part in text.split(" | ") if "flatten_hwc" in part), PLAIN)

@@ -8,7 +8,7 @@ from parity.mapping import Variable, draft_mapping
 from parity.mapping.gradients import Gradients
 from parity.mapping.guesses import EQUAL, LAYOUT, NUMBERS, ORDER
 from parity.mapping.units import Unit
-from parity.run.map_by_outputs import Outputs, most_reached
+from parity.run.map_by_outputs import Outputs, Proven, most_reached
 from parity.trace import ForwardOp
 
 RANDOM = np.random.default_rng(0)
@@ -131,3 +131,36 @@ def test_the_order_of_a_flattened_map_is_tried_where_the_kernel_may_be_another_l
         return Pass(ours, IMAGES.__getitem__), Pass(theirs, [IMAGES[0], IMAGES[1] + (not right)].__getitem__)
 
     assert next(g.text for g in most_reached(wrong, passes).guesses if g.variable.name == "fc/kernel") == guess.text
+
+
+@pytest.mark.parametrize(("in_front", "text"), [(True, "transpose"), (False, "flatten_hwc(4, 4, 4)")])
+def test_a_layer_that_gives_other_numbers_of_the_same_in_every_layout_takes_its_kernel_as_it_is(in_front, text):
+    reference = [Variable("conv/kernel", (3, 3, 1, 4), use="Conv2D"), Variable("fc/kernel", (64, 10), use="MatMul")]
+    candidate = [Variable("conv.weight", (4, 1, 3, 3), use="Conv2d"), Variable("fc.weight", (10, 64), use="Linear")]
+    draft = draft_mapping(reference, candidate, {})
+    ours = [op("Conv2D", [], "conv/kernel"), op("MatMul", [0], "fc/kernel")]
+    theirs = [op("conv2d", [], "conv.weight"), op("linear", [0], "fc.weight")]
+    own = [IMAGES[0] if in_front else IMAGES[2], IMAGES[1] + 1]
+    found = most_reached(draft, lambda tried: (Pass(ours, IMAGES.__getitem__), Pass(theirs, own.__getitem__)))
+    assert next(guess.text for guess in found.guesses if guess.variable.name == "fc/kernel") == text
+
+
+def test_outputs_verify_a_pair_that_alone_gives_them_from_tied_weights_and_gives_them_from_its_own():
+    left, right, total, _ = IMAGES
+    ours = [op("MatMul", [], "left"), op("MatMul", [], "right"), op("AddV2", [0, 1])]
+    theirs = [op("linear", [], "a.weight"), op("linear", [], "b.weight"), op("add", [0, 1])]
+    reference = [Variable("left", (3, 3), use="MatMul"), Variable("right", (3, 3), use="MatMul")]
+    candidate = [Variable(f"{name}.weight", (3, 3), use="Linear") for name in "ab"]
+    draft = draft_mapping(reference, candidate, {})
+    none = Gradients({}, {})
+
+    def passes(*candidates):
+        of_reference = Pass(ours, [left, right, total].__getitem__)
+        return Outputs(none, of_reference, Pass(theirs, [*candidates, total].__getitem__))
+
+    def verified(tied, own):
+        return [guess.verified for guess in draft.checked(Proven(draft, none, tied, own)).guesses]
+
+    assert verified(passes(left, right), passes(left, right)) == [True, True]
+    assert verified(passes(left, left), passes(left, right)) == [None, None]  # nothing tells them apart
+    assert verified(passes(left, right), Outputs(none, Pass([], left), Pass([], left))) == [None, None]
