@@ -76,7 +76,7 @@ def other_input(read: Read) -> Cause | None:
     if not np.isfinite(own).all() or own.ndim < 1:
         return None
     layouts = [[*_laid_out(np.asarray(each, np.float64), own)] for each in read.candidate]
-    if any(np.array_equal(own, each) for group in layouts for each in group):
+    if any(norm(each - own) <= SMALL * norm(own) for group in layouts for each in group):
         return None
     for other in (each for group in layouts for each in group if np.isfinite(each).all()):
         cause = None
@@ -121,9 +121,9 @@ def _unread(read: Read, own: Array, other: Array) -> Cause | None:
 def _arranged(read: Read, own: Array, other: Array) -> Cause | None:
     if len(np.unique(own.reshape(-1)[: 1 << 16])) < MANY:
         return None
-    text = f"so changed it is what goes into {read.layer} in the port, to the last bit"
+    text = f"so changed it is what goes into {read.layer} in the port, to rounding"
     for name, words, made, fix in _arrangements(own):
-        if made.size == other.size and np.array_equal(made.reshape(other.shape), other):
+        if norm(made.reshape(other.shape) - other) <= CLOSE * norm(other):
             return Cause(name, read.title(f"{words} of {read.name}"), text, fix)
     return None
 

@@ -80,8 +80,9 @@ def repaired(reference: Side, candidate: Side, of_loss: bool) -> Cause | None:
     for own, other, turned in ((reference, candidate, False), (candidate, reference, True)):
         hit = _search(own, other, of_loss)
         if hit is not None:
+            cause = _cause(hit, reference, candidate, turned, of_loss)
             number = hit.edit.number if turned else candidate.start
-            return _of_module(_cause(hit, reference, candidate, turned, of_loss), candidate, number)
+            return cause if hit.edit.dropped else _of_module(cause, candidate, number)
     return None
 
 

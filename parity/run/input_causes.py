@@ -1,6 +1,6 @@
 """Looks at what goes into the ops at which two forward passes part."""
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from parity.locate.kinds import same_kind
 from parity.locate.reached import Pass
 
 UNNAMED = "what goes in"
+PADDING = frozenset(["pad", "padv2", "mirrorpad", "constant_pad_nd"])
 
 
 def cause_of_input(place: Location, feeds: Sequence[str]) -> Cause | None:
@@ -41,7 +42,7 @@ def inputs_read(place: Location, feeds: Sequence[str]) -> Iterator[Read]:
     number, of_weights = reference.ops.index(place.op), active(reference.ops)
     known = [each for each in reference.ops[number].inputs if each in of_weights]
     numbers = list(_beside(place, known) if known else _first_layers(place))
-    found = [value for each in numbers for value in _of_data(candidate, each, place.reached.candidate)]
+    found = [value for each in numbers for value in _of_data(candidate, each)]
     reading = [candidate.ops[each] for each in numbers[:1]]
     lines = " / ".join(op.line.shown for op in [*reading, place.op] if op.line is not None)
     for name, own in _inputs(reference, number, of_weights, feeds):
@@ -113,17 +114,20 @@ def _first_layers(place: Location) -> Iterator[int]:
             yield number
 
 
-def _of_data(passed: Pass, number: int, reached: Container[int]) -> Iterator[Array]:
-    """Yields what an op takes that no weight goes into, and what is made of data in front of it and is not reached."""
+def _of_data(passed: Pass, number: int) -> Iterator[Array]:
+    """Yields what an op takes that no weight goes into, and what that was before it was padded."""
     op, of_weights = passed.ops[number], active(passed.ops)
     for at, operand in enumerate(op.operands):
         value = passed.operand(number, at)
-        if value is not None and operand.name not in op.weights and operand.op not in of_weights:
-            yield value
-    for each in sorted(upstream(passed.ops, op.inputs) - of_weights):
-        value = passed.value(each) if each not in reached else None
-        if value is not None:
-            yield value
+        if value is None or operand.name in op.weights or operand.op in of_weights:
+            continue
+        yield value
+        source = operand.op
+        while source is not None and plain(passed.ops[source].kind) in PADDING:
+            source = next(iter(passed.ops[source].inputs), None)
+            before = passed.value(source) if source is not None else None
+            if before is not None:
+                yield before
 
 
 def _taken(passed: Pass, number: int) -> list[Array]:

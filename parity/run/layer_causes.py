@@ -45,6 +45,7 @@ OF_THE_INPUTS = frozenset(
         "stale_batch",
     ]
 )
+OF_THEIR_ORDER = frozenset(["transposed_input", "reversed_input", "rolled_input"])
 OF_THE_LOSS = frozenset(["cross_entropy", "gradient_factor", "loss_scale", "labels_shifted"])
 BEHIND_THE_LOSS = frozenset(["some_towers"])  # what the losses of towers make of gradients is no cause of theirs
 LOSSES = frozenset(["loss", "metric"])
@@ -385,7 +386,7 @@ def _norms(shapes: Mapping[str, tuple[int, ...]], evidence: Evidence, step: int)
             yield found[1], found[0]
 
 
-def fitting(causes: Sequence[Cause], located: Located | None) -> list[Cause]:
+def fitting(causes: Sequence[Cause], located: Located | None, undone: bool = False) -> list[Cause]:
     """Returns the causes that can be where a difference begins.
 
     What is done to inputs shows in the first layers, and what is done to losses behind the last.
@@ -393,12 +394,15 @@ def fitting(causes: Sequence[Cause], located: Located | None) -> list[Cause]:
     Args:
       causes: of the difference.
       located: what `locate_first` returned.
+      undone: whether each makes the difference go away in an experiment: outputs are paired in whatever order, so that
+        layers behind an input in another order may be told to be right.
     """
     if located is None:
         return list(causes)
     place = located.place
     never = OF_THE_LOSS if place.layer else BEHIND_THE_LOSS
-    never |= OF_THE_INPUTS if place.layer and place.fed_by else frozenset()
+    of_inputs = OF_THE_INPUTS - OF_THEIR_ORDER if undone else OF_THE_INPUTS
+    never |= of_inputs if place.layer and place.fed_by else frozenset()
     if place.reference is not None and place.candidate is not None:
         off = distance(place.reference, place.candidate) / max(norm(place.reference), 1e-300)
         never |= frozenset(["reduced_precision"]) if off > NARROWEST else frozenset()

@@ -206,7 +206,7 @@ def _diagnose(level: Level, first: FirstDifference, replayed: Replayed, runs: Ru
     level.causes = with_causes_at(located, evidence, level.causes)
     if (not level.causes or level.causes[0].name in VAGUE) and first.check.run != "free":
         tried = find_by_experiment(first, again, join, traces.reference64, traces.candidate64)
-        level.causes = ahead_of(level.causes, fitting(tried, located))
+        level.causes = ahead_of(level.causes, fitting(tried, located, undone=True))
     if first.check.run != "free":
         with_cut(level, again, evidence)
     with_location(level, located)

@@ -153,7 +153,7 @@ def _diagnose(
     if first is not None and (not function.causes or function.causes[0].name in VAGUE):
         traces = recorded.lockstep
         tried = find_by_experiment(first, recorder.again, recorded.join, traces.reference64, traces.candidate64)
-        function.causes = ahead_of(function.causes, fitting(tried, located))
+        function.causes = ahead_of(function.causes, fitting(tried, located, undone=True))
     losses = [part.loss for part in case.optimizers.values() if part.loss]
     place_at_own_loss(function, losses, _evidence(case, recorded))
     with_cut(function, recorder.again, _evidence(case, recorded))

@@ -81,6 +81,26 @@ def test_what_is_done_to_an_input_is_named_where_it_is_read(other, name, words):
     assert (cause.name, words in cause.title) == (name, True)
 
 
+def test_what_a_right_port_reads_before_it_scales_it_is_no_input_of_the_layer():
+    pixels = np.round(100.0 * FRAMES)  # whole numbers, which no side is said to reach
+    sides = []
+    for weight, arranged in (("fc/kernel", pixels), ("fc.weight", np.roll(pixels, 1, axis=2))):
+        made = arranged / 127.5 - 1.0
+        flat = made.reshape(6, 10) @ KERNEL
+        sides.append(
+            passed(
+                ("", "Split", [("frames", pixels)], pixels),
+                ("", "roll", [0], arranged),
+                ("", "sub", [1], made),
+                ("fc", "matmul", [2, weight], flat),
+                ("Mean", "mean", [3], flat.mean()),
+            )
+        )
+    place = locate(*sides, {"fc/kernel": ["fc.weight"]}, SHAPES)
+    assert place.layer == "fc"
+    assert cause_of_input(place, ["frames"]) is None
+
+
 def test_other_numbers_of_what_is_no_input_are_not():
     assert cause_of_input(parted(weights=np.ones(6)), ["frames"]) is None
     assert cause_of_input(parted(frames=FRAMES**3), ["frames", "weights"]) is None

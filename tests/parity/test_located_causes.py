@@ -1,5 +1,7 @@
 """From two forward passes to the layer, its cause and the report: on made arrays, without a framework."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from made_steps import trace
@@ -8,7 +10,7 @@ from parity.causes import Evidence
 from parity.judge import Check, FirstDifference, Join
 from parity.judge.result import Cause, Level
 from parity.mapping import Mapping, Pair, parse_transform
-from parity.run.layer_causes import behind_layers, with_causes_at
+from parity.run.layer_causes import behind_layers, fitting, with_causes_at
 from parity.run.layers import KeptPasses, locate_first, with_location
 from parity.trace import ForwardOp, write_forward
 
@@ -148,3 +150,10 @@ def test_the_layer_is_computed_again_where_the_case_declares_its_output_too(loca
 def test_a_change_of_one_op_comes_behind_what_says_it_of_its_layer(changed, known, proven, rest):
     made = ([Cause(name, "", "", "") for name in names] for names in (changed, known))
     assert tuple([cause.name for cause in group] for group in behind_layers(*made)) == (proven, rest)
+
+
+def test_an_input_in_another_order_fits_behind_other_layers_where_an_experiment_undoes_it():
+    place = SimpleNamespace(layer="lstm", fed_by=True, reference=None, candidate=None)
+    causes = [Cause(name, "", "", "") for name in ("rolled_input", "input_scale", "gate_order")]
+    names = [[each.name for each in fitting(causes, SimpleNamespace(place=place), way)] for way in (False, True)]
+    assert names == [["gate_order"], ["rolled_input", "gate_order"]]
