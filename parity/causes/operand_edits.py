@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from parity.causes.arranged import PICKING
 from parity.causes.edit import (
     ACTIVATIONS,
     LEAST,
@@ -146,7 +147,7 @@ def _same_numbers(one: Array, other: Array) -> bool:
 
 
 def _arrays(at: At) -> Iterator[Edit]:
-    for place, each in enumerate(at.taken):
+    for place, each in enumerate(at.taken if at.kind not in PICKING else []):  # its constants are places, no numbers
         own = each.value
         for name, value in at.near.arrays if each.source is None and own.size > 1 else []:
             if value.size == own.size and (value.dtype.kind == "f") == (own.dtype.kind == "f"):

@@ -53,6 +53,12 @@ PICKING = frozenset(
         "unstack",
     ]
 )
+JOINING = frozenset(["cat", "concat", "concatenate", "concatv2", "hstack", "pack", "stack", "vstack"])
+
+
+def joins(op: ForwardOp) -> bool:
+    """Whether an op only puts together what it takes."""
+    return _plain(op.kind) in JOINING
 
 
 def picks(op: ForwardOp) -> bool:

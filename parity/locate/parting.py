@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from parity.locate.behind import losses_of, readers, upstream
-from parity.locate.kinds import same_kind
+from parity.locate.kinds import joins, picks, same_kind
 from parity.trace import ForwardOp
 
 DRAWING = ("rand", "normal", "bernoulli", "multinomial", "dropout", "uniform", "truncated", "stateless")
@@ -57,7 +57,7 @@ def part(reference: Side, candidate: Side, mapping: Mapping[str, Sequence[str]])
       candidate: the port's.
       mapping: dict of the reference's variable to the names of the port's parameters.
     """
-    of_port = first_wrong(candidate)
+    of_port = first_wrong(candidate, _put_together(candidate, reference)) or first_wrong(candidate)
     of_reference = first_wrong(reference)
     port = of_port[0] if of_port else None
     own = _nearest(port, of_reference, reference, candidate) if of_reference else None
@@ -68,11 +68,32 @@ def part(reference: Side, candidate: Side, mapping: Mapping[str, Sequence[str]])
     return Parting(own, port, candidate.ops[port].name, _next_module(port, candidate))
 
 
-def first_wrong(side: Side) -> list[int]:
-    """Returns the numbers of the ops that are wrong though all that they take is right, in order; those before the loss."""
+def first_wrong(side: Side, arranging: Collection[int] = ()) -> list[int]:
+    """Returns the numbers of the ops that are wrong though all that they take is right, in order; those before the loss.
+
+    Args:
+      side: whose ops they are.
+      arranging: numbers of those that do not count.
+    """
     needed = upstream(side.ops, losses_of(side.ops))
-    counted = {number for number in side.wrong if number in needed and _counts(number, side)}
+    counted = {number for number in side.wrong if number in needed and _counts(number, side)} - set(arranging)
     return [n for n in sorted(counted) if not any(each in counted for each in _behind_uncounted(n, side, counted))]
+
+
+def _put_together(side: Side, other: Side) -> set[int]:
+    """The ops that join what is right, where the other side joins nothing like it, and those that cut it up again.
+
+    What is done to each part by itself in the reference a port may do to all at once: to join them is no difference.
+    """
+    sizes = {math.prod(other.ops[number].shape) for number in other.wrong if joins(other.ops[number])}
+    found = set[int]()
+    for number in sorted(side.wrong):
+        op = side.ops[number]
+        taken = [each for each in op.inputs if each in side.wrong and each in side.told]
+        joined = joins(op) and len(op.inputs) > 1 and math.prod(op.shape) not in sizes
+        if (joined or (picks(op) and taken)) and all(each in found for each in taken):
+            found.add(number)
+    return found
 
 
 def differing_layers(

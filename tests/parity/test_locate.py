@@ -328,3 +328,32 @@ def test_numbers_in_other_places_are_followed_back_to_what_put_them_there():
         assert found.lines[1] == (line if laid_out else None)
     aside = locate(*passes(stacked, None), {"w": ("w",)}, {"w": (8,)})
     assert at_the_mover(aside) is aside
+
+
+def test_what_a_port_does_to_all_heads_at_once_parts_behind_where_it_joins_them():
+    random = np.random.default_rng(0)
+    x, kernels = random.normal(size=(5, 3)), random.normal(size=(2, 3, 4))
+    heads = [x @ kernel for kernel in kernels]
+    both = np.stack(heads, 1)
+    shares = [np.exp(head) / np.exp(head).sum(1, keepdims=True) for head in heads]
+    names = ["one", "two"]
+    reference = made(
+        ("x", "Placeholder", [], [], x),
+        *[(f"tower_0/{n}/MatMul", "MatMul", [0], [f"{n}/kernel"], h) for n, h in zip(names, heads, strict=True)],
+        *[("tower_0/Softmax", "Softmax", [1 + at], [], share) for at, share in enumerate(shares)],
+        ("tower_0/AddV2", "AddV2", [3, 4], [], shares[0] + shares[1]),
+        ("tower_0/Mean", "Mean", [5], [], (shares[0] + shares[1]).std()),
+    )
+    port = made(
+        ("", "__getitem__", [], [], x),
+        *[(n, "linear", [0], [f"{n}.weight"], h) for n, h in zip(names, heads, strict=True)],
+        ("", "stack", [1, 2], [], both),
+        ("", "__getitem__", [3], [], both[:, :, ::-1]),
+        ("", "tanh", [4], [], np.tanh(both[:, :, ::-1])),
+        ("", "sum", [5], [], np.tanh(both[:, :, ::-1]).sum(1)),
+        ("", "mean", [6], [], np.tanh(both).sum(1).std()),
+    )
+    mapping = {f"{n}/kernel": (f"{n}.weight",) for n in names}
+    place = locate(reference, port, mapping, {f"{n}/kernel": (3, 4) for n in names})
+    assert place is not None
+    assert (place.parting.reference, place.parting.candidate) == (3, 5)

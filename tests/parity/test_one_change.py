@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from parity.causes.arranged import places_of
+from parity.causes.edit import Near
+from parity.causes.operand_edits import operand_edits
 from parity.causes.repaired import Side, repaired
 from parity.causes.rerun import Rerun
 from parity.locate.behind import behind_difference
@@ -262,3 +264,12 @@ def test_an_op_inside_of_a_module_that_is_one_thing_is_named_by_that():
     ops = [op._replace(attributes={**op.attributes, "module": "LocalResponseNorm"}) for op in without.ops]
     left_out = cause(net(("Relu", [0], np.maximum(H, 0))), without._replace(ops=ops))
     assert left_out.name == "op_left_out", "what is done before it, or behind, is another thing"
+
+
+def test_the_bounds_of_a_slice_are_no_numbers_that_another_may_have():
+    begin, end, other, strides = (np.array(each) for each in ([0, 1], [0, 3], [0, 2], [1, 1]))
+    attributes = {"begin_mask": 1, "end_mask": 1}
+    run = Rerun(passed(("sigmoid", [X], X), ("StridedSlice", [0, begin, end, strides], X[:, 1:3], attributes)))
+    assert run.computes(1)
+    near = Near(set(), [], arrays=[("stack", other)], choices=[], fed=[], right=set(), of_loss=False)
+    assert not [edit for edit in operand_edits(run, 1, near) if not edit.follows]
