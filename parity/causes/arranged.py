@@ -1,5 +1,7 @@
 """Ops that only arrange what they take, learned from one call: which number of the output is which of the input."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from parity.judge.numbers import Array
@@ -25,12 +27,15 @@ def places_of(given: Array, output: Array) -> Array | None:
     """Returns which number of an input each number of an output is, None where that cannot be told.
 
     Args:
-      given: what an op takes; all its numbers have to differ.
+      given: what an op takes; all its numbers have to differ, but where one stretch of an axis is taken.
       output: what it gives.
 
     Returns:
       Array of the output's shape: indices into the flattened input.
     """
+    stretches = list(_stretches(given, output))
+    if len(stretches) == 1:
+        return stretches[0]
     flat = np.asarray(given).reshape(-1)
     order = np.argsort(flat, kind="stable")
     ordered = flat[order]
@@ -39,3 +44,20 @@ def places_of(given: Array, output: Array) -> Array | None:
     found = np.searchsorted(ordered, output)
     found = np.minimum(found, flat.size - 1)
     return np.asarray(order[found]) if (ordered[found] == output).all() else None
+
+
+def _stretches(given: Array, output: Array) -> Iterator[Array]:
+    """Yields the places of every stretch of an axis that an output is, or of one place along it."""
+    numbers = np.arange(given.size).reshape(given.shape)
+    for axis in range(given.ndim):
+        around = given.shape[:axis] + given.shape[axis + 1 :]
+        if output.shape == around:
+            count = 1
+        elif output.ndim == given.ndim and output.shape[:axis] + output.shape[axis + 1 :] == around:
+            count = output.shape[axis]
+        else:
+            continue
+        for start in range(given.shape[axis] - count + 1) if count < given.shape[axis] else ():
+            places = numbers.take(range(start, start + count), axis).reshape(output.shape)
+            if np.array_equal(given.reshape(-1)[places], output):
+                yield places

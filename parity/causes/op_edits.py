@@ -1,6 +1,6 @@
 """Single changes of what an op computes: left out, another function, constant, axis, order or mask."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 from typing import Any
 
@@ -20,14 +20,19 @@ from parity.causes.edit import (
     is_mask,
     origin,
 )
+from parity.causes.evidence import same_values
 from parity.causes.functions import log_softmax, softmax
 from parity.causes.op_table import BINARY, REDUCTIONS, UNARY, axes_of, computed, plain
 from parity.causes.rerun import Rerun, Taken
+from parity.causes.resizing import resized
 from parity.judge.numbers import Array
 
 TINY = 1e-2  # below which what is added before a root, a logarithm or a division is an epsilon
 MOST_JOINED = 4
 MOST_PLACES = 64
+MOST_SHIFTED = 4  # places of an axis that are cut off
+Function = Callable[[Array], Array]
+RESIZING = ("upsample", "resize")
 ROOTS = frozenset(["rsqrt", "sqrt", "div", "log", "rdiv", "reciprocal", "maximum", "pow"])
 FILLING = frozenset(["select", "selectv2", "where"])
 COMPARED = {
@@ -54,8 +59,21 @@ def plain_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
     if at is None:
         return
     yield from _picked(at) if at.kind in PICKING | LAYOUTS else _left_out(at)
+    yield from _cut(at)
+    yield from _resized(at)
     if run.computes(number):
-        for changes in (_functions, _exchanged, _reduced, _axes, _constants, _attributes, _joined, _masks, _turned):
+        for changes in (
+            _functions,
+            _exchanged,
+            _reduced,
+            _axes,
+            _constants,
+            _attributes,
+            _joined,
+            _masks,
+            _turned,
+            _in_order,
+        ):
             yield from changes(at)
 
 
@@ -115,15 +133,82 @@ def _picked(at: At) -> Iterator[Edit]:
             yield from at.edit(made, "pooling", as_is, f"takes the {name} over axis {axis}")
 
 
+def _cut(at: At) -> Iterator[Edit]:
+    """One stretch of an axis is taken: another one is."""
+    x, made = at.taken[0].value, at.output
+    axes = [axis for axis in range(1, x.ndim) if x.ndim == made.ndim and x.shape[axis] != made.shape[axis]]
+    if at.kind not in PICKING or len(axes) != 1:
+        return
+    axis, count = axes[0], made.shape[axes[0]]
+    if count < 2 or x.shape[axis] - count > MOST_SHIFTED or x[..., :1].size == 0:
+        return
+    stretches = {start: np.take(x, range(start, start + count), axis) for start in range(x.shape[axis] - count + 1)}
+    own = next((start for start, each in stretches.items() if np.array_equal(each, made)), None)
+    for start, each in stretches.items() if own is not None else ():
+        words = (f"takes places {first} to {first + count - 1} of axis {axis}" for first in (own, start))
+        yield from at.edit(each, at.by("labels_shifted", OTHER), *words)
+
+
+def _resized(at: At) -> Iterator[Edit]:
+    x = at.taken[0].value
+    if not at.kind.startswith(RESIZING) or x.ndim != 4 or at.output.ndim != 4 or x.dtype.kind != "f":
+        return
+    last = at.kind.startswith("resize")  # channels: of a graph
+    images, output = (each if last else np.moveaxis(each, 1, -1) for each in (x, at.output))
+    ways = dict(resized(np.asarray(images, np.float64), output.shape[1:3]))
+    own = next((words for words, made in ways.items() if same_values(output, made)), None)
+    for words, made in ways.items() if own is not None else ():
+        given = made if last else np.moveaxis(made, -1, 1)
+        yield from at.edit(given, "resizing", f"resizes {own}", f"resizes {words}")
+
+
+def _in_order(at: At) -> Iterator[Edit]:
+    """A function is taken of what an op gives, rather than of one of the things that it takes; or the other way round."""
+    for place, each in enumerate(at.taken if at.kind in BINARY else []):
+        inner = _taken_by(at, each, UNARY)
+        if inner is not None and len(inner[1]) == 1 and inner[1][0].value.shape == each.value.shape:
+            made = at.instead(place, inner[1][0].value)
+            if made is not None:
+                yield from _turned_round(at, inner[0], at.kind, UNARY[inner[0]], made)
+    outer = _taken_by(at, at.taken[0], BINARY) if at.kind in UNARY and len(at.taken) == 1 else None
+    for place, each in enumerate(outer[1] if outer is not None else []):
+        number = at.taken[0].source
+        if outer is None or number is None or each.value.dtype.kind != "f":
+            continue
+        with np.errstate(all="ignore"):
+            given = np.asarray(UNARY[at.kind](np.asarray(each.value, np.float64)))
+        values = [given if where == place else other.value for where, other in enumerate(outer[1])]
+        made = at.run.given(number, values)
+        if made is not None and made.size == at.output.size:
+            yield from _turned_round(at, at.kind, outer[0], None, made.reshape(at.output.shape))
+
+
+def _taken_by(at: At, each: Taken, among: Collection[str]) -> tuple[str, Sequence[Taken]] | None:
+    """Kind and operands of the op that gives what is taken, where it is one of some kinds, and as it gives it."""
+    if each.source is None or plain(at.run.ops[each.source].kind) not in among:
+        return None
+    taken = at.run.takes(each.source)
+    return (plain(at.run.ops[each.source].kind), taken) if taken is not None else None
+
+
+def _turned_round(at: At, inner: str, outer: str, function: Function | None, made: Array) -> Iterator[Edit]:
+    cause = "activation_function" if inner in ACTIVATIONS else at.by("loss_function", OTHER)
+    words = f"takes {inner} in front of {outer}", f"takes {inner} behind {outer}"
+    with np.errstate(all="ignore"):
+        value = made if function is None else np.asarray(function(made))
+    if value.shape == at.output.shape:
+        yield from at.edit(value, cause, *(words if function is not None else words[::-1]))
+
+
 def _functions(at: At) -> Iterator[Edit]:
     data = [each for each in at.taken if each.source is not None or not each.name]
     if (at.kind not in UNARY and at.kind not in ACTIVATIONS) or len(data) != 1:
         return
     for name, made in functions_of(np.asarray(data[0].value, np.float64), at.near.kinds):
-        both = {at.kind, name.split(" ")[0]} <= ACTIVATIONS
-        if name == at.kind or (name == "softmax" and not both):
+        known = {at.kind, name.split(" ")[0]} & ACTIVATIONS
+        if name == at.kind or (name == "softmax" and len(known) < 2):
             continue  # softmax adds up to 1, so that what is divided by its sum is left as it is
-        cause = "activation_function" if both else at.by("loss_function", OTHER)
+        cause = "activation_function" if known else at.by("loss_function", OTHER)
         yield from at.edit(made, cause, f"computes {at.kind}", f"computes {name}")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from parity.causes.arranged import JOINING
 from parity.causes.edit import ACTIVATIONS, FIX, OTHER, Edit, Near
 from parity.causes.evidence import CLOSE
-from parity.causes.op_edits import plain_edits
+from parity.causes.op_edits import FILLING, plain_edits
 from parity.causes.op_table import UNARY, plain
 from parity.causes.operand_edits import followed, moved_edits, operand_edits
 from parity.causes.rerun import Rerun
@@ -30,7 +30,9 @@ from parity.trace import ForwardOp
 NEAR = 12  # ops behind the parting that are changed
 FIRST = 3  # ops from the parting whose inputs are changed
 BEFORE = 6  # ops of data alone in front of them
-FAR = 24  # ops that are computed again behind a change
+FAR = 24  # ops that are computed again behind a change, or behind the last that the other side has
+FARTHEST = 150
+PATIENCE = 3  # ops whose changes are tried though one was met: another may explain the loss too
 FEW = 2  # of these that may be wrong again behind what is met once
 CHOICES = 8  # outputs that an op may take in place of one that it takes
 TELLING = 4  # numbers from which on the same ones are no chance
@@ -97,7 +99,7 @@ def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
     if own.start is None or other.start is None:
         return None
     run, targets, ways = Rerun(own.passed), _Targets(other), _Ways(other)
-    first = None
+    first, left = None, PATIENCE
     for edits in _changes(own, other, run, of_loss):
         for edit in edits:
             hits = _hits(run, edit, own.wrong, targets)
@@ -107,7 +109,8 @@ def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
                 first = first or hits[0]
             if run.work > MOST_WORK:
                 return first
-        if first is not None:
+        left -= first is not None
+        if not left:
             return first
     return first
 
@@ -156,8 +159,10 @@ def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:
 def _hits(run: Rerun, edit: Edit, wrong: frozenset[int], targets: "_Targets") -> list[_Hit]:
     """Returns where the other side has what comes of an edit, in order."""
     hits, since = list[_Hit](), 0
-    for number, value in [(edit.number, edit.value), *run.after(edit.number, edit.value, FAR)]:
+    for number, value in chain([(edit.number, edit.value)], run.after(edit.number, edit.value, FARTHEST)):
         since += 1
+        if since > FAR:
+            break
         found = targets.find(value, run.output(number)) if number in wrong else None
         if found is not None:
             since = 0
@@ -317,6 +322,14 @@ def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: b
     target = f"{plain(other.passed.ops[hit.number].kind)} at {_shown(other, hit.number)}"
     what = "the loss" if hit.of_loss else f"the {hit.size:,} numbers of {target}"
     evidence = f"the {whose[0]} pass, with that one op done so, gives {what} that the {whose[1]} has, to rounding"
+    if turned and edit.dropped == "mask" and FILLING & _kinds(reference):
+        name = "loss_function" if of_loss else OTHER
+        return Cause(
+            name, f"the port's choice changes what the reference's leaves as it is: {port} / {graph}", evidence, FIX
+        )
+    if turned and edit.dropped and _later(edit, reference):
+        title = f"the port does {edit.dropped} sooner than the reference, in front of other ops"
+        return Cause(_of_extra(edit, of_loss), f"{title}: {port} / {graph}", evidence, FIX)
     if turned and edit.dropped:
         title = f"the port has {edit.dropped} where the reference has none"
         return Cause(_of_extra(edit, of_loss), f"{title}: {port} / {graph}", evidence, FIX)
@@ -327,11 +340,11 @@ def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: b
     return Cause(edit.name, f"the port {there}, where the reference {here}: {port} / {graph}", evidence, FIX)
 
 
-def _later(edit: Edit, candidate: Side) -> bool:
-    """Whether the port does a function that it leaves out soon after: in another order."""
-    if edit.dropped not in UNARY or candidate.start is None:
+def _later(edit: Edit, side: Side) -> bool:
+    """Whether a side does the function that is left out in its place soon after: in another order."""
+    if edit.dropped not in UNARY or side.start is None:
         return False
-    ops, number = candidate.passed.ops, candidate.start
+    ops, number = side.passed.ops, side.start
     after = readers(ops)
     for _ in range(SOON):
         if plain(ops[number].kind) == edit.dropped:

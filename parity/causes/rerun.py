@@ -18,6 +18,7 @@ from parity.locate.reached import Pass
 from parity.trace import ForwardOp
 
 MOST_AXES = 4
+SIZING = frozenset(["tile", "repeat", "broadcastto", "expand", "fill", "pad", "padv2", "mirrorpad"])  # by whole numbers
 BY_ORDER = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose")  # of torch: data, then kernel or bias or both
 
 
@@ -82,12 +83,21 @@ class Rerun:
         op, taken = self.ops[number], self.takes(number)
         if taken is None or not self.computes(number):
             return None
+        if plain(op.kind) in SIZING and any(
+            self._is_size(each, value) for each, value in zip(taken, values, strict=True)
+        ):
+            return None
         self.work += work(plain(op.kind), [each.value.shape for each in taken], math.prod(op.shape))
         if self._picked.get(number) is not None:
             data = next(at for at, each in enumerate(taken) if each.source is not None or not each.name)
             flat, places = np.asarray(values[data]).reshape(-1), self._picked[number]
             return flat[places] if places is not None and flat.size == taken[data].value.size else None
         return self._computed(op, taken, values, op.attributes if attributes is None else attributes)
+
+    @staticmethod
+    def _is_size(taken: Taken, value: Any) -> bool:
+        """Whether another number of times, or shape, is given than there was: that is no change of what is computed."""
+        return taken.value.dtype.kind in "iu" and not np.array_equal(taken.value, value)
 
     def after(self, number: int, value: Array, most: int) -> Iterator[tuple[int, Array]]:
         """Yields number and output of each op that comes of a changed output, in order, as far as it can be computed.

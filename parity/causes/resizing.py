@@ -1,17 +1,32 @@
 """Ways of resizing images: where the new pixels lie among the old ones, and what is taken there."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from parity.judge.numbers import Array
 
 # Sources: tensorflow/core/kernels/image (resize_bilinear_op, resize_nearest_neighbor_op) and torch's UpSample.h.
+ALIGNED, CENTRED, CORNER = "with aligned corners", "between the centres of pixels", "from the first corner on"
 PLACES: dict[str, Callable[[Array, int, int], Array]] = {
-    "with aligned corners": lambda at, old, new: at * (old - 1) / max(new - 1, 1),
-    "between the centres of pixels": lambda at, old, new: (at + 0.5) * old / new - 0.5,
-    "from the first corner on": lambda at, old, new: at * old / new,
+    CORNER: lambda at, old, new: at * old / new,
+    CENTRED: lambda at, old, new: (at + 0.5) * old / new - 0.5,
+    ALIGNED: lambda at, old, new: at * (old - 1) / max(new - 1, 1),
 }
+
+
+def bilinear(images: Array, size: Sequence[int], aligned: bool, centred: bool) -> Array:
+    """Returns images ``[n, h', w', c]``.
+
+    Args:
+      images: ``[n, h, w, c]``.
+      size: h' and w'.
+      aligned: whether the corners' centres are the same.
+      centred: else, whether the new pixels lie between the centres of the old ones.
+    """
+    place = PLACES[ALIGNED if aligned else CENTRED if centred else CORNER]
+    at = [place(np.arange(new), old, new) for old, new in zip(images.shape[1:3], size, strict=True)]
+    return _linear(_linear(images, at[0], 1), at[1], 2)
 
 
 def resized(images: Array, size: tuple[int, ...]) -> Iterator[tuple[str, Array]]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from parity.causes.resizing import bilinear
 from parity.judge.numbers import Array
 
 Arguments = Sequence[Any]
@@ -307,6 +308,17 @@ def _repeated(axes: slice) -> Callable[[Arguments, Attributes], Array]:
     return repeated
 
 
+def _bilinear(arguments: Arguments, attributes: Attributes) -> Array:
+    x = np.asarray(arguments[0], np.float64)
+    if "align_corners" in attributes:  # a graph's op: channels last
+        size = [int(each) for each in np.asarray(arguments[1])]
+        centred = bool(attributes.get("half_pixel_centers"))
+        return bilinear(x, size, bool(attributes["align_corners"]), centred)
+    given = attributes.get("1")
+    size = _each(given, 2) if given else [int(a * b) for a, b in zip(x.shape[2:], attributes["3"], strict=True)]
+    return _first(bilinear(_last(x), size, bool(attributes["2"]), True))
+
+
 WINDOWS: dict[str, Callable[[Arguments, Attributes], Array]] = {
     **{f"conv{count}d{bias}": _convolution for count in (1, 2, 3) for bias in BIASES},
     **{f"conv_transpose{count}d{bias}": _transposed_convolution for count in (1, 2, 3) for bias in BIASES},
@@ -318,6 +330,7 @@ WINDOWS: dict[str, Callable[[Arguments, Attributes], Array]] = {
     **dict.fromkeys(("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"), _pooled_to_one(mean=False)),
     **dict.fromkeys(("pad", "padv2", "mirrorpad"), _padded),
     **dict.fromkeys(("upsample_nearest1d", "upsample_nearest2d"), _repeated(slice(2, None))),
+    **dict.fromkeys(("upsample_bilinear2d", "resizebilinear"), _bilinear),
     "resizenearestneighbor": _repeated(slice(1, -1)),
     "spacetobatchnd": _space_to_batch,
     "depthwiseconv2dnative": _graph_depthwise,

@@ -8,6 +8,7 @@ from parity.causes.edit import Near
 from parity.causes.operand_edits import operand_edits
 from parity.causes.repaired import Side, repaired
 from parity.causes.rerun import Rerun
+from parity.causes.resizing import resized
 from parity.locate.behind import behind_difference
 from parity.locate.parting import Side as Known
 from parity.locate.parting import first_wrong
@@ -172,6 +173,61 @@ def test_the_change_that_makes_the_ports_numbers_is_named(reference, candidate, 
     assert named is not None and named.name == name
     assert words in named.title and "line" in named.title
     assert "to rounding" in named.evidence
+
+
+def test_a_function_that_is_done_in_front_of_a_sum_or_behind_it_is_told_so():
+    behind = net(("AddV2", [0, X], H + X), ("Relu", [1], np.maximum(H + X, 0)))
+    before = net(("relu", [0], np.maximum(H, 0)), ("add", [1, X], np.maximum(H, 0) + X))
+    named = cause(behind, before)
+    assert named.name == "activation_function" and "takes relu in front of add, where" in named.title
+    named = cause(before, behind)
+    assert named.name == "activation_function" and "takes relu behind add" in named.title
+
+
+def test_another_resizing_is_told_by_where_the_pixels_lie():
+    small = H.reshape(2, 3, 4, 1)
+    nearest = small.repeat(2, 1).repeat(2, 2)
+    ways = dict(resized(small, (6, 8)))
+    aligned = next(made for words, made in ways.items() if words.startswith("bilinear") and "aligned" in words)
+    factors = RANDOM.normal(size=(6, 8, 1))
+
+    def enlarged(kind, attributes, made, last):
+        made, given = (each if last else np.moveaxis(each, -1, 1) for each in (made, small))
+        scaled = made * (factors if last else np.moveaxis(factors, -1, 0))
+        takes = [1, np.array([6, 8])] if last else [1]
+        return net(
+            ("Reshape", [0], given),
+            (kind, takes, made, attributes),
+            ("mul", [2, factors if last else np.moveaxis(factors, -1, 0)], scaled),
+            ("Reshape", [3], scaled.reshape(-1, 4)),
+        )
+
+    one = enlarged("ResizeNearestNeighbor", {"align_corners": False, "half_pixel_centers": False}, nearest, True)
+    other = enlarged("upsample_bilinear2d", {"1": [6, 8], "2": True}, aligned, False)
+    named = cause(one, other)
+    assert named.name == "resizing"
+    assert "bilinear with aligned corners, where the reference resizes one pixel each" in named.title
+
+
+def test_another_stretch_of_a_sequence_is_told_though_some_of_its_numbers_are_the_same():
+    flags = (RANDOM.random((4, 7, 1)) < 0.5).astype(float)
+    strokes = np.concatenate([RANDOM.normal(size=(4, 7, 1)), flags], 2)
+    guess = RANDOM.normal(size=(4, 6, 2))
+
+    def apart(start, kind):
+        target = strokes[:, start : start + 6]
+        off = guess - target
+        return passed(
+            ("MatMul", [X, W], H),
+            (kind, [strokes], target),
+            ("sub", [guess, 1], off),
+            ("square", [2], off**2),
+            ("add", [3, 0], (off**2).mean() + H.mean()),
+        )
+
+    named = cause(apart(1, "StridedSlice"), apart(0, "__getitem__"), of_loss=True)
+    assert named.name == "labels_shifted"
+    assert "takes places 0 to 5 of axis 1, where the reference takes places 1 to 6" in named.title
 
 
 def test_an_op_that_is_done_later_is_not_left_out():
