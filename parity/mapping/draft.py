@@ -8,7 +8,7 @@ from parity.mapping.by_hand import pairs_by_hand
 from parity.mapping.certain import Told, join_certain, told_by_names
 from parity.mapping.entry import MappingEntry
 from parity.mapping.flattened import layouts_of
-from parity.mapping.guesses import BY_NUMBERS, Guess, Numbers, Options, checked_guesses, guess_pairs
+from parity.mapping.guesses import BY_NUMBERS, Around, Guess, Numbers, Options, checked_guesses, guess_pairs
 from parity.mapping.mapping import Mapping, Pair
 from parity.mapping.transforms import parse_transform
 from parity.mapping.units import Unit, units_of
@@ -72,9 +72,9 @@ class Draft(NamedTuple):
             )
         )
 
-    def by(self, numbers: Numbers) -> "Draft":
-        """Returns the draft with every guess made once more, numbers considered."""
-        again = guess_pairs(self.reference, *self._open(), self.sure, self.told, numbers)
+    def by(self, numbers: Numbers, around: Around | None = None) -> "Draft":
+        """Returns the draft with every guess made once more, numbers considered, and what is around it in the graphs."""
+        again = guess_pairs(self.reference, *self._open(), self.sure, self.told, numbers, around)
         return self._replace(guesses=again).as_found_beside(self)
 
     def checked(self, numbers: Numbers) -> "Draft":

@@ -29,6 +29,7 @@ NAME, FAMILY, ORDER, MATE, NUMBERS = 4.0, 3.0, 0.25, 2.5, 100.0
 BENT = (
     1.5  # a further place of order costs more than the first, or crossing pairs would cost no more than parallel ones
 )
+NEIGHBOURS = 3.0  # all that is before and behind in the graphs: less than a name, more than a few places of order
 LAYOUT = 0.01  # each place in the order of likely layouts
 EQUAL = 1e-6
 NEAR = 0.1  # gradients without anything in common are 0.7 apart, hardly ever less than 0.4
@@ -43,6 +44,13 @@ class Numbers(Protocol):
 
     def __call__(self, variable: Variable, unit: Unit, text: str, /) -> float | None:
         """Returns how far apart the two are, 0 equal to 1 unrelated; None where the numbers do not say."""
+
+
+class Around(Protocol):
+    """What the graphs say of a pair that may be meant."""
+
+    def __call__(self, variable: Variable, unit: Unit, /) -> float:
+        """Returns how much of what is around the two differs, 0 to 1."""
 
 
 class Guess(NamedTuple):
@@ -104,6 +112,7 @@ def guess_pairs(
     sure: Map[str, Pair],
     told: Told,
     numbers: Numbers | None = None,
+    around: Around | None = None,
 ) -> tuple[Guess, ...]:
     """Returns the assignment of variables to units against which names, layers, order and numbers speak least.
 
@@ -117,8 +126,9 @@ def guess_pairs(
       sure: the pairs that are decided.
       told: what the names say.
       numbers: what the numbers say, or None.
+      around: what the graphs say, or None.
     """
-    solver = _Solver(reference, variables, units, options, sure, told, numbers)
+    solver = _Solver(reference, variables, units, options, sure, told, numbers, around)
     guesses = {guess.variable.name: guess for stage in _stages(variables, told) for guess in solver.assigned(stage)}
     found = tuple(guesses[variable.name] for variable in variables if variable.name in guesses)
     return checked_guesses(found, sure, told, numbers) if numbers else found
@@ -159,7 +169,9 @@ class _Solver:
         sure: Map[str, Pair],
         told: Told,
         numbers: Numbers | None,
+        around: Around | None,
     ) -> None:
+        self._around = around
         self._units, self._options, self._told, self._numbers = list(units), options, told, numbers
         families = reference_families(reference, [told.reference[v.name] for v in reference])
         self._family = {v.name: family for v, family in zip(reference, families, strict=True)}
@@ -215,6 +227,7 @@ class _Solver:
             cost += FAMILY * strangeness(family, candidate_family(unit.use))
             cost += ORDER * float(abs(self._rank(variable, unit))) ** BENT
             cost += MATE * (bool(self._layers[where]) and _layer(unit.label) not in self._layers[where])
+            cost += NEIGHBOURS * self._around(variable, unit) if self._around else 0.0
             cost += LAYOUT * seen[unit]
             seen[unit] += 1
             apart = self._numbers(variable, unit, text) if self._numbers else None

@@ -17,6 +17,7 @@ from parity.run.asked import MAPPING, Asked
 from parity.run.candidate import TorchRole
 from parity.run.golden import GoldenRole
 from parity.run.map_by_graph import in_layout_of_graph
+from parity.run.map_by_neighbours import by_neighbours
 from parity.run.map_by_outputs import Outputs, Proven, most_reached
 from parity.run.recorded import OfBoth
 from parity.run.reference import Reference, TensorFlowRole
@@ -79,7 +80,8 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
     if any(len({unit for unit, _ in guess.options}) < len(guess.options) for guess in variant.guesses):
         variant = _in_layout_of_graph(variant, own_passes)
     outputs = Outputs(gradients, *passes)
-    decided = most_reached(variant.by(outputs).as_found_beside(draft), own_passes)
+    guessed = by_neighbours(variant, outputs, (passes[0].ops, passes[1].ops))
+    decided = most_reached(guessed.as_found_beside(draft), own_passes)
     final = own_passes(decided)
     if final is None:
         return decided

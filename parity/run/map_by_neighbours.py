@@ -1,0 +1,107 @@
+"""Tells by where they stand in the graphs which variables belong together: which weights come before and behind them.
+
+Behind a bug nothing is the other side's number, yet what is computed of what is there as it is in front of it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from parity.locate.behind import readers
+from parity.mapping import Draft, Variable
+from parity.mapping.guesses import Numbers
+from parity.mapping.units import Unit
+from parity.trace import ForwardOp
+
+ROUNDS = 3  # of guessing anew by what was guessed of the neighbours; two exchanged kernels take one
+SOON = 2  # ops behind the one that reads a weight among which its activation is
+ACTIVATIONS = frozenset(
+    ["relu", "relu6", "sigmoid", "tanh", "softmax", "elu", "selu", "gelu", "leakyrelu", "softplus", "exp"]
+)
+Trait = tuple[str, str]
+
+
+class Neighbours:
+    """Says how far what is around a variable differs from what is around a unit, under a draft.
+
+    Args:
+      draft: what the neighbours are taken for.
+      reference, candidate: the ops of both sides' passes.
+    """
+
+    def __init__(self, draft: Draft, reference: Sequence[ForwardOp], candidate: Sequence[ForwardOp]) -> None:
+        self._candidate = _traits(candidate)
+        meant = {pair.reference: pair.candidate for pair in draft.mapping().pairs}
+        self._reference = {
+            name: {
+                (how, each) for how, other in found for each in (meant.get(other, ()) if how != "does" else (other,))
+            }
+            for name, found in _traits(reference).items()
+        }
+
+    def __call__(self, variable: Variable, unit: Unit, /) -> float:
+        """Returns 0 where all neighbours are each other's, to 1 where none is; 0 where there are none."""
+        one = self._reference.get(variable.name, set())
+        other = set().union(*(self._candidate.get(name, set()) for name in unit.names))
+        return 1.0 - len(one & other) / len(one | other) if one | other else 0.0
+
+
+def by_neighbours(draft: Draft, numbers: Numbers, passes: tuple[Sequence[ForwardOp], Sequence[ForwardOp]]) -> Draft:
+    """Returns the draft by numbers, and where these say nothing by what its neighbours in the graphs are taken for.
+
+    Args:
+      draft: with guesses.
+      numbers: what numbers say.
+      passes: the ops of the reference's and of the candidate's forward pass.
+    """
+    found = draft.by(numbers)
+    for _ in range(ROUNDS):
+        again = draft.by(numbers, Neighbours(found, *passes))
+        if _pairs(again) == _pairs(found):
+            break
+        found = again
+    return found
+
+
+def _pairs(draft: Draft) -> list[tuple[str, tuple[str, ...], str]]:
+    return [(guess.variable.name, guess.unit.names, guess.text) for guess in draft.guesses]
+
+
+def _traits(ops: Sequence[ForwardOp]) -> dict[str, set[Trait]]:
+    """By weight the weights that are read next before it, beside it and next behind it, and its activations."""
+    after, before = readers(ops), [list(op.inputs) for op in ops]
+    found: dict[str, set[Trait]] = {}
+    for number, op in enumerate(ops):
+        if not op.weights:
+            continue
+        traits = {
+            ("before", name) for each in _next_reading(ops, number, before.__getitem__) for name in ops[each].weights
+        }
+        traits |= {
+            ("behind", name) for each in _next_reading(ops, number, after.__getitem__) for name in ops[each].weights
+        }
+        traits |= {("does", kind) for kind in _activations(ops, number, after)}
+        for name in op.weights:
+            found.setdefault(name, set()).update(traits, (("with", each) for each in op.weights if each != name))
+    return found
+
+
+def _next_reading(ops: Sequence[ForwardOp], number: int, following: Callable[[int], Sequence[int]]) -> Iterator[int]:
+    pending, seen = list(following(number)), {number}
+    while pending:
+        each = pending.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        if ops[each].weights:
+            yield each
+        else:
+            pending += following(each)
+
+
+def _activations(ops: Sequence[ForwardOp], number: int, after: Sequence[Sequence[int]]) -> Iterator[str]:
+    last = [number]
+    for _ in range(SOON):
+        last = [each for before in last for each in after[before] if not ops[each].weights]
+        for each in last:
+            kind = ops[each].kind.lower().replace("_", "")
+            if kind in ACTIVATIONS:
+                yield kind

@@ -1,0 +1,63 @@
+"""Where a weight stands in the graph says which it is where nothing behind a bug is the other side's number."""
+
+import pytest
+
+from parity.mapping import Variable, draft_mapping
+from parity.run.map_by_neighbours import Neighbours, by_neighbours
+from parity.trace import ForwardOp
+
+
+def op(kind, inputs, *weights):
+    return ForwardOp(kind, kind, inputs, list(weights), [4, 3], {})
+
+
+def silent(variable, unit, text):
+    return None
+
+
+def stacks():
+    """Two stacks: what the first gives goes through a norm and on through a kernel that is declared behind the second's."""
+    ours = [op("MatMul", [], "a/w"), op("Add", [0], "norm/b"), op("MatMul", [1], "merge/w"), op("MatMul", [2], "b/w")]
+    theirs = [op("linear", [], "s.weight"), op("add", [0], "norm.bias"), op("linear", [1], "v.weight")]
+    theirs.append(op("linear", [2], "u.weight"))
+    reference = [Variable("a/w", (3, 5), use="MatMul"), Variable("norm/b", (7,), use="Add")]
+    reference += [Variable("merge/w", (4, 4), use="MatMul"), Variable("b/w", (4, 4), use="MatMul")]
+    candidate = [Variable("s.weight", (5, 3), use="Linear"), Variable("norm.bias", (7,))]
+    candidate += [Variable("u.weight", (4, 4), use="Linear"), Variable("v.weight", (4, 4), use="Linear")]
+    return draft_mapping(reference, candidate, {}), ours, theirs
+
+
+def meant(draft):
+    return {pair.reference: pair.candidate[0] for pair in draft.mapping().pairs}
+
+
+def test_two_kernels_of_one_shape_are_told_apart_by_what_is_before_and_behind_them():
+    draft, ours, theirs = stacks()
+    assert meant(draft)["merge/w"] == "u.weight"  # by order
+    found = meant(by_neighbours(draft, silent, (ours, theirs)))
+    assert (found["merge/w"], found["b/w"]) == ("v.weight", "u.weight")
+
+
+@pytest.mark.parametrize(("first", "second"), [("Sigmoid", "Relu"), ("Relu", "Sigmoid")])
+def test_two_branches_of_one_input_are_told_apart_by_their_activations(first, second):
+    ours = [op("MatMul", [], "lin/w"), op("MatMul", [], "next/w"), op(first, [0]), op(second, [1]), op("Mul", [2, 3])]
+    theirs = [op("linear", [], "one.weight"), op("linear", [], "two.weight"), op("relu", [0]), op("sigmoid", [1])]
+    reference = [Variable("lin/w", (4, 4), use="MatMul"), Variable("next/w", (4, 4), use="MatMul")]
+    candidate = [Variable("one.weight", (4, 4), use="Linear"), Variable("two.weight", (4, 4), use="Linear")]
+    found = meant(by_neighbours(draft_mapping(reference, candidate, {}), silent, (ours, theirs)))
+    assert found["lin/w"] == ("one.weight" if first == "Relu" else "two.weight")
+
+
+def test_numbers_that_agree_outweigh_the_neighbours():
+    draft, ours, theirs = stacks()
+
+    def numbers(variable, unit, text):
+        return 0.0 if (variable.name, unit.names) in (("merge/w", ("u.weight",)), ("b/w", ("v.weight",))) else 1.0
+
+    assert meant(by_neighbours(draft, numbers, (ours, theirs)))["merge/w"] == "u.weight"
+
+
+def test_what_neither_graph_reads_says_nothing():
+    draft, _, _ = stacks()
+    guess = draft.guesses[0]
+    assert Neighbours(draft, [], [])(guess.variable, guess.unit) == 0.0
