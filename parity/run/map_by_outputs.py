@@ -157,9 +157,10 @@ def _reached(found: tuple[Pass, Pass] | None, names: set[str]) -> tuple[int, boo
     if found is None:
         return 0, False
     known, ops = reach(*found).candidate, found[1].ops
-    layer = [number for number, op in enumerate(ops) if names & set(op.weights) and op.inputs]
-    apart = [number not in known and all(each in known for each in ops[number].inputs) for number in layer]
-    return len(known), any(apart)
+    # The first that reads them is the layer: what reads them behind it may be a penalty on the loss.
+    layer = next((number for number, op in enumerate(ops) if names & set(op.weights) and op.inputs), None)
+    apart = layer is not None and layer not in known and all(each in known for each in ops[layer].inputs)
+    return len(known), apart
 
 
 def _open_layouts(draft: Draft) -> dict[str, list[str]]:

@@ -145,6 +145,23 @@ def test_a_layer_that_gives_other_numbers_of_the_same_in_every_layout_takes_its_
     assert next(guess.text for guess in found.guesses if guess.variable.name == "fc/kernel") == text
 
 
+def test_a_penalty_on_the_loss_that_reads_a_kernel_says_nothing_of_its_layout():
+    reference = [Variable("conv/kernel", (3, 3, 1, 4), use="Conv2D"), Variable("fc/kernel", (64, 10), use="MatMul")]
+    candidate = [Variable("conv.weight", (4, 1, 3, 3), use="Conv2d"), Variable("fc.weight", (10, 64), use="Linear")]
+    draft = draft_mapping(reference, candidate, {})
+    ours = [op("Conv2D", [], "conv/kernel"), op("MatMul", [0], "fc/kernel"), op("Mean", [1])]
+    theirs = [op("conv2d", [], "conv.weight"), op("linear", [0], "fc.weight"), op("mean", [1])]
+    theirs.append(op("add", [2], "conv.weight", "fc.weight"))
+
+    def passes(tried):
+        right = any("flatten_hwc" in guess.text for guess in tried.guesses)
+        values = [IMAGES[0], IMAGES[1] + (not right), IMAGES[2] + (not right), IMAGES[3] + 1]
+        return Pass(ours, IMAGES.__getitem__), Pass(theirs, values.__getitem__)
+
+    found = most_reached(draft, passes)
+    assert next(guess.text for guess in found.guesses if guess.variable.name == "fc/kernel") == "flatten_hwc(4, 4, 4)"
+
+
 def test_outputs_verify_a_pair_that_alone_gives_them_from_tied_weights_and_gives_them_from_its_own():
     left, right, total, _ = IMAGES
     ours = [op("MatMul", [], "left"), op("MatMul", [], "right"), op("AddV2", [0, 1])]
