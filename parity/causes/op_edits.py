@@ -25,6 +25,7 @@ from parity.causes.functions import log_softmax, softmax
 from parity.causes.op_table import BINARY, REDUCTIONS, UNARY, axes_of, computed, plain
 from parity.causes.rerun import Rerun, Taken
 from parity.causes.resizing import resized
+from parity.causes.window_edits import window_edits
 from parity.judge.numbers import Array
 
 TINY = 1e-2  # below which what is added before a root, a logarithm or a division is an epsilon
@@ -75,6 +76,7 @@ def plain_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
             _in_order,
         ):
             yield from changes(at)
+        yield from window_edits(at)
 
 
 def _left_out(at: At) -> Iterator[Edit]:

@@ -186,14 +186,21 @@ class _Ways:
         self._readers = [[each for each in after if each in needed] for after in readers(self._ops)]
 
     def explained(self, found: set[int]) -> bool:
-        """Whether what is found is all that is wrong with what reads it: else it may be a part that is computed apart."""
-        return bool(found & self._losses) or all(self._closed(number, found) for number in found)
+        """Whether what is found is all that is wrong with what comes of it: else it may be a part that is computed apart."""
+        if found & self._losses:
+            return True
+        known = set(found)
+        for number in sorted(self._wrong - found):
+            wrong = self._wrong.intersection(self._ops[number].inputs)
+            if wrong and wrong <= known:
+                known.add(number)  # it comes of what is found, and of nothing else that is wrong
+        return all(self._closed(number, known) for number in known)
 
-    def _closed(self, number: int, found: set[int]) -> bool:
-        """Whether all that reads an op, and is not found itself, takes nothing wrong but what is found, or its like."""
-        beyond = [reader for reader in self._readers[number] if reader not in found]
+    def _closed(self, number: int, known: set[int]) -> bool:
+        """Whether all that reads an op takes nothing wrong but what is known, or its like."""
+        beyond = [reader for reader in self._readers[number] if reader not in known]
         taken = {each for reader in beyond for each in self._ops[reader].inputs if each in self._wrong}
-        return all(any(self._same_code(each, one) for one in found) for each in taken - found)
+        return all(any(self._same_code(each, one) for one in known) for each in taken - known)
 
     def _same_code(self, number: int, other: int) -> bool:
         """Whether two ops are of one line that is called for two modules, or from two lines."""

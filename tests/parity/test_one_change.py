@@ -9,6 +9,7 @@ from parity.causes.operand_edits import operand_edits
 from parity.causes.repaired import Side, repaired
 from parity.causes.rerun import Rerun
 from parity.causes.resizing import resized
+from parity.causes.window_ops import convolved
 from parity.locate.behind import behind_difference
 from parity.locate.parting import Side as Known
 from parity.locate.parting import first_wrong
@@ -329,3 +330,49 @@ def test_the_bounds_of_a_slice_are_no_numbers_that_another_may_have():
     assert run.computes(1)
     near = Near(set(), [], arrays=[("stack", other)], choices=[], fed=[], right=set(), of_loss=False)
     assert not [edit for edit in operand_edits(run, 1, near) if not edit.follows]
+
+
+IMAGE, KERNEL = RANDOM.normal(size=(2, 6, 6, 3)), RANDOM.normal(size=(3, 3, 3, 4))
+
+
+def convolution(of_torch, pads, strides=2, dilation=1):
+    """A convolution of a fed image, a norm over its examples, and a mean."""
+    every = [strides] * 2, [pads, pads], [dilation] * 2
+    made = convolved(IMAGE, KERNEL, *every, 1)
+    output = np.moveaxis(made, -1, 1) if of_torch else made
+    axes = (0, 2, 3) if of_torch else (0, 1, 2)
+    mean = output.mean(axes, keepdims=True)
+    if not of_torch:
+        rows = np.array([[0, 0], list(pads), list(pads), [0, 0]])
+        padded = np.pad(IMAGE, rows)
+        settings = {"strides": [1, strides, strides, 1], "padding": "VALID", "dilations": [1, dilation, dilation, 1]}
+        first = [("Relu", [IMAGE + 9], IMAGE + 9), ("Sub", [0, 9.0], IMAGE), ("Pad", [1, rows], padded)]
+        last = [("Conv2D", [2, KERNEL], output, settings)]
+    else:
+        image = np.moveaxis(IMAGE, -1, 1)
+        padded = np.pad(image, [(0, 0), (0, 0), pads, pads])
+        settings = {"3": [strides] * 2, "4": [0, 0], "5": [dilation] * 2, "6": 1}
+        first = [("relu", [image + 9], image + 9), ("sub", [0], image, {"1": 9.0})]
+        first.append(("pad", [1], padded, {"1": [*pads, *pads]}))
+        last = [("conv2d without bias", [2, KERNEL.transpose(3, 2, 0, 1)], output, settings)]
+    norm = [("Mean", [3, np.array(axes)], mean, KEPT), ("Sub", [3, 4], output - mean)]
+    square = ((output - mean) ** 2).mean()
+    return passed(*first, *last, *norm, ("Square", [5], (output - mean) ** 2), ("Mean", [6], square))
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "name", "words"),
+    [
+        ({"pads": (0, 1)}, {"pads": (1, 0)}, "padding", "with 1 and 0, 1 and 0 rows in front and behind, where"),
+        ({"pads": (0, 1)}, {"pads": (1, 1)}, "padding", "the reference convolves with 0 and 1, 0 and 1 rows"),
+        (
+            {"pads": (1, 1), "strides": 1},
+            {"pads": (2, 2), "strides": 1, "dilation": 2},
+            "dilation",
+            "dilated by 2, where the reference convolves with 1 and 1, 1 and 1 rows in front and behind:",
+        ),
+    ],
+)
+def test_a_convolution_that_sees_other_pixels_is_told_by_its_padding_or_dilation(reference, candidate, name, words):
+    named = cause(convolution(False, **reference), convolution(True, **candidate))
+    assert named is not None and named.name == name and words in named.title
