@@ -62,6 +62,7 @@ class _Rule(NamedTuple):
     marks: str
     emptied: bool
     turned: bool = False  # whether it takes the sequence from its end
+    regrouped: bool = False  # whether examples and steps are cut apart the other way round
 
 
 def other_recurrence(layer: Recurrent) -> Cause | None:
@@ -99,13 +100,14 @@ class _Run:
         self._states = {"zeros": np.zeros(shape), **dict(list(fitting.items())[:MOST_STATES])}
         steps = x.shape[1]
         self._lengths = {
-            n: v for n, v in layer.lengths.items() if v.shape == (len(x),) and v.min() > 0 and v.max() <= steps
+            n: v for n, v in layer.lengths.items() if v.shape == (len(x),) and v.min() >= 0 and 0 < v.max() <= steps
         }
         self._marks = {n: v for n, v in layer.marks.items() if v.shape == x.shape[:2]}
 
     def outputs(self, rule: _Rule, examples: int | None = None, steps: int | None = None) -> Array:
         """The layer's outputs by a rule, of the first examples and steps alone where these are given."""
-        x = (self._x[:, ::-1] if rule.turned else self._x)[:examples, :steps]
+        x = self._x.reshape(*self._x.shape[1::-1], -1).swapaxes(0, 1) if rule.regrouped else self._x
+        x = (x[:, ::-1] if rule.turned else x)[:examples, :steps]
         lengths, marks = self._lengths.get(rule.lengths), self._marks.get(rule.marks)
         if lengths is not None:
             lengths = np.minimum(lengths[:examples], x.shape[1])
@@ -167,7 +169,10 @@ class _Run:
     def _is_read(self, made: Array, base: Array) -> bool:
         """Whether the candidate goes on with what it can take of these outputs alone."""
         taken = zip(_taken(made, {}), _taken(base, {}), strict=True)
-        return any(not _among(one, [other]) and _among(one, self._layer.read) for (_, one), (_, other) in taken)
+        return any(
+            one.any() and not _among(one, [other]) and _among(one, self._layer.read)
+            for (_, one), (_, other) in taken  # zeros may be any first state's
+        )
 
     def _others(self, own: _Rule) -> Iterator[tuple[_Rule, tuple[str, str, str]]]:
         for cell, cause in _other_cells(own.cell):
@@ -207,6 +212,8 @@ class _Run:
         yield turned, ("recurrent_rule", what, "go over the steps in the graph's direction")
         what = "what goes in is read backwards in the candidate, from its last step to its first"
         yield own._replace(turned=True), ("reversed_input", what, "leave out the flip")
+        what = "what goes in is cut into sequences as if its steps lay one behind the other: they are of other examples"
+        yield own._replace(regrouped=True), ("moved_values", what, "reshape to examples first, then steps")
 
     def _other_states(self, own: _Rule) -> Iterator[tuple[str, ...]]:
         if len(own.state) == 2:

@@ -14,6 +14,7 @@ from parity.trace import parse_key
 
 MOST_LAYERS = 12
 MOST_SEQUENCES = 12
+MOST_CUT = 24
 LEAST_STEPS = 3
 MOST_KERNELS = 4  # of a scope that holds an embedding, or a product behind it, beside the cell
 
@@ -32,11 +33,12 @@ def recurrent_layers(place: Location, evidence: Evidence, step: int, tower: str)
     feeds = {key.name: file.read(text) for text, key in keys.items() if (key.quantity, key.tower) == ("feed", tower)}
     (one, other), known = place.passes, (place.reached.reference, place.reached.candidate)
     sequences = {name: value for name, value in feeds.items() if value.ndim == 3 and value.dtype.kind == "f"}
-    sequences.update(_sequences(one, set(known[0])))
-    sequences.update(_sequences(other, set(known[1])))
+    examples = {len(value) for value in feeds.values() if value.ndim}
+    for passed, numbers in zip((one, other), known, strict=True):
+        sequences.update(sequences_of(passed, set(numbers), examples))
     states = {name: value for name, value in feeds.items() if value.ndim == 2 and value.dtype.kind == "f"}
     states.update(_outputs(one, set(known[0]), 2))
-    lengths = {name: value for name, value in feeds.items() if value.ndim == 1 and value.dtype.kind in "iu"}
+    lengths = {n: v.reshape(-1) for n, v in feeds.items() if v.ndim in (1, 2) and v.dtype.kind in "iu"}
     marks = {name: _float(v) for name, v in feeds.items() if v.ndim == 2 and np.isin(v, (0, 1)).all()}
     behind = [
         behind_difference(passed.ops, told, own)
@@ -51,10 +53,22 @@ def recurrent_layers(place: Location, evidence: Evidence, step: int, tower: str)
     of_one, of_other = (_at(passed, number) for passed, number in zip((one, other), starts, strict=True))
     of_read = list(_outputs(other, read, 2).values())
     of_layers = list(_layers(evidence, step))
-    for name, variables in sorted(of_layers, key=lambda each: not place.op.name.count(each[0]))[:MOST_LAYERS]:
+    for name, variables in sorted(of_layers, key=lambda each: -shared_scopes(each[0], place.op.name))[:MOST_LAYERS]:
         yield Recurrent(
             name, variables, sequences, states, lengths, marks, wrong[0], wrong[1], (of_one, of_other), of_read
         )
+
+
+def shared_scopes(layer: str, op: str) -> int:
+    """Returns how many of a layer's scopes, from the outermost on, an op is in.
+
+    Args:
+      layer: its name.
+      op: name of the op.
+    """
+    scopes = layer.split("/")
+    inside = (f"/{'/'.join(scopes[:count])}/" in f"/{op}/" for count in range(len(scopes), 0, -1))
+    return next((len(scopes) - skipped for skipped, each in enumerate(inside) if each), 0)
 
 
 def _layers(evidence: Evidence, step: int) -> Iterator[tuple[str, Mapping[str, Array]]]:
@@ -82,9 +96,23 @@ def _of_cells(scope: str, variables: Mapping[str, Array]) -> Iterator[tuple[str,
             yield name, {name: kernel, **{bias: biases[bias] for bias in fitting[:1]}}
 
 
-def _sequences(passed: Pass, known: Collection[int]) -> dict[str, Array]:
-    """What both sides have of three axes, in both orders of the first two, and what they have of each step, stacked."""
+def sequences_of(passed: Pass, known: Collection[int], examples: Collection[int]) -> dict[str, Array]:
+    """Returns what both sides have of three axes, in both orders of the first two, and what of each step, stacked.
+
+    Of four axes the first two may be one, and the first of two may be two: sentences of documents.
+
+    Args:
+      passed: a side's pass.
+      known: numbers of the ops whose output the other side has too.
+      examples: how many examples there may be.
+    """
     found = _outputs(passed, known, 3, MOST_SEQUENCES)
+    joined = _outputs(passed, known, 4, MOST_SEQUENCES)
+    found.update((name, value.reshape(-1, *value.shape[2:])) for name, value in joined.items())
+    for name, value in _outputs(passed, known, 2).items():
+        for count in examples:
+            if len(value) % count == 0 and len(value) >= LEAST_STEPS * count and len(found) < MOST_CUT:
+                found[f"{name}, cut into {count}"] = value.reshape(count, -1, value.shape[1])
     turned = {f"{name}, turned": value.swapaxes(0, 1) for name, value in found.items()}
     steps: dict[str, list[int]] = {}
     for number in sorted(known):

@@ -6,6 +6,9 @@ import pytest
 from parity.causes import at_recurrent
 from parity.causes.at_recurrent import Recurrent, other_last, other_recurrence
 from parity.causes.recurrent_cells import Cell, Way, over_steps, step_of, weights_of
+from parity.locate.reached import Pass
+from parity.run.recurrent_inputs import sequences_of, shared_scopes
+from parity.trace import ForwardOp
 
 RANDOM = np.random.default_rng(0)
 X, LENGTHS = RANDOM.normal(size=(3, 5, 3)), np.array([5, 2, 3])
@@ -82,6 +85,43 @@ def test_one_half_of_two_directions_shows_a_rule():
     way, forwards = {"lengths": LENGTHS, "reverse": "each"}, RANDOM.normal(size=(3, 5, 4))
     sides = [np.concatenate([forwards, outputs(LSTM, cell, **way)], 2) for cell in (BASIC, BASIC._replace(biased="j"))]
     assert cause(LSTM, *sides).name == "forget_bias"
+
+
+def test_an_example_may_be_empty():
+    """Of documents with fewer sentences than others."""
+    lengths = np.array([5, 0, 3])
+    sides = [outputs(GRU, cell, lengths=lengths) for cell in (RESET, RESET._replace(update="new"))]
+    layer = Recurrent("cell", GRU, {"x": X}, {}, {"n": lengths}, {}, sides[:1], sides[1:])
+    assert other_recurrence(layer).name == "recurrent_rule"
+
+
+def test_zeros_that_a_candidate_reads_are_not_the_outputs_behind_some_end():
+    sides = outputs(LSTM, BASIC), outputs(LSTM, BASIC) + 1.0
+    layer = Recurrent("cell", LSTM, {"x": X}, {}, {"labels": np.array([1, 0, 2])}, {}, sides[:1], sides[1:])
+    assert other_recurrence(layer._replace(read=[np.zeros((3, 4))])) is None
+
+
+def test_a_sequence_that_is_cut_the_other_way_round_is_named():
+    regrouped = X.reshape(5, 3, 3).swapaxes(0, 1)
+    _, weights = next(each for each in weights_of(GRU))
+    other = over_steps(step_of(RESET, weights), regrouped, (np.zeros((3, 4)),), Way())
+    named = cause(GRU, outputs(GRU, RESET), other)
+    assert (named.name, "cut into sequences as if" in named.title) == ("moved_values", True)
+
+
+def test_what_may_be_a_sequence_is_found_with_documents_and_sentences_on_one_axis_or_two():
+    words, sentences = RANDOM.normal(size=(3, 4, 5, 2)), RANDOM.normal(size=(12, 6))
+    ops = [ForwardOp(name, "Op", [], [], list(v.shape), {}) for name, v in (("words", words), ("sentences", sentences))]
+    found = sequences_of(Pass(ops, [words, sentences].__getitem__), {0, 1}, {3})
+    np.testing.assert_array_equal(found["words"], words.reshape(12, 5, 2))
+    np.testing.assert_array_equal(found["sentences, cut into 3"], sentences.reshape(3, 4, 6))
+    assert not sequences_of(Pass(ops, [words, sentences].__getitem__), {1}, {6, 5})
+
+
+def test_the_layers_whose_scopes_the_place_is_in_come_first():
+    scopes = ["word/rnn/fw/cell", "sentence/attention", "sentence/rnn/bw/cell", "sentence/rnn/fw/cell"]
+    op = "tower_0/sentence/rnn/fw/fw/while/TensorArrayStack"
+    assert sorted(scopes, key=lambda scope: -shared_scopes(scope, op)) == [scopes[3], scopes[2], scopes[1], scopes[0]]
 
 
 def test_another_first_state_is_named_and_where_it_is_emptied():
