@@ -43,6 +43,24 @@ def trained_extras(structure: Structure, evidence: Evidence) -> list[Variable]:
     ]
 
 
+def read_in_place(structure: Structure, read: Read) -> Structure:
+    """Returns a structure in which two parameters are one in two sizes, if they alone are read where the passes part.
+
+    Args:
+      structure: what one side holds and the other does not.
+      read: what is read there.
+    """
+    missing = [one for one in structure.missing if one.name in read.reference]
+    extra = _read_by(structure.extra, read.candidate)
+    if len(missing) != 1 or len(extra) != 1 or len(missing[0].shape) != len(extra[0].shape):
+        return structure
+    return structure._replace(
+        missing=tuple(one for one in structure.missing if one is not missing[0]),
+        extra=tuple(part for part in structure.extra if part is not extra[0]),
+        resized=(*structure.resized, (missing[0], extra[0])),
+    )
+
+
 def structural_check(structure: Structure, evidence: Evidence) -> Check | None:
     """Returns the check that says which parameters are more or fewer; None where the port only has some that do nothing."""
     causes = structural_causes(structure, evidence, None)

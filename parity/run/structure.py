@@ -1,7 +1,7 @@
 """Puts into level 1 that the two sides do not hold the same variables."""
 
 from parity.causes import Evidence
-from parity.causes.structure import Read, structural_causes, structural_check, trained_extras
+from parity.causes.structure import Read, read_in_place, structural_causes, structural_check, trained_extras
 from parity.judge.result import FirstDifference, Level
 from parity.locate.names import layer_names
 from parity.mapping import MappingError, Structure
@@ -33,6 +33,8 @@ def with_structure(
     if not structure:
         return
     first = level.first_difference
+    read = _read(located, evidence) if located is not None else None
+    structure = read_in_place(structure, read) if read is not None else structure
     sizes = structure.missing or structure.resized
     if first is None and not structure.untied and not trained_extras(structure, evidence) and (question or not sizes):
         if sizes and question is not None:
@@ -48,7 +50,7 @@ def with_structure(
             level.first_difference = FirstDifference(check, "state", "parameters", "", None)
             level.causes = [*structural_causes(structure, evidence, None), *level.causes]
         return
-    here = structural_causes(structure, evidence, _read(located, evidence)) if located is not None else []
+    here = structural_causes(structure, evidence, read) if read is not None else []
     names = {cause.name for cause in here}
     elsewhere = [cause for cause in structural_causes(structure, evidence, None) if cause.name not in names]
     level.causes = [*here, *level.causes, *elsewhere]

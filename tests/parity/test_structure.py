@@ -9,7 +9,7 @@ from tiny_case import write_case
 
 from parity.case import load_case
 from parity.causes import Evidence
-from parity.causes.structure import Read, structural_causes, structural_check
+from parity.causes.structure import Read, read_in_place, structural_causes, structural_check
 from parity.judge import Join
 from parity.judge.result import Level
 from parity.mapping import MappingError, Structure, Variable, as_far_as_it_goes, draft_mapping
@@ -190,3 +190,14 @@ def test_a_port_with_other_parameters_is_different_and_not_an_error(tf2_sides, t
     assert result.first_difference.check.key == key
     assert result.causes[0].name == cause
     assert ("biases[0]" in result.causes[0].evidence) == ("biases" in text)
+
+
+def test_the_only_two_vectors_that_are_left_are_one_where_they_are_read_in_one_place():
+    slopes, one = Variable("stage/alphas", (20,)), Variable("stage.act.weight", (1,))
+    found = Structure(missing=(slopes, BIAS), extra=(one, PORT["more"]))
+    there = Read(frozenset(["stage/alphas"]), frozenset(["stage.act.weight"]), "act/0/stage", 0)
+    taken = read_in_place(found, there)
+    assert told(taken)[:3] == (["dense/bias"], ["more.weight"], [("stage/alphas", "stage.act.weight")])
+    assert read_in_place(found, there._replace(candidate=frozenset())) == found
+    both = there._replace(reference=frozenset(["stage/alphas", "dense/bias"]))
+    assert read_in_place(found, both) == found
