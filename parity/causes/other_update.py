@@ -363,6 +363,16 @@ def _of_the_slot(first: FirstDifference, evidence: Evidence, sides: Sides, own: 
             )
         if is_close(factor, 1.0, CLOSE):
             return None
+        if is_close(found[0].shares[0], 1.0, CLOSE):
+            return Cause(
+                "optimizer_rule",
+                "the momentum takes up the update without the learning rate, which the reference multiplies it by before",
+                f"momentum' = {own.decay:g} momentum + {_words(found[0]._replace(decay=0.0))} gives that of {_which(sides)}; "
+                f"in the reference {own.shares[0]:.6g} stands in front",
+                "multiply by the learning rate before the momentum, as TensorFlow's optimizer does: a rate that changes makes "
+                "another sum else (torch_ddp.like_tf)",
+                _all_of(first),
+            )
         return Cause(
             "learning_rate",
             f"learning rate off by the factor {factor:.6g}",

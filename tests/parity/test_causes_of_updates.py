@@ -158,6 +158,7 @@ def named(causes_of, key, reference, rule=None, own=None, **settings):
         ),
         (rmsprop, {"keep": 0.9}, "slot/momentum/kernel", "momentum", "0.9 where the reference has 0.5"),
         (rmsprop, {"lr": 0.02}, "slot/momentum/kernel", "learning_rate", "factor 2"),
+        (rmsprop, {"lr": 1.0}, "slot/momentum/kernel", "optimizer_rule", "without the learning rate"),
         (rmsprop, {"epsilon": 1e-2}, "slot/momentum/kernel", "rmsprop_epsilon", "0.01 where the reference has 0.001"),
         (rmsprop, {"inside": False}, "slot/momentum/kernel", "rmsprop_epsilon", "outside the root"),
         (adam, {"ahead": 0.1}, "var/kernel", "optimizer_rule", "the update is m + gradient / (sqrt(v) + epsilon)"),
