@@ -367,10 +367,9 @@ def _of_the_slot(first: FirstDifference, evidence: Evidence, sides: Sides, own: 
             return Cause(
                 "optimizer_rule",
                 "the momentum takes up the update without the learning rate, which the reference multiplies it by before",
-                f"momentum' = {own.decay:g} momentum + {_words(found[0]._replace(decay=0.0))} gives that of {_which(sides)}; "
-                f"in the reference {own.shares[0]:.6g} stands in front",
-                "multiply by the learning rate before the momentum, as TensorFlow's optimizer does: a rate that changes makes "
-                "another sum else (torch_ddp.like_tf)",
+                f"momentum' = {own.decay:g} momentum + {_words(found[0]._replace(decay=0.0))} gives {_which(sides)}', "
+                f"{own.shares[0]:.6g} in place of the 1 gives the reference's",
+                "multiply by the learning rate before the momentum, as TensorFlow does: changing rates add up otherwise",
                 _all_of(first),
             )
         return Cause(

@@ -183,6 +183,7 @@ class _Ways:
         needed = upstream(self._ops, losses)
         self._losses = frozenset(losses)
         self._wrong = frozenset(side.wrong & side.counted & needed)
+        self._active = active(self._ops)  # what a port makes of data alone it may well make in another way
         self._readers = [[each for each in after if each in needed] for after in readers(self._ops)]
 
     def explained(self, found: set[int]) -> bool:
@@ -191,7 +192,7 @@ class _Ways:
             return True
         known = set(found)
         for number in sorted(self._wrong - found):
-            wrong = self._wrong.intersection(self._ops[number].inputs)
+            wrong = self._wrong.intersection(self._ops[number].inputs) & (self._active | known)
             if wrong and wrong <= known:
                 known.add(number)  # it comes of what is found, and of nothing else that is wrong
         return all(self._closed(number, known) for number in known)
@@ -199,7 +200,7 @@ class _Ways:
     def _closed(self, number: int, known: set[int]) -> bool:
         """Whether all that reads an op takes nothing wrong but what is known, or its like."""
         beyond = [reader for reader in self._readers[number] if reader not in known]
-        taken = {each for reader in beyond for each in self._ops[reader].inputs if each in self._wrong}
+        taken = {each for reader in beyond for each in self._ops[reader].inputs if each in self._wrong & self._active}
         return all(any(self._same_code(each, one) for one in known) for each in taken - known)
 
     def _same_code(self, number: int, other: int) -> bool:
