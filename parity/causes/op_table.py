@@ -90,6 +90,8 @@ def computed(kind: str, arguments: Sequence[Any], attributes: Mapping[str, Any])
             if name in BINARY and len(given) == 2 and attributes.get("alpha", 1) == 1:
                 turned = [_turned(each, attributes, which) for each, which in zip(given, "ab", strict=True)]
                 return np.asarray(BINARY[name](*(turned if name == "matmul" else given)))
+            if name in ("max", "min") and len(given) == 2 and np.asarray(arguments[1]).dtype.kind == "f":
+                return np.asarray(BINARY[f"{name}imum"](*given))  # torch's of two tensors
             if name in REDUCTIONS and given:
                 return _reduced(name, given[0], axes_of(arguments, attributes), attributes)
             if name == "gelu" and given:

@@ -21,11 +21,12 @@ from parity.causes.edit import (
 from parity.causes.evidence import CLOSE
 from parity.causes.op_table import plain
 from parity.causes.rerun import Rerun
-from parity.judge.numbers import Array
+from parity.judge.numbers import Array, norm
 from parity.locate.align import MOST_AXES, layouts
 from parity.locate.behind import upstream
 from parity.locate.reached import alike
 
+LEAST_NUMBERS = 3  # different ones, from which on one power of all is no chance
 MOST_LEFT_OUT = 3  # ops in a row
 TELLING = 8  # numbers from which on the same ones in other places are no chance
 
@@ -147,10 +148,34 @@ def _same_numbers(one: Array, other: Array) -> bool:
 
 
 def _arrays(at: At) -> Iterator[Edit]:
-    for place, each in enumerate(at.taken if at.kind not in PICKING else []):  # its constants are places, no numbers
+    for place, each in enumerate(at.taken[:1] if at.kind in PICKING else at.taken):  # the others are places, no numbers
         own = each.value
         for name, value in at.near.arrays if each.source is None and own.size > 1 else []:
             if value.size == own.size and (value.dtype.kind == "f") == (own.dtype.kind == "f"):
+                power = power_between(own, value) if at.run.ops[at.number].weights and not name else None
                 there = name or "a constant of other numbers"
                 words = f"takes {each.name or 'a constant'} for {at.kind}", f"takes {there}"
-                yield from at.edit(at.instead(place, value.reshape(own.shape)), OTHER if name else "own_value", *words)
+                if power is not None:
+                    words = (
+                        f"takes for {at.kind} what is made of weights as it is",
+                        f"takes it to the power {power:.6g}",
+                    )
+                cause = "scale" if power is not None else OTHER if name else "own_value"
+                yield from at.edit(at.instead(place, value.reshape(own.shape)), cause, *words)
+
+
+def power_between(own: Array, other: Array) -> float | None:
+    """Returns the power of one array's numbers that another's are, as of exponentials of multiples; None where it is none.
+
+    Args:
+      own: positive numbers, not all the same.
+      other: as many.
+    """
+    if own.dtype.kind != "f" or own.min() <= 0.0 or other.min() <= 0.0:
+        return None
+    one, two = np.log(np.asarray(own, np.float64)).reshape(-1), np.log(np.asarray(other, np.float64)).reshape(-1)
+    if len(np.unique(one)) < LEAST_NUMBERS:
+        return None
+    power = float(one @ two / (one @ one))
+    exact = norm(two - power * one) <= CLOSE * norm(two)
+    return power if exact and abs(power - 1.0) > LEAST else None

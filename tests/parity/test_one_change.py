@@ -5,7 +5,8 @@ import pytest
 
 from parity.causes.arranged import places_of
 from parity.causes.edit import Near
-from parity.causes.operand_edits import operand_edits
+from parity.causes.op_table import computed
+from parity.causes.operand_edits import operand_edits, power_between
 from parity.causes.repaired import Side, repaired
 from parity.causes.rerun import Rerun
 from parity.causes.resizing import resized
@@ -376,3 +377,35 @@ def convolution(of_torch, pads, strides=2, dilation=1):
 def test_a_convolution_that_sees_other_pixels_is_told_by_its_padding_or_dilation(reference, candidate, name, words):
     named = cause(convolution(False, **reference), convolution(True, **candidate))
     assert named is not None and named.name == name and words in named.title
+
+
+def test_the_larger_of_two_tensors_is_computed_as_torch_names_it():
+    np.testing.assert_array_equal(computed("max", [X, Y], {}), np.maximum(X, Y))
+    np.testing.assert_array_equal(computed("min", [X, Y], {}), np.minimum(X, Y))
+    np.testing.assert_array_equal(computed("Max", [X, np.array([1])], {}), X.max(1))
+
+
+def test_what_is_made_of_weights_alone_is_named_where_it_is_a_power_of_the_other_sides():
+    """A deviation of which the logarithm is trained: a half of it is the variance's."""
+    deviation = np.exp(np.array([0.1, -0.4, 0.3, 0.7]))
+
+    def policy(of_weights):
+        scaled = H / of_weights
+        return passed(
+            ("MatMul", [X, W], H),
+            ("div", [0, of_weights], scaled),
+            ("tanh", [1], np.tanh(scaled)),
+            ("sum", [2], np.asarray(np.tanh(scaled).sum())),
+        )
+
+    sides = []
+    for of_weights in (deviation, deviation**0.5):
+        side = policy(of_weights)
+        ops = [op._replace(weights=["log_std"]) if number == 1 else op for number, op in enumerate(side.ops)]
+        ops[1] = ops[1]._replace(operands=(ops[1].operands[0], ops[1].operands[1]._replace(name="")))
+        sides.append(side._replace(ops=ops))
+    found = cause(*sides)
+    assert (found.name, "to the power" in found.title) == ("scale", True)
+    assert power_between(deviation, deviation**0.5) == pytest.approx(0.5)
+    assert power_between(deviation, deviation + 0.1) is None
+    assert power_between(deviation[:2], deviation[:2] ** 0.5) is None
