@@ -26,7 +26,42 @@ def normalised(layer: Layer, x: Array) -> Cause | None:
             )
             if cause is not None:
                 return cause
+    return _other_axes(layer, x)
+
+
+def _other_axes(layer: Layer, x: Array) -> Cause | None:
+    """The cause where each side's output is a norm of what goes in, over other axes."""
+    ways = {
+        "the examples of each channel": tuple(range(x.ndim - 1)),
+        "each example and channel": tuple(range(1, x.ndim - 1)),
+        "the channels of each place": (x.ndim - 1,),
+        "each example": tuple(range(1, x.ndim)),
+    }
+    axes = {words: each for words, each in ways.items() if each}
+    of_any = [pair for pair in layer.norms if pair[0].shape == x.shape[-1:] and pair[0].all()]
+    for gamma, beta in [*_affine(layer, x.shape[-1:]), *of_any]:
+        with np.errstate(all="ignore"):
+            own, other = (
+                [words for words, each in axes.items() if _is_norm(x, (y - beta) / gamma, each)]
+                for y in (layer.reference, layer.candidate)
+            )
+        if own and other and not set(own) & set(other):
+            return Cause(
+                "normalised_axis",
+                f"{layer.name} normalises {other[0]} in the candidate, {own[0]} in the reference",
+                "what goes in is the same; less its mean and divided by the root of its variance and one epsilon, over "
+                "these axes, it gives each side's output to the last digits",
+                "take the norm of the graph: BatchNorm, InstanceNorm and LayerNorm go over other axes",
+            )
     return None
+
+
+def _is_norm(x: Array, y: Array, axes: tuple[int, ...]) -> bool:
+    first: Any = tuple(slice(None) if axis in axes else slice(1) for axis in range(x.ndim))
+    slope = _slope(x, y, axes) if _slope(x[first], y[first], axes) is not None else None
+    if slope is None or not (slope > 0).all() or norm(y.mean(axis=axes)) > CLOSE * norm(y):
+        return False
+    return _epsilon(1 / slope**2, x.var(axis=axes)) is not None
 
 
 class _Norm(NamedTuple):

@@ -167,3 +167,23 @@ def test_of_what_is_no_norm_a_channel_and_an_example_are_looked_at_and_no_more(m
     x = np.random.default_rng(6).normal(size=(40, 30, 4))
     assert normalised(layer(np.tanh(x), np.sin(x), {"gamma": GAMMA, "beta": BETA}), x) is None
     assert max(seen) == 40 * 30
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [((1, 2), "normalises each example and channel"), ((3,), "normalises the channels of each place")],
+)
+def test_a_norm_over_other_axes_is_named(axes, words):
+    x = np.random.default_rng(8).normal(size=(6, 4, 4, 5)) + 0.3
+    gamma, beta = np.linspace(0.5, 2.0, 5), np.linspace(-1.0, 1.0, 5)
+
+    def normed(over):
+        return (x - x.mean(over, keepdims=True)) / np.sqrt(x.var(over, keepdims=True) + 1e-5) * gamma + beta
+
+    layer = Layer("norm", "Mul", [x], normed((0, 1, 2)), normed(axes), {"gamma": gamma, "beta": beta}, {})
+    named = other_rule(layer)
+    assert (named.name, words in named.title) == ("normalised_axis", True)
+    assert "the examples of each channel in the reference" in named.title
+    of_another_scope = layer._replace(variables={}, norms=[(beta, gamma), (gamma, beta)])
+    assert other_rule(of_another_scope).name == "normalised_axis"
+    assert other_rule(layer._replace(candidate=normed(axes) + 0.1 * x)) is None
