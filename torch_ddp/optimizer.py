@@ -14,6 +14,7 @@ from torch_ddp.errors import TorchDdpError
 from torch_ddp.schedule import make_schedule
 from torch_ddp.update import OF_THE_UPDATE
 
+MOST_ROUNDED = 2e-6  # of a momentum that float32 holds
 COUNTERS = ("beta1_power", "beta2_power")
 
 
@@ -83,7 +84,8 @@ def round_momenta(model: nn.Module, ratios: Mapping[str, float] | None = None) -
     """Rounds the momentum of every batch norm as TensorFlow's graph does, which subtracts it from 1.
 
     Fused batch norm does so in float32, 0.0099999905 for 0.99, which moves statistics by 1e-6 of their update farther or
-    less far than torch's own 0.01; any other in Python, and rounds the difference, unless a tower keeps it in float64.
+    less far than torch's own 0.01; any other in Python, and rounds the difference, unless a tower keeps it in float64. A
+    module of the port's own that holds moving statistics keeps its momentum somewhere: they are moved as far behind it.
 
     Args:
       model: changed in place.
@@ -92,13 +94,45 @@ def round_momenta(model: nn.Module, ratios: Mapping[str, float] | None = None) -
     """
     known = ratios or {}
     for path, module in model.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and isinstance(module.momentum, float):
-            own = module.momentum
-            fused, unfused = float(np.float32(1.0) - np.float32(1.0 - own)), float(np.float32(own))
-            names = (f"{path}.{name}" if path else name for name in ("running_mean", "running_var"))
-            ratio = next((known[name] for name in names if name in known), None)
-            meant = fused if ratio is None else own * ratio
-            module.momentum = min(fused, unfused, own, key=lambda momentum: abs(momentum - meant))
+        prefix = f"{path}." if path else ""
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            if isinstance(module.momentum, float):
+                own = module.momentum
+                fused, unfused = float(np.float32(1.0) - np.float32(1.0 - own)), float(np.float32(own))
+                names = (f"{prefix}running_mean", f"{prefix}running_var")
+                ratio = next((known[name] for name in names if name in known), None)
+                meant = fused if ratio is None else own * ratio
+                module.momentum = min(fused, unfused, own, key=lambda momentum: abs(momentum - meant))
+            continue
+        held = {name: known.get(f"{prefix}{name}", 1.0) for name, _ in module.named_buffers(recurse=False)}
+        rounding = {name: _rounding(ratio) for name, ratio in held.items() if 0.0 < abs(ratio - 1.0) <= MOST_ROUNDED}
+        if rounding:
+            _move_as_far(module, rounding)
+
+
+def _rounding(ratio: float) -> float:
+    """The ratio of a momentum of few digits, rounded as a graph does it, to itself: the one that was measured."""
+    shares = np.concatenate([np.arange(1, 1000) / scale for scale in (1e3, 1e4, 1e5)])
+    fused, unfused = np.float32(1.0) - np.float32(1.0 - shares), np.float32(shares)
+    known = np.concatenate([fused / shares, unfused / shares])
+    return float(known[np.abs(known - ratio).argmin()])
+
+
+def _move_as_far(module: nn.Module, ratios: Mapping[str, float]) -> None:
+    """Has a module's own statistics move as far as the graph's: wherever it keeps the momentum, rounded it does so."""
+    before: dict[str, Tensor] = {}
+
+    def keep(called: nn.Module, inputs: object) -> None:
+        before.update((name, called.get_buffer(name).clone()) for name in ratios)
+
+    def scale(called: nn.Module, inputs: object, output: object) -> None:
+        with torch.no_grad():
+            for name, ratio in ratios.items():
+                buffer = called.get_buffer(name)
+                buffer += (buffer - before[name]) * (ratio - 1.0)
+
+    module.register_forward_pre_hook(keep)
+    module.register_forward_hook(scale)
 
 
 def named_slots(optimizer: Optimizer, model: nn.Module) -> dict[tuple[str, str], Tensor]:

@@ -43,6 +43,19 @@ class Windows(NamedTuple):
     candidate: Array
 
 
+def goes_in(image: Array, kind: str, kernel: Array | None) -> bool:
+    """Returns whether an image has as many channels as an op's kernel takes.
+
+    Args:
+      image: of any shape.
+      kind: of the op.
+      kernel: as in `Windows`.
+    """
+    if image.ndim != 4 or (kernel is not None and kernel.ndim != 4):
+        return False
+    return kernel is None or image.shape[3] == kernel.shape[3 if kind == TRANSPOSED else 2]
+
+
 class _Way(NamedTuple):
     # A way of computing it, in words and as it is done.
     words: str
@@ -56,7 +69,9 @@ class _Way(NamedTuple):
 
 def other_windows(op: Windows) -> Cause | None:
     """Returns the cause where the op with other windows gives the candidate's output, or None."""
-    shapes_fit = op.image.ndim == 4 and op.reference.ndim == 4 and op.reference.shape == op.candidate.shape
+    shapes_fit = (
+        goes_in(op.image, op.kind, op.kernel) and op.reference.ndim == 4 and op.reference.shape == op.candidate.shape
+    )
     if (
         not shapes_fit
         or (op.kind in CONVOLUTIONS) == (op.kernel is None)
@@ -88,7 +103,11 @@ def windows_among(op: Windows, beyond: Sequence[Array], bias: Array | None = Non
       bias: ``[out]``, which the candidate may have added already.
     """
     count, kernel = len(op.image), op.kernel
-    if op.image.ndim != 4 or op.reference.ndim != 4 or (op.kind in CONVOLUTIONS) == (kernel is None):
+    if (
+        not goes_in(op.image, op.kind, op.kernel)
+        or op.reference.ndim != 4
+        or (op.kind in CONVOLUTIONS) == (kernel is None)
+    ):
         return None
     if op.kind not in CONVOLUTIONS | POOLINGS.keys():
         return None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from parity.mapping.variable import Variable
 
 DENSE = ("Linear",)
+OF_MAPS = ("Conv", "BatchNorm2d", "BatchNorm3d", "InstanceNorm", "GroupNorm", "Embedding")  # of no flat vectors
 NEAREST = 6
 
 
@@ -23,7 +24,7 @@ def layouts_of(reference: Sequence[Variable], at: int, use: str, plain: Sequence
       plain: what shapes and uses allow.
     """
     variable = reference[at]
-    if use not in DENSE and not use.startswith("BatchNorm1d"):
+    if (use not in DENSE and len(variable.shape) != 1) or use.startswith(OF_MAPS):
         return list(plain)
     if variable.kind != "weight":  # statistics come behind all weights: they go by the place of their layer
         scope = variable.name.rpartition("/")[0]

@@ -11,7 +11,7 @@ from parity.causes.at_layer import extra_op, other_rule
 from parity.causes.at_loss import Loss, is_a_count, other_loss
 from parity.causes.at_products import Product, other_product
 from parity.causes.at_recurrent import other_last, other_recurrence
-from parity.causes.at_windows import Windows, other_windows
+from parity.causes.at_windows import Windows, goes_in, other_windows
 from parity.causes.catalogue import OF_A_LAYER, OF_AN_OP
 from parity.causes.evidence import is_close
 from parity.causes.find import GENERAL, told_of
@@ -342,7 +342,7 @@ def _windows(place: Location, evidence: Evidence, first: FirstDifference, layer:
         return None
     kernel = next((layer.variables[name] for name in place.op.weights if name in layer.variables), None)
     fed = [one for _, one, _ in evidence.pairs(first.check.step, "feed", "", first.tower)]
-    image = next((each for each in [*layer.inputs, *fed] if each.ndim == 4), None)
+    image = next((each for each in [*layer.inputs, *fed] if goes_in(each, place.op.kind, kernel)), None)
     if image is None:
         return None
     output = np.asarray(place.output, np.float64)

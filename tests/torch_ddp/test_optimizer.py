@@ -156,6 +156,31 @@ def test_momenta_are_rounded_in_the_way_that_the_graph_moves_its_statistics():
     assert alone.momentum == unfused
 
 
+class OwnNorm(nn.Module):
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+        self.register_buffer("moving_mean", torch.zeros(2, dtype=torch.float64))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.moving_mean.lerp_(x.mean(0), self.share)
+        return x
+
+
+def test_statistics_of_a_ports_own_norm_move_as_far_as_the_graphs_rounded_momentum_makes_them():
+    x = torch.tensor([[1.0, 3.0], [2.0, 5.0]], dtype=torch.float64)
+    rounded = float(np.float32(0.1))
+    for measured, wanted in ((rounded / 0.1 * (1 + 1e-14), rounded), (1.5, 0.1), (1.0, 0.1)):
+        model = nn.Sequential(OwnNorm(0.1))
+        round_momenta(model, {"0.moving_mean": measured})
+        model(x)
+        model(x)
+        np.testing.assert_allclose(
+            model[0].moving_mean.numpy(), x.mean(0).numpy() * (1 - (1 - wanted) ** 2), rtol=1e-15
+        )
+
+
 def test_a_momentum_of_zero_which_freezes_the_statistics_stays_zero():
     model = nn.BatchNorm1d(2, momentum=0.0)
     round_momenta(model)
