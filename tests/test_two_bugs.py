@@ -121,4 +121,4 @@ def test_a_factor_of_the_loss_that_does_not_reach_the_decay_added_behind_it_is_n
     port = plant(case, [Planted("loss_divided_by_the_wrong_count", 0.005)], tmp_path / "planted", False)
     result = run_case(port, tf2_sides, levels=("function",))
     assert [cause.name for cause in result.causes] == ["gradient_factor"]
-    assert result.causes[0].evidence.endswith("; the factor does not reach the decay of 0.001")
+    assert result.causes[0].evidence.endswith("; the factor does not reach what weights alone add")

@@ -4,6 +4,7 @@ For towers whose layers are all the same. Both losses are taken apart into what 
 counts; a cause is named only where what counts otherwise makes up the whole difference of the losses.
 """
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
@@ -25,6 +26,7 @@ FIXES = {
     "added": "leave that term out of the port's loss",
     "counts": "weigh the terms of the loss as the graph does",
     "reduction": "reduce the loss as the graph does: over which numbers, and divided by how many",
+    "factor": "look for what multiplies or divides the loss by that factor",
     "labels": "compare with the labels as the graph does: what is 0 there is 1 here",
     "weights": "weigh, or leave out, what the graph does",
 }
@@ -39,6 +41,7 @@ class Sums(NamedTuple):
       of_weights: the same of weights alone.
       names: by key what it is called in the reference, or in the port where only that one has it.
       kinds: by key of what kind that op is.
+      sizes: by key how many numbers are reduced to it, where it is one; 0 where no data go in.
     """
 
     reference: Mapping[str, Term]
@@ -47,6 +50,7 @@ class Sums(NamedTuple):
     of_weights: tuple[float, float]
     names: Mapping[str, str]
     kinds: Mapping[str, str]
+    sizes: Mapping[str, int]
 
     def total(self, side: int) -> float:
         """The loss of a side: 0 for the reference's, 1 for the candidate's."""
@@ -84,6 +88,7 @@ def sums_of(reference: Pass, candidate: Pass, reached: Reached, losses: tuple[fl
     keys: list[dict[str, Term]] = [{}, {}]
     names: dict[str, str] = {}
     kinds: dict[str, str] = {}
+    sizes: dict[str, int] = {}
     for side, (terms, found, passed) in enumerate(zip((one, other), known, (reference, candidate), strict=True)):
         for term in terms.terms:
             own = _common_number(term.number, side, reached) if term.number in found else None
@@ -93,7 +98,19 @@ def sums_of(reference: Pass, candidate: Pass, reached: Reached, losses: tuple[fl
             op = passed.ops[term.number]
             names.setdefault(key, op.name if not side else " ".join(part for part in (op.name, op.kind) if part))
             kinds.setdefault(key, op.kind)
-    return Sums(keys[0], keys[1], (one.constant, other.constant), (one.of_weights, other.of_weights), names, kinds)
+            sizes.setdefault(key, _reduced(passed, term.number))
+    constants, of_weights = (one.constant, other.constant), (one.of_weights, other.of_weights)
+    return Sums(keys[0], keys[1], constants, of_weights, names, kinds, sizes)
+
+
+def _reduced(passed: Pass, number: int) -> int:
+    """How many numbers an op takes, or what it is computed of, one number after the other."""
+    pending, sizes = list(passed.ops[number].inputs), [0]
+    while pending:
+        each = pending.pop()
+        sizes.append(math.prod(passed.ops[each].shape))
+        pending += passed.ops[each].inputs if sizes[-1] == 1 else []
+    return max(sizes)
 
 
 def _common_number(number: int, side: int, reached: Reached) -> int:
@@ -320,6 +337,8 @@ def _counted(sums: Sums, key: str) -> Cause:
         return Cause("loss_reduction", title, evidence, FIXES["weights"])
     evidence = f"it counts {_number(share)} times as much in the candidate, and that is the whole difference"
     scalar = one.value.size == 1
+    if _is_factor(sums, key, share):
+        return _factor(sums, key, share)
     divided = "sum" in sums.kinds[key].lower() or len(sums.reference) == 1
     if not _is_fraction(share) or share < 0.0 or (scalar and not divided):
         title = f"the term {name} of the loss counts {theirs} in the candidate, {mine} in the reference"
@@ -328,6 +347,25 @@ def _counted(sums: Sums, key: str) -> Cause:
     if scalar:
         title = f"{name} counts {theirs} in the candidate's loss, {mine} in the reference's"
     return Cause("loss_reduction", title, evidence, FIXES["reduction"])
+
+
+def _is_factor(sums: Sums, key: str, share: float) -> bool:
+    """Whether all that data bring to a loss is one reduced number, times what no other reduction of as many numbers gives."""
+    alone = len(sums.reference) == len(sums.candidate) == 1 and sums.reference[key].value.size == 1
+    if not alone or not sums.sizes[key] or "sum" in sums.kinds[key].lower() or not _is_fraction(share) or share <= 0.0:
+        return False
+    fraction = Fraction(share).limit_denominator(MOST_COUNTED)
+    return min(fraction.numerator, fraction.denominator) > 1 and fraction.denominator > sums.sizes[key]
+
+
+def _factor(sums: Sums, key: str, share: float) -> Cause:
+    evidence = (
+        f"{sums.names[key]} counts {_number(share)} times as much in the candidate, and that is the whole difference"
+    )
+    if any(sums.of_weights):
+        evidence += "; the factor does not reach what weights alone add"
+    title = f"what data bring to the loss is off by the factor {share:.6g}"
+    return Cause("gradient_factor", title, evidence, FIXES["factor"])
 
 
 def _words(term: Term) -> str:

@@ -216,6 +216,33 @@ def test_what_is_no_sum_of_common_terms_is_not_named():
         assert cause(one, other) is None
 
 
+@pytest.mark.parametrize(
+    ("share", "name"),
+    [(200 / 201, "gradient_factor"), (5 / 4, "loss_reduction"), (1 / 4, "loss_reduction"), (0.1234567, "loss_term")],
+)
+def test_a_factor_of_all_that_data_bring_is_no_reduction_of_fewer_numbers(share, name):
+    """20 numbers are reduced: none of them is counted 200 times of 201."""
+    mean = EACH.mean()
+    decay = ("L2Loss", [], np.asarray(3.0), ["w"])
+
+    def loss(factor):
+        ops = [("Mean", [0], mean), ("Mul", [2], factor * mean)]
+        given = passed(*ops)
+        listed = [
+            *given.ops,
+            ForwardOp("L2Loss_4", "L2Loss", [], ["w"], [], {}),
+            ForwardOp("Add_5", "Add", [3], ["w"], [], {}),
+        ]
+        values = [*(given.value(n) for n in range(4)), decay[2], np.asarray(factor * mean + 3.0)]
+        return Pass(listed, lambda n: values[n])
+
+    sides = loss(1.0), loss(share)
+    losses = tuple(float(side.value(5)) for side in sides)
+    named = other_terms(sums_of(*sides, reach(*sides), losses))
+    assert named.name == name
+    assert named.evidence.endswith("does not reach what weights alone add") == (name == "gradient_factor")
+
+
 def test_a_stack_of_what_both_have_is_taken_apart():
     stacked = np.stack([EACH[:, t] for t in range(5)])
     one = [("Sum", [0], EACH.sum())]
