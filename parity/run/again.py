@@ -229,6 +229,27 @@ class Again:
         playing = self.playing
         return playing.tf.run(asked._replace(feeds=playing.feeds.tf, start=playing.start.tf)).result()
 
+    def evaluate_on(self, batch: Callable[[Tensors], Tensors]) -> tuple[Trace, Trace | None]:
+        """Has both sides evaluate once more on a changed batch, in float64.
+
+        Args:
+          batch: what becomes of the whole batch in the reference's names and layouts.
+
+        Returns:
+          The traces of the candidate and of the reference, None where that is a trace; the last step holds the evaluation.
+        """
+        playing, last = self.playing, self.playing.steps[-1]
+        changed = batch(self.reference_batch(last))
+        asked = self._asked_to_evaluate(self._states.torch, lambda state: state, "eval")
+        feeds = write_states(playing.out / "feeds" / asked.name, [(last, self.translated_batch(changed))])
+        candidate = playing.torch.run(asked._replace(feeds=feeds, start=playing.start.torch)).result()
+        if not isinstance(playing.tf, TensorFlowRole):
+            return candidate, None
+        playing.tf.prepare("float64", playing.inputs).result()
+        asked = self._asked_to_evaluate(self._states.tf, lambda state: state, "eval")
+        feeds = write_states(playing.out / "feeds" / asked.name, [(last, changed)])
+        return candidate, playing.tf.run(asked._replace(feeds=feeds, start=playing.start.tf)).result()
+
     def _asked_to_evaluate(self, known: Path, change: Callable[[Tensors], Tensors], evaluation: str) -> Asked:
         self._repeats += 1
         name, last = f"evaluation-{self._repeats}", self.playing.steps[-1]

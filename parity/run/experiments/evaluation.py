@@ -1,14 +1,16 @@
 """Tests hypotheses about an evaluation that differs by evaluating once more, from a changed state or in another mode."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from parity.judge.join import Join
+from parity.judge.numbers import Array, distance
 from parity.judge.result import Cause, FirstDifference
 from parity.run.states import Tensors, read_all
 from parity.sides import SideFailed
-from parity.trace import TensorFile, Trace, parse_evaluated
+from parity.trace import TensorFile, Trace, parse_evaluated, parse_key
 
 CLOSE = 1e-12
 Changed = Callable[[Tensors], Tensors]
@@ -21,14 +23,19 @@ class Evaluates(Protocol):
     def state_to_evaluate(self) -> Tensors: ...  # noqa: D102
     def evaluate_again(self, change: Changed = lambda state: state, evaluation: str = "eval") -> Trace: ...  # noqa: D102
     def evaluate_reference_again(self, change: Changed) -> Trace | None: ...  # noqa: D102
+    def evaluate_on(self, batch: Changed) -> tuple[Trace, Trace | None]: ...  # noqa: D102
+    def reference_batch(self, step: int) -> Tensors: ...  # noqa: D102
 
 
-def of_the_evaluation(first: FirstDifference, recorder: Evaluates, reference: Trace, candidate: Trace) -> list[Cause]:
+def of_the_evaluation(
+    first: FirstDifference, recorder: Evaluates, join: Join, reference: Trace, candidate: Trace
+) -> list[Cause]:
     """Returns why the sides differ after training only: which of them does not leave the training mode, and where.
 
     Args:
       first: the first difference, an evaluated tensor in lockstep.
       recorder: has recorded the case; its sides still run.
+      join: names and layouts.
       reference: its float64 lockstep trace.
       candidate: its own.
     """
@@ -36,7 +43,7 @@ def of_the_evaluation(first: FirstDifference, recorder: Evaluates, reference: Tr
         return []  # with the weights themselves both are the same: the mode is right
     try:
         own = _evaluations(candidate.step(first.check.step))
-        causes = _of_the_statistics(recorder, own)
+        causes = of_the_masks(first, recorder, join, reference) or _of_the_statistics(recorder, own)
         if _same(own, _evaluations(recorder.evaluate_again(evaluation="train"))):
             return [*causes, _train_mode()]
         if not _same(own, _evaluations(recorder.evaluate_again(evaluation="other draws"))):
@@ -44,6 +51,50 @@ def of_the_evaluation(first: FirstDifference, recorder: Evaluates, reference: Tr
         return causes or _of_the_towers(recorder, _evaluations(reference.step(first.check.step)))
     except SideFailed:
         return []  # the port does not take what was tried: no reason to lose the verdict over
+
+
+def of_the_masks(first: FirstDifference, recorder: Evaluates, join: Join, reference: Trace) -> list[Cause]:
+    """Returns which masks of the batch the port drops units by in its evaluation, where the towers read none of them.
+
+    Args:
+      first: the first difference, an evaluated tensor in lockstep.
+      recorder: has recorded the case; its sides still run.
+      join: names and layouts.
+      reference: its float64 lockstep trace.
+    """
+    step, own = first.check.step, _evaluations(reference.step(first.check.step))
+    masks = [text for text, value in recorder.reference_batch(step).items() if _drops(value)]
+    for chosen in [[text] for text in masks] + ([masks] if len(masks) > 1 else []):
+        candidate, followed = recorder.evaluate_on(_keeping(chosen))
+        got = join.read(parse_key(first.check.key), candidate.step(candidate.step_numbers[-1]))
+        wanted = own[first.check.key]
+        if got is None or got.shape != wanted.shape or not distance(wanted, got) <= first.check.allowed:
+            continue
+        if followed is not None and not _same(own, _evaluations(followed.step(followed.step_numbers[-1]))):
+            continue
+        return [_dropping(first, [text.removeprefix("feed/") for text in chosen])]
+    return []
+
+
+def _drops(value: Array) -> bool:
+    """Whether an input holds zeros and one other number, as masks of dropout do."""
+    return value.dtype.kind == "f" and value.ndim > 1 and 0.0 in value and len(np.unique(value)) == 2
+
+
+def _keeping(masks: Collection[str]) -> Changed:
+    return lambda batch: {text: np.ones_like(value) if text in masks else value for text, value in batch.items()}
+
+
+def _dropping(first: FirstDifference, masks: list[str]) -> Cause:
+    names = " and ".join(masks)
+    return Cause(
+        "dropout_active",
+        f"the port drops units by {names} in evaluation, where the towers keep all",
+        f"with ones for {names} the candidate's {first.check.key} is the reference's, within what rounding allows, where it "
+        f"was {first.check.multiple:.3g} times off; the reference's evaluation is the same whatever {names} "
+        f"{'hold' if len(masks) > 1 else 'holds'}",
+        "apply the mask in training only: if self.training, as the towers do with training=True",
+    )
 
 
 def _of_the_statistics(recorder: Evaluates, own: Tensors) -> list[Cause]:

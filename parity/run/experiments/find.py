@@ -92,7 +92,7 @@ def _experiments(
             Bench(first, recorder, join, reference, candidate)
         )
     if first.quantity == "eval" and first.check.run == "lockstep":
-        return of_the_evaluation(first, recorder, reference, candidate) if isinstance(recorder, Evaluates) else []
+        return of_the_evaluation(first, recorder, join, reference, candidate) if isinstance(recorder, Evaluates) else []
     if first.check.run != "lockstep" or first.quantity not in ("act", "loss", "tower_grad", "metric"):
         return []
     if first.check.key not in reference.step(first.check.step):
