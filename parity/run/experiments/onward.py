@@ -13,6 +13,7 @@ from parity.run.experiments.find import ahead_of, find_by_experiment
 from parity.run.experiments.mended import Mended, mended
 from parity.run.experiments.repeats import RepeatsOnward
 from parity.run.experiments.two_in_one import one_of_two
+from parity.run.experiments.undoable import with_its_change
 from parity.run.states import translated
 from parity.sides import SideFailed
 from parity.trace import Trace, parse_key
@@ -52,6 +53,8 @@ def find_onward(
     try:
         if mends and (not known or known[0].name in VAGUE):
             found = ahead_of(known, list(one_of_two(first, again, evidence, checks) or ()))
+        elif mends:
+            found = with_its_change(first, known, again, evidence, checks)
         basis = mended(first, found[0], again, evidence) if found and mends else None
         if basis:
             found = found + _without_it(first, basis, checks, mends)

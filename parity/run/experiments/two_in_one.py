@@ -16,7 +16,7 @@ EXACT = frozenset(["rectifier", "dropout_active", "bias_missing", "other_shard",
 
 
 def one_of_two(
-    first: FirstDifference, again: RepeatsOnward, evidence: Evidence, checks: list[Check]
+    first: FirstDifference, again: RepeatsOnward, evidence: Evidence, checks: list[Check], name: str = ""
 ) -> tuple[Undone, Cause] | None:
     """Returns the change that leaves of the first difference what something else explains, and that cause; else None.
 
@@ -28,11 +28,14 @@ def one_of_two(
       again: runs steps of the recorded case once more.
       evidence: the float64 lockstep traces.
       checks: of level 1.
+      name: of the cause that the change undoes, where that is known.
     """
     step, key = first.check.step, first.check.key
     allowed = allowed_at(step, checks)
     bench = Bench(first, again, evidence.join, evidence.reference, evidence.candidate)
     for change in (STALE, *changes_to_try(bench)):
+        if name not in ("", change.name):
+            continue
         undone = Undone(change.name, change.title, "", change.fix, change=change)
         basis = mended(first, undone, again, evidence)
         left = next_difference(basis.evidence, step, allowed, (first.quantity,)) if basis else None
@@ -42,16 +45,16 @@ def one_of_two(
         if cause is not None:
             text = f"{change.what}, what is left of {key} is explained: {cause.title}; neither explains it alone"
             return Undone(change.name, change.title, text, change.fix, cause.explains, change), cause
-    return _two_changes(bench)
+    return _two_changes(bench, name)
 
 
-def _two_changes(bench: Bench) -> tuple[Undone, Cause] | None:
+def _two_changes(bench: Bench, name: str) -> tuple[Undone, Cause] | None:
     of_the_batch = [*changes_of_the_order(bench.recorder.towers), *changes_of_the_inputs(bench.batch)]
     of_the_state = [
         *changes_of_the_flatten(bench.first, bench.reference, bench.state),
         *changes_of_the_gates(bench.state),
     ]
-    for one in of_the_batch:
+    for one in [each for each in of_the_batch if name in ("", each.name)]:
         for other in of_the_state:
             both = one._replace(what=f"{one.what} and {other.what}", state=other.state)
             cause = undone(bench, both)
