@@ -350,7 +350,7 @@ def _counted(sums: Sums, key: str) -> Cause:
 
 
 def _is_factor(sums: Sums, key: str, share: float) -> bool:
-    """Whether all that data bring to a loss is one reduced number, times what no other reduction of as many numbers gives."""
+    """Whether all that data bring to a loss is one reduced number, times what no reduction of as many numbers gives."""
     alone = len(sums.reference) == len(sums.candidate) == 1 and sums.reference[key].value.size == 1
     if not alone or not sums.sizes[key] or "sum" in sums.kinds[key].lower() or not _is_fraction(share) or share <= 0.0:
         return False

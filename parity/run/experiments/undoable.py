@@ -14,10 +14,10 @@ from parity.sides import SideFailed
 def with_its_change(
     first: FirstDifference, known: list[Cause], again: RepeatsOnward, evidence: Evidence, checks: list[Check]
 ) -> list[Cause]:
-    """Returns what is named of a difference, the first with the change that undoes it where an experiment has one of its name.
+    """Returns what is named of a difference, the first with the change that undoes it where an experiment has one.
 
-    What is told where an input is read says what is done to it, and not how a step is run without that. Where a change leaves
-    of the difference what something else explains, that comes behind it.
+    What is told where an input is read says what is done to it, and not how a step is run without that. Where a change
+    leaves of the difference what something else explains, that comes behind it.
 
     Args:
       first: the first difference.
