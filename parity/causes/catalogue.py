@@ -147,6 +147,7 @@ OF_AN_OP = frozenset(
     [
         "activation_function",
         "extra_scale",
+        "moved_values",
         "op_left_out",
         "other_operation",
         "reduction",

@@ -5,7 +5,7 @@ counts; a cause is named only where what counts otherwise makes up the whole dif
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -42,6 +42,7 @@ class Sums(NamedTuple):
       names: by key what it is called in the reference, or in the port where only that one has it.
       kinds: by key of what kind that op is.
       sizes: by key how many numbers are reduced to it, where it is one; 0 where no data go in.
+      divisors: by side what numbers are that its pass adds up.
     """
 
     reference: Mapping[str, Term]
@@ -51,6 +52,7 @@ class Sums(NamedTuple):
     names: Mapping[str, str]
     kinds: Mapping[str, str]
     sizes: Mapping[str, int]
+    divisors: tuple[Sequence[float], Sequence[float]] = ((), ())
 
     def total(self, side: int) -> float:
         """The loss of a side: 0 for the reference's, 1 for the candidate's."""
@@ -100,7 +102,8 @@ def sums_of(reference: Pass, candidate: Pass, reached: Reached, losses: tuple[fl
             kinds.setdefault(key, op.kind)
             sizes.setdefault(key, _reduced(passed, term.number))
     constants, of_weights = (one.constant, other.constant), (one.of_weights, other.of_weights)
-    return Sums(keys[0], keys[1], constants, of_weights, names, kinds, sizes)
+    added = list(_added_up(reference)), list(_added_up(candidate))
+    return Sums(keys[0], keys[1], constants, of_weights, names, kinds, sizes, added)
 
 
 def _reduced(passed: Pass, number: int) -> int:
@@ -111,6 +114,14 @@ def _reduced(passed: Pass, number: int) -> int:
         sizes.append(math.prod(passed.ops[each].shape))
         pending += passed.ops[each].inputs if sizes[-1] == 1 else []
     return max(sizes)
+
+
+def _added_up(passed: Pass) -> Iterator[float]:
+    """Yields the sums of a pass that are one number: what a loss may be divided by."""
+    for number, op in enumerate(passed.ops):
+        value = passed.value(number) if "sum" in op.kind.lower() and math.prod(op.shape) == 1 else None
+        if value is not None and np.isfinite(value).all() and value.any():
+            yield float(np.reshape(value, ()))
 
 
 def _common_number(number: int, side: int, reached: Reached) -> int:
@@ -340,7 +351,8 @@ def _counted(sums: Sums, key: str) -> Cause:
     if _is_factor(sums, key, share):
         return _factor(sums, key, share)
     divided = "sum" in sums.kinds[key].lower() or len(sums.reference) == 1
-    if not _is_fraction(share) or share < 0.0 or (scalar and not divided):
+    reduced = _is_reduced(one, sums.divisors[0]) and _is_reduced(other, sums.divisors[1])
+    if (not _is_fraction(share) and not reduced) or share < 0.0 or (scalar and not divided):
         title = f"the term {name} of the loss counts {theirs} in the candidate, {mine} in the reference"
         return Cause("loss_term", title, evidence, FIXES["counts"])
     title = f"the candidate's loss takes {theirs} of {name}, the reference's {mine}"
@@ -366,6 +378,15 @@ def _factor(sums: Sums, key: str, share: float) -> Cause:
         evidence += "; the factor does not reach what weights alone add"
     title = f"what data bring to the loss is off by the factor {share:.6g}"
     return Cause("gradient_factor", title, evidence, FIXES["factor"])
+
+
+def _is_reduced(term: Term, divisors: Sequence[float]) -> bool:
+    """Whether what is taken of a term's numbers is their sum, their mean, or divided by a sum that the pass takes."""
+    held = term.counts[term.counts != 0.0]
+    known = [1.0, float(held.size), float(term.counts.size), *divisors]
+    if term.counts.size == held.size == 1:
+        known.append(float(round(1.0 / float(held[0]))))  # of what is a sum by itself: how many were added up
+    return bool(held.size) and any(np.abs(held * each - 1.0).max() <= SAME for each in known)
 
 
 def _words(term: Term) -> str:

@@ -260,3 +260,15 @@ def test_one_minus_a_score_is_told_from_the_score_minus_one():
     sums = sums_of(one, other, reach(one, other), (3.0 * (1.0 - EACH.mean()), EACH.mean()))
     (term,) = sums.reference.values()
     assert (term.factor, sums.constants[0]) == (-3.0, 3.0)
+
+
+def test_a_sum_over_the_sum_of_its_weights_in_place_of_a_mean_is_another_reduction_and_no_other_weight():
+    def loss(divisor, of_weights):
+        """The first term's mean, and the second's sum by some number, beside the sum of what may be weights."""
+        *terms, total = loss_of(EACH, OTHER, ("Mean", "Sum"), share=1 / divisor)
+        return [*terms, ("Sum", [], of_weights), total]
+
+    mean, weights = loss(OTHER.size, 1.0), 4.3728172
+    assert cause(mean, loss(weights, weights)).name == "loss_reduction"
+    assert cause(mean, loss(weights, 1.0)).name == "loss_term"
+    assert cause(loss(weights, weights), loss(weights / 0.1234567, weights)).name == "loss_term"
