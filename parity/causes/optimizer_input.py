@@ -40,7 +40,12 @@ class SlotRule(NamedTuple):
 
 
 def slot_rule(
-    evidence: Evidence, step: int, slot: str, candidate: bool, only: Collection[str] | None = None
+    evidence: Evidence,
+    step: int,
+    slot: str,
+    candidate: bool,
+    only: Collection[str] | None = None,
+    decays: bool = False,
 ) -> SlotRule | None:
     """Reads a slot's rule off one side, or returns None where it is no such rule, or not the same for all variables.
 
@@ -50,21 +55,25 @@ def slot_rule(
       slot: its name.
       candidate: whether of the candidate.
       only: the variables to look at; all by default.
+      decays: whether a share of each weight may be added to its gradient.
     """
     gradients = evidence.applied(step)
     moved = [each for each in evidence.pairs(step, "slot", slot) if each[0] in (gradients if only is None else only)]
     moved = [each for each in moved if each[0] in gradients]
-    for power in (1, 2):
+    for power in (1,) if decays else (1, 2):
         columns, targets = [], []
         for name, one, other in moved:
             before = evidence.before(step, "slot", name, slot)
             if before is None:
                 return None
-            columns.append([before, gradients[name][candidate] ** power])
+            weight = evidence.before(step, "var", name) if decays else None
+            if decays and weight is None:
+                return None
+            columns.append([before, gradients[name][candidate] ** power, *([weight] if weight is not None else [])])
             targets.append(other if candidate else one)
         found = fit(columns, targets) if targets else None
         if found is not None and found.residual <= EXACT:
-            keep, take = found.coefficients
+            keep, take, *_ = found.coefficients
             return SlotRule(keep, take, power)
     return None
 

@@ -295,7 +295,8 @@ def _of_two_terms(
     the step ``(slot' - take gradient) / keep``: only the sign tells them apart.
     """
     slot, *_ = formula.form.numerators
-    rule = slot_rule(evidence, sides.steps[0], slot, candidate, sides.names)
+    step, names = sides.steps[0], sides.names
+    rule = slot_rule(evidence, step, slot, candidate, names) or slot_rule(evidence, step, slot, candidate, names, True)
     if rule is None or not rule.keep or not formula.shares[0]:
         return None
     share = formula.shares[1] / formula.shares[0]

@@ -136,6 +136,7 @@ def named(causes_of, key, reference, rule=None, own=None, **settings):
         (momentum, {"take": 0.1}, "slot/momentum/kernel", "momentum", "dampened"),
         (momentum, {"nesterov": True}, "var/kernel", "nesterov", "in the candidate only"),
         (momentum, {"nesterov": True, "only": ["bias"]}, "var/bias", "nesterov", "in the candidate only"),
+        (momentum, {"nesterov": True, "decay": 0.03}, "var/kernel", "nesterov", "in the candidate only"),
         (momentum, {"lr": 0.2}, "var/kernel", "learning_rate", "factor 2"),
         (momentum, {"lr": 0.2, "only": ["bias"]}, "var/bias", "learning_rate", "factor 2 for bias"),
         (adam, {"beta1": 0.5}, "slot/m/kernel", "adam_beta", "beta1 is 0.5 where the reference has 0.9"),
