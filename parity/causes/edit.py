@@ -33,6 +33,7 @@ class Edit(NamedTuple):
       as_is, changed: what the pass does without it and with it, as in "takes the mean over axis 1".
       dropped: what it leaves out: a kind of op, "mask" or "epsilon"; "" where it leaves nothing out.
       follows: whether it does something to what the op gives.
+      beside: by number the output of another op that is changed with it.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Edit(NamedTuple):
     changed: str
     dropped: str = ""
     follows: bool = False
+    beside: tuple[tuple[int, Array], ...] = ()
 
 
 class Near(NamedTuple):

@@ -102,7 +102,7 @@ GENERAL = frozenset(
 
 
 # What says where the trouble is rather than what it is: an experiment may know better.
-VAGUE = frozenset(["border", "activation_factor", "not_finite", "other_operation"])
+VAGUE = frozenset(["border", "activation_factor", "moved_values", "not_finite", "other_operation"])
 
 
 def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:

@@ -27,6 +27,8 @@ from parity.locate.behind import upstream
 from parity.locate.reached import alike
 
 LEAST_NUMBERS = 3  # different ones, from which on one power of all is no chance
+MOST_PARTS = 8  # of what an op cuts apart
+CUTTING = frozenset(["split", "splitv", "chunk", "unbind", "unstack", "unpack", "split_with_sizes", "tensor_split"])
 MOST_LEFT_OUT = 3  # ops in a row
 TELLING = 8  # numbers from which on the same ones in other places are no chance
 
@@ -113,6 +115,27 @@ def _chain(run: Rerun, number: int, other: int) -> list[str]:
             break
         number = inputs[0]
     return []
+
+
+def exchanged(run: Rerun, number: int) -> Iterator[Edit]:
+    """Yields the changes that give one part of what an op cuts apart for another part of it, and that one for this.
+
+    Args:
+      run: the pass.
+      number: of the op that gives one part.
+    """
+    op, own = run.ops[number], run.output(number)
+    for other in range(max(number - MOST_PARTS, 0), min(number + MOST_PARTS, len(run.ops))):
+        beside, value = run.ops[other], run.output(other)
+        of_one = (beside.kind, beside.inputs, beside.line) == (op.kind, op.inputs, op.line)
+        if other == number or not of_one or op.kind.strip("_").lower() not in CUTTING:
+            continue
+        if own is not None and value is not None and own.shape == value.shape and not np.array_equal(own, value):
+            words = (
+                f"takes the parts of {plain(op.kind)} in order",
+                f"exchanges two parts of what {plain(op.kind)} gives",
+            )
+            yield Edit(number, value, "channel_order", *words, beside=((other, own),))
 
 
 def moved_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:

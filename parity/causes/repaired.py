@@ -17,7 +17,7 @@ from parity.causes.edit import ACTIVATIONS, FIX, OTHER, Edit, Near
 from parity.causes.evidence import CLOSE
 from parity.causes.op_edits import FILLING, plain_edits
 from parity.causes.op_table import UNARY, plain
-from parity.causes.operand_edits import followed, moved_edits, operand_edits
+from parity.causes.operand_edits import exchanged, followed, moved_edits, operand_edits
 from parity.causes.rerun import Rerun
 from parity.judge.numbers import Array
 from parity.judge.result import Cause
@@ -84,7 +84,8 @@ def repaired(reference: Side, candidate: Side, of_loss: bool) -> Cause | None:
         if hit is not None:
             cause = _cause(hit, reference, candidate, turned, of_loss)
             number = hit.edit.number if turned else candidate.start
-            return cause if hit.edit.dropped else _of_module(cause, candidate, number)
+            cause = cause if hit.edit.dropped else _of_module(cause, candidate, number)
+            return replace(cause, op=hit.edit.number if turned else None)
     return None
 
 
@@ -128,14 +129,18 @@ def _changes(own: Side, other: Side, run: Rerun, of_loss: bool) -> Iterator[Iter
     found = [number for number in found if not any(is_drawn(each, ops) for each in ops[number].inputs)]
     for number in found:
         yield plain_edits(run, number, near)
-    for number in found:
-        nearest = sorted((each for each in own.reached if each < number), reverse=True)[:CHOICES]
-        yield operand_edits(run, number, near._replace(choices=[*nearest, *inputs]))
     taken = [each for number in found[:FIRST] for each in ops[number].inputs if each in own.reached]
     taken += [each for number in taken for each in ops[number].inputs if each in own.reached]
     for number in dict.fromkeys(taken):
+        yield exchanged(run, number)
+    for number in found:
+        nearest = sorted((each for each in own.reached if each < number), reverse=True)[:CHOICES]
+        yield operand_edits(run, number, near._replace(choices=[*nearest, *inputs]))
+    for number in dict.fromkeys(taken):
         yield chain(
-            followed(run, number, near), plain_edits(run, number, near) if plain(ops[number].kind) in JOINING else ()
+            exchanged(run, number),
+            followed(run, number, near),
+            plain_edits(run, number, near) if plain(ops[number].kind) in JOINING else (),
         )
     before = sorted(upstream(ops, found) - of_weights - set(found), reverse=True)
     for number in [each for each in before if ops[each].inputs][:BEFORE]:
@@ -158,8 +163,8 @@ def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:
 
 def _hits(run: Rerun, edit: Edit, wrong: frozenset[int], targets: "_Targets") -> list[_Hit]:
     """Returns where the other side has what comes of an edit, in order."""
-    hits, since = list[_Hit](), 0
-    for number, value in chain([(edit.number, edit.value)], run.after(edit.number, edit.value, FARTHEST)):
+    hits, since, changes = list[_Hit](), 0, {edit.number: edit.value, **dict(edit.beside)}
+    for number, value in chain(changes.items(), run.after(changes, FARTHEST)):
         since += 1
         if since > FAR:
             break

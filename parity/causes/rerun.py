@@ -99,16 +99,15 @@ class Rerun:
         """Whether another number of times, or shape, is given than there was: that is no change of what is computed."""
         return taken.value.dtype.kind in "iu" and not np.array_equal(taken.value, value)
 
-    def after(self, number: int, value: Array, most: int) -> Iterator[tuple[int, Array]]:
-        """Yields number and output of each op that comes of a changed output, in order, as far as it can be computed.
+    def after(self, changes: Mapping[int, Array], most: int) -> Iterator[tuple[int, Array]]:
+        """Yields number and output of each op that comes of changed outputs, in order, as far as it can be computed.
 
         Args:
-          number: of the op that is changed.
-          value: what it gives now.
+          changes: by number of an op what it gives now.
           most: how many ops are computed.
         """
-        changed: dict[int, Array] = {number: value}
-        pending = set(self.readers[number])
+        changed = dict(changes)
+        pending = {reader for number in changes for reader in self.readers[number]} - changes.keys()
         unknown: set[int] = set()
         while pending and most:
             each = min(pending)

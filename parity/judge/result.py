@@ -123,6 +123,7 @@ class Cause:
       evidence: the figures.
       fix: the mend, in one line.
       explains: which difference, and what part of it; None where that is told by the evidence alone.
+      op: number of the port's op that does otherwise, in the forward pass that shows it; None where that is not known.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Cause:
     evidence: str
     fix: str
     explains: Explained | None = None
+    op: int | None = field(default=None, kw_only=True)
 
     def is_of(self, first: "FirstDifference") -> bool:
         """Returns whether it explains that difference, at its layer or as the trace has it, rather than another one."""

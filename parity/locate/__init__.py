@@ -16,3 +16,4 @@ losses, statistics or outputs differ already, and where no place is found the fi
 from parity.locate.locate import Location as Location
 from parity.locate.locate import locate as locate
 from parity.locate.moved import at_the_mover as at_the_mover
+from parity.locate.moved import in_front as in_front

@@ -38,6 +38,22 @@ def at_the_mover(place: Location) -> Location:
     return place._replace(op=reference.ops[own], port=port, parting=parting)
 
 
+def in_front(place: Location, number: int | None) -> Location:
+    """Returns the location at an op of the port in front of the first that is wrong; the same where it is not in front.
+
+    Args:
+      place: where the passes part.
+      number: of an op of the port whose output the reference has too, or None.
+    """
+    first, own = place.parting.candidate, place.reached.candidate.get(-1 if number is None else number)
+    if number is None or first is None or own is None or number >= first:
+        return place
+    reference, candidate = place.passes
+    port = candidate.ops[number]
+    parting = place.parting._replace(reference=own, candidate=number, module=port.name, next_module=None)
+    return place._replace(op=reference.ops[own], port=port, parting=parting)
+
+
 def _laid_out_before(
     number: int, own: int | None, same: Mapping[int, Sequence[int]], passes: tuple[Pass, Pass]
 ) -> LaidOut | None:

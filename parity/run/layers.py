@@ -13,7 +13,7 @@ from parity.judge.join import Join
 from parity.judge.level1 import LIMIT, UNIT64
 from parity.judge.numbers import distance, norm, worst
 from parity.judge.result import Check, FirstDifference, Level
-from parity.locate import Location, at_the_mover, locate
+from parity.locate import Location, at_the_mover, in_front, locate
 from parity.locate.declared import shows
 from parity.locate.reached import Pass, tolerances_for
 from parity.locate.where import where_apart
@@ -120,9 +120,10 @@ def with_location(level: Level, located: Located | None) -> None:
     known = level.first_difference
     if located is None or known is None:
         return
-    # Where numbers stand in other places, what is first wrong only takes them: their place is where they are put there.
-    moved = any(cause.name == "moved_values" for cause in level.causes[:1])
-    place = at_the_mover(located.place) if moved else located.place
+    place = located.place
+    for cause in level.causes[:1]:
+        # What is first wrong may only take what was made in front of it: the numbers of right outputs in other places.
+        place = at_the_mover(place) if cause.name == "moved_values" else in_front(place, cause.op)
     parting = place.parting
     first = replace(
         located.first,

@@ -282,7 +282,7 @@ def test_the_huge_numbers_of_a_mask_hide_nothing():
 def test_an_op_is_changed_only_if_computed_again_it_gives_what_it_gave():
     run = Rerun(net(("Relu", [0], np.maximum(H, 0)), ("Sigmoid", [1], np.maximum(H, 0) ** 2)))
     assert run.computes(1) and not run.computes(2)
-    assert [number for number, _ in run.after(0, 2 * H, 9)] == [1]
+    assert [number for number, _ in run.after({0: 2 * H}, 9)] == [1]
 
 
 @pytest.mark.parametrize(
@@ -409,3 +409,27 @@ def test_what_is_made_of_weights_alone_is_named_where_it_is_a_power_of_the_other
     assert power_between(deviation, deviation**0.5) == pytest.approx(0.5)
     assert power_between(deviation, deviation + 0.1) is None
     assert power_between(deviation[:2], deviation[:2] ** 0.5) is None
+
+
+def test_two_parts_of_a_split_that_stand_for_each_other_are_told_with_the_op_that_cuts_them():
+    wide = X @ np.concatenate([W, V], 1)[:, :6]
+    one, two = wide[:, :3], wide[:, 3:]
+
+    def cut(kind, first, second):
+        made = first * np.exp(second)
+        return passed(
+            ("MatMul", [X, W], wide),
+            (kind, [0], one, {"num_split": 2}),
+            (kind, [0], two, {"num_split": 2}),
+            ("exp", [1 if second is one else 2], np.exp(second)),
+            ("mul", [1 if first is one else 2, 3], made),
+            ("mean", [4], made.mean()),
+        )
+
+    left, right = (
+        side._replace(ops=[op._replace(line=op.line._replace(line=1)) for op in side.ops])
+        for side in (cut("Split", one, two), cut("split", two, one))
+    )
+    named = cause(left, right)
+    assert named.name == "channel_order" and "two parts of split" in named.title
+    assert named.op is None or named.op in (1, 2)

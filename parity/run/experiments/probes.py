@@ -15,6 +15,7 @@ from parity.run.states import Tensors
 from parity.trace import Trace, parse_key
 
 MARGIN = 3
+FOLLOWING = frozenset(["act", "metric", "loss"])
 TINY = 1e-12
 # What rounding to a format leaves in a result, relative, at least.
 FORMATS = ((3e-4, "bfloat16"), (3e-5, "float16"), (1e-10, "float32"))
@@ -90,6 +91,17 @@ class Bench:
         got = self._read(traced)
         return got if got is not None and np.isfinite(got).all() else None
 
+    def reads(self, batch: Callable[[Tensors], Tensors]) -> bool:
+        """Whether any loss or output of the candidate's step moves with a change of what goes in."""
+        step = self.first.check.step
+        made = [
+            self.recorder.repeat(step, change, lambda state: {**state, **self.given})
+            for change in (lambda unchanged: unchanged, batch)
+        ]
+        one, other = (traced.step(traced.step_numbers[-1]) for traced in made)
+        names = [name for name in one.names() if name in other and parse_key(name).quantity in FOLLOWING]
+        return any(not np.array_equal(one.read(name), other.read(name), equal_nan=True) for name in names)
+
     def candidate_once_more(self, seed: int | None = None) -> Array | None:
         """Returns the candidate's tensor of the same step made once more, finite or not; None where it has no such.
 
@@ -129,6 +141,8 @@ def ignored_input(bench: Bench) -> Cause | None:
         followed = bench.reference_with(rolled)
         if followed is None or distance(followed, bench.wanted) <= bench.first.check.allowed:
             continue
+        if bench.reads(rolled):
+            continue  # something else comes of it: it is used, if not there
         plain = text.removeprefix("feed/")
         return Cause(
             "input_ignored",
