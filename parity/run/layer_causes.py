@@ -28,6 +28,7 @@ from parity.run.loss_inputs import boundary
 from parity.run.op_causes import cause_at_op, cause_by_one_change, scale_of_loss
 from parity.run.other_ways import cause_by_other_ways
 from parity.run.recurrent_inputs import recurrent_layers
+from parity.run.weights_taken import cause_of_weights
 from parity.trace import parse_key
 
 # What only holds where the first layers differ already, and what only holds where all layers are right.
@@ -118,6 +119,7 @@ def _with_op(located: Located | None, causes: list[Cause], proven: Sequence[Caus
 def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Cause]) -> tuple[list[Cause], list[Cause]]:
     """Returns the causes by which something was computed again, and those that numbers support beside them."""
     proven, rest = _causes_of_inputs(located, evidence) or _causes_of_steps(located, evidence), list[Cause]()
+    proven = proven or _causes_of_weights(located, evidence)
     if not proven:
         proven, rest = _causes_at(located, evidence)
     if located is not None and not located.place.layer and not proven and not rest:
@@ -162,6 +164,16 @@ def _causes_of_inputs(located: Located | None, evidence: Evidence) -> list[Cause
     if located is None or located.first.check.note:
         return []
     cause = cause_of_input(located.place, list(_feeds(located.first, evidence)))
+    return [told_of(located.first, cause)] if cause is not None else []
+
+
+def _causes_of_weights(located: Located | None, evidence: Evidence) -> list[Cause]:
+    """What the port makes of a weight before an op takes it."""
+    if located is None or located.first.check.note:
+        return []
+    step = located.first.check.step
+    values = {name: evidence.before(step, "var", name) for name in located.place.op.weights}
+    cause = cause_of_weights(located.place, {name: value for name, value in values.items() if value is not None})
     return [told_of(located.first, cause)] if cause is not None else []
 
 
