@@ -132,8 +132,8 @@ def exchanged(run: Rerun, number: int) -> Iterator[Edit]:
             continue
         if own is not None and value is not None and own.shape == value.shape and not np.array_equal(own, value):
             words = (
-                f"takes the parts of {plain(op.kind)} in order",
-                f"exchanges two parts of what {plain(op.kind)} gives",
+                f"takes two parts of {plain(op.kind)} one way",
+                "takes them the other way round",
             )
             yield Edit(number, value, "channel_order", *words, beside=((other, own),))
 

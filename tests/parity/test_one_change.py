@@ -430,5 +430,5 @@ def test_two_parts_of_a_split_that_stand_for_each_other_are_told_with_the_op_tha
     both = cut("Split", one, two), cut("split", two, one)
     left, right = (side._replace(ops=[op._replace(line=line) for op in side.ops]) for side in both)
     named = cause(left, right)
-    assert named.name == "channel_order" and "two parts of split" in named.title
+    assert named.name == "channel_order" and "the other way round" in named.title
     assert named.op is None or named.op in (1, 2)
