@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.causes.recurrent_cells import GATES, Cell, Way, Weights, over_steps, step_of, weights_of
+from parity.causes.recurrent_cells import GATES, Cell, Outputs, Way, Weights, over_steps, step_of, weights_of
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause
 
@@ -104,7 +104,7 @@ class _Run:
         }
         self._marks = {n: v for n, v in layer.marks.items() if v.shape == x.shape[:2]}
 
-    def outputs(self, rule: _Rule, examples: int | None = None, steps: int | None = None) -> Array:
+    def outputs(self, rule: _Rule, examples: int | None = None, steps: int | None = None) -> Outputs:
         """The layer's outputs by a rule, of the first examples and steps alone where these are given."""
         x = self._x.reshape(*self._x.shape[1::-1], -1).swapaxes(0, 1) if rule.regrouped else self._x
         x = (x[:, ::-1] if rule.turned else x)[:examples, :steps]
@@ -129,12 +129,16 @@ class _Run:
         whole, lasts = self._parts[side]
         if self._work.left <= 0.0 or not (whole or lasts):
             return False
-        if not rule.reverse and whole and _in_parts(self.outputs(rule, 1, FEW), [each[:1, :FEW] for each in whole]):
+        begun = [each[:1, :FEW] for each in whole]
+        if not rule.reverse and whole and _in_parts(self.outputs(rule, 1, FEW).steps, begun):
             return True
         if not lasts and not rule.reverse:
             return False
         made = self.outputs(rule, 1)
-        return _in_parts(made, [each[:1] for each in whole]) or _in_parts(made[:, -1], [each[:1] for each in lasts])
+        firsts = [each[:1] for each in lasts]
+        return _in_parts(made.steps, [each[:1] for each in whole]) or any(
+            _in_parts(each, firsts) for each in _lasts(made)
+        )
 
     def usual(self, kind: str) -> Iterator[_Rule]:
         """The rules that a reference may have, the likeliest first."""
@@ -154,6 +158,8 @@ class _Run:
             if not _within(rule, own) and not self._may_give(rule, 1):
                 continue
             made = self.outputs(rule)
+            if rule == own._replace(frozen=rule.frozen):  # behind the ends a right port may have any state
+                made = made._replace(last=())
             if self._is_read(made, base) if _within(rule, own) else self._is_given(made, base):
                 evidence = (
                     f"run over {sequence} from the same weights, to the last digits: by the one rule it gives what the "
@@ -163,12 +169,12 @@ class _Run:
                 return Cause(name, f"{self._layer.name}: {what}", evidence, fix)
         return None
 
-    def _is_given(self, made: Array, base: Array) -> bool:
+    def _is_given(self, made: Outputs, base: Outputs) -> bool:
         return any(_shows(made, value, base) for value in self._layer.candidate)
 
-    def _is_read(self, made: Array, base: Array) -> bool:
+    def _is_read(self, made: Outputs, base: Outputs) -> bool:
         """Whether the candidate goes on with what it can take of these outputs alone."""
-        taken = zip(_taken(made, {}), _taken(base, {}), strict=True)
+        taken = zip(_taken(made.steps, {}), _taken(base.steps, {}), strict=True)
         return any(
             one.any() and not _among(one, [other]) and _among(one, self._layer.read)
             for (_, one), (_, other) in taken  # zeros may be any first state's
@@ -345,7 +351,7 @@ def _in_parts(made: Array, parts: Sequence[Array]) -> bool:
     return any(norm(part - made) <= ROUGH * norm(made) for part in parts)
 
 
-def _shows(made: Array, value: Array, unlike: Array | None = None) -> bool:
+def _shows(made: Outputs, value: Array, unlike: Outputs | None = None) -> bool:
     """Whether a value is all of some outputs, in either layout, one half of two directions, or the last of them.
 
     Args:
@@ -353,16 +359,27 @@ def _shows(made: Array, value: Array, unlike: Array | None = None) -> bool:
       value: what may be them.
       unlike: outputs of another rule, that the value must not be: what both rules give tells neither.
     """
-    examples, steps, units = made.shape
-    near = CLOSE * norm(made)
+    examples, steps, units = made.steps.shape
     if value.ndim == 3:
-        told = _differ(made, unlike)
-        return told and any(norm(part - made) <= near for part in _whole(value, (examples, steps, units)))
-    last = made[:, -1]
-    if value.shape != (examples, units) or steps < 2 or abs(value[0, 0] - last[0, 0]) > near:
+        told = _differ(made.steps, unlike.steps if unlike is not None else None)
+        parts = _whole(value, (examples, steps, units))
+        return told and any(norm(part - made.steps) <= CLOSE * norm(made.steps) for part in parts)
+    if value.shape != (examples, units) or steps < 2:
         return False
-    known = last.any() and _differ(last, None if unlike is None else unlike[:, -1])
-    return bool(known and norm(value - last) <= CLOSE * norm(last))
+    others = _lasts(unlike) if unlike is not None else [None] * len(_lasts(made))
+    return any(_is_last(each, value, other) for each, other in zip(_lasts(made), others, strict=False))
+
+
+def _lasts(made: Outputs) -> list[Array]:
+    """What is left of some outputs: what is put out in the last place, and the states behind the ends of the examples."""
+    return [made.steps[:, -1], *made.last]
+
+
+def _is_last(last: Array, value: Array, unlike: Array | None) -> bool:
+    near = CLOSE * norm(last)
+    return bool(
+        abs(value[0, 0] - last[0, 0]) <= near and last.any() and _differ(last, unlike) and norm(value - last) <= near
+    )
 
 
 def _differ(made: Array, other: Array | None) -> bool:

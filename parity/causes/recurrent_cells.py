@@ -74,6 +74,18 @@ class Way(NamedTuple):
     keeps: Array | None = None
 
 
+class Outputs(NamedTuple):
+    """What a cell gives over a sequence.
+
+    Fields:
+      steps: ``[example, step, units]``.
+      last: the state that is left behind the last step of each example, a tuple whose last is the output.
+    """
+
+    steps: Array
+    last: tuple[Array, ...]
+
+
 def weights_of(variables: Mapping[str, Array]) -> Iterator[tuple[str, Weights]]:
     """Yields the kinds of cells that some variables may be the weights of, with the weights.
 
@@ -149,8 +161,8 @@ def step_of(cell: Cell, weights: Weights) -> Step:
     return {"LSTM": lstm, "GRU": gru, "RNN": rnn}[cell.kind]
 
 
-def over_steps(step: Step, x: Array, state: tuple[Array, ...], way: Way) -> Array:
-    """Returns the outputs ``[example, step, units]`` of a cell over a sequence.
+def over_steps(step: Step, x: Array, state: tuple[Array, ...], way: Way) -> Outputs:
+    """Returns what a cell gives over a sequence.
 
     Args:
       step: as `step_of` returns it.
@@ -171,7 +183,9 @@ def over_steps(step: Step, x: Array, state: tuple[Array, ...], way: Way) -> Arra
         state = tuple(np.where(counts, after, before) for after, before in zip(new, state, strict=True))
         outputs.append(np.where(counts, new[-1], 0.0))
     found = np.stack(outputs, axis=1)
-    return _turned(found, lengths if way.reverse == "each" else np.full(examples, steps)) if way.reverse else found
+    if way.reverse:
+        found = _turned(found, lengths if way.reverse == "each" else np.full(examples, steps))
+    return Outputs(found, state)
 
 
 def _turned(x: Array, lengths: Array) -> Array:

@@ -33,7 +33,7 @@ BASIC, RESET = Cell("LSTM", "ijfo", 1.0), Cell("GRU", "rzh")
 def outputs(variables, cell, state=None, **way):
     _, weights = next(each for each in weights_of(variables) if each[0] == cell.kind)
     zeros = (np.zeros((3, 4)),) * (2 if cell.kind == "LSTM" else 1)
-    return over_steps(step_of(cell, weights), X, state or zeros, Way(**way))
+    return over_steps(step_of(cell, weights), X, state or zeros, Way(**way)).steps
 
 
 def cause(variables, reference, candidate, read=()):
@@ -72,6 +72,34 @@ def test_lengths_that_are_ignored_are_named(way, other):
     assert named.name == "sequence_lengths"
 
 
+def last_state(variables, cell, **way):
+    _, weights = next(each for each in weights_of(variables) if each[0] == cell.kind)
+    zeros = (np.zeros((3, 4)),) * (2 if cell.kind == "LSTM" else 1)
+    return over_steps(step_of(cell, weights), X, zeros, Way(**way)).last
+
+
+def test_the_state_behind_the_ends_shows_a_rule_where_outputs_are_not_seen():
+    lengths = {"lengths": LENGTHS}
+    (own,), (other,) = (last_state(GRU, cell, **lengths) for cell in (RESET, RESET._replace(update="new")))
+    named = cause(GRU, own, other)
+    assert named.name == "recurrent_rule" and "multiplies the new state" in named.title
+    assert cause(GRU, own, 1.01 * other) is None
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_whole_sequences_that_are_reversed_show_in_either_state_behind_the_ends(place):
+    own = last_state(LSTM, BASIC, lengths=LENGTHS, reverse="each")[place]
+    other = last_state(LSTM, BASIC, lengths=LENGTHS, reverse="all")[place]
+    named = cause(LSTM, own, other)
+    assert named.name == "sequence_lengths" and "reverses whole sequences" in named.title
+
+
+def test_a_state_from_behind_the_ends_is_no_rule_of_a_candidate_that_may_take_the_steps_at_the_lengths():
+    way = {"lengths": LENGTHS, "reverse": "each"}
+    own = last_state(LSTM, BASIC, **way)[1]
+    assert cause(LSTM, own, last_state(LSTM, BASIC, **way, frozen=False)[1]) is None
+
+
 @pytest.mark.parametrize("other", [{"frozen": False}, {"lengths": LENGTHS, "frozen": False}])
 def test_a_run_behind_the_end_is_named_only_where_the_candidate_goes_on_with_what_it_gives_there(other):
     sides = outputs(LSTM, BASIC, lengths=LENGTHS), outputs(LSTM, BASIC, **other)
@@ -104,7 +132,7 @@ def test_zeros_that_a_candidate_reads_are_not_the_outputs_behind_some_end():
 def test_a_sequence_that_is_cut_the_other_way_round_is_named():
     regrouped = X.reshape(5, 3, 3).swapaxes(0, 1)
     _, weights = next(each for each in weights_of(GRU))
-    other = over_steps(step_of(RESET, weights), regrouped, (np.zeros((3, 4)),), Way())
+    other = over_steps(step_of(RESET, weights), regrouped, (np.zeros((3, 4)),), Way()).steps
     named = cause(GRU, outputs(GRU, RESET), other)
     assert (named.name, "cut into sequences as if" in named.title) == ("moved_values", True)
 
