@@ -43,7 +43,7 @@ def of_the_evaluation(
         return []  # with the weights themselves both are the same: the mode is right
     try:
         own = _evaluations(candidate.step(first.check.step))
-        causes = of_the_masks(first, recorder, join, reference) or _of_the_statistics(recorder, own)
+        causes = of_the_inputs(first, recorder, join, reference) or _of_the_statistics(recorder, own)
         if _same(own, _evaluations(recorder.evaluate_again(evaluation="train"))):
             return [*causes, _train_mode()]
         if not _same(own, _evaluations(recorder.evaluate_again(evaluation="other draws"))):
@@ -53,8 +53,10 @@ def of_the_evaluation(
         return []  # the port does not take what was tried: no reason to lose the verdict over
 
 
-def of_the_masks(first: FirstDifference, recorder: Evaluates, join: Join, reference: Trace) -> list[Cause]:
-    """Returns which masks of the batch the port drops units by in its evaluation, where the towers read none of them.
+def of_the_inputs(first: FirstDifference, recorder: Evaluates, join: Join, reference: Trace) -> list[Cause]:
+    """Returns which inputs of training the port reads in its evaluation, where the towers read none of them.
+
+    With ones in place of a mask, or zeros in place of noise, the port then evaluates to what the towers do.
 
     Args:
       first: the first difference, an evaluated tensor in lockstep.
@@ -63,37 +65,55 @@ def of_the_masks(first: FirstDifference, recorder: Evaluates, join: Join, refere
       reference: its float64 lockstep trace.
     """
     step, own = first.check.step, _evaluations(reference.step(first.check.step))
-    masks = [text for text, value in recorder.reference_batch(step).items() if _drops(value)]
-    for chosen in [[text] for text in masks] + ([masks] if len(masks) > 1 else []):
-        candidate, followed = recorder.evaluate_on(_keeping(chosen))
+    given = recorder.reference_batch(step)
+    masks = [text for text, value in given.items() if _drops(value)]
+    noise = [text for text, value in given.items() if value.dtype.kind == "f" and value.ndim and text not in masks]
+    tries = [([text], 1.0) for text in masks] + ([(masks, 1.0)] if len(masks) > 1 else [])
+    for chosen, neutral in tries + [([text], 0.0) for text in noise]:
+        try:
+            candidate, followed = recorder.evaluate_on(_filled(chosen, neutral))
+        except SideFailed:
+            continue
         got = join.read(parse_key(first.check.key), candidate.step(candidate.step_numbers[-1]))
         wanted = own[first.check.key]
         if got is None or got.shape != wanted.shape or not distance(wanted, got) <= first.check.allowed:
             continue
         if followed is not None and not _same(own, _evaluations(followed.step(followed.step_numbers[-1]))):
             continue
-        return [_dropping(first, [text.removeprefix("feed/") for text in chosen])]
+        names = " and ".join(text.removeprefix("feed/") for text in chosen)
+        return [_read_in_evaluation(first, names, bool(neutral), followed is not None)]
     return []
 
 
 def _drops(value: Array) -> bool:
     """Whether an input holds zeros and one other number, as masks of dropout do."""
-    return value.dtype.kind == "f" and value.ndim > 1 and 0.0 in value and len(np.unique(value)) == 2
+    return value.dtype.kind == "f" and value.ndim > 0 and 0.0 in value and len(np.unique(value)) == 2
 
 
-def _keeping(masks: Collection[str]) -> Changed:
-    return lambda batch: {text: np.ones_like(value) if text in masks else value for text, value in batch.items()}
+def _filled(inputs: Collection[str], number: float) -> Changed:
+    return lambda batch: {
+        text: np.full_like(value, number) if text in inputs else value for text, value in batch.items()
+    }
 
 
-def _dropping(first: FirstDifference, masks: list[str]) -> Cause:
-    names = " and ".join(masks)
+def _read_in_evaluation(first: FirstDifference, names: str, drops: bool, followed: bool) -> Cause:
+    key, was = first.check.key, first.check.multiple
+    evidence = (
+        f"with {'ones' if drops else 'zeros'} for {names} the candidate's {key} is the reference's, within what rounding "
+        f"allows, where it was {was:.3g} times off{'; the reference evaluates to the same with them' if followed else ''}"
+    )
+    if drops:
+        return Cause(
+            "dropout_active",
+            f"the port drops units by {names} in evaluation, where the towers keep all",
+            evidence,
+            "apply the mask in training only: if self.training, as the towers do with training=True",
+        )
     return Cause(
-        "dropout_active",
-        f"the port drops units by {names} in evaluation, where the towers keep all",
-        f"with ones for {names} the candidate's {first.check.key} is the reference's, within what rounding allows, where it "
-        f"was {first.check.multiple:.3g} times off; the reference's evaluation is the same whatever {names} "
-        f"{'hold' if len(masks) > 1 else 'holds'}",
-        "apply the mask in training only: if self.training, as the towers do with training=True",
+        "train_mode_in_evaluation",
+        f"train mode in evaluation: the port takes {names} in, which the towers leave out",
+        evidence,
+        f"take {names} in training only: if self.training, as the towers do with training=True",
     )
 
 

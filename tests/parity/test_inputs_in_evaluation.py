@@ -1,4 +1,4 @@
-"""A fed mask of dropout that only the port reads after training is named, and no other input."""
+"""A fed mask of dropout, or noise, that only the port reads after training is named, and no other input."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from parity.judge.result import Check, FirstDifference
-from parity.run.experiments.evaluation import of_the_masks
+from parity.run.experiments.evaluation import of_the_inputs
+from parity.sides import SideFailed
 
 RANDOM = np.random.default_rng(5)
 X = RANDOM.normal(size=(6, 4))
@@ -38,7 +39,7 @@ def named(port, towers, of_a_trace=False):
     recorder = SimpleNamespace(reference_batch=lambda step: BATCH, evaluate_on=evaluate_on)
     join = SimpleNamespace(read=lambda key, file: file.read(KEY))
     first = FirstDifference(Check("lockstep", 2, KEY, "different", 1.0, 1e-13), "eval", "hidden", "", None)
-    return of_the_masks(first, recorder, join, trace(towers(BATCH)))
+    return of_the_inputs(first, recorder, join, trace(towers(BATCH)))
 
 
 @pytest.mark.parametrize("of_a_trace", [False, True])
@@ -51,6 +52,24 @@ def test_a_mask_that_the_port_alone_reads_is_named(of_a_trace):
 def test_two_masks_that_the_port_alone_reads_are_named_together():
     (cause,) = named(lambda b: np.tanh(b["feed/x"] * b["feed/drop"]) * b["feed/other"], lambda b: np.tanh(b["feed/x"]))
     assert "drop and other" in cause.title
+
+
+def test_noise_that_the_port_alone_adds_is_train_mode():
+    (cause,) = named(lambda b: b["feed/other"] + 0.3 * b["feed/x"], lambda b: b["feed/other"])
+    assert (cause.name, cause.title.endswith("takes x in, which the towers leave out")) == (
+        "train_mode_in_evaluation",
+        True,
+    )
+    assert not named(lambda b: b["feed/other"] + b["feed/x"], lambda b: b["feed/other"] + 0.5 * b["feed/x"])
+
+
+def test_a_port_that_does_not_take_what_is_tried_is_no_failure():
+    def port(batch):
+        if not np.array_equal(batch["feed/drop"], DROP):
+            raise SideFailed("port", "it asserts what its masks hold")
+        return np.tanh(batch["feed/x"]) * batch["feed/drop"]
+
+    assert not named(port, lambda b: np.tanh(b["feed/x"]))
 
 
 def test_a_mask_is_not_named_where_something_else_differs_too():
