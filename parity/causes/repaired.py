@@ -133,20 +133,18 @@ def _changes(own: Side, other: Side, run: Rerun, of_loss: bool) -> Iterator[Iter
     taken += [each for number in taken for each in ops[number].inputs if each in own.reached]
     for number in dict.fromkeys(taken):
         yield exchanged(run, number)
+        if plain(ops[number].kind) in JOINING:
+            yield plain_edits(run, number, near)
+    for number in found[:FIRST]:
+        yield moved_edits(run, number, near)
     for number in found:
         nearest = sorted((each for each in own.reached if each < number), reverse=True)[:CHOICES]
         yield operand_edits(run, number, near._replace(choices=[*nearest, *inputs]))
     for number in dict.fromkeys(taken):
-        yield chain(
-            exchanged(run, number),
-            followed(run, number, near),
-            plain_edits(run, number, near) if plain(ops[number].kind) in JOINING else (),
-        )
+        yield followed(run, number, near)
     before = sorted(upstream(ops, found) - of_weights - set(found), reverse=True)
     for number in [each for each in before if ops[each].inputs][:BEFORE]:
         yield plain_edits(run, number, near)
-    for number in found[:FIRST]:
-        yield moved_edits(run, number, near)
 
 
 def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:

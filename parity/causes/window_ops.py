@@ -24,7 +24,7 @@ MODES = {
     "replicate": "edge",
     "circular": "wrap",
 }
-PER_PRODUCT = 0.25  # of the work that a number of an elementwise op is
+PER_PRODUCT = 0.05  # of the work that a number of an elementwise op is
 
 
 class TooLarge(ValueError):
