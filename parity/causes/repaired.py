@@ -198,7 +198,7 @@ class _Ways:
             wrong = self._wrong.intersection(self._ops[number].inputs) & (self._active | known)
             if wrong and wrong <= known:
                 known.add(number)  # it comes of what is found, and of nothing else that is wrong
-        return all(self._closed(number, known) for number in known)
+        return all(self._closed(number, known) for number in found)
 
     def _closed(self, number: int, known: set[int]) -> bool:
         """Whether all that reads an op takes nothing wrong but what is known, or its like."""

@@ -432,3 +432,32 @@ def test_two_parts_of_a_split_that_stand_for_each_other_are_told_with_the_op_tha
     named = cause(left, right)
     assert named.name == "channel_order" and "the other way round" in named.title
     assert named.op is None or named.op in (1, 2)
+
+
+def test_another_term_that_is_added_in_other_steps_does_not_stand_against_a_change_of_the_first():
+    """The graph adds two losses of each example, and the port two means."""
+
+    def loss(of_graph, half):
+        spread = np.exp(0.5 * H if half else H)
+        noisy = spread * X
+        first, second = (noisy**2).sum(1), (np.abs(H) + H).sum(1)
+        ops = [("MatMul", [X, W], H)]
+        ops += [("Mul", [0, 0.5], 0.5 * H)] if half else []
+        at = len(ops)
+        ops += [("exp", [at - 1], spread), ("mul", [at, X], noisy), ("square", [at + 1], noisy**2)]
+        ops += [("sum", [at + 2], first, {"1": 1}), ("unknown" if of_graph else "other", [0], second)]
+        if of_graph:
+            each = first - 0.3 * second
+            ops += [
+                ("mul", [at + 4, -0.3], -0.3 * second),
+                ("add", [at + 3, at + 5], each),
+                ("unknown", [at + 6], each.mean()),
+            ]
+        else:
+            ops += [("mean", [at + 3], first.mean()), ("mean", [at + 4], second.mean())]
+            ops += [("mul", [at + 6, -0.3], -0.3 * second.mean())]
+            ops += [("unknown", [at + 5, at + 7], first.mean() - 0.3 * second.mean())]
+        return passed(*ops)
+
+    named = cause(loss(True, half=True), loss(False, half=False))
+    assert named is not None and named.name == "op_left_out" and "leaves mul out" in named.title
