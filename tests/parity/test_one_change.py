@@ -461,3 +461,9 @@ def test_another_term_that_is_added_in_other_steps_does_not_stand_against_a_chan
 
     named = cause(loss(True, half=True), loss(False, half=False))
     assert named is not None and named.name == "op_left_out" and "leaves mul out" in named.title
+
+
+def test_one_number_throughout_is_a_constant_that_was_computed_and_nobodys_value():
+    shares = [np.full((6, 4), 1 / count) for count in (4, 6)]
+    named = cause(net(("Mul", [0, shares[0]], H * shares[0])), net(("mul", [0, shares[1]], H * shares[1])))
+    assert named.name in ("other_operation", "scale", "extra_scale")
