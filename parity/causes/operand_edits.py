@@ -183,7 +183,9 @@ def _arrays(at: At) -> Iterator[Edit]:
                         f"takes for {at.kind} what is made of weights as it is",
                         f"takes it to the power {power:.6g}",
                     )
-                cause = "scale" if power is not None else OTHER if name else "own_value"
+                # One number throughout was computed of shapes alone, as shares of zeros are: it is nobody's value.
+                computed = np.ptp(own) == np.ptp(value) == 0
+                cause = "scale" if power is not None else OTHER if name or computed else "own_value"
                 yield from at.edit(at.instead(place, value.reshape(own.shape)), cause, *words)
 
 
