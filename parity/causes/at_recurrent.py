@@ -136,9 +136,7 @@ class _Run:
             return False
         made = self.outputs(rule, 1)
         firsts = [each[:1] for each in lasts]
-        return _in_parts(made.steps, [each[:1] for each in whole]) or any(
-            _in_parts(each, firsts) for each in _lasts(made)
-        )
+        return _in_parts(made.steps, [each[:1] for each in whole]) or any(_in_parts(each, firsts) for each in made.last)
 
     def usual(self, kind: str) -> Iterator[_Rule]:
         """The rules that a reference may have, the likeliest first."""
@@ -366,13 +364,8 @@ def _shows(made: Outputs, value: Array, unlike: Outputs | None = None) -> bool:
         return told and any(norm(part - made.steps) <= CLOSE * norm(made.steps) for part in parts)
     if value.shape != (examples, units) or steps < 2:
         return False
-    others = _lasts(unlike) if unlike is not None else [None] * len(_lasts(made))
-    return any(_is_last(each, value, other) for each, other in zip(_lasts(made), others, strict=False))
-
-
-def _lasts(made: Outputs) -> list[Array]:
-    """What is left of some outputs: what is put out in the last place, and the states behind the ends of the examples."""
-    return [made.steps[:, -1], *made.last]
+    others = unlike.last if unlike is not None else [None] * len(made.last)
+    return any(_is_last(each, value, other) for each, other in zip(made.last, others, strict=False))
 
 
 def _is_last(last: Array, value: Array, unlike: Array | None) -> bool:

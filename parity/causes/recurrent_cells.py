@@ -79,7 +79,7 @@ class Outputs(NamedTuple):
 
     Fields:
       steps: ``[example, step, units]``.
-      last: the state that is left behind the last step of each example, a tuple whose last is the output.
+      last: the state that is left behind the last step of each example, and where it goes forward what is put out last.
     """
 
     steps: Array
@@ -185,7 +185,8 @@ def over_steps(step: Step, x: Array, state: tuple[Array, ...], way: Way) -> Outp
     found = np.stack(outputs, axis=1)
     if way.reverse:
         found = _turned(found, lengths if way.reverse == "each" else np.full(examples, steps))
-    return Outputs(found, state)
+        return Outputs(found, state)
+    return Outputs(found, (*state, found[:, -1]))
 
 
 def _turned(x: Array, lengths: Array) -> Array:

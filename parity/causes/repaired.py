@@ -207,11 +207,23 @@ class _Ways:
         return all(any(self._same_code(each, one) for one in known) for each in taken - known)
 
     def _same_code(self, number: int, other: int) -> bool:
-        """Whether two ops are of one line that is called for two modules, or from two lines."""
+        """Whether two ops are of one line that is called for two modules, from two lines, or again in a loop."""
         one, two = self._ops[number], self._ops[other]
         if one.line is None or two.line is None or one.kind != two.kind or one.line[:2] != two.line[:2]:
             return False
-        return one.name != two.name or one.line.callers != two.line.callers
+        return one.name != two.name or one.line.callers != two.line.callers or self._in_a_loop(number, other)
+
+    def _in_a_loop(self, number: int, other: int) -> bool:
+        """Whether another line of the function was run between two ops of one line."""
+        own = self._ops[number].line
+        between = (self._ops[each].line for each in range(min(number, other) + 1, max(number, other)))
+        return any(
+            own is not None
+            and line is not None
+            and (line.file, line.function, line.callers) == (own.file, own.function, own.callers)
+            and line.line != own.line
+            for line in between
+        )
 
 
 def is_whole(side: Side, number: int) -> bool:

@@ -22,6 +22,7 @@ from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace, TraceError
 
 FORWARD = ("act", "stat", "loss")
 MOST_NAMED = 8
+MOVED = frozenset(["moved_values", "channel_order"])  # numbers stand in other places, and are the same
 
 
 class Located(NamedTuple):
@@ -123,7 +124,8 @@ def with_location(level: Level, located: Located | None) -> None:
     place = located.place
     for cause in level.causes[:1]:
         # What is first wrong may only take what was made in front of it: the numbers of right outputs in other places.
-        place = at_the_mover(place) if cause.name == "moved_values" else in_front(place, cause.op)
+        moved = cause.name in MOVED and cause.op is None
+        place = at_the_mover(place) if moved else in_front(place, cause.op)
     parting = place.parting
     first = replace(
         located.first,

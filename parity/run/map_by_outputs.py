@@ -50,7 +50,13 @@ class Outputs:
             depth = self.depth(variable.name, unit.names)
             if depth is not None:
                 return min(LIKELY + DEEPER * depth, NEAR - OF_LAYOUT) + OF_LAYOUT * min(apart or 0.0, 1.0)
+            if apart is not None and apart < NEAR and self._is_given(variable.name):
+                return NEAR - OF_LAYOUT + OF_LAYOUT * apart  # near is not equal, which other outputs are
         return apart
+
+    def _is_given(self, name: str) -> bool:
+        """Whether the candidate gives anywhere what the layer of one of the reference's variables does."""
+        return any(number in self._same for number in self._depths[0]([name]))
 
     def depth(self, name: str, names: tuple[str, ...]) -> int | None:
         """How many ops behind those that read them, of both sides together, the same is given; None where it never is."""

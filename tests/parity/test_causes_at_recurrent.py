@@ -80,7 +80,7 @@ def last_state(variables, cell, **way):
 
 def test_the_state_behind_the_ends_shows_a_rule_where_outputs_are_not_seen():
     lengths = {"lengths": LENGTHS}
-    (own,), (other,) = (last_state(GRU, cell, **lengths) for cell in (RESET, RESET._replace(update="new")))
+    own, other = (last_state(GRU, cell, **lengths)[0] for cell in (RESET, RESET._replace(update="new")))
     named = cause(GRU, own, other)
     assert named.name == "recurrent_rule" and "multiplies the new state" in named.title
     assert cause(GRU, own, 1.01 * other) is None
@@ -92,6 +92,12 @@ def test_whole_sequences_that_are_reversed_show_in_either_state_behind_the_ends(
     other = last_state(LSTM, BASIC, lengths=LENGTHS, reverse="all")[place]
     named = cause(LSTM, own, other)
     assert named.name == "sequence_lengths" and "reverses whole sequences" in named.title
+
+
+def test_the_first_step_of_a_reversed_run_is_nothing_that_is_left_behind_the_ends():
+    own = last_state(LSTM, BASIC, lengths=LENGTHS, reverse="each")[1]
+    (begun,) = outputs(LSTM, BASIC, reverse="all")[None, :, -1]
+    assert cause(LSTM, own, begun) is None
 
 
 def test_a_state_from_behind_the_ends_is_no_rule_of_a_candidate_that_may_take_the_steps_at_the_lengths():

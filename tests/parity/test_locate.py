@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from parity.judge.result import Cause, Check, FirstDifference, Level
 from parity.locate import at_the_mover, locate, reached
 from parity.locate.align import align
 from parity.locate.declared import shows
 from parity.locate.reached import Pass, alike, partners, tolerance_for, tolerances_for
+from parity.run.layers import Located, with_location
 from parity.trace import ForwardOp, LaidOut, Operand, SourceLine
 
 MAPPING = {
@@ -357,3 +359,28 @@ def test_what_a_port_does_to_all_heads_at_once_parts_behind_where_it_joins_them(
     place = locate(reference, port, mapping, {f"{n}/kernel": (3, 4) for n in names})
     assert place is not None
     assert (place.parting.reference, place.parting.candidate) == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("cause", "module"), [("channel_order", "encoder"), ("moved_values", "encoder"), ("mask", "head")]
+)
+def test_what_is_joined_in_another_order_is_shown_where_it_is_joined(cause, module):
+    random = np.random.default_rng(4)
+    one, two, kernel = random.normal(size=(5, 4)), random.normal(size=(5, 4)), random.normal(size=(8, 3))
+    passes = []
+    for joined, kinds in (((one, two), ("ConcatV2", "MatMul")), ((two, one), ("cat", "linear"))):
+        both = np.concatenate(joined, 1)
+        values = [both, both @ kernel]
+        ops = [
+            ForwardOp("encoder", kinds[0], [], ["v"], [5, 8], {}),
+            ForwardOp("head", kinds[1], [0], ["w"], [5, 3], {}),
+        ]
+        passes.append(Pass(ops, values.__getitem__))
+    place = locate(*passes, {"w": ("w",), "v": ("v",)}, {"w": (8, 3), "v": (4,)})
+    first = FirstDifference(
+        Check("lockstep", 0, "act/0/head", "different", 1.0, 0.0, 1.0, 1.0), "act", "head", "0", None
+    )
+    level = Level("function", "different", "", [first.check], first)
+    level.causes = [Cause(cause, "", "", "")]
+    with_location(level, Located(first, place))
+    assert level.first_difference.module == module

@@ -6,7 +6,7 @@ import pytest
 from parity.locate.reached import Pass
 from parity.mapping import Variable, draft_mapping
 from parity.mapping.gradients import Gradients
-from parity.mapping.guesses import EQUAL, LAYOUT, NUMBERS, ORDER
+from parity.mapping.guesses import EQUAL, LAYOUT, NEAR, NUMBERS, ORDER
 from parity.mapping.units import Unit
 from parity.run.map_by_outputs import Outputs, Proven, most_reached
 from parity.trace import ForwardOp
@@ -181,3 +181,15 @@ def test_outputs_verify_a_pair_that_alone_gives_them_from_tied_weights_and_gives
     assert verified(passes(left, right), passes(left, right)) == [True, True]
     assert verified(passes(left, left), passes(left, right)) == [None, None]  # nothing tells them apart
     assert verified(passes(left, right), Outputs(none, Pass([], left), Pass([], left))) == [None, None]
+
+
+def test_gradients_that_are_merely_near_are_not_ahead_of_equal_outputs():
+    """Behind a bug two branches may have exchanged their gradients, nearly; what they give in front of it they have not."""
+    gradient = np.array([0.3, -1.0, 0.8])
+    known = ({"norm/gamma": gradient}, {"a.weight": -gradient, "b.weight": 1.02 * gradient + [0.01, 0.0, 0.0]})
+    zero, first, active, second = IMAGES
+    values = [zero, first, active, second, second + 1]
+    near, far = said(outputs(values, [first, active, second * 2], known), "norm/gamma")
+    assert near < far < NEAR
+    _, alone = said(outputs(values, [first * 2, active * 2, second * 2], known), "norm/gamma")
+    assert alone < 0.02  # what the candidate gives nowhere is told by the nearest gradient

@@ -467,3 +467,32 @@ def test_one_number_throughout_is_a_constant_that_was_computed_and_nobodys_value
     shares = [np.full((6, 4), 1 / count) for count in (4, 6)]
     named = cause(net(("Mul", [0, shares[0]], H * shares[0])), net(("mul", [0, shares[1]], H * shares[1])))
     assert named.name in ("other_operation", "scale", "extra_scale")
+
+
+def over_two_steps(joined, lines):
+    """Each of two steps joins two parts in front of a layer; the lines are those of what each step does."""
+    takes, values, ops = [(X, Y), (Y + 1.0, X - 2.0)], [], []
+    wide = np.concatenate([W, V @ V.T])
+    for number, (left, right) in enumerate(takes):
+        at = 5 * number
+        ops += [("MatMul", [left, W], left @ W), ("MatMul", [right, W], right @ W)]
+        left, right = left @ W, right @ W
+        both = np.concatenate(joined(left, right), 1)
+        ops += [("ConcatV2", [*joined(at, at + 1), np.int32(1)], both), ("MatMul", [at + 2, wide], both @ wide)]
+        ops.append(("Sigmoid", [at + 3], 1.0 / (1.0 + np.exp(-(both @ wide)))))
+        values.append(ops[-1][2])
+    ops.append(("ConcatV2", [4, 9, np.int32(1)], np.concatenate(values, 1)))
+    ops += [("MatMul", [10, np.concatenate([V, -V])], ops[-1][2] @ np.concatenate([V, -V]))]
+    ops.append(("Mean", [11], ops[-1][2].mean()))
+    found = passed(*ops)
+    line = [SourceLine("model.py", lines[n % 5] if n < 10 else 9, "forward", f"line {n % 5}") for n in range(13)]
+    return found._replace(
+        ops=[op._replace(name="decoder", line=each) for op, each in zip(found.ops, line, strict=True)]
+    )
+
+
+@pytest.mark.parametrize(("lines", "named"), [([1, 2, 3, 3, 3], True), ([3, 3, 3, 3, 3], False)])
+def test_what_is_changed_in_every_step_of_a_loop_is_named_by_one_of_them(lines, named):
+    one, other = (over_two_steps(order, lines) for order in (lambda a, b: (a, b), lambda a, b: (b, a)))
+    found = cause(one, other)
+    assert (found is not None and found.name == "channel_order") == named
