@@ -30,6 +30,7 @@ from parity.trace import ForwardOp
 NEAR = 12  # ops behind the parting that are changed
 FIRST = 3  # ops from the parting whose inputs are changed
 BEFORE = 6  # ops of data alone in front of them
+MOST_AT_ONCE = 4  # ops alike, as what makes the two states of a cell
 FAR = 24  # ops that are computed again behind a change, or behind the last that the other side has
 FARTHEST = 150
 PATIENCE = 3  # ops whose changes are tried though one was met: another may explain the loss too
@@ -85,7 +86,7 @@ def repaired(reference: Side, candidate: Side, of_loss: bool) -> Cause | None:
             cause = _cause(hit, reference, candidate, turned, of_loss)
             number = hit.edit.number if turned else candidate.start
             cause = cause if hit.edit.dropped else _of_module(cause, candidate, number)
-            return replace(cause, op=hit.edit.number if turned else None)
+            return replace(cause, op=hit.edit.number if turned else cause.op)
     return None
 
 
@@ -145,6 +146,27 @@ def _changes(own: Side, other: Side, run: Rerun, of_loss: bool) -> Iterator[Iter
     before = sorted(upstream(ops, found) - of_weights - set(found), reverse=True)
     for number in [each for each in before if ops[each].inputs][:BEFORE]:
         yield plain_edits(run, number, near)
+    yield _at_once(own, run, near)
+
+
+def _at_once(own: Side, run: Rerun, near: Near) -> Iterator[Edit]:
+    """Yields the changes of the op where a side parts, done to all like it too that take what is right and are wrong."""
+    ops, start = own.passed.ops, own.start
+    assert start is not None
+    kind, shape = ops[start].kind, ops[start].shape
+    alike = [
+        number
+        for number in sorted(own.wrong & own.counted - {start})
+        if (ops[number].kind, ops[number].shape) == (kind, shape) and own.reached.issuperset(ops[number].inputs)
+    ]
+    if not 0 < len(alike) < MOST_AT_ONCE:
+        return
+    others = [{(each.name, each.changed): each.value for each in plain_edits(run, number, near)} for number in alike]
+    for edit in plain_edits(run, start, near):
+        values = [found.get((edit.name, edit.changed)) for found in others]
+        beside = [(number, value) for number, value in zip(alike, values, strict=True) if value is not None]
+        if len(beside) == len(alike):
+            yield edit._replace(beside=tuple(beside))
 
 
 def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:
@@ -360,7 +382,21 @@ def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: b
         title = f"the port does {edit.dropped} later than the reference, behind other ops"
         return Cause(OTHER, f"{title}: {port} / {graph}", evidence, FIX)
     there, here = (edit.as_is, edit.changed) if turned else (edit.changed, edit.as_is)
-    return Cause(edit.name, f"the port {there}, where the reference {here}: {port} / {graph}", evidence, FIX)
+    title = f"the port {there}, where the reference {here}: {port} / {graph}"
+    return Cause(edit.name, title, evidence, FIX, op=None if turned else _lacking(edit, reference, candidate))
+
+
+def _lacking(edit: Edit, reference: Side, candidate: Side) -> int | None:
+    """The port's op that gives the last of several things of which all lack what is left out; what takes them is right."""
+    if not edit.beside or not edit.dropped:
+        return None
+    wanted = [reference.passed.value(each) for each in reference.passed.ops[edit.beside[-1][0]].inputs]
+    for number in sorted(candidate.reached):
+        value = candidate.passed.value(number)
+        pairs = [align(each, value) for each in wanted if value is not None and each is not None]
+        if any(pair is not None and alike(pair.reference, pair.candidate, CLOSE) for pair in pairs):
+            return number
+    return None
 
 
 def _later(edit: Edit, side: Side) -> bool:

@@ -496,3 +496,31 @@ def test_what_is_changed_in_every_step_of_a_loop_is_named_by_one_of_them(lines, 
     one, other = (over_two_steps(order, lines) for order in (lambda a, b: (a, b), lambda a, b: (b, a)))
     found = cause(one, other)
     assert (found is not None and found.name == "channel_order") == named
+
+
+def of_two_states(first, second):
+    """Two layers with a function behind each, of which the next layer takes both."""
+    ops, made = [], []
+    for given, function in ((X, first), (Y, second)):
+        made.append((len(ops), given @ W))
+        ops.append(("MatMul", [given, W], given @ W))
+        if function is not None:
+            made[-1] = len(ops), function(given @ W)
+            name = "Relu" if function is relu else "Tanh"
+            ops.append((name, [len(ops) - 1], made[-1][1]))
+    both = made[0][1] @ W + made[1][1] @ W[::-1]
+    ops += [("MatMul", [made[0][0], W], made[0][1] @ W), ("MatMul", [made[1][0], W[::-1]], made[1][1] @ W[::-1])]
+    ops.append(("AddV2", [len(ops) - 2, len(ops) - 1], both))
+    return passed(*ops, *head((len(ops) - 1, both)))
+
+
+def relu(x):
+    return np.maximum(x, 0.0)
+
+
+def test_what_is_left_out_of_all_that_the_next_layer_takes_is_named_and_placed_in_front_of_that():
+    own = of_two_states(relu, relu)
+    found = cause(own, of_two_states(None, None))
+    assert found.name == "op_left_out" and "leaves relu out" in found.title
+    assert found.op == 1  # the second of the two layers
+    assert cause(own, of_two_states(np.tanh, None)) is None
