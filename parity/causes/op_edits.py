@@ -31,6 +31,7 @@ from parity.judge.numbers import Array
 TINY = 1e-2  # below which what is added before a root, a logarithm or a division is an epsilon
 MOST_JOINED = 4
 MOST_PLACES = 64
+DIAGONALS = (-1, 0, 1, 2)
 MOST_SHIFTED = 4  # places of an axis that are cut off
 Function = Callable[[Array], Array]
 RESIZING = ("upsample", "resize")
@@ -330,6 +331,7 @@ def _masks(at: At) -> Iterator[Edit]:
             ways.append((mask.swapaxes(-1, -2), "takes the mask along the other axis"))
         ways += [(_shifted(mask, by), f"takes the mask a place {'later' if by > 0 else 'earlier'}") for by in (1, -1)]
         ways += [(np.full_like(mask, one), "takes no mask, or one of everything") for one in (low, high)]
+        ways += [(other, f"takes the mask from the diagonal {by:+d} on") for by, other in _triangles(mask)]
         for other, words in ways:
             name = at.by("loss_reduction", "reduction") if at.kind in REDUCTIONS else "mask"  # what is counted
             yield from at.edit(at.instead(place, other), name, f"takes the mask of {origin(at.run, each)}", words)
@@ -339,6 +341,20 @@ def _masks(at: At) -> Iterator[Edit]:
         attributes = at.run.ops[at.number].attributes
         values = [each.value for each in at.taken] + [attributes[key] for key in ("1",) if key in attributes]
         yield from at.edit(computed(other, values, {}), "mask", f"compares by {at.kind}", f"compares by {other}")
+
+
+def _triangles(mask: Array) -> Iterator[tuple[int, Array]]:
+    """Yields masks of what comes after, that begin a place earlier or later, where a mask is one."""
+    if mask.ndim < 2 or mask.shape[-1] != mask.shape[-2]:
+        return
+    low, high = mask.min(), mask.max()
+    for one, other in ((low, high), (high, low)):
+        made = {
+            by: np.broadcast_to(np.where(np.triu(np.ones(mask.shape[-2:]), by) > 0, one, other), mask.shape)
+            for by in DIAGONALS
+        }
+        if any(np.array_equal(each, mask) for each in made.values()):
+            yield from ((by, each.astype(mask.dtype)) for by, each in made.items())
 
 
 def _filled(at: At) -> Iterator[Edit]:

@@ -68,10 +68,10 @@ def head(hidden):
     return [("MatMul", [number, V], logits), ("Mean", [number + 1], logits.mean())]
 
 
-def net(*middle):
+def net(*middle, rows=6):
     """A product with the first weight, some ops, a product with the second and a mean as the loss."""
-    first = X @ W
-    ops = [("MatMul", [X, W], first), *middle]
+    first = X[:rows] @ W
+    ops = [("MatMul", [X[:rows], W], first), *middle]
     return passed(*ops, *head((len(ops) - 1, ops[-1][2])))
 
 
@@ -91,6 +91,8 @@ NORM = [
 
 
 PART = X[:, :2]
+SQUARE = H[:4]
+AHEAD = [np.triu(np.ones((4, 4), bool), by) for by in range(3)]
 MOVED = H.reshape(-1)[np.roll(np.arange(24).reshape(6, 4), 1, 1)]
 KEPT = {"keep_dims": True}
 
@@ -131,6 +133,12 @@ def picked(place):
             net(("add", [0, MASK * -1e4], H + MASK * -1e4), ("softmax", [1], softmax(H + MASK * -1e4), {"1": 1})),
             "mask",
             "takes the mask inverted",
+        ),
+        (
+            net(("SelectV2", [AHEAD[1], -1e9, 0], np.where(AHEAD[1], -1e9, SQUARE)), rows=4),
+            net(("masked_fill", [0, AHEAD[0]], np.where(AHEAD[0], -1e9, SQUARE), {"2": -1e9}), rows=4),
+            "mask",
+            "takes the mask from the diagonal +0 on",
         ),
         (net(*NORM), net(("layer_norm", [0], OTHER_LN, {"1": [4], "4": 1e-5})), "epsilon", "has the epsilon 1e-05"),
         (net(("Mul", [0, 0.5], H / 2)), net(("mul", [0], 3 * H, {"1": 3.0})), "scale", "has 3 in mul"),
