@@ -62,6 +62,24 @@ def _linear(arguments: Arguments, attributes: Attributes) -> Array:
     return made
 
 
+def _scores(arguments: Arguments, attributes: Attributes) -> Array:
+    query, key = (np.asarray(each, np.float64) for each in arguments[:2])
+    return np.asarray(query @ key.swapaxes(-1, -2))
+
+
+def _masked_scores(arguments: Arguments, attributes: Attributes) -> Array:
+    """What `scaled_dot_product_attention` masks: what comes after, or by a mask that is added or says what may be seen."""
+    scores = np.asarray(arguments[0], np.float64)
+    if len(arguments) < 2:
+        return np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+    mask = np.asarray(arguments[1])
+    return np.where(mask, scores, -np.inf) if mask.dtype.kind == "b" else scores + mask
+
+
+def _attended(arguments: Arguments, attributes: Attributes) -> Array:
+    return np.asarray(np.asarray(arguments[0], np.float64) @ np.asarray(arguments[1], np.float64))
+
+
 def _einsum(arguments: Arguments, attributes: Attributes) -> Array:
     equation, arrays = attributes.get("equation"), list(arguments)
     if equation is None:
@@ -239,6 +257,9 @@ MORE: dict[str, Callable[[Arguments, Attributes], Array]] = {
     **dict.fromkeys(("equal", "eq"), _truth(np.equal)),
     **dict.fromkeys(("notequal", "ne"), _truth(np.not_equal)),
     "masked_fill": _masked_fill,
+    "scores": _scores,
+    "masked scores": _masked_scores,
+    "scaled_dot_product_attention": _attended,
     "linear without bias": _linear,
     "linear": _linear,
     "embedding": _embedding,

@@ -19,7 +19,8 @@ from parity.trace import ForwardOp
 
 MOST_AXES = 4
 SIZING = frozenset(["tile", "repeat", "broadcastto", "expand", "fill", "pad", "padv2", "mirrorpad"])  # by whole numbers
-BY_ORDER = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose")  # of torch: data, then kernel or bias or both
+# Of torch, whose operands have an order: data, then kernel or bias or both, a mask, or values.
+BY_ORDER = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose", "masked scores", "scaled_dot")
 
 
 class Taken(NamedTuple):

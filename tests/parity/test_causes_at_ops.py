@@ -141,3 +141,13 @@ def test_an_op_that_hands_on_what_it_takes_is_no_place():
     assert at_op(cast, op("mul", [X, Y], X * Y, 1), PROVEN) is None
     assert at_op(op("Mul", [X, Y], X * Y), op("to", [X], X, 1), PROVEN) is None
     assert at_op(op("Mul", [X, Y], X * Y), op("mul", [X, Y], X * Y * 1.01, 1), PROVEN) is not None
+
+
+def test_the_parts_of_torchs_attention_are_computed():
+    queries, keys = RANDOM.normal(size=(2, 3, 4)), RANDOM.normal(size=(2, 3, 4))
+    scores = computed("scores", [queries, keys], {})
+    np.testing.assert_allclose(scores, np.einsum("bqd,bkd->bqk", queries, keys))
+    seen = np.tril(np.ones((3, 3), bool))
+    for masked in ([scores], [scores, seen], [scores, np.where(seen, 0.0, -np.inf)]):
+        np.testing.assert_array_equal(computed("masked scores", masked, {}), np.where(seen, scores, -np.inf))
+    np.testing.assert_allclose(computed("scaled_dot_product_attention", [scores, keys], {}), scores @ keys)
