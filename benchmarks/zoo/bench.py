@@ -6,6 +6,7 @@ frozen, and its first run is the one that counts. Prints a line for each port an
 """
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
@@ -116,13 +117,17 @@ def main() -> int:
 
 def outcomes_of(names: list[str], tf_python: str | None, right_only: bool) -> Iterator[Outcome]:
     """Yields what becomes of the right port of each case, and of its bugs, and prints it."""
-    with open_sides(tf_python) as sides:
+    with contextlib.ExitStack() as stack:
+        sides = stack.enter_context(open_sides(tf_python))
         for name in names:
             case = ZOO / "cases" / name
             for bug in [None, *([] if right_only else bugs_of(case))]:
                 outcome = attempt(case, bug, sides)
                 print(line(outcome), flush=True)
                 yield outcome
+                if outcome.verdict == "none":  # a side that hung was ended: the next bug is not to fall with it
+                    stack.close()
+                    sides = stack.enter_context(open_sides(tf_python))
 
 
 def in_a_process(arguments: argparse.Namespace, name: str) -> list[Outcome]:
@@ -161,7 +166,6 @@ def attempt(case: Path, bug: Bug | None, sides: Sides) -> Outcome:
         try:
             result = run_case(load_case(folder), sides)
         except Exception as error:  # no verdict, whoever's fault it is
-            sides.outlive_failure()
             told = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             return Outcome(case.name, bug, "none", told, False, False, [], "", time.monotonic() - begun)
     planted = planted_lines(case, bug) if bug else range(0)
