@@ -15,7 +15,7 @@ from parity.causes.evidence import LEFT
 from parity.causes.linear import Term, Terms, terms_of
 from parity.judge.numbers import Array
 from parity.judge.result import Cause
-from parity.locate.behind import upstream
+from parity.locate.behind import active, upstream
 from parity.locate.reached import Pass, Reached
 
 SAME = 1e-10
@@ -42,7 +42,7 @@ class Sums(NamedTuple):
       names: by key what it is called in the reference, or in the port where only that one has it.
       kinds: by key of what kind that op is.
       sizes: by key how many numbers are reduced to it, where it is one; 0 where no data go in.
-      divisors: by side what numbers are that its pass adds up.
+      divisors: by side the numbers that its pass makes of data alone.
     """
 
     reference: Mapping[str, Term]
@@ -102,7 +102,7 @@ def sums_of(reference: Pass, candidate: Pass, reached: Reached, losses: tuple[fl
             kinds.setdefault(key, op.kind)
             sizes.setdefault(key, _reduced(passed, term.number))
     constants, of_weights = (one.constant, other.constant), (one.of_weights, other.of_weights)
-    added = list(_added_up(reference)), list(_added_up(candidate))
+    added = list(_of_data(reference)), list(_of_data(candidate))
     return Sums(keys[0], keys[1], constants, of_weights, names, kinds, sizes, added)
 
 
@@ -116,11 +116,12 @@ def _reduced(passed: Pass, number: int) -> int:
     return max(sizes)
 
 
-def _added_up(passed: Pass) -> Iterator[float]:
-    """Yields the sums of a pass that are one number: what a loss may be divided by."""
+def _of_data(passed: Pass) -> Iterator[float]:
+    """Yields the single numbers that a pass makes of data alone, such as sums of weights: what a loss may be divided by."""
+    of_weights = active(passed.ops)
     for number, op in enumerate(passed.ops):
-        value = passed.value(number) if "sum" in op.kind.lower() and math.prod(op.shape) == 1 else None
-        if value is not None and np.isfinite(value).all() and value.any():
+        value = passed.value(number) if math.prod(op.shape) == 1 and number not in of_weights else None
+        if value is not None and value.dtype.kind == "f" and np.isfinite(value).all() and value.any():
             yield float(np.reshape(value, ()))
 
 
@@ -381,9 +382,10 @@ def _factor(sums: Sums, key: str, share: float) -> Cause:
 
 
 def _is_reduced(term: Term, divisors: Sequence[float]) -> bool:
-    """Whether what is taken of a term's numbers is their sum, their mean, or divided by a sum that the pass takes."""
+    """Whether what is taken of a term's numbers is their sum, their mean, or divided by a number of data."""
     held = term.counts[term.counts != 0.0]
-    known = [1.0, float(held.size), float(term.counts.size), *divisors]
+    counts = [1.0, float(held.size), float(term.counts.size)]
+    known = [each * count for each in (1.0, *divisors) for count in counts]
     if term.counts.size == held.size == 1:
         known.append(float(round(1.0 / float(held[0]))))  # of what is a sum by itself: how many were added up
     return bool(held.size) and any(np.abs(held * each - 1.0).max() <= SAME for each in known)
