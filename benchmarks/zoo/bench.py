@@ -125,7 +125,8 @@ def outcomes_of(names: list[str], tf_python: str | None, right_only: bool) -> It
                 outcome = attempt(case, bug, sides)
                 print(line(outcome), flush=True)
                 yield outcome
-                if outcome.verdict == "none":  # a side that hung was ended: the next bug is not to fall with it
+                # A side that hung was ended: the next bug is not to fall with it.
+                if outcome.verdict == "none" or sides.lost:
                     stack.close()
                     sides = stack.enter_context(open_sides(tf_python))
 

@@ -12,20 +12,22 @@ FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def outliving(notes: list[str], look: Callable[[], T]) -> T | None:
-    """Returns what a search for causes finds; None, and a note, where it fails by a fault of its own.
+    """Returns what a search for causes finds; None, and a note, where it fails by its own fault or a side's.
 
     Args:
       notes: of the level, extended in place.
       look: searches.
 
     Raises:
-      SideFailed: a side could not go on.
       Exception: what the search met, where the environment has `PARITY_DEBUG`.
     """
     try:
         return look()
-    except SideFailed:
-        raise
+    except SideFailed as error:
+        if os.environ.get(DEBUG):
+            raise
+        notes.append(f"causes were not looked for to the end: {error} The verdict does not rest on them")
+        return None
     except FAULTS as error:
         if os.environ.get(DEBUG):
             raise

@@ -29,6 +29,11 @@ class Sides:
         """The processes that there are."""
         return [side for side in (self.data, self.tf, self.torch) if side is not None]
 
+    @property
+    def lost(self) -> bool:
+        """Whether one of them has failed for good: others are to be opened for what comes next."""
+        return any(side.lost for side in self.started)
+
     def outlive_failure(self) -> None:
         """Has every side serve again after a failure that whoever asked has heard of, and goes on."""
         for side in self.started:

@@ -89,6 +89,11 @@ class SideProcess:
         """The process id of the child, which is also that of its process group."""
         return self._process.pid
 
+    @property
+    def lost(self) -> bool:
+        """Whether the side has failed, and answers nothing any more."""
+        return self._lost is not None
+
     def ask(self, request: str, on_progress: Progress | None = None, **arguments: Any) -> "Future[Any]":
         """Sends a request; the future gives the side's answer, or raises `SideFailed`."""
         answer = self._worker.submit(self._ask_unless_failed, len(self._failures), request, arguments, on_progress)

@@ -26,14 +26,18 @@ def test_what_a_search_finds_is_handed_on_and_what_it_meets_is_noted(monkeypatch
         outliving(notes, fail)
 
 
-def test_a_side_that_fails_is_no_fault_of_the_search(monkeypatch):
+def test_a_side_that_hangs_in_an_experiment_costs_the_causes_that_are_left(monkeypatch):
     monkeypatch.delenv(DEBUG, raising=False)
 
     def end():
-        raise SideFailed("torch", "it ended")
+        raise SideFailed("torch", "it ended.")
 
+    notes = []
+    assert outliving(notes, end) is None
+    assert notes[0].startswith("causes were not looked for to the end: ") and "it ended." in notes[0]
+    monkeypatch.setenv(DEBUG, "1")
     with pytest.raises(SideFailed):
-        outliving([], end)
+        outliving(notes, end)
 
 
 @pytest.mark.parametrize("step", ["locate_first", "with_causes_at"])
