@@ -1,5 +1,7 @@
 """Runs single training steps and returns everything about them as named arrays."""
 
+import time
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
@@ -8,6 +10,10 @@ from tf_towers.errors import TowerError
 from tf_towers.forward import forward_of, gradients_of, with_values
 from tf_towers.pipeline import STEP_WITHIN
 from tf_towers.update import tensors_of
+
+# A step that takes so many times as long as any before, and as many seconds, does not end.
+TIMES_AS_LONG = 50
+LEAST_SECONDS = 60.0
 
 
 class Stepper(object):
@@ -21,6 +27,7 @@ class Stepper(object):
     def __init__(self, training, session):
         self._training = training
         self._session = session
+        self._slowest = None
         self._keys = _state_keys(training)
         with training.graph.as_default():
             self._fetches = in_order(_step_fetches(training))
@@ -126,10 +133,18 @@ class Stepper(object):
           The rows of a sparse gradient are two arrays, ``….indices`` and ``….values``. In the order of a trace.
         """
         feeds = self._training.feeds(batch)
-        # A queue that nobody fills is waited for without end.
-        options = None if self._training.source is None else tf.RunOptions(timeout_in_ms=STEP_WITHIN)
-        values = self._session.run([self._training.train_op, self._fetches], feeds, options)[1]
+        begun = time.time()
+        values = self._session.run([self._training.train_op, self._fetches], feeds, self._within())[1]
+        self._slowest = max(self._slowest or 0.0, time.time() - begun)
         return _with_metrics(values)
+
+    def _within(self):
+        """How long a step may take: a queue that nobody fills is waited for without end, and TensorFlow may lock up."""
+        if self._training.source is not None:
+            return tf.RunOptions(timeout_in_ms=STEP_WITHIN)
+        if self._slowest is None:
+            return None
+        return tf.RunOptions(timeout_in_ms=int(1000 * max(LEAST_SECONDS, TIMES_AS_LONG * self._slowest)))
 
 
 def in_order(tensors):

@@ -26,3 +26,32 @@ def test_a_session_has_a_cpu_for_the_variables_and_one_for_each_tower(tf):
 
 def test_the_number_of_threads_is_passed_on(tf):
     assert tf(_configured, towers=1, threads=2)["threads"] == [2, 2]
+
+
+def _locked_up():
+    import tf_towers.step
+
+    def tower(x, y):
+        never = tf.FIFOQueue(1, [x.dtype], [[]])
+        waited = tf.cond(x[0, 0] > 1e3, never.dequeue, lambda: tf.zeros([], x.dtype))
+        return small.linear(x, y) + waited
+
+    opened = small.stepper(tf_towers.build(tower, small.inputs(4), towers=1, optimizer=small.sgd(0.0)))
+    batch, endless = small.batch(4), small.batch(4)
+    endless["x"][0, 0] = 1e6
+    losses, told = [float(opened.step(batch)["loss/0"])], ""
+    least, tf_towers.step.LEAST_SECONDS = tf_towers.step.LEAST_SECONDS, 1.0
+    times, tf_towers.step.TIMES_AS_LONG = tf_towers.step.TIMES_AS_LONG, 1.0
+    try:
+        opened.step(endless)
+    except tf.errors.DeadlineExceededError as error:
+        told = type(error).__name__
+    finally:
+        tf_towers.step.LEAST_SECONDS, tf_towers.step.TIMES_AS_LONG = least, times
+    return {"told": told, "losses": [*losses, float(opened.step(batch)["loss/0"])]}
+
+
+def test_a_step_that_never_ends_is_given_up_and_the_next_one_runs(tf):
+    answer = tf(_locked_up)
+    assert answer["told"] == "DeadlineExceededError"
+    assert answer["losses"][0] == answer["losses"][1]
