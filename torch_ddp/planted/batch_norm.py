@@ -24,7 +24,7 @@ def _decay(norm: Any, decay: float) -> None:
     norm.momentum = norm.decay = decay
 
 
-@mutation("batch norm", "normalisation", "act loss", needs="batch_norm", sized=True)
+@mutation("batch norm", "normalisation epsilon", "act loss", needs="batch_norm", sized=True)
 def another_epsilon_of_batch_norm(port: Port, size: float) -> Port:
     return _norms(port, lambda norm: setattr(norm, "eps", norm.eps * (1 + size)))
 
