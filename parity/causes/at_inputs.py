@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.causes.evidence import CLOSE, alike
+from parity.causes.evidence import CLOSE, alike, same_in_order
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause
 from parity.locate.align import align
@@ -181,7 +181,7 @@ def broadcast(reference: Sequence[Array], candidate: Sequence[Array], made: int,
     if sizes[0] != max(each.size for each in reference) or made != sizes[1] or sizes[1] <= sizes[0]:
         return None
     for pairs in (candidate, candidate[::-1]):
-        if all(_same(one, two) for one, two in zip(reference, pairs, strict=True)):
+        if all(same_in_order(one, two) for one, two in zip(reference, pairs, strict=True)):
             told = " against ".join(str(list(shape)) for shape in other)
             return Cause(
                 name,
@@ -190,10 +190,3 @@ def broadcast(reference: Sequence[Array], candidate: Sequence[Array], made: int,
                 "take the axis of size 1 away before: squeeze(-1), or keep it on both",
             )
     return None
-
-
-def _same(one: Array, other: Array) -> bool:
-    if one.size != other.size or one.dtype.kind not in "fiub" or other.dtype.kind not in "fiub":
-        return False
-    wanted, got = (np.asarray(each, np.float64).reshape(-1) for each in (one, other))
-    return bool(norm(got - wanted) <= CLOSE * norm(wanted))

@@ -12,12 +12,12 @@ import numpy as np
 
 from parity.causes.arranged import JOINING, PADDING
 from parity.causes.edit import FIX, OTHER
-from parity.causes.evidence import CLOSE, LEFT
+from parity.causes.evidence import CLOSE, LEFT, same_in_order
 from parity.causes.layer_rules import functions
 from parity.causes.op_table import computed, plain
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause
-from parity.locate.align import align
+from parity.locate.align import align, same_in_some_layout
 from parity.locate.kinds import same
 
 CAST = 1e-7  # of a norm: more than float32 rounds off, less than a bug of a millionth
@@ -127,15 +127,15 @@ def _moved(reference: Op, candidate: Op) -> Cause | None:
     if plain(reference.kind) != plain(candidate.kind):
         return None
     own, other = reference.arguments, candidate.arguments
-    if any(each is None for each in [*own, *other]) or not _is(_gives(reference, own), reference.output):
+    if any(each is None for each in [*own, *other]) or not same_in_order(_gives(reference, own), reference.output):
         return None
     for x in reference.data:
         for moved in candidate.data if x.size >= TELLING else []:
             if x.size != moved.size or not np.allclose(np.sort(x, axis=None), np.sort(moved, axis=None), CLOSE, 0.0):
                 continue
             pair = align(x, moved)
-            if (pair is None or pair.apart > CLOSE) and _is(_gives(candidate, other), candidate.output):
-                made = next((each.line for each in candidate.takes if _is(moved, each.value)), "")
+            if (pair is None or pair.apart > CLOSE) and same_in_order(_gives(candidate, other), candidate.output):
+                made = next((each.line for each in candidate.takes if same_in_order(moved, each.value)), "")
                 title = f"the numbers that go into {plain(candidate.kind)} stand in other places in the port"
                 text = (
                     f"sorted, the {x.size} numbers are the same on both sides; under no order of their axes are they in the "
@@ -154,12 +154,14 @@ def _gives(op: Op, arguments: Sequence[Any]) -> Array | None:
 def _left_out(reference: Op, candidate: Op, reader: Op) -> Cause | None:
     """What follows takes what the reference's op takes, rather than what it gives."""
     own = reader.arguments
-    if any(each is None for each in own) or not _is(computed(reader.kind, own, reader.attributes), reader.output):
+    if any(each is None for each in own) or not same_in_order(
+        computed(reader.kind, own, reader.attributes), reader.output
+    ):
         return None
     for x in reference.data:
         if reference.output is None or x.size != reference.output.size:
             continue
-        fed = [x.reshape(np.shape(each)) if _is(each, reference.output) else each for each in own]
+        fed = [x.reshape(np.shape(each)) if same_in_order(each, reference.output) else each for each in own]
         made = computed(reader.kind, fed, reader.attributes)
         if _explains(made, reader, candidate):
             kind = plain(reference.kind)
@@ -198,13 +200,8 @@ def _floats(op: Op) -> list[Array]:
 
 
 def _alike(one: Array, other: Array) -> bool:
-    """Whether two arrays hold the same numbers, whatever the order of axes."""
-    if one.size != other.size or one.size < 2:
-        return False
-    if not np.allclose(np.sort(one, axis=None), np.sort(other, axis=None), CLOSE, 0.0):
-        return False
-    pair = align(one, other)
-    return pair is not None and pair.apart <= CLOSE
+    """Whether two arrays hold the same numbers, whatever the order of axes; of one number nobody can tell."""
+    return one.size > 1 and same_in_some_layout(one, other, CLOSE)
 
 
 def _function(reference: Op, candidate: Op) -> Cause | None:
@@ -216,7 +213,7 @@ def _function(reference: Op, candidate: Op) -> Cause | None:
         x = x.reshape(output.shape)
         names = [(name, function(x)) for name, function in _quiet()]
         outputs = [output, *(each.reshape(output.shape) for each in reference.later)]
-        own = next((name for name, made in names for each in outputs if _is(made, each)), None)
+        own = next((name for name, made in names for each in outputs if same_in_order(made, each)), None)
         other = next((name for name, made in names if _explains(made, reference, candidate)), None)
         if own and other and own != other:
             text = f"{other} of what goes in gives the port's numbers to rounding, {own} the reference's"
@@ -267,14 +264,6 @@ def _quiet() -> Iterator[tuple[str, Any]]:
                 return np.asarray(function(x))
 
         yield name, quiet
-
-
-def _is(made: Array | None, output: Array | None) -> bool:
-    """Whether an array is an output, down to rounding, in its order."""
-    if made is None or output is None or made.size != output.size:
-        return False
-    wanted = np.asarray(output, np.float64)
-    return bool(norm(made.reshape(wanted.shape) - wanted) <= CLOSE * norm(wanted))
 
 
 def _explains(made: Array | None, reference: Op, candidate: Op) -> bool:

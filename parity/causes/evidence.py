@@ -292,6 +292,21 @@ def same_values(one: Array, other: Array, close: float = CLOSE) -> bool:
     return bool(one.shape == other.shape and norm(one - other) <= close * norm(one))
 
 
+def same_in_order(reference: Any, candidate: Any, close: float = CLOSE) -> bool:
+    """Returns whether two arrays or numbers, of whatever shapes, are the same one after the other; False for what is none.
+
+    What is not finite has to stand in the same places, and does not count.
+    """
+    arrays = [np.asarray(each) for each in (reference, candidate)]
+    if arrays[0].size != arrays[1].size or any(each.dtype.kind not in "fiub" for each in arrays):
+        return False
+    one, other = (each.astype(np.float64).reshape(-1) for each in arrays)
+    finite = np.isfinite(one)
+    if not np.array_equal(finite, np.isfinite(other)):
+        return False
+    return bool(norm(one[finite] - other[finite]) <= close * norm(one[finite]))
+
+
 def reproduces(made: Array, reference: Array, candidate: Array) -> bool:
     """Returns whether an array is the candidate's: what it leaves is rounding, and small beside what differs."""
     if made.shape != candidate.shape:

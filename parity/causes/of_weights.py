@@ -12,7 +12,7 @@ from parity.causes.evidence import CLOSE
 from parity.causes.functions import softmax
 from parity.judge.numbers import Array, norm
 from parity.judge.result import Cause
-from parity.locate.align import align
+from parity.locate.align import same_in_some_layout
 
 LEAST = 3  # different numbers, from which on one function of all is no chance
 MOST_AXES = 4
@@ -163,14 +163,8 @@ def is_written(factor: float) -> bool:
 
 
 def _is(one: Array, other: Array) -> bool:
-    """Whether two arrays are the same, whatever the order of axes."""
-    if one.size != other.size or not np.isfinite(one).all() or not np.isfinite(other).all():
-        return False
-    sizes = norm(one), norm(other)
-    if abs(sizes[0] - sizes[1]) > 2 * CLOSE * sizes[0]:
-        return False
-    pair = align(np.asarray(one, np.float64), np.asarray(other, np.float64))
-    return pair is not None and pair.apart <= CLOSE
+    """Whether two arrays are the same, whatever the order of axes, and all of them finite."""
+    return bool(np.isfinite(one).all() and np.isfinite(other).all()) and same_in_some_layout(one, other, CLOSE)
 
 
 def _made(weight: Array, gains: Sequence[Array]) -> Iterator[Made]:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.causes.arranged import PICKING, places_of
-from parity.causes.evidence import CLOSE
+from parity.causes.evidence import same_in_order
 from parity.causes.op_table import computed, plain
 from parity.causes.window_ops import work
-from parity.judge.numbers import Array, norm
+from parity.judge.numbers import Array
 from parity.locate.behind import readers
 from parity.locate.reached import Pass
 from parity.trace import ForwardOp
@@ -148,7 +148,7 @@ class Rerun:
             return False
         op = self.ops[number]
         made = self._computed(op, taken, [each.value for each in taken], op.attributes)
-        if made is not None and _is(made, output):
+        if made is not None and same_in_order(output, made):
             return True
         data = [each for each in taken if each.source is not None or not each.name]
         if plain(op.kind) in PICKING and data:
@@ -209,14 +209,3 @@ def _laid_out(changed: Array, own: Array | None, taken: Taken) -> Array | None:
     if changed.size == 1:
         return np.broadcast_to(changed.reshape(()), taken.value.shape)
     return changed if own.shape == taken.value.shape else None
-
-
-def _is(made: Array, output: Array) -> bool:
-    if made.size != output.size or made.dtype.kind not in "fiub" or output.dtype.kind not in "fiub":
-        return False
-    wanted = np.asarray(output, np.float64)
-    got = np.asarray(made, np.float64).reshape(wanted.shape)
-    same = np.isfinite(wanted)
-    if not np.array_equal(same, np.isfinite(got)):
-        return False
-    return bool(norm(got[same] - wanted[same]) <= CLOSE * norm(wanted[same]))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.judge.numbers import Array
+from parity.locate.reached import alike
 
 MOST_AXES = 5
 
@@ -40,6 +41,23 @@ def align(reference: Array, candidate: Array) -> Aligned | None:
         if best is None or apart < best.apart:
             best = Aligned(wanted, turned, apart)
     return best
+
+
+def same_in_some_layout(reference: Array, candidate: Array, close: float) -> bool:
+    """Returns whether two arrays hold the same numbers in the same order, for some order of their axes.
+
+    Args:
+      reference: of any shape.
+      candidate: of any shape.
+      close: how near they have to be, relative.
+    """
+    if reference.size != candidate.size or not all(each.dtype.kind in "fiub" for each in (reference, candidate)):
+        return False
+    arrays = [np.asarray(each, np.float64) for each in (reference, candidate)]
+    if not alike(np.sort(arrays[0], axis=None), np.sort(arrays[1], axis=None), close):
+        return False  # in no order at all, which is told sooner
+    pair = align(arrays[0], arrays[1])
+    return pair is not None and pair.apart <= close
 
 
 def layouts(given: Array, shape: tuple[int, ...]) -> Iterator[Array]:

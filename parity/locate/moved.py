@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from parity.judge.numbers import Array
-from parity.locate.align import align
+from parity.locate.align import same_in_some_layout
 from parity.locate.locate import Location
 from parity.locate.reached import Pass, partners
 from parity.trace import LaidOut
@@ -65,7 +64,7 @@ def _laid_out_before(
         if operand.laid_out is None or operand.op not in same or value is None:
             continue
         alike = [each for each in wanted if each is not None and each.size == value.size]
-        if alike and not any(_aligned(each, value) for each in alike):
+        if alike and not any(same_in_some_layout(each, value, SAME) for each in alike):
             return operand.laid_out
     return None
 
@@ -76,9 +75,4 @@ def _is_moved(number: int, same: Mapping[int, Sequence[int]], reference: Pass, c
     if made is None or number not in same:
         return False
     values = [reference.value(other) for other in same[number]]
-    return not any(value is not None and _aligned(value, made) for value in values)
-
-
-def _aligned(wanted: Array, made: Array) -> bool:
-    pair = align(wanted, made)
-    return pair is not None and pair.apart <= SAME
+    return not any(value is not None and same_in_some_layout(value, made, SAME) for value in values)

@@ -14,9 +14,9 @@ from parity.causes.repaired import Side, is_whole, repaired
 from parity.judge.numbers import Array
 from parity.judge.result import Cause
 from parity.locate import Location
-from parity.locate.align import align
+from parity.locate.align import same_in_some_layout
 from parity.locate.behind import behind_difference, losses_of
-from parity.locate.reached import Pass, alike
+from parity.locate.reached import Pass
 from parity.run.input_causes import cause_of_broadcast
 
 BOTH = "what goes in is the same on both sides, to rounding, and what comes out is not: all before it is right"
@@ -148,12 +148,12 @@ def _later(passed: Pass, number: int) -> Iterator[Array]:
 def _fed_alike(place: Location, reference: Op, candidate: Op) -> bool:
     """Whether all that each of the two takes is known, and the other side has it, and they have something in common."""
     own, other = _arrays(reference), _arrays(candidate)
-    if own is None or other is None or not any(_same(one, two) for one in own for two in other):
+    if own is None or other is None or not any(same_in_some_layout(one, two, CLOSE) for one in own for two in other):
         return False
     anywhere = [list(_known(passed)) for passed in place.passes]
-    return all(any(_same(each, known) for known in [*other, *anywhere[1]]) for each in own) and all(
-        any(_same(known, each) for known in [*own, *anywhere[0]]) for each in other
-    )
+    return all(
+        any(same_in_some_layout(each, known, CLOSE) for known in [*other, *anywhere[1]]) for each in own
+    ) and all(any(same_in_some_layout(known, each, CLOSE) for known in [*own, *anywhere[0]]) for each in other)
 
 
 def _fed_rightly(place: Location, candidate: Op) -> bool:
@@ -162,7 +162,7 @@ def _fed_rightly(place: Location, candidate: Op) -> bool:
     if not taken or not any(each.line for each in candidate.takes):
         return False
     anywhere = list(_known(place.passes[0]))
-    return all(any(_same(known, each) for known in anywhere) for each in taken)
+    return all(any(same_in_some_layout(known, each, CLOSE) for known in anywhere) for each in taken)
 
 
 def _arrays(op: Op) -> list[Array] | None:
@@ -179,14 +179,3 @@ def _known(passed: Pass) -> Iterator[Array]:
             taken = passed.operand(number, place) if operand.op is None else None
             if taken is not None and taken.size > FEW:
                 yield taken
-
-
-def _same(one: Array, other: Array) -> bool:
-    """Whether two arrays hold the same numbers in the same order, whatever the order of axes."""
-    if one.size != other.size or not all(each.dtype.kind in "fiub" for each in (one, other)):
-        return False
-    ours, theirs = np.asarray(one, np.float64), np.asarray(other, np.float64)
-    if not alike(np.sort(ours, axis=None), np.sort(theirs, axis=None), CLOSE):
-        return False
-    pair = align(ours, theirs)
-    return pair is not None and pair.apart <= CLOSE
