@@ -1,13 +1,14 @@
 """Computes a convolution or a pooling again with its windows elsewhere: padding, kernel turned, mean for maximum."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from parity.causes.evidence import reproduces, same_values
 from parity.causes.other_rules import is_held
+from parity.causes.window_ops import convolved, pooled, spread
 from parity.judge.numbers import Array
 from parity.judge.result import Cause
 
@@ -167,46 +168,22 @@ def _size(op: Windows) -> tuple[int, int]:
 
 
 def _computed(op: Windows, way: _Way) -> Array:
-    if way.kernel is not None and op.kind == TRANSPOSED:
-        return _transposed(op, way.kernel, way.top, way.left)
-    windows, inside = _windows(op, way, op.image, 0.0), None
-    if way.kernel is not None:
-        if op.kind == "Conv2D":
-            return np.tensordot(windows, way.kernel, axes=([3, 4, 5], [2, 0, 1]))
-        made = np.einsum("nhwcij,ijcm->nhwcm", windows, way.kernel, optimize=True)
-        return np.asarray(made.reshape(*made.shape[:3], -1))
-    if way.kind == "MaxPool":
-        return np.asarray(_windows(op, way, op.image, -np.inf).max(axis=(4, 5)))
-    inside = _windows(op, way, np.ones_like(op.image), 1.0 if way.counts_padding else 0.0)
-    return np.asarray(windows.sum(axis=(4, 5)) / np.maximum(inside.sum(axis=(4, 5)), 1.0))
-
-
-def _transposed(op: Windows, kernel: Array, top: int, left: int) -> Array:
-    """Every pixel spread by the kernel, and as much as the output has from a row and a column on."""
-    high, wide = op.reference.shape[1:3]
+    """The op's output with its windows elsewhere: as much around the image as that takes."""
     strides = [int(each) for each in op.attributes.get("strides", [1, 1, 1, 1])][1:3]
-    rows, columns = ((size - 1) * step for size, step in zip(op.image.shape[1:3], strides, strict=True))
-    made = np.zeros((len(op.image), top + high + len(kernel), left + wide + kernel.shape[1], kernel.shape[2]))
-    made = np.pad(made, [(0, 0), (0, max(0, rows)), (0, max(0, columns)), (0, 0)])
-    for y, x in np.ndindex(*kernel.shape[:2]):
-        spread = np.tensordot(op.image, kernel[y, x], axes=([3], [1]))
-        made[:, y : y + rows + 1 : strides[0], x : x + columns + 1 : strides[1]] += spread
-    return made[:, top : top + high, left : left + wide]
-
-
-def _windows(op: Windows, way: _Way, image: Array, outside: float) -> Array:
-    """The windows of the output's size, ``[n, h', w', c, kh, kw]``, of an image with as much around it as that takes."""
-    high, wide = ((each - 1) * way.dilation + 1 for each in _size(op))
-    size = high, wide
-    strides = [int(each) for each in op.attributes.get("strides", [1, 1, 1, 1])][1:3]
+    size, sizes, kernel = _size(op), op.reference.shape[1:3], way.kernel
+    if kernel is not None and op.kind == TRANSPOSED:
+        return spread(op.image, kernel, strides, (way.top, way.left), sizes, most=math.inf)
     pads = []
     for axis, start in enumerate((way.top, way.left)):
-        needed = (op.reference.shape[1 + axis] - 1) * strides[axis] + size[axis]
-        pads.append((start, max(0, needed - start - image.shape[1 + axis])))
-    padded = np.pad(image, [(0, 0), *pads, (0, 0)], constant_values=outside)
-    every = sliding_window_view(padded, size, axis=(1, 2))[:, :: strides[0], :: strides[1]]
-    kept = every[:, : op.reference.shape[1], : op.reference.shape[2]]
-    return np.asarray(kept[..., :: way.dilation, :: way.dilation])
+        needed = (sizes[axis] - 1) * strides[axis] + (size[axis] - 1) * way.dilation + 1
+        pads.append((start, max(0, needed - start - op.image.shape[1 + axis])))
+    if kernel is None:
+        made = pooled(op.image, size, strides, pads, way.kind == "AvgPool", way.counts_padding)
+    else:
+        groups = op.image.shape[3] if op.kind == "DepthwiseConv2dNative" else 1
+        one_by_one = kernel.reshape(*kernel.shape[:2], 1, -1) if groups > 1 else kernel
+        made = convolved(op.image, one_by_one, strides, pads, [way.dilation] * 2, groups, most=math.inf)
+    return made[:, : sizes[0], : sizes[1]]
 
 
 def _cause(op: Windows, own: _Way, way: _Way) -> Cause:

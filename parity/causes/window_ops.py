@@ -45,7 +45,13 @@ def work(op_kind: str, shapes: Sequence[Sequence[int]], output: int) -> int:
 
 
 def convolved(
-    x: Array, kernel: Array, strides: Sequence[int], pads: Pads, dilations: Sequence[int], groups: int
+    x: Array,
+    kernel: Array,
+    strides: Sequence[int],
+    pads: Pads,
+    dilations: Sequence[int],
+    groups: int,
+    most: float = MOST_PRODUCTS,
 ) -> Array:
     """Returns a convolution.
 
@@ -56,6 +62,7 @@ def convolved(
       dilations: by spatial axis.
       pads: before and behind each spatial axis.
       groups: of channels.
+      most: multiplications.
 
     Returns:
       ``[n, *spatial', out]``.
@@ -69,7 +76,7 @@ def convolved(
     every: list[Any] = [slice(None, None, step) for step in strides]
     inside: list[Any] = [slice(None, None, step) for step in dilations]
     windows = windows[(slice(None), *every, slice(None), *inside)]  # [n, *spatial', c, *sizes]
-    if math.prod(windows.shape) // groups * kernel.shape[-1] > MOST_PRODUCTS:
+    if math.prod(windows.shape) // groups * kernel.shape[-1] > most:
         raise TooLarge
     made, count = [], len(axes)
     for part, own in zip(np.split(windows, groups, count + 1), np.split(kernel, groups, -1), strict=True):
@@ -78,7 +85,14 @@ def convolved(
     return np.concatenate(made, -1)
 
 
-def spread(x: Array, kernel: Array, strides: Sequence[int], cut: Sequence[int], sizes: Sequence[int]) -> Array:
+def spread(
+    x: Array,
+    kernel: Array,
+    strides: Sequence[int],
+    cut: Sequence[int],
+    sizes: Sequence[int],
+    most: float = MOST_PRODUCTS,
+) -> Array:
     """Returns a transposed convolution: every pixel spread by the kernel.
 
     Args:
@@ -87,9 +101,13 @@ def spread(x: Array, kernel: Array, strides: Sequence[int], cut: Sequence[int], 
       strides: by spatial axis.
       cut: how many rows, columns, ... are cut off in front.
       sizes: of the output's spatial axes.
+      most: multiplications.
+
+    Raises:
+      TooLarge: it would take too many multiplications.
     """
     axes = range(len(strides))
-    if x.size * kernel.size // kernel.shape[-1] > MOST_PRODUCTS:
+    if x.size * kernel.size // kernel.shape[-1] > most:
         raise TooLarge
     spans = [(x.shape[1 + axis] - 1) * strides[axis] + 1 for axis in axes]
     room = [max(cut[axis] + sizes[axis], spans[axis] + kernel.shape[axis] - 1) for axis in axes]
@@ -196,8 +214,17 @@ def _transposed_convolution(arguments: Arguments, attributes: Attributes) -> Arr
     return made
 
 
-def _pooled(x: Array, windows: Sequence[int], strides: Sequence[int], pads: Pads, mean: bool, counts: bool) -> Array:
-    """The maximum or the mean of each window of ``[n, *spatial, c]``."""
+def pooled(x: Array, windows: Sequence[int], strides: Sequence[int], pads: Pads, mean: bool, counts: bool) -> Array:
+    """Returns the maximum or the mean of each window.
+
+    Args:
+      x: ``[n, *spatial, c]``.
+      windows: their sizes by spatial axis.
+      strides: by spatial axis.
+      pads: before and behind each spatial axis.
+      mean: of each window, rather than its maximum.
+      counts: whether the padding counts in a mean.
+    """
     axes = tuple(range(1, x.ndim - 1))
     around, steps = [(0, 0), *pads, (0, 0)], (slice(None), *(slice(None, None, step) for step in strides))
     over = tuple(range(-len(axes), 0))
@@ -217,7 +244,7 @@ def _graph_pooling(mean: bool) -> Callable[[Arguments, Attributes], Array]:
         x = np.asarray(arguments[0], np.float64)
         windows = [int(each) for each in attributes["ksize"]][1:-1]
         strides, pads, _ = _in_graph(attributes, x.shape[1:-1], windows)
-        return _pooled(x, windows, strides, pads, mean, False)
+        return pooled(x, windows, strides, pads, mean, False)
 
     return pooling
 
@@ -245,7 +272,7 @@ def _pooling(mean: bool) -> Callable[[Arguments, Attributes], Array]:
         if up:
             pads = [_up(*each) for each in zip(x.shape[1:-1], windows, strides, paddings, strict=True)]
         counts = bool(attributes.get("5", attributes.get("count_include_pad", True)))
-        return _first(_pooled(x, windows, strides, pads, mean, counts))
+        return _first(pooled(x, windows, strides, pads, mean, counts))
 
     return pooling
 
