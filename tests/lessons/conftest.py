@@ -1,13 +1,9 @@
 """Shares the stage among the tests of the lessons."""
 
 import importlib.util
-import sys
-from pathlib import Path
 
 import pytest
 from lesson_stage import Stage
-
-sys.path.append(str(Path(__file__).parents[1] / "parity"))  # chromium.py, which drives the browser
 
 
 @pytest.fixture(scope="session")

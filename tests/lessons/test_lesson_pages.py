@@ -3,14 +3,12 @@
 import json
 
 import pytest
-from chromium import Chromium, find_chromium
 from lesson_stage import LESSONS, NUMBERS
+from support.chromium import Chromium
 
 from parity.teach.html import lesson_page
 
-pytestmark = pytest.mark.skipif(
-    find_chromium() is None, reason="needs a Chromium: apt-get install chromium, or name one in $PARITY_CHROMIUM"
-)
+pytestmark = pytest.mark.usefixtures("chromium_path")  # before the lessons are played
 # Every shape has numbers for its place, and no words run out of the picture.
 WRONG = """(() => {
   const picture = document.getElementById("picture"), frame = picture.viewBox.baseVal, wrong = [];
@@ -41,8 +39,8 @@ CONTROLS = """[...document.querySelectorAll("#controls > label input")].map((inp
 
 
 @pytest.fixture(scope="module")
-def tab(tmp_path_factory):
-    opened = Chromium(find_chromium(), tmp_path_factory.mktemp("profile"))
+def tab(chromium_path, tmp_path_factory):
+    opened = Chromium(chromium_path, tmp_path_factory.mktemp("profile"))
     yield opened
     opened.close()
 
@@ -88,8 +86,8 @@ def test_a_page_is_worked_from_the_keyboard_and_tells_a_screen_reader(stage, tab
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_words_stand_out_from_their_ground_in_light_and_dark(dark, stage, tmp_path, tmp_path_factory):
-    tab = Chromium(find_chromium(), tmp_path_factory.mktemp("profile"), dark=dark)
+def test_words_stand_out_from_their_ground_in_light_and_dark(dark, stage, chromium_path, tmp_path, tmp_path_factory):
+    tab = Chromium(chromium_path, tmp_path_factory.mktemp("profile"), dark=dark)
     try:
         tab.open(write(stage, 1, tmp_path))
         ink, ground = tab.evaluate(

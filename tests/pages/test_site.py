@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from chromium import Chromium, find_chromium
+from support.chromium import Chromium
 
 from pages.blocks import PAGES, ROOT
 from pages.built import build_site
@@ -24,10 +24,8 @@ def site(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if find_chromium() is None:
-        pytest.skip("needs a Chromium: apt-get install chromium, or name one in $PARITY_CHROMIUM")
-    browser = Chromium(find_chromium(), tmp_path_factory.mktemp("profile"))
+def browser(chromium_path, tmp_path_factory):
+    browser = Chromium(chromium_path, tmp_path_factory.mktemp("profile"))
     yield browser
     browser.close()
 

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from chromium import Chromium, find_chromium
+from support.chromium import Chromium
 from test_report import RESULTS, different, same
 from test_report_page import EVIL, evil, looked_at
 
@@ -12,18 +12,13 @@ from parity.judge import Closer, Histogram, Losses, Place
 from parity.judge.result import Check, FirstDifference, Level, Result
 from parity.report import write_html
 
-browser = pytest.mark.skipif(
-    find_chromium() is None,
-    reason="needs a Chromium: apt-get install chromium, or name one in $PARITY_CHROMIUM",
-)
-
 
 @pytest.fixture
-def chromium(tmp_path):
+def chromium(chromium_path, tmp_path):
     opened = []
 
     def start(**options):
-        opened.append(Chromium(find_chromium(), tmp_path / f"profile{len(opened)}", **options))
+        opened.append(Chromium(chromium_path, tmp_path / f"profile{len(opened)}", **options))
         return opened[-1]
 
     yield start
@@ -39,7 +34,6 @@ def silent(tab, path):
     return tab.complaints == [] and tab.requests == [path.resolve().as_uri()]
 
 
-@browser
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_browser_opens_the_page_in_silence_at_the_first_difference(name, tmp_path, chromium):
     path = tmp_path / "page.html"
@@ -52,7 +46,6 @@ def test_a_browser_opens_the_page_in_silence_at_the_first_difference(name, tmp_p
     assert silent(tab, path), (tab.complaints, tab.requests)
 
 
-@browser
 def test_a_click_on_a_cell_opens_that_tensor(tmp_path, chromium):
     path = tmp_path / "page.html"
     checks = [
@@ -77,7 +70,6 @@ def test_a_click_on_a_cell_opens_that_tensor(tmp_path, chromium):
     )
 
 
-@browser
 def test_an_opened_tensor_shows_how_its_values_are_spread_and_where_they_are_furthest_apart(tmp_path, chromium):
     path = tmp_path / "page.html"
     write_html(looked_at(), path, "x")
@@ -96,7 +88,6 @@ def test_an_opened_tensor_shows_how_its_values_are_spread_and_where_they_are_fur
     assert silent(tab, path), (tab.complaints, tab.requests)
 
 
-@browser
 def test_the_map_works_from_the_keyboard_and_is_a_grid_to_a_screen_reader(tmp_path, chromium):
     path = tmp_path / "page.html"
     write_html(different(), path, "x")
@@ -123,7 +114,6 @@ def test_the_map_works_from_the_keyboard_and_is_a_grid_to_a_screen_reader(tmp_pa
     assert silent(tab, path)
 
 
-@browser
 def test_the_filters_leave_the_rows_that_were_asked_for(tmp_path, chromium):
     path = tmp_path / "page.html"
     write_html(different(), path, "x")
@@ -154,7 +144,6 @@ def test_the_filters_leave_the_rows_that_were_asked_for(tmp_path, chromium):
     assert silent(tab, path)
 
 
-@browser
 def test_names_that_attack_are_shown_and_not_run(tmp_path, chromium):
     path = tmp_path / "page.html"
     write_html(evil(), path, EVIL)
@@ -165,7 +154,6 @@ def test_names_that_attack_are_shown_and_not_run(tmp_path, chromium):
     assert silent(tab, path), (tab.complaints, tab.requests)
 
 
-@browser
 def test_the_proof_that_a_page_is_silent_can_fail(tmp_path, chromium):
     path = tmp_path / "page.html"
     write_html(same(), path, "x")
@@ -178,7 +166,6 @@ def test_the_proof_that_a_page_is_silent_can_fail(tmp_path, chromium):
     assert not silent(tab, path)
 
 
-@browser
 def test_dark_and_light_have_other_colours_and_both_fit_a_narrow_window(tmp_path, chromium):
     path = tmp_path / "page.html"
     write_html(different(), path, "x")
@@ -232,7 +219,6 @@ def ten_thousand_by_a_hundred():
     return result
 
 
-@browser
 @pytest.mark.slow
 def test_ten_thousand_tensors_by_a_hundred_steps_open_and_answer(tmp_path, chromium, capsys):
     path = tmp_path / "page.html"

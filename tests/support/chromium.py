@@ -4,19 +4,11 @@ import base64
 import json
 import os
 import select
-import shutil
 import subprocess
 import sys
 import time
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PATIENCE = 60.0
-
-
-def find_chromium() -> str | None:
-    """Returns the path of a Chromium, $PARITY_CHROMIUM first, or None."""
-    named = os.environ.get("PARITY_CHROMIUM")
-    return named or next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
 class Chromium:
