@@ -1,0 +1,84 @@
+"""Leaves out of a result and of a report what another machine, processor or day changes, by rules for all cases alike.
+
+Numbers of the size of rounding, and those that are measured in it, are masked; others keep three digits. Words, names,
+places, whole numbers and verdicts stay as they are.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+MASK = "#"
+TINY, HUGE = 1e-5, 1e6  # beyond these a number is rounding, or something over rounding
+# Keys of the JSON whose values are multiples of what rounding does, where it is largest, or the host's.
+MEASURED = {"worst_step", "worst_multiple", "worst_of_scale", "ulp", "allowed", "unequal", "wanders"}
+HOST = {"cpu_capability", "mkldnn", "python", "numpy", "threads", "OMP_NUM_THREADS"}
+NUMBER = r"-?\d(?:\d|,\d)*(?:\.\d+)?(?:e[-+]?\d+)?"
+DECIMAL = r"(?<![\w.])-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)(?![\w.]*\w)"
+# Sentences that say how large rounding is; a blank in them is any space, for reports are wrapped.
+PHRASES = [
+    (r"\d+\.\d+\.\d+(?:\+\w+)?", "VERSION"),
+    (rf"{NUMBER} (s|seconds|MB|KB)\b", rf"{MASK} \1"),
+    (
+        r"runs of either side repeat bit for bit",
+        "reference: runs repeat bit for bit; candidate: runs repeat bit for bit",
+    ),
+    (r"(reference|candidate): (?:runs repeat bit for bit|wanders by [^)]*\))", rf"\1: repeats {MASK}"),
+    (rf"candidate {NUMBER}, reference {NUMBER}(?= times the other)", f"candidate {MASK}, reference {MASK}"),
+    (rf"{NUMBER}(?= (?:of what is allowed|of the scale|of its scale|times as far|ulp\b))", MASK),
+    (rf"allowed {NUMBER}; this is {NUMBER}", f"allowed {MASK}; this is {MASK}"),
+    (rf"{NUMBER} times what rounding allows, where it was {NUMBER} times", f"{MASK} times what rounding allows"),
+    (rf"\({NUMBER}(?=, limit)", f"({MASK}"),
+    (rf"false alarms: {NUMBER} of", f"false alarms: {MASK} of"),
+    (rf"\({NUMBER}%, 95% interval {NUMBER}% to {NUMBER}%\)", f"({MASK})"),
+    (rf"calls {NUMBER}% of right ports different \(at most {NUMBER}%\)", f"calls {MASK} of right ports different"),
+    (rf"(?m)^((?:\S+\.)?(?:{'|'.join(sorted(HOST))}) )[^|\n]*$", rf"\1{MASK}"),  # a line of the table of facts
+    (r"(Worst tensors of level \w+\n)(?:.+\n)*", rf"\1{MASK}\n"),
+]
+PATTERNS = [(re.compile(pattern.replace(" ", r"\s")), replacement) for pattern, replacement in PHRASES]
+
+
+def normal_text(text: str, folder: Path, root: Path) -> str:
+    """Returns a report, or a sentence of a result, without what differs between machines, and without its columns."""
+    for path, name in ((folder, "FOLDER"), (root, "ROOT")):
+        text = text.replace(str(path), name)
+    text = "\n".join(" ".join(line.split()) for line in text.splitlines())
+    for pattern, replacement in PATTERNS:
+        text = pattern.sub(replacement, text)
+    return re.sub(DECIMAL, lambda found: digits(float(found.group())), text)
+
+
+def normal_result(result: Any, folder: Path, root: Path) -> str:
+    """Returns a result's JSON, a line for each of the dictionaries of a list that have the same keys."""
+    return json.dumps(_normal(result, folder, root), indent=1, ensure_ascii=False)
+
+
+def _normal(value: Any, folder: Path, root: Path) -> Any:
+    if isinstance(value, dict):
+        masked = HOST | MEASURED | ({"where"} if "wanders" in value else set())
+        return {key: MASK if key in masked else _normal(each, folder, root) for key, each in value.items()}
+    if isinstance(value, list):
+        return _table([_normal(each, folder, root) for each in value])
+    if isinstance(value, str):
+        return normal_text(value, folder, root)
+    return digits(value) if isinstance(value, float) else value
+
+
+def _table(values: list[Any]) -> list[Any]:
+    keys = {tuple(value) if isinstance(value, dict) else None for value in values}
+    flat = all(
+        not isinstance(each, dict | list) for value in values if isinstance(value, dict) for each in value.values()
+    )
+    if len(keys) != 1 or keys == {None} or not flat:
+        return values
+    return [" | ".join(keys.pop()), *(" | ".join(map(str, value.values())) for value in values)]
+
+
+def digits(number: float) -> str:
+    """Returns a number to three digits, rounded by way of six so that 0.125 and its neighbours are the same."""
+    if number != number or abs(number) == float("inf"):
+        return str(number)
+    if abs(number) >= HUGE:
+        return "huge"
+    return f"{float(f'{number:.6g}'):.3g}" if abs(number) >= TINY else "0"
