@@ -1,0 +1,135 @@
+"""Where the limits lie between two traces that came without float64 shadows."""
+
+import itertools
+
+import numpy as np
+import pytest
+from made_pairs import JOIN, assert_limit, trace
+
+from parity.judge.plain import judge_plain, starts_apart
+
+UNITS = {np.float32: 2.0**-24, np.float64: 2.0**-53}
+
+
+def judged(tmp_path, key, dtype=np.float32, init=None, beside=None, steps=1):
+    """Returns a function of a difference to the last check of a tensor of norm 3 that is off by so much in every step."""
+    count = itertools.count()
+
+    def judge(off):
+        folder = tmp_path / str(next(count))
+        one = [{key: np.array([3.0, 0.0], dtype), **(beside or {})}] * steps
+        other = [{key: np.array([3.0, off], dtype), **(beside or {})}] * steps
+        start = {name: np.asarray(value, dtype) for name, value in (init or {}).items()}
+        sides = trace(folder / "reference", *one, init=start), trace(folder / "candidate", *other, init=start)
+        return [check for check in judge_plain(JOIN, *sides, range(steps)) if check.key == key][-1]
+
+    return judge
+
+
+@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("key", ["loss/0", "act/0/out", "grad/w", "tower_grad/1/w", "slot/m/w", "metric/acc", "var/w"])
+def test_what_is_allowed_goes_with_the_roundoff_of_the_dtype(tmp_path, key, dtype):
+    assert_limit(judged(tmp_path, key, dtype), 2.0**16 * UNITS[dtype] * 3.0)
+
+
+def test_every_step_made_so_far_is_allowed_as_much_once_more(tmp_path):
+    assert_limit(judged(tmp_path, "loss/0", steps=3), 3 * 2.0**-8 * 3.0)
+
+
+@pytest.mark.parametrize("key", ["var/w", "stat/w", "ema/w"])
+def test_what_is_updated_is_judged_by_its_update_and_what_storing_it_rounds(tmp_path, key):
+    init = {key: [3.0 - 2.0**-8, 0.0]}
+    assert_limit(judged(tmp_path, key, init=init), 2.0**-8 * 2.0**-8 + 4 * 2.0**-24 * 3.0)
+
+
+def test_a_slot_is_judged_by_its_size_whatever_it_was(tmp_path):
+    assert_limit(judged(tmp_path, "slot/m/w", init={"slot/m/w": [3.0 - 2.0**-8, 0.0]}), 2.0**-8 * 3.0)
+
+
+@pytest.mark.parametrize("key", ["grad/w", "tower_grad/0/w", "clip/w", "tower_clip/0/w"])
+def test_a_faint_gradient_is_judged_by_a_thousandth_of_all(tmp_path, key):
+    beside = {"grad/b": np.array([1e5, 0.0], np.float32)}
+    assert_limit(judged(tmp_path, key, beside=beside), 2.0**-8 * 1e-3 * 1e5)
+
+
+def test_nothing_but_gradients_is_judged_by_all_gradients(tmp_path):
+    assert_limit(judged(tmp_path, "loss/0", beside={"grad/b": np.array([1e5, 0.0], np.float32)}), 2.0**-8 * 3.0)
+
+
+@pytest.mark.parametrize(
+    ("size", "key", "verdict"),
+    [
+        (0.9e-8, "slot/m/w", "not_run"),
+        (0.9e-8, "var/w", "not_run"),
+        (0.9e-8, "ema/w", "not_run"),
+        (0.9e-8, "stat/w", "different"),
+        (1.2e-8, "slot/m/w", "different"),
+        (1.2e-8, "var/w", "different"),
+    ],
+)
+def test_what_is_made_of_a_gradient_of_nothing_but_rounding_is_not_judged(tmp_path, size, key, verdict):
+    beside = {"grad/b": np.array([1.0, 0.0], np.float32), "grad/w": np.array([size, 0.0], np.float32)}
+    check = judged(tmp_path / "other", key, beside=beside)(1.0)
+    assert check.verdict == verdict
+    assert check.note == ("not judged: its gradient is zero but for rounding" if verdict == "not_run" else "")
+    assert judged(tmp_path / "same", key, beside=beside)(0.0).verdict == "same"
+
+
+def singles(*values):
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "verdict"),
+    [
+        (singles(1, 2), singles(1, np.nan), "different"),
+        (singles(1, np.nan), singles(1, 2), "different"),
+        (singles(1, np.nan), singles(1, np.nan), "incomparable"),
+        (singles(1, 2), singles(1, 2, 3), "different"),
+        (singles(1, 2), np.array([1.0, 2.0]), "different"),
+        (singles(1, 2), np.array([1, 2]), "different"),
+        (singles(1, 2), None, "incomparable"),
+    ],
+)
+def test_what_cannot_be_measured_is_told(tmp_path, one, other, verdict):
+    candidate = {} if other is None else {"grad/w": other}
+    sides = trace(tmp_path / "r", {"grad/w": one}), trace(tmp_path / "c", candidate)
+    assert [check.verdict for check in judge_plain(JOIN, *sides, [0])] == [verdict]
+
+
+def test_what_one_side_alone_has_feeds_and_counters(tmp_path):
+    one = {"feed/0/x": singles(1, 2), "state/global_step": np.array(3), "act/0/ids": np.array([1, 2])}
+    other = {
+        "feed/0/x": singles(1, 2 + 2.0**-22),
+        "act/0/ids": np.array([1, 2]),
+        "grad/b": singles(1, 1),
+        "grad/w": singles(1, 1),
+    }
+    found = judge_plain(JOIN, trace(tmp_path / "r", one), trace(tmp_path / "c", other), [0])
+    assert {check.key: check.verdict for check in found} == {
+        "grad/b": "incomparable",
+        "grad/w": "incomparable",
+        "state/global_step": "not_run",
+        "feed/0/x": "different",
+        "act/0/ids": "same",
+    }
+
+
+def test_a_start_that_is_not_finite_leaves_no_limit_and_no_verdict_of_its_own(tmp_path):
+    check = judged(tmp_path, "var/w", init={"var/w": [np.inf, 0.0]})(1.0)
+    assert (check.difference, check.size) == (1.0, 3.0)
+
+
+@pytest.mark.parametrize("key", ["var/w", "stat/w"])
+@pytest.mark.parametrize("dtype", UNITS)
+def test_starts_are_apart_beyond_what_a_first_step_is_allowed(tmp_path, key, dtype):
+    allowed = 2.0**16 * UNITS[dtype] * 3.0
+    reference = trace(tmp_path / "r", init={key: np.array([3.0, 0.0], dtype)})
+    for off, apart in ((0.99 * allowed, []), (1.01 * allowed, ["w"]), (np.nan, ["w"])):
+        candidate = trace(tmp_path / f"{off}", init={key: np.array([3.0, off], dtype)})
+        assert starts_apart(JOIN, reference, candidate) == apart
+
+
+def test_only_weights_and_statistics_start_apart(tmp_path):
+    sides = [trace(tmp_path / name, init={"slot/m/w": singles(value, 1)}) for name, value in (("r", 1), ("c", 2))]
+    assert starts_apart(JOIN, *sides) == []

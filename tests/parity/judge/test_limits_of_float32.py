@@ -1,0 +1,144 @@
+"""Where the limits of level 2 lie, and what tells a side that computes in less than float32."""
+
+import itertools
+
+import numpy as np
+import pytest
+from made_pairs import JOIN, assert_limit, lockstep, trace
+
+from parity.judge.level2 import Accuracy, judge_accuracy, judge_float32
+
+UNIT = 2.0**-24
+
+
+def singles(*values):
+    return np.array(values, np.float32)
+
+
+def doubles(*values):
+    return np.array(values, np.float64)
+
+
+def judged(tmp_path, key, rough=(0.0, 0.0), draws=(), before=None):
+    """Returns a function of a difference to the check of a tensor of norm 3 in float32 that is off by so much."""
+    count = itertools.count()
+
+    def judge(off):
+        folder = tmp_path / str(next(count))
+        found = lockstep(
+            folder,
+            {key: doubles(3.0, rough[0])},
+            {key: doubles(3.0, off + rough[1])},
+            {key: singles(3.0, 0.0)},
+            {key: singles(3.0, off)},
+            before=before,
+        )
+        others = [trace(folder / f"draw{place}", {key: singles(3.0, moved)}) for place, moved in enumerate(draws)]
+        [check] = judge_float32(JOIN, found, others, [0])
+        return check
+
+    return judge
+
+
+EVERY = ["grad/w", "tower_grad/1/w", "slot/m/w", "act/0/out", "loss/0", "metric/acc", "var/w", "stat/w"]
+
+
+@pytest.mark.parametrize("key", EVERY)
+def test_a_few_roundings_of_the_tensor_are_allowed(tmp_path, key):
+    assert_limit(judged(tmp_path, key), 3 * 2 * UNIT * 3.0)
+
+
+@pytest.mark.parametrize("rough", [(2.0**-10, 2.0**-12), (2.0**-12, 2.0**-10)])
+def test_three_times_the_larger_distance_from_float64_is_allowed(tmp_path, rough):
+    assert_limit(judged(tmp_path, "grad/w", rough), 3 * (2.0**-10 + 2 * UNIT * 3.0))
+
+
+@pytest.mark.parametrize("key", ["grad/w", "loss/0", "var/w", "stat/w"])
+def test_three_times_the_largest_of_the_draws_is_allowed(tmp_path, key):
+    assert_limit(judged(tmp_path, key, draws=(2.0**-12, 2.0**-10)), 3 * (2.0**-10 + 2 * UNIT * 3.0))
+
+
+def test_what_belongs_to_single_examples_moves_with_their_order_and_is_not_measured_by_draws(tmp_path):
+    assert_limit(judged(tmp_path, "act/0/out", draws=(2.0**-10,)), 3 * 2 * UNIT * 3.0)
+
+
+def test_a_draw_that_is_not_finite_measures_nothing(tmp_path):
+    assert_limit(judged(tmp_path, "grad/w", draws=(np.inf, 2.0**-10)), 3 * (2.0**-10 + 2 * UNIT * 3.0))
+
+
+@pytest.mark.parametrize("key", ["var/w", "stat/w", "ema/w"])
+def test_what_is_updated_is_judged_by_its_update(tmp_path, key):
+    before = {key: singles(3.0 - 2.0**-4, 0.0)}
+    assert_limit(judged(tmp_path, key, before=before), 3 * 2 * UNIT * 2.0**-4)
+
+
+def test_a_slot_is_judged_by_its_size_whatever_it_was(tmp_path):
+    assert_limit(judged(tmp_path, "slot/m/w", before={"slot/m/w": singles(3.0 - 2.0**-4, 0.0)}), 3 * 2 * UNIT * 3.0)
+
+
+def test_the_figures_of_a_check_are_those_of_the_pair(tmp_path):
+    check = judged(tmp_path, "grad/w", rough=(0.5, 0.0))(0.25)
+    assert (check.run, check.step, check.difference, check.size, check.constant) == ("lockstep", 0, 0.25, 3.0, False)
+    assert check.scale == pytest.approx(0.5 / UNIT + 3.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "verdicts"),
+    [
+        ({"feed/0/x": singles(1, 2)}, {"feed/0/x": singles(1, 2)}, ["same"]),
+        ({"feed/0/x": singles(1, 2)}, {"feed/0/x": singles(1, 2 + 2.0**-22)}, ["different"]),
+        ({"noise/0/x": np.array([1, 2])}, {"noise/0/x": np.array([1, 3])}, ["different"]),
+        ({"act/0/ids": np.array([1, 2])}, {"act/0/ids": np.array([1, 3])}, []),  # rounding may decide it
+        ({"grad/w": singles(1, 2)}, {"grad/w": singles(1, np.nan)}, ["different"]),
+        ({"grad/w": singles(1, np.nan)}, {"grad/w": singles(1, np.nan)}, ["incomparable"]),
+        ({"grad/w": singles(1, 2)}, {}, ["incomparable"]),
+        ({"state/global_step": np.array(3)}, {"state/global_step": np.array(4)}, ["different"]),
+        ({"state/global_step": np.array(3)}, {}, ["not_run"]),
+    ],
+)
+def test_what_is_not_measured(tmp_path, one, other, verdicts):
+    found = judge_float32(JOIN, lockstep(tmp_path, one, other), [], [0])
+    assert [check.verdict for check in found] == verdicts
+
+
+@pytest.mark.parametrize(
+    ("candidate", "forward", "holds"),
+    [(64.0, 1.0, True), (64.1, 1.0, False), (1e9, 2.0**-13, True), (1e9, 1.01 * 2.0**-13, False)],
+)
+def test_a_side_computes_in_less_than_float32_where_gradients_and_activations_say_so(candidate, forward, holds):
+    assert Accuracy(candidate, 1.0, (0,), forward).holds is holds
+
+
+def accuracy(tmp_path, rough, draws=((), ()), forward=0.0):
+    found = lockstep(
+        tmp_path,
+        {"grad/w": doubles(3.0, rough[0]), "act/0/out": doubles(3.0, 0.0)},
+        {"grad/w": doubles(3.0, rough[1]), "act/0/out": doubles(3.0, forward)},
+        {"grad/w": singles(3.0, 0.0), "act/0/out": singles(3.0, 0.0)},
+        {"grad/w": singles(3.0, 0.0), "act/0/out": singles(3.0, 0.0)},
+    )
+    made = [
+        [trace(tmp_path / f"{side}{place}", {"grad/w": singles(3.0, off)}) for place, off in enumerate(each)]
+        for side, each in zip("rc", draws, strict=True)
+    ]
+    return judge_accuracy(JOIN, found, *made)
+
+
+def test_the_accuracy_of_a_side_is_its_distance_from_float64_over_the_others_or_what_an_ulp_makes_of_it(tmp_path):
+    floor = 2 * UNIT * 3.0
+    found = accuracy(tmp_path / "a", (2.0**-20, 2.0**-14), draws=((0.0,), ()))
+    assert found.candidate == pytest.approx(2.0**-14 / (2.0**-20 + floor))
+    assert found.reference == pytest.approx(2.0**-20 / (2.0**-14 + floor))
+    found = accuracy(tmp_path / "b", (2.0**-14, 2.0**-14), draws=((2.0**-12, 2.0**-16), (2.0**-10,)))
+    assert found.candidate == pytest.approx(2.0**-14 / (2.0**-12 + floor))
+    assert found.reference == pytest.approx(2.0**-14 / (2.0**-10 + floor))
+    assert found.states == (0,)
+
+
+def test_the_accuracy_of_activations_is_their_distance_from_float64_over_their_size(tmp_path):
+    found = accuracy(tmp_path, (0.0, 2.0**-10), draws=((0.0,), ()), forward=2.0**-10)
+    assert found.forward == pytest.approx(2.0**-10 / 3.0)
+
+
+def test_without_draws_nothing_is_known_of_accuracy(tmp_path):
+    assert accuracy(tmp_path, (0.0, 1.0)) == Accuracy(0.0, 0.0, ())
