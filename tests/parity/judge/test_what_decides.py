@@ -1,0 +1,212 @@
+"""From checks to verdicts: what outranks what, what is judged again and within which limits."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from made_pairs import JOIN, assert_limit, lockstep, trace
+
+from parity.case import Ema
+from parity.judge.races import kept_part
+from parity.judge.repeats import judge_repeat
+from parity.judge.result import Check, Level, Result, decide
+from parity.run.empty_gradients import measure_kept, settle_empty_gradients
+from parity.run.kinks import NOTE, settle_kinks
+from parity.run.levels import judge_function, judge_single
+from parity.run.races import Races, settle_races
+from parity.run.recorded import Recorded
+from parity.run.replay_levels import Runs, _function
+
+VERDICTS = ["different", "incomparable", "same", "not_run"]
+
+
+def doubles(*values):
+    return np.array(values, np.float64)
+
+
+@pytest.mark.parametrize("rank", range(3))
+def test_different_outranks_incomparable_and_that_outranks_same(rank):
+    found = VERDICTS[rank:]
+    for verdicts in (found, found[::-1]):
+        assert decide([Check("lockstep", 0, "loss/0", verdict) for verdict in verdicts]) == VERDICTS[rank]
+        result = Result({str(n): Level(str(n), verdict, "") for n, verdict in enumerate(verdicts)}, {}, {})
+        assert (result.verdict, result.exit_code) == (VERDICTS[rank], (1, 2, 0)[rank])
+
+
+def test_where_nothing_was_compared_nothing_is_known():
+    checks = [Check("lockstep", 0, "loss/0", "not_run")]
+    assert decide(checks) == decide([]) == "incomparable"
+    assert Result({"a": Level("a", "not_run", "")}, {}, {}).verdict == Result({}, {}, {}).verdict == "incomparable"
+
+
+def test_a_difference_is_told_in_multiples_of_what_is_allowed_and_of_the_scale():
+    check = Check("lockstep", 0, "loss/0", "different", difference=6.0, allowed=2.0, scale=4.0)
+    assert (check.multiple, check.of_scale) == (3.0, 1.5)
+    nothing = check._replace(allowed=0.0, scale=0.0)
+    assert nothing.multiple == nothing.of_scale == np.inf
+    assert nothing._replace(difference=0.0).multiple == nothing._replace(difference=0.0).of_scale == 0.0
+
+
+def recorded(tmp_path, one, other, one32=None, other32=None, **candidate_facts):
+    traces = lockstep(tmp_path, one, other, one32, other32, candidate_facts=candidate_facts)
+    return Recorded(JOIN, traces.states, traces, traces.reference64, traces.candidate64, ({}, {}))
+
+
+@pytest.mark.parametrize(("agree", "verdict"), [(True, "same"), (None, "same"), (False, "different")])
+def test_ranks_that_hold_different_weights_are_different_whatever_the_checks_say(tmp_path, agree, verdict):
+    facts = {} if agree is None else {"ranks_agree": agree}
+    tensors = {"grad/w": doubles(1.0, 2.0)}
+    found = recorded(tmp_path, tensors, tensors, **facts)
+    replayed = SimpleNamespace(
+        part=SimpleNamespace(begins=False, steps=[0], towers=2),
+        join=JOIN,
+        initial_slots={},
+        written=[],
+        mapping=SimpleNamespace(kept=[]),
+    )
+    levels = [
+        judge_function(found, [0], 2),
+        _function(replayed, Runs(found.lockstep, None, ""), lambda checks, traces: checks),
+    ]
+    assert [level.verdict for level in levels] == [verdict, verdict]
+    told = [any("the ranks hold different weights" in note for note in level.notes) for level in levels]
+    assert told == [verdict == "different"] * 2
+    assert all(decide(level.checks) == "same" for level in levels)
+
+
+@pytest.mark.parametrize(
+    ("note", "run", "allowed"),
+    [
+        (NOTE, "lockstep", 3 * 2 * 2.0**-24 * 3.0 + 3 * 2.0**-4),
+        ("", "lockstep", 3 * 2 * 2.0**-24 * 3.0),
+        (NOTE, "free", 3 * 2 * 2.0**-24 * 3.0),
+    ],
+)
+def test_what_is_apart_at_a_kink_in_float64_may_be_so_in_float32(tmp_path, note, run, allowed):
+    one, other = {"grad/w": doubles(3.0, 0.0)}, {"grad/w": doubles(3.0, 2.0**-4)}
+    function = [Check(run, 0, "grad/w", "same", note=note)]
+    level = judge_single(recorded(tmp_path, one, other), [0], function)
+    [check] = level.checks
+    assert check.allowed == pytest.approx(allowed) and check.difference == 2.0**-4
+    assert check.verdict == level.verdict == ("same" if allowed > 2.0**-4 else "different")
+
+
+class Smooth:
+    """Stands for both sides beside a kink, where all is the same."""
+
+    note = NOTE
+
+    def once_more(self):
+        return [Check("lockstep", 0, "grad/w", "different", 1.0)]
+
+    def alone(self, step):
+        return [Check("lockstep", 0, key, "same") for key in ("grad/w", "grad/b")]
+
+    def in_lockstep(self):
+        return self.alone(0)
+
+
+@pytest.mark.parametrize(
+    ("beside", "verdict"),
+    [
+        (Check("lockstep", 0, "grad/b", "same"), "same"),
+        (Check("lockstep", 0, "grad/b", "not_run"), "same"),
+        (Check("lockstep", 0, "grad/b", "incomparable"), "different"),  # a missing tensor is no matter of rounding
+        (Check("init", 0, "var/b", "different", 1.0), "different"),
+        (Check("fresh", 0, "slot/m/b", "different", 1.0), "different"),
+    ],
+)
+def test_beside_what_no_rounding_explains_nothing_is_a_kink(beside, verdict):
+    checks = [beside, Check("lockstep", 0, "grad/w", "different", 1.0)]
+    assert [check.verdict for check in settle_kinks(checks, [Smooth()])] == [beside.verdict, verdict]
+
+
+def empty(size, allowed=1e-10, verdict="same", key="var/w", run="lockstep", difference=1.0):
+    gradient = Check("lockstep", 0, "grad/w", verdict, 0.0, allowed, 1.0, size)
+    return [gradient, Check(run, 0, key, "different", difference, 0.25)]
+
+
+@pytest.mark.parametrize(
+    ("checks", "verdict"),
+    [
+        (empty(0.99e-10), "same"),
+        (empty(1.01e-10), "different"),
+        (empty(1.0), "different"),
+        (empty(0.0, verdict="different"), "different"),
+        (empty(0.0, key="slot/m/w"), "same"),
+        (empty(0.0, key="ema/w"), "same"),
+        (empty(0.0, key="stat/w"), "different"),
+        (empty(0.0, key="var/b"), "different"),
+        (empty(0.0, run="free"), "different"),
+    ],
+)
+def test_only_what_is_made_of_a_gradient_within_its_own_allowance_is_judged_by_what_rounding_makes_of_it(
+    checks, verdict
+):
+    assert settle_empty_gradients(checks, lambda lost: lambda check: 1.0)[1].verdict == verdict
+
+
+def test_of_that_64_times_what_rounding_moves_it_is_allowed(tmp_path):
+    kept = trace(tmp_path, {"section/a/var/w": np.array(2.0**-10)}, ulp=1.0)
+
+    def judge(off):
+        return settle_empty_gradients(empty(0.0, difference=off), measure_kept(kept, "section/a/"))[1]
+
+    assert_limit(judge, 0.25 + 64 * 2.0**-10)
+    elsewhere = [check._replace(step=1) for check in empty(0.0, difference=0.26)]
+    assert settle_empty_gradients(elsewhere, measure_kept(kept, "section/a/"))[1].verdict == "different"
+
+
+@pytest.mark.parametrize(("off", "comparable"), [(0.99 * 2.0**-10, True), (1.01 * 2.0**-10, False)])
+def test_a_side_may_wander_by_a_thousandth_of_all_of_a_quantity(tmp_path, off, comparable):
+    once = trace(tmp_path / "a", {"grad/w": doubles(3.0, 0.0), "grad/b": doubles(0.0, 4.0)})
+    again = trace(tmp_path / "b", {"grad/w": doubles(3.0, 5.0 * off), "grad/b": doubles(0.0, 4.0)})
+    found = judge_repeat("reference", once, again, [0])
+    assert found.wanders == pytest.approx(off) and found.comparable is comparable
+
+
+@pytest.mark.parametrize(("off", "shape"), [(0.9e-9, ()), (1.1e-9, (3,))])
+def test_what_an_update_keeps_is_one_number_where_elements_agree_to_a_billionth(off, shape):
+    once = np.zeros(3)
+    assert kept_part(once, doubles(0.9, 0.9, 0.9 + off), 1.0).shape == shape
+
+
+def racing(tmp_path, precision, rough):
+    def judge(off):
+        folder = tmp_path / f"{off}"
+        sides = {"stat/w": doubles(3.0, off)}, {"stat/w": doubles(3.0, 0.0)}
+        traces = lockstep(folder, *sides, before={"stat/w": doubles(3.0 - 2.0**-8, 0.0)})
+        alone = {
+            "float64": [trace(folder / "alone64", sides[1])],
+            "float32": [trace(folder / "alone32", {"stat/w": np.array([3.0, rough], np.float32)})],
+        }
+        moved = trace(folder / "moved", {"stat/w": doubles(3.9, 0.9)})
+        check = Check("lockstep", 0, "stat/w", "different", 1.0)
+        [judged] = settle_races([check], Races(frozenset(["stat/w"]), None, alone, moved), JOIN, traces, precision)
+        return judged
+
+    return judge
+
+
+def test_what_races_may_be_off_an_order_by_what_level_1_allows(tmp_path):
+    stored = 2 * 2.0**-53 * 3.0
+    assert_limit(racing(tmp_path / "a", "float64", 0.0), 64 * 4 * 2.0**-53 * 2.0**-8 + stored)
+    assert_limit(racing(tmp_path / "b", "float64", 2.0**-12), 64 * 2.0**-29 * 2 * 2.0**-12 + stored)
+
+
+def test_what_races_may_be_off_an_order_by_what_level_2_allows(tmp_path):
+    assert_limit(racing(tmp_path, "float32", 0.0), 3 * 2 * 2.0**-24 * 2.0**-8 + 2 * 2.0**-24 * 3.0)
+
+
+@pytest.mark.parametrize(("precision", "unit", "limit"), [("float64", 2.0**-53, 64), ("float32", 2.0**-24, 3)])
+def test_an_average_that_races_may_be_off_by_a_few_roundings_of_its_move(tmp_path, precision, unit, limit):
+    def judge(off):
+        weights = {"var/w": doubles(4.0, 0.0)}
+        sides = ({**weights, "ema/w": doubles(3.0, each)} for each in (off, 0.0))
+        before = {**weights, "ema/w": doubles(2.0, 0.0), "state/global_step": np.array(7)}
+        traces = lockstep(tmp_path / f"{off}", *sides, before=before)
+        races = Races(frozenset(["ema/w"]), Ema(decay=0.5, order="unordered"))
+        [judged] = settle_races([Check("lockstep", 0, "ema/w", "different", 1.0)], races, JOIN, traces, precision)
+        return judged
+
+    assert_limit(judge, limit * 2 * unit * 1.0 + 2 * unit * 3.0)
