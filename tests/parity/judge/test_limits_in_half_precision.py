@@ -61,10 +61,10 @@ def test_four_times_the_largest_of_the_draws_is_allowed(tmp_path):
 @pytest.mark.parametrize("key", ["var/w", "stat/w", "ema/w"])
 @pytest.mark.parametrize("opt_level", ["O1", "O2", "O3"])
 def test_what_is_updated_is_judged_by_its_update_and_at_o3_by_what_storing_it_costs(tmp_path, key, opt_level):
-    before, tiny = {key: doubles(3.0 - 2.0**-4, 0.0)}, 2.0**-25 * 2**0.5
-    stored = 2 * 2.0**-11 * (3.0 - 2.0**-4) if opt_level == "O3" else 0.0
-    allowed = 4 * (0.5 + 2 * 2.0**-11 * 2.0**-4 + tiny) + stored
-    assert_limit(judged(tmp_path, key, before=before, opt_level=opt_level, draws=(0.5,)), allowed)
+    before, tiny = {key: doubles(2.5, 0.0)}, 2.0**-25 * 2**0.5
+    stored = 2 * 2.0**-11 * 2.5 if opt_level == "O3" else 0.0
+    allowed = 4 * (2 * 2.0**-11 * 0.5 + tiny) + stored
+    assert_limit(judged(tmp_path, key, before=before, opt_level=opt_level), allowed)
 
 
 @pytest.mark.parametrize("dtype", UNITS)
