@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mutation.draw import digest
+from mutation.imports import Imports
 from mutation.sites import MODULE
 
 
@@ -31,6 +32,7 @@ class Seen:
 
     def __init__(self, file: Path, root: Path) -> None:
         self._file, self._root = file, root
+        self._imports = Imports(root)
         kept = json.loads(file.read_text()) if file.exists() else {"files": {}, "functions": [], "tests": {}}
         self._files: dict[str, str] = kept["files"]
         functions = kept["functions"]
@@ -40,8 +42,13 @@ class Seen:
         }
 
     def missing(self, files: list[str]) -> list[str]:
-        """Returns those of test files that nothing is known of as they are now."""
-        return [path for path in files if self._files.get(path) != digest(self._root / path)]
+        """Returns those of test files that nothing is known of as they, and the modules that they enter, are now called."""
+        gone = {
+            test.partition("::")[0]
+            for test, known in self.tests.items()
+            if not all((self._root / path).is_file() for path in {name.partition("::")[0] for name in known.entered})
+        }
+        return [path for path in files if path in gone or self._files.get(path) != digest(self._root / path)]
 
     def take(self, folder: Path, files: list[str]) -> None:
         """Takes what a run has written: tests that passed, and of files that ran to the end also that they are known."""
@@ -64,8 +71,8 @@ class Seen:
     def of(self, path: str, function: str) -> list[str]:
         """Returns the tests that can see a change of a function, the quickest file first.
 
-        What stands outside functions is seen by whatever enters one of the module, and what is entered nowhere, as in a
-        module of tables, by nothing that this knows.
+        What stands outside functions is seen by whatever enters one of the module, and where nothing is entered, as in a
+        module of tables, by the tests of files that import it.
         """
         name, module = f"{path}::{function}", f"{path}::"
         found = [test for test, known in self.tests.items() if name in known.entered]
@@ -73,6 +80,8 @@ class Seen:
             found = [
                 test for test, known in self.tests.items() if any(each.startswith(module) for each in known.entered)
             ]
+        if not found:
+            found = [test for test in self.tests if path in self._imports.reached(test.partition("::")[0])]
         seconds = defaultdict[str, float](float)
         for test in found:
             seconds[test.partition("::")[0]] += self.tests[test].seconds

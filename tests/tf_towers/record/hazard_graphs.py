@@ -31,7 +31,7 @@ def weight(name, shape=(2, 1)):
     return tf.get_variable(name, shape, initializer=tf.constant_initializer(0.5))
 
 
-def towers(loss, count=2, reduce="mean", change=lambda pairs: pairs, x=None, optimizer=None):
+def towers(loss, count=2, reduce="mean", change=lambda pairs: pairs, x=None, optimizer=None, scale=1.0):
     """Towers of ``loss(piece, tower)``; returns the train op and the losses."""
     x = tf.placeholder(tf.float32, [4, 2], "x") if x is None else x
     optimizer = optimizer or tf.train.GradientDescentOptimizer(0.1)
@@ -43,6 +43,7 @@ def towers(loss, count=2, reduce="mean", change=lambda pairs: pairs, x=None, opt
     combined = []
     for each in zip(*pairs):  # noqa: B905 - Python 3.7 reads this too
         total = tf.add_n([g for g, _ in each])
+        total = total * scale if scale != 1.0 else total
         combined.append((total / count if reduce == "mean" else total, each[0][1]))
     step = tf.train.get_or_create_global_step()
     return optimizer.apply_gradients(combined, step), losses
@@ -158,6 +159,11 @@ def right():
 @graph
 def summed():
     return towers(plain, reduce="sum")[0]
+
+
+@graph
+def scaled_by_what_makes_no_mean():
+    return towers(plain, reduce="sum", scale=0.25)[0]
 
 
 @graph
@@ -515,6 +521,11 @@ def one_minimize_over_the_mean():
 @graph
 def one_minimize_over_the_sum():
     return one_minimize(1)
+
+
+@graph
+def one_minimize_over_a_quarter_of_the_sum():
+    return one_minimize(0.25)
 
 
 def record(name, out):

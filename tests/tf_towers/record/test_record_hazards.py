@@ -65,6 +65,8 @@ EXPECTED = {
     "cut_twice": set(),
     "steps_counted_by_an_op_of_its_own": set(),
     "one_minimize_over_the_sum": {"sum_not_mean"},
+    "one_minimize_over_a_quarter_of_the_sum": set(),
+    "scaled_by_what_makes_no_mean": set(),
 }
 
 
@@ -143,6 +145,12 @@ def test_losses_that_are_added_up_and_differentiated_at_once_are_those_of_the_to
     assert step.read("loss/0") == 1.5
     assert step.read("loss/1") == 5.5
     assert step.read("grad/m/w").ravel().tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("name", ["one_minimize_over_a_quarter_of_the_sum", "scaled_by_what_makes_no_mean"])
+def test_a_sum_that_is_multiplied_by_something_else_is_neither_sum_nor_mean(graphs, name):
+    facts = Trace(graphs[1] / name).facts
+    assert (facts["towers"], facts["combine"], facts["combine_in_graph"]) == (2, "scaled", "scaled")
 
 
 @pytest.mark.parametrize("join", ["mean", "sum"])

@@ -84,6 +84,22 @@ def test_a_weight_is_cast_once_per_iteration(casts):
     assert cache.cast(weight) is not kept
 
 
+@pytest.mark.parametrize("settings", [{"loss_scale": 1.0}, {"loss_scale": 4.0}])
+@pytest.mark.parametrize("left_by", ["scale_loss", "step"])
+def test_no_copy_of_any_weight_is_kept_after_an_iteration(left_by, settings):
+    weight, frozen = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2, 2))  # which no step writes to
+    _, optimizer = amp.initialize([], torch.optim.SGD([weight], lr=0.1), verbosity=0, **settings)
+    cache = amp.session.current_casts().mode.cache
+    kept = cache.cast(frozen)
+    with amp.scale_loss((torch.ones(1, 2) @ weight).float().sum(), optimizer) as scaled:
+        scaled.backward()
+        assert cache.cast(frozen) is kept
+    if left_by == "step":
+        kept = cache.cast(frozen)
+        optimizer.step()
+    assert cache.cast(frozen) is not kept
+
+
 def test_a_copy_made_without_a_graph_is_not_used_with_one():
     cache, weight = WeightCache(HALF), nn.Parameter(torch.ones(2))
     with torch.no_grad():

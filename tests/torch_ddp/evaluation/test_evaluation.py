@@ -207,6 +207,14 @@ def test_means_of_unequal_shares_are_weighted(three_ranks):
     assert found == [{"loss": 1.75}] * 3
 
 
+def test_sums_are_taken_in_float64(three_ranks):
+    large = torch.full((2,), 3e38)
+    found = evaluate(Net(), [large, large], lambda model, batch: {"loss": batch}, ALONE)
+    assert found == {"loss": float(large[0])}
+    for means in three_ranks.run(weighted, [0.1, 0.4, 0.7], [3, 1, 0]):
+        assert means["loss"] == pytest.approx(0.175, rel=1e-14)
+
+
 def test_ranks_with_different_metrics_are_refused(two_ranks):
     assert two_ranks.run(differing, 1) == [
         "mean_over_ranks: expected the same metrics of all ranks with examples, got [('loss-0',), ('loss-1',)]. "

@@ -76,6 +76,17 @@ def test_a_layer_by_itself_is_settled_too_and_its_count_is_that_of_rank_0(three_
         assert (mean, batches) == ([1.0], 7)
 
 
+def large_statistics(rank):
+    layer = nn.BatchNorm1d(1)
+    layer.running_mean.fill_(3e38)
+    settle_buffers(layer, "mean")
+    return float(layer.running_mean[0])
+
+
+def test_the_mean_over_ranks_is_of_float64_sums(two_ranks):
+    assert two_ranks(large_statistics) == [float(np.float32(3e38))] * 2
+
+
 @pytest.mark.parametrize("call", [prepare_buffers, settle_buffers])
 def test_an_unknown_policy_is_refused(call):
     with pytest.raises(ParallelError) as refused:

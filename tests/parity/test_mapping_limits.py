@@ -1,0 +1,96 @@
+"""From where on numbers speak for a pair of variables, just inside and just outside each limit."""
+
+import numpy as np
+import pytest
+
+from parity.mapping import Values, Variable, propose, proposed_toml
+from parity.mapping.gradients import Gradients
+from parity.mapping.units import Unit
+
+ONE = np.array([3.0, 0.0, 0.0, 0.0])
+ACROSS = np.array([0.0, 1.0, 0.0, 0.0])
+
+
+def apart(one, other, others=None, tolerance=0.0):
+    """What is said of two gradients, others of the reference beside them."""
+    name, unit = Variable("w", np.shape(one)), Unit("p", (Variable("p", np.shape(other)),))
+    told = Gradients({"w": np.asarray(one), **(others or {})}, {"p": np.asarray(other)}, tolerance)
+    return told(name, unit, "identity")
+
+
+def test_equal_gradients_are_nothing_apart_and_unrelated_ones_three_quarters():
+    assert apart(ONE, ONE) == 0.0 and apart(ONE, -ONE) == 1.0
+    assert apart(ONE, 3.0 * ACROSS) == pytest.approx(2**-0.5)
+    assert apart([1.0, 2.0], [1.0, np.nan]) is None and apart([np.inf, 2.0], [1.0, 2.0]) is None
+
+
+@pytest.mark.parametrize(("off", "equal"), [(5.9e-3, True), (6.1e-3, False)])
+def test_what_is_called_equal_is_said_by_whoever_asks(off, equal):
+    found = apart(ONE, ONE + off * ACROSS, tolerance=1e-3)  # over the sum of both norms, 6
+    assert (found == 0.0) is equal and (equal or found == pytest.approx(off / 6, rel=1e-3))
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        (0.5 * ONE, 5e-4),
+        (2.0 * ONE + 0.9e-9 * 6.0 * ACROSS, 5e-4),
+        (2.0 * ONE + 1.1e-9 * 6.0 * ACROSS, 1 / 3),
+        (-2.0 * ONE, 1.0),
+        (ONE * (1 + 1e-6), 5e-7),  # nearer than a multiple is said to be
+    ],
+)
+def test_a_multiple_of_a_gradient_is_near_it_and_not_equal(other, found):
+    assert apart(ONE, other) == pytest.approx(found, rel=1e-3)
+
+
+@pytest.mark.parametrize(("size", "found"), [(3, 1 / 3), (4, 5e-4)])
+def test_of_a_few_elements_one_may_be_a_multiple_of_the_other_by_chance(size, found):
+    one = np.arange(1.0, 1.0 + size)
+    assert apart(one, 2.0 * one) == pytest.approx(found)
+
+
+@pytest.mark.parametrize(("size", "told"), [(0.9e-12, False), (1.1e-12, True)])
+def test_a_gradient_of_nothing_but_rounding_says_nothing(size, told):
+    large = {"other": np.array([1.0, -5.0])}
+    assert (apart(5.0 * size * np.ones(4), -5.0 * size * np.ones(4), large) is not None) is told
+
+
+def proposed(value, other, names=("a", "b")):
+    sides = [
+        Values([Variable(name, (4,))], {name: np.asarray(each)}, {})
+        for name, each in zip(names, (value, other), strict=True)
+    ]
+    [found] = propose(*sides)
+    return found
+
+
+@pytest.mark.parametrize(("off", "agreement"), [(0.9e-3, 1.0), (1.1e-3, 1 - 1.1e-3)])
+def test_values_that_are_a_thousandth_apart_agree(off, agreement):
+    found = proposed(ONE, ONE + 6.0 * off * ACROSS)
+    assert found.scores["initial value"] == pytest.approx(agreement, abs=1e-6)
+
+
+def test_values_that_are_all_one_number_tell_nothing():
+    assert set(proposed(np.zeros(4), np.zeros(4)).scores) == {"name"}
+    assert set(proposed(np.zeros(4), ONE).scores) == {"name", "initial value"}
+
+
+@pytest.mark.parametrize(("confidence", "sure"), [(0.5, True), (0.49, False)])
+def test_what_is_less_than_half_sure_is_a_guess(confidence, sure):
+    found = proposed(ONE, ONE)._replace(confidence=confidence)
+    assert ("a guess" not in proposed_toml([found])) is sure
+
+
+def test_a_rival_takes_away_from_confidence_as_it_comes_near():
+    draw = np.random.default_rng(0).standard_normal((2, 8))
+    reference = Values([Variable("a", (8,))], {"a": draw[0]}, {})
+
+    def sure(rival):
+        candidate = Values([Variable("one", (8,)), Variable("two", (8,))], {"one": draw[0], "two": rival}, {})
+        [found] = propose(reference, candidate)
+        assert found.candidate == ("one",)
+        return found.confidence / found.total
+
+    assert sure(draw[1]) == 1.0
+    assert 0.0 < sure(draw[0] + 0.05 * draw[1]) < 0.25
