@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from support.forks import forking
 
 from parity.cli import main
 from parity.trace import Trace, bootstrap
@@ -18,6 +19,9 @@ PORTS = SCRIPTS / "ports"
 TIMEOUT = 240
 # TensorFlow 2 has its RNN cells and its layers from there.
 MORE = {name: {"TF_USE_LEGACY_KERAS": "1"} for name in ("dropout_wrapper", "fused_norm")}
+
+
+SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
 class Recorded(NamedTuple):
@@ -39,7 +43,7 @@ class Recorded(NamedTuple):
 
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", **more}
+    return {**kept, **SETTINGS, **more}
 
 
 def run(python: str, words: list[str], cwd: Path, **more: str) -> "subprocess.CompletedProcess[str]":
@@ -67,6 +71,13 @@ def run_recorded(python: str, script: Path, *words: str, options=("--no-shadow",
 
 
 @pytest.fixture(scope="session")
+def tf_python(tf_python: str) -> Iterator[str]:
+    """Both TensorFlows; scripts run in forks, where it is imported: `this_python` starts anew."""
+    with forking(tf_python, "tensorflow", **SETTINGS) as python:
+        yield python
+
+
+@pytest.fixture(scope="session")
 def recorded(tf_python: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recorded]:
     """Records a script of tests/legacy_scripts by name to its end, once per TensorFlow."""
     known: dict[str, Recorded] = {}
@@ -85,11 +96,25 @@ def recorded(tf_python: str, tmp_path_factory: pytest.TempPathFactory) -> Callab
 
 @pytest.fixture(scope="session")
 def this_python() -> str:
+    """TensorFlow 2, in an interpreter that is started anew for each script."""
     return sys.executable
 
 
+@pytest.fixture(scope="session")
+def torch_python() -> Iterator[str]:
+    with forking(sys.executable, "torch", OMP_NUM_THREADS="1") as python:
+        yield python
+
+
 @pytest.fixture
-def replayed(monkeypatch, tmp_path):
+def forked_torch(monkeypatch: pytest.MonkeyPatch, torch_python: str) -> None:
+    """The torch side of a replay is a fork."""
+    monkeypatch.setattr(sys, "executable", torch_python)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def replayed(monkeypatch, forked_torch, tmp_path):
     """Replays a trace on a port; returns exit code and result."""
     monkeypatch.chdir(PORTS)
 

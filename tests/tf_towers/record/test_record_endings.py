@@ -55,8 +55,8 @@ def test_with_steps_recording_ends_after_so_many_with_exit_code_0(tf_python, scr
     assert done.trace.step_numbers == [0, 1]
 
 
-def test_steps_can_be_skipped_first(this_python, script, tmp_path):
-    done = run_recorded(this_python, script, options=("--steps", "2", "--skip", "3"), cwd=tmp_path)
+def test_steps_can_be_skipped_first(tf_python, script, tmp_path):
+    done = run_recorded(tf_python, script, options=("--steps", "2", "--skip", "3"), cwd=tmp_path)
     assert done.code == 0, done.said
     assert [int(done.trace.step(number).read("state/global_step")) for number in (0, 1)] == [3, 4]
     assert done.trace.facts["skipped_steps"] == 3
@@ -95,10 +95,10 @@ def test_a_script_killed_half_way_leaves_what_it_did_so_far(tf_python, script, t
     assert trace.facts["optimizer"]["learning_rate"] == pytest.approx(0.1)
 
 
-def test_a_script_that_trains_nothing_is_told_what_was_seen(this_python, tmp_path):
+def test_a_script_that_trains_nothing_is_told_what_was_seen(tf_python, tmp_path):
     script = tmp_path / "nothing.py"
     script.write_text(SCRIPT.replace("sess.run(train", "sess.run(w.name").replace("{x: [1.0, 2.0, 3.0]}", "{}"))
-    done = run_recorded(this_python, script, cwd=tmp_path)
+    done = run_recorded(tf_python, script, cwd=tmp_path)
     assert done.code == 2
     assert "record: expected a run of a train op, got none. No trace was written." in done.said
     assert "calls for gradients: Sum:0" in done.said

@@ -42,10 +42,10 @@ def test_a_graph_that_is_not_the_default_one_is_recorded_whole_though_a_thread_t
     assert "shadow: in float64 beside the trace" in done.said
 
 
-def test_threads_whose_training_runs_wait_for_each_other_are_refused_by_name(this_python, tmp_path):
+def test_threads_whose_training_runs_wait_for_each_other_are_refused_by_name(tf_python, tmp_path):
     script = Path(tmp_path) / "blocked.py"
     script.write_text(BLOCKED)
-    done = run_recorded(this_python, script, cwd=tmp_path)
+    done = run_recorded(tf_python, script, cwd=tmp_path)
     assert (done.code, done.printed) == (2, "trained\n"), done.said
     assert "record: stopped recording: RecordError: expected training runs that each end by themselves" in done.said
-    assert run_bare(this_python, script, cwd=tmp_path).stdout == "trained\n"
+    assert run_bare(tf_python, script, cwd=tmp_path).stdout == "trained\n"

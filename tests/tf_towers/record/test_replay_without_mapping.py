@@ -8,6 +8,7 @@ from parity.cli import main
 
 from .conftest import PORTS
 
+pytestmark = pytest.mark.usefixtures("forked_torch")
 LOSSES = {"two_optimizers": ("DAdam=d_loss", "GAdam=g_loss")}
 
 
