@@ -16,6 +16,10 @@ MEASURED = {"worst_step", "worst_multiple", "worst_of_scale", "ulp", "allowed", 
 HOST = {"cpu_capability", "mkldnn", "python", "numpy", "threads", "OMP_NUM_THREADS"}
 NUMBER = r"-?\d(?:\d|,\d)*(?:\.\d+)?(?:e[-+]?\d+)?"
 DECIMAL = r"(?<![\w.])-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)(?![\w.]*\w)"
+BEFORE_ROUNDING = (
+    "of what is allowed|of the scale|of its scale|of what half precision|times as far as rounding|"
+    "times what storing|ulp"
+)
 # Sentences that say how large rounding is; a blank in them is any space, for reports are wrapped.
 PHRASES = [
     (r"\d+\.\d+\.\d+(?:\+\w+)?", "VERSION"),
@@ -26,7 +30,8 @@ PHRASES = [
     ),
     (r"(reference|candidate): (?:runs repeat bit for bit|wanders by [^)]*\))", rf"\1: repeats {MASK}"),
     (rf"candidate {NUMBER}, reference {NUMBER}(?= times the other)", f"candidate {MASK}, reference {MASK}"),
-    (rf"{NUMBER}(?= (?:of what is allowed|of the scale|of its scale|times as far|ulp\b))", MASK),
+    (rf"{NUMBER}(?= (?:{BEFORE_ROUNDING})\b)", MASK),
+    (rf"\(orders seen: {NUMBER}\)", f"(orders seen: {MASK})"),
     (rf"allowed {NUMBER}; this is {NUMBER}", f"allowed {MASK}; this is {MASK}"),
     (rf"{NUMBER} times what rounding allows, where it was {NUMBER} times", f"{MASK} times what rounding allows"),
     (rf"\({NUMBER}(?=, limit)", f"({MASK}"),

@@ -20,10 +20,10 @@ class Row(NamedTuple):
     within: str = "."
 
 
-def replayed(script: str, right: str, wrong: str) -> Row:
+def replayed(script: str, right: str, wrong: str, *before: str) -> Row:
     """A script, recorded with its shadow, and replayed on a right port and on a wrong one, each by options of `replay`."""
     replay = f"replay {script}.trace --map {script}.toml --torch {script}_torch:Model"
-    recorded = (f"record --out {script}.trace -- ../{script}.py", f"show {script}.trace")
+    recorded = (f"record --out {script}.trace -- ../{script}.py", *before)
     return Row("tests/legacy_scripts", (*recorded, f"{replay} {right}", f"{replay} {wrong}"), within="ports")
 
 
@@ -76,5 +76,54 @@ TABLE = {
             "map square",
             "run square",
         ),
+    ),
+    "mixed": Row(
+        "tests/cases",
+        (
+            "run square --levels 1,4 --opt-level O2 --half-dtype float16",
+            "run square --levels 1,4 --opt-level O3 --half-dtype bfloat16",
+        ),
+    ),
+    "batch_norm": Row(
+        "tests/cases",
+        (
+            "run normed",
+            Edit("normed/case.toml", '"unordered"', '"first"'),  # what a race leaves is another value every day
+            Edit("normed/case.toml", "model_torch:Model", "model_torch:slower"),
+            "run normed",
+        ),
+    ),
+    "synchronised": Row("tests/cases", ("run joined",)),
+    "sparse": Row("tests/cases", ("run rows",)),
+    "several": Row(
+        "tests/cases",
+        (
+            "run duel --steps 3 --levels 1,2,3",
+            Edit("duel/case.toml", "model_torch:loss", "model_torch:quartered_alone"),
+            "run duel --steps 3",
+        ),
+    ),
+    "uneven": Row("tests/cases", ("run ragged", "run parts", "run served")),
+    "ill_conditioned": Row("tests/cases", ("run biased", "run tied")),
+    "clipped": Row(
+        "examples",
+        (
+            "run text_lstm --steps 3",
+            Edit("text_lstm/model_torch.py", "/ weights.sum()", "/ weights.numel()"),
+            "run text_lstm --steps 3",
+        ),
+    ),
+    "summed": Row("examples", ("run summed_towers --steps 3",)),
+    "convolved": Row("examples", ("run image_lrn --steps 3", "run digits_convnet --steps 2")),
+    "replayed": replayed(
+        "monitored",
+        "--loss monitored_torch:loss --optimizer monitored_torch:optimizer",
+        "--loss monitored_torch:loss --optimizer monitored_torch:optimizer_without_clipping",
+    ),
+    "replayed_sections": replayed(
+        "two_optimizers",
+        "--loss DAdam=two_optimizers_torch:d_loss --loss GAdam=two_optimizers_torch:g_loss",
+        "--loss DAdam=two_optimizers_torch:d_loss --loss GAdam=two_optimizers_torch:doubled_g_loss",
+        "show two_optimizers.trace",
     ),
 }
