@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from parity.judge.closer import BINS, DIFFERENT, NEAREST, PLACES, _looked_at, histogram
+from parity.judge.closer import _looked_at, histogram
 from parity.judge.losses import Losses
 from parity.judge.result import Check
 from parity.report.html_losses import draw_losses
 from parity.run.compare import compare_traces
 from parity.trace import TraceWriter
 
+BINS, PLACES = 24, 5
+DIFFERENT, NEAREST = 60, 5
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 

@@ -5,11 +5,13 @@ import pytest
 
 from parity.judge.level1 import judge_init
 from parity.judge.numbers import distance, is_constant, norm
-from parity.judge.repeats import COMPARABLE, Repeat, judge_repeat
+from parity.judge.repeats import Repeat, judge_repeat
 from parity.judge.result import Check, Level, Result
 from parity.report.accounts import account, accounting
 from parity.run.repeats import set_aside_wandering
 from parity.trace import Trace, TraceWriter
+
+COMPARABLE = 2.0**-10
 
 
 def trace(folder, **tensors):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from parity.judge.level3 import (
-    LIMIT,
     Spot,
     Trajectories,
     false_alarms,
@@ -22,7 +21,7 @@ from parity.run.trajectory_level import level_of, told
 from parity.run.trajectory_power import Seen
 from parity.trace import TraceWriter
 
-ROUNDING = 1e-9
+LIMIT, ROUNDING = 32.0, 1e-9
 
 
 def trajectories(candidate, envelope=1.0, held_out=1.0, wandering=1.0, refused=(None, None)):
