@@ -10,6 +10,7 @@ Called again it goes on where it was. Returns 0 when nine of ten mutants are kil
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -32,6 +33,7 @@ STATES = ("killed", "timed out", "survived", "not entered", "equivalent")
 
 def main(words: Sequence[str] | None = None) -> int:
     """Draws, runs, prints; returns the exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the tests under way end too
     arguments = _parser().parse_args(words)
     arguments.out.mkdir(parents=True, exist_ok=True)
     checkout = Checkout(ROOT)

@@ -9,7 +9,7 @@ from made_pairs import JOIN, assert_limit, lockstep, trace
 from parity.case import Ema
 from parity.judge.races import kept_part
 from parity.judge.repeats import judge_repeat
-from parity.judge.result import Check, Level, Result, decide
+from parity.judge.result import Check, Explained, Level, Result, decide, what_differs
 from parity.run.empty_gradients import measure_kept, settle_empty_gradients
 from parity.run.kinks import NOTE, settle_kinks
 from parity.run.levels import judge_function, judge_single
@@ -37,6 +37,51 @@ def test_where_nothing_was_compared_nothing_is_known():
     checks = [Check("lockstep", 0, "loss/0", "not_run")]
     assert decide(checks) == decide([]) == "incomparable"
     assert Result({"a": Level("a", "not_run", "")}, {}, {}).verdict == Result({}, {}, {}).verdict == "incomparable"
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({}, "same"),
+        ({"ranks": 1, "combination": "tool"}, "same"),
+        ({"ranks": 2, "combination": "port"}, "same"),
+        ({"ranks": 2, "combination": "tool"}, "same (combination: ours, not the port's)"),
+    ],
+)
+def test_who_combines_the_gradients_of_ranks_is_said_beside_same(facts, words):
+    result = Result({"function": Level("function", "same", "")}, {}, facts)
+    assert (result.verdict_in_words, result.exit_code) == (words, 0)
+    assert result.strict_exit_code == (0 if words == "same" else 2)
+    different = Result({"function": Level("function", "different", "")}, {}, facts)
+    assert (different.verdict_in_words, different.exit_code, different.strict_exit_code) == ("different", 1, 1)
+
+
+def test_what_was_judged_in_float32_alone_or_not_at_all_is_no_whole_same():
+    levels = {"float32": Level("float32", "same", "")}
+    alone = Result(levels, {}, {}, float32_only="why")
+    assert (alone.verdict_in_words, alone.exit_code, alone.strict_exit_code) == ("same (only float32 was judged)", 2, 2)
+    partly = Result(levels, {}, {}, unjudged=["level 3"])
+    assert (partly.exit_code, partly.strict_exit_code, partly.not_judged) == (0, 2, ["level 3"])
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        (["same", "not_run"], ""),
+        (["same", "different", "incomparable", "not_run"], "2 of 3 tensors are not the same"),
+        (["not_run"], ""),
+    ],
+)
+def test_how_many_tensors_differ_is_counted_among_those_that_were_judged(verdicts, words):
+    assert what_differs([Check("lockstep", 0, "loss/0", verdict) for verdict in verdicts]) == words
+
+
+@pytest.mark.parametrize(
+    ("share", "words"), [(1.0, "all of"), (1 - 0.9e-6, "all of"), (1 - 1.1e-6, "99.9999% of"), (0.25, "25% of")]
+)
+def test_what_a_cause_explains_is_told_in_percent(share, words):
+    assert Explained(3, "loss/0", share).sentence == f"{words} loss/0 at step 3"
+    assert Explained(3, "loss/0").sentence == "loss/0 at step 3; how much of it was not measured"
 
 
 def test_a_difference_is_told_in_multiples_of_what_is_allowed_and_of_the_scale():
