@@ -18,6 +18,12 @@ def tf_python(request: pytest.FixtureRequest) -> str:
     return sys.executable if request.param == "tf2" else str(request.getfixturevalue("tf1_python"))
 
 
+@pytest.fixture(params=["function", pytest.param("function,float32", marks=pytest.mark.slow)])
+def levels(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """What a whole run decides of a choice among many: level 1, a quarter of the time of levels 1 and 2."""
+    return tuple(request.param.split(","))
+
+
 @pytest.fixture(scope="session")
 def tf2_sides() -> Iterator[Sides]:
     """The processes of a run, with this interpreter's TensorFlow 2; they serve every test that asks."""

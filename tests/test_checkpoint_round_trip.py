@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support.forks import forking
 
 from parity.case import load_case
 from parity.cli import main
@@ -23,6 +24,13 @@ from torch_ddp.weights import load_weights
 SERVED = Path(__file__).parent / "cases" / "served"
 SCRIPT = Path(__file__).parent / "legacy_scripts" / "served.py"
 CLOSE = {"float64": 1e-13, "float32": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def tf_python(tf_python):
+    """Both TensorFlows, imported already."""
+    with forking(tf_python, "tensorflow") as python:
+        yield python
 
 
 @pytest.fixture(scope="module")

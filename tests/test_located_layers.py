@@ -37,7 +37,14 @@ def undeclared(tmp_path):
     [
         ("F.relu(", "F.leaky_relu(", "act/0/layer1", "activation_function", "tower_0/layer1/Relu (Relu)"),
         ("layer2.flatten(1)", "layer2.flatten(1) * 2", "act/0/logits", None, "the same before it: layer1/conv"),
-        ("labels.long())", "labels.long()) * 1.5", "loss/0", "gradient_factor", "behind all layers, in the loss"),
+        pytest.param(
+            "labels.long())",
+            "labels.long()) * 1.5",
+            "loss/0",
+            "gradient_factor",
+            "behind all layers, in the loss",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_layer_is_found_by_itself(tf2_sides, undeclared, old, new, key, cause, words):

@@ -129,6 +129,7 @@ def test_a_wrong_variance_shows_only_in_the_moving_variance_and_is_named(tf2_sid
     }
 
 
+@pytest.mark.slow
 def test_a_learning_rate_off_by_a_factor_is_named_with_the_factor(tf2_sides, example):
     result = run_case(trained_by(example("digits_mlp"), SGD, "SGD(model.parameters(), lr=0.04)"), tf2_sides)
     assert first_of(result) == ("lockstep", 0, "state/learning_rate")

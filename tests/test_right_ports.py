@@ -58,7 +58,7 @@ PROCESSORS = {
     "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
 }
 NEEDED = {"sse": set(), "avx2": {"avx2", "fma"}, "avx512": {"avx512f", "avx512vl", "avx512bw", "avx512dq", "fma"}}
-SAMPLE = {("digits_convnet", "sse", "off", "2"), ("video_moe", "avx2", "on", "1")}
+SAMPLE = {("digits_convnet", "sse", "off", "2")}
 NETS = ("digits_mlp", "digits_convnet", "image_lrn", "text_lstm", "video_moe")
 
 

@@ -40,10 +40,10 @@ def judged(result):
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-def test_a_part_of_the_variables_with_an_optimizer_of_its_own_is_the_same(sides, choice):
+def test_a_part_of_the_variables_with_an_optimizer_of_its_own_is_the_same(sides, choice, levels):
     first = made({"name": "adam", "learning_rate": 0.001, **CHOICES[choice]})
     changes = {"optimizer": first, "optimizers": {"head": made(SECOND)}}
-    result = run_case(load_case(CASES / "square", steps=4).model_copy(update=changes), sides)
+    result = run_case(load_case(CASES / "square", steps=4).model_copy(update=changes), sides, levels)
     assert result.verdict == "same", explain(result)
     expected = {"slot/m/first/kernel", "section/head/slot/m/second/kernel", "section/head/state/learning_rate"}
     assert expected | {"section/head/state/beta1_power", "state/beta1_power"} <= judged(result)

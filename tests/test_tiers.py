@@ -80,6 +80,12 @@ def test_product(towers, combine, dtype): pass
 
 @pytest.mark.slow
 def test_long(): pass
+
+
+@pytest.mark.covering(1)
+@TOWERS
+@pytest.mark.parametrize("levels", [pytest.param("both", marks=pytest.mark.slow), "one"])
+def test_product_of_slow_ones(towers, levels): pass
 """
 
 
@@ -113,6 +119,7 @@ def test_the_default_tier_has_coverings_where_everything_has_products(collected)
         "the_whole_run_on_both": 1,
         "the_whole_run_on_both tf1": 1,
         "product": 6,
+        "product_of_slow_ones": 3,
     }
     everything = collected("-m", "")
     assert everything == {
@@ -123,6 +130,7 @@ def test_the_default_tier_has_coverings_where_everything_has_products(collected)
         "the_whole_run_on_both": 1,
         "the_whole_run_on_both tf1": 1,
         "product": 12,
+        "product_of_slow_ones": 6,
         "long": 1,
     }
 

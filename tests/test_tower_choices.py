@@ -78,9 +78,9 @@ def sides(request):
 
 
 @pytest.mark.parametrize("choice", few(CHOICES, *set(CHOICES).difference(SLOW)))
-def test_a_choice_of_the_towers_is_the_same_in_its_torch_twin(sides, choice):
+def test_a_choice_of_the_towers_is_the_same_in_its_torch_twin(sides, choice, levels):
     tf, optimizer = CHOICES[choice]
-    result = run_case(case_of("square", tf, optimizer), sides)
+    result = run_case(case_of("square", tf, optimizer), sides, levels)
     assert result.verdict == "same", explain(result)
     asked = {"reduce": "combine"}
     for name, value in tf.items():
@@ -94,8 +94,8 @@ def test_a_choice_of_the_towers_is_the_same_in_its_torch_twin(sides, choice):
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("reduce", ["examples", "mean"])
 @pytest.mark.parametrize("uneven", ["drop", "pad", "sizes"])
-def test_batches_that_do_not_divide_are_the_same_under_every_policy(sides, uneven, reduce):
-    result = run_case(case_of("ragged", {"uneven": uneven, "reduce": reduce}), sides)
+def test_batches_that_do_not_divide_are_the_same_under_every_policy(sides, uneven, reduce, levels):
+    result = run_case(case_of("ragged", {"uneven": uneven, "reduce": reduce}), sides, levels)
     assert result.verdict == "same", explain(result)
     assert ("feed/2/example_weights" in judged(result)) == (uneven == "pad")
 
@@ -109,10 +109,10 @@ def test_a_plain_mean_over_ragged_shards_is_not_the_weighted_one(tf2_sides):
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("sparse", ["slices", "slices_unscaled", "dense"])
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
-def test_sparse_gradients_move_the_same_rows(sides, sparse, optimizer):
+def test_sparse_gradients_move_the_same_rows(sides, sparse, optimizer, levels):
     described = {"name": optimizer, **({"momentum": 0.9} if optimizer == "momentum" else {}), "learning_rate": 0.05}
     model = "model_torch:dense" if sparse == "dense" else "model_torch:Model"
-    result = run_case(case_of("rows", {"sparse": sparse}, described, {"model": model}), sides)
+    result = run_case(case_of("rows", {"sparse": sparse}, described, {"model": model}), sides, levels)
     assert result.verdict == "same", explain(result)
     assert {"grad/table", "tower_grad/1/table"} <= judged(result)
 
@@ -126,18 +126,18 @@ def test_a_port_with_dense_gradients_moves_rows_that_momentum_in_slices_leaves_a
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("at", ["tower", "combined"])
 @pytest.mark.parametrize("sum_duplicates", [False, True])
-def test_norms_of_rows_count_duplicates_as_the_towers_do(sides, at, sum_duplicates):
+def test_norms_of_rows_count_duplicates_as_the_towers_do(sides, at, sum_duplicates, levels):
     clip = {"by": "global_norm", "limit": 0.05, "at": at, "sum_duplicates": sum_duplicates}
-    result = run_case(case_of("rows", {}, {**SGD, "clip": clip}), sides)
+    result = run_case(case_of("rows", {}, {**SGD, "clip": clip}), sides, levels)
     assert result.verdict == "same", explain(result)
 
 
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("reduce", ["mean", "sum", "examples"])
 @pytest.mark.parametrize("missing", ["zeros", "present", "skip"])
-def test_a_layer_that_some_towers_lack_is_the_same_under_every_policy(sides, missing, reduce):
+def test_a_layer_that_some_towers_lack_is_the_same_under_every_policy(sides, missing, reduce, levels):
     combine = "sum" if reduce == "sum" else "mean"
-    result = run_case(case_of("parts", {"missing": missing, "reduce": reduce}, combine=combine), sides)
+    result = run_case(case_of("parts", {"missing": missing, "reduce": reduce}, combine=combine), sides, levels)
     assert result.verdict == "same", explain(result)
     assert ("grad/second/kernel" in judged(result)) == (missing != "skip")
     assert "tower_grad/2/second/kernel" in judged(result)

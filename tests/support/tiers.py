@@ -41,6 +41,8 @@ def _shown(row: tuple, strength: int) -> set[tuple]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     legacy, products = defaultdict(list), defaultdict(list)
     for item in items:
+        if item.get_closest_marker("slow"):
+            continue  # is not in the default tier, and shows nothing there
         of = (item.path, getattr(item, "originalname", item.name))
         if item.get_closest_marker("tf1") and not item.get_closest_marker("both_tensorflows"):
             legacy[of].append(item)

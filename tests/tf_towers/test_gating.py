@@ -76,6 +76,23 @@ OPTIONS = {
 }
 
 
+TOGETHER = {
+    "on the towers' mean": ("clip", "ema", "skipping", "replicated", "decay once"),
+    "in the towers": ("clip in towers", "ema beside", "scaled", "accumulate", "balanced", "grouped"),
+}
+
+
+def test_every_option_is_among_those_together():
+    assert {option for options in TOGETHER.values() for option in options} == set(OPTIONS)
+
+
+@pytest.mark.parametrize("names", TOGETHER.values(), ids=list(TOGETHER))
+def test_our_update_waits_whatever_it_does_together(tf, names):
+    options = {name: value for option in names for name, value in OPTIONS[option].items()}
+    assert tf(_watched, gated=True, towers=2, **options) == {"differ": []}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("option", OPTIONS)
 def test_our_update_waits_whatever_else_it_does(tf, option):
     assert tf(_watched, gated=True, towers=2, **OPTIONS[option]) == {"differ": []}

@@ -28,8 +28,7 @@ def tf_transpose(tf, np, session, cases, padding):
             bias_initializer=tf.constant_initializer(b),
         )
         y = layer.apply(inputs)
-        with session() as opened:
-            shape = opened.run(tf.shape(y))
+        shape = y.get_shape().as_list()
         cosines = np.cos(np.arange(int(np.prod(shape)), dtype=np.float64)).reshape(shape)
         out.update({f"{i}/x": x, f"{i}/w": w, f"{i}/b": b, f"{i}/y": y})
         grads = tf.gradients(tf.reduce_sum(y * cosines), [inputs, layer.kernel])
