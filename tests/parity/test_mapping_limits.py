@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from parity.mapping import Values, Variable, propose, proposed_toml
+from parity.mapping import MappingEntry, MappingError, Values, Variable, build_mapping, propose, proposed_toml
 from parity.mapping.gradients import Gradients
+from parity.mapping.similarity import words
 from parity.mapping.units import Unit
 
 ONE = np.array([3.0, 0.0, 0.0, 0.0])
@@ -94,3 +95,19 @@ def test_a_rival_takes_away_from_confidence_as_it_comes_near():
 
     assert sure(draw[1]) == 1.0
     assert 0.0 < sure(draw[0] + 0.05 * draw[1]) < 0.25
+
+
+@pytest.mark.parametrize("to", [["one", "missing"], ["missing", "two"], ["missing", "lost"]])
+def test_every_name_behind_an_entry_has_to_be_there(to):
+    reference, candidate = [Variable("bias", (4,))], [Variable("one", (4,)), Variable("two", (4,))]
+    with pytest.raises(MappingError) as refused:
+        build_mapping(reference, candidate, {"bias": MappingEntry(to=to, transform="sum")})
+    lacking = [name for name in to if name in ("missing", "lost")]
+    assert all(
+        f"{name}: expected a variable of the candidate, got none of this name" in str(refused.value) for name in lacking
+    )
+
+
+def test_one_and_several_are_one_word():
+    assert words("experts/w") == words("expert/w") == {"expert"}
+    assert words("gas/w") == {"gas"} and words("Conv2d_3") == {"conv", "conv3"}

@@ -106,6 +106,9 @@ def test_what_one_side_alone_has_feeds_and_counters(tmp_path):
         "grad/w": singles(1, 1),
     }
     found = judge_plain(JOIN, trace(tmp_path / "r", one), trace(tmp_path / "c", other), [0])
+    assert [check.note for check in found if check.key in ("grad/b", "grad/w")] == [
+        "the reference has no such tensor"
+    ] * 2
     assert {check.key: check.verdict for check in found} == {
         "grad/b": "incomparable",
         "grad/w": "incomparable",

@@ -119,7 +119,8 @@ def test_what_cannot_be_measured_is_told(tmp_path, one, other, verdict, note):
 def test_what_the_candidate_has_beyond_the_reference_cannot_be_compared(tmp_path):
     one = {"grad/w": doubles(1.0, 2.0)}
     found = judge_lockstep(JOIN, lockstep(tmp_path, one, {**one, "grad/b": doubles(1.0, 1.0)}), [0])
-    assert {check.key: check.verdict for check in found} == {"grad/b": "incomparable", "grad/w": "same"}
+    told = {check.key: (check.verdict, check.note) for check in found}
+    assert told == {"grad/b": ("incomparable", "the reference has no such tensor"), "grad/w": ("same", "")}
 
 
 def test_what_the_ports_own_step_does_not_show_is_not_judged(tmp_path):
