@@ -248,6 +248,8 @@ def test_elements_are_cut_off_at_a_limit_or_two(limits, fully):
 def test_what_grows_or_turns_round_is_not_cut_off():
     before, after = cut([1.0] * 5)
     assert by_value([(before, -after)]) is None and by_value([(after, before)]) is None
+    turned = np.where(np.abs(before) > 3.5, -after, after)
+    assert by_value([(before, after)]) is not None and by_value([(before, turned)]) is None
     assert by_value([]) is None and by_value([(before, 0.0 * before)]) is None
 
 
@@ -301,6 +303,20 @@ def test_another_decay_of_averages_is_told_to_a_millionth(tmp_path, keep, title)
 
 def test_averages_that_are_at_the_weights_tell_no_decay(tmp_path):
     assert averages(tmp_path, 0.99, at=1e-8) == []
+
+
+def test_an_average_that_is_at_its_weight_is_left_out_beside_one_that_moves(tmp_path):
+    start = {"v": DRAW[0], "w": DRAW[1:3]}
+    weight = {"v": DRAW[0] + 1e-7 * DRAW[3], "w": DRAW[1:3] + DRAW[4:6]}
+    weights = {f"var/{name}": value for name, value in weight.items()}
+
+    def moved(keep, noise):
+        made = {f"ema/{name}": start[name] + (1 - keep) * (weight[name] - start[name]) for name in start}
+        return {**weights, **made, "ema/v": made["ema/v"] + noise * DRAW[6]}
+
+    states = {f"ema/{name}": value for name, value in start.items()}
+    found = causes_between(tmp_path, "ema/w", moved(0.9, 0.0), moved(0.99, 1e-12), states, WEIGHTS)
+    assert [name for name, _ in found] == ["average_decay"]
 
 
 def test_each_channel_is_scaled_and_shifted_by_its_own():

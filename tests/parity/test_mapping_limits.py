@@ -5,7 +5,9 @@ import pytest
 
 from parity.mapping import MappingEntry, MappingError, Values, Variable, build_mapping, propose, proposed_toml
 from parity.mapping.gradients import Gradients
+from parity.mapping.guesses import Guess
 from parity.mapping.similarity import words
+from parity.mapping.tied import tied_values
 from parity.mapping.units import Unit
 
 ONE = np.array([3.0, 0.0, 0.0, 0.0])
@@ -111,3 +113,11 @@ def test_every_name_behind_an_entry_has_to_be_there(to):
 def test_one_and_several_are_one_word():
     assert words("experts/w") == words("expert/w") == {"expert"}
     assert words("gas/w") == {"gas"} and words("Conv2d_3") == {"conv", "conv3"}
+
+
+def test_values_that_no_option_exchanges_stay_and_those_that_one_does_become_their_mean():
+    value, variable = np.arange(9.0).reshape(3, 3), Variable("w", (3, 3))
+    unit = Unit("p", (Variable("p", (3, 3)),))
+    for texts, wanted in ((("identity",), value), (("identity", "transpose"), (value + value.T) / 2)):
+        guess = Guess(variable, unit, "identity", tuple((unit, text) for text in texts), "")
+        np.testing.assert_array_equal(tied_values([guess], {"w": value})["w"], wanted)

@@ -6,8 +6,9 @@ import struct
 import numpy as np
 import pytest
 
-from parity.trace import TensorFile, Trace, TraceError, TraceWriter, tower_order, write_tensors
+from parity.trace import TensorFile, Trace, TraceError, TraceWriter, state_after, tower_order, write_tensors
 from parity.trace.tensor_file import decode
+from parity.trace.tensors import encode
 
 MIB = 1 << 20
 
@@ -48,6 +49,12 @@ def test_every_byte_belongs_to_one_tensor(offsets, length, why):
     assert len(decode(whole([(0, 4), (4, 8)], 8))) == 2
 
 
+@pytest.mark.parametrize("name", ["a", "ab", "abc", "abcd", "abcde", "abcdef", "abcdefg", "abcdefgh"])
+def test_tensors_begin_at_a_multiple_of_eight_bytes(name):
+    prefix, header, *_ = encode({name: np.ones(3)})
+    assert (len(prefix) + len(header)) % 8 == 0 and len(header) < 80
+
+
 def write(folder, steps, close=True):
     writer = TraceWriter(folder, {"package": "test"})
     writer.init({"var/w": np.zeros(1)})
@@ -81,3 +88,43 @@ def test_towers_are_counted_as_numbers():
     towers = ["10", "9", "0.10", "0.9", "2", "0", "1"]
     assert sorted(towers, key=tower_order) == ["0", "0.9", "0.10", "1", "2", "9", "10"]
     assert tower_order("") == ()
+
+
+def counted(folder, *counts, after=None, skipped=()):
+    facts = {"counters_after": after} if after is not None else {}
+    writer = TraceWriter(folder, {"package": "test"}, facts)
+    writer.init({"var/w": np.zeros(1), "state/global_step": np.array(0)})
+    for number, count in enumerate(counts):
+        state = {
+            "state/global_step": np.array(count),
+            "state/adam_t": np.array(2 * count),
+            "state/learning_rate": np.array(0.1),
+        }
+        state["state/skipped"] = np.array(float(number in skipped))
+        left = {f"{quantity}/w": np.full(1, number + 1.0) for quantity in ("grad", "slot/m", "stat", "ema", "var")}
+        writer.step(number, {**state, **left, "loss/0": np.zeros(1)})
+    writer.close()
+    return Trace(folder)
+
+
+@pytest.mark.parametrize(
+    ("step", "settings", "counters"),
+    [
+        (0, {}, {"global_step": 6, "adam_t": 12}),  # those before the next step
+        (1, {}, {"global_step": 7}),  # one more; of others nothing is known
+        (1, {"skipped": [1]}, {"global_step": 6}),
+        (1, {"after": {"state/global_step": 9, "state/adam_t": 4}}, {"global_step": 9, "adam_t": 4}),
+        (0, {"after": {"state/global_step": 9}}, {"global_step": 6, "adam_t": 12}),
+    ],
+)
+def test_a_step_leaves_what_it_wrote_and_the_counters_of_the_next(tmp_path, step, settings, counters):
+    found = state_after(counted(tmp_path, 5, 6, **settings), step)
+    assert {name[6:]: int(value) for name, value in found.items() if name.startswith("state/")} == counters
+    left = {name: float(value[0]) for name, value in found.items() if not name.startswith("state/")}
+    assert left == dict.fromkeys(["slot/m/w", "stat/w", "ema/w", "var/w"], step + 1.0)
+
+
+def test_without_a_step_the_state_is_that_before_the_first(tmp_path):
+    assert set(state_after(counted(tmp_path))) == {"var/w", "state/global_step"}
+    with pytest.raises(TraceError, match=r"\(0 to 1\), got 2"):
+        state_after(counted(tmp_path / "two", 5, 6), 2)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from made_pairs import JOIN, assert_limit, lockstep, trace
 
+from parity.judge.join import Join
 from parity.judge.level2 import Accuracy, judge_accuracy, judge_float32
+from parity.mapping import Mapping, Pair, parse_transform
 
 UNIT = 2.0**-24
 
@@ -109,7 +111,7 @@ def test_a_side_computes_in_less_than_float32_where_gradients_and_activations_sa
     assert Accuracy(candidate, 1.0, (0,), forward).holds is holds
 
 
-def accuracy(tmp_path, rough, draws=((), ()), forward=0.0):
+def accuracy(tmp_path, rough, draws=((), ()), forward=0.0, join=JOIN):
     found = lockstep(
         tmp_path,
         {"grad/w": doubles(3.0, rough[0]), "act/0/out": doubles(3.0, 0.0)},
@@ -121,7 +123,7 @@ def accuracy(tmp_path, rough, draws=((), ()), forward=0.0):
         [trace(tmp_path / f"{side}{place}", {"grad/w": singles(3.0, off)}) for place, off in enumerate(each)]
         for side, each in zip("rc", draws, strict=True)
     ]
-    return judge_accuracy(JOIN, found, *made)
+    return judge_accuracy(join, found, *made)
 
 
 def test_the_accuracy_of_a_side_is_its_distance_from_float64_over_the_others_or_what_an_ulp_makes_of_it(tmp_path):
@@ -133,6 +135,11 @@ def test_the_accuracy_of_a_side_is_its_distance_from_float64_over_the_others_or_
     assert found.candidate == pytest.approx(2.0**-14 / (2.0**-12 + floor))
     assert found.reference == pytest.approx(2.0**-14 / (2.0**-10 + floor))
     assert found.states == (0,)
+
+
+def test_gradients_of_a_variable_without_counterpart_tell_no_accuracy(tmp_path):
+    gone = Join(Mapping([Pair("w", (), parse_transform("identity"), "", (2,))]), {}, [])
+    assert accuracy(tmp_path, (0.0, 1.0), draws=((0.0,), ()), join=gone) == Accuracy(0.0, 0.0, ())
 
 
 def test_the_accuracy_of_activations_is_their_distance_from_float64_over_their_size(tmp_path):
