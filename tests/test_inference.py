@@ -124,7 +124,7 @@ def test_batch_norm_that_never_leaves_training_is_found_and_named(tf2_sides, pla
         (port, "class Model", ALWAYS_TRAINING + "class Model"),
         (port, "self.norm = BatchNorm1d(", "self.norm = Forgetful("),
     )
-    result = run_case(case, tf2_sides)
+    result = run_case(case, tf2_sides, levels=("function",))
     assert first_of(result) == ("lockstep", 1, "eval/second")
     assert names_of(result) == ["batch_statistics_in_evaluation", "train_mode_in_evaluation"]
     assert result.causes[0].title == "batch statistics instead of moving statistics in evaluation: norm"
@@ -138,7 +138,9 @@ def test_one_layer_of_two_that_keeps_its_batchs_statistics_is_named_alone(tf2_si
         ("model_torch.py", "class Block", ALWAYS_TRAINING.replace("1d", "2d") + "class Block"),
         ("model_torch.py", "self.logits =", "self.layer2.norm.__class__ = Forgetful\n        self.logits ="),
     )
-    result = run_case(planted(ROOT / "examples" / "digits_convnet", *changes, batch_size=24), tf2_sides)
+    result = run_case(
+        planted(ROOT / "examples" / "digits_convnet", *changes, batch_size=24), tf2_sides, levels=("function",)
+    )
     assert first_of(result) == ("lockstep", 1, "eval/layer2")
     assert names_of(result) == ["batch_statistics_in_evaluation"]
     assert result.causes[0].title.endswith("in evaluation: layer2.norm")
@@ -151,7 +153,7 @@ def test_dropout_that_is_active_after_training_is_found_and_named(tf2_sides, pla
         ("model_torch.py", "self.norm(first).tanh()", dropping),
         ("model_torch.py", "from torch import nn", "from torch import nn\nfrom torch.nn import functional as F"),
     )
-    result = run_case(planted(CASES / "served", *changes), tf2_sides)
+    result = run_case(planted(CASES / "served", *changes), tf2_sides, levels=("function",))
     assert first_of(result) == ("lockstep", 1, "eval/second")
     assert names_of(result) == ["train_mode_in_evaluation"]
     assert result.causes[0].title == "train mode in evaluation: the port draws random numbers"
@@ -163,7 +165,7 @@ def test_a_port_that_forgets_what_inference_leaves_out_is_in_train_mode(tf2_side
         ("model_tf.py", "def tower(features, targets):", "def tower(features, targets, training=True):"),
         ("model_tf.py", "second = tf.tanh", "second = (1.0 if training else 0.9) * tf.tanh"),
     )
-    result = run_case(planted(CASES / "square", *changes), tf2_sides)
+    result = run_case(planted(CASES / "square", *changes), tf2_sides, levels=("function",))
     assert first_of(result) == ("lockstep", 1, "eval/second")
     assert names_of(result) == ["train_mode_in_evaluation"]
     assert result.causes[0].title == "train mode in evaluation: model.eval() changes nothing in the port"

@@ -114,7 +114,7 @@ def test_micro_batches_that_are_not_divided_by_their_number_are_found(tf2_sides,
     table = {"name": "sgd", "learning_rate": 0.05, "accumulate": 3}
     optimizer = TypeAdapter(AnyOptimizer).validate_python(table)
     case = load_case(tmp_path / "square", steps=2).model_copy(update={"optimizer": optimizer})
-    first = run_case(case, tf2_sides).first_difference
+    first = run_case(case, tf2_sides, levels=("function",)).first_difference
     assert (first.check.step, first.quantity, first.tower) == (0, "loss", "0.0")
 
 
@@ -138,7 +138,7 @@ def test_a_schedule_that_stands_still_is_found_in_the_learning_rate(tf2_sides, t
     case = load_case(tmp_path / "square", steps=5)
     changes = {"optimizer": case_of(OPTIONS["exponential decay"]).optimizer}
     changes["torch"] = case.torch.model_copy(update={"optimizer": "late:make"})
-    result = run_case(case.model_copy(update=changes), tf2_sides)
+    result = run_case(case.model_copy(update=changes), tf2_sides, levels=("function",))
     first = result.first_difference
     assert (first.check.step, first.check.key) == (1, "state/learning_rate")
     assert result.causes[0].name == "slow_schedule"

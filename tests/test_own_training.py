@@ -135,8 +135,8 @@ def square(tmp_path):
 
 @pytest.mark.parametrize("scheduler", ["exponential", "cycle", "rate"])
 @pytest.mark.parametrize("table", [{}, pytest.param({"name": "momentum", "momentum": 0.9}, marks=pytest.mark.slow)])
-def test_a_schedule_of_the_ports_own_is_the_same_up_to_float32(square, tf2_sides, scheduler, table):
-    result = run_case(square(EXPONENTIAL, table=table, scheduler=scheduler), tf2_sides)
+def test_a_schedule_of_the_ports_own_is_the_same_up_to_float32(square, tf2_sides, levels, scheduler, table):
+    result = run_case(square(EXPONENTIAL, table=table, scheduler=scheduler), tf2_sides, levels)
     assert result.verdict == "same", explain(result)
     judged = [check for check in result.levels["function"].checks if check.key == "state/learning_rate"]
     assert {check.verdict for check in judged if check.run == "lockstep"} == {"same"}
@@ -146,7 +146,7 @@ def test_a_schedule_of_the_ports_own_is_the_same_up_to_float32(square, tf2_sides
 
 @pytest.mark.parametrize("bug", few(["late_rate", "in_epochs", "once_per_epoch"], "late_rate"))
 def test_a_schedule_at_the_wrong_steps_is_named(square, tf2_sides, bug):
-    result = run_case(square(EXPONENTIAL, scheduler=bug), tf2_sides)
+    result = run_case(square(EXPONENTIAL, scheduler=bug), tf2_sides, levels=("function",))
     first = result.first_difference
     assert (first.check.step, first.check.key) == (1, "state/learning_rate")
     named = {"late_rate": "shifted_schedule"}.get(bug, "slow_schedule")
@@ -160,38 +160,40 @@ def test_a_schedule_at_the_wrong_steps_is_named(square, tf2_sides, bug):
 
 
 @pytest.mark.parametrize("scheduled", [False, True])
-def test_a_step_of_the_ports_own_is_the_same(square, tf2_sides, scheduled):
+def test_a_step_of_the_ports_own_is_the_same(square, tf2_sides, levels, scheduled):
     more = {"scheduler": "exponential"} if scheduled else {}
-    result = run_case(square(EXPONENTIAL if scheduled else 0.05, step="step", **more), tf2_sides)
+    result = run_case(square(EXPONENTIAL if scheduled else 0.05, step="step", **more), tf2_sides, levels)
     assert result.verdict == "same", explain(result)
     judged = {check.key.split("/")[0] for check in result.levels["function"].checks if check.verdict == "same"}
     assert judged >= {"act", "loss", "tower_grad", "grad", "var", "state"}
 
 
-def test_a_step_that_clips_or_works_in_pieces_is_the_same(square, tf2_sides):
+def test_a_step_that_clips_or_works_in_pieces_is_the_same(square, tf2_sides, levels):
     clip = {"clip": {"by": "global_norm", "limit": 0.1}}
-    result = run_case(square(table=clip, step="clipping"), tf2_sides)
+    result = run_case(square(table=clip, step="clipping"), tf2_sides, levels)
     assert result.verdict == "same", explain(result)
     assert any(check.key.startswith("clip/") for check in result.levels["function"].checks)
-    result = run_case(square(step="two_pieces"), tf2_sides)
+    result = run_case(square(step="two_pieces"), tf2_sides, levels)
     assert result.verdict == "same", explain(result)
 
 
 def test_a_step_that_does_not_clip_where_the_graph_does_is_named(square, tf2_sides):
-    result = run_case(square(table={"clip": {"by": "global_norm", "limit": 0.1}}, step="step"), tf2_sides)
+    result = run_case(
+        square(table={"clip": {"by": "global_norm", "limit": 0.1}}, step="step"), tf2_sides, levels=("function",)
+    )
     assert result.first_difference.quantity == "clip"
     title = "the candidate leaves the gradients as they are where the reference clips by global norm to 0.1"
     assert (result.causes[0].name, result.causes[0].title) == ("clipping", title)
 
 
 def test_a_step_that_forgets_zero_grad_is_named(square, tf2_sides):
-    result = run_case(square(step="forgetful"), tf2_sides)
+    result = run_case(square(step="forgetful"), tf2_sides, levels=("function",))
     assert (result.first_difference.check.step, result.first_difference.quantity) == (1, "tower_grad")
     assert result.causes[0].name == "stale_gradient"
 
 
 def test_a_schedule_that_is_stepped_before_the_update_is_named(square, tf2_sides):
-    result = run_case(square(EXPONENTIAL, step="early", scheduler="exponential"), tf2_sides)
+    result = run_case(square(EXPONENTIAL, step="early", scheduler="exponential"), tf2_sides, levels=("function",))
     assert (result.first_difference.check.step, result.first_difference.check.key) == (0, "state/learning_rate")
     assert result.causes[0].title == "the learning rate comes a step too early"
 

@@ -70,7 +70,7 @@ def test_variables_swapped_in_the_mapping_show_in_the_first_layer_that_uses_one(
         for layer, other in (("first", "second"), ("second", "first"))
         for part, name in (("kernel", "weight"), ("bias", "bias"))
     }
-    result = run_case(mapped(load_case(SQUARE), swapped), tf2_sides)
+    result = run_case(mapped(load_case(SQUARE), swapped), tf2_sides, levels=("function",))
     assert first_of(result) == ("lockstep", 0, "act/0/first")
     assert result.causes[0].name == "swapped_variables"
     assert result.causes[0].title == "the layers first and second stand for each other"
@@ -78,14 +78,14 @@ def test_variables_swapped_in_the_mapping_show_in_the_first_layer_that_uses_one(
 
 def test_a_square_kernel_carried_over_untransposed_shows_in_its_own_layer(tf2_sides):
     untransposed = {"second/kernel": {"to": "second.weight", "transform": "identity"}}
-    result = run_case(mapped(load_case(SQUARE), untransposed), tf2_sides)
+    result = run_case(mapped(load_case(SQUARE), untransposed), tf2_sides, levels=("function",))
     assert first_of(result) == ("lockstep", 0, "act/0/second")
     assert result.causes[0].title == "the square kernel second.weight is used transposed"
 
 
 def test_another_epsilon_of_adam_is_named_with_both_values(tf2_sides, example):
     case = trained_by(example("digits_mlp"), ADAM, "Adam(model.parameters(), lr=1e-3, eps=1e-6)")
-    result = run_case(case, tf2_sides)
+    result = run_case(case, tf2_sides, levels=("function",))
     run, step, key = first_of(result)
     assert (run, step, key.split("/")[0]) == ("lockstep", 0, "var")
     assert result.causes[0].name == "adam_epsilon"
@@ -113,7 +113,7 @@ def test_plain_sgd_of_torch_is_the_same_up_to_float32_hyper_parameters(tf2_sides
 
 def test_a_wrong_variance_shows_only_in_the_moving_variance_and_is_named(tf2_sides, example):
     case = example("digits_convnet", ("= BatchNorm2d(", "= Biased("), ("class Block", BIASED + "class Block"))
-    result = run_case(case, tf2_sides)
+    result = run_case(case, tf2_sides, levels=("function",))
     assert first_of(result) == ("lockstep", 0, "stat/layer1/norm/moving_variance")
     assert result.causes[0].name == "batch_norm_variance"
     assert result.causes[0].title == "batch norm's moving variance takes the biased variance (n)"
@@ -131,7 +131,9 @@ def test_a_wrong_variance_shows_only_in_the_moving_variance_and_is_named(tf2_sid
 
 @pytest.mark.slow
 def test_a_learning_rate_off_by_a_factor_is_named_with_the_factor(tf2_sides, example):
-    result = run_case(trained_by(example("digits_mlp"), SGD, "SGD(model.parameters(), lr=0.04)"), tf2_sides)
+    result = run_case(
+        trained_by(example("digits_mlp"), SGD, "SGD(model.parameters(), lr=0.04)"), tf2_sides, levels=("function",)
+    )
     assert first_of(result) == ("lockstep", 0, "state/learning_rate")
     assert result.causes[0].name == "learning_rate"
     assert result.causes[0].title == "learning rate off by the factor 0.8"
@@ -165,7 +167,7 @@ def test_another_initial_value_of_a_slot_is_found_although_the_slots_are_overwri
     )
     adagrad = Adagrad(name="adagrad", learning_rate=0.01)
     port = case.torch.model_copy(update={"optimizer": "own:make"})
-    result = run_case(case.model_copy(update={"optimizer": adagrad, "torch": port}), tf2_sides)
+    result = run_case(case.model_copy(update={"optimizer": adagrad, "torch": port}), tf2_sides, levels=("function",))
     assert first_of(result) == ("fresh", 0, "slot/accumulator/hidden/kernel")
     assert result.first_difference.check.note == "starts at 0.5 where the reference's starts at 0.1"
     assert result.causes[0].name == "slot_initial_value"

@@ -18,6 +18,7 @@ def _run(scaler, overflows):
         yield Seen(scaler.loss_scale, scaler.unskipped, skipped)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("minimum", [None, 0, 2.0**12, 1.0])
 @pytest.mark.parametrize("rate", [0.0, 1e-4, 5e-4, 2e-3, 0.5])
 def test_a_hundred_thousand_random_steps_agree_with_an_independent_model(rate, minimum):
