@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.case import Adam, Case, Momentum, Sgd, load_case
-from parity.judge.level3 import LIMIT, Trajectories, stray_of_candidate, strays
-from parity.judge.rates import rate_interval
+from parity.judge.binomial import rate_interval
+from parity.judge.levels.trajectory import LIMIT, Trajectories, stray_of_candidate, strays
 from parity.prove import Planted, plant
 from parity.run import Recorder, Sides, open_sides
 from parity.run.trajectory import record_trajectories

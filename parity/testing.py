@@ -21,7 +21,7 @@ from parity.report import report
 from parity.run import Sides, open_sides, run_case
 from parity.run.compare import compare_traces
 from parity.run.golden import DESCRIPTION
-from parity.sides import fail_together
+from parity.worker.process import fail_together
 
 
 def assert_parity(

@@ -15,8 +15,9 @@ from support.forks import forking
 from parity.case import load_case
 from parity.cli import main
 from parity.run import run_case
-from parity.sides import SideFailed
-from parity.trace import Trace, TraceWriter, bootstrap, parse_key, state_after, write_tensors
+from parity.trace import Trace, TraceWriter, parse_key, state_after, write_tensors
+from parity.worker import bootstrap
+from parity.worker.failures import SideFailed
 from torch_ddp.checkpoint import Checkpoints, Progress
 from torch_ddp.group import Rank
 from torch_ddp.weights import load_weights

@@ -8,8 +8,8 @@ import pytest
 
 from parity.case import load_case
 from parity.run import keep_golden, run_case
-from parity.sides import SideFailed
 from parity.trace import Trace
+from parity.worker.failures import SideFailed
 
 ROOT = Path(__file__).parents[1]
 CASES = Path(__file__).parent / "cases"

@@ -6,7 +6,7 @@ import pytest
 
 from parity.case import load_case
 from parity.run import run_case
-from parity.sides import SideFailed
+from parity.worker.failures import SideFailed
 
 CASE = """
 name = "integers"

@@ -27,8 +27,10 @@ from parity.run.plan import Recorder  # noqa: E402
 from parity.run.replay_levels import judge_part  # noqa: E402
 from parity.run.replay_part import parts_of  # noqa: E402
 from parity.run.replay_port import Port, Replayed  # noqa: E402
-from parity.sides import SideFailed, launch_torch  # noqa: E402
-from parity.trace import Trace, bootstrap  # noqa: E402
+from parity.trace import Trace  # noqa: E402
+from parity.worker import bootstrap  # noqa: E402
+from parity.worker.failures import SideFailed  # noqa: E402
+from parity.worker.launch import launch_torch  # noqa: E402
 
 KINDS = ("dense", "sparse")
 SETTINGS = ("step", "wrapper", "neither")

@@ -16,11 +16,11 @@ from tables import Table
 from trial import Bug, planted, rank_of, shown
 
 from parity.case import Case
-from parity.judge.numbers import distance, norm
+from parity.judge.metrics import distance, norm
 from parity.judge.result import Result
 from parity.run import Sides, run_case
-from parity.sides import SideFailed
 from parity.trace import Trace
+from parity.worker.failures import SideFailed
 from torch_ddp.planted import Mutation
 
 # Of what the bugs together change: less than this is what is left of computing the same another time.

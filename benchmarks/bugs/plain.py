@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from parity.case import Case
-from parity.judge.join import Join
-from parity.judge.renaming import Renaming
+from parity.mapping.trace_map import Join, Renaming
 from parity.run.map_of_traces import mapping_of_traces
 from parity.trace import Trace
 

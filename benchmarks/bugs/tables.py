@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from parity.run import Sides
-from parity.sides import SideProcess
+from parity.worker.process import SideProcess
 
 Update = dict[str, Any]
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from bugs import Bug, bugs_of, plant, planted_lines, tomllib
 
 from parity.case import load_case
-from parity.judge.rates import rate_interval
+from parity.judge.binomial import rate_interval
 from parity.judge.result import Result
 from parity.run import Sides, open_sides, run_case
 

@@ -7,7 +7,7 @@ import numpy as np
 from parity.causes.evidence import CLOSE, Evidence, alike, common_factor, explained, rounds_to_one, told_factor
 from parity.causes.functions import FUNCTIONS, INVERSES
 from parity.causes.narrow import BITS, narrow_format
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
 LEAKING = 0.5  # of the zeros of a ReLU are negative on the other side: a few can be anything

@@ -10,7 +10,7 @@ import numpy as np
 
 from parity.causes.evidence import Evidence, fit, is_close
 from parity.causes.optimizer_input import EXACT, slot_rule
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause, FirstDifference
 
 CLOSE = 1e-5

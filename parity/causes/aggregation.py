@@ -17,7 +17,7 @@ from parity.causes.evidence import (
     share_explained,
     told_factor,
 )
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
 OF_TWO = (

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.causes.evidence import CLOSE, alike, same_in_order
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause
 from parity.locate.align import align
 

@@ -11,7 +11,7 @@ from parity.causes.at_softmax import softmax_axis, softmax_scale
 from parity.causes.evidence import common_factor
 from parity.causes.functions import softmax
 from parity.causes.layer_rules import Layer, Rule, explains_all, functions, gives, number
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause
 
 TELLING = 8  # values that have to differ before a rule is believed

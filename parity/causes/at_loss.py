@@ -14,7 +14,7 @@ import numpy as np
 
 from parity.causes.evidence import LEFT
 from parity.causes.loss_forms import BY_LABELS, Form, forms
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause
 
 LEAST = 1e-11  # how near two rules of two losses with further terms have to be: there are many pairs of rules

@@ -8,7 +8,7 @@ import numpy as np
 
 from parity.causes.evidence import CLOSE, same_values
 from parity.causes.layer_rules import Layer, Rule, explains_all
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause
 
 LEAST_EPSILON = 1e-9  # of what it is added to: less is rounding

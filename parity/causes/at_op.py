@@ -15,7 +15,7 @@ from parity.causes.edit import FIX, OTHER
 from parity.causes.evidence import CLOSE, LEFT, same_in_order
 from parity.causes.layer_rules import functions
 from parity.causes.op_table import computed, plain
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause
 from parity.locate.align import align, same_in_some_layout
 from parity.locate.kinds import same

@@ -5,7 +5,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 from parity.causes.evidence import reproduces, same_values
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause
 
 AXES = {3: ("steps", "units"), 4: ("rows", "columns", "channels")}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.causes.recurrent_cells import GATES, Cell, Outputs, Way, Weights, over_steps, step_of, weights_of
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause
 
 CLOSE = 1e-10

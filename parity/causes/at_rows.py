@@ -5,7 +5,7 @@ from itertools import permutations
 
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause
 
 SAME = 1e-10

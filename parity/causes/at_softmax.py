@@ -5,7 +5,7 @@ import numpy as np
 from parity.causes.evidence import CLOSE, rounds_to_one
 from parity.causes.functions import softmax
 from parity.causes.layer_rules import ALL_ONE, Layer, explains_all, gives, number
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause
 
 TELLING = 8  # probabilities that have to differ before a scale is believed

@@ -9,7 +9,7 @@ import numpy as np
 from parity.causes.evidence import reproduces, same_values
 from parity.causes.other_rules import is_held
 from parity.causes.window_ops import convolved, pooled, spread
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause
 
 TRANSPOSED = "Conv2DBackpropInput"

@@ -1,7 +1,7 @@
 """Causes in the moving averages of the weights."""
 
 from parity.causes.evidence import CLOSE, Evidence, common_factor, explained_together
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
 STILL = 1e-9  # of the way to a weight

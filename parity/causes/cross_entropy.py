@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from parity.causes.evidence import LEFT, Evidence, alike, is_close
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause, FirstDifference
 
 # What ports make of "cross entropy": ``form(log-probabilities [examples, classes], labels [examples])`` to one loss each.

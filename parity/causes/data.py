@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.causes.evidence import CLOSE, Evidence, explained, same_values
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause, FirstDifference
 
 

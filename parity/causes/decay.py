@@ -7,7 +7,7 @@ import numpy as np
 
 from parity.causes.evidence import Evidence, Fit, alike, fit
 from parity.causes.optimizer_input import optimizer_inputs
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
 TELLING = 1e-10

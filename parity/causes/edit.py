@@ -9,7 +9,7 @@ from parity.causes.arranged import LAYOUTS
 from parity.causes.functions import FUNCTIONS, softmax
 from parity.causes.op_table import UNARY, plain
 from parity.causes.rerun import Rerun, Taken
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 
 OTHER = "other_operation"
 FIX = "have the port compute what the graph computes there"

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from parity.judge.join import Join
-from parity.judge.numbers import Array, is_finite, norm
+from parity.judge.metrics import Array, is_finite, norm
 from parity.judge.result import Explained, FirstDifference
+from parity.mapping.trace_map import Join
 from parity.trace import OF_A_VARIABLE, Key, TensorFile, Trace, format_key, parse_key, tower_order
 
 CLOSE = 1e-9  # of float64 traces, relative

@@ -9,7 +9,7 @@ from parity.causes.find import find_causes
 from parity.causes.gradients_at_once import gradients_at_once
 from parity.causes.own_inputs import STAGES, OwnInputs, rule_of
 from parity.causes.updates_at_once import updates_at_once
-from parity.judge.numbers import distance, norm, worst
+from parity.judge.metrics import distance, norm, worst
 from parity.judge.result import Cause, Check, Explained, FirstDifference
 from parity.trace import RANK_OF, Key, format_key, parse_key
 

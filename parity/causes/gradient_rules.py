@@ -12,7 +12,7 @@ import numpy as np
 from parity.causes.evidence import LEFT, ROUNDING, Evidence
 from parity.causes.narrow import BITS, narrow_format
 from parity.causes.partly import Partly, counts, fit_partly
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 
 EXACT = 1e-8
 ROUGH = 1e-6  # of a gradient, by data that a norm takes out again but for rounding

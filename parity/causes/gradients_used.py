@@ -5,7 +5,7 @@ import numpy as np
 from parity.causes.clipping import by_value
 from parity.causes.evidence import LEFT, Evidence, common_factor, fit, rounds_to_one
 from parity.causes.optimizer_input import Input, linear_slot, optimizer_inputs, slot_rule
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
 ROUGH = 1e-6

@@ -7,7 +7,7 @@ import numpy as np
 
 from parity.causes.evidence import reproduces, same_values
 from parity.causes.functions import FUNCTIONS
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 
 Rule = Callable[[Array], Array]
 SLOPES = (0.01, 0.1, 0.2, 0.3)

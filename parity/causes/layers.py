@@ -6,7 +6,7 @@ from parity.causes.activations import outputs
 from parity.causes.evidence import CLOSE, LEFT, Evidence, common_factor, explained
 from parity.causes.normalisation import affine
 from parity.causes.shares import as_dropout_keeps, likely_share
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
 BORDER = 3

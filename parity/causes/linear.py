@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.locate.reached import Value
 from parity.trace import ForwardOp
 

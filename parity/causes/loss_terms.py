@@ -13,7 +13,7 @@ import numpy as np
 
 from parity.causes.evidence import LEFT
 from parity.causes.linear import Term, Terms, terms_of
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause
 from parity.locate.behind import active, upstream
 from parity.locate.reached import Pass, Reached

@@ -6,8 +6,8 @@ from math import isfinite, log2
 import numpy as np
 
 from parity.causes.evidence import fit
-from parity.judge.level4 import Halves, all_skipped
-from parity.judge.numbers import Array, norm
+from parity.judge.levels.mixed import Halves, all_skipped
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import TensorFile
 

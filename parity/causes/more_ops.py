@@ -7,7 +7,7 @@ import numpy as np
 
 from parity.causes.functions import log_softmax
 from parity.causes.window_ops import WINDOWS
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 
 Arguments = Sequence[Any]
 Attributes = Mapping[str, Any]

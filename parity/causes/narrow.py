@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 
 BITS = {"bfloat16": 8, "float16": 11, "float32": 24}
 SPARE = 3  # bits that one rounded value in eight leaves unused

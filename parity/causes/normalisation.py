@@ -4,7 +4,7 @@ import numpy as np
 
 from parity.causes.activations import outputs
 from parity.causes.evidence import CLOSE, Evidence
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
 SAME = 1e-5  # of what a channel is scaled by, beside 1: how far its shift may be off

@@ -3,7 +3,7 @@
 import numpy as np
 
 from parity.causes.evidence import Evidence
-from parity.judge.numbers import Array, is_finite
+from parity.judge.metrics import Array, is_finite
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import parse_key
 

@@ -10,7 +10,7 @@ import numpy as np
 from parity.causes.edit import FIX, OTHER
 from parity.causes.evidence import CLOSE
 from parity.causes.functions import softmax
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause
 from parity.locate.align import same_in_some_layout
 

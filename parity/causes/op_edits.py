@@ -26,7 +26,7 @@ from parity.causes.op_table import BINARY, REDUCTIONS, UNARY, axes_of, computed,
 from parity.causes.rerun import Rerun, Taken
 from parity.causes.resizing import resized
 from parity.causes.window_edits import window_edits
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 
 TINY = 1e-2  # below which what is added before a root, a logarithm or a division is an epsilon
 MOST_JOINED = 4

@@ -8,7 +8,7 @@ import numpy as np
 
 from parity.causes.functions import FUNCTIONS, log_softmax, softmax
 from parity.causes.more_ops import MORE
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 
 # Names in lower case, without underscores at the ends: of graphs first, then of torch.
 ALIASES = {

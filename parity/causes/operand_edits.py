@@ -21,7 +21,7 @@ from parity.causes.edit import (
 from parity.causes.evidence import CLOSE
 from parity.causes.op_table import plain
 from parity.causes.rerun import Rerun
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.locate.align import MOST_AXES, layouts
 from parity.locate.behind import upstream
 from parity.locate.reached import alike

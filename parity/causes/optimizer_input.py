@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.causes.evidence import Evidence, Fit, fit, once_of_a_step
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 
 EXACT = 1e-7
 ROUGH = 1e-5

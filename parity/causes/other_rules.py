@@ -15,7 +15,7 @@ import numpy as np
 from parity.causes.evidence import CLOSE
 from parity.causes.layer_rules import functions
 from parity.causes.resizing import resized
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause
 
 TELLING = 8  # numbers that an output has to have before it counts as the same

@@ -13,7 +13,7 @@ from parity.causes.decay import cause_of_decay
 from parity.causes.evidence import ROUNDING, Evidence, is_close, rounds_to_one
 from parity.causes.optimizer_input import slot_rule
 from parity.causes.update_forms import GRADIENT, Form, Formula, Move, forms, holds, moves_of, solve
-from parity.judge.numbers import norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause, Explained, FirstDifference
 
 STEPS = 3

@@ -12,7 +12,7 @@ import numpy as np
 from parity.causes.clipping import limit_of
 from parity.causes.evidence import Evidence, common_factor, fit
 from parity.causes.optimizer_input import slot_rule
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.trace import RANK_OF
 
 STAGES = ("grad", "clip", "slot", "var", "ema")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.causes.evidence import LEFT
-from parity.judge.numbers import Array, is_finite, norm
+from parity.judge.metrics import Array, is_finite, norm
 
 ROUGH = 1e-6
 LEAST = 2  # elements more than columns

@@ -19,7 +19,7 @@ from parity.causes.op_edits import FILLING, plain_edits
 from parity.causes.op_table import UNARY, plain
 from parity.causes.operand_edits import exchanged, followed, moved_edits, operand_edits
 from parity.causes.rerun import Rerun
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause
 from parity.locate.align import align
 from parity.locate.behind import active, losses_of, readers, upstream

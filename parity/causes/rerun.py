@@ -12,7 +12,7 @@ from parity.causes.arranged import PICKING, places_of
 from parity.causes.evidence import same_in_order
 from parity.causes.op_table import computed, plain
 from parity.causes.window_ops import work
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.locate.behind import readers
 from parity.locate.reached import Pass
 from parity.trace import ForwardOp

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 
 SIGMAS = 4
 FEWEST = 16  # whole maps or rows: of fewer any share is likely

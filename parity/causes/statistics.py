@@ -3,7 +3,7 @@
 import numpy as np
 
 from parity.causes.evidence import CLOSE, Evidence, common_factor, rounds_to_one, share_explained
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
 WHOLE = (

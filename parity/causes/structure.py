@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from parity.causes.evidence import CLOSE, Evidence
-from parity.judge.numbers import is_finite, norm
+from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, Check, Explained
 from parity.mapping import Structure, Variable
 

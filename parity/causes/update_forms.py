@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.causes.evidence import LEFT, ROUNDING, Evidence, fit
-from parity.judge.numbers import Array, is_finite, norm
+from parity.judge.metrics import Array, is_finite, norm
 from parity.trace import Key, format_key
 
 GRADIENT = "gradient"

@@ -12,7 +12,7 @@ import numpy as np
 from parity.causes.evidence import Evidence
 from parity.causes.optimizer_input import Input, linear_slot
 from parity.causes.partly import counts, fit_partly
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 
 EXACT = 1e-7
 EMPTY = 1e-8  # of the largest: zero but for rounding

@@ -14,7 +14,7 @@ from parity.causes.evidence import (
     told_factor,
 )
 from parity.causes.optimizer_input import EXACT, SlotRule, slot_rule
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause, FirstDifference
 
 SUMS_TO_ONE = 1e-6  # the shares of an average

@@ -10,7 +10,7 @@ from parity.causes.gradients_used import dampened_shares
 from parity.causes.optimizer_input import Input, slot_rule
 from parity.causes.partly import Partly, counts, fit_partly
 from parity.causes.update_rules import FEW, Given, Moved, given, moved
-from parity.judge.numbers import norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause
 
 FITTED = "fitted together with what else is wrong with the update"

@@ -9,7 +9,7 @@ from parity.causes.edit import At, Edit
 from parity.causes.evidence import same_values
 from parity.causes.op_table import plain
 from parity.causes.window_ops import Pads, TooLarge, convolved, work
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 
 PADDING = frozenset(["pad", "padv2", "constant_pad_nd"])
 SPLITS = ("odd one behind", "odd one in front", "in front", "behind")

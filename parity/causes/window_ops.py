@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from parity.causes.resizing import bilinear
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 
 Arguments = Sequence[Any]
 Attributes = Mapping[str, Any]

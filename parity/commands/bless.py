@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.case import load_case
     from parity.report import report
     from parity.run import keep_golden, open_sides, require_golden_folder, run_case
-    from parity.sides import fail_together
+    from parity.worker.process import fail_together
 
     case = load_case(arguments.case, steps=arguments.steps)
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python

@@ -16,8 +16,8 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.markup import escape
 
-    from parity.interpreters import gpus, legacy_interpreters, probe
     from parity.report.tables import plain_table, print_trimmed
+    from parity.worker.interpreters import gpus, legacy_interpreters, probe
 
     here = probe(sys.executable) or {}
     named = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON")

@@ -82,7 +82,7 @@ def _out(arguments: argparse.Namespace) -> str:
 
 def _command(arguments: argparse.Namespace) -> list[str]:
     from parity.commands.errors import CommandError
-    from parity.interpreters import probe
+    from parity.worker.interpreters import probe
 
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or sys.executable
     words = _words(arguments)
@@ -100,7 +100,7 @@ def _command(arguments: argparse.Namespace) -> list[str]:
 
 def _words(arguments: argparse.Namespace) -> list[str]:
     from parity.commands.errors import CommandError
-    from parity.trace import bootstrap
+    from parity.worker import bootstrap
 
     script = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
     what = ["-m", *arguments.module] if arguments.module else ["--", *script]

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.commands.out_folder import claim_reproduction, claimed_folder
     from parity.report import report, show_power
     from parity.run import open_sides, run_case
-    from parity.sides import fail_together
+    from parity.worker.process import fail_together
 
     claim_report_files(arguments)
     if arguments.prove and arguments.golden:

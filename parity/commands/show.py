@@ -15,7 +15,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.markup import escape
 
-    from parity.judge.numbers import norm
+    from parity.judge.metrics import norm
     from parity.report.facts import flat, plain
     from parity.report.tables import plain_table, print_trimmed
     from parity.trace import Trace, TraceError

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import hypot
 
-from parity.judge.join import Join
-from parity.judge.numbers import Array, distance, norm
+from parity.judge.metrics import Array, distance, norm
 from parity.mapping import MappingError, parse_transform
+from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key
 
 OUTPUTS = ("act", "metric")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.numbers import Array, distance
+from parity.judge.metrics import Array, distance
 
 
 class Outcome(NamedTuple):

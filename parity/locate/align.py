@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.locate.reached import alike
 
 MOST_AXES = 5

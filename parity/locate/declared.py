@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.locate.locate import Location
 from parity.locate.names import layer_names
 from parity.locate.reached import TOLERANCE, Pass, alike

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.locate.align import align
 from parity.locate.behind import readers, upstream
 from parity.locate.reached import Pass, Value, partners

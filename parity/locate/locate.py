@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.locate.align import Aligned, align
 from parity.locate.behind import active, beginnings, behind_difference, followers
 from parity.locate.kinds import same_kind

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.trace import ForwardOp
 
 TOLERANCE = 1e-10

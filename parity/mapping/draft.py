@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
 from typing import NamedTuple
 
-from parity.mapping.by_hand import pairs_by_hand
-from parity.mapping.certain import Told, join_certain, told_by_names
 from parity.mapping.entry import MappingEntry
-from parity.mapping.flattened import layouts_of
+from parity.mapping.explicit import pairs_by_hand
+from parity.mapping.fits import Told, join_certain, told_by_names
 from parity.mapping.guesses import BY_NUMBERS, Around, Guess, Numbers, Options, checked_guesses, guess_pairs
-from parity.mapping.mapping import Mapping, Pair
+from parity.mapping.layouts import layouts_of
 from parity.mapping.transforms import parse_transform
 from parity.mapping.units import Unit, units_of
-from parity.mapping.variable import Variable
+from parity.mapping.variable_map import Mapping, Pair
+from parity.mapping.variables import Variable
 
 
 class Draft(NamedTuple):

@@ -11,11 +11,11 @@ import numpy as np
 
 from parity.mapping.fits import becomes, fits
 from parity.mapping.guesses import Numbers
-from parity.mapping.mapping import line
 from parity.mapping.names import alike, meanings
 from parity.mapping.transforms import Array, parse_transform
 from parity.mapping.units import Unit
-from parity.mapping.variable import Variable
+from parity.mapping.variable_map import line
+from parity.mapping.variables import Variable
 
 SURE = 0.5
 WEIGHTS = {"name": 1.0, "initial value": 3.0, "first gradient": 3.0}

@@ -9,13 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from parity.mapping.certain import contradict
 from parity.mapping.draft import Draft
-from parity.mapping.fits import fits
-from parity.mapping.mapping import Pair
+from parity.mapping.fits import contradict, fits
 from parity.mapping.names import Meaning
 from parity.mapping.transforms import Array, Shape, Transform, parse_transform
-from parity.mapping.variable import Variable
+from parity.mapping.variable_map import Pair
+from parity.mapping.variables import Variable
 
 NOTHING = "nothing of the port"
 UNTIED = "untied"

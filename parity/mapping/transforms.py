@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.mapping.errors import MappingError
+from parity.mapping.variables import MappingError
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]

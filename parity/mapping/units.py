@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from parity.mapping.fits import PACKED, becomes, fits, fits_but_for_ones, without_leading_ones
 from parity.mapping.transforms import parse_transform
-from parity.mapping.variable import Variable
+from parity.mapping.variables import Variable
 
 QUERY_KEY_VALUE = ("query", "key", "value")
 SEPARATE = {f"{what[0]}_proj_weight": what for what in QUERY_KEY_VALUE}

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from parity.case import Case
 from parity.prove.planting import Planted, plant
-from parity.run.processes import Sides
 from parity.run.session import run_case
+from parity.worker.launch import Sides
 
 STEPS = 3
 REPEATS = 3

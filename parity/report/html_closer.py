@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
-from parity.judge.closer import Closer, Histogram
 from parity.judge.result import Check, Result
+from parity.judge.tensor_details import Closer, Histogram
 from parity.report.html_grid import Grid, place
 
 

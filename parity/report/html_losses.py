@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from parity.judge.losses import Losses
+from parity.judge.tensor_details import Losses
 from parity.report.html_grid import RUNS
 from parity.report.tables import NUMBERS
 

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from parity.judge.closer import Closer, Histogram
-from parity.judge.losses import Losses
 from parity.judge.result import Check, Level, Result
+from parity.judge.tensor_details import Closer, Histogram, Losses
 from parity.report.appearing import appearing
 from parity.report.html_grid import RUNS
 from parity.trace import parse_key

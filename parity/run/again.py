@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from parity.case import Case
-from parity.judge.join import Join
+from parity.mapping.states import Tensors, read_all, translated_batch, write_states
+from parity.mapping.trace_map import Join
 from parity.run.asked import BACKWARD, FORWARD, Asked
 from parity.run.golden import GoldenRole
 from parity.run.quantities import EVERYTHING
 from parity.run.recorded import OfBoth, Playing
 from parity.run.reference import TensorFlowRole
-from parity.run.states import Tensors, read_all, translated_batch, write_states
 from parity.trace import Forward, Trace
 
 

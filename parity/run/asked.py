@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.run.dense import DenseTrace
-from parity.sides import SideProcess
 from parity.trace import Trace
+from parity.worker.process import SideProcess
 
 Tick = Callable[[str, int, int], None]
 REPETITION = "again"

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from parity.judge.level1 import judge_free, judge_lockstep
+from parity.judge.allowances import Replicas
+from parity.judge.levels.function import judge_free, judge_lockstep
 from parity.judge.result import Check
-from parity.judge.spread import Replicas
+from parity.mapping.states import Tensors, read_all, translated, translated_batch, write_init, write_states
 from parity.run.asked import Asked
 from parity.run.kinks import NOTE, WITH_INPUTS
 from parity.run.perturb import as_float64
 from parity.run.quantities import EVERYTHING, FREE
 from parity.run.recorded import OfBoth, Playing, Recorded
 from parity.run.runs import replicas
-from parity.run.states import Tensors, read_all, translated, translated_batch, write_init, write_states
 from parity.trace import Trace, moved_aside, moved_with_inputs
 
 BESIDE = {False: "beside", True: "inputs-beside"}

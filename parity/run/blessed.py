@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from parity.judge.numbers import distance, norm
+from parity.judge.metrics import distance, norm
+from parity.mapping.states import Tensors, read_all, write_init, write_states
 from parity.run.asked import FORWARD, Asked
 from parity.run.beside import BESIDE, moved_batches, moved_state
 from parity.run.empty_gradients import UPDATED
@@ -15,7 +16,6 @@ from parity.run.recorded import OfBoth, Playing, Recorded
 from parity.run.reference import TensorFlowRole
 from parity.run.rounded_updates import rounded_runs
 from parity.run.runs import replicas
-from parity.run.states import Tensors, read_all, write_init, write_states
 from parity.trace import SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key, tower_order
 
 MOST_BYTES = 1 << 24  # of a forward pass: a golden trace is small

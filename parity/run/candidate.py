@@ -8,9 +8,9 @@ from typing import Any
 
 from parity.case import Case
 from parity.run.asked import Asked, Tick, settings, start_forward, start_run
-from parity.run.processes import Sides
-from parity.sides import SideFailed
 from parity.trace import Forward, Trace
+from parity.worker.failures import SideFailed
+from parity.worker.launch import Sides
 
 # What a choice of the towers makes of the ranks' reduction, where it is none of "mean" and "sum".
 OF_THE_RANKS = {"prescaled": "prescaled", "examples": "examples"}

@@ -1,9 +1,8 @@
 """Adds to a result what only the traces know: how the values of tensors that differ are spread, and the losses."""
 
-from parity.judge.closer import MOST_ELEMENTS, Pairs, look_closer
-from parity.judge.join import Join
-from parity.judge.losses import losses_of
 from parity.judge.result import Result
+from parity.judge.tensor_details import MOST_ELEMENTS, Pairs, look_closer, losses_of
+from parity.mapping.trace_map import Join
 from parity.run.recorded import Recorded
 
 

@@ -4,11 +4,10 @@ from pathlib import Path
 
 from parity.case import load_mapping
 from parity.causes import Evidence, find_causes
-from parity.judge.join import Join
+from parity.judge.levels.fixed_tolerance import judge_plain, starts_apart
 from parity.judge.output_layouts import take_layouts
-from parity.judge.plain import judge_plain, starts_apart
-from parity.judge.renaming import Renaming
 from parity.judge.result import Check, Level, Result, decide
+from parity.mapping.trace_map import Join, Renaming
 from parity.run.asked import Tick
 from parity.run.closely import look_at_level
 from parity.run.layer_causes import fitting

@@ -7,7 +7,7 @@ from parity.judge.result import Cause, DeclaredDifference, Found, Level
 from parity.run.asked import Tick
 from parity.run.levels import judge_function
 from parity.run.plan import Recorder
-from parity.run.processes import Sides
+from parity.worker.launch import Sides
 
 ABSENT = "declared_difference_absent"
 

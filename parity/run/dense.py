@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.trace import TensorFile, Trace, parse_key
 
 VALUES, INDICES = ".values", ".indices"

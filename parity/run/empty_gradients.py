@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from parity.judge.level1 import LIMIT
+from parity.judge.allowances import MeasuredSpread
+from parity.judge.levels.function import LIMIT
 from parity.judge.result import Check
-from parity.judge.spread import MeasuredSpread
 from parity.trace import Trace, parse_key
 
 UPDATED = ("slot", "var", "ema")

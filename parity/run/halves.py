@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from parity.judge.level4 import Halves
+from parity.judge.levels.mixed import Halves
+from parity.mapping.states import read_all, write_states
 from parity.run.asked import Asked
 from parity.run.perturb import one_roundoff
 from parity.run.quantities import EVERYTHING, FEEDS, FREE, WEIGHTS
 from parity.run.recorded import OfBoth, Playing
-from parity.run.states import read_all, write_states
 from parity.trace import Trace
 
 DRAWS = 4

@@ -6,7 +6,7 @@ import numpy as np
 
 from parity.causes.at_inputs import Read, broadcast, other_input
 from parity.causes.op_table import plain
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause
 from parity.locate import Location
 from parity.locate.behind import active, readers, upstream

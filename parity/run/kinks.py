@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Protocol
 
-from parity.judge.numbers import distance
+from parity.judge.metrics import distance
 from parity.judge.result import Check
 from parity.run.recorded import Recorded
 from parity.trace import parse_key

@@ -17,7 +17,7 @@ from parity.causes.evidence import is_close
 from parity.causes.find import GENERAL, told_of
 from parity.causes.layer_rules import Layer
 from parity.causes.loss_terms import linear_in, other_terms, otherwise, sums_of, unexplained
-from parity.judge.numbers import Array, distance, is_finite, norm
+from parity.judge.metrics import Array, distance, is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
 from parity.locate.names import layer_names

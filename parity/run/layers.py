@@ -9,16 +9,16 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from parity.judge.join import Join
-from parity.judge.level1 import LIMIT, UNIT64
-from parity.judge.numbers import distance, norm, worst
+from parity.judge.levels.function import LIMIT, UNIT64
+from parity.judge.metrics import distance, norm, worst
 from parity.judge.result import Check, FirstDifference, Level
 from parity.locate import Location, at_the_mover, in_front, locate
 from parity.locate.declared import shows
 from parity.locate.reached import Pass, tolerances_for
 from parity.locate.where import where_apart
-from parity.sides import SideFailed
+from parity.mapping.trace_map import Join
 from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace, TraceError
+from parity.worker.failures import SideFailed
 
 FORWARD = ("act", "stat", "loss")
 MOST_NAMED = 8

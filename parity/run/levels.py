@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 
 from parity.causes import Evidence, find_causes
-from parity.judge.inexact import inexact_notes
-from parity.judge.join import Join
-from parity.judge.level1 import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
-from parity.judge.level2 import ACCURACY_LIMIT, ACCURACY_NOTED, LIMIT, judge_accuracy, judge_float32
-from parity.judge.numbers import worst
-from parity.judge.own_slots import slot_notes, slots_aside
-from parity.judge.own_values import judge_own_values
-from parity.judge.repeats import judge_repeat
+from parity.judge.allowances import Replicas
+from parity.judge.imprecise_ops import inexact_notes
+from parity.judge.levels.float32 import ACCURACY_LIMIT, ACCURACY_NOTED, LIMIT, judge_accuracy, judge_float32
+from parity.judge.levels.function import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
+from parity.judge.metrics import worst
+from parity.judge.port_values import judge_own_values
+from parity.judge.repeatability import judge_repeat
 from parity.judge.result import Check, FirstDifference, Level, decide, what_differs
-from parity.judge.spread import Replicas
+from parity.judge.unmatched_slots import slot_notes, slots_aside
+from parity.mapping.trace_map import Join
 from parity.run.empty_gradients import empty_notes
 from parity.run.kinks import apart_at_kinks, kink_notes
 from parity.run.outlive import outliving

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from parity.causes.loss_terms import place_of
-from parity.judge.numbers import Array, is_finite
+from parity.judge.metrics import Array, is_finite
 from parity.locate.behind import active, behind_difference, upstream
 from parity.locate.reached import Pass, Reached
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.locate.reached import Pass
 from parity.mapping import Draft
 from parity.mapping.guesses import Guess

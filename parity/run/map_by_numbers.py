@@ -6,13 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from parity.judge.join import Join
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.locate.reached import Pass
 from parity.mapping import Draft, Mapping
-from parity.mapping.gradients import Gradients
-from parity.mapping.tied import tied_values
-from parity.mapping.trial import by_trial
+from parity.mapping.by_gradients import Gradients, by_trial, tied_values
+from parity.mapping.states import Tensors, read_all, write_init, write_states
+from parity.mapping.trace_map import Join
 from parity.run.asked import MAPPING, Asked
 from parity.run.candidate import TorchRole
 from parity.run.golden import GoldenRole
@@ -21,9 +20,8 @@ from parity.run.map_by_neighbours import by_neighbours
 from parity.run.map_by_outputs import Outputs, Proven, most_reached
 from parity.run.recorded import OfBoth
 from parity.run.reference import Reference, TensorFlowRole
-from parity.run.states import Tensors, read_all, write_init, write_states
-from parity.sides import SideFailed
 from parity.trace import Forward, TensorFile, Trace, parse_key
+from parity.worker.failures import SideFailed
 
 QUANTITIES = ("grad", "stat")
 FIRST_TOWER = "0"

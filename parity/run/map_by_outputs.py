@@ -11,7 +11,7 @@ from parity.locate.behind import readers
 from parity.locate.kinds import same
 from parity.locate.reached import TOLERANCE, Pass, partners, reach
 from parity.mapping import Draft, Variable
-from parity.mapping.gradients import Gradients
+from parity.mapping.by_gradients import Gradients
 from parity.mapping.guesses import EQUAL, NEAR, Guess
 from parity.mapping.units import Unit
 from parity.trace import ForwardOp

@@ -8,8 +8,8 @@ from parity.mapping import Mapping, mapping_notes
 from parity.run.asked import Tick
 from parity.run.candidate import TorchRole
 from parity.run.prepare import prepare_both
-from parity.run.processes import Sides
 from parity.run.reference import TensorFlowRole
+from parity.worker.launch import Sides
 
 
 def map_case(case: Case, sides: Sides, tick: Tick = lambda what, done, total: None) -> tuple[Mapping, list[str]]:

@@ -4,17 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from parity.judge.join import Join
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.mapping import Draft
-from parity.mapping.trial import by_trial
+from parity.mapping.by_gradients import by_trial
+from parity.mapping.states import translated, translated_batch, write_init, write_states
+from parity.mapping.trace_map import Join
 from parity.run.asked import MAPPING
 from parity.run.dense import DenseTrace
 from parity.run.replay_module import write_module
 from parity.run.replay_part import Part
-from parity.run.states import translated, translated_batch, write_init, write_states
-from parity.sides import SideProcess
 from parity.trace import Trace, parse_key
+from parity.worker.process import SideProcess
 
 IN_FLOAT32 = 1e-3  # so far apart gradients are taken for equal that were recorded in float32
 TRIED = frozenset(["var", "stat"])

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping as Map
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.mapping import Mapping, MappingEntry, Values, build_mapping, numbers_of, variables_of
 from parity.run.dense import DenseFile
 from parity.trace import TensorFile, Trace, parse_key

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from parity.causes.mixed import find_mixed_causes
-from parity.judge.level4 import Halves, all_skipped, judge_mixed, judge_scale
-from parity.judge.numbers import worst
+from parity.judge.levels.mixed import Halves, all_skipped, judge_mixed, judge_scale
+from parity.judge.metrics import worst
 from parity.judge.result import Check, FirstDifference, Level, decide, what_differs
 from parity.trace import Trace, parse_key
 

@@ -11,7 +11,7 @@ from parity.causes.at_op import Op, Taken, at_op
 from parity.causes.evidence import CLOSE
 from parity.causes.op_table import plain
 from parity.causes.repaired import Side, is_whole, repaired
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause
 from parity.locate import Location
 from parity.locate.align import same_in_some_layout

@@ -5,10 +5,10 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from parity.case import Case
+from parity.mapping.states import read_all, write_states
 from parity.run.asked import Asked
 from parity.run.races import Races, with_statistics_moved, with_tower_first
 from parity.run.recorded import Playing
-from parity.run.states import read_all, write_states
 from parity.trace import Trace
 
 

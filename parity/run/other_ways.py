@@ -7,7 +7,7 @@ import numpy as np
 from parity.causes.at_rows import other_channels, other_rows
 from parity.causes.at_windows import Windows, windows_among
 from parity.causes.other_rules import Op, other_way
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause
 from parity.locate import Location
 from parity.locate.behind import readers

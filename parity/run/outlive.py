@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
-from parity.sides import SideFailed
+from parity.worker.failures import SideFailed
 
 T = TypeVar("T")
 DEBUG = "PARITY_DEBUG"

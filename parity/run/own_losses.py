@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from parity.causes import Evidence
-from parity.judge.numbers import worst
+from parity.judge.metrics import worst
 from parity.judge.result import FirstDifference, Level
 from parity.trace import parse_key
 

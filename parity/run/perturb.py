@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.trace import quantity_of
 
 Tensors = dict[str, Array]

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import Case, as_declared
-from parity.judge.join import Join
-from parity.judge.level1 import Lockstep
+from parity.judge.levels.function import Lockstep
 from parity.judge.output_layouts import take_layouts
 from parity.judge.result import Check
 from parity.mapping import MappingError, Structure
+from parity.mapping.states import state_to_evaluate, states_before, translated, write_states
+from parity.mapping.trace_map import Join
 from parity.run.again import Again
 from parity.run.asked import Tick
 from parity.run.blessed import leave_beside
@@ -17,7 +18,6 @@ from parity.run.candidate import TorchRole
 from parity.run.momenta import momentum_ratios
 from parity.run.orders import run_orders
 from parity.run.prepare import prepare_both
-from parity.run.processes import Sides
 from parity.run.recorded import Begun, OfBoth, Playing, Recorded
 from parity.run.reference import Reference, TensorFlowRole
 from parity.run.runs import (
@@ -31,8 +31,8 @@ from parity.run.runs import (
 )
 from parity.run.settled import settle
 from parity.run.spread import run_draws
-from parity.run.states import state_to_evaluate, states_before, translated, write_states
 from parity.trace import Trace
+from parity.worker.launch import Sides
 
 
 class Recorder:

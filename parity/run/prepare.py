@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.case import Case
-from parity.judge.join import Join
-from parity.judge.own_values import Written, written_into, written_notes
-from parity.judge.renaming import Renaming
+from parity.judge.port_values import Written, written_into, written_notes
 from parity.mapping import (
     Draft,
     Mapping,
@@ -19,12 +17,13 @@ from parity.mapping import (
     require_total,
     variables_of,
 )
+from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
+from parity.mapping.trace_map import Join, Renaming
 from parity.run.asked import Tick
 from parity.run.candidate import TorchRole
 from parity.run.map_by_numbers import Ready, decide_by_numbers
 from parity.run.recorded import OfBoth, Playing
 from parity.run.reference import Reference
-from parity.run.states import read_all, translated, translated_batch, write_init, write_states
 from parity.trace import Trace
 
 NO_MODE = (

@@ -6,15 +6,15 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.case import Ema
-from parity.judge.join import Join
-from parity.judge.level1 import FLOAT32_TO_64, UNIT64, Lockstep
-from parity.judge.level1 import LIMIT as LIMIT64
-from parity.judge.level2 import LIMIT as LIMIT32
-from parity.judge.level2 import UNIT32
-from parity.judge.numbers import Array, distance, norm
+from parity.judge.levels.float32 import LIMIT as LIMIT32
+from parity.judge.levels.float32 import UNIT32
+from parity.judge.levels.function import FLOAT32_TO_64, UNIT64, Lockstep
+from parity.judge.levels.function import LIMIT as LIMIT64
+from parity.judge.metrics import Array, distance, norm
 from parity.judge.races import Outcome, averages, decays, kept_part, nearest, nearest_of_each, outcomes
 from parity.judge.result import Check, Verdict
-from parity.run.states import Tensors
+from parity.mapping.states import Tensors
+from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, Trace, parse_key, quantity_of
 
 SHIFT = 1.0

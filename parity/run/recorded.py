@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from parity.judge.join import Join
-from parity.judge.level1 import Lockstep
-from parity.judge.own_values import Written
+from parity.judge.levels.function import Lockstep
+from parity.judge.port_values import Written
+from parity.mapping.trace_map import Join
 from parity.run.candidate import TorchRole
 from parity.run.races import Races
 from parity.run.reference import Reference

@@ -6,7 +6,7 @@ import numpy as np
 
 from parity.causes import Evidence
 from parity.causes.at_recurrent import Recurrent
-from parity.judge.numbers import Array, is_finite
+from parity.judge.metrics import Array, is_finite
 from parity.locate import Location
 from parity.locate.behind import behind_difference
 from parity.locate.reached import Pass

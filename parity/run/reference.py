@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from parity.case import Case
 from parity.case.sides import OF_THE_BUILDER
 from parity.run.asked import Asked, Tick, settings, start_forward, start_run, then, ticker
-from parity.run.processes import Sides
-from parity.sides import SideFailed
 from parity.trace import Forward, Trace, write_json
+from parity.worker.failures import SideFailed
+from parity.worker.launch import Sides
 
 PREPARED = "prepared.json"
 INITIAL_SLOTS = "initial-slots.json"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from parity.judge.repeats import Repeat, judge_repeat
+from parity.judge.repeatability import Repeat, judge_repeat
 from parity.judge.result import Level
 from parity.run.recorded import Recorded
 

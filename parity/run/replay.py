@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import load_mapping
-from parity.judge.closer import Pairs
 from parity.judge.result import Level, Result
+from parity.judge.tensor_details import Pairs
 from parity.mapping import mapping_notes
 from parity.run.asked import Tick
 from parity.run.compare import compare_traces
@@ -22,8 +22,8 @@ from parity.run.replay_port import Replayed, check_port
 from parity.run.replay_reference import write_reference
 from parity.run.replay_sections import Looked, in_section, look_at_part, together
 from parity.run.session import LEVELS
-from parity.sides import launch_torch
 from parity.trace import SHADOW, SHADOW_FILE, Trace, TraceError
+from parity.worker.launch import launch_torch
 
 NOT_DECIDED = {
     "trajectory": "a replay decides levels 1 and 2: this one needs the script to train from other weights (`parity run`)",

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from parity.mapping.states import Tensors, translated_batch
 from parity.run.replay_port import Replayed
-from parity.run.states import Tensors, translated_batch
 from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace
 
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from parity.judge.level1 import Lockstep, judge_lockstep
+from parity.judge.levels.function import Lockstep, judge_lockstep
 from parity.judge.result import Check
+from parity.mapping.states import translated, write_states
 from parity.run.beside import BESIDE
 from parity.run.empty_gradients import measure_kept, settle_empty_gradients
 from parity.run.kinks import NOTE, WITH_INPUTS, settle_kinks
@@ -14,7 +15,6 @@ from parity.run.replay_free import judge_freely, told_of_shadow, train_freely
 from parity.run.replay_part import Part
 from parity.run.replay_port import Replayed
 from parity.run.replay_reference import write_reference
-from parity.run.states import translated, write_states
 from parity.trace import SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, SHADOW_EMPTY, Trace, TraceError
 
 SILENT = (

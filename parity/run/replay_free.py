@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.join import Join
-from parity.judge.level1 import judge_free
+from parity.judge.allowances import MeasuredSpread
+from parity.judge.levels.function import judge_free
 from parity.judge.result import Cause, Check
-from parity.judge.spread import MeasuredSpread
+from parity.mapping.states import Tensors, translated, write_states
+from parity.mapping.trace_map import Join
 from parity.run.replay_part import Part
 from parity.run.replay_port import Replayed
 from parity.run.replay_reference import write_reference
-from parity.run.states import Tensors, translated, write_states
 from parity.trace import SHADOW_FILE, SHADOW_FREE, SHADOW_SPREAD, Trace, TraceError, quantity_of
 
 OLD = "its shadow has none: make it anew with python -m tf_towers.shadow, where TensorFlow is"

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from parity.causes import VAGUE, Evidence, find_causes
-from parity.judge.closer import Pairs
-from parity.judge.level1 import Lockstep, judge_init, judge_initial_slots, judge_lockstep
+from parity.judge.levels.function import Lockstep, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.output_layouts import take_layouts
-from parity.judge.own_slots import slot_notes, slots_aside
-from parity.judge.own_values import judge_own_values, written_notes
+from parity.judge.port_values import judge_own_values, written_notes
 from parity.judge.result import Cause, Check, FirstDifference, Level, decide, what_differs
+from parity.judge.tensor_details import Pairs
+from parity.judge.unmatched_slots import slot_notes, slots_aside
+from parity.mapping.states import write_states
 from parity.run.asked import Tick
 from parity.run.empty_gradients import empty_notes
 from parity.run.experiments import ahead_of, find_by_experiment, with_cut
@@ -31,7 +32,6 @@ from parity.run.replay_races import race_notes
 from parity.run.replay_reference import write_reference
 from parity.run.rounded import set_aside_rounding
 from parity.run.runs import REPEATED
-from parity.run.states import write_states
 from parity.trace import Trace
 
 CARRIED = (

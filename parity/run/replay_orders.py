@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from parity.judge.join import Join
-from parity.judge.level1 import Lockstep
-from parity.judge.numbers import distance
+from parity.judge.levels.function import Lockstep
+from parity.judge.metrics import distance
 from parity.judge.result import Check, Level, decide, what_differs
+from parity.mapping.states import Tensors
+from parity.mapping.trace_map import Join
 from parity.run.replay_beside import left_by
 from parity.run.replay_part import Part
-from parity.run.states import Tensors
 from parity.trace import SHADOW_OTHER_ORDER, Trace, parse_key
 
 OTHER = "as in the other order of the script's race"

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from parity.judge.numbers import Array
-from parity.run.states import Tensors
+from parity.judge.metrics import Array
+from parity.mapping.states import Tensors
 from parity.trace import (
     TensorFile,
     Trace,

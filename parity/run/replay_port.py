@@ -6,10 +6,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from parity.judge.join import Join
-from parity.judge.own_values import Written, written_into
-from parity.judge.renaming import Renaming
+from parity.judge.port_values import Written, written_into
 from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, require_total, variables_of
+from parity.mapping.states import translated, translated_batch, write_init, write_states
+from parity.mapping.trace_map import Join, Renaming
 from parity.run.asked import Tick
 from parity.run.dense import DenseTrace
 from parity.run.map_of_replay import Trying, decide_by_recorded
@@ -17,9 +17,8 @@ from parity.run.perturb import Tensors
 from parity.run.quantities import FREE
 from parity.run.replay_module import write_module
 from parity.run.replay_part import Part, ReplayError
-from parity.run.states import translated, translated_batch, write_init, write_states
-from parity.sides import SideProcess
 from parity.trace import Forward, Trace
+from parity.worker.process import SideProcess
 
 QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var")
 

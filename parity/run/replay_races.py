@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from parity.judge.level1 import LIMIT, Lockstep
-from parity.judge.numbers import Array, distance, norm
+from parity.judge.levels.function import LIMIT, Lockstep
+from parity.judge.metrics import Array, distance, norm
 from parity.judge.result import Check
+from parity.mapping.states import Tensors
 from parity.run.empty_gradients import UPDATED, empty_in
 from parity.run.replay_beside import left_by
 from parity.run.replay_part import Part
-from parity.run.states import Tensors
 from parity.trace import SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, Trace, parse_key
 
 FAR = 2.0**14  # unit roundoffs of float32: more than rounding does in anything but deep nets, less than any race seen

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.run.replay_part import Part
 from parity.trace import Trace, TraceWriter
 

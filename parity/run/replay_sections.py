@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from parity.judge.closer import MOST_ELEMENTS, Closer, look_closer
-from parity.judge.join import Join
-from parity.judge.losses import Losses, losses_of
 from parity.judge.result import Check, Level
+from parity.judge.tensor_details import MOST_ELEMENTS, Closer, Losses, look_closer, losses_of
+from parity.mapping.trace_map import Join
 from parity.run.replay_levels import Judged
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from parity.judge.numbers import distance
+from parity.judge.metrics import distance
 from parity.judge.result import Check
+from parity.mapping.states import Tensors, read_all, write_states
 from parity.run.asked import Asked
 from parity.run.empty_gradients import UPDATED, Moves
 from parity.run.perturb import as_float64, one_ulp, reordered
 from parity.run.quantities import FEEDS, WEIGHTS
 from parity.run.recorded import OfBoth, Playing, Recorded
-from parity.run.states import Tensors, read_all, write_states
 from parity.trace import Trace, parse_key
 
 DRAWS = 3

@@ -3,12 +3,12 @@
 from concurrent.futures import Future
 from pathlib import Path
 
+from parity.mapping.states import read_all, write_init, write_states
 from parity.run.asked import REPETITION, Asked
 from parity.run.perturb import as_float64, one_ulp
 from parity.run.quantities import EVERYTHING, FEEDS, FREE, WEIGHTS
 from parity.run.recorded import OfBoth, Playing
 from parity.run.reference import TensorFlowRole
-from parity.run.states import read_all, write_init, write_states
 from parity.trace import Trace
 
 REPLICAS = 3

@@ -10,7 +10,7 @@ from typing import Any
 
 from parity.case import Case
 from parity.causes import VAGUE, Evidence, find_causes, find_further, first_in_lockstep
-from parity.judge.repeats import Repeat
+from parity.judge.repeatability import Repeat
 from parity.judge.result import Cause, FirstDifference, Level, Result, own_first
 from parity.run.asked import Tick
 from parity.run.closely import look_at_level, look_at_levels
@@ -25,7 +25,6 @@ from parity.run.mixed import judge_halves
 from parity.run.outlive import outliving
 from parity.run.own_losses import place_at_own_loss
 from parity.run.plan import Recorder
-from parity.run.processes import Sides
 from parity.run.recorded import Begun, Recorded
 from parity.run.repeats import judge_repeats, set_aside_wandering
 from parity.run.reproduction import reproduced
@@ -34,6 +33,7 @@ from parity.run.settled import settled_notes
 from parity.run.structure import with_structure
 from parity.run.trajectory_level import decide_trajectory
 from parity.trace import Trace
+from parity.worker.launch import Sides
 
 LEVELS = ("function", "float32", "trajectory", "mixed")
 Rounded = Callable[[], tuple[Recorded, Level]]

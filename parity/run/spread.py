@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
-from parity.judge.join import Join
+from parity.mapping.states import Tensors, read_all, translated, translated_batch, write_states
+from parity.mapping.trace_map import Join
 from parity.run.asked import Asked
 from parity.run.perturb import one_ulp, reordered
 from parity.run.quantities import FEEDS, SPREAD, WEIGHTS
 from parity.run.recorded import Playing
-from parity.run.states import Tensors, read_all, translated, translated_batch, write_states
 from parity.trace import Trace
 
 DRAWS = 4

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from parity.judge.join import Join
-from parity.judge.level3 import Spot, Trajectories, apart, spots_of
-from parity.judge.numbers import Array
+from parity.judge.levels.trajectory import Spot, Trajectories, apart, spots_of
+from parity.judge.metrics import Array
+from parity.mapping.states import Tensors, read_all, translated, translated_batch, write_init, write_states
+from parity.mapping.trace_map import Join
 from parity.run.asked import Asked
 from parity.run.perturb import one_ulp, reordered
 from parity.run.quantities import FEEDS, WEIGHTS
 from parity.run.recorded import Playing
-from parity.run.states import Tensors, read_all, translated, translated_batch, write_init, write_states
 from parity.trace import Trace
 
 ENVELOPE = 20

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from parity.case import Case
-from parity.judge.join import Join
-from parity.judge.level3 import (
+from parity.judge.levels.trajectory import (
     LIMIT,
     FalseAlarms,
     Trajectories,
@@ -12,8 +11,9 @@ from parity.judge.level3 import (
     judge_trajectory,
     stray_of_candidate,
 )
-from parity.judge.own_slots import after_the_last, set_aside_slots
 from parity.judge.result import Check, Level, Verdict, decide
+from parity.judge.unmatched_slots import after_the_last, set_aside_slots
+from parity.mapping.trace_map import Join
 from parity.run.levels import find_first
 from parity.run.recorded import Playing
 from parity.run.trajectory import record_trajectories

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from parity.case import Case
 from parity.case.declared import times
-from parity.judge.join import Join
-from parity.judge.level3 import LIMIT, Trajectories, stray_of_candidate
+from parity.judge.levels.trajectory import LIMIT, Trajectories, stray_of_candidate
+from parity.mapping.trace_map import Join
 from parity.run.recorded import Playing
 from parity.run.trajectory import follow_again
-from parity.sides import SideFailed
 from parity.trace import Trace
+from parity.worker.failures import SideFailed
 
 
 class Grown(NamedTuple):

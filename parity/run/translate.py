@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.join import Join
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.mapping import Mapping, MappingError
+from parity.mapping.trace_map import Join
 from parity.trace import RANK_OF, TensorFile, Trace, TraceError, TraceWriter, parse_key, state_after
-from parity.trace.after import STATE_OF_A_STEP
+from parity.trace.reader import STATE_OF_A_STEP
 
 STATE = STATE_OF_A_STEP | {"state"}
 COUNTER = "state/"  # in a file of weights too, e.g. state/global_step

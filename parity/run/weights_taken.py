@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from parity.causes.of_weights import OfAWeight, other_function
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause
 from parity.locate import Location
 from parity.locate.reached import Pass

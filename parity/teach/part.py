@@ -8,7 +8,7 @@ import sys
 from typing import Any, Callable, Dict
 
 from parity.trace import SideError, UserCode, claim_standard_streams, serve
-from parity.trace.bootstrap import CURES
+from parity.worker.bootstrap import CURES
 
 CODE = UserCode()
 

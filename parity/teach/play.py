@@ -10,10 +10,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from parity.sides.process import SideProcess
 from parity.teach.errors import TeachError
 from parity.teach.lessons import Lesson, load_module
-from parity.trace import bootstrap
+from parity.worker import bootstrap
+from parity.worker.process import SideProcess
 
 DEFAULT_SILENCE = 120.0
 QUIET = {

@@ -8,8 +8,8 @@ import numpy as np
 
 from parity.trace.errors import TraceError
 from parity.trace.reader import Trace
+from parity.trace.safetensors import Path, write_json
 from parity.trace.source_line import SourceLine, line_of
-from parity.trace.tensors import Path, write_json
 from parity.trace.writer import TraceWriter
 
 FORWARD_FORMAT = "tower-parity-forward"

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple
 import numpy as np
 
 from parity.trace.errors import TraceError
-from parity.trace.tensors import Path, write_json
+from parity.trace.safetensors import Path, write_json
 
 GRAPH_FORMAT = "tower-parity-graph"
 GRAPH_VERSION = 1

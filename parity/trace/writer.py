@@ -9,7 +9,7 @@ import numpy as np
 
 from parity.trace.errors import TraceError
 from parity.trace.graph import GRAPH_FILE
-from parity.trace.tensors import Path, write_json, write_tensors
+from parity.trace.safetensors import Path, write_json, write_tensors
 
 FORMAT = "tower-parity-trace"
 FORMAT_VERSION = 1

@@ -178,8 +178,8 @@ def test_a_part_that_fails_shows_its_traceback(small_lesson, capsys):
 
 
 def test_a_part_that_hangs_is_ended(small_lesson):
-    from parity.sides.failure import SideFailed
     from parity.teach.lessons import find_lessons
+    from parity.worker.failures import SideFailed
 
     lessons = find_lessons(small_lesson("__import__('time').sleep(600)", "{}, {}"))
     with (

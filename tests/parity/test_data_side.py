@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from parity.sides.data import Data
 from parity.trace import SideError, Trace
+from parity.worker.data import Data
 
 
 @pytest.fixture

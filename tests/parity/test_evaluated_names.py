@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parity.judge import Join
-from parity.judge.renaming import Renaming
 from parity.mapping import Mapping, MappingEntry
+from parity.mapping.trace_map import Renaming
 from parity.trace import Evaluated, evaluated, format_evaluated, parse_evaluated, parse_key
 
 WORDS = st.sampled_from(["loss", "ema", "outputs", "logits", "a"])

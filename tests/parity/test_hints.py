@@ -2,8 +2,8 @@
 
 import pytest
 
-from parity.sides.failure import failure, last_frame, last_words, without_our_frames
-from parity.sides.hints import hint, telling_line
+from parity.worker.failures import failure, last_frame, last_words, without_our_frames
+from parity.worker.hints import hint, telling_line
 
 IN_A_TOWER = 'File "/x/tf_towers/replica.py", line 9, in build_replicas'
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from parity.judge import Join
-from parity.judge.inexact import inexact_notes, is_inexact
-from parity.judge.level1 import Lockstep, judge_lockstep
-from parity.judge.renaming import Renaming
+from parity.judge.imprecise_ops import inexact_notes, is_inexact
+from parity.judge.levels.function import Lockstep, judge_lockstep
 from parity.mapping import Mapping
+from parity.mapping.trace_map import Renaming
 from parity.trace import Trace, TraceWriter, parse_key
 
 ROUGH = {"inexact_in_float64": {"places": ["model.py:7: CTCLoss"], "outputs": ["", "total"]}}

@@ -7,7 +7,7 @@ import pytest
 
 from parity.judge.result import Check, FirstDifference
 from parity.run.experiments.evaluation import of_the_inputs
-from parity.sides import SideFailed
+from parity.worker.failures import SideFailed
 
 RANDOM = np.random.default_rng(5)
 X = RANDOM.normal(size=(6, 4))

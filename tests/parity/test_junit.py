@@ -14,7 +14,7 @@ from test_report import RESULTS, different, incomparable, same
 from parity.cli import main
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.report import as_markdown, write_junit, write_junit_of_failure, write_markdown
-from parity.sides import SideFailed
+from parity.worker.failures import SideFailed
 
 ROOT = Path(__file__).parents[2]
 EVIL = "</failure>]]><a|b>`*x*`\x00\x1b[31m\ud800 @all #1\nnext"

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from parity.causes.mixed import _share_that_fits
-from parity.judge.level4 import Halves, judge_mixed, judge_scale, scales
+from parity.judge.levels.mixed import Halves, judge_mixed, judge_scale, scales
 from parity.trace import Trace, TraceWriter
 from torch_ddp.amp.loss_scaler import LossScaler
 

@@ -5,7 +5,7 @@ import pytest
 
 from parity.locate.reached import Pass
 from parity.mapping import Variable, draft_mapping
-from parity.mapping.gradients import Gradients
+from parity.mapping.by_gradients import Gradients
 from parity.mapping.guesses import EQUAL, LAYOUT, NEAR, NUMBERS, ORDER
 from parity.mapping.units import Unit
 from parity.run.map_by_outputs import Outputs, Proven, most_reached

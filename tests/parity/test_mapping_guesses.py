@@ -15,8 +15,7 @@ from parity.mapping import (
     mapping_notes,
     parse_transform,
 )
-from parity.mapping.gradients import Gradients
-from parity.mapping.tied import tied_values
+from parity.mapping.by_gradients import Gradients, tied_values
 
 
 def joined(draft):
@@ -180,7 +179,7 @@ def test_what_nothing_but_order_decides_is_asked_about_in_few_lines_with_a_table
 
 
 def test_costs_that_forbid_everything_leave_rows_without_a_column_and_the_rest_is_cheapest():
-    from parity.mapping.assign import FORBIDDEN, assign
+    from parity.mapping.guesses import FORBIDDEN, assign
 
     random = np.random.default_rng(0)
     for _ in range(200):

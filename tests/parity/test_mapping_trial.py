@@ -5,7 +5,7 @@ import pytest
 from port_lists import Port
 
 from parity.mapping import draft_mapping, parse_transform
-from parity.mapping.trial import by_trial
+from parity.mapping.by_gradients import by_trial
 from parity.run import map_of_replay
 from parity.run.map_of_replay import decide_by_recorded
 

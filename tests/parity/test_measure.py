@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from parity.judge.measure import GROUP, measure
-from parity.judge.numbers import BLOCK, distance, norm
+from parity.judge.fast_metrics import GROUP, measure
+from parity.judge.metrics import BLOCK, distance, norm
 
 
 def pair(size, dtype, apart=1e-6):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from parity.judge import Join
-from parity.judge.level1 import Lockstep
+from parity.judge.levels.function import Lockstep
 from parity.mapping import build_mapping, variables_of
 from parity.run.momenta import momentum_ratios
 from parity.trace import Trace, TraceWriter

@@ -8,8 +8,8 @@ from tiny_case import BREAK, write_case
 from parity.case import load_case
 from parity.causes import Evidence, find_causes, find_further
 from parity.judge import Check, FirstDifference, Join
-from parity.judge.level1 import Lockstep, judge_lockstep
-from parity.judge.level2 import judge_float32
+from parity.judge.levels.float32 import judge_float32
+from parity.judge.levels.function import Lockstep, judge_lockstep
 from parity.mapping import Mapping, Pair, parse_transform
 from parity.run import run_case
 from parity.run.kinks import NOTE, settle_kinks

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from parity.judge import Check, Join
-from parity.judge.level1 import Lockstep
+from parity.judge.levels.function import Lockstep
 from parity.judge.result import FirstDifference, Level
 from parity.mapping import Mapping, Pair, parse_transform
 from parity.run.replay_orders import FREE, OTHER, OtherOrder

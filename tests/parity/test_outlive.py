@@ -6,7 +6,7 @@ from tiny_case import BREAK, write_case
 from parity.case import load_case
 from parity.run import run_case, session
 from parity.run.outlive import DEBUG, outliving
-from parity.sides import SideFailed
+from parity.worker.failures import SideFailed
 
 OTHER = "return 2 * (model(x) - y).square().mean()"
 

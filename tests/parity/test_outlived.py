@@ -4,7 +4,7 @@ from tiny_case import write_case
 
 from parity.case import load_case
 from parity.run import open_sides, run_case
-from parity.sides import fail_together
+from parity.worker.process import fail_together
 
 NORMALISED = (
     "return 1.0 * tf.reduce_mean(tf.square(tf.matmul(x, kernel) + bias - y)) -> "

@@ -5,8 +5,8 @@ import pytest
 
 from parity.judge import Join
 from parity.judge.output_layouts import take_layouts, usual_layout
-from parity.judge.renaming import Renaming
 from parity.mapping import Mapping, MappingEntry
+from parity.mapping.trace_map import Renaming
 from parity.trace import Trace, TraceWriter, parse_key
 
 NCHW, NTC = (0, 3, 1, 2), (1, 0, 2)

@@ -5,7 +5,7 @@ import pytest
 
 from parity.case import Ema
 from parity.judge import Check, Join
-from parity.judge.level1 import Lockstep
+from parity.judge.levels.function import Lockstep
 from parity.judge.races import decays
 from parity.mapping import Mapping, Pair, parse_transform
 from parity.run.races import Races, race_notes, settle_races

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from parity.judge.numbers import Worst
+from parity.judge.metrics import Worst
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.report import as_json, columns, print_result, print_verdict, write_failure, write_json
 from parity.report.failure import described
 from parity.report.html import as_html
 from parity.report.junit import write_junit
 from parity.report.markdown import as_markdown
-from parity.sides import SideFailed
+from parity.worker.failures import SideFailed
 
 GOLDEN = Path(__file__).parent / "golden"
 REFERENCE = {

@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from parity.sides import SideFailed, SideProcess, fail_together
-from parity.sides.failure import failure, last_frame, last_lines, telling_stacks, without_our_frames
+from parity.worker.failures import SideFailed, failure, last_frame, last_lines, telling_stacks, without_our_frames
+from parity.worker.process import SideProcess, fail_together
 
 ROOT = Path(__file__).parents[2]
 ANSWER = "import sys, json, time\nfor line in sys.stdin:\n    message = json.loads(line)\n"
@@ -242,7 +242,9 @@ def test_an_error_of_several_lines_is_told_by_its_first_with_the_rest_in_the_tra
 def test_the_public_names_are_these():
     import parity.sides
 
-    names = {name for name, value in vars(parity.sides).items() if name[0] != "_" and not isinstance(value, ModuleType)}
+    names = {
+        name for name, value in vars(parity.worker).items() if name[0] != "_" and not isinstance(value, ModuleType)
+    }
     assert names == {"DEFAULT_SILENCE", "launch_data", "launch_tf", "launch_torch"} | {
         "SideFailed",
         "SideProcess",

@@ -11,20 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file
 
-from parity.trace import (
-    Trace,
-    TraceError,
-    TraceWriter,
-    decode,
-    encode,
-    format_key,
-    parse_key,
-    tensor_file,
-    write_tensors,
-)
-from parity.trace.header import read_header
-from parity.trace.tensor_file import Headers, TensorFile
-from parity.trace.tensors import BFloat16
+from parity.trace import Trace, TraceError, TraceWriter, decode, encode, format_key, parse_key, write_tensors
+from parity.trace import safetensors as tensor_file
+from parity.trace.safetensors import BFloat16, Headers, TensorFile, read_header
 
 DTYPES = ["float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"]
 ARRAYS = st.sampled_from(DTYPES).flatmap(lambda name: hnp.arrays(name, hnp.array_shapes(min_dims=0, min_side=0)))

@@ -10,8 +10,8 @@ from parity.case import load_case
 from parity.judge.result import Cause, Check, FirstDifference, Level
 from parity.run import run_case
 from parity.run.experiments.uncut import with_cut
-from parity.sides import SideFailed
 from parity.trace import parse_key
+from parity.worker.failures import SideFailed
 
 RIGHT = {"loss/0": np.array(2.0), "tower_grad/0/v": np.array([1.0, 2.0]), "tower_grad/0/w": np.array([3.0, 4.0])}
 WRONG = {**RIGHT, "tower_grad/0/w": np.array([3.0, 1.0])}

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from parity.judge.join import Join
 from parity.judge.result import Cause, Check, FirstDifference
+from parity.mapping.trace_map import Join
 from parity.run.experiments import undoable
 from parity.run.experiments.change import Change, Undone
 

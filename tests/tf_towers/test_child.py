@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from parity.sides import launch_tf
-from parity.sides.process import SideFailed
 from parity.trace import RANK_OF, Trace, TraceWriter, parse_key
+from parity.worker.launch import launch_tf
+from parity.worker.process import SideFailed
 
 pytestmark = pytest.mark.both_tensorflows
 

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from parity.sides.process import SideFailed
+from parity.worker.process import SideFailed
 
 
 def _combined(gradients, reduce, order=None, dtype="float64", **options):

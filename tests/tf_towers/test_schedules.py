@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from parity.sides.process import SideFailed
+from parity.worker.process import SideFailed
 
 DECAY = {"schedule": "exponential_decay", "learning_rate": 0.1, "decay_steps": 4, "decay_rate": 0.5}
 

@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from parity.sides.process import SideFailed
+from parity.worker.process import SideFailed
 
 from .tf_child import sources
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from parity.sides.process import SideProcess
 from parity.trace import TensorFile, write_tensors
+from parity.worker.process import SideProcess
 
 SILENCE_SECONDS = 240.0
 

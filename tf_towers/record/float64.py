@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 
-from parity.trace import SHADOW_FILE, bootstrap, write_json
+from parity.trace import SHADOW_FILE, write_json
+from parity.worker import bootstrap
 
 SECONDS = 1800.0
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from parity.causes import Evidence
-from parity.judge.numbers import Array, distance, norm, worst
+from parity.judge.metrics import Array, distance, norm, worst
 from parity.judge.result import Check, FirstDifference
 
 TINY = 1e-12

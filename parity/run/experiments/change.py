@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from parity.judge.result import Cause
-from parity.run.states import Tensors
+from parity.mapping.states import Tensors
 
 
 class Change(NamedTuple):

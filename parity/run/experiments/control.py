@@ -3,11 +3,11 @@
 import numpy as np
 
 from parity.causes.evidence import ROUNDING
-from parity.judge.numbers import Array, distance, norm
+from parity.judge.metrics import Array, distance, norm
 from parity.judge.result import Cause
+from parity.mapping.states import Tensors
 from parity.run.experiments.change import Change
 from parity.run.experiments.probes import TINY, Bench
-from parity.run.states import Tensors
 
 SEEDS = (1, 2, 2, 1, 1)  # what comes back in every second, third or fourth call comes after both
 TIMES = 3  # one rank that does something else in every second or third call does it in one of them

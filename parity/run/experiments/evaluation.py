@@ -5,12 +5,12 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from parity.judge.join import Join
-from parity.judge.numbers import Array, distance
+from parity.judge.metrics import Array, distance
 from parity.judge.result import Cause, FirstDifference
-from parity.run.states import Tensors, read_all
-from parity.sides import SideFailed
+from parity.mapping.states import Tensors, read_all
+from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, Trace, parse_evaluated, parse_key
+from parity.worker.failures import SideFailed
 
 CLOSE = 1e-12
 Changed = Callable[[Tensors], Tensors]

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from parity.causes import VAGUE
 from parity.causes.find import told_of
-from parity.judge.join import Join
-from parity.judge.numbers import distance, norm
+from parity.judge.metrics import distance, norm
 from parity.judge.result import Cause, FirstDifference
+from parity.mapping.states import Tensors
+from parity.mapping.trace_map import Join
 from parity.run.experiments.change import Change, Undone
 from parity.run.experiments.control import of_the_repetition, undone_by_chance
 from parity.run.experiments.evaluation import Evaluates, of_the_evaluation
@@ -18,9 +19,8 @@ from parity.run.experiments.probes import TINY, Bench, ignored_input, less_preci
 from parity.run.experiments.repeats import Repeats
 from parity.run.experiments.solve import knobs, solved
 from parity.run.experiments.state import changes_of_the_flatten, changes_of_the_gates, changes_of_the_state
-from parity.run.states import Tensors
-from parity.sides import SideFailed
 from parity.trace import Trace, parse_key
+from parity.worker.failures import SideFailed
 
 POLICIES = {
     "first": "the first tower's",

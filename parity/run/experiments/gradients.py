@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from parity.causes import Evidence
-from parity.judge.numbers import distance, is_finite, norm
+from parity.judge.metrics import distance, is_finite, norm
 from parity.judge.result import Check, FirstDifference
 from parity.run.experiments.behind import TINY, allowed_at
 from parity.trace import Trace

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
+from parity.mapping.states import Tensors
 from parity.run.experiments.change import Change
-from parity.run.states import Tensors
 
 SCALES = ((255.0, "255", "1/255"), (1 / 255.0, "1/255", "255"), (2.0, "2", "1/2"), (0.5, "1/2", "2"))
 

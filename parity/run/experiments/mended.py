@@ -6,12 +6,12 @@ import numpy as np
 
 from parity.causes import Evidence
 from parity.causes.data import examples_read
-from parity.judge.join import Join
 from parity.judge.result import Cause, FirstDifference
+from parity.mapping.states import Tensors
+from parity.mapping.trace_map import Join
 from parity.run.experiments.behind import Behind
 from parity.run.experiments.change import Change, Undone
 from parity.run.experiments.repeats import Changed, RepeatsOnward
-from parity.run.states import Tensors
 from parity.trace import TensorFile, Trace, parse_key
 
 

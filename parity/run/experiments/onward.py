@@ -6,17 +6,17 @@ from dataclasses import replace
 import numpy as np
 
 from parity.causes import VAGUE, Evidence, find_causes, gradients_at_once
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import Cause, Check, Explained, FirstDifference
+from parity.mapping.states import translated
 from parity.run.experiments.behind import Behind, allowed_at, next_difference
 from parity.run.experiments.find import ahead_of, find_by_experiment
 from parity.run.experiments.mended import Mended, mended
 from parity.run.experiments.repeats import RepeatsOnward
 from parity.run.experiments.two_in_one import one_of_two
 from parity.run.experiments.undoable import with_its_change
-from parity.run.states import translated
-from parity.sides import SideFailed
 from parity.trace import Trace, parse_key
+from parity.worker.failures import SideFailed
 
 ROUNDS = 6
 MENDS = 2

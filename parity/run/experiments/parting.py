@@ -11,8 +11,8 @@ from parity.locate.gradients import Parting, part
 from parity.locate.reached import Pass
 from parity.locate.where import where_apart
 from parity.run.experiments.gradients import GradientsOfStep
-from parity.sides import SideFailed
 from parity.trace import Forward, ForwardOp, SourceLine, Trace, TraceError
+from parity.worker.failures import SideFailed
 
 MOST = 12
 Both = tuple[Forward, Forward]

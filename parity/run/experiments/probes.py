@@ -7,11 +7,11 @@ from math import inf
 
 import numpy as np
 
-from parity.judge.join import Join
-from parity.judge.numbers import Array, distance, norm
+from parity.judge.metrics import Array, distance, norm
 from parity.judge.result import Cause, Explained, FirstDifference
+from parity.mapping.states import Tensors
+from parity.mapping.trace_map import Join
 from parity.run.experiments.repeats import Repeats
-from parity.run.states import Tensors
 from parity.trace import Trace, parse_key
 
 MARGIN = 3

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from parity.run.states import Tensors
+from parity.mapping.states import Tensors
 from parity.trace import Trace
 
 Changed = Callable[[Tensors], Tensors]

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.causes.evidence import rounds_to_one
-from parity.judge.numbers import Array, norm
+from parity.judge.metrics import Array, norm
 from parity.judge.result import Cause
+from parity.mapping.states import Tensors
 from parity.run.experiments.change import Change, Undone
 from parity.run.experiments.probes import Bench
-from parity.run.states import Tensors
 
 MOST_ROUNDS = 10
 FIRST = 1e-3

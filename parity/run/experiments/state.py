@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import FirstDifference
+from parity.mapping.states import Tensors
 from parity.run.experiments.change import Change
-from parity.run.states import Tensors
 from parity.trace import Trace
 
 MOST_EXCHANGES = 24

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from parity.causes import VAGUE, Evidence
 from parity.judge.result import Cause, Check, Explained, FirstDifference, Level
 from parity.run.experiments.gradients import GradientsOfStep
-from parity.sides import SideFailed
 from parity.trace import Trace, line_of, parse_key
+from parity.worker.failures import SideFailed
 
 MOST = 12
 # What says that gradients are missing, and not where they are lost.

@@ -8,7 +8,7 @@ from parity.run.experiments.probes import Bench
 from parity.run.experiments.repeats import RepeatsOnward
 from parity.run.experiments.solve import knobs, solved
 from parity.run.experiments.two_in_one import one_of_two
-from parity.sides import SideFailed
+from parity.worker.failures import SideFailed
 
 
 def with_its_change(

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.case import Case
-from parity.judge.join import Join
-from parity.judge.numbers import Array
+from parity.judge.metrics import Array
 from parity.judge.result import FirstDifference
 from parity.mapping import slot_partner
+from parity.mapping.trace_map import Join
 from parity.run.recorded import Recorded
 from parity.run.reproduction.scripts import HEAD, TAIL, TF_FORWARD, TF_IMPORT, TF_UPDATE, TORCH_FORWARD, TORCH_UPDATE
 from parity.trace import Key, Trace, format_key, parse_key

@@ -12,7 +12,8 @@ import pytest
 from support.forks import forking
 
 from parity.cli import main
-from parity.trace import Trace, bootstrap
+from parity.trace import Trace
+from parity.worker import bootstrap
 
 SCRIPTS = Path(__file__).parents[2] / "legacy_scripts"
 PORTS = SCRIPTS / "ports"

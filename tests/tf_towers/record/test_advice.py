@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parity.cli import main
-from parity.trace import bootstrap
+from parity.worker import bootstrap
 
 from .conftest import environment, run
 

@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from parity.trace import Trace, TraceWriter, bootstrap, read_graph
+from parity.trace import Trace, TraceWriter, read_graph
+from parity.worker import bootstrap
 
 from .conftest import run, run_bare, run_recorded
 from .test_shadow import MOST, farthest

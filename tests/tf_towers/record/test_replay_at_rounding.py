@@ -117,7 +117,7 @@ EVERY_STEP = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 import parity.trace.aside
-parity.trace.aside.JUMP = -1.0
+parity.trace.tie_breaking.JUMP = -1.0
 from tf_towers.shadow import make_shadow
 make_shadow(sys.argv[1])
 """

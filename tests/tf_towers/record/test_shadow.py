@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from parity.run.replay import _shadow
-from parity.trace import Trace, bootstrap, parse_key, read_graph
+from parity.trace import Trace, parse_key, read_graph
+from parity.worker import bootstrap
 
 from .conftest import run, run_recorded
 

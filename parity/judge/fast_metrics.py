@@ -1,0 +1,130 @@
+"""Measures two large arrays in one pass over memory: what comparing traces spends its time on."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parity.judge.metrics import BLOCK, SAFE, Array, distance, norm
+
+# Squares that neither overflow nor vanish in float32, summed over a block of them.
+SAFE32 = (1e-24, 1e24)
+WIDE = (np.dtype(np.float32), np.dtype(np.float64))
+GROUP = 8  # blocks that are subtracted at once: with those of both arrays they stay in the cache
+LINE = 64  # bytes of a line of the cache: a vector across two of them is read twice
+
+
+class Measured(NamedTuple):
+    """What judging needs to know of a pair of arrays.
+
+    Fields:
+      size: norm of the first.
+      difference: norm of the second minus the first.
+      moved: norm of the first minus what it was before, or 0 where that is not asked for.
+    """
+
+    size: float
+    difference: float
+    moved: float = 0.0
+
+
+def measure(one: Array, other: Array, before: Array | None = None) -> Measured | None:
+    """Returns norms of two float arrays of one shape and dtype, or None where something in them is not finite.
+
+    Float32 is subtracted in float32, which is exact where the two are within a factor of 2 of each other, and summed in
+    float32 within blocks: norms are right to 1e-5 of themselves, small arrays' to 1e-15.
+
+    Args:
+      one: float array of any shape.
+      other: another of the same shape and dtype.
+      before: what `one` was before, likewise.
+    """
+    arrays = [one.reshape(-1), other.reshape(-1)]
+    if before is not None:
+        arrays.append(before.reshape(-1))
+    with np.errstate(all="ignore"):
+        sums = _of_blocks(arrays) if one.dtype in WIDE and one.size > BLOCK else _of_any(arrays)
+    if not all(map(math.isfinite, sums)):
+        return None if not all(np.isfinite(array).all() for array in arrays) else _carefully(one, other, before)
+    # Squares of anything narrower than float64 cannot vanish in float64.
+    low = SAFE[0] if one.dtype == np.float64 else -1.0
+    if all(low < total < SAFE[1] for total in sums):
+        return Measured(*(total**0.5 for total in sums))
+    return _carefully(one, other, before)
+
+
+def _carefully(one: Array, other: Array, before: Array | None) -> Measured:
+    return Measured(norm(one), distance(one, other), distance(one, before) if before is not None else 0.0)
+
+
+def _of_any(arrays: list[Array]) -> list[float]:
+    totals = [0.0] * len(arrays)
+    for begin in range(0, arrays[0].size, BLOCK):
+        first, *others = (np.asarray(array[begin : begin + BLOCK], np.float64) for array in arrays)
+        totals[0] += float(np.dot(first, first))
+        for place, other in enumerate(others, start=1):
+            apart = first - other
+            totals[place] += float(np.dot(apart, apart))
+    return totals
+
+
+def _of_blocks(arrays: list[Array]) -> list[float]:
+    blocks = arrays[0].size // BLOCK
+    grouped = blocks // GROUP * GROUP
+    totals = _of_any([array[blocks * BLOCK :] for array in arrays])
+    for begin, end, group in ((0, grouped, GROUP), (grouped, blocks, blocks - grouped)):
+        if begin < end:
+            groups = [array[begin * BLOCK : end * BLOCK].reshape(-1, group, BLOCK) for array in arrays]
+            for place, squares in enumerate(_squares(groups)):
+                totals[place] += _total(squares, groups[0], groups[place])
+    return totals
+
+
+def _squares(groups: list[Array]) -> list[Array]:
+    # What is subtracted stays in the cache for the products. Those are one for each block, which is as long as a product
+    # may be, but one call for a group: for 10,000 elements the calls would cost as much as the arithmetic.
+    first, size = groups[0], groups[0].shape[1]
+    found = [np.empty((len(first), size, 1, 1), first.dtype) for _ in groups]
+    apart = _room(size, first.dtype)
+    wide, tall = apart[:, None, :], apart[:, :, None]
+    own = first, first[:, :, None, :], first[:, :, :, None], found[0]
+    subtract, multiply = np.subtract, np.matmul
+    if len(groups) == 2:
+        for piece, row, column, square, other, of_other in zip(*own, groups[1], found[1], strict=True):
+            subtract(piece, other, apart)
+            multiply(wide, tall, of_other)
+            multiply(row, column, square)
+    else:
+        for piece, row, column, square, other, of_other, before, of_before in zip(
+            *own, groups[1], found[1], groups[2], found[2], strict=True
+        ):
+            subtract(piece, other, apart)
+            multiply(wide, tall, of_other)
+            subtract(piece, before, apart)
+            multiply(wide, tall, of_before)
+            multiply(row, column, square)
+    return found
+
+
+def _room(blocks: int, dtype: "np.dtype[Any]") -> Array:
+    size = blocks * BLOCK * dtype.itemsize
+    raw = np.empty(size + LINE, np.uint8)
+    begin = -raw.__array_interface__["data"][0] % LINE
+    return raw[begin : begin + size].view(dtype).reshape(blocks, BLOCK)
+
+
+def _total(squares: Array, first: Array, other: Array) -> float:
+    known = squares.reshape(-1).astype(np.float64)
+    if squares.dtype == np.float64:
+        return float(known.sum())
+    one, two = first.reshape(-1, BLOCK), other.reshape(-1, BLOCK)
+    for block in np.flatnonzero(~((known > SAFE32[0]) & (known < SAFE32[1]))):
+        if other is first:
+            apart = one[block].astype(np.float64)
+        elif not (one[block] != two[block]).any():
+            known[block] = 0.0
+            continue
+        else:
+            apart = np.subtract(one[block], two[block], dtype=np.float64)
+        known[block] = np.dot(apart, apart)
+    return float(known.sum())

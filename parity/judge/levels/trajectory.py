@@ -1,0 +1,207 @@
+"""Level 3, `trajectory`: does training go the same way when nobody resets it? Judged by how far rounding alone leads."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.judge.binomial import most_of, rate_interval
+from parity.judge.metrics import Array, distance, is_constant, norm
+from parity.judge.result import Check, refuse
+from parity.mapping.trace_map import Join
+from parity.trace import Key, TensorFile, Trace, parse_key
+
+# Measured (benchmarks/trajectory.py): right ports reach 5, gradients sent in float16 stand at 340, a learning rate off by 1%
+# at 38,000. A lone branch flip reaches 400 in one run and vanishes in the median over runs.
+LIMIT = 32.0
+UNIT32 = 2.0**-24
+FOLLOWED = frozenset(["loss", "grad", "slot", "stat", "var", "ema", "metric"])
+# They are stored beside what they are moved by: judged is how far they have come since the start.
+MOVED = frozenset(["stat", "var", "ema"])
+
+
+class Spot(NamedTuple):
+    """One tensor of one step that trajectories are followed at.
+
+    Fields:
+      step: its number.
+      key: its name in the reference's trace.
+      size: norm of the unperturbed reference's, since the start for weights, statistics and averages.
+      rounding: what storing it alone can lose: ``u ||T||``.
+      refused: why the unperturbed runs cannot be compared here, or None.
+      constant: whether all elements of the reference's are one number, and there are several.
+    """
+
+    step: int
+    key: str
+    size: float
+    rounding: float
+    refused: Check | None
+    constant: bool = False
+
+
+class Trajectories(NamedTuple):
+    """How far float32 runs that nobody reset are apart, at every spot.
+
+    Fields:
+      spots: what was looked at, in the order of steps and of computation.
+      envelope: float64 array ``[runs, spots]``, distances of perturbed runs of the reference from the unperturbed one.
+      held_out: the same of further perturbed runs, which the envelope does not know.
+      candidate: float64 array ``[runs, spots]``, distances of the candidate's runs, the first one unperturbed, from the
+        unperturbed reference.
+      wandering: float64 array ``[runs, spots]``, distances of the candidate's perturbed runs from its unperturbed one.
+    """
+
+    spots: list[Spot]
+    envelope: Array
+    held_out: Array
+    candidate: Array
+    wandering: Array
+
+
+class FalseAlarms(NamedTuple):
+    """How often right runs are taken for others.
+
+    Fields:
+      outside: held-out runs beyond the limit, each judged alone.
+      runs: how many there were.
+      low, high: 95% interval of the rate of such runs.
+      of_verdict: rate of false verdicts by the binomial law: most of the candidate's runs have to be outside.
+      of_verdict_at_most: the same for the upper end of the interval.
+    """
+
+    outside: int
+    runs: int
+    low: float
+    high: float
+    of_verdict: float
+    of_verdict_at_most: float
+
+
+def spots_of(join: Join, reference: Trace, candidate: Trace, racing: Collection[str] = ()) -> list[Spot]:
+    """Returns what trajectories are followed at: losses, gradients, slots, statistics, weights, averages, metrics.
+
+    Args:
+      join: names and layouts.
+      reference: its unperturbed run.
+      candidate: its unperturbed run.
+      racing: trace names that the reference writes in no order; these are left out, for rounding is not what moves them.
+    """
+    spots = []
+    start = reference.init()
+    for step in reference.step_numbers:
+        one_file, other_file = reference.step(step), candidate.step(step)
+        for key, text in join.ordered(one_file.names()):
+            if key.quantity not in FOLLOWED or text in racing or not one_file.dtype(text).startswith("float"):
+                continue
+            one = one_file.read(text)
+            refused = refuse("free", step, text, one, join.read(key, other_file))
+            size = norm(_since(start, key, text, one))
+            spots.append(Spot(step, text, size, UNIT32 * norm(one), refused, is_constant(one)))
+    return spots
+
+
+def apart(join: Join, spots: Sequence[Spot], one: Trace, other: Trace, candidates: tuple[bool, bool]) -> Array:
+    """Returns the distance of two runs at every spot, float64 ``[spots]``; infinite where one is not finite or not there.
+
+    Args:
+      join: names and layouts.
+      spots: where to look.
+      one: a run.
+      other: another.
+      candidates: for each of them, whether it is the candidate's.
+    """
+    starts = one.init(), other.init()
+    found = np.full(len(spots), np.inf)
+    files: tuple[TensorFile, TensorFile] | None = None
+    step = -1
+    for place, spot in enumerate(spots):
+        if spot.step != step or files is None:
+            step, files = spot.step, (one.step(spot.step), other.step(spot.step))
+        if spot.refused:
+            continue
+        key = parse_key(spot.key)
+        values = [
+            _moved(join, key, spot.key, start, file, of_candidate)
+            for start, file, of_candidate in zip(starts, files, candidates, strict=True)
+        ]
+        if values[0] is None or values[1] is None or values[0].shape != values[1].shape:
+            continue
+        length = distance(values[0], values[1])
+        found[place] = length if np.isfinite(length) else np.inf
+    return found
+
+
+def judge_trajectory(trajectories: Trajectories) -> list[Check]:
+    """Judges the candidate at every spot: the median over its runs against ``32 max(sR, sP, u ||T||)``.
+
+    sR and sP are how far perturbed runs of the reference and of the candidate stray from their own unperturbed run, as
+    root mean squares. The median over runs tells what holds for the candidate from a lone branch flip in one run of it.
+    """
+    spread = spread_of(trajectories)
+    typical = np.median(trajectories.candidate, axis=0)
+    checks = []
+    for place, spot in enumerate(trajectories.spots):
+        if spot.refused:
+            checks.append(spot.refused)
+            continue
+        difference, scale = float(typical[place]), float(spread[place])
+        if not np.isfinite(scale):
+            note = "a perturbed run is not finite here, so that nothing can be said"
+            checks.append(Check("free", spot.step, spot.key, "incomparable", difference, scale, scale, spot.size, note))
+            continue
+        verdict = "same" if difference <= LIMIT * scale else "different"
+        known = (difference, LIMIT * scale, scale, spot.size, "", spot.constant)
+        checks.append(Check("free", spot.step, spot.key, verdict, *known))  # type: ignore[arg-type]
+    return checks
+
+
+def spread_of(trajectories: Trajectories) -> Array:
+    """Returns what a run's distance is measured in at every spot, float64 ``[spots]``."""
+    rounding = np.array([spot.rounding for spot in trajectories.spots])
+    wandering = np.maximum(_root_mean_square(trajectories.envelope), _root_mean_square(trajectories.wandering))
+    return np.asarray(np.maximum(np.maximum(wandering, rounding), np.finfo(np.float64).tiny))
+
+
+def strays(trajectories: Trajectories, runs: Array) -> Array:
+    """Returns the studentised statistic of runs: the largest distance of each in units of the spread, float64 ``[runs]``."""
+    spread = spread_of(trajectories)
+    judged = np.array([spot.refused is None for spot in trajectories.spots], dtype=bool) & np.isfinite(spread)
+    if not judged.any():
+        return np.zeros(len(runs))
+    return np.asarray(np.max(runs[:, judged] / spread[judged], axis=1))
+
+
+def stray_of_candidate(trajectories: Trajectories) -> float:
+    """Returns the statistic that decides: the largest median distance of the candidate's runs in units of the spread."""
+    return float(strays(trajectories, np.median(trajectories.candidate, axis=0)[np.newaxis])[0])
+
+
+def false_alarms(trajectories: Trajectories) -> FalseAlarms:
+    """Counts the held-out runs of the reference that stray beyond the limit, which are right by construction."""
+    outside = int(np.sum(strays(trajectories, trajectories.held_out) > LIMIT))
+    runs, judged = len(trajectories.held_out), len(trajectories.candidate)
+    low, high = rate_interval(outside, runs)
+    return FalseAlarms(
+        outside, runs, low, high, most_of(judged, outside / runs if runs else 1.0), most_of(judged, high)
+    )
+
+
+def _root_mean_square(runs: Array) -> Array:
+    return np.asarray(np.sqrt(np.mean(np.square(runs), axis=0)))
+
+
+def _since(start: TensorFile, key: Key, text: str, value: Array) -> Array:
+    if key.quantity in MOVED and text in start:
+        return np.asarray(value, np.float64) - np.asarray(start.read(text), np.float64)
+    return value
+
+
+def _moved(join: Join, key: Key, text: str, start: TensorFile, file: TensorFile, of_candidate: bool) -> Array | None:
+    if not of_candidate:
+        return _since(start, key, text, file.read(text))
+    value = join.read(key, file)
+    before = join.read(key, start) if key.quantity in MOVED else None
+    if value is None or before is None or before.shape != value.shape:
+        return value
+    return np.subtract(value, before, dtype=np.float64)

@@ -1,0 +1,150 @@
+"""What is written into the port beside weights that train: its own buffers and constants, judged before that."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.judge.metrics import Array, distance, norm
+from parity.judge.result import Check
+from parity.mapping import Mapping as VariableMapping
+from parity.mapping import Pair, Variable
+from parity.mapping.trace_map import Join
+from parity.trace import Key, format_key
+
+SHOWN = 4  # names of a kind
+ROUNDING = 2.0**-22  # of float32 values that were made by another way
+Values = Mapping[str, Sequence[float]]
+
+
+class Written(NamedTuple):
+    """A buffer or constant of the port that a run overwrites.
+
+    Fields:
+      key: its name in the reference's trace, e.g. "stat/pixel_mean".
+      names: the port's own.
+      what: what it is, for the report: "buffer", or "constant of lstm_bias(1.0)".
+      expected: what the reference starts it at, in the reference's layout; None where that is drawn at random or not known.
+      own: what the port itself starts it at, in the same layout; None where that is not known.
+    """
+
+    key: str
+    names: tuple[str, ...]
+    what: str
+    expected: Array | None
+    own: Array | None
+
+
+def written_into(mapping: VariableMapping, join: Join, reference: Values, candidate: Values) -> list[Written]:
+    """Returns what a run writes into the port beside weights that train.
+
+    Args:
+      mapping: of the variables.
+      join: names and layouts.
+      reference: trace name ("stat/<variable>") to the elements that the reference starts it at, in C order, without those
+        that it draws at random.
+      candidate: trace name ("stat/<buffer>", or "var/<parameter>" of one that is frozen) to the elements of its own.
+    """
+    found = []
+    for pair in mapping.pairs:
+        if not pair.candidate:
+            continue
+        key = Key("", "stat", "", "", pair.reference)
+        text, own = format_key(key), {n: np.array(candidate[n]) for n in join.candidates(key) if n in candidate}
+        if own or text in reference:
+            expected = _reshaped(reference.get(text), pair.shape)
+            found.append(Written(text, pair.candidate, "buffer", expected, _read(pair, own)))
+        found += _constants(pair, candidate)
+    return found
+
+
+def _reshaped(values: Sequence[float] | None, shape: tuple[int, ...]) -> Array | None:
+    return None if values is None else np.array(values, np.float64).reshape(shape)
+
+
+def _read(pair: Pair, own: Mapping[str, Array]) -> Array | None:
+    shapes = pair.transform.shapes(pair.shape)
+    if len(own) != len(pair.candidate):
+        return None
+    parts = {name: own[f"stat/{name}"].reshape(shape) for name, shape in zip(pair.candidate, shapes, strict=True)}
+    return pair.transform.backward(*parts.values(), shape=pair.shape)
+
+
+def _constants(pair: Pair, candidate: Values) -> list[Written]:
+    # A part that is the same whatever the variable holds is the transform's own; frozen, it is a constant of the port.
+    if len(pair.candidate) < 2:
+        return []
+    parts = zip(
+        pair.candidate, *(pair.transform.forward(fill(pair.shape)) for fill in (np.zeros, np.ones)), strict=True
+    )
+    return [
+        Written(
+            f"var/{pair.reference}",
+            (name,),
+            f"constant of {pair.transform}",
+            np.asarray(one, np.float64),
+            np.array(candidate[f"var/{name}"]).reshape(one.shape),
+        )
+        for name, one, other in parts
+        if f"var/{name}" in candidate and np.array_equal(one, other)
+    ]
+
+
+def judge_own_values(written: Iterable[Written]) -> list[Check]:
+    """Judges what the port's buffers and constants are by themselves, which overwriting them would hide."""
+    checks = []
+    for each in written:
+        if each.expected is None or each.own is None:
+            continue
+        one, other = (np.asarray(value, np.float32) for value in (each.expected, each.own))
+        difference, size = distance(one, other), norm(one)
+        allowed = ROUNDING * max(size, norm(other))
+        same = difference <= allowed
+        note = (
+            ""
+            if same
+            else f"the port's own {', '.join(each.names)} is {shown(other)}, and {shown(one)} is written into it"
+        )
+        verdict = "same" if same else "different"
+        checks.append(Check("fresh", 0, each.key, verdict, difference, allowed, size, size, "" if same else note))  # type: ignore[arg-type]
+    return checks
+
+
+def written_notes(written: Sequence[Written], kept: Sequence[Variable]) -> list[str]:
+    """Returns what the report says of them, and of the port's own buffers, which nothing was written into.
+
+    Args:
+      written: what was overwritten.
+      kept: the port's buffers that the mapping does not cover.
+    """
+    notes = []
+    alike: dict[str, list[str]] = {}
+    for each in written:
+        alike.setdefault(f"{each.what}{_how(each)}", []).extend(each.names)
+    told = [f"{_some(names)} ({what})" for what, names in alike.items()]
+    if told:
+        notes.append(f"written into the port beside its weights: {'; '.join(told)}")
+    if kept:
+        names = _some([variable.name for variable in kept])
+        notes.append(f"the port's own, with no counterpart in the reference, and left as the port makes it: {names}")
+    return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def _how(each: Written) -> str:
+    if each.expected is None:
+        return ", whose start was not judged: it is drawn at random, loaded, or large"
+    return ", its own start judged first" if each.own is not None else ", its own start not known"
+
+
+def shown(value: Array) -> str:
+    """Returns a value in a few words: one number, the first three, or how many there are."""
+    flat = np.asarray(value).reshape(-1)
+    if flat.size and (flat == flat[0]).all():
+        return f"{float(flat[0]):.6g}"
+    listed = ", ".join(f"{float(each):.6g}" for each in flat[:3])
+    return f"[{listed}]" if flat.size <= 3 else f"[{listed}, ...]"

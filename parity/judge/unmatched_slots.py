@@ -1,0 +1,94 @@
+"""Sets aside slots that the one side's optimizer keeps and the other's does without: what is made of them is judged."""
+
+from collections.abc import Callable, Sequence
+
+from parity.judge.levels.function import Lockstep
+from parity.judge.result import NOT_IN_REFERENCE, Check
+from parity.mapping.trace_map import Join
+from parity.trace import Key, TensorFile, Trace, parse_key
+
+LACKING = "the candidate's optimizer keeps no such slot; judged by the updates alone"
+BEYOND = "the reference's optimizer keeps no such slot; judged by the updates alone"
+Before = Callable[[int], TensorFile | None]
+
+
+def set_aside_slots(checks: list[Check], join: Join, reference: Before, candidate: Before) -> list[Check]:
+    """Returns checks, those of slots set aside that the other side's optimizer does without and whose effect is judged.
+
+    A slot is how an optimizer keeps what it needs, and need not be kept where it decides nothing, as a momentum of zero's.
+    Where it decides something, the updates differ. So the updates tell, in steps that begin with something in the slot:
+    where there is no such step, a slot without a counterpart stays incomparable. So does one that the other side keeps for
+    some of the variables only.
+
+    Args:
+      checks: of one level, updates among them.
+      join: names and layouts.
+      reference: returns what the reference held before a step, None where that is not known.
+      candidate: the same of the candidate, in its own names.
+    """
+    found = [
+        (check, parse_key(check.key))
+        for check in checks
+        if check.key.startswith("slot/") and check.verdict == "incomparable"
+    ]
+    lacking = [(check, key) for check, key in found if check.note != NOT_IN_REFERENCE and not join.candidates(key)]
+    joined = {parse_key(name).slot for text in _slots(checks) for name in join.candidates(parse_key(text))}
+    beyond = [(check, key) for check, key in found if check.note == NOT_IN_REFERENCE and key.slot not in joined]
+    if not lacking and not beyond:
+        return checks
+    judged = {
+        (check.step, check.key.partition("/")[2])
+        for check in checks
+        if check.run != "init" and check.key.startswith("var/") and check.verdict in ("same", "different")
+    }
+    names = {name: pair.reference for pair in join.mapping.pairs for name in pair.candidate}
+    aside = _aside(lacking, judged, reference, {}, LACKING) | _aside(beyond, judged, candidate, names, BEYOND)
+    return [aside.get(check, check) for check in checks]
+
+
+def slots_aside(checks: list[Check], join: Join, traces: Lockstep) -> list[Check]:
+    """Returns checks of lockstep runs after `set_aside_slots`."""
+    states = traces.states
+
+    def held(step: int) -> TensorFile | None:
+        return states.step(step) if step in states.step_numbers else None
+
+    return set_aside_slots(checks, join, held, after_the_last(traces.candidate64))
+
+
+def after_the_last(trace: Trace) -> Before:
+    """Returns a function of a step to what a run held after the step before it."""
+
+    def before(step: int) -> TensorFile | None:
+        earlier = [number for number in trace.step_numbers if number < step]
+        return trace.step(max(earlier)) if earlier else None
+
+    return before
+
+
+def slot_notes(checks: Sequence[Check]) -> list[str]:
+    """Returns what a report says of slots that were set aside."""
+    slots = {note: {parse_key(check.key).slot for check in checks if check.note == note} for note in (LACKING, BEYOND)}
+    return [f"slot {', '.join(sorted(names))}: {note}" for note, names in slots.items() if names]
+
+
+def _slots(checks: Sequence[Check]) -> set[str]:
+    return {check.key for check in checks if check.key.startswith("slot/") and check.note != NOT_IN_REFERENCE}
+
+
+def _aside(
+    alone: Sequence[tuple[Check, Key]], judged: set[tuple[int, str]], before: Before, names: dict[str, str], note: str
+) -> dict[Check, Check]:
+    variables = {(key.slot, check.key): names.get(key.name, key.name) for check, key in alone}
+    steps = sorted({step for step, _ in judged})
+
+    def is_told(slot: str) -> bool:
+        return any(
+            (step, variable) in judged and (file := before(step)) is not None and text in file and file.read(text).any()
+            for (of, text), variable in variables.items()
+            if of == slot
+            for step in steps
+        )
+
+    told = {slot for slot in {slot for slot, _ in variables} if is_told(slot)}
+    return {check: check._replace(verdict="not_run", note=note) for check, key in alone if key.slot in told}

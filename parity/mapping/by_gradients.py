@@ -1,0 +1,264 @@
+"""Lets gradients decide which variables belong together, from one step of both sides."""
+
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping as Map
+from itertools import combinations, islice
+
+import numpy as np
+
+from parity.mapping.draft import Draft
+from parity.mapping.guesses import Guess
+from parity.mapping.transforms import Array, Transform, parse_transform
+from parity.mapping.units import Unit
+from parity.mapping.variables import Variable
+
+# What gradients say of a pair that may be meant.
+
+EMPTY = 1e-12
+SAMPLE = 16384
+ALONG = 5e-4  # said of gradients of which one is a multiple of the other: near, and yet not verified
+PARALLEL = 1e-9
+TELLING = 4  # elements from which on that is no chance
+
+
+class Gradients:
+    """Measures how far apart the gradients of two sides are that started from one state.
+
+    Args:
+      reference: the reference's name to its gradient; of a statistic, to what the step made of it.
+      candidate: the same of the candidate's.
+      tolerance: what is at most so far apart is called equal.
+    """
+
+    def __init__(self, reference: Map[str, Array], candidate: Map[str, Array], tolerance: float = 0.0) -> None:
+        self._reference, self._candidate, self._tolerance = reference, candidate, tolerance
+        self._scale = max((_size(value) for value in reference.values()), default=0.0)
+        self._known: dict[tuple[str, Unit, str], float | None] = {}
+
+    def __call__(self, reference: Variable, unit: Unit, text: str) -> float | None:
+        """Returns 0 where a transform makes one gradient of the other, to 1 where nothing is in common; None unknown."""
+        key = (reference.name, unit, text)
+        if key not in self._known:
+            self._known[key] = self._apart(reference, unit, text)
+        return self._known[key]
+
+    def _apart(self, reference: Variable, unit: Unit, text: str) -> float | None:
+        held = [(name, np.asarray(self._candidate[name], np.float64)) for name in unit.names if name in self._candidate]
+        if reference.name not in self._reference or not held:
+            return None
+        wanted = np.asarray(self._reference[reference.name], np.float64)
+        made = dict(zip(unit.names, parse_transform(text).forward(wanted, linear=True), strict=True))
+        one = _sample(np.concatenate([made[name].reshape(-1) for name, _ in held]))
+        other = _sample(np.concatenate([_block(value, unit).reshape(-1) for _, value in held]))
+        if one.shape != other.shape or not (np.isfinite(one).all() and np.isfinite(other).all()):
+            return None
+        if max(_size(one), _size(other)) <= EMPTY * self._scale:
+            return None
+        apart = min(1.0, float(np.linalg.norm(one - other)) / float(np.linalg.norm(one) + np.linalg.norm(other)))
+        if apart > max(self._tolerance, ALONG) and _along(one, other):
+            return ALONG
+        return apart if apart > self._tolerance else 0.0
+
+
+def _along(one: Array, other: Array) -> bool:
+    """Whether one gradient is the other's multiple, as all are where a bug is in what the loss is multiplied by."""
+    if one.size < TELLING or not one.any():
+        return False
+    factor = float(one @ other) / float(one @ one)
+    return bool(factor > 0 and np.linalg.norm(factor * one - other) <= PARALLEL * np.linalg.norm(other))
+
+
+def _block(value: Array, unit: Unit) -> Array:
+    if unit.rows is None:
+        return value
+    index, count = unit.rows
+    size = value.shape[0] // count
+    return value[index * size : (index + 1) * size]
+
+
+def _sample(values: Array) -> Array:
+    # A step that has no divisor in common with the sizes of axes, so that no column is left out.
+    return values if values.size <= SAMPLE else values[:: values.size // SAMPLE | 1]
+
+
+def _size(values: Array) -> float:
+    return float(np.abs(values).max()) if values.size else 0.0
+
+
+# Makes a state that no guess can change: whatever a variable may be taken for, the candidate is given the same
+# numbers. With such a state the two sides compute the same function under every assignment that is still open, and
+# the gradients, which no two variables share, say which variable is which, and in which layout.
+
+ROUNDS = 24
+
+
+def tied_values(guesses: Sequence[Guess], values: Map[str, Array]) -> dict[str, Array]:
+    """Returns values for the variables of guesses that are the candidate's same numbers under all options of all of them.
+
+    Elements that an option could exchange are set to one number: same-shaped kernels to each other, a square kernel to its
+    own transpose, the rows of a kernel behind a flattened map to each other.
+
+    Args:
+      guesses: what is open.
+      values: the reference's name to the value to start from, float.
+    """
+    labels, offset = {}, 0
+    for guess in guesses:
+        size = int(np.prod(guess.variable.shape))
+        labels[guess.variable.name] = np.arange(offset, offset + size).reshape(guess.variable.shape)
+        offset += size
+    _spread(guesses, labels)
+    start = _by_label(guesses, labels, values, offset)
+    return {name: start[label].astype(np.float64) for name, label in labels.items()}
+
+
+def _spread(guesses: Sequence[Guess], labels: dict[str, Array]) -> None:
+    """Gives elements that may stand in one place the least of their labels, until none changes."""
+    for number in range(ROUNDS + 1):
+        changed = False
+        units: dict[Unit, list[Array]] = {}
+        for guess in guesses:
+            for unit, text in guess.options:
+                made = _forward(text, labels[guess.variable.name])
+                units[unit] = (
+                    [np.minimum(a, b) for a, b in zip(units[unit], made, strict=True)] if unit in units else made
+                )
+        for guess in guesses:
+            own = labels[guess.variable.name]
+            for unit, text in guess.options:
+                least = np.minimum(own, _backward(parse_transform(text), units[unit], own.shape))
+                changed, own = changed or bool((least != own).any()), least
+            labels[guess.variable.name] = own
+        if not changed:
+            return
+        if number == ROUNDS // 2:
+            _flatten_axes(guesses, labels)
+        if number == ROUNDS - 1:
+            for guess in guesses:
+                labels[guess.variable.name] = np.full(guess.variable.shape, labels[guess.variable.name].min())
+
+
+def _flatten_axes(guesses: Sequence[Guess], labels: dict[str, Array]) -> None:
+    # The order of a flattened map moves whole rows, or whole columns: one label for all of them ends its long cycles.
+    for guess in guesses:
+        own = labels[guess.variable.name]
+        axes = {0 if "unflatten" not in text else own.ndim - 1 for _, text in guess.options if "flatten_hwc" in text}
+        for axis in axes:
+            own = np.broadcast_to(own.min(axis=axis, keepdims=True), own.shape)
+        labels[guess.variable.name] = np.array(own)
+
+
+def _forward(text: str, label: Array) -> list[Array]:
+    # As a gradient: no constant is added, and every term of a sum gets the whole.
+    return [np.array(part) for part in parse_transform(text).forward(label, linear=True)]
+
+
+def _backward(transform: Transform, parts: list[Array], shape: tuple[int, ...]) -> Array:
+    if transform.is_sum:
+        return transform.backward(parts[0], shape=shape, linear=True)
+    if transform.rows is not None:  # a block stands in for the whole of which it is one
+        parts = [np.concatenate([parts[0]] * transform.rows[1])]
+    return transform.backward(*parts, shape=shape, linear=True)
+
+
+def _by_label(guesses: Sequence[Guess], labels: Map[str, Array], values: Map[str, Array], count: int) -> Array:
+    """The value of each label: the mean over its elements in the first variable that has it."""
+    start = np.zeros(count)
+    done = np.zeros(count, bool)
+    for guess in guesses:
+        own, value = labels[guess.variable.name].reshape(-1), np.asarray(values[guess.variable.name], np.float64)
+        number = np.bincount(own, minlength=count)
+        mean = np.bincount(own, _uneven(value, guess.variable.name).reshape(-1), minlength=count) / np.maximum(
+            number, 1
+        )
+        fresh = (number > 0) & ~done
+        start[fresh], done[fresh] = mean[fresh], True
+    return start
+
+
+def _uneven(value: Array, name: str) -> Array:
+    # Zeros and ones, as biases and gammas start, would make neighbours alike.
+    if value.size < 2 or np.ptp(value):
+        return value
+    random = np.random.default_rng(sum(name.encode()))
+    return value + 0.05 * random.standard_normal(value.shape)
+
+
+# Tries what may be meant one after the other, where no state can be chosen: with a recorded reference.
+
+TRIALS = 48
+Choice = tuple[str, tuple[Unit, str]]
+Assignment = tuple[tuple[str, Unit, str], ...]
+
+
+def by_trial(
+    draft: Draft,
+    reference: Map[str, Array],
+    gradients_of: Callable[[Draft], Map[str, Array]],
+    tolerance: float = 0.0,
+    trials: int = TRIALS,
+) -> Draft:
+    """Returns the first assignment under which the candidate's gradients are the reference's, or the draft, unverified.
+
+    The gradients of one trial also say what to try next: where variables hold equal numbers, as the gammas and betas of all
+    norms do before the first step, the candidate computes the same under each of their assignments.
+
+    Args:
+      draft: what is known and guessed.
+      reference: the reference's name to its gradient.
+      gradients_of: makes the candidate's gradients under an assignment, from the same state as the reference's.
+      tolerance: so far apart gradients may be that are called equal, for a reference in float32.
+      trials: at most so many are made, those first that differ from the draft in the least.
+    """
+    tried: set[Assignment] = set()
+
+    def attempt(each: Draft) -> tuple[Draft, Gradients]:
+        tried.add(_assignment(each))
+        numbers = Gradients(reference, gradients_of(each), tolerance)
+        return each.checked(numbers), numbers
+
+    first: Draft | None = None
+    most = -1
+    for alternative in islice(_alternatives(draft), trials):
+        following: Draft | None = alternative
+        while following is not None and _assignment(following) not in tried:
+            if len(tried) == trials:
+                return first or draft
+            checked, numbers = attempt(following)
+            first = first or checked
+            if checked.agrees:
+                return checked.as_found_beside(draft)
+            agreeing = sum(guess.verified is True for guess in checked.guesses)
+            following, most = (checked.by(numbers), agreeing) if agreeing > most else (None, most)
+    return first or draft
+
+
+def _assignment(draft: Draft) -> Assignment:
+    return tuple((guess.variable.name, guess.unit, guess.text) for guess in draft.guesses)
+
+
+def _alternatives(draft: Draft) -> Iterator[Draft]:
+    yield from draft.variants()
+    singles = [*_choices(draft)]
+    for many in (1, 2):
+        for chosen in combinations(singles, many):
+            if len({name for name, _ in chosen}) == many:
+                yield from draft.restricted(dict(chosen)).variants()
+
+
+def _choices(draft: Draft) -> Iterator[Choice]:
+    """What else each kernel may be, other layouts before other partners; vectors follow their kernels."""
+    by_layout: list[Choice] = []
+    by_partner: list[Choice] = []
+    for guess in draft.guesses:
+        for unit, text in guess.options:
+            if unit == guess.unit and text != guess.text:
+                by_layout.append((guess.variable.name, (unit, text)))
+            elif unit != guess.unit and _leads(guess):
+                by_partner.append((guess.variable.name, (unit, text)))
+    yield from by_layout
+    yield from by_partner
+
+
+def _leads(guess: Guess) -> bool:
+    return len(guess.variable.shape) > 1 or all(len(unit.parts[0].shape) < 2 for unit, _ in guess.options)

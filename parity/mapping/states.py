@@ -1,0 +1,66 @@
+"""Writes down the states that both sides start steps from, in each side's own names."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from parity.judge.metrics import Array
+from parity.mapping.trace_map import Join
+from parity.trace import TensorFile, Trace, TraceWriter, quantity_of, state_after
+
+STATE = frozenset(["state", "stat", "slot", "var", "ema"])
+PRODUCER = {"package": "parity"}
+Tensors = dict[str, Array]
+
+
+def write_init(out: Path, tensors: Mapping[str, Array]) -> Path:
+    """Leaves a trace without steps whose init holds `tensors`."""
+    writer = TraceWriter(out, PRODUCER)
+    writer.init(dict(tensors))
+    writer.close()
+    return out
+
+
+def write_states(out: Path, states: Iterable[tuple[int, Mapping[str, Array]]]) -> Path:
+    """Leaves a trace whose step k holds the state before step k."""
+    writer = TraceWriter(out, PRODUCER)
+    writer.init({})
+    for number, tensors in states:
+        writer.step(number, dict(tensors))
+    writer.close()
+    return out
+
+
+def states_before(trace: Trace, steps: Sequence[int]) -> Iterable[tuple[int, Tensors]]:
+    """Yields the state before each step of a recorded free run: what the step before left, and its own counters."""
+    for number in steps:
+        file = trace.step(number - 1) if number else trace.init()
+        state = {text: file.read(text) for text in _of_state(file) if quantity_of(text) != "state"}
+        now = trace.step(number)
+        state.update((text, now.read(text)) for text in now.names() if quantity_of(text) == "state")
+        yield number, state
+
+
+def state_to_evaluate(trace: Trace) -> tuple[int, Tensors]:
+    """Returns the state after the last step of a recorded free run, without counters, and the number that follows it."""
+    last = trace.step_numbers[-1]
+    return last + 1, {text: value for text, value in state_after(trace).items() if quantity_of(text) != "state"}
+
+
+def translated(join: Join, tensors: Mapping[str, Array]) -> Tensors:
+    """Returns a state of the reference in the candidate's names and layouts; slots that it lacks are left out."""
+    return join.write_all(tensors)
+
+
+def translated_batch(join: Join, batch: Mapping[str, Array]) -> Tensors:
+    """Returns a whole batch ("feed/<input>", which has no tower) in the candidate's names and layouts."""
+    fed = {text.replace("feed/", "feed/0/", 1): value for text, value in batch.items()}
+    return {text.replace("feed/0/", "feed/", 1): value for text, value in translated(join, fed).items()}
+
+
+def read_all(file: TensorFile) -> Tensors:
+    """Reads a whole file of tensors."""
+    return {text: file.read(text) for text in file.names()}
+
+
+def _of_state(file: TensorFile) -> list[str]:
+    return [text for text in file.names() if quantity_of(text) in STATE]

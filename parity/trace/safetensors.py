@@ -1,0 +1,334 @@
+"""Reads and writes named tensors in the safetensors format with numpy alone (Python 3.7 and up)."""
+
+import json
+import os
+import struct
+import uuid
+from collections import OrderedDict
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple, Union
+
+import numpy as np
+
+from parity.trace.errors import TraceError
+
+# The header of a safetensors file: which tensors it holds, of which dtype and shape, and where their bytes lie. The
+# format is eight bytes (the header's length, little endian), a JSON header and the raw buffers in order, so that a
+# legacy interpreter needs nothing installed to write it. Source: the format as published at
+# https://github.com/huggingface/safetensors (README, "Format").
+
+Buffer = Union[bytes, memoryview]
+Entry = Tuple[str, Tuple[int, ...], int, int]
+
+MAX_HEADER_BYTES = 100_000_000
+
+NUMPY_OF = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+    "BOOL": "?",
+}
+_SIZE_OF = {name: np.dtype(numpy_name).itemsize for name, numpy_name in NUMPY_OF.items()}
+
+
+def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source: str) -> Tuple[Dict[str, Entry], int]:
+    """Reads and checks a header: every length in it is held against the file's.
+
+    Args:
+      prefix: the first eight bytes, or fewer where there are no more.
+      read: returns so many bytes that follow them.
+      size: of the whole file, in bytes.
+      source: names the file in errors.
+
+    Returns:
+      dict of each tensor's name, in order, to its dtype, shape, and where its bytes begin and end behind the header; and
+      where the header ends.
+
+    Raises:
+      TraceError: it is not the header of a whole safetensors file of that size.
+    """
+
+    def refuse(why: str) -> NoReturn:
+        raise TraceError(
+            f"trace: expected {source} to be a whole safetensors file, "
+            f"got {why}. It may have been cut short; record it again."
+        )
+
+    if len(prefix) < 8:
+        refuse(f"{size} bytes")
+    (length,) = struct.unpack("<Q", prefix)
+    if length > min(MAX_HEADER_BYTES, size - 8):
+        refuse(f"a header of {length} bytes in a file of {size}")
+    try:
+        header = json.loads(bytes(read(length)).decode("utf-8"), object_hook=_Entries())
+    except (ValueError, RecursionError) as error:
+        refuse(f"a header that is not JSON ({error})")
+    if not isinstance(header, dict):
+        refuse("a header that is not an object")
+    header.pop("__metadata__", None)
+    for name, entry in header.items():
+        if not isinstance(entry, tuple):
+            refuse(f"no dtype, shape and offsets for {name!r}")
+    entries: Dict[str, Entry] = dict(sorted(header.items(), key=_begin_of))
+    position = 0
+    for name, (dtype, shape, begin, end) in entries.items():
+        count = 1
+        for extent in shape:
+            count *= extent
+        if begin != position or end - begin != count * _SIZE_OF[dtype]:
+            refuse(f"offsets {begin}..{end} for {name!r}, which do not fit its shape or its neighbours")
+        position = end
+    if 8 + length + position != size:
+        refuse(f"{size} bytes where its header speaks of {8 + length + position}")
+    return entries, 8 + length
+
+
+def _begin_of(item: Tuple[str, Entry]) -> Tuple[int, int]:
+    return item[1][2:]
+
+
+class _Entries(object):
+    """Makes a tuple of each entry as it is read: of 100,000 tensors the dicts alone would take 60 MB."""
+
+    def __init__(self) -> None:
+        self._known: Dict[Any, Any] = {}
+
+    def __call__(self, found: Dict[str, Any]) -> Any:
+        dtype, shape, offsets = found.get("dtype"), found.get("shape"), found.get("data_offsets")
+        if not isinstance(dtype, str) or dtype not in NUMPY_OF:
+            return found
+        if not isinstance(shape, list) or not isinstance(offsets, list) or len(offsets) != 2:
+            return found
+        for extent in shape + offsets:
+            if type(extent) is not int or extent < 0:
+                return found
+        extents = tuple(shape)
+        return self._once(dtype), self._once(extents), offsets[0], offsets[1]
+
+    def _once(self, value: Any) -> Any:
+        return self._known.setdefault(value, value)
+
+
+# Writes named tensors in the safetensors format with numpy alone (Python 3.7 and up). Files appear by rename: a
+# reader never sees half a file.
+
+Path = Union[str, "os.PathLike[str]"]
+_NAME_OF = {np.dtype(numpy_name): name for name, numpy_name in NUMPY_OF.items() if name != "BF16"}
+
+
+class BFloat16(object):
+    """Marks raw 16-bit words as bfloat16, which numpy has no dtype for.
+
+    Args:
+      words: uint16 array of any shape, the upper halves of the float32 words.
+    """
+
+    def __init__(self, words: Any) -> None:
+        self.words = np.asarray(words, dtype=np.uint16)
+
+
+def encode(tensors: Mapping[str, Any]) -> List[Buffer]:
+    """Encodes named arrays as the bytes of a safetensors file.
+
+    Args:
+      tensors: dict of name to array (bool, integer or float of any shape), or to `BFloat16`.
+
+    Returns:
+      A list of buffers (bytes or memoryviews) to be written one after the other.
+
+    Raises:
+      TraceError: an array has a dtype that the format does not know (object, string, complex).
+    """
+    header: Dict[str, Any] = {}
+    buffers: List[Buffer] = []
+    offset = 0
+    for name in tensors:
+        dtype, array = _as_stored(name, tensors[name])
+        end = offset + array.nbytes
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [offset, end]}
+        buffers.append(array.reshape(-1).view(np.uint8).data if array.nbytes else b"")
+        offset = end
+    text = json.dumps(header, separators=(",", ":")).encode("utf-8")
+    text += b" " * (-len(text) % 8)
+    return [struct.pack("<Q", len(text)), text, *buffers]
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
+    """Writes named arrays to `path`, which appears whole or not at all.
+
+    Args:
+      path: the file to make; its folder exists.
+      tensors: dict of name to array (bool, integer or float of any shape), or to `BFloat16`.
+
+    Raises:
+      TraceError: an array has a dtype that the format does not know (object, string, complex).
+    """
+    _write_whole(path, encode(tensors))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` as JSON to `path`, which appears whole or not at all."""
+    text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
+    _write_whole(path, [text.encode("utf-8"), b"\n"])
+
+
+def _as_stored(name: str, value: Any) -> Tuple[str, "np.ndarray[Any, Any]"]:
+    if isinstance(value, BFloat16):
+        return "BF16", np.ascontiguousarray(value.words).reshape(value.words.shape)
+    array = np.asarray(value)
+    if array.dtype not in _NAME_OF:
+        raise TraceError(
+            f"trace: expected {name} as a bool, integer or float array, "
+            f"got dtype {array.dtype}. Convert it before recording."
+        )
+    little = array.dtype.newbyteorder("<")
+    return _NAME_OF[array.dtype], np.ascontiguousarray(array, dtype=little).reshape(array.shape)
+
+
+def _write_whole(path: Path, buffers: List[Buffer]) -> None:
+    path = str(path)
+    partial = f"{path}.{uuid.uuid4().hex}.part"
+    try:
+        with open(partial, "wb") as file:
+            for buffer in buffers:
+                file.write(buffer)
+        os.replace(partial, path)
+    except BaseException:
+        if os.path.exists(partial):
+            os.remove(partial)
+        raise
+
+
+# Reads named tensors from the safetensors format with numpy alone (Python 3.7 and up).
+
+# Bytes from which a tensor is mapped by itself, so that its memory goes with it and not with the whole file.
+ALONE = 1 << 20
+# Tensors whose place a `Headers` keeps, 20 MB of them.
+MOST_KEPT = 1 << 16
+
+_LOGICAL_OF = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "BOOL": "bool",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U64": "uint64",
+    "U32": "uint32",
+    "U16": "uint16",
+    "U8": "uint8",
+}
+
+
+def decode(data: Buffer, source: str = "bytes") -> Dict[str, "np.ndarray[Any, Any]"]:
+    """Decodes the bytes of a safetensors file into a dict of name to array (copies nothing).
+
+    Raises:
+      TraceError: the bytes are not a whole, valid safetensors file.
+    """
+    view = memoryview(data)
+    entries, start = read_header(view[:8], lambda length: view[8 : 8 + length], len(view), source)
+    flat = np.frombuffer(view, dtype=np.uint8)
+    return {
+        name: _array(flat[start + begin : start + end], dtype, shape)
+        for name, (dtype, shape, begin, end) in entries.items()
+    }
+
+
+class Headers(object):
+    """Keeps what the headers of files say that are opened again and again: files appear whole and stay as they are.
+
+    Args:
+      most: tensors of all files together; of the files that were opened longest ago nothing is kept then.
+    """
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._most = most
+        self._tensors = 0
+        self._kept: "OrderedDict[Tuple[Any, ...], Tuple[Dict[str, Entry], int]]" = OrderedDict()
+
+    def read(self, path: str) -> Tuple[Dict[str, Entry], int]:
+        """Returns what `read_header` does of a file, which is read once as long as it is the same."""
+        found = os.stat(path)
+        key = path, found.st_ino, found.st_size, found.st_mtime_ns
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        header = _header_of(path)
+        self._kept[key] = header
+        self._tensors += len(header[0])
+        while self._tensors > self._most:
+            self._tensors -= len(self._kept.popitem(last=False)[1][0])
+        return header
+
+
+class TensorFile(object):
+    """Reads a safetensors file lazily: the header now, a tensor's bytes when it is asked for.
+
+    Args:
+      path: an existing safetensors file. Nothing in it is executed, and every length in it is checked.
+      headers: keeps its header for the next time.
+
+    Raises:
+      TraceError: the file is missing, cut short, or not a safetensors file.
+    """
+
+    def __init__(self, path: "Union[str, os.PathLike[str]]", headers: Optional[Headers] = None) -> None:
+        self.path = str(path)
+        try:
+            self._entries, self._start = headers.read(self.path) if headers else _header_of(self.path)
+        except OSError as error:
+            raise TraceError(
+                f"trace: expected the file {self.path}, got {error.strerror}. Record the trace again."
+            ) from error
+        self._map: "Optional[np.ndarray[Any, Any]]" = None
+
+    def names(self) -> List[str]:
+        """Returns the tensors' names in the order of writing."""
+        return list(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def shape(self, name: str) -> Tuple[int, ...]:
+        """Returns a tensor's shape as a tuple."""
+        return self._entries[name][1]
+
+    def dtype(self, name: str) -> str:
+        """Returns a tensor's logical dtype: "float64", "float32", "bfloat16", "int64", "bool", ..."""
+        return _LOGICAL_OF[self._entries[name][0]]
+
+    def read(self, name: str) -> "np.ndarray[Any, Any]":
+        """Returns one tensor as a read-only array over the mapped file; bfloat16 comes as float32."""
+        dtype, shape, begin, end = self._entries[name]
+        if end - begin >= ALONE:
+            alone = np.memmap(self.path, dtype=np.uint8, mode="r", offset=self._start + begin, shape=(end - begin,))
+            return _array(np.asarray(alone), dtype, shape)
+        if self._map is None:
+            # A plain view: every slice of a memmap would carry the file's name and mode along.
+            self._map = np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r"))
+        return _array(self._map[self._start + begin : self._start + end], dtype, shape)
+
+
+def _header_of(path: str) -> Tuple[Dict[str, Entry], int]:
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        return read_header(file.read(8), file.read, size, path)
+
+
+def _array(flat: "np.ndarray[Any, Any]", dtype: str, shape: Tuple[int, ...]) -> "np.ndarray[Any, Any]":
+    array = flat.view(NUMPY_OF[dtype]).reshape(shape) if flat.size else np.zeros(shape, NUMPY_OF[dtype])
+    if dtype == "BF16":
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    return array

@@ -1,0 +1,113 @@
+"""Starts the child processes of a run: the user's batches, the TensorFlow side, the torch side."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from parity.worker import bootstrap
+from parity.worker.process import SideProcess
+
+# Starts the processes that play the sides.
+
+DEFAULT_SILENCE = 300.0
+
+
+def launch_tf(python: str | None, log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:
+    """Starts the TensorFlow side, in this interpreter or in the one named `python`."""
+    environment = dict(os.environ)
+    if python and Path(python).resolve() != Path(sys.executable).resolve():
+        for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"):
+            environment.pop(name, None)
+    environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    environment.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    environment.setdefault("TF_DETERMINISTIC_OPS", "1")
+    environment.setdefault("TF_USE_LEGACY_KERAS", "1")
+    return _launch("tf", python or sys.executable, "tf_towers.child", environment, log, silence)
+
+
+def launch_torch(log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:
+    """Starts the torch side in this interpreter."""
+    environment = dict(os.environ)
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    return _launch("torch", sys.executable, "torch_ddp.child", environment, log, silence)
+
+
+def launch_data(log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:
+    """Starts the process that runs the case's own `batches`, whatever it imports."""
+    return _launch("data", sys.executable, "parity.worker.data", dict(os.environ), log, silence)
+
+
+def _launch(side: str, python: str, module: str, environment: dict[str, str], log: Path, silence: float) -> SideProcess:
+    # A crash in compiled code prints where it was.
+    environment.setdefault("PYTHONFAULTHANDLER", "1")
+    # A line reaches its log as soon as it is whole; unbuffered, the lines of several ranks would mix.
+    environment.pop("PYTHONUNBUFFERED", None)
+    return SideProcess(side, [python, str(bootstrap.__file__), module], environment, log, silence)
+
+
+# The three processes of a run: the user's batches, the TensorFlow side, the torch side.
+
+
+@dataclass
+class Sides:
+    """The three processes of a run; several runs may use the same ones, one after the other.
+
+    Attributes:
+      torch: the process of the port.
+      tf, data: those of the reference and of the batches; None where a golden trace stands for them.
+      folder: where their logs are.
+    """
+
+    torch: SideProcess
+    folder: Path
+    tf: SideProcess | None = None
+    data: SideProcess | None = None
+
+    @property
+    def started(self) -> list[SideProcess]:
+        """The processes that there are."""
+        return [side for side in (self.data, self.tf, self.torch) if side is not None]
+
+    @property
+    def lost(self) -> bool:
+        """Whether one of them has failed for good: others are to be opened for what comes next."""
+        return any(side.lost for side in self.started)
+
+    def outlive_failure(self) -> None:
+        """Has every side serve again after a failure that whoever asked has heard of, and goes on."""
+        for side in self.started:
+            side.outlive_failure()
+
+    def settle(self) -> None:
+        """Has every side drop what it has not begun, and waits for what they are about."""
+        for side in self.started:
+            side.settle()
+
+
+@contextlib.contextmanager
+def open_sides(
+    tf_python: str | None, silence: float = DEFAULT_SILENCE, folder: Path | None = None, reference: bool = True
+) -> Iterator[Sides]:
+    """Starts all sides at once, and ends them with everything that they started.
+
+    Args:
+      tf_python: the interpreter with TensorFlow; None for this one.
+      silence: seconds without a sign of life after which a side counts as hanging.
+      folder: where logs go; by default a temporary one.
+      reference: whether the TensorFlow side and the batches are needed.
+    """
+    with contextlib.ExitStack() as stack:
+        where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parity-")))
+        logs = where / "logs"
+        tf = data = None
+        if reference:
+            tf = stack.enter_context(contextlib.closing(launch_tf(tf_python, logs / "tf.log", silence)))
+        torch = stack.enter_context(contextlib.closing(launch_torch(logs / "torch.log", silence)))
+        if reference:
+            data = stack.enter_context(contextlib.closing(launch_data(logs / "data.log", silence)))
+        yield Sides(torch, where, tf, data)

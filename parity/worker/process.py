@@ -1,0 +1,242 @@
+"""One side of a comparison as a child process that answers requests."""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from parity.trace import Channel
+from parity.worker.failures import SideFailed, failure, last_lines, last_words, task_of, telling_stacks
+
+Progress = Callable[[int, int], None]
+FOLLOWING = ("initialize", "run", "forward")  # requests that need what an earlier one made
+LOG_LINES = 15
+STACK_LINES = 40
+STACK_SECONDS = 0.3
+CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGFPE, signal.SIGBUS, signal.SIGILL)  # the process's own doing
+GRACE_SECONDS = 0.2
+POLL_SECONDS = 0.5
+
+
+def fail_together(*sides: "SideProcess") -> None:
+    """Lets the first failure of any of these sides end what the others are asked, now and later, with that failure.
+
+    For a single run, which is lost with any of them: nobody should wait for a long answer to hear of an early failure.
+    """
+    for side in sides:
+        side.companions = [other for other in sides if other is not side]
+
+
+class SideProcess:
+    """Starts a side, passes it requests one after the other, and ends it with everything that it started.
+
+    Args:
+      side: "tf", "torch" or "data"; used in messages.
+      command: the program and its arguments.
+      environment: the child's whole environment.
+      log: file that takes everything the child prints.
+      silence: seconds without an answer or a sign of progress after which the child is ended.
+
+    Raises:
+      SideFailed: the program cannot be started.
+    """
+
+    def __init__(
+        self, side: str, command: Sequence[str], environment: Mapping[str, str], log: Path, silence: float
+    ) -> None:
+        self.side = side
+        self._log = log
+        self._silence = silence
+        self._closing = threading.Event()
+        self._failures: list[SideFailed] = []
+        self._broken: SideFailed | None = None
+        self._lost: SideFailed | None = None
+        self._abandoned = False
+        self.companions: list[SideProcess] = []
+        self._asked: list[Future[Any]] = []
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as stderr:
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    env=dict(environment),
+                    bufsize=0,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise SideFailed(
+                    side,
+                    f"expected to start the interpreter {command[0]}, got: {error.strerror}. "
+                    "Name one that runs, e.g. with --tf-python.",
+                ) from error
+        self._requests = cast("BinaryIO", self._process.stdin)
+        self._replies = cast("BinaryIO", self._process.stdout)
+        self._channel = Channel(self._replies, self._requests)
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=side)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the child, which is also that of its process group."""
+        return self._process.pid
+
+    @property
+    def lost(self) -> bool:
+        """Whether the side has failed, and answers nothing any more."""
+        return self._lost is not None
+
+    def ask(self, request: str, on_progress: Progress | None = None, **arguments: Any) -> "Future[Any]":
+        """Sends a request; the future gives the side's answer, or raises `SideFailed`."""
+        answer = self._worker.submit(self._ask_unless_failed, len(self._failures), request, arguments, on_progress)
+        self._asked = [other for other in self._asked if not other.done()] + [answer]
+        return answer
+
+    def outlive_failure(self) -> None:
+        """Has this side serve again though one that it fails together with has failed.
+
+        For whoever has heard of that failure and goes on without what was asked, as with an experiment that a port does not
+        take. A side that was in the middle of an answer stays lost: nobody has read that.
+        """
+        if not self._abandoned:
+            self._lost = None
+
+    def settle(self) -> None:
+        """Drops what it has been asked and has not begun, and waits for what it is about.
+
+        For whoever gives up before every answer is there: afterwards nothing is written any more, and whatever still goes
+        wrong has gone wrong before the side is asked anew.
+        """
+        for answer in self._asked:
+            answer.cancel()
+        wait(self._asked)
+
+    def close(self) -> None:
+        """Ends the child and every process of its group, and waits for them."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        with contextlib.suppress(OSError):
+            self._requests.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=GRACE_SECONDS)
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        # Only now: a pipe that is closed while the worker waits for it never wakes it.
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        self._replies.close()
+
+    def _ask_unless_failed(
+        self, failures: int, request: str, arguments: dict[str, Any], on_progress: Progress | None
+    ) -> Any:
+        # What a side says after it has failed follows from that, until it is asked to begin anew.
+        if self._lost:
+            raise self._lost
+        if len(self._failures) > failures:
+            raise self._failures[-1]
+        if self._broken and request in FOLLOWING:
+            raise self._broken
+        try:
+            answer = self._ask(request, arguments, on_progress)
+            if request not in FOLLOWING:
+                self._broken = None
+            return answer
+        except SideFailed as error:
+            self._broken = error
+            self._failures.append(error)
+            for other in self.companions:
+                other._lost = other._lost or error
+            raise
+
+    def _ask(self, request: str, arguments: dict[str, Any], on_progress: Progress | None) -> Any:
+        # A child that has ended may still have left an answer that says why.
+        with contextlib.suppress(OSError, ValueError):
+            self._channel.send({"request": request, **arguments})
+        while True:
+            self._wait_for_reply(request)
+            reply = self._receive()
+            if reply is None:
+                raise self._dead(request)
+            if "result" in reply:
+                return reply["result"]
+            if "error" in reply:
+                raise failure(self.side, request, reply["error"], last_words(self._log, LOG_LINES))
+            if on_progress:
+                on_progress(*reply["progress"])
+
+    def _wait_for_reply(self, request: str) -> None:
+        deadline = time.monotonic() + self._silence
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._replies, selectors.EVENT_READ)
+            while not selector.select(min(POLL_SECONDS, max(0.0, deadline - time.monotonic()))):
+                if self._lost:
+                    self._abandoned = True
+                    raise self._lost
+                if self._closing.is_set():
+                    raise SideFailed(self.side, f"expected {task_of(request)}, but it was ended. Run again.")
+                if time.monotonic() >= deadline:
+                    raise self._silent(request)
+
+    def _receive(self) -> Any:
+        try:
+            return self._channel.receive()
+        except (OSError, ValueError):
+            return None  # a line cut short: its writer ended in the middle of it
+
+    def _silent(self, request: str) -> SideFailed:
+        start = self._log.stat().st_size
+        for pid in self._members():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGUSR1)  # has it print where it is; one at a time, for they share the log
+            time.sleep(STACK_SECONDS)
+        self._signal(signal.SIGKILL)
+        stacks = telling_stacks(last_lines(self._log, 1000, start))
+        printed = "\n".join(stacks.splitlines()[:STACK_LINES]) or last_lines(self._log, LOG_LINES)
+        return SideFailed(
+            self.side,
+            f"expected a sign of life within {self._silence:g} s of {request!r}, got none; it was ended. "
+            "Look above for where it hung, or allow more with --timeout.",
+            printed=printed,
+        )
+
+    def _dead(self, request: str) -> SideFailed:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5)
+        status = self._process.returncode
+        if status is None:
+            how = "closed its channel"
+        elif status < 0:
+            how = f"was killed by {signal.Signals(-status).name}"
+        else:
+            how = f"ended with status {status}"
+        printed = last_words(self._log, LOG_LINES)
+        cure = "Look above for why" if printed else "It printed nothing; try its interpreter by hand"
+        if status and status < 0 and -status not in CRASHES:
+            cure = "Look for memory limits or whoever ends processes here"
+        return SideFailed(
+            self.side,
+            f"expected {task_of(request)}, but its process {how}. {cure}, and run again.",
+            printed=printed,
+        )
+
+    def _members(self) -> list[int]:
+        """Returns the process ids of the side's group; its leader alone where there is no /proc to look in."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                state, _, group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+                if int(group) == self.pid and state != "Z":
+                    found.append(int(stat.parent.name))
+        return sorted(found) or [self.pid]
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
