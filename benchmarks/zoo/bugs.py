@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from parity.causes.catalogue import CATALOGUE
+from parity.diagnose.catalogue import CATALOGUE
 
 try:
     import tomllib
@@ -60,7 +60,7 @@ def bugs_of(case: Path) -> list[Bug]:
         count = (case / bug.file).read_text(encoding="utf-8").count(bug.find)
         unknown = [name for name in bug.causes if not any(name in family for family in CATALOGUE.values())]
         if unknown:
-            raise ValueError(f"{case.name}/{bug.id}: expected causes of parity.causes.catalogue, got {unknown}")
+            raise ValueError(f"{case.name}/{bug.id}: expected causes of parity.diagnose.catalogue, got {unknown}")
         if count != 1:
             raise ValueError(f"{case.name}/{bug.id}: expected its text once in {bug.file}, got {count} times")
     return bugs

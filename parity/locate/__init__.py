@@ -13,7 +13,7 @@ are added or not, that leaves them nearest. All of this locates and decides noth
 losses, statistics or outputs differ already, and where no place is found the first difference stays what it was.
 """
 
-from parity.locate.locate import Location as Location
-from parity.locate.locate import locate as locate
-from parity.locate.moved import at_the_mover as at_the_mover
-from parity.locate.moved import in_front as in_front
+from parity.locate.rearranged import at_the_mover as at_the_mover
+from parity.locate.rearranged import in_front as in_front
+from parity.locate.search import Location as Location
+from parity.locate.search import locate as locate

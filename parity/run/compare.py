@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from parity.case import load_mapping
-from parity.causes import Evidence, find_causes
+from parity.diagnose import Evidence, find_causes
+from parity.diagnose.located.search import fitting
 from parity.judge.levels.fixed_tolerance import judge_plain, starts_apart
 from parity.judge.output_layouts import take_layouts
 from parity.judge.result import Check, Level, Result, decide
 from parity.mapping.trace_map import Join, Renaming
 from parity.run.asked import Tick
 from parity.run.closely import look_at_level
-from parity.run.layer_causes import fitting
 from parity.run.layers import KeptPasses, locate_first, with_location
 from parity.run.levels import find_first, not_run
 from parity.run.map_of_traces import mapping_of_traces

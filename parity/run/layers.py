@@ -14,8 +14,8 @@ from parity.judge.metrics import distance, norm, worst
 from parity.judge.result import Check, FirstDifference, Level
 from parity.locate import Location, at_the_mover, in_front, locate
 from parity.locate.declared import shows
-from parity.locate.reached import Pass, tolerances_for
-from parity.locate.where import where_apart
+from parity.locate.description import where_apart
+from parity.locate.matching import Pass, tolerances_for
 from parity.mapping.trace_map import Join
 from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace, TraceError
 from parity.worker.failures import SideFailed

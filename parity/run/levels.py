@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from parity.causes import Evidence, find_causes
+from parity.diagnose import Evidence, find_causes
 from parity.judge.allowances import Replicas
 from parity.judge.imprecise_ops import inexact_notes
 from parity.judge.levels.float32 import ACCURACY_LIMIT, ACCURACY_NOTED, LIMIT, judge_accuracy, judge_float32

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from parity.judge.metrics import Array
-from parity.locate.reached import Pass
+from parity.locate.matching import Pass
 from parity.mapping import Draft
 from parity.mapping.guesses import Guess
 from parity.mapping.transforms import parse_transform

@@ -5,7 +5,7 @@ Behind a bug nothing is the other side's number, yet what is computed of what is
 
 from collections.abc import Callable, Iterator, Sequence
 
-from parity.locate.behind import readers
+from parity.locate.downstream import readers
 from parity.mapping import Draft, Variable
 from parity.mapping.guesses import Numbers
 from parity.mapping.units import Unit

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.judge.metrics import Array
-from parity.locate.reached import Pass
+from parity.locate.matching import Pass
 from parity.mapping import Draft, Mapping
 from parity.mapping.by_gradients import Gradients, by_trial, tied_values
 from parity.mapping.states import Tensors, read_all, write_init, write_states

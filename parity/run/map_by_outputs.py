@@ -7,9 +7,9 @@ in front of it are.
 import math
 from collections.abc import Callable, Sequence
 
-from parity.locate.behind import readers
-from parity.locate.kinds import same
-from parity.locate.reached import TOLERANCE, Pass, partners, reach
+from parity.locate.downstream import readers
+from parity.locate.matching import TOLERANCE, Pass, partners, reach
+from parity.locate.op_kinds import same
 from parity.mapping import Draft, Variable
 from parity.mapping.by_gradients import Gradients
 from parity.mapping.guesses import EQUAL, NEAR, Guess

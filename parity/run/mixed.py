@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from parity.causes.mixed import find_mixed_causes
+from parity.diagnose.detectors.mixed_precision import find_mixed_causes
 from parity.judge.levels.mixed import Halves, all_skipped, judge_mixed, judge_scale
 from parity.judge.metrics import worst
 from parity.judge.result import Check, FirstDifference, Level, decide, what_differs

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from parity.causes import Evidence
+from parity.diagnose import Evidence
 from parity.judge.metrics import worst
 from parity.judge.result import FirstDifference, Level
 from parity.trace import parse_key

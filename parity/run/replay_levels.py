@@ -5,7 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from parity.causes import VAGUE, Evidence, find_causes
+from parity.diagnose import VAGUE, Evidence, find_causes
+from parity.diagnose.interventions import ahead_of, find_by_experiment, with_cut
+from parity.diagnose.located.search import fitting, with_causes_at
 from parity.judge.levels.function import Lockstep, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.output_layouts import take_layouts
 from parity.judge.port_values import judge_own_values, written_notes
@@ -15,9 +17,7 @@ from parity.judge.unmatched_slots import slot_notes, slots_aside
 from parity.mapping.states import write_states
 from parity.run.asked import Tick
 from parity.run.empty_gradients import empty_notes
-from parity.run.experiments import ahead_of, find_by_experiment, with_cut
 from parity.run.kinks import kink_notes
-from parity.run.layer_causes import fitting, with_causes_at
 from parity.run.layers import locate_first, with_location
 from parity.run.levels import find_first, judge_single
 from parity.run.outlive import outliving

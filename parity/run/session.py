@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import Case
-from parity.causes import VAGUE, Evidence, find_causes, find_further, first_in_lockstep
+from parity.diagnose import VAGUE, Evidence, find_causes, find_further, first_in_lockstep
+from parity.diagnose.interventions import ahead_of, find_by_experiment, find_onward, with_cut, with_parting
+from parity.diagnose.located.search import fitting, with_causes_at
 from parity.judge.repeatability import Repeat
 from parity.judge.result import Cause, FirstDifference, Level, Result, own_first
 from parity.run.asked import Tick
 from parity.run.closely import look_at_level, look_at_levels
 from parity.run.declared import look_for_declared
-from parity.run.experiments import ahead_of, find_by_experiment, find_onward, with_cut, with_parting
 from parity.run.golden import GoldenRole
 from parity.run.halves import record_halves
-from parity.run.layer_causes import fitting, with_causes_at
 from parity.run.layers import Located, decisive, locate_first, with_location
 from parity.run.levels import judge_function, judge_single, not_run
 from parity.run.mixed import judge_halves

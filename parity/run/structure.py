@@ -1,9 +1,9 @@
 """Puts into level 1 that the two sides do not hold the same variables."""
 
-from parity.causes import Evidence
-from parity.causes.structure import Read, read_in_place, structural_causes, structural_check, trained_extras
+from parity.diagnose import Evidence
+from parity.diagnose.variables import Read, read_in_place, structural_causes, structural_check, trained_extras
 from parity.judge.result import FirstDifference, Level
-from parity.locate.names import layer_names
+from parity.locate.layer_names import layer_names
 from parity.mapping import MappingError, Structure
 from parity.run.layers import FORWARD, Located
 

@@ -1,6 +1,6 @@
 """Steps made of arrays, and the causes of what differs between them."""
 
-from parity.causes import Evidence, find_causes
+from parity.diagnose import Evidence, find_causes
 from parity.judge import Check, FirstDifference, Join
 from parity.mapping import Mapping, Pair, parse_transform
 from parity.trace import Trace, TraceWriter, parse_key

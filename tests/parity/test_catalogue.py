@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.causes.catalogue import CATALOGUE
+from parity.diagnose.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 IDENTIFIERS = {name: meaning for family in CATALOGUE.values() for name, meaning in family.items()}

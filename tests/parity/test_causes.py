@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from parity.causes.clipping import by_value, how
+from parity.diagnose.detectors.clipping import by_value, how
+from parity.diagnose.interventions import ahead_of
+from parity.diagnose.interventions.solve import _root
 from parity.judge import Cause
-from parity.run.experiments import ahead_of
-from parity.run.experiments.solve import _root
 
 RANDOM = np.random.default_rng(0)
 GRADIENTS = [RANDOM.standard_normal((4, 3)), 0.1 * RANDOM.standard_normal(5)]

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from parity.causes.at_inputs import Read, broadcast, line_between, other_input
+from parity.diagnose.layers.op_inputs import Read, broadcast, line_between, other_input
+from parity.diagnose.located.op_inputs import cause_of_broadcast, cause_of_input
 from parity.locate import locate
-from parity.locate.reached import Pass
-from parity.run.input_causes import cause_of_broadcast, cause_of_input
+from parity.locate.matching import Pass
 from parity.trace import ForwardOp, Operand
 
 RANDOM = np.random.default_rng(0)

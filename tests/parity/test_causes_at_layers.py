@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from parity.causes import at_norms
-from parity.causes.at_layer import extra_op, other_rule
-from parity.causes.at_norms import normalised
-from parity.causes.functions import FUNCTIONS
-from parity.causes.layer_rules import Layer
+from parity.diagnose.layers import normalization as at_norms
+from parity.diagnose.layers.layer import extra_op, other_rule
+from parity.diagnose.layers.normalization import normalised
+from parity.diagnose.layers.rules import Layer
+from parity.diagnose.ops.activations import FUNCTIONS
 
 X = np.random.default_rng(0).normal(size=(6, 5, 4))
 GAMMA, BETA = np.array([0.5, 1.5, 2.0, -1.0]), np.array([0.1, -0.2, 0.3, 0.0])

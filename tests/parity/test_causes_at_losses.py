@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from parity.causes.at_loss import Loss, is_a_count, other_loss
-from parity.causes.loss_forms import ctc_losses
+from parity.diagnose.layers.loss import Loss, is_a_count, other_loss
+from parity.diagnose.layers.loss_forms import ctc_losses
 
 RANDOM = np.random.default_rng(0)
 LOGITS, LABELS = RANDOM.normal(size=(4, 5, 7)), RANDOM.integers(0, 7, size=(4, 5))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from parity.causes.at_op import Op, Taken, at_op
-from parity.causes.op_table import computed, plain
+from parity.diagnose.layers.op import Op, Taken, at_op
+from parity.diagnose.ops.table import computed, plain
 
 RANDOM = np.random.default_rng(11)
 X, Y = RANDOM.normal(size=(5, 4)), RANDOM.normal(size=(5, 4))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.causes.at_products import Product, other_product
+from parity.diagnose.layers.products import Product, other_product
 
 RANDOM = np.random.default_rng(0)
 IMAGES, MATRIX, BIAS = RANDOM.normal(size=(3, 2, 4, 5)), RANDOM.normal(size=(40, 6)), RANDOM.normal(size=6)

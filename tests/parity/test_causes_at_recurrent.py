@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from parity.causes import at_recurrent
-from parity.causes.at_recurrent import Recurrent, other_last, other_recurrence
-from parity.causes.recurrent_cells import Cell, Way, over_steps, step_of, weights_of
-from parity.locate.reached import Pass
-from parity.run.recurrent_inputs import sequences_of, shared_scopes
+from parity.diagnose.layers import recurrent as at_recurrent
+from parity.diagnose.layers.recurrent import Recurrent, other_last, other_recurrence
+from parity.diagnose.layers.recurrent_cells import Cell, Way, over_steps, step_of, weights_of
+from parity.diagnose.located.recurrent import sequences_of, shared_scopes
+from parity.locate.matching import Pass
 from parity.trace import ForwardOp
 
 RANDOM = np.random.default_rng(0)

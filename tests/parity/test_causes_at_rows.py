@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.causes.at_rows import other_channels, other_rows
+from parity.diagnose.layers.products import other_channels, other_rows
 
 RANDOM = np.random.default_rng(0)
 TABLE = RANDOM.normal(size=(20, 4))

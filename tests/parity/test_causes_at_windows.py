@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from parity.causes import at_windows
-from parity.causes.at_windows import Windows, other_windows, windows_among
+from parity.diagnose.layers import windows as at_windows
+from parity.diagnose.layers.windows import Windows, other_windows, windows_among
 
 RANDOM = np.random.default_rng(0)
 IMAGE = RANDOM.normal(size=(2, 7, 6, 3))

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from parity.causes.functions import FUNCTIONS
-from parity.causes.other_rules import Op, is_held, other_way
-from parity.causes.resizing import resized
+from parity.diagnose.layers.other_rules import Op, is_held, other_way
+from parity.diagnose.ops.activations import FUNCTIONS
+from parity.diagnose.ops.resize import resized
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(3, 4, 6, 8))

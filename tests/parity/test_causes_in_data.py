@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_steps import causes_between
 
-from parity.causes.data import _Rows
+from parity.diagnose.detectors.inputs import _Rows
 
 RANDOM = np.random.default_rng(0)
 EXAMPLES, HIDDEN = RANDOM.standard_normal((8, 5)), RANDOM.standard_normal((8, 6))

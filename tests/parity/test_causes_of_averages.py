@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from parity.causes import Evidence, find_causes
+from parity.diagnose import Evidence, find_causes
 from parity.judge import Check, FirstDifference, Join
 from parity.mapping import Mapping, Pair, parse_transform
 from parity.trace import Trace, TraceWriter

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from parity.causes.linear import terms_of
-from parity.causes.loss_terms import other_terms, sums_of
-from parity.locate.reached import Pass, reach
+from parity.diagnose.layers.linear_terms import terms_of
+from parity.diagnose.layers.loss_terms import other_terms, sums_of
+from parity.locate.matching import Pass, reach
 from parity.trace import ForwardOp, Operand
 
 RANDOM = np.random.default_rng(0)

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parity.causes.functions import softmax
-from parity.causes.of_weights import OfAWeight, other_function
-from parity.locate.reached import Pass
-from parity.run.weights_taken import cause_of_weights
+from parity.diagnose.layers.weights import OfAWeight, other_function
+from parity.diagnose.located.op_inputs import cause_of_weights
+from parity.diagnose.ops.activations import softmax
+from parity.locate.matching import Pass
 from parity.trace import ForwardOp, Operand
 
 RANDOM = np.random.default_rng(3)

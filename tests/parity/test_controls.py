@@ -8,18 +8,18 @@ from made_steps import causes_between, trace
 from tiny_case import BREAK, write_case
 
 from parity.case import load_case
-from parity.causes import Evidence, find_causes
-from parity.causes.evidence import rounds_to_one, told_factor
+from parity.diagnose import Evidence, find_causes
+from parity.diagnose.evidence import rounds_to_one, told_factor
+from parity.diagnose.interventions.control import of_the_repetition
+from parity.diagnose.interventions.probes import Bench, ignored_input
+from parity.diagnose.interventions.protocol import Change
+from parity.diagnose.interventions.search import STALE, undone
 from parity.judge import Cause, Check, FirstDifference, Join, Level, Result
 from parity.judge.result import Explained
 from parity.mapping import Mapping, Pair, parse_transform
 from parity.report import as_json
 from parity.report.difference import headings
 from parity.run import run_case
-from parity.run.experiments.change import Change
-from parity.run.experiments.control import of_the_repetition
-from parity.run.experiments.find import STALE, undone
-from parity.run.experiments.probes import Bench, ignored_input
 
 SCALED = Change("input_scale", "scaled", "fix", "with x times 2", batch=lambda batch: {"feed/x": 2 * batch["feed/x"]})
 X = {0: np.array([1.0, 2.0, 4.0]), 1: np.array([3.0, 5.0, 9.0])}

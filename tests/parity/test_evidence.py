@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from made_steps import trace
 
-from parity.causes import Evidence
-from parity.causes import evidence as of_evidence
-from parity.causes.evidence import once_of_a_step
+from parity.diagnose import Evidence
+from parity.diagnose import evidence as of_evidence
+from parity.diagnose.evidence import once_of_a_step
 from parity.judge import Join
 from parity.mapping import Mapping, Pair, parse_transform
 

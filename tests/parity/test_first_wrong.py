@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from parity.locate.behind import behind_difference
-from parity.locate.parting import Side, differing_layers, part
-from parity.locate.reached import Pass, reach
+from parity.locate.divergence import Side, differing_layers, part
+from parity.locate.downstream import behind_difference
+from parity.locate.matching import Pass, reach
 from parity.trace import LOSS, ForwardOp
 
 MAPPING = {"conv/kernel": ("conv.weight",), "fc/kernel": ("fc.weight",)}

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parity.causes.gradients_at_once import gradients_at_once, split
-from parity.causes.partly import fit_partly
+from parity.diagnose.detectors.gradient_model import gradients_at_once, split
+from parity.diagnose.fitting import fit_partly
 
 RANDOM = np.random.default_rng(1)
 SHAPES = {"first": (8, 6), "second": (6, 5), "bias": (5,)}

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from parity.diagnose.interventions.evaluation import of_the_inputs
 from parity.judge.result import Check, FirstDifference
-from parity.run.experiments.evaluation import of_the_inputs
 from parity.worker.failures import SideFailed
 
 RANDOM = np.random.default_rng(5)

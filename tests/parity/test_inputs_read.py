@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from parity.diagnose.located.op_inputs import cause_of_input
+from parity.diagnose.located.ops import scale_of_loss
 from parity.locate import locate
-from parity.locate.reached import Pass
-from parity.run.input_causes import cause_of_input
-from parity.run.op_causes import scale_of_loss
+from parity.locate.matching import Pass
 from parity.trace import ForwardOp, Operand
 
 RANDOM = np.random.default_rng(8)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from parity.causes.mixed import _share_that_fits
+from parity.diagnose.detectors.mixed_precision import _share_that_fits
 from parity.judge.levels.mixed import Halves, judge_mixed, judge_scale, scales
 from parity.trace import Trace, TraceWriter
 from torch_ddp.amp.loss_scaler import LossScaler

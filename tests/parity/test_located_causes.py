@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from made_steps import trace
 
-from parity.causes import Evidence
+from parity.diagnose import Evidence
+from parity.diagnose.located.search import behind_layers, fitting, with_causes_at
 from parity.judge import Check, FirstDifference, Join
 from parity.judge.result import Cause, Level
 from parity.mapping import Mapping, Pair, parse_transform
-from parity.run.layer_causes import behind_layers, fitting, with_causes_at
 from parity.run.layers import KeptPasses, locate_first, with_location
 from parity.trace import ForwardOp, write_forward
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.locate.reached import Pass
+from parity.locate.matching import Pass
 from parity.mapping import Variable, draft_mapping
 from parity.run.map_by_graph import in_layout_of_graph, summed
 from parity.trace import ForwardOp, Operand

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.locate.reached import Pass
+from parity.locate.matching import Pass
 from parity.mapping import Variable, draft_mapping
 from parity.mapping.by_gradients import Gradients
 from parity.mapping.guesses import EQUAL, LAYOUT, NEAR, NUMBERS, ORDER

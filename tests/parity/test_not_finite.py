@@ -6,7 +6,7 @@ from made_steps import causes_between, trace
 from tiny_case import BREAK, write_case
 
 from parity.case import load_case
-from parity.causes import Evidence, find_causes, find_further
+from parity.diagnose import Evidence, find_causes, find_further
 from parity.judge import Check, FirstDifference, Join
 from parity.judge.levels.float32 import judge_float32
 from parity.judge.levels.function import Lockstep, judge_lockstep

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from parity.causes.arranged import places_of
-from parity.causes.edit import Near
-from parity.causes.op_table import computed
-from parity.causes.operand_edits import operand_edits, power_between
-from parity.causes.repaired import Side, repaired
-from parity.causes.rerun import Rerun
-from parity.causes.resizing import resized
-from parity.causes.window_ops import convolved
-from parity.locate.behind import behind_difference
-from parity.locate.parting import Side as Known
-from parity.locate.parting import first_wrong
-from parity.locate.reached import Pass, reach
+from parity.diagnose.edits.edit import Near
+from parity.diagnose.edits.operands import operand_edits, power_between
+from parity.diagnose.edits.search import Side, repaired
+from parity.diagnose.ops.forward_pass import Rerun
+from parity.diagnose.ops.rearranging import places_of
+from parity.diagnose.ops.resize import resized
+from parity.diagnose.ops.table import computed
+from parity.diagnose.ops.windows import convolved
+from parity.locate.divergence import Side as Known
+from parity.locate.divergence import first_wrong
+from parity.locate.downstream import behind_difference
+from parity.locate.matching import Pass, reach
 from parity.trace import ForwardOp, Operand, SourceLine
 
 RANDOM = np.random.default_rng(5)

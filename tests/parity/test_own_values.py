@@ -5,7 +5,7 @@ import pytest
 from tiny_case import write_case
 
 from parity.case import load_case
-from parity.causes import find_causes
+from parity.diagnose import find_causes
 from parity.judge import FirstDifference, Join
 from parity.judge.port_values import Written, judge_own_values, written_into, written_notes
 from parity.mapping import Mapping, MappingError, Pair, Variable, build_mapping, parse_transform

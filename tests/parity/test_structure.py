@@ -8,8 +8,8 @@ from made_steps import trace
 from tiny_case import write_case
 
 from parity.case import load_case
-from parity.causes import Evidence
-from parity.causes.structure import Read, read_in_place, structural_causes, structural_check
+from parity.diagnose import Evidence
+from parity.diagnose.variables import Read, read_in_place, structural_causes, structural_check
 from parity.judge import Join
 from parity.judge.result import Level
 from parity.mapping import MappingError, Structure, Variable, as_far_as_it_goes, draft_mapping

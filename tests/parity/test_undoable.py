@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from parity.diagnose.interventions import two_causes as undoable
+from parity.diagnose.interventions.protocol import Change, Undone
 from parity.judge.result import Cause, Check, FirstDifference
 from parity.mapping.trace_map import Join
-from parity.run.experiments import undoable
-from parity.run.experiments.change import Change, Undone
 
 TURN = Change("transposed_input", "the port exchanges height and width of x", "turn", "with x turned")
 NAMED = Cause("transposed_input", "exchanges rows and columns of x in front of hidden", "so it is", "permute")

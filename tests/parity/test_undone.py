@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from parity.diagnose.interventions.protocol import Change
+from parity.diagnose.interventions.search import undone
 from parity.judge.result import Check, Explained, FirstDifference
-from parity.run.experiments.change import Change
-from parity.run.experiments.find import undone
 
 CHANGE = Change("input_scale", "the port multiplies x by 2", "scale once", "with x times 0.5")
 

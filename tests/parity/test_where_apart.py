@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.locate.where import where_apart
+from parity.locate.description import where_apart
 
 
 @pytest.fixture

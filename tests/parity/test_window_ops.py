@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from parity.causes.op_table import computed
-from parity.causes.window_ops import work
+from parity.diagnose.ops.table import computed
+from parity.diagnose.ops.windows import work
 
 RANDOM = np.random.default_rng(8)
 IMAGE = RANDOM.normal(size=(2, 7, 6, 4))

@@ -1,0 +1,1 @@
+"""Detectors of causes that two traces show by themselves."""

@@ -1,0 +1,115 @@
+"""Causes in the update rules of Adadelta and Ftrl, whose numbers are solved for from what their slots became.
+
+Source: tensorflow/core/kernels/training_ops.cc, `ApplyAdadelta` and `ApplyFtrl`.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.evidence import Evidence, fit, is_close
+from parity.diagnose.optimizer_input import EXACT, slot_rule
+from parity.judge.metrics import Array
+from parity.judge.result import Cause, FirstDifference
+
+CLOSE = 1e-5
+LEAST = 1e-3  # a strength that is not next to nothing
+SOLVED = 1e-7  # of what is fitted, by a rule that holds
+
+
+class _Own(NamedTuple):
+    # One side's tensors of one variable: what its optimizer was given, its slots before and after, its weight.
+    gradient: Array
+    before: tuple[Array, Array]
+    after: tuple[Array, Array]
+    weight: Array
+    moved: Array
+
+
+def adadelta_epsilon(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Adadelta adds another epsilon inside its two roots."""
+    step = first.check.step
+    if first.quantity not in ("slot", "var") or not {"accum", "accum_update"} <= set(evidence.slots(step)):
+        return None
+    shares = [slot_rule(evidence, step, "accum", candidate=side) for side in (False, True)]
+    if shares[0] is None or shares[1] is None or abs(shares[0].keep - shares[1].keep) > EXACT:
+        return None
+    keep = shares[0].keep
+
+    def of(own: _Own) -> tuple[list[Array], Array]:
+        # update ** 2 (accum' + e) = (accum_update + e) g ** 2, and accum_update' = rho accum_update + (1 - rho) update ** 2.
+        squares = (own.after[1] - keep * own.before[1]) / (1 - keep)
+        return [own.gradient**2 - squares], squares * own.after[0] - own.before[1] * own.gradient**2
+
+    solved = [_solve(evidence, step, ("accum", "accum_update"), side, of) for side in (False, True)]
+    if solved[0] is None or solved[1] is None or is_close(solved[1][0], solved[0][0], 1e-3):
+        return None
+    wanted, got = solved[0][0], solved[1][0]
+    return Cause(
+        "optimizer_epsilon",
+        f"Adadelta's epsilon is {got:.6g} where the reference has {wanted:.6g}",
+        f"each side's slots and gradients at step {step} follow Adadelta's rule with its own epsilon inside both roots",
+        f"give the port's optimizer {wanted:.6g}",
+    )
+
+
+def ftrl_setting(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Ftrl penalises weights otherwise, or has another learning rate."""
+    step, slots = first.check.step, ("accum", "linear")
+    if first.quantity not in ("slot", "var") or not set(slots) <= set(evidence.slots(step)):
+        return None
+    power = -float(evidence.optimizers[0].get("learning_rate_power", -0.5))
+
+    def of(own: _Own) -> tuple[list[Array], Array]:
+        # w' (accum' ** p / rate + 2 l2) = sign(linear') l1 - linear', where w' is not zero.
+        live = own.moved != 0.0
+        columns = [own.moved * own.after[0] ** power, 2 * own.moved, -np.sign(own.after[1])]
+        return [column[live] for column in columns], -own.after[1][live]
+
+    solved = [_solve(evidence, step, slots, side, of) for side in (False, True)]
+    if solved[0] is None or solved[1] is None:
+        return None
+    names = ("learning_rate", "l2_regularization_strength", "l1_regularization_strength")
+    values = [(1 / each[0] if each[0] else 0.0, *each[1:]) for each in solved if each is not None]
+    size = [max(abs(values[0][k]), abs(values[1][k]), LEAST) for k in range(3)]
+    wrong = [k for k in range(3) if abs(values[1][k] - values[0][k]) > CLOSE * size[k]]
+    if not wrong:
+        return None
+    text = ", ".join(f"{names[k]} {_shown(values[1][k])} where the reference has {_shown(values[0][k])}" for k in wrong)
+    return Cause(
+        "learning_rate" if wrong == [0] else "optimizer_setting",
+        f"Ftrl's {text}",
+        f"each side's weights at step {step} are what Ftrl's rule makes of its slots with these numbers",
+        "give the port's optimizer what the graph's has: torch_ddp.like_tf.Ftrl",
+    )
+
+
+def _shown(value: float) -> str:
+    return f"{round(value, 12) + 0.0:.6g}"  # what is solved for is 0 but for rounding
+
+
+def _solve(
+    evidence: Evidence,
+    step: int,
+    slots: tuple[str, str],
+    candidate: bool,
+    of: Callable[[_Own], tuple[list[Array], Array]],
+) -> tuple[float, ...] | None:
+    columns, targets = [], []
+    gradients = evidence.applied(step)
+    after = {slot: {name: pair[candidate] for name, *pair in evidence.pairs(step, "slot", slot)} for slot in slots}
+    for name, *pair in evidence.pairs(step, "var"):
+        before = [evidence.before(step, "slot", name, slot) for slot in slots]
+        weight = evidence.before(step, "var", name)
+        if name not in gradients or weight is None or before[0] is None or before[1] is None:
+            return None
+        if any(name not in after[slot] for slot in slots):
+            return None
+        made = (after[slots[0]][name], after[slots[1]][name])
+        own = _Own(gradients[name][candidate], (before[0], before[1]), made, weight, pair[candidate])
+        parts, target = of(own)
+        columns.append(parts)
+        targets.append(target)
+    found = fit(columns, targets) if targets else None
+    return found.coefficients if found is not None and found.residual <= SOLVED else None

@@ -1,0 +1,326 @@
+"""Causes in how the gradients of towers or ranks are put together."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from parity.diagnose.evidence import (
+    CLOSE,
+    Evidence,
+    alike,
+    common_factor,
+    explained_together,
+    fit,
+    is_close,
+    rounds_to_one,
+    same_values,
+    share_explained,
+    told_factor,
+)
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause, FirstDifference
+
+OF_TWO = (
+    "look for what multiplies the loss by a power of two: a loss scale that is not taken out, or a sum over that many"
+)
+
+
+def not_shared(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The ranks end a step with different weights: a gradient, or an update, stays on its rank."""
+    if evidence.candidate.facts.get("ranks_agree", True) or first.quantity not in ("tower_grad", "grad", "slot", "var"):
+        return None
+    pairs = list(evidence.pairs(first.check.step, "grad"))
+    if (
+        first.quantity in ("slot", "var")
+        and pairs
+        and all(same_values(one, other, evidence.close) for _, one, other in pairs)
+    ):
+        return Cause(
+            "not_shared",
+            "the ranks make different updates of the same gradients",
+            f"after a step the ranks hold different weights, though all {len(pairs)} combined gradients are the "
+            f"reference's; what is shown of {first.check.key} is rank 0's own",
+            "look for what depends on the rank behind the backward pass: settings or state of the optimizer, a limit of "
+            "clipping, a condition on the rank around optimizer.step()",
+        )
+    return Cause(
+        "not_shared",
+        "gradients are not shared between the ranks",
+        f"after a step the ranks hold different weights; what is shown of {first.check.key} is rank 0's own",
+        "call the DistributedDataParallel module itself, not its .module, and leave no_sync() before the last backward pass",
+    )
+
+
+def sum_instead_of_mean(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """One side sums over towers or ranks what the other averages: every combined gradient is off by their number."""
+    if first.quantity != "grad" or evidence.towers == 1:
+        return None
+    pairs = list(evidence.pairs(first.check.step, "grad"))
+    factor = common_factor([(one, other) for _, one, other in pairs], evidence.close)
+    if factor is None:
+        return None
+    towers, sums = evidence.towers, evidence.reference.facts.get("combine") == "sum"
+    if is_close(factor, towers, evidence.close) and not sums:
+        summing, averaging = "candidate", "reference"
+        fix = "divide by the world size, or let DDP average"
+    elif is_close(factor, 1 / towers, evidence.close) and sums:
+        summing, averaging = "reference", "candidate"
+        fix = 'sum in the port too ([torch] combine = "sum"), or average in the towers and scale the learning rate'
+    else:
+        return None
+    return Cause(
+        "sum_instead_of_mean",
+        f"sum instead of mean, ratio {towers}",
+        f"the {summing} sums over {towers} towers where the {averaging} averages: all {len(pairs)} combined gradients "
+        f"differ by the factor {max(factor, 1 / factor):.12g}, and the gradients of the single towers are the same",
+        fix,
+        share_explained(first, [(factor * one, other, one) for _, one, other in pairs]),
+    )
+
+
+def some_towers(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Towers do not count alike: one alone, one not at all, one more than the others."""
+    if first.quantity not in ("tower_grad", "grad") or evidence.towers == 1:
+        return None
+    found = _factors_of_towers if first.quantity == "tower_grad" else _weights_of_towers
+    weights = found(first.check.step, evidence)
+    if weights is None or follow_other_losses(weights, evidence, first.check.step):
+        return None
+    if max(weights) - min(weights) <= evidence.close * max(abs(each) for each in weights):
+        return None
+    return cause_of_towers(weights, evidence.close)
+
+
+def follow_other_losses(weights: list[float], evidence: Evidence, step: int) -> bool:
+    """Returns whether what the towers count may follow from their losses: all of these differ, and each tower counts.
+
+    Another denominator makes of every tower's loss, and so of its gradients, another multiple.
+
+    Args:
+      weights: what the gradients of the towers, in their order, count by.
+      evidence: the traces.
+      step: its number.
+    """
+    if any(abs(weight) <= evidence.close for weight in weights):
+        return False
+    towers = evidence.tower_names(step, "loss")
+    losses = [pair for tower in towers for _, *pair in evidence.pairs(step, "loss", "", tower)]
+    return bool(losses) and all(abs(other - one) > evidence.close_losses * abs(one) for one, other in losses)
+
+
+def cause_of_towers(weights: list[float], close: float) -> Cause:
+    """Returns what it is called that the gradients of the towers, in their order, count by these weights."""
+    silent = [tower for tower, weight in enumerate(weights) if abs(weight) <= close]
+    if len(silent) == len(weights) - 1:
+        title = f"only the gradient of tower {next(t for t in range(len(weights)) if t not in silent)} is used"
+    elif silent:
+        title = f"the gradient of tower {', '.join(map(str, silent))} is left out"
+    else:
+        title = "the gradients of the towers do not count alike"
+    shown = ", ".join(f"{weight:.6g}" for weight in weights)
+    return Cause(
+        "some_towers",
+        title,
+        f"the candidate's gradients are the reference's towers' times {shown}, for every variable",
+        "let the gradient of every rank take part once: no condition on the rank around loss and backward pass",
+    )
+
+
+def gradient_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Gradients are off by a factor: all of them, or those of some variables."""
+    if first.quantity not in ("tower_grad", "grad"):
+        return None
+    step = first.check.step
+    towers = evidence.tower_names(step, first.quantity) if first.quantity == "tower_grad" else [""]
+    factors = _factors_of_variables(evidence, step, first.quantity, towers)
+    if factors is None:
+        return None
+    wrong = {name: factor for name, factor in factors.items() if abs(factor - 1) > evidence.close}
+    values = list(wrong.values())
+    if not wrong or any(
+        not is_close(value, values[0], evidence.close) and abs(value - values[0]) > evidence.close for value in values
+    ):
+        return None
+    factor = values[0]
+    if rounds_to_one(factor):
+        return None
+    where = "every variable" if len(wrong) == len(factors) else ", ".join(wrong)
+    place = "in every tower" if first.quantity == "tower_grad" else "once combined"
+    evidence_text = f"the candidate's gradient of {where} is {factor:.9g} times the reference's, {place}"
+    whole = len(wrong) == len(factors)
+    cause = cause_of_factor(
+        factor, where, whole, evidence_text, evidence.towers, evidence.close, has_scaler(evidence, step)
+    )
+    differing = [
+        (factor * one, other, one)
+        for tower in towers
+        for name, one, other in evidence.pairs(step, first.quantity, "", tower)
+        if name in wrong
+    ]
+    return replace(cause, explains=share_explained(first, differing))
+
+
+def cause_of_factor(
+    factor: float, where: str, whole: bool, text: str, towers: int, close: float, scaled: bool = False
+) -> Cause:
+    """Returns what a factor of gradients is called.
+
+    Args:
+      factor: the candidate's over the reference's.
+      where: the variables that have it, in words.
+      whole: whether these are all.
+      text: the evidence.
+      towers: their number.
+      close: how exactly the factor is known, relative.
+      scaled: whether a side scales its losses.
+    """
+    if abs(factor) <= close:
+        return Cause(
+            "zero_gradient",
+            f"no gradient reaches {where}",
+            f"the candidate's gradient of {where} is zero where the reference's is not",
+            "look for detach(), no_grad(), requires_grad = False or .data between this variable and the loss",
+        )
+    if is_close(factor, -1.0, close):
+        return Cause("sign", "the gradient has the wrong sign", text, "minimise the loss, not its negative")
+    power_of_two = whole and is_power_of_two(factor, close)
+    if power_of_two and scaled:
+        return loss_scale(factor, text)
+    if power_of_two:
+        fix = OF_TWO
+    elif is_close(factor, 1 / towers, close):
+        fix = "divide by the number of towers once: DDP does it already"
+    else:
+        fix = "look for what multiplies the loss, or this variable's gradient, by that factor"
+    return Cause("gradient_factor", f"gradients off by the factor {factor:.6g}", text, fix)
+
+
+def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The loss of every tower is off by one factor: reduction, loss scale, or something else."""
+    if first.quantity != "loss":
+        return None
+    step = first.check.step
+    pairs = [
+        (one, other)
+        for tower in evidence.tower_names(step, "loss")
+        for _, one, other in evidence.pairs(step, "loss", "", tower)
+    ]
+    factor = told_factor(pairs, evidence.close_losses)
+    if factor is None:
+        return None
+    text = f"every tower's loss is {factor:.9g} times the reference's"
+    reduced = other_reduction(factor, text, evidence, step)
+    if reduced is not None:
+        return reduced
+    power_of_two = is_power_of_two(factor, evidence.close_losses)
+    if power_of_two and has_scaler(evidence, step):
+        return loss_scale(factor, text)
+    fix = OF_TWO if power_of_two else "look for what multiplies or divides the loss by that factor"
+    share = share_explained(first, [(factor * one, other, one) for one, other in pairs])
+    return Cause("gradient_factor", f"the loss is off by the factor {factor:.6g}", text, fix, share)
+
+
+def other_reduction(factor: float, text: str, evidence: Evidence, step: int) -> Cause | None:
+    """Returns the cause where a factor of the loss is a number of examples, or one over it: a sum for a mean."""
+    examples = _examples(evidence, step)
+    for count, what in ((examples, "examples of a shard"), (examples * evidence.towers, "examples of a batch")):
+        if count > 1 and (
+            is_close(factor, count, evidence.close_losses) or is_close(factor, 1 / count, evidence.close_losses)
+        ):
+            kind = "a sum" if factor > 1 else "a mean"
+            return Cause(
+                "loss_reduction",
+                f"the loss is off by the number of {what}, as {kind} over examples is where the reference takes "
+                f"{'a mean' if factor > 1 else 'a sum'}",
+                f"{text}: the number of {what} is {count}",
+                'give the loss the reduction of the graph: reduction="mean", or "sum"',
+            )
+    return None
+
+
+def loss_scale(factor: float, evidence: str) -> Cause:
+    """Returns the cause of a loss scale that is left in losses or gradients.
+
+    Args:
+      factor: by which they are off.
+      evidence: how that is known.
+    """
+    return Cause(
+        "loss_scale",
+        f"the loss scale of {max(factor, 1 / factor):g} is not taken out",
+        f"{evidence}, a power of two",
+        "unscale before the update: scaler.unscale_, or leave amp.scale_loss before step()",
+    )
+
+
+def has_scaler(evidence: Evidence, step: int) -> bool:
+    """Returns whether a side scales its losses, as far as its facts or its state say."""
+    planned = (trace.facts.get("plan", {}).get("loss_scale") for trace in (evidence.reference, evidence.candidate))
+    files = evidence.reference.step(step), evidence.candidate.step(step)
+    return any(planned) or any("state/loss_scale" in file for file in files)
+
+
+def is_power_of_two(factor: float, close: float = CLOSE) -> bool:
+    """Returns whether a factor, or one over it, is a power of two as loss scales are: 64 or more."""
+    scale = max(factor, 1 / factor) if factor > 0 else 1.0
+    power = round(float(np.log2(scale)))
+    return power >= 6 and is_close(scale, 2.0**power, close)
+
+
+def _examples(evidence: Evidence, step: int) -> int:
+    tower = next(iter(evidence.tower_names(step, "feed")), None)  # none where a trace holds no feeds
+    feeds = [one for _, one, _ in evidence.pairs(step, "feed", "", tower)] if tower else []
+    return max((len(feed) for feed in feeds if feed.ndim), default=0)
+
+
+def _factors_of_variables(evidence: Evidence, step: int, quantity: str, towers: list[str]) -> dict[str, float] | None:
+    found: dict[str, list[tuple[Array, Array]]] = {}
+    for tower in towers:
+        for name, one, other in evidence.pairs(step, quantity, "", tower):
+            found.setdefault(name, []).append((one, other))
+    largest = max((norm(one) for pairs in found.values() for one, _ in pairs), default=0.0)
+    factors, made = {}, []
+    for name, pairs in found.items():
+        if max(norm(one) for one, _ in pairs) <= 1e-8 * largest:
+            continue  # zero but for rounding
+        factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs, evidence.close)
+        if factor is None or (factor and abs(factor - 1) > evidence.close and alike([one for one, _ in pairs])):
+            return None
+        factors[name] = factor
+        made += [(factor * one, other, one) for one, other in pairs]
+    return factors if explained_together(made) else None
+
+
+def _factors_of_towers(step: int, evidence: Evidence) -> list[float] | None:
+    factors, made = [], []
+    for tower in evidence.tower_names(step, "tower_grad"):
+        pairs = [(one, other) for _, one, other in evidence.pairs(step, "tower_grad", "", tower)]
+        factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs, evidence.close)
+        if factor is None or alike([one for one, _ in pairs]):
+            return None
+        factors.append(factor)
+        made += [(factor * one, other, one) for one, other in pairs]
+    return factors if explained_together(made) else None
+
+
+def _weights_of_towers(step: int, evidence: Evidence) -> list[float] | None:
+    own = {
+        tower: {name: one for name, one, _ in evidence.pairs(step, "tower_grad", "", tower)}
+        for tower in evidence.tower_names(step, "tower_grad")
+    }
+    pairs = list(evidence.pairs(step, "grad"))
+    if len(own) < 2 or any(name not in found for name, _, _ in pairs for found in own.values()):
+        return None
+    columns = [[found[name] for found in own.values()] for name, _, _ in pairs]
+    expected, got = fit(columns, [one for _, one, _ in pairs]), fit(columns, [other for _, _, other in pairs])
+    if expected is None or got is None or max(expected.residual, got.residual) > 1e-8:
+        return None
+    # Towers that see much the same have much the same gradients: noise moves their shares far, and is then not explained.
+    shares = np.array(got.coefficients)
+    made = [
+        (np.tensordot(shares, np.stack(each), 1), other, one)
+        for each, (_, one, other) in zip(columns, pairs, strict=True)
+    ]
+    if not explained_together(made):
+        return None
+    return [each / wanted for each, wanted in zip(got.coefficients, expected.coefficients, strict=True)]

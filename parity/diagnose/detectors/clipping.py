@@ -1,0 +1,211 @@
+"""Causes in clipping: another limit, another norm, another place, or none."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.evidence import LEFT, Evidence, common_factor, explained
+from parity.diagnose.optimizer_input import optimizer_inputs
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause, FirstDifference
+
+ROUGH = 1e-6
+OF_TORCH = 1e-6  # what clip_grad_norm_ adds to the norm that it divides by (torch/nn/utils/clip_grad.py)
+PAIRS = list[tuple[Array, Array]]
+FIX = "clip as the graph does: by the same norm, to the same limit, before or after the towers are combined as it does"
+
+
+class Rule(NamedTuple):
+    """What was done to gradients.
+
+    Fields:
+      text: in words, for "the candidate ...".
+      fully: whether the numbers leave no other reading.
+      by: "global norm", "norm" or "value"; "" where nothing was.
+      value: the limit; of several the largest.
+    """
+
+    text: str
+    fully: bool
+    by: str = ""
+    value: float = 0.0
+
+
+NONE = Rule("leaves the gradients as they are", True)
+
+
+def clipping_rule(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The two sides clip the combined gradients otherwise, or only one of them clips."""
+    if first.quantity != "clip":
+        return None
+    step = first.check.step
+    gradients = {name: (one, other) for name, one, other in evidence.pairs(step, "grad")}
+    clipped = {name: (one, other) for name, one, other in evidence.pairs(step, "clip") if name in gradients}
+    if first.check.verdict == "incomparable":
+        return _never_clipped(step, evidence)
+    reference, candidate = (how([(gradients[n][side], pair[side]) for n, pair in clipped.items()]) for side in (0, 1))
+    own = [gradients[name][1] for name in clipped]
+    if candidate == reference or (NONE not in (reference, candidate) and None in (reference, candidate)):
+        return None
+    if reference is not None and candidate is not None and reference.by == candidate.by:
+        made = _made(candidate, {name: gradients[name][1] for name in clipped})
+        if not all(explained(other - made[name], other - one, one) for name, (one, other) in clipped.items()):
+            return None  # the limits are alike, and what differs is something else
+    if reference is not None and candidate is not None and _adds_a_millionth(reference, candidate, own):
+        return Cause(
+            "clipping",
+            "torch's clip_grad_norm_ divides by the norm + 1e-6, TensorFlow's clip_by_global_norm by the norm",
+            f"the candidate clips by global norm to {candidate.value:.12g} where the reference clips to "
+            f"{reference.value:.12g}: norm / (norm + 1e-6) of it",
+            "use torch_ddp.like_tf.clip_grads_by_global_norm_",
+        )
+    scaled = _one_factor(evidence)
+    if scaled is not None and candidate is not None and candidate.by == "global norm":
+        text = f"multiplies the combined gradients by {scaled:.6g} at every step, whatever their norm"
+        if reference == NONE:
+            fix = "take it out"
+            return Cause("gradient_factor", f"gradients off by the factor {scaled:.6g}", f"the candidate {text}", fix)
+        candidate = Rule(text, True)
+    if reference is not None and candidate is not None and reference.text == candidate.text:
+        # Limits that are alike in the usual digits are told with all of them.
+        reference, candidate = (r._replace(text=f"{r.text} ({r.value:.12g})") for r in (reference, candidate))
+    otherwise = Rule("changes them by a rule of its own", False)
+    return Cause(
+        "clipping",
+        f"the candidate {(candidate or otherwise).text} where the reference {(reference or otherwise).text}",
+        f"that is what turns the combined gradients of all {len(clipped)} variables into the clipped ones on either side; "
+        "the combined gradients are the same",
+        FIX,
+    )
+
+
+def clipped_before_combining(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The candidate clips the gradient of every rank by itself, where the reference does not."""
+    if first.quantity != "tower_grad":
+        return None
+    pairs = [(one, other) for _, one, other in evidence.pairs(first.check.step, "tower_grad", "", first.tower)]
+    largest = max((norm(one) for one, _ in pairs), default=0.0)
+    pairs = [(one, other) for one, other in pairs if norm(one) > 1e-8 * largest]  # the others are zero but for rounding
+    changed = [(one, other) for one, other in pairs if norm(other - one) > ROUGH * norm(one)]
+    rule = how(changed) if changed else None
+    if rule is None or not rule.fully:
+        return None
+    return Cause(
+        "clipping",
+        f"the candidate clips before the ranks are combined: it {rule.text} in every rank",
+        f"rank {first.tower}'s gradients of {len(changed)} of {len(pairs)} variables are the reference's, cut off so",
+        FIX,
+    )
+
+
+def how(pairs: PAIRS) -> Rule | None:
+    """Returns what turns gradients into clipped ones, or None where it is none of the usual rules.
+
+    Args:
+      pairs: for each variable its gradient before and after.
+    """
+    factor = common_factor(pairs, 1e-7)
+    if factor is not None and abs(factor - 1) <= 1e-9:
+        return NONE
+    if factor is not None and 0 < factor < 1 and len(pairs) > 1:
+        total = float(np.sqrt(sum(norm(after) ** 2 for _, after in pairs)))
+        return Rule(f"clips by global norm to {total:.6g}", False, "global norm", total)
+    changed = [(before, after) for before, after in pairs if norm(after - before) > ROUGH * norm(before)]
+    return _by_norm(changed) or by_value(changed)
+
+
+def limit_of(pairs: PAIRS) -> Rule | None:
+    """Returns the rule by which gradients are clipped, or None where none of them is, or by none of the usual rules."""
+    rule = how(pairs) if pairs else None
+    return rule if rule is not None and rule.by else None
+
+
+def _one_factor(evidence: Evidence) -> float | None:
+    # A limit makes another factor of every norm: one factor at all steps, of gradients of several norms, is none's.
+    factors, norms = [], []
+    for step in evidence.steps:
+        gradients = {name: other for name, _, other in evidence.pairs(step, "grad")}
+        pairs = [(gradients[name], other) for name, _, other in evidence.pairs(step, "clip") if name in gradients]
+        factors.append(common_factor(pairs, 1e-7))
+        norms.append(float(np.sqrt(sum(norm(before) ** 2 for before, _ in pairs))))
+    known = [factor for factor in factors if factor is not None]
+    if len(known) < max(len(factors), 2) or max(norms) - min(norms) <= LEFT * max(norms):
+        return None
+    return known[0] if max(known) - min(known) <= ROUGH * abs(known[0]) else None
+
+
+def _made(rule: Rule, gradients: dict[str, Array]) -> dict[str, Array]:
+    if rule.by == "value":
+        return {name: np.clip(value, -rule.value, rule.value) for name, value in gradients.items()}
+    total = float(np.sqrt(sum(norm(value) ** 2 for value in gradients.values())))
+    sizes = {name: total if rule.by == "global norm" else norm(value) for name, value in gradients.items()}
+    return {name: value * min(1.0, rule.value / max(sizes[name], 1e-300)) for name, value in gradients.items()}
+
+
+def _by_norm(changed: PAIRS) -> Rule | None:
+    factors = [common_factor([pair], 1e-7) for pair in changed]
+    norms = [norm(after) for _, after in changed]
+    if not norms or any(factor is None or not 0 < factor < 1 for factor in factors):
+        return None
+    if max(norms) - min(norms) > ROUGH * max(norms):
+        return None
+    return Rule(f"clips each gradient by its own norm to {norms[0]:.6g}", len(norms) > 1, "norm", norms[0])
+
+
+def by_value(changed: PAIRS, close: float = 1e-9) -> Rule | None:
+    """Returns the rule where elements of gradients are cut off at a limit, or at one for each, and else None.
+
+    Args:
+      changed: for each variable that is touched its gradient before and after.
+      close: what the gradients are known to, relative.
+    """
+    limits: list[float] = []
+    elements = 0
+    for before, after in changed:
+        cut = np.abs(after - before) > close * np.abs(before).max()
+        sizes = np.sort(np.abs(after[cut]) / max(float(np.abs(after).max()), 1e-300))
+        sizes = sizes[np.diff(sizes, prepend=-1.0) > close]
+        # One variable of the graph may be two of the port, each with a limit of its own.
+        if (
+            not 0 < len(sizes) <= 2
+            or (np.abs(before[cut]) <= np.abs(after[cut])).any()
+            or (before[cut] * after[cut] < 0).any()
+            or sizes[-1] < 1 - ROUGH  # what is not cut is larger than the limit
+        ):
+            return None
+        elements += int(cut.sum())
+        limits += [float(size * np.abs(after).max()) for size in sizes]
+    if not limits or not min(limits) > 0.0:
+        return None
+    # Any number is the limit of the one element that it is read off.
+    distinct = 1 + int((np.diff(np.sort(limits)) > ROUGH * max(limits)).sum())
+    fully = elements > distinct
+    span = (
+        f"{min(limits):.4g}" if max(limits) <= min(limits) * (1 + ROUGH) else f"{min(limits):.4g} to {max(limits):.4g}"
+    )
+    doubt = "" if fully else f" (as far as {elements} of their elements can say)"
+    return Rule(f"clips the gradients by value to {span}{doubt}", fully, "value", max(limits))
+
+
+def _adds_a_millionth(reference: Rule, candidate: Rule, gradients: Sequence[Array]) -> bool:
+    """Whether the candidate's limit is that of `torch.nn.utils.clip_grad_norm_`: limit / (norm + 1e-6) of the gradient."""
+    if reference.by != "global norm" or candidate.by != "global norm":
+        return False
+    total = float(np.sqrt(sum(norm(each) ** 2 for each in gradients)))
+    wanted = reference.value * total / (total + OF_TORCH)
+    return abs(candidate.value - wanted) <= LEFT * abs(reference.value - wanted)
+
+
+def _never_clipped(step: int, evidence: Evidence) -> Cause | None:
+    inputs = optimizer_inputs(evidence, step)
+    whole = {name: other for name, _, other in evidence.pairs(step, "grad")}
+    if not inputs or any(norm(each.used - whole[each.name]) > ROUGH * norm(whole[each.name]) for each in inputs):
+        return None
+    return Cause(
+        "clipping",
+        "the candidate does not clip where the reference does",
+        f"its optimizer works with the combined gradients of all {len(inputs)} variables as they are, and it records no "
+        "clipped ones",
+        FIX,
+    )

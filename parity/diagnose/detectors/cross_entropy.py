@@ -1,0 +1,90 @@
+"""Causes in the loss itself, where it is a cross entropy of recorded logits: other forms of it are tried on the numbers."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from parity.diagnose.evidence import LEFT, Evidence, alike, is_close
+from parity.judge.metrics import Array
+from parity.judge.result import Cause, FirstDifference
+
+# What ports make of "cross entropy": ``form(log-probabilities [examples, classes], labels [examples])`` to one loss each.
+FORMS: dict[str, Callable[[Array, Array], Array]] = {
+    "the softmax twice (a loss on logits, fed with probabilities)": (
+        lambda logp, labels: _nll(_log_softmax(np.exp(logp)), labels)
+    ),
+}
+
+
+def cross_entropy_variant(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """One side's loss is another form of cross entropy than the other's: smoothed labels, a temperature, softmax twice."""
+    if first.quantity != "loss":
+        return None
+    for ones, others, names in _seen(first.check.step, evidence):
+        found = _variant(ones, others, evidence.close_losses)
+        if found is not None:
+            what, text = found
+            return Cause(
+                "cross_entropy",
+                f"the candidate's loss has {what}",
+                f"the mean cross entropy of {names} is the reference's loss in every tower; {text} is the candidate's",
+                "give the port the loss of the graph",
+            )
+    return None
+
+
+def _seen(step: int, evidence: Evidence) -> Iterator[tuple[list[tuple[Array, Array, float]], list[float], str]]:
+    towers = evidence.tower_names(step, "loss")
+    file = evidence.reference.step(step)
+    for act in sorted({name for tower in towers for name, _, _ in evidence.pairs(step, "act", "", tower)}):
+        for label in sorted({name for tower in towers for name, _, _ in evidence.pairs(step, "feed", "", tower)}):
+            seen, others = [], []
+            for tower in towers:
+                keys = f"act/{tower}/{act}", f"feed/{tower}/{label}"
+                if any(key not in file for key in keys):
+                    break
+                logits, labels = (file.read(key) for key in keys)
+                if logits.ndim != 2 or labels.dtype.kind not in "iu" or labels.shape != logits.shape[:1]:
+                    break
+                ((_, loss, other),) = evidence.pairs(step, "loss", "", tower)
+                logp = _log_softmax(np.asarray(logits, np.float64))
+                if labels.max() >= logits.shape[1] or not is_close(
+                    float(_nll(logp, labels).mean()), float(loss), evidence.close_losses
+                ):
+                    break
+                seen.append((logp, labels, float(loss)))
+                others.append(float(other))
+            else:
+                yield seen, others, f"{act} and {label}"
+
+
+def _variant(seen: list[tuple[Array, Array, float]], others: list[float], close: float) -> tuple[str, str] | None:
+    uniform = [float(-logp.mean(axis=1).mean()) for logp, _, _ in seen]
+    plain = [loss for _, _, loss in seen]
+    base = sum((u - p) ** 2 for u, p in zip(uniform, plain, strict=True))
+    if base > 0.0:
+        apart = [other - loss for other, loss in zip(others, plain, strict=True)]
+        share = sum(a * (u - p) for a, u, p in zip(apart, uniform, plain, strict=True)) / base
+        fits = all(
+            abs(loss + share * (u - loss) - other) <= min(close * abs(other), LEFT * abs(other - loss))
+            for loss, u, other in zip(plain, uniform, others, strict=True)
+        )
+        # Towers that saw the same tell one number, of which any addition is a share.
+        if fits and not alike([np.array(uniform) - plain]) and 0 < abs(share) <= 1:
+            return f"labels smoothed by {share:.6g}", f"with {share:.9g} of every label spread over the classes it"
+    for what, form in FORMS.items():
+        if all(
+            is_close(float(form(logp, labels).mean()), other, close)
+            for (logp, labels, _), other in zip(seen, others, strict=True)
+        ):
+            return what, "this form of it"
+    return None
+
+
+def _log_softmax(x: Array) -> Array:
+    shifted = x - x.max(axis=1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+
+
+def _nll(logp: Array, labels: Array) -> Array:
+    return np.asarray(-logp[np.arange(len(labels)), labels])

@@ -1,0 +1,263 @@
+"""Causes in the forward pass, seen in the first layer whose output differs: activation functions, bias, normalisation."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from parity.diagnose.evidence import CLOSE, Evidence, alike, common_factor, explained, rounds_to_one, told_factor
+from parity.diagnose.fitting import BITS, narrow_format
+from parity.diagnose.ops.activations import FUNCTIONS, INVERSES
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause, FirstDifference
+
+# Causes in the forward pass, seen in the first layer whose output differs.
+
+LEAKING = 0.5  # of the zeros of a ReLU are negative on the other side: a few can be anything
+
+
+def rectifier(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The two differ only where the reference is zero, and there the candidate is negative: a leaky or missing ReLU."""
+    found = outputs(first, evidence)
+    if found is None:
+        return None
+    for one, other, leaking, whose in (
+        (*found, "candidate", "reference"),
+        (found[1], found[0], "reference", "candidate"),
+    ):
+        zero = one == 0.0
+        if not zero.any() or zero.all() or (one < 0).any() or (other[zero] > 0).any():
+            continue
+        if (other[zero] < 0).mean() < LEAKING:
+            continue
+        left = other[~zero] - one[~zero]
+        if norm(left) <= CLOSE * norm(one) and explained(left, other[zero], one):
+            return Cause(
+                "rectifier",
+                f"the {leaking} lets negative values through where the {whose} has a ReLU",
+                f"{first.name} is the same wherever it is positive; of {int(zero.sum())} values that are 0 in the {whose}, "
+                f"{int((other[zero] < 0).sum())} are negative in the {leaking}",
+                "use the activation of the graph: a plain ReLU on both sides, or the same negative slope",
+            )
+    return None
+
+
+def reduced_precision(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Every value of one side fits a narrower float than it is stored in: it went through one."""
+    step = first.check.step
+    pairs = [
+        (one, other)
+        for tower in evidence.tower_names(step, first.quantity) or [""]
+        for name, one, other in evidence.pairs(step, first.quantity, "", tower)
+        if name == first.name
+    ]
+    if first.quantity not in ("act", "tower_grad", "grad", "var") or not pairs:
+        return None
+    one, other = (np.concatenate([pair[side].reshape(-1) for pair in pairs]) for side in (0, 1))
+    for values, whose, others in ((other, "candidate", one), (one, "reference", other)):
+        name = narrow_format(values, others)
+        # Rounding moves a value by up to half a unit of its last bit, and not by much less: the state itself fits float32.
+        if not name:
+            continue
+        unit = 2.0 ** -BITS[name] * norm(one)
+        if not unit / 32 <= norm(one - other) <= 8 * unit:
+            continue
+        return Cause(
+            "reduced_precision",
+            f"{first.name} goes through {name} in the {whose}",
+            f"all {values.size} values of {first.check.key} fit {name} exactly in the {whose}'s float64 run, and not in the "
+            f"other's; they are {norm(one - other) / norm(one):.2g} apart",
+            "look for half(), bfloat16(), autocast or a cast before communication; levels 1 and 2 need full precision",
+        )
+    return None
+
+
+def activation_function(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """One side applies another function to the same values."""
+    found = outputs(first, evidence)
+    if found is None:
+        return None
+    for share, how in ((1e-7, "all"), (2e-2, "98% of what differs among")):
+        for (one, other), who in ((found, "candidate"), (found[::-1], "reference")):
+            for name, function, count in _functions(one, other, share):
+                return Cause(
+                    "activation_function",
+                    f"{first.name} goes through {function} in the {who}, through {name} on the other side",
+                    f"{function} of what {name} was applied to gives {how} {count} values that can be told",
+                    "use the activation of the graph on both sides",
+                )
+    return None
+
+
+def _functions(one: Array, other: Array, share: float) -> Iterator[tuple[str, str, int]]:
+    for name, inverse in INVERSES.items():
+        x = inverse(one)
+        known = np.isfinite(x)
+        if (
+            (other[known] != one[known]).sum() < 8
+            or not np.ptp(x[known])
+            or alike([other[known]])  # saturated: many functions are flat there
+            or norm(other[known] - one[known]) <= CLOSE * norm(one[known])
+        ):
+            continue
+        apart = norm(other[known] - one[known])
+        for function, apply in FUNCTIONS.items():
+            if function != name and norm(apply(x[known]) - other[known]) <= share * apart:
+                yield name, function, int(known.sum())
+
+
+def bias_missing(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The difference is a bias: one value per channel, proportional to a variable of that length."""
+    found = outputs(first, evidence)
+    if found is None or found[0].ndim < 2:
+        return None
+    one, other = (each.reshape(-1, each.shape[-1]) for each in found)
+    seen = (one > 0) & (other > 0) if (one >= 0).all() else np.ones(one.shape, bool)
+    channels = np.flatnonzero(seen.sum(axis=0) >= 2)
+    if len(channels) < 3:
+        return None
+    apart = [(other - one)[seen[:, channel], channel] for channel in channels]
+    shift = np.array([part.mean() for part in apart])
+    left = np.concatenate([part - mean for part, mean in zip(apart, shift, strict=True)])
+    if float(np.abs(left).max()) > CLOSE * norm(one) or not explained(left, np.concatenate(apart), one):
+        return None
+    if float(np.abs(shift).max()) <= CLOSE * float(np.abs(one).max()):
+        return None  # the same wherever it can be told: a factor of 0 fits any bias
+    step = first.check.step
+    for name in evidence.reference.variables:
+        bias = evidence.before(step, "var", name)
+        # Of a bias that is one number in all channels any shift is a multiple.
+        if bias is None or bias.shape != one.shape[1:] or alike([bias[channels]]):
+            continue
+        factor = common_factor([(bias[channels], shift)])
+        if factor is None or rounds_to_one(1 + factor):
+            continue
+        what = "is not added" if abs(factor + 1) <= 1e-6 else f"counts {1 + factor:.6g} times"
+        return Cause(
+            "bias_missing",
+            f"the bias {name} {what} in the candidate",
+            f"in every example {first.name} is off by {factor:.6g} times {name}, channel by channel",
+            "give the layer its bias once",
+        )
+    return None
+
+
+def activation_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """A layer's output is off by one factor."""
+    found = outputs(first, evidence)
+    factor = told_factor([found]) if found else None
+    if factor is None:
+        return None
+    return Cause(
+        "activation_factor",
+        f"{first.name} is off by the factor {factor:.6g}",
+        f"every value of it is {factor:.9g} times the reference's, to the last digits",
+        "look for a scale of the input (1/255, standardisation) or of this layer",
+    )
+
+
+def outputs(first: FirstDifference, evidence: Evidence) -> tuple[Array, Array] | None:
+    """Returns the first layer that differs, reference and candidate, where it is finite; else None."""
+    if first.quantity != "act":
+        return None
+    step = first.check.step
+    for name, one, other in evidence.pairs(step, "act", "", first.tower):
+        if name == first.name and one.size and np.isfinite(one).all() and np.isfinite(other).all():
+            return one, other
+    return None
+
+
+# Causes in batch norm's forward pass: each channel is scaled and shifted by its own numbers.
+
+SAME = 1e-5  # of what a channel is scaled by, beside 1: how far its shift may be off
+
+
+def normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The channels are scaled and shifted, each by its own: batch norm by other statistics or another epsilon."""
+    kinds = {entry.get("kind") for entry in evidence.reference.variables.values()}
+    found = outputs(first, evidence)
+    if found is None or "statistic" not in kinds or found[0].ndim < 2:
+        return None
+    scales, shifts, whole = _fits(*found)
+    if not np.isfinite(scales).any() or whole > 1e-7:
+        return None
+    lowest, highest = float(np.nanmin(scales)), float(np.nanmax(scales))
+    gamma = _inverse_of(scales, first, evidence)
+    if gamma:
+        return Cause(
+            "gamma_missing",
+            f"the candidate's batch norm does not multiply by {gamma}",
+            f"every channel of {first.name} is the reference's divided by {gamma}, and shifted, to {whole:.1g} of "
+            "what differs",
+            "normalise with affine=True, or scale=True, as the graph does",
+        )
+    moved = _moved(first, evidence, found[0].shape[-1])
+    if moved is None:
+        return None  # what goes into the norm differs already
+    if moved and not _about_beta(scales, shifts, first, evidence):
+        return None
+    hint = "another epsilon" if moved else "the moving statistics, as in evaluation"
+    return Cause(
+        "normalisation",
+        f"batch norm normalises {first.name} by {hint}",
+        f"every channel of the candidate is the reference's, scaled by {lowest:.6g} to {highest:.6g} and shifted, to "
+        f"{whole:.1g} of what differs",
+        "epsilon as in the graph (tf.layers 1e-3, torch 1e-5; below 1.001e-5 TensorFlow 1.15 raises a fused one, not 2: "
+        "fused_epsilon_floor=0 of torch_ddp.like_tf's); training mode on both sides; the statistics of one shard",
+    )
+
+
+def affine(one: Array, other: Array) -> tuple[Array | None, float]:
+    """Returns each channel's scale, NaN where it cannot be told, and what it leaves, with a shift, of the difference."""
+    scales, _, left = _fits(one, other)
+    return (scales, left) if np.isfinite(left) else (None, np.inf)
+
+
+def _fits(one: Array, other: Array) -> tuple[Array, Array, float]:
+    """Each channel's scale and shift, NaN where they cannot be told, and what they leave of the difference."""
+    # Where a ReLU follows, values that are positive on both sides still show the scale and shift of the channel.
+    one, other = one.reshape(-1, one.shape[-1]), other.reshape(-1, other.shape[-1])
+    seen = (one > 0) & (other > 0) if (one >= 0).all() else np.ones(one.shape, bool)
+    fitted, left, total = np.full((2, one.shape[1]), np.nan), 0.0, 0.0
+    for channel in range(one.shape[1]):
+        rows = seen[:, channel]
+        x, y = one[rows, channel], other[rows, channel]
+        if len(x) < 4 or np.ptp(x) <= CLOSE * np.abs(x).max():
+            continue
+        scale, shift = fitted[:, channel] = np.polyfit(x, y, 1)
+        left, total = left + float(np.sum((y - scale * x - shift) ** 2)), total + float(np.sum((y - x) ** 2))
+    return fitted[0], fitted[1], float(np.sqrt(left / total)) if total > 0.0 else np.inf
+
+
+def _about_beta(scales: Array, shifts: Array, first: FirstDifference, evidence: Evidence) -> bool:
+    """Whether each channel is scaled about what is added behind it, which no epsilon touches."""
+    told = np.isfinite(scales)
+    apart = scales[told] - 1.0
+    largest = float(np.abs(apart).max())
+    values = (evidence.before(first.check.step, "var", name) for name in evidence.reference.variables)
+    betas = [np.zeros(scales.shape), *(each for each in values if each is not None and each.shape == scales.shape)]
+    left = (np.abs(shifts[told] + apart * beta[told]).max() for beta in betas)
+    return largest > CLOSE and any(each <= SAME * largest for each in left)
+
+
+def _inverse_of(scales: Array, first: FirstDifference, evidence: Evidence) -> str:
+    told = np.isfinite(scales)
+    for name in evidence.reference.variables:
+        value = evidence.before(first.check.step, "var", name)
+        if value is None or value.shape != scales.shape or told.sum() < 3 or np.ptp(value[told]) == 0.0:
+            continue
+        if np.abs(scales[told] * value[told] - 1).max() <= 1e-6:
+            return name
+    return ""
+
+
+def _moved(first: FirstDifference, evidence: Evidence, channels: int) -> bool | None:
+    # Another epsilon leaves the batch's statistics as they are; evaluation mode leaves the moving ones where they were;
+    # another input moves them elsewhere.
+    step = first.check.step
+    alike, still = 0, 0
+    for name, one, other in evidence.pairs(step, "stat"):
+        before = evidence.before(step, "stat", name)
+        if before is not None and one.shape == (channels,):
+            alike += norm(other - one) <= 1e-12 * norm(one)
+            still += norm(other - before) <= 1e-12 * norm(before)
+    return True if alike else False if still else None

@@ -1,0 +1,217 @@
+"""Causes in what stands between a layer and its output: padding, pooling, dropout, response normalisation, lookups."""
+
+import numpy as np
+
+from parity.diagnose.detectors.forward import affine, outputs
+from parity.diagnose.evidence import CLOSE, LEFT, Evidence, common_factor, explained
+from parity.diagnose.fitting import as_dropout_keeps, likely_share
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause, FirstDifference
+
+BORDER = 3
+FEW = 8  # values may differ at the border for any reason
+WINDOWS = (4, 9)
+ENOUGH = 0.25
+RADII = range(6)
+LEAST_DROPPED = 1.001  # what dropout that keeps 99.9% scales by
+
+
+def border(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Only the border of the images differs: padding."""
+    found = outputs(first, evidence)
+    if found is None or found[0].ndim != 4 or affine(*found)[1] <= 1e-7:
+        return None
+    return _border(first, found)
+
+
+def pooling(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """One side averages over windows where the other takes the largest value, of values that are not negative."""
+    found = outputs(first, evidence)
+    if found is None or found[0].ndim != 4:
+        return None
+    for one, other, averaging, largest in (
+        (*found, "candidate", "reference"),
+        (found[1], found[0], "reference", "candidate"),
+    ):
+        positive = one > 0
+        if (one < 0).any() or (other[~positive] != 0).any() or not positive.any() or (other[positive] <= 0).any():
+            continue
+        ratio = other[positive] / one[positive]
+        window = next((n for n in WINDOWS if ratio.min() >= (1 - 1e-6) / n), 0)
+        if not window or ratio.max() > 1 + 1e-6 or ratio.min() > 1.2 / window or (ratio > 0.999).mean() > 0.9:
+            continue
+        return Cause(
+            "pooling",
+            f"the {averaging} averages where the {largest} takes the largest of each window",
+            f"each of the {int(positive.sum())} non-zero values of {first.name} is {ratio.min():.4g} to {ratio.max():.4g} "
+            f"times the {largest}'s: at least 1/{window} of it, as the mean of {window} values is of the largest",
+            "pool as the graph does: max_pool or avg_pool on both sides",
+        )
+    return None
+
+
+def dropout_active(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The candidate's values are the reference's or zero, all scaled by one factor: dropout is active on one side."""
+    found = outputs(first, evidence)
+    if found is None:
+        return None
+    for one, other, whose in ((*found, "candidate"), (found[1], found[0], "reference")):
+        dropped = (other == 0.0) & (one != 0.0)
+        kept = (other != 0.0) & (one != 0.0)
+        if dropped.sum() < 2 or kept.sum() < 2:
+            continue
+        factor = common_factor([(one[kept], other[kept])])
+        if factor is None or not factor > LEAST_DROPPED or not as_dropout_keeps(kept, dropped, 1 / factor):
+            continue
+        return Cause(
+            "dropout_active",
+            f"dropout is active in the {whose} only, keeping {1 / factor:.3g}",
+            f"of {int(dropped.sum() + kept.sum())} non-zero values of {first.name}, {int(dropped.sum())} are zero in the "
+            f"{whose}, and the others are {factor:.6g} times the other side's",
+            "switch it off on both sides, or record the masks and replay them",
+        )
+    return None
+
+
+def dropout_before_pooling(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Dropout in front of a pooling layer: where the largest value was kept it is scaled up, elsewhere a lesser one is."""
+    found = outputs(first, evidence)
+    if found is None:
+        return None
+    for one, other, whose in ((*found, "candidate"), (found[1], found[0], "reference")):
+        positive = one > 0
+        if (one < 0).any() or (other < 0).any() or positive.sum() < 50 or (other[~positive] != 0).any():
+            continue
+        ratio = other[positive] / one[positive]
+        factor = float(ratio.max())
+        kept, lesser = float((ratio > factor * (1 - 2e-3)).mean()), float((ratio < factor * 0.99).mean())
+        if not 1.01 < factor < 20 or kept < ENOUGH or lesser < 0.02:
+            continue
+        if not likely_share(kept, 1 / factor, int(positive.sum()) // 2):  # neighbouring windows share what is largest
+            continue
+        return Cause(
+            "dropout_active",
+            f"dropout is active in the {whose} only, keeping {1 / factor:.3g}, before a pooling layer",
+            f"{kept:.0%} of the {int(positive.sum())} non-zero values of {first.name} are {factor:.6g} times the other "
+            "side's, none is more, and the rest is less: there the largest value of the window was dropped",
+            "switch it off on both sides, or record the masks and replay them",
+        )
+    return None
+
+
+def response_normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Local response normalisation by other numbers: the ratio of the sides follows the squares of the channels around."""
+    found = outputs(first, evidence)
+    if found is None or found[0].ndim != 4 or (found[0] < 0).any():
+        return None
+    one, other = found
+    seen = (one > 0) & (other > 0)
+    if seen.sum() < 50 or (seen != (one > 0)).any():
+        return None
+    if norm(other[~seen]) >= LEFT * norm(other[seen] - one[seen]):
+        return None  # it leaves zeros what they are
+    apart = np.log(other[seen] / one[seen])
+    sums = {radius: _squares_around(one, radius)[seen] for radius in RADII if radius < one.shape[-1]}
+    for radius, around in sums.items():
+        share, left = _explained([around], apart)
+        if left <= 2e-2:
+            return _lrn(first, f"alpha times beta is off by {-share[0]:.4g}", f"over {2 * radius + 1} channels", left)
+    for wanted in sums:
+        for got in sums:
+            share, left = _explained([sums[wanted], sums[got]], apart)
+            if wanted != got and left <= 2e-2 and share[0] > 0 > share[1]:
+                what = f"it goes over {2 * got + 1} channels where the reference goes over {2 * wanted + 1}"
+                return _lrn(first, what, f"over {2 * wanted + 1} and {2 * got + 1} channels", left)
+    return None
+
+
+def rows_without_gradient(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Some rows of a table get no gradient, all others the right one: padding_idx, or a mask."""
+    if first.quantity not in ("tower_grad", "grad"):
+        return None
+    for name, one, other in evidence.pairs(first.check.step, first.quantity, "", first.tower):
+        if name != first.name or one.ndim != 2:
+            continue
+        silent = np.flatnonzero(one.any(axis=1) & ~other.any(axis=1))
+        rest = np.setdiff1d(np.arange(len(one)), silent)
+        if not len(silent) or not other.any() or norm(other[rest] - one[rest]) > CLOSE * norm(one):
+            return None
+        shown = ", ".join(map(str, silent[:8])) + (", ..." if len(silent) > 8 else "")
+        return Cause(
+            "rows_without_gradient",
+            f"no gradient reaches row {shown} of {name}",
+            f"{len(silent)} of its {len(one)} rows have the gradient zero in the candidate alone; the others are the same",
+            "leave out padding_idx, which freezes its row; TensorFlow's embedding_lookup trains all rows",
+        )
+    return None
+
+
+def trained_twice(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Both terms of a sum train, such as torch's two biases of an LSTM: their sum moves twice as far."""
+    if first.quantity not in ("clip", "slot", "var"):
+        return None
+    step = first.check.step
+    file = evidence.candidate.step(step)
+    # The sum has to go elsewhere: of terms that both have a gradient the optimizer may have one alone.
+    names = [
+        name
+        for name, one, other in evidence.pairs(step, "var")
+        if evidence.join.is_sum(name) and norm(other - one) > CLOSE * norm(one)
+    ]
+    twice = [
+        name
+        for name in names
+        if len(evidence.join.parts(name)) > 1 and all(f"grad/{part}" in file for part in evidence.join.parts(name))
+    ]
+    if not twice:
+        return None
+    parts = " and ".join(evidence.join.parts(twice[0]))
+    return Cause(
+        "trained_twice",
+        f"{parts} both train where the reference has one variable",
+        f"both have a gradient in the candidate, the same one; their sum, {twice[0]}, moves as far as both together, and a "
+        "global norm counts it twice",
+        f"freeze one of them: {evidence.join.parts(twice[0])[-1]}.requires_grad_(False)",
+    )
+
+
+def _border(first: FirstDifference, found: tuple[Array, Array]) -> Cause | None:
+    one, other = found
+    if one.ndim != 4 or min(one.shape[1:3]) <= 2 * BORDER + 1 or (one != other).sum() < FEW:
+        return None
+    inner = (slice(None), slice(BORDER, -BORDER), slice(BORDER, -BORDER))
+    scales, inside = affine(one[inner], other[inner])
+    left = other[inner] - one[inner]
+    same = norm(left) <= CLOSE * norm(one[inner]) and explained(left, other - one, one)
+    if not same and (scales is None or inside > 1e-7):
+        return None
+    return Cause(
+        "border",
+        f"{first.name} differs at the border of the image",
+        f"{BORDER} pixels from the border on, the channels are the same"
+        + ("" if same else " up to the scale and shift that batch norm gives them")
+        + "; at the border they are not",
+        "pad as SAME does: with zeros, the odd one at the end (torch_ddp.like_tf.Conv2dSame, MaxPool2dSame)",
+    )
+
+
+def _lrn(first: FirstDifference, what: str, where: str, left: float) -> Cause:
+    return Cause(
+        "response_normalisation",
+        f"local response normalisation by other numbers: {what}",
+        f"the logarithm of what the candidate's {first.name} is of the reference's is proportional to the sum of squares "
+        f"{where}, to {left:.1g}",
+        "torch divides alpha by the number of channels: use torch_ddp.like_tf.local_response_normalization with the graph's "
+        "depth_radius, bias, alpha and beta",
+    )
+
+
+def _squares_around(values: Array, radius: int) -> Array:
+    padded = np.pad(values**2, [(0, 0)] * 3 + [(radius, radius)])
+    return np.asarray(sum(padded[..., shift : shift + values.shape[-1]] for shift in range(2 * radius + 1)))
+
+
+def _explained(columns: list[Array], target: Array) -> tuple[list[float], float]:
+    matrix = np.stack(columns, axis=1)
+    found, *_ = np.linalg.lstsq(matrix, target, rcond=None)
+    return [float(each) for each in found], norm(target - matrix @ found) / max(norm(target), 1e-300)

@@ -1,0 +1,223 @@
+"""Causes of what goes wrong in mixed precision: the port at its level against its own float32."""
+
+from collections.abc import Callable
+from math import isfinite, log2
+
+import numpy as np
+
+from parity.diagnose.evidence import fit
+from parity.judge.levels.mixed import Halves, all_skipped
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause, FirstDifference
+from parity.trace import TensorFile
+
+LARGEST = {"float16": 65504.0, "bfloat16": float(np.finfo(np.float32).max)}
+BITS = {"float16": 11, "bfloat16": 8}
+ROUGH = 0.05  # half precision leaves factors no more exact than this in small tensors
+
+
+def find_mixed_causes(first: FirstDifference | None, halves: Halves) -> list[Cause]:
+    """Returns the causes that the numbers support, best first."""
+    if first is None:
+        return [found] if (found := _always_overflowing(halves)) else []
+    found_ones = [hypothesis(first, halves) for hypothesis in HYPOTHESES]
+    return [cause for cause in found_ones if cause is not None]
+
+
+def overflow(first: FirstDifference, halves: Halves) -> Cause | None:
+    """A value of the forward pass is larger than the half type's largest number."""
+    if first.quantity not in ("act", "loss", "metric"):
+        return None
+    got = halves.mixed.step(first.check.step).read(first.check.key)
+    if np.isfinite(got).all():
+        return None
+    wanted = halves.full.step(first.check.step).read(first.check.key)
+    largest = float(np.abs(wanted).max())
+    limit = LARGEST[halves.dtype]
+    size = (
+        f"reaches {largest:.6g}, above"
+        if largest > limit
+        else f"reaches {largest:.6g} itself; what leads to it exceeds"
+    )
+    return Cause(
+        "overflow",
+        f"{first.check.key} overflows in {halves.dtype}",
+        f"{int((~np.isfinite(got)).sum())} of {got.size} values are not finite at step {first.check.step}; in float32 it "
+        f"{size} {halves.dtype}'s largest number, {limit:.6g}",
+        'compute that sum or product in float32 (amp.float_function), or scale it before, or use half_dtype = "bfloat16"',
+    )
+
+
+def loss_scale_rule(first: FirstDifference, halves: Halves) -> Cause | None:
+    """The loss scale moves otherwise than by Apex's rule, or a step is made that should be skipped."""
+    if first.quantity != "state":
+        return None
+    return Cause(
+        "loss_scale_rule",
+        "the loss scale does not follow Apex's rule",
+        f"{first.check.key} at step {first.check.step} of the {'free run' if first.check.run == 'free' else 'lockstep'} is "
+        f"{first.check.note}",
+        "let amp.scale_loss alone move the scale, once per update, and restore it only when resuming",
+    )
+
+
+def batch_norm_in_half(first: FirstDifference, halves: Halves) -> Cause | None:
+    """Batch norm's moving statistics are kept in half precision, where small moves are lost."""
+    values = _after(first, halves)
+    if first.quantity != "stat" or values is None or halves.opt_level == "O3" or not _fits(values[1], halves.dtype):
+        return None
+    return Cause(
+        "batch_norm_in_half",
+        f"batch norm runs in {halves.dtype}: {first.name} is kept in it",
+        f"all {values[1].size} values of {first.check.key} fit {halves.dtype} exactly after step {first.check.step}, of the "
+        f"float32 run's {_share_that_fits(values[0], halves.dtype):.0%}; it is {first.check.of_scale:.2g} of its scale off",
+        "keep batch norm in float32 (keep_batchnorm_fp32): give it weights (affine), or use opt_level O1",
+    )
+
+
+def master_weights(first: FirstDifference, halves: Halves) -> Cause | None:
+    """The update goes to half weights, where what is smaller than half an ulp is lost, and not to float32 masters."""
+    values = _after(first, halves)
+    if first.quantity != "var" or values is None or halves.opt_level == "O3":
+        return None
+    before = halves.states.step(first.check.step).read(first.check.key)
+    moved = values[0] != before
+    if np.array_equal(values[1], before):
+        text = f"{first.check.key} stays as it was to the bit at step {first.check.step}, float32 moves {moved.sum()} values"
+    elif _fits(values[1], halves.dtype):
+        lost = float(np.mean(values[1][moved] == before.astype(_numpy(halves.dtype)).astype(before.dtype)[moved]))
+        text = (
+            f"all {values[1].size} values of {first.check.key} fit {halves.dtype} exactly after step {first.check.step}; "
+            f"{lost:.0%} of the values that float32 moves stay"
+        )
+    else:
+        return None
+    return Cause(
+        "master_weights",
+        f"the update is made to {halves.dtype} weights, not to float32 masters",
+        text,
+        "let the optimizer step what is in its param_groups (amp.master_params), not parameters it kept from before",
+    )
+
+
+def half_optimizer(first: FirstDifference, halves: Halves) -> Cause | None:
+    """At O3 the optimizer's own state is half, too coarse for what it adds up."""
+    if halves.opt_level != "O3" or first.quantity not in ("slot", "var"):
+        return None
+    return Cause(
+        "half_optimizer",
+        f"the optimizer's own arithmetic is in {halves.dtype}",
+        f"gradients are as good as they should be at step {first.check.step}, {first.check.key} is "
+        f"{first.check.multiple:.3g} times what storing it in {halves.dtype} explains: decays such as 0.999 and epsilons "
+        f"such as 1e-8 have no {halves.dtype} near them",
+        "use O2, which keeps float32 masters and float32 slots",
+    )
+
+
+def loss_scale_in_clipping(first: FirstDifference, halves: Halves) -> Cause | None:
+    """The gradients are clipped while the loss scale is still in them."""
+    if first.quantity not in ("clip", "slot", "var"):
+        return None
+    products, factors = [], []
+    for step in halves.mixed.step_numbers:
+        file = halves.mixed.step(step)
+        found = _given(file)
+        if found is None or "state/loss_scale" not in file or bool(file.read("state/skipped")):
+            continue
+        factor, size = found
+        factors.append(factor)
+        products.append(size * float(file.read("state/loss_scale")))
+    if len(products) < 2 or max(factors) > 0.1 or max(products) - min(products) > 0.01 * max(products):
+        return None
+    return Cause(
+        "loss_scale_in_clipping",
+        "the gradients are clipped before the loss scale is taken out",
+        f"what the optimizer is given has {factors[0]:.3g} times the norm of the combined gradient; times the loss scale "
+        f"it is {products[0]:.6g} at all {len(products)} steps: the limit",
+        "clip after leaving amp.scale_loss, amp.master_params(optimizer)",
+    )
+
+
+def loss_scale_left(first: FirstDifference, halves: Halves) -> Cause | None:
+    """The loss scale is still in the gradients."""
+    if first.quantity not in ("tower_grad", "grad", "clip"):
+        return None
+    step = first.check.step
+    full, mixed = halves.full.step(step), halves.mixed.step(step)
+    names = [text for text in full.names() if text.startswith(f"{first.quantity}/") and text in mixed]
+    pairs = [(full.read(text), mixed.read(text)) for text in names]
+    if any(not np.isfinite(other).all() for _, other in pairs):
+        return None
+    found = fit([[one] for one, _ in pairs], [other for _, other in pairs])
+    if found is None or found.residual > ROUGH or abs(found.coefficients[0]) < 8:
+        return None
+    factor = found.coefficients[0]
+    power = round(log2(factor)) if factor > 0 else 0
+    return Cause(
+        "loss_scale_left",
+        f"the gradients still hold a loss scale of {2.0**power:g}",
+        f"the {first.quantity}s are {factor:.6g} times float32's at step {step}, to {found.residual:.1g}",
+        "unscale before the update: leave amp.scale_loss first, or scaler.unscale_(optimizer)",
+    )
+
+
+HYPOTHESES: tuple[Callable[[FirstDifference, Halves], Cause | None], ...] = (
+    overflow,
+    loss_scale_rule,
+    loss_scale_left,
+    loss_scale_in_clipping,
+    batch_norm_in_half,
+    master_weights,
+    half_optimizer,
+)
+
+
+def _always_overflowing(halves: Halves) -> Cause | None:
+    if not all_skipped(halves.mixed):
+        return None
+    steps = list(halves.mixed.step_numbers)
+    last = halves.mixed.step(steps[-1])
+    scale = float(last.read("state/loss_scale")) if "state/loss_scale" in last else 1.0
+    return Cause(
+        "overflow",
+        "the gradients overflow at every loss scale",
+        f"all {len(steps)} steps were skipped, the last one at a scale of {scale:g}, and every output is finite",
+        "look for an op whose gradient is infinite (sqrt at 0, log, norm), or record more steps: the scale halves at each",
+    )
+
+
+def _given(file: TensorFile) -> tuple[float, float] | None:
+    # What the optimizer is given over what was combined, and its global norm; None where it is no multiple of that.
+    names = [text for text in file.names() if text.startswith("clip/")]
+    pairs = [(file.read(f"grad/{text[5:]}"), file.read(text)) for text in names if f"grad/{text[5:]}" in file]
+    if not pairs or not all(isfinite(norm(one)) and isfinite(norm(other)) for one, other in pairs):
+        return None
+    found = fit(
+        [[np.asarray(one, np.float64)] for one, _ in pairs], [np.asarray(other, np.float64) for _, other in pairs]
+    )
+    if found is None or found.residual > ROUGH:
+        return None
+    return found.coefficients[0], float(np.sqrt(sum(norm(other) ** 2 for _, other in pairs)))
+
+
+def _after(first: FirstDifference, halves: Halves) -> tuple[Array, Array] | None:
+    if first.check.run != "lockstep":
+        return None
+    step, key = first.check.step, first.check.key
+    one, other = halves.full.step(step), halves.mixed.step(step)
+    return (one.read(key), other.read(key)) if key in one and key in other else None
+
+
+def _numpy(dtype: str) -> type:
+    # numpy has no bfloat16: nothing rounds to it, and a value that float32 moves counts as lost where it stays.
+    return np.float16 if dtype == "float16" else np.float32
+
+
+def _fits(values: Array, dtype: str) -> bool:
+    return bool(values.any()) and _share_that_fits(values, dtype) == 1.0
+
+
+def _share_that_fits(values: Array, dtype: str) -> float:
+    fraction, _ = np.frexp(np.asarray(values, np.float64))
+    scaled = fraction * 2.0 ** BITS[dtype]
+    return float(np.mean(scaled == np.round(scaled)))

@@ -1,0 +1,180 @@
+"""Causes between the combined gradient and the optimizer: what it was given is not what was computed."""
+
+import numpy as np
+
+from parity.diagnose.detectors.clipping import by_value
+from parity.diagnose.evidence import LEFT, Evidence, common_factor, fit, rounds_to_one
+from parity.diagnose.optimizer_input import Input, linear_slot, optimizer_inputs, slot_rule
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause, FirstDifference
+
+ROUGH = 1e-6
+
+
+def gradients_used(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The optimizer works with another gradient than the combined one: negated, scaled, clipped."""
+    step = first.check.step
+    if first.quantity not in ("slot", "var") or (first.quantity == "var" and evidence.slots(step)):
+        return None
+    inputs = optimizer_inputs(evidence, step)
+    if not inputs:
+        return None
+    changed = [each for each in inputs if norm(each.used - each.gradient) > ROUGH * norm(each.gradient)]
+    found = linear_slot(evidence, step)
+    keep = found[1].keep if found else 0.0
+    cause = _to_one_norm(evidence) or _factor(inputs, changed, dampened_shares(evidence, keep), _steady(evidence))
+    return cause or _clipped_by_norm(inputs, changed) or _clipped_by_value(inputs, changed)
+
+
+def left_over(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """A gradient of the step before is still in this one."""
+    step = first.check.step
+    if first.quantity not in ("tower_grad", "grad", "slot", "var") or step - 1 not in evidence.steps:
+        return None
+    if first.quantity in ("slot", "var") and not _told_from_a_share(first, evidence):
+        return None
+    earlier = {name: one for name, one, _ in evidence.pairs(step - 1, "grad")}
+    if first.quantity in ("tower_grad", "grad"):
+        pairs = [
+            (name, one, other)
+            for name, one, other in evidence.pairs(step, first.quantity, "", first.tower)
+            if name in earlier
+        ]
+    else:
+        pairs = [each for each in optimizer_inputs(evidence, step) or [] if each.name in earlier]
+    found = fit([[one, earlier[name]] for name, one, _ in pairs], [other for _, _, other in pairs]) if pairs else None
+    if found is None or found.residual > ROUGH or abs(found.coefficients[1]) <= ROUGH:
+        return None
+    apart = float(np.sqrt(sum(norm(other - one) ** 2 for _, one, other in pairs)))
+    if found.residual * float(np.sqrt(sum(norm(other) ** 2 for _, _, other in pairs))) > LEFT * apart:
+        return None
+    now, before = found.coefficients
+    return Cause(
+        "stale_gradient",
+        "the gradient of an earlier step is still in it",
+        f"the candidate's gradient at step {step} is {now:.6g} times the reference's plus {before:.6g} times that of step "
+        f"{step - 1}",
+        "call optimizer.zero_grad() before every backward pass, unless the graph accumulates too",
+    )
+
+
+def _told_from_a_share(first: FirstDifference, evidence: Evidence) -> bool:
+    """Whether an earlier gradient that is left over is no other share of a slot: one that began empty holds nothing else."""
+    found = linear_slot(evidence, first.check.step)
+    if found is None:
+        return True
+    steps = [step for step in evidence.steps if step >= first.check.step and step - 1 in evidence.steps]
+    rules = [slot_rule(evidence, step, found[0], candidate=True) for step in steps]
+    keeps = [rule.keep for rule in rules if rule is not None]
+    # The reference's own share is no other one: then it is the gradient that is another.
+    own = bool(keeps) and all(abs(each - found[1].keep) <= ROUGH for each in keeps)
+    return own or len(keeps) < len(rules) or not all(0.0 <= each <= 1.0 for each in keeps)
+
+
+def _steady(evidence: Evidence) -> bool | None:
+    # A limit makes another factor of every norm: one factor at all steps, of gradients of several norms, is none's.
+    if len(evidence.steps) < 2:
+        return None  # one step tells neither
+    steps = [optimizer_inputs(evidence, step) or [] for step in evidence.steps]
+    factors = [_rough_factor([(each.gradient, each.used) for each in inputs]) for inputs in steps]
+    known = [factor for factor in factors if factor is not None]
+    if len(known) < max(len(steps), 2):
+        return False
+    norms = _norms(steps)
+    return max(known) - min(known) <= ROUGH * max(known) and max(norms) - min(norms) > LEFT * max(norms)
+
+
+def _norms(steps: list[list[Input]]) -> list[float]:
+    return [float(np.sqrt(sum(norm(each.used) ** 2 for each in inputs))) for inputs in steps]
+
+
+def _to_one_norm(evidence: Evidence) -> Cause | None:
+    steps = [optimizer_inputs(evidence, step) or [] for step in evidence.steps]
+    factors = [_rough_factor([(each.gradient, each.used) for each in inputs]) for inputs in steps]
+    norms = _norms(steps)
+    known = [factor for factor in factors if factor is not None and factor > 0]
+    if len(known) < max(len(steps), 2) or max(norms) - min(norms) > ROUGH * max(norms):
+        return None
+    if max(known) - min(known) <= ROUGH * max(known):
+        return None
+    return Cause(
+        "clipping",
+        f"the gradients are brought to the global norm {norms[0]:.6g} before the update",
+        f"at all {len(steps)} steps the candidate's optimizer works with gradients of that norm, {min(known):.4g} to "
+        f"{max(known):.4g} times the combined ones",
+        "clip as the graph does: by this norm on both sides, or on neither; clipping leaves smaller gradients as they are",
+    )
+
+
+def dampened_shares(evidence: Evidence, keep: float) -> list[float]:
+    """Returns what share of the gradient enters a momentum that is dampened: as the candidate's settings say, or as usual.
+
+    Args:
+      evidence: the traces.
+      keep: the momentum.
+    """
+    said = evidence.optimizers[1].get("dampening")
+    return [1 - each for each in ([said] if isinstance(said, int | float) else [keep]) if each]
+
+
+def _factor(inputs: list[Input], changed: list[Input], dampened: list[float], steady: bool | None) -> Cause | None:
+    factor = _rough_factor([(each.gradient, each.used) for each in changed])
+    if factor is None or abs(factor - 1) <= ROUGH or rounds_to_one(factor):
+        return None
+    where = "every variable" if len(changed) == len(inputs) else ", ".join(each.name for each in changed)
+    text = f"the candidate's optimizer works with {factor:.9g} times the gradient of {where}"
+    if abs(factor + 1) <= ROUGH:
+        return Cause("sign", "the update goes uphill", text, "minimise: check maximize=True and the loss's sign")
+    if len(changed) == len(inputs) and any(abs(factor - share) <= ROUGH for share in dampened):
+        return Cause(
+            "momentum",
+            f"the momentum is dampened: the gradient enters the slot {factor:.6g} times",
+            text,
+            "TensorFlow's momentum takes the whole gradient: dampening=0, or torch_ddp.like_tf.Momentum",
+        )
+    if 0 < factor < 1 and len(changed) == len(inputs) and len(inputs) > 1 and not steady:
+        norms = float(np.sqrt(sum(norm(each.used) ** 2 for each in changed)))
+        rule = "by clipping by global norm or by a factor" if steady is None else "as clipping by global norm does"
+        return Cause(
+            "clipping",
+            f"the gradients are scaled to {factor:.4g} of what they are before the update, {rule}",
+            f"{text}; their global norm is then {norms:.6g}",
+            "clip as the graph does: by this norm on both sides, or on neither",
+        )
+    return Cause("gradient_factor", f"the update's gradient is off by the factor {factor:.6g}", text, "take it out")
+
+
+def _clipped_by_norm(inputs: list[Input], changed: list[Input]) -> Cause | None:
+    factors = [_rough_factor([(each.gradient, each.used)]) for each in changed]
+    if not changed or any(factor is None or not 0 < factor < 1 for factor in factors):
+        return None
+    norms = [norm(each.used) for each in changed]
+    if max(norms) - min(norms) > ROUGH * max(norms):
+        return None
+    return Cause(
+        "clipping",
+        f"each variable's gradient is clipped to norm {norms[0]:.6g}",
+        f"the candidate's optimizer works with gradients of norm {norms[0]:.9g} for {len(changed)} of {len(inputs)} "
+        "variables, in the direction of the combined ones",
+        "clip where the graph clips: per variable or by global norm, before or after combining",
+    )
+
+
+def _clipped_by_value(inputs: list[Input], changed: list[Input]) -> Cause | None:
+    rule = by_value([(each.gradient, each.used) for each in changed], ROUGH)
+    if rule is None or not rule.fully:
+        return None
+    return Cause(
+        "clipping",
+        f"the candidate {rule.text}",
+        f"in {len(changed)} of {len(inputs)} variables the larger elements of the gradient are cut off, no others differ",
+        "clip as the graph does: by value, by norm or not at all",
+    )
+
+
+def _rough_factor(pairs: list[tuple[Array, Array]]) -> float | None:
+    factor = common_factor(pairs)
+    if factor is not None or not pairs:
+        return factor
+    found = fit([[one] for one, _ in pairs], [other for _, other in pairs])
+    return found.coefficients[0] if found is not None and found.residual <= ROUGH else None

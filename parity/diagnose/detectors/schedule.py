@@ -1,0 +1,171 @@
+"""Causes in the schedule of the learning rate: the rates are right, and come at the wrong steps."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from parity.diagnose.evidence import Evidence
+from parity.judge.result import Cause, FirstDifference
+
+RATE = "state/learning_rate"
+ROUNDING = 2.0**-18  # between a schedule in float32 and the same one in double
+TELLING = 1e-4  # by how much a schedule must have changed, relative, to tell two steps apart
+PERIODS = range(2, 1001)
+LONG = 3  # rates that tell a shape
+MANY = 6  # rates that are printed
+
+
+def shifted_schedule(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The candidate's learning rate is the reference's of the step before, or of the step after."""
+    rates = _rates(first, evidence)
+    if rates is None:
+        return None
+    one, other = rates
+    count = len(one)
+    for late, pairs, cure in (
+        (True, [(one[k - 1], other[k]) for k in range(1, count)], "step the schedule once before the first update"),
+        (False, [(one[k + 1], other[k]) for k in range(count - 1)], "call scheduler.step() after optimizer.step()"),
+    ):
+        told = [wanted for wanted, _ in pairs]
+        if len(pairs) < 2 or not _varies(told) or not all(_same(*pair) for pair in pairs):
+            continue
+        whose = "before" if late else "after"
+        return Cause(
+            "shifted_schedule",
+            f"the learning rate comes a step too {'late' if late else 'early'}",
+            f"at all {len(pairs)} steps the candidate's learning rate is the reference's of the step {whose}, e.g. "
+            f"{other[first.check.step]:.6g} at step {first.check.step}",
+            cure,
+        )
+    return None
+
+
+def slow_schedule(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The candidate's schedule counts something that is rarer than updates: epochs; or it stands still."""
+    rates = _rates(first, evidence)
+    if rates is None:
+        return None
+    one, other = rates
+    cure = "step the schedule after every update, as the graph's global step counts, not once per epoch"
+    if all(_same(one[0], rate) for rate in other) and _varies(one):
+        return Cause(
+            "slow_schedule",
+            f"the learning rate stays {other[0]:.6g} over the {len(other)} recorded steps, where the reference's changes",
+            f"the candidate's learning rate is the reference's first one at all {len(other)} steps, while the reference's "
+            f"goes to {one[-1]:.6g}: a schedule that is never stepped, or once per epoch; or one in stairs, or with later "
+            "boundaries, that first moves behind these steps",
+            cure,
+        )
+    period = _first_that(lambda n: all(_same(one[k // n], rate) for k, rate in enumerate(other)), len(one))
+    if period is None or not _varies(other):
+        return _at_lower_speed(one, other)
+    return Cause(
+        "slow_schedule",
+        f"the schedule is stepped once in {period} updates",
+        f"at all {len(other)} steps the candidate's learning rate is the reference's of step floor(k / {period})",
+        cure,
+    )
+
+
+def other_rates(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The candidate's learning rates are others: by one factor, from some step on, up to one, or altogether."""
+    rates = _rates(first, evidence, every=False)
+    if rates is None:
+        return None
+    one, other = rates
+    apart = [k for k, pair in enumerate(zip(one, other, strict=True)) if not _same(*pair)]
+    if not apart:
+        return None
+    factors = [mine / rate for mine, rate in zip(other, one, strict=True) if rate]
+    listed = f"step by step the candidate's learning rate is {_listed(other)}, the reference's {_listed(one)}"
+    if len(factors) == len(one) and all(_same(factors[0], factor) for factor in factors):
+        title = f"learning rate off by the factor {factors[0]:.6g}"
+    elif apart == [*range(apart[-1] + 1)] and len(apart) < len(one):
+        title = f"another learning rate up to step {apart[-1]}, and the same from step {apart[-1] + 1} on"
+    else:
+        title = _shape(one, other) or f"another learning rate from step {apart[0]} on"
+    fix = "give the port the learning rate of the graph, and check the schedule's unit, boundaries and ends"
+    return Cause("learning_rate", title, listed, fix)
+
+
+def _shape(one: list[float], other: list[float]) -> str:
+    # Schedules that are straight, or fall by one factor, are said by what they do in a step.
+    if len(one) < LONG or not _same(one[0], other[0]):
+        return ""
+    ratios = [_ratio(rates) for rates in (one, other)]
+    if ratios[0] is not None and ratios[1] is not None:
+        return f"the learning rate changes by the factor {ratios[1]:.6g} a step, the reference's by {ratios[0]:.6g}"
+    slopes = [_slope(rates) for rates in (one, other)]
+    if slopes[0] is not None and slopes[1] is not None:
+        return f"the learning rate changes by {slopes[1]:.6g} a step, the reference's by {slopes[0]:.6g}"
+    return ""
+
+
+def _ratio(rates: list[float]) -> float | None:
+    if not all(rates):
+        return None
+    ratios = [after / before for before, after in pairwise(rates)]
+    return ratios[0] if all(_same(ratios[0], ratio) for ratio in ratios) else None
+
+
+def _slope(rates: list[float]) -> float | None:
+    slopes = [after - before for before, after in pairwise(rates)]
+    same = max(slopes) - min(slopes) <= ROUNDING * max(abs(rate) for rate in rates)
+    return slopes[0] if same else None
+
+
+def _at_lower_speed(one: list[float], other: list[float]) -> Cause | None:
+    # Where the candidate's schedule takes n steps for one of the reference's, its every nth rate is one of the reference's.
+    for slower in range(2, len(one)):
+        told = [(one[k // slower], other[k]) for k in range(0, len(one), slower)]
+        if (
+            _varies([wanted for wanted, _ in told])
+            and all(_same(*pair) for pair in told)
+            and _between(one, other, slower)
+        ):
+            return Cause(
+                "slow_schedule",
+                f"the schedule runs {slower} times as slowly",
+                f"at steps 0, {slower}, ... the candidate's learning rate is the reference's of steps 0, 1, ...: "
+                f"{_listed(other)} where the reference has {_listed(one)}",
+                "give the schedule the graph's number of steps, counted in updates as the graph's global step is",
+            )
+    return None
+
+
+def _between(one: list[float], other: list[float], slower: int) -> bool:
+    # What it does between lies between.
+    for k, rate in enumerate(other):
+        ends = one[k // slower], one[min(k // slower + 1, len(one) - 1)]
+        if not min(ends) * (1 - ROUNDING) <= rate <= max(ends) * (1 + ROUNDING):
+            return False
+    return True
+
+
+def _listed(rates: list[float]) -> str:
+    shown = [f"{rate:.6g}" for rate in rates[:MANY]]
+    return ", ".join([*shown, "..."] if len(rates) > MANY else shown)
+
+
+def _rates(first: FirstDifference, evidence: Evidence, every: bool = True) -> tuple[list[float], list[float]] | None:
+    if first.check.key != RATE:
+        return None
+    found: tuple[list[float], list[float]] = ([], [])
+    for number, step in enumerate(evidence.steps):
+        files = (evidence.reference.step(step), evidence.candidate.step(step))
+        if (every and number != step) or not all(RATE in file for file in files):
+            return None
+        for kept, file in zip(found, files, strict=True):
+            kept.append(float(file.read(RATE)))
+    return found
+
+
+def _same(one: float, other: float) -> bool:
+    return abs(one - other) <= ROUNDING * abs(one)
+
+
+def _varies(rates: list[float]) -> bool:
+    return max(rates) - min(rates) > TELLING * max(abs(rate) for rate in rates)
+
+
+def _first_that(holds: Callable[[int], bool], below: int) -> int | None:
+    return next((n for n in PERIODS if n < below and holds(n)), None)

@@ -1,0 +1,244 @@
+"""Causes in batch norm's moving statistics, in averages of the weights, and in what is computed after training."""
+
+import numpy as np
+
+from parity.diagnose.evidence import (
+    CLOSE,
+    Evidence,
+    common_factor,
+    explained_together,
+    rounds_to_one,
+    same_values,
+    share_explained,
+)
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause, FirstDifference
+from parity.trace import parse_evaluated
+
+# Causes in batch norm's moving statistics.
+
+WHOLE = (
+    1e-5  # as far as the fit tells a number of values; of thousands nearly any number lies near a whole one otherwise
+)
+AGREES = 1e-6  # of another statistic
+STORED = 1e-6  # what is left of a small move of a statistic once the statistic is stored
+
+
+def statistics_frozen(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The candidate's moving statistics stay as they were."""
+    step = first.check.step
+    pairs = list(evidence.pairs(step, "stat")) if first.quantity == "stat" else []
+    still = []
+    for name, one, other in pairs:
+        before = evidence.before(step, "stat", name)
+        if before is not None and norm(one - before) > 0.0 and norm(other - before) <= 1e-12 * norm(before):
+            still.append(name)
+    if first.name not in still:
+        return None
+    return Cause(
+        "statistics_frozen",
+        "the moving statistics never move",
+        f"{len(still)} of {len(pairs)} statistics of the candidate are as they were before step {step}: {', '.join(still)}",
+        "train in training mode, with a momentum; in the towers: run UPDATE_OPS",
+    )
+
+
+def bias_before_norm(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The moving mean is off by a multiple of a bias: the norm takes out again what the bias in front of it adds."""
+    if first.quantity != "stat":
+        return None
+    step = first.check.step
+    one, other = {name: (one, other) for name, one, other in evidence.pairs(step, "stat")}[first.name]
+    for name in evidence.reference.variables:
+        bias = evidence.before(step, "var", name)
+        if bias is None or bias.shape != one.shape or bias.size < 3 or not np.ptp(bias) > 0.0:
+            continue
+        factor = common_factor([(bias, other - one)], STORED)
+        if factor is not None:
+            return Cause(
+                "bias_missing",
+                f"the bias {name} in front of a batch norm does not count as in the reference",
+                f"every channel of {first.name} is off by {factor:.6g} times {name}; what comes out of the norm is the same",
+                "give the layer in front of the norm its bias once, or leave it out on both sides",
+            )
+    return None
+
+
+def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The moving statistics move by another variance (n against n - 1) or with another momentum.
+
+    Both are linear: ``moving' = (1 - d) moving + d batch``. Fitting the candidate's by the reference's and the state before
+    over the channels gives the two coefficients, and with them what differs.
+    """
+    if first.quantity != "stat":
+        return None
+    step = first.check.step
+    found = {name: (one, other) for name, one, other in evidence.pairs(step, "stat")}
+    one, other = found[first.name]
+    before = evidence.before(step, "stat", first.name)
+    if before is None or one.size < 3:
+        return None
+    columns = np.stack([one.reshape(-1), before.reshape(-1)], axis=1)
+    (of_new, of_old), *_ = np.linalg.lstsq(columns, other.reshape(-1), rcond=None)
+    residual = norm(columns @ np.array([of_new, of_old]) - other.reshape(-1))
+    if residual > 1e-7 * norm(other - one):
+        return None
+    if rounds_to_one(of_new):
+        return None  # they move as far, and differ by something else
+    if abs(of_new + of_old - 1) <= CLOSE:
+        return Cause(
+            "batch_norm_momentum",
+            f"batch norm's momentum: the candidate's statistics move {of_new:.6g} times as far",
+            f"every channel of {first.name} fits moving' = moving + {of_new:.6g} (reference' - moving)",
+            "torch's momentum is the weight of the new value: 1 - TensorFlow's; or use torch_ddp.like_tf.BatchNorm2d",
+            share_explained(first, [(of_new * one + of_old * before, other, one)]),
+        )
+    count = 1 / (1 - of_new) if of_new < 1 else of_new / (of_new - 1)
+    if not count > 1.5 or abs(count - round(count)) > WHOLE * count:
+        return None
+    n = round(count)
+    kept = -of_old / (of_new - 1)  # what the average keeps of itself: of_old is that times 1 - of_new
+    if not 0.0 <= kept < 1.0 or not _may_be_values(n, evidence, step) or not _others_agree(first.name, found):
+        return None
+    whose = "biased variance (n)" if of_new < 1 else "unbiased variance (n - 1)"
+    return Cause(
+        "batch_norm_variance",
+        f"batch norm's moving variance takes the {whose}",
+        f"every channel of {first.name} is off by the factor {of_new:.9g} = {n - 1}/{n} or its inverse, for n = {n} values "
+        "per channel, while the normalised activations are the same",
+        "fused batch norm moves by the unbiased variance, unfused by the biased: torch_ddp.like_tf.BatchNorm2d(fused=…)",
+    )
+
+
+def _may_be_values(count: int, evidence: Evidence, step: int) -> bool:
+    """Whether a channel may have so many values: every example brings as many, of whatever axis of what is fed."""
+    tower = next(iter(evidence.tower_names(step, "feed")), None)
+    feeds = [one for _, one, _ in evidence.pairs(step, "feed", "", tower)] if tower is not None else []
+    lengths = {length for feed in feeds for length in feed.shape if length > 1}
+    return not lengths or any(count % length == 0 for length in lengths)
+
+
+def _others_agree(name: str, found: dict[str, tuple[Array, Array]]) -> bool:
+    """Whether the other statistics of the layer, its moving mean, are the same: a variance alone is counted otherwise."""
+    layer = name.rpartition("/")[0]
+    others = [pair for each, pair in found.items() if each != name and each.rpartition("/")[0] == layer != ""]
+    return all(norm(other - one) <= AGREES * norm(one) for one, other in others)
+
+
+# Causes in the moving averages of the weights.
+
+STILL = 1e-9  # of the way to a weight
+
+
+def average_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The averages move by another decay: ``average' = average + (1 - decay) (weight - average)``."""
+    if first.quantity != "ema":
+        return None
+    step = first.check.step
+    weights = {name: (one, other) for name, one, other in evidence.pairs(step, "var")}
+    moves = []
+    for name, one, other in evidence.pairs(step, "ema"):
+        before = evidence.before(step, "ema", name)
+        if before is None or name not in weights:
+            return None
+        if norm(weights[name][0] - before) > 1e-6 * norm(before):
+            moves.append((before, weights[name], (one, other)))
+    shares = [
+        common_factor([(weight[side] - before, after[side] - before) for before, weight, after in moves], 1e-7)
+        for side in (0, 1)
+    ]
+    if shares[0] is None or shares[1] is None:
+        return None
+    if abs(shares[1] - shares[0]) <= 1e-6 * abs(shares[0]):
+        return None  # by the same decay, to what their fit can tell
+    wanted, got = 1 - shares[0], 1 - shares[1]
+    still = abs(shares[1]) <= STILL
+    if still and not all(_stand_still(evidence, each) for each in evidence.steps):
+        return None  # they only do where they begin as what they move to
+    return Cause(
+        "average_decay",
+        "the averages of the weights stay as they were"
+        if still
+        else f"the averages of the weights decay by {got:.6g} where the reference's decay by {wanted:.6g}",
+        f"average' = {got:.9g} average + {1 - got:.9g} weight fits all {len(moves)} averages at step "
+        f"{step}; "
+        f"the reference's keep {wanted:.9g}",
+        "give ExponentialMovingAverage the graph's decay, with num_updates where the graph passes it, and update it once "
+        "after every step",
+    )
+
+
+def _stand_still(evidence: Evidence, step: int) -> bool:
+    pairs = ((evidence.before(step, "ema", name), other) for name, _, other in evidence.pairs(step, "ema"))
+    return all(before is None or norm(other - before) <= STILL * norm(before) for before, other in pairs)
+
+
+def stale_average(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The averages move towards the weights before the update: they are moved too early, or from a copy."""
+    if first.quantity != "ema":
+        return None
+    shares = {step: share for step in evidence.steps if (share := _share_of_earlier(evidence, step)) is not None}
+    told = {step: share for step, share in shares.items() if abs(share) > CLOSE}
+    if not told or len(told) < len(shares):
+        return None
+    step, share = next(iter(told.items()))
+    count = len(_moves_to_earlier(evidence, step))
+    return Cause(
+        "stale_average",
+        "the averages move towards the weights of the step before",
+        f"{count} averages of the candidate move by {share:.9g} of the way to what the weights were before the update at "
+        f"step {step}" + (f", and so at {len(told)} steps" if len(told) > 1 else ""),
+        "move the averages after the optimizer's step",
+    )
+
+
+def _share_of_earlier(evidence: Evidence, step: int) -> float | None:
+    """Returns how far the averages go to the weights before a step; 0 where they do not, None where that is not told.
+
+    Averages that begin as the weights, as they do at the start, go nowhere then.
+    """
+    moves = _moves_to_earlier(evidence, step)
+    if not moves:
+        return None
+    share = common_factor([(weight - start, other - start) for start, weight, other, _ in moves], 100 * CLOSE)
+    if share is None:
+        return 0.0
+    # Where the weights hardly move, averages move to the old ones and to the new ones alike.
+    made = ((start + share * (weight - start), other, one) for start, weight, other, one in moves)
+    return share if explained_together(made) else 0.0
+
+
+def _moves_to_earlier(evidence: Evidence, step: int) -> list[tuple[Array, Array, Array, Array]]:
+    """Returns average and weight before a step, and both sides' averages after it, of those that are apart before."""
+    found = []
+    for name, one, other in evidence.pairs(step, "ema"):
+        start, weight = evidence.before(step, "ema", name), evidence.before(step, "var", name)
+        if start is not None and weight is not None and norm(weight - start) > 1e-6 * norm(start):
+            found.append((start, weight, other, one))
+    return found
+
+
+# Causes in what is computed after training.
+
+
+def averages_not_used(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The candidate's evaluation with the averages is its evaluation with the weights."""
+    if first.quantity != "eval" or not parse_evaluated(first.name).averages:
+        return None
+    found = {name: (one, other) for name, one, other in evidence.pairs(first.check.step, "eval")}
+    pairs = [
+        (found[name], found[name[len("ema/") :]])
+        for name in found
+        if parse_evaluated(name).averages and name[len("ema/") :] in found
+    ]
+    # Outputs that hang on no average, such as a batch handed through, are alike on both sides and say nothing.
+    telling = [(averaged, plain) for averaged, plain in pairs if not same_values(plain[0], averaged[0], evidence.close)]
+    if not telling or not all(same_values(plain[1], averaged[1], evidence.close) for averaged, plain in telling):
+        return None
+    return Cause(
+        "averages_not_used",
+        "the averages of the weights are not used in evaluation",
+        f"with the averages in place of the weights, {len(telling)} outputs of the candidate are what they are with the "
+        "weights themselves; the reference's change",
+        "let the evaluation read the parameters anew: look for weights that are cached, folded or copied by eval()",
+    )

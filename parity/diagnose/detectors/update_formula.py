@@ -1,0 +1,423 @@
+"""Causes in the formula of an update: each side's is solved for from its own gradients, slots and weights, and compared.
+
+A cause is named only where the reference's formula gives the reference's update and another one the candidate's, in all of
+the first steps, and what is left of the difference is small beside it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.detectors.update_solver import GRADIENT, Form, Formula, Move, forms, holds, moves_of, solve
+from parity.diagnose.detectors.weight_decay import cause_of_decay
+from parity.diagnose.evidence import ROUNDING, Evidence, is_close, rounds_to_one
+from parity.diagnose.optimizer_input import slot_rule
+from parity.judge.metrics import norm
+from parity.judge.result import Cause, Explained, FirstDifference
+
+STEPS = 3
+CLOSE = 1e-5  # of factors that are solved for
+NEAR = 1e-4  # of the share that a gradient has beside a slot
+WRONG = 1e-12  # of a move
+SLOT_OF_UPDATES = "momentum"  # RMSProp's: it takes the update up, learning rate and all
+
+Moves = Mapping[str, Move]
+
+
+class Sides(NamedTuple):
+    """What both sides did in some steps.
+
+    Fields:
+      steps: their numbers, that of the first difference first.
+      reference, candidate: for each step name to `Move`.
+      names: the variables whose updates differ.
+      known: epsilons that are written somewhere, the reference's first.
+    """
+
+    steps: list[int]
+    reference: Sequence[Moves]
+    candidate: Sequence[Moves]
+    names: list[str]
+    known: list[list[float]]
+
+
+def other_update(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """The candidate's update has another formula, or other numbers in it: epsilon, rate, decay, a look ahead, a root."""
+    missing = first.quantity == "slot" and first.check.verdict == "incomparable"
+    if first.quantity != "var" and not missing:
+        return None
+    sides = _sides(first, evidence)
+    if not sides.names or (not missing and first.name not in sides.names):
+        return None
+    own = _own_formula(sides)
+    if own is None:
+        return None
+    for form, epsilons, decays in _tried(own.form, list(sides.candidate[0].values()), sides.known):
+        found = _formulas(sides, form, epsilons, decays)
+        if found is not None:
+            return _named(first, evidence, sides, own, found)
+    return None
+
+
+def other_slot_of_updates(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """RMSProp's momentum takes the update up by another formula: another momentum, rate, epsilon or root."""
+    slots = evidence.slots(first.check.step)
+    if first.quantity != "slot" or SLOT_OF_UPDATES not in slots or len(slots) < 2:
+        return None
+    missing = first.check.verdict == "incomparable"
+    if not missing and not first.check.key.startswith(f"slot/{SLOT_OF_UPDATES}/"):
+        return None
+    sides = _of_a_slot(_sides(first, evidence))
+    moves = _chosen(sides.reference[0], sides.names)
+    if not moves:
+        return None
+    for form in _roots_of([each for each in moves[0].terms if each not in (SLOT_OF_UPDATES, GRADIENT)]):
+        own = solve(form, moves, sides.known[0][0], decays=True)
+        if own is not None and holds(own, moves):
+            return _of_the_slot(first, evidence, sides, own)
+    return None
+
+
+def _roots_of(slots: Sequence[str]) -> Iterator[Form]:
+    # A root of more slots first: RMSProp that is not centered has no second one.
+    found = [form for form in forms(slots) if form.numerators == (GRADIENT,) and form.root]
+    yield from sorted(found, key=lambda form: -len(form.root))
+
+
+def _sides(first: FirstDifference, evidence: Evidence) -> Sides:
+    step = first.check.step
+    steps = [step, *(each for each in evidence.steps if each > step)][:STEPS]
+    reference = [moves_of(evidence, each, candidate=False) for each in steps]
+    candidate = [moves_of(evidence, each, candidate=True) for each in steps]
+    names = [
+        name for name in reference[0] if any(_wrong(r, c, name) for r, c in zip(reference, candidate, strict=True))
+    ]
+    return Sides(steps, reference, candidate, names, [_known_epsilons(evidence, each) for each in steps])
+
+
+def _wrong(reference: Moves, candidate: Moves, name: str) -> bool:
+    if name not in reference or name not in candidate:
+        return False
+    one, other = reference[name], candidate[name]
+    return norm(other.move - one.move) > WRONG * norm(one.move) + ROUNDING * norm(one.weight)
+
+
+def _known_epsilons(evidence: Evidence, step: int) -> list[float]:
+    reference, candidate = evidence.optimizers
+    values = [reference.get("epsilon", 0.0), candidate.get("eps", candidate.get("epsilon", 0.0))]
+    plain = [float(each) for each in values if isinstance(each, int | float)]
+    second = evidence.counter(step, "beta2_power")
+    inside = [each * float(np.sqrt(1 - second)) for each in plain] if second is not None else []
+    return [*plain, *inside]
+
+
+def _chosen(moves: Moves, names: Sequence[str]) -> list[Move]:
+    return [moves[name] for name in names if name in moves]
+
+
+def _own_formula(sides: Sides) -> Formula | None:
+    # In all of the steps: in the first one a slot may still be empty, and then it is the gradient but for a factor.
+    moves = [list(each.values()) for each in sides.reference]
+    slots = [term for term in moves[0][0].terms if term != GRADIENT]
+    for form in forms(slots):
+        for known in (True, False) if form.root else (True,):
+            epsilons = [each[0] if known else None for each in sides.known]
+            solved = [solve(form, each, epsilon) for each, epsilon in zip(moves, epsilons, strict=True)]
+            if all(holds(formula, each) for formula, each in zip(solved, moves, strict=True)):
+                return solved[0]
+    return None
+
+
+def _tried(
+    own: Form, moves: Sequence[Move], known: list[list[float]]
+) -> Iterator[tuple[Form, list[float | None], bool]]:
+    # The reference's form with another number in it; then what else it may be.
+    slots = [term for term in moves[0].terms if term != GRADIENT] if moves else []
+    others = [form for form in forms(slots) if form != own]
+    # What has fewer numbers, and fits, comes before what has more: a share of 0 beside the slot is none.
+    fewer = [form for form in others if form.root == own.root and len(form.numerators) < len(own.numerators)]
+    for decays in (False, True):
+        for form in (*fewer, own, *others):
+            for place in range(len(known[0]) if form.root else 1):
+                yield form, [each[place] for each in known], decays
+            if form.root and not decays:
+                yield form, [None] * len(known), decays
+
+
+def _formulas(sides: Sides, form: Form, epsilons: list[float | None], decays: bool) -> list[Formula] | None:
+    found: list[Formula] = []
+    for reference, candidate, epsilon in zip(sides.reference, sides.candidate, epsilons, strict=True):
+        names = [name for name in sides.names if name in reference and name in candidate]
+        one, other = _chosen(reference, names), _chosen(candidate, names)
+        formula = solve(form, other, epsilon, decays)
+        if formula is None or not holds(formula, other, None if found else one):
+            return None
+        found.append(formula)
+    return found
+
+
+def _named(
+    first: FirstDifference, evidence: Evidence, sides: Sides, own: Formula, found: list[Formula]
+) -> Cause | None:
+    formula = found[0]
+    if formula.decay:
+        return _of_the_decay(first, evidence, sides, own, formula)
+    if formula.form != own.form:
+        return _of_the_form(first, evidence, sides, own, formula)
+    rates = [other / one for one, other in zip(own.shares, formula.shares, strict=True)]
+    if not all(is_close(rate, rates[0], CLOSE) for rate in rates):
+        return None
+    if not rounds_to_one(rates[0]) and not is_close(rates[0], 1.0, CLOSE):
+        return _of_the_rate(first, evidence, sides, found, rates[0])
+    return _of_the_epsilon(first, evidence, sides, own, formula)
+
+
+def _of_the_rate(
+    first: FirstDifference, evidence: Evidence, sides: Sides, found: list[Formula], factor: float
+) -> Cause | None:
+    powers = [evidence.counter(sides.steps[0], f"beta{k}_power") for k in (1, 2)]
+    if powers[0] is not None and powers[1] is not None and found[0].form.root:
+        corrections = {
+            "Adam without bias correction": float(np.sqrt(1 - powers[1]) / (1 - powers[0])),
+            "Adam without the correction of its first moment": 1 / (1 - powers[0]),
+            "Adam without the correction of its second moment": float(np.sqrt(1 - powers[1])),
+        }
+        for title, corrected in corrections.items():
+            if is_close(factor * corrected, 1.0, CLOSE) and not is_close(corrected, 1.0, CLOSE):
+                text = (
+                    f"{_words(found[0])} gives the candidate's update of {_which(sides)} at step {sides.steps[0]}, "
+                    f"{factor:.6g} times the reference's"
+                )
+                fix = "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments"
+                return Cause("bias_correction", title, text, fix, _all_of(first))
+    return None  # by the factor alone it is named
+
+
+def _of_the_epsilon(
+    first: FirstDifference, evidence: Evidence, sides: Sides, own: Formula, formula: Formula
+) -> Cause | None:
+    got, wanted = formula.epsilon, own.epsilon
+    if not own.form.root or is_close(got, wanted, 1e-3):
+        return None
+    of_adam = own.form.numerators[0] != GRADIENT
+    second = evidence.counter(sides.steps[0], "beta2_power")
+    text = (
+        f"the candidate's update of {_which(sides)} is {_words(formula)}, the reference's {_words(own)}, "
+        f"each of its own gradients and slots at step {sides.steps[0]}"
+    )
+    if of_adam and second is not None and is_close(got, wanted * float(np.sqrt(1 - second)), 1e-4):
+        return Cause(
+            "adam_epsilon_placement",
+            "Adam's epsilon inside the bias correction",
+            f"{text}: the candidate adds {wanted:g} to the bias-corrected root (torch's rule); TensorFlow adds {wanted:g} "
+            "before correcting the bias",
+            "use torch_ddp.like_tf.Adam, whose epsilon is TensorFlow's",
+            _all_of(first),
+        )
+    name, whose = _epsilon_of(own.form, evidence)
+    candidate = evidence.optimizers[1].get("eps")
+    after = (
+        isinstance(candidate, float)
+        and second is not None
+        and is_close(got, candidate * float(np.sqrt(1 - second)), 1e-4)
+    )
+    shown = f"{candidate:g}" if after and of_adam else f"{got:.6g}"
+    text += f", which is {shown} beside the bias-corrected root (torch's rule)" if after and of_adam else ""
+    return Cause(
+        name,
+        f"{whose} epsilon is {shown} where the reference has {wanted:g}",
+        text,
+        f"give the port's optimizer epsilon={wanted:g}" + (": torch_ddp.like_tf.Adam" if of_adam else "")
+        if wanted
+        else "leave epsilon out, as the graph does",
+        _all_of(first),
+    )
+
+
+def _epsilon_of(form: Form, evidence: Evidence) -> tuple[str, str]:
+    if form.numerators[0] != GRADIENT:
+        return "adam_epsilon", "Adam's"
+    if "rms" in form.root or ("decay" in evidence.optimizers[0] and "accumulator" not in form.root):
+        return "rmsprop_epsilon", "RMSProp's"
+    return "optimizer_epsilon", "the optimizer's"
+
+
+def _of_the_form(
+    first: FirstDifference, evidence: Evidence, sides: Sides, own: Formula, formula: Formula
+) -> Cause | None:
+    text = (
+        f"the candidate's update of {_which(sides)} is {_words(formula)}, the reference's {_words(own)}, each of its own "
+        f"gradients and slots at steps {', '.join(map(str, sides.steps))}"
+    )
+    mine, theirs = own.form, formula.form
+    ahead = [len(form.numerators) == 2 for form in (mine, theirs)]
+    if ahead[0] != ahead[1] and mine.root == theirs.root and mine.numerators[0] == theirs.numerators[0]:
+        cause = _of_two_terms(first, evidence, sides, ahead[1], formula if ahead[1] else own, text)
+        if cause is not None:
+            return cause
+    if mine.numerators == theirs.numerators and mine.root == theirs.root and not theirs.plain and not mine.plain:
+        inside, outside = "inside the root", "outside the root"
+        name, whose = _epsilon_of(mine, evidence)
+        place = (inside, outside) if theirs.inside else (outside, inside)
+        if not own.epsilon:
+            title = f"{whose} epsilon is {formula.epsilon:.6g} {place[0]} where the reference has none"
+            return Cause(name, title, text, "leave epsilon out, as the graph does", _all_of(first))
+        name = "adam_epsilon_placement" if name == "adam_epsilon" else name
+        fix = f"add epsilon {place[1]}, as torch_ddp.like_tf's optimizers do"
+        return Cause(name, f"{whose} epsilon {place[0]}", text, fix, _all_of(first))
+    if not theirs.root and not mine.root and GRADIENT in (theirs.numerators[0], mine.numerators[0]):
+        lost = theirs.numerators[0] == GRADIENT
+        return Cause(
+            "momentum",
+            "the update is plain gradient descent: the momentum is lost"
+            if lost
+            else "the update has a momentum where the reference's is plain gradient descent",
+            text,
+            "give the port's optimizer the momentum of the graph" + ("" if lost else ": none"),
+            _all_of(first),
+        )
+    return Cause(
+        "optimizer_rule",
+        f"the update is {theirs.words()} where the reference's is {mine.words()}",
+        text,
+        "use the optimizer of the graph: torch_ddp.like_tf has TensorFlow's",
+        _all_of(first),
+    )
+
+
+def _of_two_terms(
+    first: FirstDifference, evidence: Evidence, sides: Sides, candidate: bool, formula: Formula, text: str
+) -> Cause | None:
+    """What it is called that one side's update is a slot and the gradient beside it: by the shares of the two.
+
+    With ``slot' = keep slot + take gradient`` a look ahead is ``keep slot' + take gradient``, and what the slot was before
+    the step ``(slot' - take gradient) / keep``: only the sign tells them apart.
+    """
+    slot, *_ = formula.form.numerators
+    step, names = sides.steps[0], sides.names
+    rule = slot_rule(evidence, step, slot, candidate, names) or slot_rule(evidence, step, slot, candidate, names, True)
+    if rule is None or not rule.keep or not formula.shares[0]:
+        return None
+    share = formula.shares[1] / formula.shares[0]
+    if is_close(share, rule.take / rule.keep, NEAR):
+        whose = "candidate" if candidate else "reference"
+        fix = f"use_nesterov={not candidate} (torch: nesterov={not candidate}), as the graph has it"
+        return Cause("nesterov", f"Nesterov momentum in the {whose} only", text, fix, _all_of(first))
+    if is_close(share, -rule.take, NEAR):
+        who, other = ("candidate", "reference") if candidate else ("reference", "candidate")
+        return Cause(
+            "optimizer_rule",
+            f"the update of the {who} uses {slot} from before the step, the {other}'s from after it",
+            f"{text}: {slot} less what the gradient has added to it",
+            "move the slots first, and then the weights by them, as the graph does",
+            _all_of(first),
+        )
+    return None
+
+
+def _of_the_decay(
+    first: FirstDifference, evidence: Evidence, sides: Sides, own: Formula, formula: Formula
+) -> Cause | None:
+    rate = evidence.learning_rate(sides.steps[0])
+    if not rate:
+        return None
+    moves = _chosen(sides.candidate[0], sides.names)
+    plain = formula._replace(decay=0.0)
+    of_the_rule = sum(norm(plain.of(move) - own.of(move)) ** 2 for move in moves)
+    of_the_decay = sum(norm(formula.decay * move.weight) ** 2 for move in moves)
+    if of_the_rule > of_the_decay:
+        return _named(first, evidence, sides, own, [plain])
+    amount = formula.decay / rate
+    where = _which(sides)
+    text = f"the update of {where} is off by {amount:.9g} times the learning rate and the weight"
+    return cause_of_decay(amount, where, text)
+
+
+def _of_a_slot(sides: Sides) -> Sides:
+    # A slot that takes updates up moves as weights do: by its formula, and by what it keeps of itself as by a decay.
+    slot = SLOT_OF_UPDATES
+
+    def own(moves: Moves) -> Moves:
+        return {
+            name: Move(move.before[slot], move.terms[slot], move.terms, move.before)
+            for name, move in moves.items()
+            if slot in move.before and slot in move.terms
+        }
+
+    reference, candidate = [own(each) for each in sides.reference], [own(each) for each in sides.candidate]
+    names = [name for name in reference[0] if _wrong(reference[0], candidate[0], name)]
+    return sides._replace(reference=reference, candidate=candidate, names=names)
+
+
+def _of_the_slot(first: FirstDifference, evidence: Evidence, sides: Sides, own: Formula) -> Cause | None:
+    found = _formulas(sides, own.form, [each[0] for each in sides.known], decays=True)
+    if found is not None:
+        kept, factor = round(found[0].decay, 9), found[0].shares[0] / own.shares[0]
+        if abs(kept - own.decay) > CLOSE:
+            return Cause(
+                "momentum",
+                f"the momentum is {kept:.6g} where the reference has {own.decay:.6g}",
+                f"momentum' = {kept:g} momentum + {_words(found[0]._replace(decay=0.0))} gives that of {_which(sides)}",
+                f"give the port's optimizer {own.decay:.6g}",
+                _all_of(first),
+            )
+        if is_close(factor, 1.0, CLOSE):
+            return None
+        if is_close(found[0].shares[0], 1.0, CLOSE):
+            return Cause(
+                "optimizer_rule",
+                "the momentum takes up the update without the learning rate, which the reference multiplies it by before",
+                f"momentum' = {own.decay:g} momentum + {_words(found[0]._replace(decay=0.0))} gives {_which(sides)}', "
+                f"{own.shares[0]:.6g} in place of the 1 gives the reference's",
+                "multiply by the learning rate before the momentum, as TensorFlow does: changing rates add up otherwise",
+                _all_of(first),
+            )
+        return Cause(
+            "learning_rate",
+            f"learning rate off by the factor {factor:.6g}",
+            f"what the momentum takes up is {factor:.9g} times the reference's for {_which(sides)}",
+            "give the port the learning rate of the graph, and check the schedule's unit",
+            _all_of(first),
+        )
+    taken, plain = _taken_up(sides, own.decay), own._replace(decay=0.0)
+    slots = [
+        each for each in _chosen(sides.candidate[0], sides.names)[0].terms if each not in (SLOT_OF_UPDATES, GRADIENT)
+    ]
+    for form in (own.form, own.form._replace(inside=not own.form.inside), *_roots_of(slots)):
+        for place in (0, 1, None):
+            epsilons = [None if place is None else each[place] for each in sides.known]
+            found = _formulas(taken, form, epsilons, decays=False)
+            if found is not None:
+                return _named(first, evidence, taken, plain, found)
+    return None
+
+
+def _taken_up(sides: Sides, kept: float) -> Sides:
+    def taken(moves: Moves) -> Moves:
+        return {name: move._replace(move=move.move - kept * move.weight) for name, move in moves.items()}
+
+    return sides._replace(
+        reference=[taken(each) for each in sides.reference], candidate=[taken(each) for each in sides.candidate]
+    )
+
+
+def _all_of(first: FirstDifference) -> Explained:
+    return Explained(first.check.step, first.check.key, 1.0)
+
+
+def _which(sides: Sides) -> str:
+    whole = len(sides.names) == len(sides.reference[0])
+    return f"all {len(sides.names)} variables" if whole else ", ".join(sides.names)
+
+
+def _words(formula: Formula) -> str:
+    form = formula.form
+    if len(form.numerators) == 1:
+        text = f"{formula.shares[0]:.6g} {form.words(f'{formula.epsilon:.6g}')}"
+    else:
+        above = " + ".join(f"{share:.6g} {name}" for share, name in zip(formula.shares, form.numerators, strict=True))
+        text = Form((f"({above})" if form.root else above,), form.root, form.inside, form.plain).words(
+            f"{formula.epsilon:.6g}"
+        )
+    return f"{text} + {formula.decay:.6g} weight" if formula.decay else text

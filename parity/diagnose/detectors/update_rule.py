@@ -1,0 +1,322 @@
+"""Causes in the update rule, given the same gradient."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+
+from parity.diagnose.evidence import (
+    CLOSE,
+    Evidence,
+    common_factor,
+    explained_together,
+    is_close,
+    share_explained,
+    told_factor,
+)
+from parity.diagnose.optimizer_input import EXACT, SlotRule, slot_rule
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause, FirstDifference
+
+SUMS_TO_ONE = 1e-6  # the shares of an average
+SAME_FACTOR = 1e-6  # of updates, from step to step
+COUNTED = 1e-5  # of a correction by a count of steps: a beta may be known in float32
+MOST_SHOWN = 6
+
+
+def not_updated(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Some variables stay as they were, slots and all, though they have a gradient."""
+    if first.quantity not in ("slot", "var"):
+        return None
+    step = first.check.step
+    gradients = {name: one for name, one, _ in evidence.pairs(step, "grad")}
+    still, moved = [], 0
+    for name, one, other in evidence.pairs(step, "var"):
+        before = evidence.before(step, "var", name)
+        if before is None or norm(one - before) <= 1e-12 * norm(before) or not gradients.get(name, one).any():
+            continue
+        if norm(other - before) <= 1e-12 * norm(before):
+            still.append(name)
+        else:
+            moved += 1
+    if first.name not in still:
+        return None
+    if not moved:
+        return Cause(
+            "not_updated",
+            f"no variable moves at step {step}",
+            f"the candidate leaves all {len(still)} variables that move in the reference as they were, though "
+            "their gradients are not zero",
+            "call optimizer.step() after every backward pass, unless the graph accumulates, and look at the learning rate",
+        )
+    return Cause(
+        "not_updated",
+        f"{', '.join(still)} gets no update",
+        f"the candidate leaves {', '.join(still)} as it was at step {step}, though its gradient is not zero; "
+        f"{moved} others move",
+        "give the optimizer all of model.parameters(), after the last of them is made",
+    )
+
+
+def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """A slot keeps, or takes up, another share than the reference's: momentum, beta1, beta2, decay; or it starts anew."""
+    if first.quantity != "slot":
+        return None
+    step = first.check.step
+    slot = next((s for s in evidence.slots(step) if f"slot/{s}/{first.name}" == first.check.key), "")
+    wrong = [name for name, one, other in evidence.pairs(step, "slot", slot) if norm(other - one) > CLOSE * norm(one)]
+    wanted = slot_rule(evidence, step, slot, candidate=False)
+    got = slot_rule(evidence, step, slot, candidate=True) or slot_rule(evidence, step, slot, candidate=True, only=wrong)
+    if wanted is None or got is None or wanted.power != got.power or _same_rule(wanted, got) or _stands_still(got):
+        return None
+    made = list(_made(evidence, step, slot, got, wrong))
+    if not explained_together(made):
+        return None
+    every = len(made) == sum(1 for _ in evidence.pairs(step, "slot", slot))
+    where = "" if every else f" for {', '.join(wrong)}"
+    text = (
+        f"slot' = {got.keep:.9g} slot + {got.take:.9g} gradient{'^2' if got.power == 2 else ''} fits "
+        f"{'every variable' if every else ', '.join(wrong)} of the candidate, where the reference has {wanted.keep:.9g} and "
+        f"{wanted.take:.9g}"
+    )
+    explains = share_explained(first, made)
+    if abs(got.keep) <= EXACT and abs(got.take - wanted.take) <= EXACT * abs(wanted.take):
+        return Cause(
+            "slot_reset",
+            f"the slot {slot} is forgotten in every step{where}",
+            text,
+            "make the optimizer once, before the loop, and load its state with the weights",
+            explains,
+        )
+    if wanted.power == 2 and _sums(wanted) != _sums(got):
+        here, there = _of_squares(got), _of_squares(wanted)
+    elif _averages(wanted) and abs(got.take - 1) <= EXACT < abs(got.keep):
+        here, there = "sums gradients up, as momentum does", "averages them"
+    else:
+        here, there = "", ""
+    if here:
+        return Cause(
+            "optimizer_rule",
+            f"the slot {slot} {here}, where the reference's {there}",
+            text,
+            "use the optimizer of the graph: torch_ddp.like_tf has TensorFlow's",
+            explains,
+        )
+    times = _times(wanted, got)
+    if times and _all_of_them(evidence, step, slot, times):
+        return Cause(
+            "updated_twice",
+            f"the optimizer makes {times} steps where the reference makes one",
+            f"{text}: {wanted.keep:.6g} to the power of {times}, as after {times} steps with the same gradient",
+            "call optimizer.step() once for each backward pass: look for a hook, a closure or a wrapper that calls it too",
+            explains,
+        )
+    name, what = _share_of(evidence, slot, wanted)
+    return Cause(
+        name,
+        f"{what} is {round(got.keep, 9):.6g} where the reference has {round(wanted.keep, 9):.6g}{where}",
+        text,
+        f"give the port's optimizer {round(wanted.keep, 9):.6g}",
+        explains,
+    )
+
+
+def _same_rule(wanted: SlotRule, got: SlotRule) -> bool:
+    # A gradient that enters otherwise while the slot keeps as much is another gradient, unless it enters whole.
+    averages = _averages(wanted) and abs(wanted.take - 1) > EXACT
+    return abs(got.keep - wanted.keep) <= EXACT and not (averages and abs(got.take - 1) <= EXACT)
+
+
+def _stands_still(rule: SlotRule) -> bool:
+    return abs(rule.take) <= EXACT and abs(rule.keep - 1) <= EXACT  # no optimizer keeps all, and takes up nothing
+
+
+def _averages(rule: SlotRule) -> bool:
+    return abs(rule.keep + rule.take - 1) <= SUMS_TO_ONE
+
+
+def _of_squares(rule: SlotRule) -> str:
+    if _sums(rule):
+        return "sums squares up, as Adagrad does"
+    averages = "averages squares, as RMSProp does" if _averages(rule) else "sums squares up"
+    return f"{averages}, and keeps {round(rule.keep, 9):.6g} of itself"
+
+
+def _sums(rule: SlotRule) -> bool:
+    return abs(rule.keep - 1) <= EXACT and abs(rule.take - 1) <= EXACT
+
+
+def _share_of(evidence: Evidence, slot: str, rule: SlotRule) -> tuple[str, str]:
+    if not _averages(rule):
+        return "momentum", "the momentum"
+    settings = evidence.optimizers[0]
+    if "rho" in settings:
+        return "decay_rate", "Adadelta's rho"
+    if slot in ("rms", "mg") or ("decay" in settings and "beta1" not in settings):
+        return "decay_rate", "RMSProp's decay"
+    return "adam_beta", "beta1" if rule.power == 1 else "beta2"
+
+
+def _times(wanted: SlotRule, got: SlotRule) -> int:
+    # After n steps with one gradient a slot has kept keep^n, and taken up take (1 + keep + ... + keep^(n - 1)).
+    for times in range(2, 5):
+        taken = wanted.take * sum(wanted.keep**k for k in range(times))
+        if abs(got.keep - wanted.keep**times) <= EXACT and abs(got.take - taken) <= EXACT * abs(taken):
+            return times
+    return 0
+
+
+def _all_of_them(evidence: Evidence, step: int, slot: str, times: int) -> bool:
+    # Of an average the one share follows from the other: only that all slots agree tells another beta from more steps.
+    for other in evidence.slots(step):
+        rules = [slot_rule(evidence, step, other, candidate=side) for side in (False, True)]
+        if other != slot and (rules[0] is None or rules[1] is None or _times(rules[0], rules[1]) != times):
+            return False
+    rule = slot_rule(evidence, step, slot, candidate=False)
+    return rule is not None and (len(evidence.slots(step)) > 1 or abs(rule.keep + rule.take - 1) > SUMS_TO_ONE)
+
+
+def _made(
+    evidence: Evidence, step: int, slot: str, rule: SlotRule, names: Collection[str]
+) -> Iterator[tuple[Array, Array, Array]]:
+    gradients = evidence.applied(step)
+    for name, one, other in evidence.pairs(step, "slot", slot):
+        before = evidence.before(step, "slot", name, slot)
+        if before is not None and name in gradients and name in names:
+            yield rule.keep * before + rule.take * gradients[name][1] ** rule.power, other, one
+
+
+def slot_initial_value(first: FirstDifference) -> Cause:
+    """The optimizers start with other values in a slot."""
+    return Cause(
+        "slot_initial_value",
+        "the optimizers start with other values in their slots",
+        f"{first.check.key} {first.check.note}, before anything is loaded",
+        "give the port's optimizer TensorFlow's initial value (Adagrad: initial_accumulator_value, RMSProp: 1), as "
+        "torch_ddp.like_tf's have it",
+    )
+
+
+def own_value(first: FirstDifference) -> Cause:
+    """A buffer or constant of the port is another than what is written into it."""
+    return Cause(
+        "own_value",
+        f"the port's own {first.name} is another than the reference's",
+        f"{first.check.key}: {first.check.note}; all else was compared with the reference's in its place",
+        "have the port make the value that the graph has: elsewhere than here nobody writes it into the port",
+    )
+
+
+def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """Every update is the same but for one factor."""
+    if first.quantity != "var":
+        return None
+    step = first.check.step
+    moves = _moves(evidence, step)
+    if moves is None:
+        return None
+    wrong = [each for each in moves if norm(each[2] - each[1]) > CLOSE * norm(each[1])]
+    factor = told_factor([(one, other) for _, one, other in wrong], 10 * CLOSE)
+    factors = _factors(evidence, {name for name, *_ in wrong})
+    if factor is None or factors is None:
+        return None
+    where = "" if len(wrong) == len(moves) else f" for {', '.join(name for name, _, _ in wrong)}"
+    counted = _other_count(evidence, factors)
+    if counted is not None or any(not is_close(each, factor, SAME_FACTOR) for each in factors.values()):
+        return counted or _varying(factors, where)
+    if abs(factor + 1) <= 10 * CLOSE and len(wrong) == len(moves):
+        return Cause(
+            "sign",
+            "the update goes uphill",
+            f"the candidate's update of all {len(moves)} variables is the reference's with the other sign at step {step}",
+            "minimise: check maximize=True and the loss's sign",
+        )
+    return Cause(
+        "learning_rate",
+        f"learning rate off by the factor {factor:.6g}{where}",
+        f"the candidate's update of {len(wrong)} of {len(moves)} variables is {factor:.9g} times the reference's "
+        f"at step {step}, "
+        "from the same gradients and slots",
+        "give the port the learning rate of the graph, and check the schedule's unit",
+        share_explained(first, [(factor * one, other, one) for _, one, other in wrong]),
+    )
+
+
+def _moves(evidence: Evidence, step: int) -> list[tuple[str, Array, Array]] | None:
+    # Name and both sides' updates of every weight; None where it is not known where one began.
+    moves = []
+    for name, one, other in evidence.pairs(step, "var"):
+        before = evidence.before(step, "var", name)
+        if before is None:
+            return None
+        # Storing a weight rounds its update: what is left of it beside the weight decides what can be told.
+        if norm(one - before) > 1e-4 * norm(before):
+            moves.append((name, one - before, other - before))
+    return moves
+
+
+def _factors(evidence: Evidence, names: set[str]) -> dict[int, float] | None:
+    """Returns by step the factor of the updates of some variables; None where there is none in a step that tells.
+
+    A rate scales an update in every step. At the first step slots are empty, and other rules are a factor there too:
+    momentum without a look ahead is 1 / (1 + momentum) of it.
+    """
+    factors: dict[int, float] = {}
+    for step in evidence.steps:
+        if any(not _same_inputs(evidence, step, name) for name in names):
+            continue  # what it makes of other gradients says nothing
+        moves = [(one, other) for name, one, other in _moves(evidence, step) or () if name in names]
+        if not moves:
+            continue
+        factor = common_factor(moves, 1e-6)
+        if factor is None:
+            return None
+        factors[step] = factor
+    return factors
+
+
+def _varying(factors: dict[int, float], where: str) -> Cause:
+    listed = ", ".join(f"{factor:.6g}" for factor in list(factors.values())[:MOST_SHOWN])
+    return Cause(
+        "learning_rate",
+        f"the updates are off by another factor at every step{where}",
+        f"from the same gradients and slots the candidate's updates are {listed} times the reference's, step by step",
+        "look for what scales the update anew in every step: a schedule of the learning rate, a correction by its count",
+    )
+
+
+def _other_count(evidence: Evidence, factors: dict[int, float]) -> Cause | None:
+    """Adam's correction of its bias, by another count of steps than the reference's."""
+    said = [evidence.optimizers[0].get(name) for name in ("beta1", "beta2")]
+    betas = [beta for beta in said if isinstance(beta, float) and 0.0 < beta < 1.0]
+    powers = {step: evidence.counter(step, "beta1_power") for step in factors}
+    own = {step: _count(power, betas[0]) for step, power in powers.items() if power and power < 1.0 and len(betas) == 2}
+    if not own or len(own) < len(factors):
+        return None
+    tries = [{step: count + more for step, count in own.items()} for more in (1, -1, 2, -2)]
+    for tried in [*tries, dict.fromkeys(own, 1), dict.fromkeys(own, 2)]:
+        wanted = {step: _correction(n, betas) / _correction(own[step], betas) for step, n in tried.items() if n > 0}
+        if len(wanted) == len(own) and all(is_close(factors[step], wanted[step], COUNTED) for step in own):
+            step = min(own)
+            return Cause(
+                "bias_correction",
+                f"Adam's bias correction is that of step {tried[step]} where the reference is at step {own[step]}",
+                f"sqrt(1 - beta2^t) / (1 - beta1^t) for t = {', '.join(str(tried[each]) for each in own)} in place of "
+                f"{', '.join(map(str, own.values()))} is what the candidate's updates are off by in these steps",
+                "count the first update as step 1: torch_ddp.like_tf.Adam, with its step count restored",
+            )
+    return None
+
+
+def _count(power: float, beta: float) -> int:
+    return max(1, round(float(np.log(power) / np.log(beta))))
+
+
+def _correction(count: int, betas: Sequence[float]) -> float:
+    return float(np.sqrt(1 - betas[1] ** count) / (1 - betas[0] ** count))
+
+
+def _same_inputs(evidence: Evidence, step: int, name: str) -> bool:
+    pairs = [(one, other) for own, one, other in evidence.pairs(step, "grad") if own == name]
+    for slot in evidence.slots(step):
+        pairs += [(one, other) for own, one, other in evidence.pairs(step, "slot", slot) if own == name]
+    return all(norm(other - one) <= 1e-6 * norm(one) for one, other in pairs)

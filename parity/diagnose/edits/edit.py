@@ -1,0 +1,141 @@
+"""A single change of an op of a forward pass, and what there is to try near it."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parity.diagnose.ops.activations import FUNCTIONS, softmax
+from parity.diagnose.ops.forward_pass import Rerun, Taken
+from parity.diagnose.ops.rearranging import LAYOUTS
+from parity.diagnose.ops.table import UNARY, plain
+from parity.judge.metrics import Array
+
+OTHER = "other_operation"
+FIX = "have the port compute what the graph computes there"
+LEAST = 1e-4  # of a factor: with a smaller one what is multiplied by it is gone
+SLOPES = (0.01, 0.1, 0.2, 0.3)
+ACTIVATIONS = frozenset(
+    ["relu", "relu6", "sigmoid", "tanh", "softplus", "elu", "silu", "gelu", "leaky_relu", "hard", "selu", "softmax"]
+)
+# Functions that are tried where an op of one of these kinds is near.
+NEEDING = {"GELU": {"gelu", "erf"}, "GELU (tanh)": {"gelu", "tanh", "pow"}, "hard sigmoid": {"hardsigmoid", "relu6"}}
+ADDING = LAYOUTS | frozenset(["add", "addn", "sub", "mul", "div", "neg", "mean", "sum", "rdiv", "rsub"])
+
+
+class Edit(NamedTuple):
+    """One change of an op.
+
+    Fields:
+      number: of the op.
+      value: what it gives then.
+      name: of the cause.
+      as_is, changed: what the pass does without it and with it, as in "takes the mean over axis 1".
+      dropped: what it leaves out: a kind of op, "mask" or "epsilon"; "" where it leaves nothing out.
+      follows: whether it does something to what the op gives.
+      beside: by number the output of another op that is changed with it.
+    """
+
+    number: int
+    value: Array
+    name: str
+    as_is: str
+    changed: str
+    dropped: str = ""
+    follows: bool = False
+    beside: tuple[tuple[int, Array], ...] = ()
+
+
+class Near(NamedTuple):
+    """What there is near the place where two passes part.
+
+    Fields:
+      kinds: of the other side's ops.
+      numbers: constants, of the other side and such as people take.
+      arrays: constants of the other side and inputs of this one, each with its name, "" of a constant.
+      choices: numbers of ops of this side whose output may be taken in place of another.
+      fed: what the other side's ops take there.
+      right: numbers of ops of this side whose output the other side has too.
+      of_loss: whether it is behind all layers.
+    """
+
+    kinds: Collection[str]
+    numbers: Sequence[float]
+    arrays: Sequence[tuple[str, Array]]
+    choices: Sequence[int]
+    fed: Sequence[Array]
+    right: Collection[int]
+    of_loss: bool
+
+
+class At(NamedTuple):
+    """An op that is changed."""
+
+    run: Rerun
+    number: int
+    kind: str
+    taken: Sequence[Taken]
+    output: Array
+    near: Near
+
+    def edit(self, value: Array | None, name: str, as_is: str, changed: str, dropped: str = "") -> Iterator[Edit]:
+        """Yields the change to a value, none where it could not be computed or changes nothing."""
+        if value is not None and not (value.shape == self.output.shape and np.array_equal(value, self.output)):
+            yield Edit(self.number, value, name, as_is, changed, dropped)
+
+    def instead(self, place: int, value: Any) -> Array | None:
+        """What the op gives for another value in one place."""
+        return self.run.given(self.number, [value if at == place else each.value for at, each in enumerate(self.taken)])
+
+    def by(self, of_loss: str, otherwise: str) -> str:
+        """The cause's name behind all layers, and elsewhere."""
+        return of_loss if self.near.of_loss else otherwise
+
+
+def at_number(run: Rerun, number: int, near: Near) -> At | None:
+    """Returns an op that may be changed, None where what it gives or takes is not known."""
+    output, taken = run.output(number), run.takes(number)
+    return At(run, number, plain(run.ops[number].kind), taken, output, near) if output is not None and taken else None
+
+
+def functions_of(x: Array, near: Collection[str]) -> Iterator[tuple[str, Array]]:
+    """Yields the functions of one array that people take, and those that are near, where all they give is finite."""
+    with np.errstate(all="ignore"):
+        for name, function in UNARY.items():
+            made = np.asarray(function(x)) if name in ACTIVATIONS or name in near else x
+            if made is not x and np.isfinite(made).all():
+                yield name, made
+        for slope in SLOPES:
+            yield f"leaky_relu of slope {slope:g}", np.where(x > 0, x, slope * x)
+        if x.ndim:
+            yield "softmax", softmax(x, -1)
+        for name, needed in NEEDING.items():
+            if needed & set(near):
+                yield name.lower(), FUNCTIONS[name](x)
+
+
+def adds_up(run: Rerun, number: int) -> bool:
+    """Returns whether the loss is a sum of what an op gives: nothing else is done to it on the way."""
+    pending, seen = list(run.readers[number]), set[int]()
+    while pending:
+        each = pending.pop()
+        if each not in seen:
+            seen.add(each)
+            pending += run.readers[each]
+    return all(plain(run.ops[each].kind) in ADDING for each in seen)
+
+
+def is_mask(values: Array) -> bool:
+    """Returns whether an array holds two numbers only."""
+    return values.size > 1 and len(np.unique(values.reshape(-1)[: 1 << 16])) == 2
+
+
+def origin(run: Rerun, taken: Taken) -> str:
+    """Returns the line of source that makes what an op takes, or the name of the variable or constant that it is."""
+    return line_of(run, taken.source) if taken.source is not None else taken.name or "a constant"
+
+
+def line_of(run: Rerun, number: int) -> str:
+    """Returns the line of source that calls an op, its name where that is not known."""
+    op = run.ops[number]
+    return op.line.shown if op.line is not None else plain(op.kind)

@@ -1,0 +1,206 @@
+"""Single changes of what an op takes, and of what is done to what it gives."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from parity.diagnose.edits.edit import (
+    ACTIVATIONS,
+    LEAST,
+    OTHER,
+    At,
+    Edit,
+    Near,
+    adds_up,
+    at_number,
+    functions_of,
+    line_of,
+    origin,
+)
+from parity.diagnose.evidence import CLOSE
+from parity.diagnose.ops.forward_pass import Rerun
+from parity.diagnose.ops.rearranging import PICKING
+from parity.diagnose.ops.table import plain
+from parity.judge.metrics import Array, norm
+from parity.locate.downstream import upstream
+from parity.locate.layouts import MOST_AXES, layouts
+from parity.locate.matching import alike
+
+LEAST_NUMBERS = 3  # different ones, from which on one power of all is no chance
+MOST_PARTS = 8  # of what an op cuts apart
+CUTTING = frozenset(["split", "splitv", "chunk", "unbind", "unstack", "unpack", "split_with_sizes", "tensor_split"])
+MOST_LEFT_OUT = 3  # ops in a row
+TELLING = 8  # numbers from which on the same ones in other places are no chance
+
+
+def operand_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+    """Yields the changes of what one op takes, and of what is done to what it gives.
+
+    Args:
+      run: the pass.
+      number: of the op.
+      near: what there is near there.
+    """
+    at = at_number(run, number, near)
+    if at is not None and run.computes(number):
+        yield from _operands(at)
+        yield from _arrays(at)
+    yield from followed(run, number, near)
+
+
+def followed(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+    """Yields the changes that do something to an op's output: a function of it, a factor.
+
+    Args:
+      run: the pass.
+      number: of the op.
+      near: what there is near there.
+    """
+    yield from (edit._replace(follows=True) for edit in _followed(run, number, near))
+
+
+def _followed(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+    output, kind = run.output(number), plain(run.ops[number].kind)
+    if output is None or output.dtype.kind != "f":
+        return
+    at, made = At(run, number, kind, [], output, near), np.asarray(output, np.float64)
+    as_is = f"goes on with {kind} as it is"
+    for name, value in functions_of(made, near.kinds):
+        cause = "activation_function" if name.split(" ")[0] in ACTIVATIONS else OTHER
+        yield from at.edit(value, cause, as_is, f"takes {name} of it")
+    if made.size > 1 and made.min() >= 0.0 and made.max() <= 1.0:
+        gate = "gate_halves" if kind in ("sigmoid", "softmax") else OTHER
+        yield from at.edit(1.0 - made, gate, as_is, "takes 1 less it")
+    for number_ in near.numbers:
+        if LEAST <= abs(number_) <= 1.0 / LEAST:
+            name = "loss_term" if adds_up(run, number) else "extra_scale"
+            yield from at.edit(number_ * made, name, as_is, f"multiplies it by {number_:.9g}")
+
+
+def _operands(at: At) -> Iterator[Edit]:
+    for place, each in enumerate(at.taken):
+        if each.source is None or each.value.size < 2:
+            continue
+        for other in at.near.choices:
+            value = at.run.output(other)
+            if other in (each.source, at.number) or value is None or value.shape != each.value.shape:
+                continue
+            if value.dtype != each.value.dtype or np.array_equal(value, each.value):
+                continue
+            made = at.instead(place, value)
+            passed_by = _chain(at.run, each.source, other)
+            if passed_by:
+                between = " and ".join(passed_by)
+                words = f"has {between} in front of {at.kind}", f"leaves {between} out"
+                yield from at.edit(made, "op_left_out", *words, between)
+                continue
+            if at.run.ops[at.number].weights and other in upstream(at.run.ops, [each.source]):
+                continue  # a layer less may be two layers that stand for each other
+            # An input of data that nothing else reads is not used at all then.
+            unused = not at.run.ops[each.source].inputs and at.run.readers[each.source] == [at.number]
+            here, there = origin(at.run, each), line_of(at.run, other)
+            words = f"takes for {at.kind} what {here} gives", f"takes what is made at {there}"
+            yield from at.edit(made, "input_ignored" if unused else at.by("loss_function", OTHER), *words)
+
+
+def _chain(run: Rerun, number: int, other: int) -> list[str]:
+    """The kinds of the ops from one up to another that it comes of, none where there are several ways or many ops."""
+    found = list[str]()
+    while len(found) < MOST_LEFT_OUT and not run.ops[number].weights:
+        found.insert(0, plain(run.ops[number].kind))
+        inputs = run.ops[number].inputs
+        if other in inputs:
+            return found
+        if len(inputs) != 1:
+            break
+        number = inputs[0]
+    return []
+
+
+def exchanged(run: Rerun, number: int) -> Iterator[Edit]:
+    """Yields the changes that give one part of what an op cuts apart for another part of it, and that one for this.
+
+    Args:
+      run: the pass.
+      number: of the op that gives one part.
+    """
+    op, own = run.ops[number], run.output(number)
+    for other in range(max(number - MOST_PARTS, 0), min(number + MOST_PARTS, len(run.ops))):
+        beside, value = run.ops[other], run.output(other)
+        of_one = (beside.kind, beside.inputs, beside.line) == (op.kind, op.inputs, op.line)
+        if other == number or not of_one or op.kind.strip("_").lower() not in CUTTING:
+            continue
+        if own is not None and value is not None and own.shape == value.shape and not np.array_equal(own, value):
+            words = (
+                f"takes two parts of {plain(op.kind)} one way",
+                "takes them the other way round",
+            )
+            yield Edit(number, value, "channel_order", *words, beside=((other, own),))
+
+
+def moved_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+    """Yields the changes of what an op takes to the same numbers in the places in which the other side has them.
+
+    Args:
+      run: the pass.
+      number: of the op.
+      near: what there is near there.
+    """
+    at = at_number(run, number, near)
+    if at is not None and run.computes(number):
+        yield from _moved(at)
+
+
+def _moved(at: At) -> Iterator[Edit]:
+    for place, each in enumerate(at.taken):
+        own = each.value
+        if own.size < TELLING or own.dtype.kind != "f" or own.ndim > MOST_AXES or (each.source is None and each.name):
+            continue
+        for other in at.near.fed:
+            if other.size != own.size or other.ndim > MOST_AXES or not _same_numbers(own, other):
+                continue
+            here = origin(at.run, each)
+            words = f"takes what {here} gives for {at.kind} as it stands", "takes the same numbers in other places"
+            for arranged in layouts(other, own.shape):
+                if not np.array_equal(arranged, own):
+                    yield from at.edit(at.instead(place, arranged), "moved_values", *words)
+
+
+def _same_numbers(one: Array, other: Array) -> bool:
+    return alike(np.sort(one, axis=None), np.sort(other, axis=None), CLOSE)
+
+
+def _arrays(at: At) -> Iterator[Edit]:
+    for place, each in enumerate(at.taken[:1] if at.kind in PICKING else at.taken):  # the others are places, no numbers
+        own = each.value
+        for name, value in at.near.arrays if each.source is None and own.size > 1 else []:
+            if value.size == own.size and (value.dtype.kind == "f") == (own.dtype.kind == "f"):
+                power = power_between(own, value) if at.run.ops[at.number].weights and not name else None
+                there = name or "a constant of other numbers"
+                words = f"takes {each.name or 'a constant'} for {at.kind}", f"takes {there}"
+                if power is not None:
+                    words = (
+                        f"takes for {at.kind} what is made of weights as it is",
+                        f"takes it to the power {power:.6g}",
+                    )
+                # One number throughout was computed of shapes alone, as shares of zeros are: it is nobody's value.
+                computed = np.ptp(own) == np.ptp(value) == 0
+                cause = "scale" if power is not None else OTHER if name or computed else "own_value"
+                yield from at.edit(at.instead(place, value.reshape(own.shape)), cause, *words)
+
+
+def power_between(own: Array, other: Array) -> float | None:
+    """Returns the power of one array's numbers that another's are, as of exponentials of multiples; None where it is none.
+
+    Args:
+      own: positive numbers, not all the same.
+      other: as many.
+    """
+    if own.dtype.kind != "f" or own.min() <= 0.0 or other.min() <= 0.0:
+        return None
+    one, two = np.log(np.asarray(own, np.float64)).reshape(-1), np.log(np.asarray(other, np.float64)).reshape(-1)
+    if len(np.unique(one)) < LEAST_NUMBERS:
+        return None
+    power = float(one @ two / (one @ one))
+    exact = norm(two - power * one) <= CLOSE * norm(two)
+    return power if exact and abs(power - 1.0) > LEAST else None

@@ -1,0 +1,386 @@
+"""Single changes of what an op computes: left out, another function, constant, axis, order or mask."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import combinations, permutations
+from typing import Any
+
+import numpy as np
+
+from parity.diagnose.edits.edit import (
+    ACTIVATIONS,
+    LEAST,
+    OTHER,
+    At,
+    Edit,
+    Near,
+    adds_up,
+    at_number,
+    functions_of,
+    is_mask,
+    origin,
+)
+from parity.diagnose.edits.windows import window_edits
+from parity.diagnose.evidence import same_values
+from parity.diagnose.ops.activations import log_softmax, softmax
+from parity.diagnose.ops.forward_pass import Rerun, Taken
+from parity.diagnose.ops.rearranging import JOINING, LAYOUTS, PICKING
+from parity.diagnose.ops.resize import resized
+from parity.diagnose.ops.table import BINARY, REDUCTIONS, UNARY, axes_of, computed, plain
+from parity.judge.metrics import Array
+
+TINY = 1e-2  # below which what is added before a root, a logarithm or a division is an epsilon
+MOST_JOINED = 4
+MOST_PLACES = 64
+DIAGONALS = (-1, 0, 1, 2)
+MOST_SHIFTED = 4  # places of an axis that are cut off
+Function = Callable[[Array], Array]
+RESIZING = ("upsample", "resize")
+ROOTS = frozenset(["rsqrt", "sqrt", "div", "log", "rdiv", "reciprocal", "maximum", "pow"])
+FILLING = frozenset(["select", "selectv2", "where"])
+COMPARED = {
+    "greater": "greaterequal",
+    "greaterequal": "greater",
+    "less": "lessequal",
+    "lessequal": "less",
+    "gt": "ge",
+    "ge": "gt",
+    "lt": "le",
+    "le": "lt",
+}
+
+
+def plain_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+    """Yields the changes of what one op computes.
+
+    Args:
+      run: the pass.
+      number: of the op.
+      near: what there is near there.
+    """
+    at = at_number(run, number, near)
+    if at is None:
+        return
+    yield from _picked(at) if at.kind in PICKING | LAYOUTS else _left_out(at)
+    yield from _cut(at)
+    yield from _resized(at)
+    if run.computes(number):
+        for changes in (
+            _functions,
+            _exchanged,
+            _reduced,
+            _axes,
+            _constants,
+            _attributes,
+            _joined,
+            _masks,
+            _turned,
+            _in_order,
+        ):
+            yield from changes(at)
+        yield from window_edits(at)
+
+
+def _left_out(at: At) -> Iterator[Edit]:
+    for each in at.taken:
+        value = each.value
+        alike = value.size == at.output.size and value.dtype.kind == at.output.dtype.kind
+        if not alike or not value.size or (each.source is None and each.name):
+            continue
+        if not at.run.computes(at.number) and each.source not in at.near.right:
+            continue  # what nothing is known of, of what may be anything
+        beside = [other for other in at.taken if other is not each and other.value.size > 1]
+        constants = [float(o.value.reshape(())) for o in at.taken if o.value.size == 1 and o.value.dtype.kind == "f"]
+        constants += [
+            float(v) for k, v in at.run.ops[at.number].attributes.items() if k == "1" and isinstance(v, float)
+        ]
+        tiny = any(_of_constant(at, each) == "epsilon" for each in constants)
+        dropped = "mask" if any(is_mask(other.value) for other in beside) else "epsilon" if tiny else at.kind
+        what = (
+            f"what {origin(at.run, beside[0])} gives" if len(beside) == 1 and beside[0].source is not None else at.kind
+        )
+        words = f"has {at.kind} there", f"leaves {what} out"
+        name = "epsilon" if dropped == "epsilon" else "op_left_out"
+        if at.kind == "div" and any(_counts(at.run, other) for other in beside):
+            name = at.by("loss_reduction", "reduction")  # a sum for a mean
+        yield from at.edit(value.reshape(at.output.shape), name, *words, dropped)
+
+
+def _counts(run: Rerun, taken: Taken) -> bool:
+    """Whether what is taken is a number of things: a sum, kept from being 0 where it may be."""
+    number = taken.source
+    while number is not None and plain(run.ops[number].kind) in ("maximum", "add", "clamp", *LAYOUTS):
+        number = next(iter(run.ops[number].inputs), None)
+    return number is not None and plain(run.ops[number].kind) == "sum"
+
+
+def _picked(at: At) -> Iterator[Edit]:
+    """One place of an axis is picked: another one is, or their mean."""
+    x = at.taken[0].value
+    if x.dtype.kind != "f":
+        return
+    for axis in range(1, x.ndim):
+        count = x.shape[axis]
+        if count < 2 or x.size != at.output.size * count:
+            continue
+        own = next(
+            (n for n in range(count) if np.array_equal(np.take(x, n, axis).reshape(at.output.shape), at.output)), None
+        )
+        if own is None:
+            continue
+        as_is = f"takes place {own} of axis {axis}"
+        for other in [-1, *range(min(count, MOST_PLACES))]:
+            words = f"takes {'the last place' if other < 0 else f'place {other}'} of axis {axis}"
+            yield from at.edit(np.take(x, other, axis).reshape(at.output.shape), "pooling", as_is, words)
+        for name in ("mean", "max", "sum"):
+            made = np.asarray(REDUCTIONS[name](x, axis=axis)).reshape(at.output.shape)
+            yield from at.edit(made, "pooling", as_is, f"takes the {name} over axis {axis}")
+
+
+def _cut(at: At) -> Iterator[Edit]:
+    """One stretch of an axis is taken: another one is."""
+    x, made = at.taken[0].value, at.output
+    axes = [axis for axis in range(1, x.ndim) if x.ndim == made.ndim and x.shape[axis] != made.shape[axis]]
+    if at.kind not in PICKING or len(axes) != 1:
+        return
+    axis, count = axes[0], made.shape[axes[0]]
+    if count < 2 or x.shape[axis] - count > MOST_SHIFTED or x[..., :1].size == 0:
+        return
+    stretches = {start: np.take(x, range(start, start + count), axis) for start in range(x.shape[axis] - count + 1)}
+    own = next((start for start, each in stretches.items() if np.array_equal(each, made)), None)
+    for start, each in stretches.items() if own is not None else ():
+        words = (f"takes places {first} to {first + count - 1} of axis {axis}" for first in (own, start))
+        yield from at.edit(each, at.by("labels_shifted", OTHER), *words)
+
+
+def _resized(at: At) -> Iterator[Edit]:
+    x = at.taken[0].value
+    if not at.kind.startswith(RESIZING) or x.ndim != 4 or at.output.ndim != 4 or x.dtype.kind != "f":
+        return
+    last = at.kind.startswith("resize")  # channels: of a graph
+    images, output = (each if last else np.moveaxis(each, 1, -1) for each in (x, at.output))
+    ways = dict(resized(np.asarray(images, np.float64), output.shape[1:3]))
+    own = next((words for words, made in ways.items() if same_values(output, made)), None)
+    for words, made in ways.items() if own is not None else ():
+        given = made if last else np.moveaxis(made, -1, 1)
+        yield from at.edit(given, "resizing", f"resizes {own}", f"resizes {words}")
+
+
+def _in_order(at: At) -> Iterator[Edit]:
+    """A function is taken of what an op gives, rather than of one of the things that it takes; or the other way round."""
+    for place, each in enumerate(at.taken if at.kind in BINARY else []):
+        inner = _taken_by(at, each, UNARY)
+        if inner is not None and len(inner[1]) == 1 and inner[1][0].value.shape == each.value.shape:
+            made = at.instead(place, inner[1][0].value)
+            if made is not None:
+                yield from _turned_round(at, inner[0], at.kind, UNARY[inner[0]], made)
+    outer = _taken_by(at, at.taken[0], BINARY) if at.kind in UNARY and len(at.taken) == 1 else None
+    for place, each in enumerate(outer[1] if outer is not None else []):
+        number = at.taken[0].source
+        if outer is None or number is None or each.value.dtype.kind != "f":
+            continue
+        with np.errstate(all="ignore"):
+            given = np.asarray(UNARY[at.kind](np.asarray(each.value, np.float64)))
+        values = [given if where == place else other.value for where, other in enumerate(outer[1])]
+        made = at.run.given(number, values)
+        if made is not None and made.size == at.output.size:
+            yield from _turned_round(at, at.kind, outer[0], None, made.reshape(at.output.shape))
+
+
+def _taken_by(at: At, each: Taken, among: Collection[str]) -> tuple[str, Sequence[Taken]] | None:
+    """Kind and operands of the op that gives what is taken, where it is one of some kinds, and as it gives it."""
+    if each.source is None or plain(at.run.ops[each.source].kind) not in among:
+        return None
+    taken = at.run.takes(each.source)
+    return (plain(at.run.ops[each.source].kind), taken) if taken is not None else None
+
+
+def _turned_round(at: At, inner: str, outer: str, function: Function | None, made: Array) -> Iterator[Edit]:
+    cause = "activation_function" if inner in ACTIVATIONS else at.by("loss_function", OTHER)
+    words = f"takes {inner} in front of {outer}", f"takes {inner} behind {outer}"
+    with np.errstate(all="ignore"):
+        value = made if function is None else np.asarray(function(made))
+    if value.shape == at.output.shape:
+        yield from at.edit(value, cause, *(words if function is not None else words[::-1]))
+
+
+def _functions(at: At) -> Iterator[Edit]:
+    data = [each for each in at.taken if each.source is not None or not each.name]
+    if (at.kind not in UNARY and at.kind not in ACTIVATIONS) or len(data) != 1:
+        return
+    for name, made in functions_of(np.asarray(data[0].value, np.float64), at.near.kinds):
+        known = {at.kind, name.split(" ")[0]} & ACTIVATIONS
+        if name == at.kind or (name == "softmax" and len(known) < 2):
+            continue  # softmax adds up to 1, so that what is divided by its sum is left as it is
+        cause = "activation_function" if known else at.by("loss_function", OTHER)
+        yield from at.edit(made, cause, f"computes {at.kind}", f"computes {name}")
+
+
+def _exchanged(at: At) -> Iterator[Edit]:
+    if at.kind in ("sub", "div", "pow", "rsub", "rdiv") and len(at.taken) == 2:
+        made = at.run.given(at.number, [each.value for each in at.taken[::-1]])
+        words = f"has the operands of {at.kind} in order", f"exchanges the operands of {at.kind}"
+        yield from at.edit(made, OTHER, *words)
+
+
+def _reduced(at: At) -> Iterator[Edit]:
+    x = np.asarray(at.taken[0].value)
+    if at.kind not in REDUCTIONS or x.dtype.kind not in "fiu" or not x.ndim:
+        return
+    own = _own_axes(at, x.ndim)
+    keeps, cause = at.output.ndim == x.ndim, at.by("loss_reduction", "reduction")
+    as_is = f"takes the {at.kind} over {_named(own, x.ndim)}"
+    over = [axes for count in range(1, x.ndim + 1) for axes in combinations(range(x.ndim), count)]
+    for axes in sorted(over, key=lambda each: each != own):
+        for name, function in REDUCTIONS.items():
+            if (axes, name) != (own, at.kind):
+                made = np.asarray(function(x, axis=axes, keepdims=keeps), np.float64)
+                yield from at.edit(made, cause, as_is, f"takes the {name} over {_named(axes, x.ndim)}")
+    if len(own) == 1:
+        for place, words in ((0, "first"), (-1, "last")):
+            made = np.take(x, [place], own[0])
+            yield from at.edit(made.reshape(at.output.shape), cause, as_is, f"takes the {words} of axis {own[0]}")
+
+
+def _own_axes(at: At, ndim: int) -> tuple[int, ...]:
+    attributes = at.run.ops[at.number].attributes
+    placed = [each.value for each in at.taken]
+    placed += [attributes["1"]] if len(placed) < 2 and isinstance(attributes.get("1"), int | list) else []
+    axes = axes_of(placed, attributes)
+    return tuple(range(ndim)) if axes is None else tuple(sorted(axis % ndim for axis in axes))
+
+
+def _axes(at: At) -> Iterator[Edit]:
+    if at.kind not in ("softmax", "log_softmax"):
+        return
+    x = np.asarray(at.taken[0].value, np.float64)
+    for axis in range(x.ndim):
+        made = (softmax if at.kind == "softmax" else log_softmax)(x, axis)
+        if not np.allclose(made, at.output, 1e-9, 0.0, equal_nan=True):
+            words = f"normalises {at.kind} over another axis", f"normalises {at.kind} over axis {axis} of {x.ndim}"
+            yield from at.edit(made, "softmax_axis", *words)
+
+
+def _constants(at: At) -> Iterator[Edit]:
+    for place, each in enumerate(at.taken if not at.run.ops[at.number].weights else []):
+        if each.source is not None or each.value.size != 1 or each.value.dtype.kind != "f" or at.kind not in BINARY:
+            continue
+        own = float(each.value.reshape(()))
+        for other in _instead_of(at, own):
+            made = at.instead(place, np.asarray(other)) if other != own else None
+            name = _of_constant(at, own)
+            yield from at.edit(made, name, *(_has(name, each, at) for each in (own, other)))
+
+
+def _instead_of(at: At, own: float) -> Iterator[float]:
+    """Yields the numbers that may stand in a constant's place: a factor of next to nothing takes its term away."""
+    for other in at.near.numbers:
+        if at.kind not in ("mul", "div", "rdiv") or LEAST <= abs(other) <= 1.0 / LEAST:
+            yield other
+
+
+def _attributes(at: At) -> Iterator[Edit]:
+    attributes: Mapping[str, Any] = at.run.ops[at.number].attributes
+    values = [each.value for each in at.taken]
+    for key, own in attributes.items():
+        placed = key == "1" and at.kind in BINARY and isinstance(own, int)
+        if isinstance(own, bool) or not (isinstance(own, float) or placed):
+            continue
+        epsilon = key in ("epsilon", "eps") or (key, at.kind) in (("4", "layer_norm"), ("7", "batch_norm"))
+        name = "epsilon" if epsilon else _of_constant(at, float(own))
+        for other in _instead_of(at, float(own)):
+            made = at.run.given(at.number, values, {**attributes, key: other}) if other != own else None
+            yield from at.edit(made, name, *(_has(name, each, at) for each in (own, other)))
+
+
+def _has(name: str, number: float, at: At) -> str:
+    return f"has the epsilon {number:.9g}" if name == "epsilon" else f"has {number:.9g} in {at.kind}"
+
+
+def _of_constant(at: At, own: float) -> str:
+    after = {plain(at.run.ops[each].kind) for each in at.run.readers[at.number]}
+    if at.kind in ("add", "maximum") and 0.0 < abs(own) <= TINY and after & ROOTS:
+        return "epsilon"
+    if at.kind == "mul" and after & {"maximum", "minimum"}:
+        return "activation_function"  # a leaky ReLU as people write it
+    if at.kind in ("mul", "div", "rdiv"):
+        return "loss_term" if adds_up(at.run, at.number) else "scale"
+    return "activation_function" if at.kind in ACTIVATIONS else at.by("loss_function", OTHER)
+
+
+def _joined(at: At) -> Iterator[Edit]:
+    data = [place for place, each in enumerate(at.taken) if each.value.ndim]
+    if at.kind not in JOINING or not 1 < len(data) <= MOST_JOINED:
+        return
+    for order in permutations(data):
+        values = [each.value for each in at.taken]
+        for place, other in zip(data, order, strict=True):
+            values[place] = at.taken[other].value
+        words = f"joins {len(data)} in order", f"joins them in the order {[data.index(each) for each in order]}"
+        yield from at.edit(at.run.given(at.number, values), "channel_order", *words)
+
+
+def _masks(at: At) -> Iterator[Edit]:
+    """What holds two numbers only: inverted, turned, shifted, or all of one of them."""
+    for place, each in enumerate(at.taken):
+        mask = each.value
+        if at.kind in COMPARED or not mask.ndim or not is_mask(mask):
+            continue
+        low, high = (mask.min(), mask.max())
+        ways = [(np.where(mask == low, high, low), "takes the mask inverted")]
+        if mask.ndim > 1 and mask.shape[-1] == mask.shape[-2]:
+            ways.append((mask.swapaxes(-1, -2), "takes the mask along the other axis"))
+        ways += [(_shifted(mask, by), f"takes the mask a place {'later' if by > 0 else 'earlier'}") for by in (1, -1)]
+        ways += [(np.full_like(mask, one), "takes no mask, or one of everything") for one in (low, high)]
+        ways += [(other, f"takes the mask from the diagonal {by:+d} on") for by, other in _triangles(mask)]
+        for other, words in ways:
+            name = at.by("loss_reduction", "reduction") if at.kind in REDUCTIONS else "mask"  # what is counted
+            yield from at.edit(at.instead(place, other), name, f"takes the mask of {origin(at.run, each)}", words)
+    yield from _filled(at)
+    if at.kind in COMPARED:
+        other = COMPARED[at.kind]
+        attributes = at.run.ops[at.number].attributes
+        values = [each.value for each in at.taken] + [attributes[key] for key in ("1",) if key in attributes]
+        yield from at.edit(computed(other, values, {}), "mask", f"compares by {at.kind}", f"compares by {other}")
+
+
+def _triangles(mask: Array) -> Iterator[tuple[int, Array]]:
+    """Yields masks of what comes after, that begin a place earlier or later, where a mask is one."""
+    if mask.ndim < 2 or mask.shape[-1] != mask.shape[-2]:
+        return
+    low, high = mask.min(), mask.max()
+    for one, other in ((low, high), (high, low)):
+        made = {
+            by: np.broadcast_to(np.where(np.triu(np.ones(mask.shape[-2:]), by) > 0, one, other), mask.shape)
+            for by in DIAGONALS
+        }
+        if any(np.array_equal(each, mask) for each in made.values()):
+            yield from ((by, each.astype(mask.dtype)) for by, each in made.items())
+
+
+def _filled(at: At) -> Iterator[Edit]:
+    """What a mask leaves out is replaced by another number."""
+    for place, each in enumerate(at.taken if at.kind in FILLING else []):
+        if each.source is None and each.value.size and each.value.dtype.kind == "f" and np.ptp(each.value) == 0.0:
+            own = float(each.value.reshape(-1)[0])
+            for other in at.near.numbers:
+                made = at.instead(place, np.full_like(each.value, other)) if other != own else None
+                yield from at.edit(made, "mask", f"fills what is masked with {own:.6g}", f"fills it with {other:.6g}")
+
+
+def _shifted(mask: Array, by: int) -> Array:
+    """A mask moved along its last axis; what comes in is what was at the border."""
+    moved, edge = np.roll(mask, by, -1), (..., 0 if by > 0 else -1)
+    moved[edge] = mask[edge]
+    return moved
+
+
+def _turned(at: At) -> Iterator[Edit]:
+    for place, each in enumerate(at.taken if at.kind == "matmul" and len(at.taken) == 2 else []):
+        weight = each.source is None and each.name  # which the map of the variables carries over
+        if not weight and each.value.ndim > 1 and each.value.shape[-1] == each.value.shape[-2]:
+            made = at.instead(place, each.value.swapaxes(-1, -2))
+            yield from at.edit(made, "transposed_product", "multiplies by it as it is", "multiplies by its transpose")
+
+
+def _named(axes: Sequence[int], count: int) -> str:
+    return "all axes" if len(axes) == count else f"axis {', '.join(map(str, axes))}"

@@ -1,0 +1,427 @@
+"""Finds the one change of a forward pass that makes the other one's numbers of it.
+
+Where passes part, the ops of one side near there are changed one at a time and what comes of them is computed again. A
+change is named where what comes of it is what the other side has and the unchanged pass has not: it was done there.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.edits.edit import ACTIVATIONS, FIX, OTHER, Edit, Near
+from parity.diagnose.edits.operands import exchanged, followed, moved_edits, operand_edits
+from parity.diagnose.edits.ops import FILLING, plain_edits
+from parity.diagnose.evidence import CLOSE
+from parity.diagnose.ops.forward_pass import Rerun
+from parity.diagnose.ops.rearranging import JOINING
+from parity.diagnose.ops.table import UNARY, plain
+from parity.judge.metrics import Array
+from parity.judge.result import Cause
+from parity.locate.divergence import is_drawn
+from parity.locate.downstream import active, losses_of, readers, upstream
+from parity.locate.layouts import align
+from parity.locate.matching import Pass, alike
+from parity.trace import ForwardOp
+
+NEAR = 12  # ops behind the parting that are changed
+FIRST = 3  # ops from the parting whose inputs are changed
+BEFORE = 6  # ops of data alone in front of them
+MOST_AT_ONCE = 4  # ops alike, as what makes the two states of a cell
+FAR = 24  # ops that are computed again behind a change, or behind the last that the other side has
+FARTHEST = 150
+PATIENCE = 3  # ops whose changes are tried though one was met: another may explain the loss too
+FEW = 2  # of these that may be wrong again behind what is met once
+CHOICES = 8  # outputs that an op may take in place of one that it takes
+TELLING = 4  # numbers from which on the same ones are no chance
+SCALAR = 1e-11  # of a loss
+UNCHANGED = 1e-8  # as near as this a pass is without the change: it explains nothing
+COMMON = (0.0, 1.0, -1.0, 2.0, 0.5, 1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
+MOST_NUMBERS = 24
+SOON = 12  # ops behind the parting in which what is left out there may be done
+MODULES = {"LocalResponseNorm": ("response_normalisation", "local response normalisation")}
+MOST_WORK = 50_000_000  # numbers computed
+
+
+class Side(NamedTuple):
+    """One side's pass.
+
+    Fields:
+      passed: as it was recorded.
+      start: number of the op at which it parts from the other, None where it has none.
+      wrong: numbers of its ops whose output the other side has not.
+      reached: numbers of those that the other side has too.
+      counted: numbers of those whose output tells.
+    """
+
+    passed: Pass
+    start: int | None
+    wrong: frozenset[int]
+    reached: frozenset[int]
+    counted: frozenset[int]
+
+
+class _Hit(NamedTuple):
+    edit: Edit
+    at: int  # of this side's op whose output that is
+    number: int  # of the other side's op whose output comes of the edit
+    of_loss: bool
+    size: int
+
+
+def repaired(reference: Side, candidate: Side, of_loss: bool) -> Cause | None:
+    """Returns the one change that tells the passes apart, None where none does.
+
+    Args:
+      reference: its side.
+      candidate: its own.
+      of_loss: whether they part behind all layers.
+    """
+    for own, other, turned in ((reference, candidate, False), (candidate, reference, True)):
+        hit = _search(own, other, of_loss)
+        if hit is not None:
+            cause = _cause(hit, reference, candidate, turned, of_loss)
+            number = hit.edit.number if turned else candidate.start
+            cause = cause if hit.edit.dropped else _of_module(cause, candidate, number)
+            return replace(cause, op=hit.edit.number if turned else cause.op)
+    return None
+
+
+def _of_module(cause: Cause, candidate: Side, number: int | None) -> Cause:
+    """A change of what one of torch's modules computes of several ops is named by what the module is."""
+    module = candidate.passed.ops[number].attributes.get("module") if number is not None else None
+    name, words = MODULES.get(str(module), ("", ""))
+    return replace(cause, name=name, title=f"{words} by other numbers: {cause.title}") if name else cause
+
+
+def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
+    if own.start is None or other.start is None:
+        return None
+    run, targets, ways = Rerun(own.passed), _Targets(other), _Ways(other)
+    first, left = None, PATIENCE
+    for edits in _changes(own, other, run, of_loss):
+        for edit in edits:
+            hits = _hits(run, edit, own.wrong, targets)
+            if hits and ways.explained({hit.number for hit in hits}):
+                if hits[-1].of_loss:
+                    return hits[-1]
+                first = first or hits[0]
+            if run.work > MOST_WORK:
+                return first
+        left -= first is not None
+        if not left:
+            return first
+    return first
+
+
+def _changes(own: Side, other: Side, run: Rerun, of_loss: bool) -> Iterator[Iterable[Edit]]:
+    """Yields the ops that may be changed, each with its changes: where the side parts, behind it, and in front of it."""
+    ops, start = own.passed.ops, own.start
+    assert start is not None
+    near = Near(
+        _kinds(other), list(_numbers(other)), list(_arrays(own, other)), (), list(_fed(other)), own.reached, of_loss
+    )
+    found = _behind(ops, start)
+    of_weights = active(ops)
+    inputs = [number for number in range(start) if number not in of_weights]
+    found = [number for number in found if not any(is_drawn(each, ops) for each in ops[number].inputs)]
+    for number in found:
+        yield plain_edits(run, number, near)
+    taken = [each for number in found[:FIRST] for each in ops[number].inputs if each in own.reached]
+    taken += [each for number in taken for each in ops[number].inputs if each in own.reached]
+    for number in dict.fromkeys(taken):
+        yield exchanged(run, number)
+        if plain(ops[number].kind) in JOINING:
+            yield plain_edits(run, number, near)
+    for number in found[:FIRST]:
+        yield moved_edits(run, number, near)
+    for number in found:
+        nearest = sorted((each for each in own.reached if each < number), reverse=True)[:CHOICES]
+        yield operand_edits(run, number, near._replace(choices=[*nearest, *inputs]))
+    for number in dict.fromkeys(taken):
+        yield followed(run, number, near)
+    before = sorted(upstream(ops, found) - of_weights - set(found), reverse=True)
+    for number in [each for each in before if ops[each].inputs][:BEFORE]:
+        yield plain_edits(run, number, near)
+    yield _at_once(own, run, near)
+
+
+def _at_once(own: Side, run: Rerun, near: Near) -> Iterator[Edit]:
+    """Yields the changes of the op where a side parts, done to all like it too that take what is right and are wrong."""
+    ops, start = own.passed.ops, own.start
+    assert start is not None
+    kind, shape = ops[start].kind, ops[start].shape
+    alike = [
+        number
+        for number in sorted(own.wrong & own.counted - {start})
+        if (ops[number].kind, ops[number].shape) == (kind, shape) and own.reached.issuperset(ops[number].inputs)
+    ]
+    if not 0 < len(alike) < MOST_AT_ONCE:
+        return
+    others = [{(each.name, each.changed): each.value for each in plain_edits(run, number, near)} for number in alike]
+    for edit in plain_edits(run, start, near):
+        values = [found.get((edit.name, edit.changed)) for found in others]
+        beside = [(number, value) for number, value in zip(alike, values, strict=True) if value is not None]
+        if len(beside) == len(alike):
+            yield edit._replace(beside=tuple(beside))
+
+
+def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:
+    """An op and what comes of it, in order, as far as that is near."""
+    found, behind = [start], {start}
+    for number in range(start + 1, len(ops)):
+        if behind & set(ops[number].inputs):
+            behind.add(number)
+            found.append(number)
+        if len(found) > NEAR:
+            break
+    return found
+
+
+def _hits(run: Rerun, edit: Edit, wrong: frozenset[int], targets: "_Targets") -> list[_Hit]:
+    """Returns where the other side has what comes of an edit, in order."""
+    hits, since, changes = list[_Hit](), 0, {edit.number: edit.value, **dict(edit.beside)}
+    for number, value in chain(changes.items(), run.after(changes, FARTHEST)):
+        since += 1
+        if since > FAR:
+            break
+        found = targets.find(value, run.output(number)) if number in wrong else None
+        if found is not None:
+            since = 0
+            hits.append(_Hit(edit, number, found, targets.is_loss(found), value.size))
+    # What is made of an output by itself shows nothing: the other side may have the same ops in one. And what is met once,
+    # and not in what is computed of it, is a part that the other side has on its own way.
+    alone = len(hits) == 1 and since > FEW and not hits[0].of_loss
+    shown = not edit.follows or any(hit.at != edit.number for hit in hits)
+    return hits if shown and not alone else []
+
+
+class _Ways:
+    """The ways from a side's wrong outputs to its loss."""
+
+    def __init__(self, side: Side) -> None:
+        self._ops = side.passed.ops
+        losses = losses_of(self._ops)
+        needed = upstream(self._ops, losses)
+        self._losses = frozenset(losses)
+        self._wrong = frozenset(side.wrong & side.counted & needed)
+        self._active = active(self._ops)  # what a port makes of data alone it may well make in another way
+        self._readers = [[each for each in after if each in needed] for after in readers(self._ops)]
+
+    def explained(self, found: set[int]) -> bool:
+        """Whether what is found is all that is wrong with what comes of it: else it may be a part that is computed apart."""
+        if found & self._losses:
+            return True
+        known = set(found)
+        for number in sorted(self._wrong - found):
+            wrong = self._wrong.intersection(self._ops[number].inputs) & (self._active | known)
+            if wrong and wrong <= known:
+                known.add(number)  # it comes of what is found, and of nothing else that is wrong
+        return all(self._closed(number, known) for number in found)
+
+    def _closed(self, number: int, known: set[int]) -> bool:
+        """Whether all that reads an op takes nothing wrong but what is known, or its like."""
+        beyond = [reader for reader in self._readers[number] if reader not in known]
+        taken = {each for reader in beyond for each in self._ops[reader].inputs if each in self._wrong & self._active}
+        return all(any(self._same_code(each, one) for one in known) for each in taken - known)
+
+    def _same_code(self, number: int, other: int) -> bool:
+        """Whether two ops are of one line that is called for two modules, from two lines, or again in a loop."""
+        one, two = self._ops[number], self._ops[other]
+        if one.line is None or two.line is None or one.kind != two.kind or one.line[:2] != two.line[:2]:
+            return False
+        return one.name != two.name or one.line.callers != two.line.callers or self._in_a_loop(number, other)
+
+    def _in_a_loop(self, number: int, other: int) -> bool:
+        """Whether another line of the function was run between two ops of one line."""
+        own = self._ops[number].line
+        between = (self._ops[each].line for each in range(min(number, other) + 1, max(number, other)))
+        return any(
+            own is not None
+            and line is not None
+            and (line.file, line.function, line.callers) == (own.file, own.function, own.callers)
+            and line.line != own.line
+            for line in between
+        )
+
+
+def is_whole(side: Side, number: int) -> bool:
+    """Returns whether an op is all that is wrong with what reads it.
+
+    Args:
+      side: whose op it is.
+      number: of the op.
+    """
+    return _Ways(side).explained({number})
+
+
+class _Targets:
+    """The outputs of a side that the other has not, by size."""
+
+    def __init__(self, side: Side) -> None:
+        self._ops = side.passed.ops
+        self._by_size: dict[int, list[tuple[int, Array, float, float]]] = defaultdict(list)
+        self._losses = frozenset(losses_of(self._ops))
+        for number in sorted(side.wrong & side.counted & upstream(self._ops, self._losses)):
+            value = side.passed.value(number)
+            if value is None or value.dtype.kind != "f" or not np.isfinite(value).all():
+                continue
+            flat = np.asarray(value, np.float64)
+            if value.size == 1 and not self.is_loss(number):
+                continue
+            if 1 < value.size < TELLING or np.ptp(flat) == 0.0 < value.size - 1:
+                continue
+            self._by_size[value.size].append((number, flat, float(flat.sum()), float((flat**2).sum())))
+
+    def is_loss(self, number: int) -> bool:
+        """Whether an op gives the loss."""
+        return number in self._losses
+
+    def find(self, value: Array, unchanged: Array | None) -> int | None:
+        """Returns the number of the op that gives a value, None where none does, or where the unchanged pass is as near."""
+        if value.dtype.kind != "f" or value.size not in self._by_size:
+            return None
+        made = np.asarray(value, np.float64)
+        with np.errstate(all="ignore"):
+            total, squares = float(made.sum()), float((made**2).sum())
+        if not np.isfinite(squares):
+            return None
+        for number, wanted, s, q in self._by_size[value.size]:
+            if abs(squares - q) > 1e-7 * q or abs(total - s) > 1e-7 * np.sqrt(q * value.size):
+                continue
+            if self._is(made, wanted, unchanged):
+                return number
+        return None
+
+    @staticmethod
+    def _is(made: Array, wanted: Array, unchanged: Array | None) -> bool:
+        pair = align(wanted, made)
+        if pair is None or not alike(wanted, pair.candidate, SCALAR if made.size == 1 else CLOSE):
+            return False
+        before = align(wanted, unchanged) if unchanged is not None and unchanged.size == wanted.size else None
+        return before is None or not alike(wanted, before.candidate, UNCHANGED)
+
+
+def _kinds(side: Side) -> set[str]:
+    """The kinds of a side's ops where it parts."""
+    start = side.start or 0
+    return {plain(op.kind) for op in side.passed.ops[start : start + NEAR]}
+
+
+def _numbers(side: Side) -> Iterator[float]:
+    """Yields the constants that a side has where it parts, and what people have in their place."""
+    seen: dict[float, None] = {}
+    ops = side.passed.ops
+    start = side.start if side.start is not None else 0
+    for number in range(start, min(start + NEAR, len(ops))):
+        op = ops[number]
+        for each in op.attributes.values():
+            if isinstance(each, float) or (isinstance(each, int) and not isinstance(each, bool)):
+                seen.setdefault(float(each))
+        for at, operand in enumerate(op.operands):
+            value = side.passed.operand(number, at) if operand.op is None and not op.weights else None
+            if value is not None and value.size == 1 and value.dtype.kind in "fi":
+                seen.setdefault(float(value.reshape(())))
+    near = [each for each in seen if np.isfinite(each)][:MOST_NUMBERS]
+    inverse = [1.0 / each for each in near if each not in (0.0, 1.0, -1.0)]
+    yield from dict.fromkeys([*near, *inverse, *COMMON])
+
+
+def _arrays(own: Side, other: Side) -> Iterator[tuple[str, Array]]:
+    """Yields the constants that the other side has where it parts, and the inputs that this side reads anywhere."""
+    ops, start = other.passed.ops, other.start if other.start is not None else 0
+    for number in range(start, min(start + NEAR, len(ops))):
+        for at, operand in enumerate(ops[number].operands):
+            value = other.passed.operand(number, at) if operand.op is None and ops[number].inputs else None
+            if value is not None and value.size > 1 and operand.name not in ops[number].weights:
+                yield "", value
+    seen = set[str]()
+    for number, op in enumerate(own.passed.ops):
+        for at, operand in enumerate(op.operands):
+            if operand.op is None and operand.name and operand.name not in seen and not op.weights:
+                seen.add(operand.name)
+                value = own.passed.operand(number, at)
+                if value is not None and value.size > 1:
+                    yield operand.name, value
+
+
+def _fed(side: Side) -> Iterator[Array]:
+    """Yields what a side's first ops take from others, where it parts."""
+    ops, start = side.passed.ops, side.start if side.start is not None else 0
+    for number in _behind(ops, start)[:FIRST]:
+        for at, operand in enumerate(ops[number].operands):
+            value = side.passed.operand(number, at) if operand.name not in ops[number].weights else None
+            if value is not None and value.size > 1 and value.dtype.kind == "f":
+                yield value
+
+
+def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: bool) -> Cause:
+    edit = hit.edit
+    own, other = (candidate, reference) if turned else (reference, candidate)
+    lines = _shown(own, edit.number), _shown(other, hit.number if other.start is None else other.start)
+    port, graph = lines if turned else lines[::-1]
+    whose = ("port's", "reference's") if turned else ("reference's", "port's")
+    target = f"{plain(other.passed.ops[hit.number].kind)} at {_shown(other, hit.number)}"
+    what = "the loss" if hit.of_loss else f"the {hit.size:,} numbers of {target}"
+    evidence = f"the {whose[0]} pass, with that one op done so, gives {what} that the {whose[1]} has, to rounding"
+    if turned and edit.dropped == "mask" and FILLING & _kinds(reference):
+        name = "loss_function" if of_loss else OTHER
+        return Cause(
+            name, f"the port's choice changes what the reference's leaves as it is: {port} / {graph}", evidence, FIX
+        )
+    if turned and edit.dropped and _later(edit, reference):
+        title = f"the port does {edit.dropped} sooner than the reference, in front of other ops"
+        return Cause(_of_extra(edit, of_loss), f"{title}: {port} / {graph}", evidence, FIX)
+    if turned and edit.dropped:
+        title = f"the port has {edit.dropped} where the reference has none"
+        return Cause(_of_extra(edit, of_loss), f"{title}: {port} / {graph}", evidence, FIX)
+    if edit.name == "op_left_out" and _later(edit, candidate):
+        title = f"the port does {edit.dropped} later than the reference, behind other ops"
+        return Cause(OTHER, f"{title}: {port} / {graph}", evidence, FIX)
+    there, here = (edit.as_is, edit.changed) if turned else (edit.changed, edit.as_is)
+    title = f"the port {there}, where the reference {here}: {port} / {graph}"
+    return Cause(edit.name, title, evidence, FIX, op=None if turned else _lacking(edit, reference, candidate))
+
+
+def _lacking(edit: Edit, reference: Side, candidate: Side) -> int | None:
+    """The port's op that gives the last of several things of which all lack what is left out; what takes them is right."""
+    if not edit.beside or not edit.dropped:
+        return None
+    wanted = [reference.passed.value(each) for each in reference.passed.ops[edit.beside[-1][0]].inputs]
+    for number in sorted(candidate.reached):
+        value = candidate.passed.value(number)
+        pairs = [align(each, value) for each in wanted if value is not None and each is not None]
+        if any(pair is not None and alike(pair.reference, pair.candidate, CLOSE) for pair in pairs):
+            return number
+    return None
+
+
+def _later(edit: Edit, side: Side) -> bool:
+    """Whether a side does the function that is left out in its place soon after: in another order."""
+    if edit.dropped not in UNARY or side.start is None:
+        return False
+    ops, number = side.passed.ops, side.start
+    after = readers(ops)
+    for _ in range(SOON):
+        if plain(ops[number].kind) == edit.dropped:
+            return True
+        if not after[number] or ops[number].weights:
+            return False
+        number = max(after[number])  # what all ways of a norm lead to
+    return False
+
+
+def _of_extra(edit: Edit, of_loss: bool) -> str:
+    """The name of the cause where the port has an op more."""
+    if edit.dropped in ACTIVATIONS:
+        return "activation_function"
+    names = {"mask": "mask", "epsilon": "epsilon", "mul": "extra_scale", "div": "extra_scale"}
+    return names.get(edit.dropped, "loss_function" if of_loss else OTHER)
+
+
+def _shown(side: Side, number: int) -> str:
+    op = side.passed.ops[number]
+    return op.line.shown if op.line is not None else " ".join(each for each in (op.name, op.kind) if each)

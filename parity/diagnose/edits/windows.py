@@ -1,0 +1,127 @@
+"""Single changes of a convolution: padded on other sides, or its kernel dilated otherwise, its output as large as before."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.edits.edit import At, Edit
+from parity.diagnose.evidence import same_values
+from parity.diagnose.ops.table import plain
+from parity.diagnose.ops.windows import Pads, TooLarge, convolved, work
+from parity.judge.metrics import Array
+
+PADDING = frozenset(["pad", "padv2", "constant_pad_nd"])
+SPLITS = ("odd one behind", "odd one in front", "in front", "behind")
+BLOCKS = "spacetobatchnd"  # how a graph dilates: what is convolved then is no image any more
+DILATIONS = (1, 2, 3, 4, 6, 8)
+
+
+class _Convolution(NamedTuple):
+    """A convolution of an image that is not padded yet, channels last.
+
+    Fields:
+      image: ``[n, *spatial, c]``.
+      kernel: ``[*sizes, c / groups, out]``.
+      strides, sizes: by spatial axis: of the windows, and of the output.
+      groups: of channels.
+      output: what it gives.
+      first: whether channels are first in the pass.
+    """
+
+    image: Array
+    kernel: Array
+    strides: Sequence[int]
+    sizes: Sequence[int]
+    groups: int
+    output: Array
+    first: bool
+
+    def done(self, dilation: int, split: str) -> Array | None:
+        """Its output with another dilation and padding; None where that is too much to compute."""
+        pads, dilations = self.pads(dilation, split), [dilation] * len(self.sizes)
+        try:
+            made = convolved(self.image, self.kernel, self.strides, pads, dilations, self.groups)
+            return made[(slice(None), *(slice(size) for size in self.sizes))]
+        except (TooLarge, ValueError):
+            return None
+
+    def pads(self, dilation: int, split: str) -> Pads:
+        """Rows and columns in front and behind, by where the odd one goes, or all of them."""
+        found = []
+        for axis, size in enumerate(self.sizes):
+            span = (self.kernel.shape[axis] - 1) * dilation + 1
+            total = (size - 1) * self.strides[axis] + span - self.image.shape[1 + axis]
+            total = max(total, 0)  # what a stride leaves over is not seen
+            front = {
+                "odd one behind": total // 2,
+                "odd one in front": total - total // 2,
+                "in front": total,
+                "behind": 0,
+            }
+            found.append((front[split], total - front[split]))
+        return found
+
+
+def window_edits(at: At) -> Iterator[Edit]:
+    """Yields the changes of a convolution's padding and dilation.
+
+    Args:
+      at: the op.
+    """
+    given = _convolution(at)
+    if given is None:
+        return
+    own: tuple[int, str] | None = None
+    made: dict[tuple[int, str], Array] = {}
+    for way in ((dilation, split) for dilation in DILATIONS for split in SPLITS):
+        at.run.work += work("conv", [given.image.shape, given.kernel.shape], given.output.size)
+        value = given.done(*way)
+        if value is None or value.shape != given.output.shape:
+            continue
+        made[way] = value
+        own = own or (way if same_values(given.output, value) else None)
+    for way, value in made.items() if own is not None else ():
+        if own is not None and not same_values(given.output, value):
+            name = "dilation" if way[0] != own[0] else "padding"
+            words = (_words(given, *each) for each in (own, way))
+            yield from at.edit(np.moveaxis(value, -1, 1) if given.first else value, name, *words)
+
+
+def _words(given: _Convolution, dilation: int, split: str) -> str:
+    each = ", ".join(f"{front} and {behind}" for front, behind in given.pads(dilation, split))
+    return f"convolves with {each} rows in front and behind{f', dilated by {dilation}' if dilation > 1 else ''}"
+
+
+def _convolution(at: At) -> _Convolution | None:
+    """The op as a convolution of what is not padded yet, None where it is none."""
+    of_graph = at.kind in ("conv2d", "conv3d") and "strides" in at.run.ops[at.number].attributes
+    kernels = [each.value for each in at.taken if each.source is None and each.value.ndim > 2]
+    if not at.kind.startswith(("conv1d", "conv2d", "conv3d")) or len(at.taken) != 2 or len(kernels) != 1:
+        return None
+    data, attributes = at.taken[0], at.run.ops[at.number].attributes
+    image = _unpadded(at)
+    spatial = image.ndim - 2
+    in_blocks = data.source is not None and plain(at.run.ops[data.source].kind) == BLOCKS
+    if data.value.ndim != kernels[0].ndim or spatial < 1 or in_blocks:
+        return None
+    kernel = np.asarray(kernels[0], np.float64)
+    if of_graph:
+        strides = [int(each) for each in attributes["strides"]][1:-1]
+        groups = image.shape[-1] // kernel.shape[-2]
+        return _Convolution(image, kernel, strides, at.output.shape[1:-1], groups, at.output, False)
+    if "3" not in attributes or "6" not in attributes:
+        return None
+    strides = [int(each) for each in np.broadcast_to(attributes["3"], (spatial,))]
+    image, output = np.moveaxis(image, 1, -1), np.moveaxis(at.output, 1, -1)
+    turned = np.moveaxis(kernel, (0, 1), (-1, -2))
+    return _Convolution(image, turned, strides, output.shape[1:-1], int(attributes["6"]), output, True)
+
+
+def _unpadded(at: At) -> Array:
+    """What goes in, without the padding that an op of its own puts around it."""
+    data = at.taken[0]
+    padding = data.source is not None and plain(at.run.ops[data.source].kind) in PADDING
+    taken = at.run.takes(data.source) if padding and data.source is not None else None
+    same_axes = taken is not None and taken[0].value.ndim == data.value.ndim
+    return np.asarray(taken[0].value if taken is not None and same_axes else data.value, np.float64)

@@ -1,0 +1,169 @@
+"""Fits rules to numbers: narrower floats, dropout's shares, and least squares to the elements that follow a rule."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.evidence import LEFT
+from parity.judge.metrics import Array, is_finite, norm
+
+# Tells whether values went through a narrower float than they are stored in.
+
+BITS = {"bfloat16": 8, "float16": 11, "float32": 24}
+SPARE = 3  # bits that one rounded value in eight leaves unused
+
+
+def narrow_format(values: Array, others: Array) -> str:
+    """Returns the narrowest float that all of `values` fit and `others` do not; "" where there is none.
+
+    Ones and halves fit any float without having been rounded to it: half of the values at least have to use its last bits.
+
+    Args:
+      values: any shape, float64.
+      others: what they are compared with: values that fit anyhow, such as zeros and ones, say nothing.
+    """
+    told = values[values != 0]
+    for name, bits in BITS.items():
+        if told.size and _fitting(told, bits) == 1.0 and _fitting(others, bits) < 1.0:
+            return name if _fitting(told, bits - SPARE) <= 0.5 else ""
+    return ""
+
+
+def _fitting(values: Array, bits: int) -> float:
+    mantissa, _ = np.frexp(values)
+    return float((np.ldexp(mantissa, bits) % 1 == 0).mean())
+
+
+# Whether as many values were kept as dropout keeps: what is scaled up by 1 / p is kept with probability p.
+
+SIGMAS = 4
+FEWEST = 16  # whole maps or rows: of fewer any share is likely
+
+
+def as_dropout_keeps(kept: Array, dropped: Array, probability: float) -> bool:
+    """Returns whether the values kept are about as many as a probability says, of single values or of whole maps or rows.
+
+    Args:
+      kept: bool ``[examples, ..., channels]``.
+      dropped: bool of the same shape; what was zero anyway is neither.
+      probability: of a value to be kept.
+    """
+    inner = tuple(range(1, kept.ndim - 1))
+    for axes in (tuple(range(1, kept.ndim)), inner) if inner else (tuple(range(1, kept.ndim)),):
+        some, none = kept.any(axis=axes), dropped.any(axis=axes)
+        if not (some & none).any():
+            count = int((some | none).sum())
+            return count >= FEWEST and likely_share(float(some.sum() / count), probability, count)
+    count = int(kept.sum() + dropped.sum())
+    return likely_share(float(kept.sum() / count), probability, count)
+
+
+def likely_share(share: float, probability: float, count: int) -> bool:
+    """Returns whether a share of independent draws lies within four standard deviations of their probability."""
+    return abs(share - probability) <= SIGMAS * float(np.sqrt(probability * (1 - probability) / max(count, 1)))
+
+
+# Fits a rule to the elements that follow it: others are cut off at a limit, or rows that are zero.
+
+ROUGH = 1e-6
+LEAST = 2  # elements more than columns
+
+
+class Partly(NamedTuple):
+    """A tensor as a combination of columns, but for elements that something else was done to.
+
+    Fields:
+      coefficients: one for each column.
+      residual: norm of what is left over the norm of the target, of the elements that follow.
+      limit: the size at which the others are cut off; 0 where none is.
+      empty: the rows (places along the first axis) that are zero where the combination is not.
+    """
+
+    coefficients: tuple[float, ...]
+    residual: float
+    limit: float = 0.0
+    empty: tuple[int, ...] = ()
+
+
+def fit_partly(columns: Sequence[Array], target: Array, close: float = ROUGH) -> Partly | None:
+    """Fits one tensor by a combination of columns, or returns None where none is within `close`.
+
+    All elements are tried first, then those that are not at the largest size, then those of the rows that are not zero.
+    An element left out has to be what its reason says: at the limit with the combination beyond it, or zero.
+
+    Args:
+      columns: arrays of the tensor's shape.
+      target: the tensor.
+      close: the largest residual that counts as a fit.
+    """
+    whole = _solve([each.reshape(-1) for each in columns], target.reshape(-1))
+    if whole is not None and whole.residual <= close:
+        return whole
+    return _cut_off(columns, target, close) or _without_rows(columns, target, close)
+
+
+def counts(found: Partly, places: Sequence[int], columns: Sequence[Array], target: Array) -> bool:
+    """Returns whether some columns of a fit put in far more than the fit leaves: to noise any column brings it nearer.
+
+    Args:
+      found: the fit.
+      places: of the columns asked about.
+      columns: all that it has.
+      target: what it fits.
+    """
+    left = found.residual * norm(target)
+    return all(left <= LEFT * abs(found.coefficients[place]) * norm(columns[place]) for place in places)
+
+
+def _cut_off(columns: Sequence[Array], target: Array, close: float) -> Partly | None:
+    limits = _sizes_in_common(np.abs(target))
+    if not limits:
+        return None
+    size = np.zeros(target.shape)
+    for limit in limits:
+        size[np.abs(np.abs(target) - limit) <= 1e-9 * limits[0]] = limit
+    below = size == 0.0
+    found = _solve([each[below] for each in columns], target[below])
+    if found is None or found.residual > close:
+        return None
+    beyond = sum(share * each[~below] for share, each in zip(found.coefficients, columns, strict=True))
+    signed = np.asarray(beyond) * np.sign(target[~below])
+    return found._replace(limit=limits[0]) if (signed >= size[~below] * (1 - 10 * close)).all() else None
+
+
+def _sizes_in_common(sizes: Array) -> list[float]:
+    # One element is always the largest: only several of one size tell of a limit. One variable of the reference may be two
+    # of the candidate, each with a limit of its own.
+    largest = float(sizes.max(initial=0.0))
+    if largest == 0.0:
+        return []
+    values, counts = np.unique(np.round(sizes / largest, 9), return_counts=True)
+    common = [float(value) * largest for value, count in zip(values, counts, strict=True) if count > 1 and value > 0.0]
+    return sorted(common, reverse=True)[:2]
+
+
+def _without_rows(columns: Sequence[Array], target: Array, close: float) -> Partly | None:
+    if target.ndim < 2:
+        return None
+    rows = target.reshape(len(target), -1).any(axis=1)
+    empty = [row for row in np.flatnonzero(~rows) if any(each[row].any() for each in columns)]
+    if not empty or not rows.any():
+        return None
+    found = _solve([each[rows].reshape(-1) for each in columns], target[rows].reshape(-1))
+    return found._replace(empty=tuple(int(row) for row in empty)) if found and found.residual <= close else None
+
+
+def _solve(columns: Sequence[Array], target: Array) -> Partly | None:
+    matrix = np.stack(columns, axis=1)
+    lengths = np.linalg.norm(matrix, axis=0)
+    finite = is_finite(matrix) and is_finite(target)
+    if not finite or not lengths.all() or len(target) < len(columns) + LEAST:
+        return None
+    if not target.any():
+        return Partly((0.0,) * len(columns), 0.0)
+    found, _, rank, _ = np.linalg.lstsq(matrix / lengths, target, rcond=1e-9)
+    if rank < len(columns):
+        return None
+    shares = tuple(float(each) for each in found / lengths)
+    return Partly(shares, norm(target - matrix @ (found / lengths)) / norm(target))

@@ -1,0 +1,310 @@
+"""Finds where two backward passes part, and whether one side stops gradients there that pass in the other."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from parity.diagnose import VAGUE, Evidence
+from parity.diagnose.interventions.with_fix import TINY, allowed_at
+from parity.judge.metrics import distance, is_finite, norm
+from parity.judge.result import Cause, Check, Explained, FirstDifference, Level
+from parity.locate.backward import Parting, part
+from parity.locate.description import where_apart
+from parity.locate.matching import Pass
+from parity.trace import Forward, ForwardOp, SourceLine, Trace, TraceError, line_of, parse_key
+from parity.worker.failures import SideFailed
+
+# Compares the towers' losses and gradients of a step that is run once more with the reference's.
+
+
+class GradientsOfStep(NamedTuple):
+    """Losses and gradients of the towers that have to come out of a step.
+
+    Fields:
+      evidence: the float64 lockstep traces.
+      step: its number.
+      allowed: by the reference's names the largest difference that counts as rounding.
+    """
+
+    evidence: Evidence
+    step: int
+    allowed: dict[str, float]
+
+    @classmethod
+    def of(cls, evidence: Evidence, first: FirstDifference, checks: Sequence[Check]) -> "GradientsOfStep":
+        """Returns those of the step of a first difference, with what level 1 allows."""
+        return cls(evidence, first.check.step, allowed_at(first.check.step, checks))
+
+    def multiples(self, run: Trace) -> Iterator[tuple[str, float]]:
+        """Yields by the reference's name how many times what is allowed a run is off; without end where it has none."""
+        file, made = self.evidence.reference.step(self.step), run.step(self.step)
+        for key, text in self.evidence.join.ordered(file.names()):
+            if key.quantity not in ("loss", "tower_grad"):
+                continue
+            one, other = file.read(text), self.evidence.join.read(key, made)
+            if other is None or other.shape != one.shape or not is_finite(other):
+                yield text, float("inf")
+            else:
+                limit = self.allowed.get(text) or TINY * max(norm(one), TINY)
+                yield text, distance(one, other) / limit
+
+    def multiples_of_the_candidate(self) -> Iterator[tuple[str, float]]:
+        """Yields the same of the step as it was recorded."""
+        return self.multiples(self.evidence.candidate)
+
+
+# Says where two backward passes part, and tries whether the reference stops gradients there that pass in the port.
+
+MOST_OPS = 12
+Both = tuple[Forward, Forward]
+Edge = tuple[int, int | str]
+
+
+@runtime_checkable
+class RunsBackward(Protocol):
+    """Keeps passes of a recorded case, and runs it detached; `parity.run.again.Again` says how."""
+
+    def forward(self, step: int, tower: str) -> Both | None: ...  # noqa: D102
+    def gradients(self, step: int, tower: str) -> Both | None: ...  # noqa: D102
+    def repeat_detached(self, step: int, edges: Sequence[tuple[int, int | str]]) -> Trace: ...  # noqa: D102
+
+
+def with_parting(level: Level, again: object, evidence: Evidence) -> None:
+    """Says in a level where gradients part, where its first difference is one of a tower and nothing else is known of it.
+
+    Args:
+      level: changed in place.
+      again: keeps passes of the recorded case; where it cannot, nothing is said.
+      evidence: the float64 lockstep traces.
+    """
+    first, known = level.first_difference, level.causes
+    if first is None or first.check.run != "lockstep" or first.quantity != "tower_grad" or first.where:
+        return
+    if not isinstance(again, RunsBackward) or (known and known[0].name not in VAGUE):
+        return
+    if any(text.startswith("section/") for text in evidence.reference.step(first.check.step).names()):
+        return  # one backward pass is kept, which need not be that of the optimizer whose gradient it is
+    try:
+        outputs = again.forward(first.check.step, first.tower)
+        gradients = again.gradients(first.check.step, first.tower) if outputs else None
+    except (SideFailed, TraceError):
+        return  # a step that cannot be watched
+    if outputs is None or gradients is None:
+        return
+    passes = Pass(outputs[0].ops, outputs[0].value), Pass(outputs[1].ops, outputs[1].value)
+    found, same = part(passes, (gradients[0].value, gradients[1].value))
+    if found is None and not same:
+        return
+    ops = outputs[1].ops
+    place = _at_an_output(found, ops) if found is not None else _at_a_variable(first, evidence, ops)
+    proven = _stopped(place, ops, first, again, GradientsOfStep.of(evidence, first, level.checks))
+    port = place.port
+    if proven is not None:
+        cause, port = proven
+        level.causes = [cause, *known]
+    lines = (place.line, port.line if port else None)
+    level.first_difference = replace(first, where=place.told, module=port.name if port else None, lines=lines)
+
+
+class _Place(NamedTuple):
+    # Where gradients part: what it is in the reference, in words; in the port, what takes it; and the reference's line.
+    name: str
+    told: str
+    edges: list[Edge]
+    port: ForwardOp | None
+    line: SourceLine | None
+
+
+def _at_an_output(found: Parting, ops: Sequence[ForwardOp]) -> _Place:
+    port = ops[found.readers[0]] if len(found.readers) == 1 else found.port
+    edges: list[Edge] = [(reader, found.number) for reader in found.readers]
+    return _Place(found.op.name, _where_parted(found), edges, port, found.op.line)
+
+
+def _at_a_variable(first: FirstDifference, evidence: Evidence, ops: Sequence[ForwardOp]) -> _Place:
+    parts = evidence.join.parts(first.name)
+    edges: list[Edge] = [(number, each) for number, op in enumerate(ops) for each in parts if each in op.weights]
+    reading = [ops[number] for number, _ in edges]
+    listed = list(dict.fromkeys(f"{op.name or 'its model or loss'} ({op.kind})" for op in reading))[:MOST_OPS]
+    read = f"; the port reads it in {', '.join(listed)}" if listed else ""
+    told = f"the outputs of both sides are the same, and so are their gradients; only that of {first.name} is not{read}"
+    return _Place(first.name, told, edges, reading[0] if len(reading) == 1 else None, None)
+
+
+def _stopped(
+    place: _Place, ops: Sequence[ForwardOp], first: FirstDifference, again: RunsBackward, wanted: GradientsOfStep
+) -> tuple[Cause, ForwardOp] | None:
+    """The cause, and the port's op that takes what the reference stops; None where no such edge explains all gradients."""
+    for edges in _tried_edges(place.edges):
+        try:
+            run = again.repeat_detached(first.check.step, edges)
+        except SideFailed:
+            continue  # then no gradient reaches a parameter
+        after = dict(wanted.multiples(run))
+        if max(after.values()) > 1.0:
+            continue
+        lines = [ops[reader].line for reader, _ in edges]
+        shown = " and ".join(line.shown if line else "another op" for line in lines)
+        was = dict(wanted.multiples_of_the_candidate())[first.check.key]
+        evidence = (
+            f"with what stands for {place.name} in the port detached where it goes into {shown}, all gradients of the "
+            f"towers are the reference's, {max(after.values()):.2g} times what rounding allows at most, where "
+            f"{first.check.key} was {was:.3g} times; the losses stay the same"
+        )
+        cause = Cause(
+            "not_detached",
+            f"gradients pass in the port that the reference stops, behind {place.name}",
+            evidence,
+            "detach() there, as the graph's stop_gradient does",
+            Explained(first.check.step, first.check.key, 1.0 - after[first.check.key] / was),
+        )
+        return cause, ops[edges[0][0]]
+    return None
+
+
+def _tried_edges(edges: Sequence[Edge]) -> Iterator[tuple[Edge, ...]]:
+    """Yields one or two of the edges, all but one, and all: what a loop's rounds stop may pass in its last.
+
+    All come last: a port that no gradient reaches any more may not run another step.
+    """
+    few = edges[:MOST_OPS]
+    for count in range(1, 3):
+        yield from list(combinations(few, count))[:MOST_OPS]
+    if 3 < len(edges) <= MOST_OPS:
+        yield from combinations(edges, len(edges) - 1)
+    if len(edges) > 2:
+        yield tuple(edges)
+
+
+def _where_parted(found: Parting) -> str:
+    port = found.port
+    taken = f"{port.name or 'outside of any module'} ({port.kind})"
+    apart = ""
+    if found.reference is not None and found.candidate is not None:
+        apart = f"; of its gradient {where_apart(found.reference, found.candidate)}"
+    return (
+        f"the outputs of both sides are the same, and the gradients of all that is computed from {found.op.name} "
+        f"({found.op.kind}), in the port {taken}; its own gradient is not{apart}"
+    )
+
+
+# Lets gradients pass where a port keeps them from passing: does it then have the reference's?
+
+MOST_PLACES = 12
+# What says that gradients are missing, and not where they are lost.
+LESS = VAGUE | {"reduced_precision"}  # what gradients that are not there at all look like too
+PLACED = frozenset(["zero_gradient", "rows_without_gradient"])
+WORDS = {
+    "detach": "detach()",
+    "data": ".data",
+    "item": ".item()",
+    "tensor": "torch.tensor()",
+    "no_grad": "torch.no_grad()",
+    "padding_idx": "padding_idx",
+}
+
+
+@runtime_checkable
+class RunsUncut(Protocol):
+    """Runs a step with gradients passing some places; `parity.run.again.Again` says how."""
+
+    def repeat_uncut(self, step: int, places: Sequence[str]) -> Trace: ...  # noqa: D102
+
+
+class Uncut(NamedTuple):
+    """Where a port keeps gradients from passing that pass in the reference.
+
+    Fields:
+      cause: with its evidence.
+      first: the first difference with its place.
+    """
+
+    cause: Cause
+    first: FirstDifference
+
+
+def find_cut(first: FirstDifference, again: RunsUncut, evidence: Evidence, checks: Sequence[Check]) -> Uncut | None:
+    """Returns where the port keeps gradients from passing, if all gradients of the towers are the reference's without that.
+
+    Each place is tried by itself, and then all of them together. The control is the step as it is, made once more.
+
+    Args:
+      first: the first difference, of a gradient of a tower.
+      again: runs steps of the recorded case once more.
+      evidence: the float64 lockstep traces.
+      checks: of level 1.
+    """
+    wanted = GradientsOfStep.of(evidence, first, checks)
+    try:
+        control = again.repeat_uncut(wanted.step, ())
+    except SideFailed:
+        return None
+    before = dict(wanted.multiples(control))
+    places: dict[str, dict[str, Any]] = control.facts.get("gradient_cuts") or {}
+    if not places or before.get(first.check.key, 0.0) <= 1.0:
+        return None
+    for tried in _tried_places(list(places)):
+        try:
+            after = dict(wanted.multiples(again.repeat_uncut(wanted.step, tried)))
+        except SideFailed:
+            continue  # the port cannot do without
+        if max(after.values()) <= 1.0:
+            return _cause(first, [places[name] for name in tried], before, after)
+    return None
+
+
+def with_cut(level: Level, again: object, evidence: Evidence) -> None:
+    """Says in a level where the port keeps gradients from passing, where its first difference is such a gradient.
+
+    Args:
+      level: changed in place.
+      again: runs steps of the recorded case once more; where it cannot let gradients pass, nothing is said.
+      evidence: the float64 lockstep traces.
+    """
+    first, known = level.first_difference, level.causes
+    if first is None or first.check.run != "lockstep" or first.quantity != "tower_grad":
+        return
+    if not isinstance(again, RunsUncut) or (known and known[0].name not in LESS | PLACED):
+        return
+    found = find_cut(first, again, evidence, level.checks)
+    if found is None:
+        return
+    level.first_difference = found.first
+    own, behind = ([each for each in known if (each.name in LESS) == vague] for vague in (False, True))
+    named = [found.cause] if found.cause.name not in [each.name for each in own] else []
+    level.causes = [*own, *named, *behind]
+
+
+def _tried_places(places: list[str]) -> Iterator[tuple[str, ...]]:
+    yield from ((place,) for place in places[:MOST_PLACES])
+    if len(places) > 1:
+        yield tuple(places)
+
+
+def _cause(
+    first: FirstDifference, places: list[dict[str, Any]], before: dict[str, float], after: dict[str, float]
+) -> Uncut:
+    lines = list(dict.fromkeys(line for place in places if (line := line_of(place["line"])) is not None))
+    kinds = list(dict.fromkeys(WORDS[place["kind"]] for place in places))
+    shown = ", ".join(f"{line.file}:{line.line}" for line in lines)
+    key, gradients = first.check.key, sum(parse_key(text).quantity == "tower_grad" for text in after)
+    was, left = before[key], max(after.values())
+    evidence = (
+        f"with gradients let pass at {shown} ({'; '.join(line.text for line in lines)}) all {gradients} gradients of the "
+        f"towers are the reference's, {left:.2g} times what rounding allows at most, where {key} was "
+        f"{'not there' if was == float('inf') else f'{was:.3g} times'}; the losses stay the same"
+    )
+    share = Explained(first.check.step, key, 1.0 - after[key] / was)
+    name, title = "detached", f"{' and '.join(kinds)} keeps gradients from passing at {shown}"
+    fix = "leave it out: in the graph the gradient passes here"
+    if kinds == ["padding_idx"]:
+        name, title = "rows_without_gradient", f"no gradient reaches the row of padding_idx at {shown}"
+        fix = "leave out padding_idx, which freezes its row; TensorFlow's embedding_lookup trains all rows"
+    parameter = places[0]["parameter"]
+    module = places[0]["module"] or parameter.rpartition(".")[0]
+    where = (
+        f"the outputs of both sides are the same, their gradients part in the port{f', in {module}' if module else ''}"
+    )
+    placed = replace(first, where=where, module=module, lines=(None, lines[0]))
+    return Uncut(Cause(name, title, evidence, fix, share), placed)

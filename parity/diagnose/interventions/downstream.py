@@ -1,0 +1,140 @@
+"""Goes on behind the first difference: run again without it, what differs next?"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from parity.diagnose import VAGUE, Evidence, find_causes, gradients_at_once
+from parity.diagnose.interventions.protocol import RepeatsOnward
+from parity.diagnose.interventions.search import ahead_of, find_by_experiment
+from parity.diagnose.interventions.two_causes import one_of_two, with_its_change
+from parity.diagnose.interventions.with_fix import Behind, Mended, allowed_at, mended, next_difference
+from parity.judge.metrics import Array
+from parity.judge.result import Cause, Check, Explained, FirstDifference
+from parity.mapping.states import translated
+from parity.trace import Trace, parse_key
+from parity.worker.failures import SideFailed
+
+ROUNDS = 6
+MENDS = 2
+# What differs behind a loss that does is that loss's consequence, but for causes that tell towers or elements apart.
+BEHIND_A_LOSS = frozenset(["some_towers", "clipping", "rows_without_gradient", "stale_gradient", "reduced_precision"])
+FORWARD = ("act", "loss")
+
+
+def find_onward(
+    first: FirstDifference,
+    known: list[Cause],
+    again: RepeatsOnward,
+    evidence: Evidence,
+    checks: list[Check],
+    mends: int = MENDS,
+) -> list[Cause]:
+    """Returns what is known of the first difference, and the causes of what differs behind it.
+
+    Where an experiment mends it, the whole step is looked at with the mend. Otherwise the layer that differs is given the
+    reference's values: layer by layer in the order of the trace, then the losses, then the gradients that need not pass a
+    given layer.
+
+    Args:
+      first: the first difference.
+      known: what is named already, what it was found to be first.
+      again: runs steps of the recorded case once more.
+      evidence: the float64 lockstep traces.
+      checks: of level 1.
+      mends: how many bugs to mend one after the other at most.
+    """
+    if first.check.run != "lockstep" or first.quantity not in FORWARD or evidence.states is None:
+        return known
+    found = known
+    try:
+        if mends and (not known or known[0].name in VAGUE):
+            found = ahead_of(known, list(one_of_two(first, again, evidence, checks) or ()))
+        elif mends:
+            found = with_its_change(first, known, again, evidence, checks)
+        basis = mended(first, found[0], again, evidence) if found and mends else None
+        if basis:
+            found = found + _without_it(first, basis, checks, mends)
+        else:
+            found = found + _by_layers(first, again, evidence, checks)
+    except SideFailed:
+        pass  # the port does not take what was tried: what is named stays named
+    behind = Explained(first.check.step, "the gradients")
+    told = [cause if cause.explains or cause in known else replace(cause, explains=behind) for cause in found]
+    return [cause for place, cause in enumerate(told) if cause.name not in {c.name for c in told[:place]}]
+
+
+def _without_it(first: FirstDifference, basis: Mended, checks: list[Check], mends: int) -> list[Cause]:
+    step, evidence = first.check.step, basis.evidence
+    allowed = allowed_at(step, checks)
+    following = next_difference(evidence, step, allowed, (*FORWARD, "tower_grad"))
+    found: list[Cause] = []
+    if following is not None:
+        found = _causes_of(following, basis.again, evidence)
+        if following.quantity in FORWARD:
+            found = find_onward(following, found[:1], basis.again, evidence, checks, mends - 1)
+        if following.quantity != "act":
+            found = found + gradients_at_once(evidence, step)
+    moving = next_difference(evidence, step, allowed, ("stat",))
+    if moving is not None and (following is None or following.quantity != "act"):
+        found = found + _causes_of(moving, basis.again, evidence)[:1]
+    return found
+
+
+def _by_layers(first: FirstDifference, again: RepeatsOnward, evidence: Evidence, checks: list[Check]) -> list[Cause]:
+    step, allowed = first.check.step, allowed_at(first.check.step, checks)
+    layers: list[str] = []
+    found: list[Cause] = []
+    after_a_loss, current = False, first
+    for _ in range(ROUNDS):
+        layers += [current.name] if current.quantity == "act" else []
+        after_a_loss = after_a_loss or current.quantity == "loss"
+        try:
+            basis, given = _run_from(layers, step, again, evidence)
+        except SideFailed:
+            return found  # an output that cannot be given: what is named stays named
+        looked = ("act", "tower_grad") if after_a_loss else (*FORWARD, "tower_grad")
+        following = next_difference(basis, step, allowed, looked, layers)
+        if following is None:
+            return found
+        causes = _causes_of(following, again, basis, given)
+        if after_a_loss and following.quantity != "loss":
+            causes = [cause for cause in causes if cause.name in BEHIND_A_LOSS]
+        found += causes[:1]
+        if following.quantity not in FORWARD:
+            return found + gradients_at_once(basis, step)
+        current = following
+    return found
+
+
+def _causes_of(
+    following: FirstDifference, again: RepeatsOnward, basis: Behind, given: dict[str, Array] | None = None
+) -> list[Cause]:
+    causes = find_causes(following, basis)
+    if following.quantity in (*FORWARD, "stat") and (not causes or causes[0].name in VAGUE):
+        tried = find_by_experiment(following, again, basis.join, basis.reference, basis.candidate, given)
+        causes = ahead_of(causes, tried)
+    return causes
+
+
+def _run_from(
+    layers: list[str], step: int, again: RepeatsOnward, evidence: Evidence
+) -> tuple[Behind, dict[str, Array]]:
+    file = evidence.reference.step(step)
+    texts = [text for text in file.names() if text.startswith("act/") and parse_key(text).name in layers]
+    given = translated(evidence.join, {text: np.asarray(file.read(text)) for text in texts})
+    runs = [again.repeat(step, lambda batch: batch, lambda state: {**state, **given}, cut=cut) for cut in (True, False)]
+    hidden = frozenset(_moved(evidence, step, *runs)) | getattr(evidence, "hidden", frozenset())
+    basis = Behind(evidence.join, evidence.reference, runs[0], evidence.states, evidence.towers, hidden)
+    return basis, given
+
+
+def _moved(evidence: Evidence, step: int, cut: Trace, through: Trace) -> Iterator[str]:
+    for text in evidence.reference.step(step).names():
+        key = parse_key(text)
+        if key.quantity != "tower_grad":
+            continue
+        one, other = (evidence.join.read(key, run.step(step)) for run in (cut, through))
+        if one is None or other is None or not np.array_equal(one, other):
+            yield key.name

@@ -1,0 +1,136 @@
+"""Finds the one number by which something is off: a factor of an input, a shift, an addition to the forget gate's bias."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.evidence import rounds_to_one
+from parity.diagnose.interventions.probes import Bench
+from parity.diagnose.interventions.protocol import Change, Undone
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause
+from parity.mapping.states import Tensors
+
+MOST_ROUNDS = 10
+FIRST = 1e-3
+TELLING = 8
+
+
+class Knob(NamedTuple):
+    """One thing that can be turned by a number x; at 0 it changes nothing.
+
+    Fields:
+      name: of the cause.
+      title, what: the cause and the evidence in words, of the number that was found.
+      fix: of the cause.
+      batch: what becomes of a whole batch at x.
+      state: what becomes of the state at x.
+      tells: whether a number is told from one that changes nothing by the digits it is named with.
+    """
+
+    name: str
+    title: Callable[[float], str]
+    what: Callable[[float], str]
+    fix: str
+    batch: Callable[[Tensors, float], Tensors] = lambda batch, x: batch
+    state: Callable[[Tensors, float], Tensors] = lambda state, x: state
+    tells: Callable[[float], bool] = lambda x: True
+
+
+def knobs(bench: Bench) -> Iterator[Knob]:
+    """Yields what may be off by a number in a case."""
+    for text, value in bench.batch.items():
+        if value.dtype.kind == "f" and value.ndim > 1:
+            yield from _of_an_input(text, text.removeprefix("feed/"))
+    biases = [text for text in bench.state if re.search("bias_hh", text) and not bench.state[text].size % 4]
+    for text in biases:
+        yield _of_the_forget_gate(text)
+
+
+def solved(bench: Bench, knob: Knob) -> Cause | None:
+    """Returns the cause where a number makes the first difference go away: found by Newton steps along the difference."""
+    if bench.wanted.size < TELLING:  # one number can always be met by turning another
+        return None
+    x = _root(lambda x: _residual(bench, knob, x), bench.first.check.allowed)
+    if x is None or not knob.tells(x):
+        return None
+    change = Change(
+        knob.name,
+        knob.title(x),
+        knob.fix,
+        knob.what(x),
+        lambda batch: knob.batch(batch, x),
+        lambda state: knob.state(state, x),
+    )
+    return Undone(
+        knob.name,
+        knob.title(x),
+        f"{knob.what(x)}, the candidate gives the reference's {bench.first.check.key} within what rounding allows, where it "
+        f"was {bench.first.check.multiple:.3g} times off",
+        knob.fix,
+        bench.explains(bench.first.check.allowed, bench.first.check.difference),
+        change,
+    )
+
+
+def _root(residual: Callable[[float], Array | None], allowed: float) -> float | None:
+    x, step = 0.0, FIRST
+    here = residual(x)
+    for _ in range(MOST_ROUNDS):
+        there = residual(x + step)
+        if here is None or there is None:
+            return None
+        if norm(there) <= allowed:
+            return x + step
+        slope = (there - here) / step
+        steep = float(np.vdot(slope, slope))
+        if steep == 0.0 or not np.isfinite(steep):
+            return None
+        x, here = x + step, there
+        step = float(np.clip(-float(np.vdot(slope, here)) / steep, -2.0, 2.0))
+        if abs(step) < 1e-15:
+            return None
+    return None
+
+
+def _residual(bench: Bench, knob: Knob, x: float) -> Array | None:
+    got = bench.candidate_with(lambda batch: knob.batch(batch, x), lambda state: knob.state(state, x))
+    return None if got is None else np.asarray(got, np.float64) - bench.wanted
+
+
+def _of_an_input(text: str, plain: str) -> Iterator[Knob]:
+    def changed(batch: Tensors, change: Callable[[Array], Array]) -> Tensors:
+        return {**batch, text: change(batch[text].astype(np.float64))}
+
+    yield Knob(
+        "input_scale",
+        lambda x: f"the port multiplies {plain} by {1 / (1 + x):.6g}",
+        lambda x: f"with {plain} times {1 + x:.9g}",
+        "scale the inputs once, as the graph does",
+        batch=lambda batch, x: changed(batch, lambda value: value * (1 + x)),
+        tells=lambda x: not rounds_to_one(1 / (1 + x)),
+    )
+    yield Knob(
+        "input_shift",
+        lambda x: f"the port adds {-x:.6g} to {plain}",
+        lambda x: f"with {x:.9g} added to {plain}",
+        "centre the inputs as the graph does, on the same mean",
+        batch=lambda batch, x: changed(batch, lambda value: value + x),
+    )
+
+
+def _of_the_forget_gate(text: str) -> Knob:
+    def added(state: Tensors, x: float) -> Tensors:
+        value = state[text].astype(np.float64)
+        value[len(value) // 4 : len(value) // 2] += x
+        return {**state, text: value}
+
+    return Knob(
+        "forget_bias",
+        lambda x: f"the forget gate's bias is off by {-x:.6g}",
+        lambda x: f"with {x:.9g} added to the forget gate's part of {text[4:]}",
+        "add the cell's forget_bias once: keep it in the frozen bias_hh and map the bias with lstm_bias(forget_bias)",
+        state=added,
+    )

@@ -1,0 +1,120 @@
+"""What may be wrong in how weights are carried over or used, undone."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from parity.diagnose.interventions.protocol import Change
+from parity.judge.metrics import Array
+from parity.judge.result import FirstDifference
+from parity.mapping.states import Tensors
+from parity.trace import Trace
+
+MOST_EXCHANGES = 24
+
+
+def changes_of_the_flatten(first: FirstDifference, reference: Trace, state: Tensors) -> Iterator[Change]:
+    """Yields the changes that put the inputs of a dense layer behind a flatten into the other order."""
+    file = reference.step(first.check.step)
+    images = {
+        file.shape(text)[1:]
+        for text in file.names()
+        if text.startswith(("act/", "feed/")) and len(file.shape(text)) == 4
+    }
+    for text, weight in state.items():
+        if not text.startswith("var/") or weight.ndim != 2:
+            continue
+        for h, w, c in sorted(image for image in images if int(np.prod(image)) == weight.shape[1]):
+            order = np.arange(h * w * c).reshape(h, w, c).transpose(2, 0, 1).reshape(-1)
+            yield Change(
+                "flatten_order",
+                f"the flatten before {text[4:]} counts channels first in the port, last in the towers",
+                f'map its kernel with transform = "flatten_hwc({h}, {w}, {c})", or flatten in the order of the towers '
+                "(torch_ddp.like_tf.flatten)",
+                f"with the inputs of {text[4:]} taken from the order {h}, {w}, {c} to {c}, {h}, {w}",
+                state=lambda state, text=text, order=order: {
+                    **state,
+                    text: np.ascontiguousarray(state[text][:, order]),
+                },  # type: ignore[misc]
+            )
+
+
+def changes_of_the_gates(state: Tensors) -> Iterator[Change]:
+    """Yields the change that exchanges the second and third gate of every LSTM."""
+    layers = [text for text in state if re.search(r"(weight|bias)_(ih|hh)", text) and not len(state[text]) % 4]
+    if layers:
+        yield Change(
+            "gate_order",
+            "the LSTM's gates come in TensorFlow's order (i, j, f, o) where torch's is i, f, g, o",
+            'map the kernel with transform = "lstm_gates" and the bias with "lstm_bias(...)", which reorder the gates',
+            f"with the second and third quarter of {', '.join(text[4:] for text in layers)} exchanged",
+            state=lambda state: {**state, **{text: _exchanged_gates(state[text]) for text in layers}},
+        )
+
+
+def _exchanged_gates(value: Array) -> Array:
+    first, second, third, fourth = np.split(value, 4)
+    return np.concatenate([first, third, second, fourth])
+
+
+def changes_of_the_state(first: FirstDifference, state: Tensors) -> Iterator[Change]:
+    """Yields the changes that transpose a square kernel, or exchange two variables or layers of the same shapes."""
+    weights = {text: value for text, value in state.items() if text.startswith("var/")}
+    near = [text for text in weights if first.name and first.name.split("/")[0] in text] or list(weights)
+    for text in near:
+        value = weights[text]
+        if value.ndim >= 2 and value.shape[0] == value.shape[1]:
+            yield Change(
+                "transposed_kernel",
+                f"the square kernel {text[4:]} is used transposed",
+                f'map it the other way round: [mapping] … = {{ to = "{text[4:]}", transform = … }} (identity or transpose)',
+                f"with {text[4:]} transposed",
+                state=lambda state, text=text: {**state, text: np.ascontiguousarray(np.swapaxes(state[text], 0, 1))},  # type: ignore[misc]
+            )
+    for one, other in list(_alike(near, weights))[:MOST_EXCHANGES]:
+        yield Change(
+            "swapped_variables",
+            f"{one[4:]} and {other[4:]} stand for each other",
+            f"exchange {one[4:]} and {other[4:]} in the mapping, or where the port uses them",
+            f"with {one[4:]} and {other[4:]} exchanged",
+            state=lambda state, one=one, other=other: {**state, one: state[other], other: state[one]},  # type: ignore[misc]
+        )
+    layers = {text.rpartition(".")[0] for text in near}
+    for one, other in list(_layers_alike(sorted(layers), weights))[:MOST_EXCHANGES]:
+        yield Change(
+            "swapped_variables",
+            f"the layers {one[4:]} and {other[4:]} stand for each other",
+            f"exchange {one[4:]} and {other[4:]} in the mapping, or where the port uses them",
+            f"with all variables of {one[4:]} and {other[4:]} exchanged",
+            state=lambda state, one=one, other=other: _exchanged(state, one, other),  # type: ignore[misc]
+        )
+
+
+def _alike(near: Sequence[str], weights: Tensors) -> Iterator[tuple[str, str]]:
+    seen = set()
+    for one in near:
+        for other in weights:
+            pair = frozenset((one, other))
+            if one != other and pair not in seen and weights[one].shape == weights[other].shape:
+                seen.add(pair)
+                yield one, other
+
+
+def _layers_alike(near: Sequence[str], weights: Tensors) -> Iterator[tuple[str, str]]:
+    layers: dict[str, dict[str, tuple[int, ...]]] = {}
+    for text, value in weights.items():
+        layer, _, part = text.rpartition(".")
+        layers.setdefault(layer, {})[part] = value.shape
+    for place, one in enumerate(near):
+        for other, shapes in layers.items():
+            if other != one and len(shapes) > 1 and layers.get(one) == shapes and other not in near[:place]:
+                yield one, other
+
+
+def _exchanged(state: Tensors, one: str, other: str) -> Tensors:
+    renamed = {}
+    for text, value in state.items():
+        layer, dot, part = text.rpartition(".")
+        renamed[{one: other, other: one}.get(layer, layer) + dot + part] = value
+    return renamed

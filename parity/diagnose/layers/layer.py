@@ -1,0 +1,134 @@
+"""Computes one layer again, from what goes into it, by other rules: which of them gives what the candidate has?
+
+For a layer whose inputs and weights are the same on both sides. A rule is named only where it gives the candidate's output
+down to rounding, and the reference's own rule, computed the same way, gives the reference's.
+"""
+
+import numpy as np
+
+from parity.diagnose.evidence import common_factor
+from parity.diagnose.layers.normalization import normalised, norms_behind, softmax_axis, softmax_scale
+from parity.diagnose.layers.rules import Layer, Rule, explains_all, functions, gives, number
+from parity.diagnose.ops.activations import softmax
+from parity.judge.metrics import Array
+from parity.judge.result import Cause
+
+TELLING = 8  # values that have to differ before a rule is believed
+
+
+def other_rule(layer: Layer) -> Cause | None:
+    """Returns the cause where another rule gives the candidate's output, or None."""
+    if (layer.reference != layer.candidate).sum() < TELLING:
+        return None
+    scaled = softmax_scale(layer)
+    if scaled is not None:
+        return scaled
+    for given in layer.inputs:
+        if given.size != layer.reference.size:
+            continue
+        x = np.asarray(given, np.float64).reshape(layer.reference.shape)
+        for rule in (_activation, _scaled, softmax_axis, normalised, _left_out, _other_mask):
+            cause = rule(layer, x)
+            if cause is not None:
+                return cause
+    return None
+
+
+def extra_op(layer: str, calls: str, before: Array, after: Array) -> Cause | None:
+    """Returns the cause where the candidate does something to what goes into a layer that the reference does not.
+
+    Args:
+      layer: its name.
+      calls: the candidate's function.
+      before: what it takes, which the reference has too and gives to the layer as it is.
+      after: what it makes of it.
+    """
+    what = f"what goes into {layer} passes {calls} in the candidate, and goes in as it is in the reference"
+    for name, function in functions():
+        if name != "no activation" and gives(function, before, after):
+            text = f"{name} of it is what {calls} gives, to the last digits"
+            return Cause(
+                "activation_function", f"{what}: a {name}", text, "use the activation of the graph on both sides"
+            )
+    kept, dropped = (after != 0.0) & (before != 0.0), (after == 0.0) & (before != 0.0)
+    factor = common_factor([(before[kept], after[kept])]) if kept.any() else None
+    if factor is None or factor == 1.0:
+        return None
+    if dropped.sum() >= 2 and factor > 1.0:
+        text = f"{int(dropped.sum())} of {int(dropped.sum() + kept.sum())} values are dropped, the others {factor:.6g} times"
+        fix = "switch it off on both sides, or record the masks and replay them"
+        return Cause("dropout_active", f"dropout is active in the candidate only, in front of {layer}", text, fix)
+    text = f"every value that {calls} gives is {factor:.9g} times what it takes, to the last digits"
+    return Cause(
+        "extra_scale", f"{what}: multiplied by {factor:.6g}", text, "scale what goes into it as the graph does"
+    )
+
+
+def _activation(layer: Layer, x: Array) -> Cause | None:
+    for name, function in functions():
+        if not gives(function, x, layer.reference):
+            continue
+        for other, rule in functions():
+            if other != name and explains_all(rule(x), layer):
+                return Cause(
+                    "activation_function",
+                    f"{layer.name} goes through {other} in the candidate, through {name} in the reference",
+                    f"{other} of what goes in, which is the same on both sides, gives the candidate's output to the last "
+                    f"digits, {name} the reference's",
+                    "use the activation of the graph on both sides",
+                )
+    return None
+
+
+def _scaled(layer: Layer, x: Array) -> Cause | None:
+    own, other = common_factor([(x, layer.reference)]), common_factor([(x, layer.candidate)])
+    if own is None or other is None or not explains_all(other * x, layer) or number(own) == number(other):
+        return None
+    return Cause(
+        "scale",
+        f"{layer.name} multiplies by {number(other)} in the candidate, by {number(own)} in the reference",
+        f"each value is what goes in, which is the same on both sides, times {other:.9g} and {own:.9g}, to the last digits",
+        "scale as the graph does: attention by the square root of the size of one head",
+    )
+
+
+def _left_out(layer: Layer, x: Array) -> Cause | None:
+    """The reference's first op that differs is missing in the candidate, whatever comes behind it."""
+    if not _comes_of(layer, x):
+        return None
+    return Cause(
+        "op_left_out",
+        f"the candidate leaves out {layer.op} ({layer.kind})",
+        "what comes behind it, given what goes into it, gives the candidate's output, to the last digits",
+        "do what the graph does there: add the mask, the bias, the residual",
+    )
+
+
+def _other_mask(layer: Layer, x: Array) -> Cause | None:
+    """What the reference adds to scores is added along another axis, or to what it leaves, in the candidate."""
+    if layer.output is None or layer.output.size != x.size or x.ndim < 2 or not layer.kind.startswith("Add"):
+        return None
+    mask = np.asarray(layer.output, np.float64).reshape(x.shape) - x
+    turned = mask.swapaxes(-1, -2) if x.shape[-1] == x.shape[-2] else mask
+    inverted = np.where(mask > mask.min() / 2, mask.min(), 0.0)
+    for other, words in ((turned, "along the other of the two last axes"), (inverted, "where the reference adds none")):
+        if _comes_of(layer, x + other):
+            return Cause(
+                "mask",
+                f"the candidate adds the mask of {layer.op} {words}",
+                "the scores with that mask, which are the same without it, give the candidate's output, to the last digits",
+                "mask what the graph masks: keys, with [:, None, None, :]",
+            )
+    return None
+
+
+def _comes_of(layer: Layer, x: Array) -> bool:
+    """Whether one rule makes the reference's output of what its op gives, and the candidate's of x."""
+    if layer.output is None or layer.output.size != x.size:
+        return False
+    behind: list[Rule] = [function for _, function in functions()]
+    behind += [lambda x, axis=axis: softmax(x, axis) for axis in range(x.ndim)]  # type: ignore[misc]
+    behind += list(norms_behind(layer, x.shape))
+    own = np.asarray(layer.output, np.float64).reshape(x.shape)
+    with np.errstate(all="ignore"):
+        return any(gives(rule, own, layer.reference) and explains_all(rule(x), layer) for rule in behind)

@@ -1,0 +1,430 @@
+"""Compares two losses term by term: what one leaves out, adds, or counts otherwise.
+
+For towers whose layers are all the same. Both losses are taken apart into what the forward passes give and how much it
+counts; a cause is named only where what counts otherwise makes up the whole difference of the losses.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.evidence import LEFT
+from parity.diagnose.layers.linear_terms import Term, Terms, terms_of
+from parity.judge.metrics import Array
+from parity.judge.result import Cause
+from parity.locate.downstream import active, upstream
+from parity.locate.matching import Pass, Reached
+
+SAME = 1e-10
+SHOWN = 2
+MOST_COUNTED = 20_000  # what a mean is over: a fraction of two such numbers is an accident once in 40,000
+FIXES = {
+    "left out": "add that term to the port's loss",
+    "added": "leave that term out of the port's loss",
+    "counts": "weigh the terms of the loss as the graph does",
+    "reduction": "reduce the loss as the graph does: over which numbers, and divided by how many",
+    "factor": "look for what multiplies or divides the loss by that factor",
+    "labels": "compare with the labels as the graph does: what is 0 there is 1 here",
+    "weights": "weigh, or leave out, what the graph does",
+}
+
+
+class Sums(NamedTuple):
+    """The losses of both sides, taken apart.
+
+    Fields:
+      reference, candidate: by key what a loss is a sum of; a key of both sides is what both compute alike.
+      constants: what is added to them, of no weights.
+      of_weights: the same of weights alone.
+      names: by key what it is called in the reference, or in the port where only that one has it.
+      kinds: by key of what kind that op is.
+      sizes: by key how many numbers are reduced to it, where it is one; 0 where no data go in.
+      divisors: by side the numbers that its pass makes of data alone.
+    """
+
+    reference: Mapping[str, Term]
+    candidate: Mapping[str, Term]
+    constants: tuple[float, float]
+    of_weights: tuple[float, float]
+    names: Mapping[str, str]
+    kinds: Mapping[str, str]
+    sizes: Mapping[str, int]
+    divisors: tuple[Sequence[float], Sequence[float]] = ((), ())
+
+    def total(self, side: int) -> float:
+        """The loss of a side: 0 for the reference's, 1 for the candidate's."""
+        terms = (self.reference, self.candidate)[side]
+        return sum(term.part for term in terms.values()) + self.constants[side] + self.of_weights[side]
+
+    @property
+    def common(self) -> list[str]:
+        """The keys of both sides."""
+        return [key for key in self.reference if key in self.candidate]
+
+    @property
+    def alone(self) -> tuple[list[str], list[str]]:
+        """The keys of one side only."""
+        one, two = self.reference, self.candidate
+        return [key for key in one if key not in two], [key for key in two if key not in one]
+
+
+def sums_of(reference: Pass, candidate: Pass, reached: Reached, losses: tuple[float, float]) -> Sums | None:
+    """Returns both losses taken apart; None where one of them cannot be.
+
+    Args:
+      reference: its pass.
+      candidate: its own.
+      reached: which of their outputs the other side has too.
+      losses: their values.
+    """
+    known = [set(reached.reference), set(reached.candidate)]
+    apart = [
+        _apart(passed, found, loss) for passed, found, loss in zip((reference, candidate), known, losses, strict=True)
+    ]
+    one, other = apart
+    if one is None or other is None:
+        return None
+    keys: list[dict[str, Term]] = [{}, {}]
+    names: dict[str, str] = {}
+    kinds: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    for side, (terms, found, passed) in enumerate(zip((one, other), known, (reference, candidate), strict=True)):
+        for term in terms.terms:
+            own = _common_number(term.number, side, reached) if term.number in found else None
+            key = f"both {own}" if own is not None else f"{('reference', 'candidate')[side]} {term.number}"
+            held = keys[side].get(key)
+            keys[side][key] = term._replace(counts=term.counts + held.counts) if held else term
+            op = passed.ops[term.number]
+            names.setdefault(key, op.name if not side else " ".join(part for part in (op.name, op.kind) if part))
+            kinds.setdefault(key, op.kind)
+            sizes.setdefault(key, _reduced(passed, term.number))
+    constants, of_weights = (one.constant, other.constant), (one.of_weights, other.of_weights)
+    added = list(_of_data(reference)), list(_of_data(candidate))
+    return Sums(keys[0], keys[1], constants, of_weights, names, kinds, sizes, added)
+
+
+def _reduced(passed: Pass, number: int) -> int:
+    """How many numbers an op takes, or what it is computed of, one number after the other."""
+    pending, sizes = list(passed.ops[number].inputs), [0]
+    while pending:
+        each = pending.pop()
+        sizes.append(math.prod(passed.ops[each].shape))
+        pending += passed.ops[each].inputs if sizes[-1] == 1 else []
+    return max(sizes)
+
+
+def _of_data(passed: Pass) -> Iterator[float]:
+    """Yields the single numbers that a pass makes of data alone, such as sums of weights: what a loss may be divided by."""
+    of_weights = active(passed.ops)
+    for number, op in enumerate(passed.ops):
+        value = passed.value(number) if math.prod(op.shape) == 1 and number not in of_weights else None
+        if value is not None and value.dtype.kind == "f" and np.isfinite(value).all() and value.any():
+            yield float(np.reshape(value, ()))
+
+
+def _common_number(number: int, side: int, reached: Reached) -> int:
+    there = reached.reference[number] if side == 0 else number
+    return reached.candidate[there]
+
+
+def _apart(passed: Pass, known: set[int], loss: float) -> Terms | None:
+    end = place_of(passed, loss)
+    if end is None:
+        return None
+    return terms_of(passed.ops, passed.value, end, known - _idle(passed, end, loss))
+
+
+def _idle(passed: Pass, end: int, loss: float) -> set[int]:
+    """The sums with terms that happen to be 0 that a loss ends with: for all their numbers no outputs of the other side."""
+    chain, found, near = [end], set[int](), 1e-12 * abs(loss)
+    for number in chain:
+        values = {each: passed.value(each) for each in passed.ops[number].inputs}
+        scalars = {each: float(v.reshape(())) for each, v in values.items() if v is not None and v.size == 1}
+        found |= set(chain) if any(abs(value) <= near for value in scalars.values()) else set()
+        chain += [each for each, value in scalars.items() if abs(value - loss) <= near][:1]
+    return found
+
+
+def place_of(passed: Pass, loss: float) -> int | None:
+    """Returns the number of the op that gives a loss, None where none does."""
+    for number in range(len(passed.ops) - 1, -1, -1):
+        value = passed.value(number)
+        if value is not None and value.size == 1 and abs(float(value.reshape(())) - loss) <= 1e-12 * abs(loss):
+            return number
+    return None
+
+
+def other_terms(sums: Sums) -> Cause | None:
+    """Returns the cause where terms that count otherwise, or on one side only, make up the difference of the losses.
+
+    Args:
+      sums: both losses, taken apart.
+    """
+    left_out, added = sums.alone
+    wrong = otherwise(sums)
+    apart = abs(sums.total(1) - sums.total(0))
+    if (left_out or added) and not wrong:
+        return _of_one_side(sums, left_out, added) if not (left_out and added) else None
+    if not _equal(sums, left_out, added, LEFT * apart):
+        return None
+    if not wrong:
+        return _constant(sums) if np.ptp(sums.constants) >= (1.0 - LEFT) * apart > 0.0 else None
+    if not (_as_much(sums, sums.constants, apart) and _as_much(sums, sums.of_weights, apart)):
+        return None
+    shares = {key: _share(sums.reference[key], sums.candidate[key]) for key in wrong}
+    known = [share for share in shares.values() if share is not None]
+    alike = len(known) == len(wrong) and np.ptp(known) <= SAME * max(known)
+    if alike and len(wrong) == len(sums.reference) > 1:
+        return _all_of_them(sums, wrong)
+    if len(wrong) > 1 and all(_exchanged(sums.reference[key], sums.candidate[key]) for key in wrong):
+        return _inverted(sums, wrong)
+    return _counted(sums, wrong[0]) if len(wrong) == 1 else _several(sums, wrong)
+
+
+def _equal(sums: Sums, left_out: list[str], added: list[str], near: float) -> bool:
+    """Whether what only one side has brings the same to both: one term that they compute in other steps."""
+    parts = sum(sums.reference[key].part for key in left_out), sum(sums.candidate[key].part for key in added)
+    return abs(parts[0] - parts[1]) <= near and bool(left_out) == bool(added)
+
+
+def _as_much(sums: Sums, added: tuple[float, float], apart: float) -> bool:
+    """Whether both sides add as much, but for rounding: of the losses, and small beside what differs of them."""
+    return bool(np.ptp(added) <= min(LEFT * apart, SAME * max(abs(sums.total(side)) for side in (0, 1))))
+
+
+def _exchanged(one: Term, other: Term) -> bool:
+    """Whether each of a term's numbers counts on one side only."""
+    a, b = _in_one_order(one, other)
+    return bool(((a != 0.0) != (b != 0.0)).all() and a.any() and b.any())
+
+
+def _inverted(sums: Sums, keys: list[str]) -> Cause:
+    names = " and ".join(sums.names[key] for key in keys[:SHOWN])
+    title = f"the labels are inverted in the candidate's loss: {names} count where they do not count in the reference's"
+    evidence = f"each number of the {len(keys)} terms counts on one side only, and that is the whole difference"
+    return Cause("loss_function", title, evidence, FIXES["labels"])
+
+
+class Rest(NamedTuple):
+    """What is left of two losses without the terms that count the same in both, and what weights alone add.
+
+    Fields:
+      reference, candidate: the numbers.
+      shares: what these may be divided by for what a loss gives before it is weighed.
+    """
+
+    reference: float
+    candidate: float
+    shares: tuple[float, ...]
+
+
+def unexplained(sums: Sums) -> Rest:
+    """Returns what is left of both losses where terms of them are no more than alike."""
+    wrong = otherwise(sums)
+    same = sum(sums.reference[key].part for key in sums.common if key not in wrong)
+    added = sums.constants[0] if sums.constants[0] == sums.constants[1] else 0.0
+    left = [sums.total(side) - sums.of_weights[side] - same - added for side in (0, 1)]
+    shares = {1.0: None}
+    for side, alone in ((sums.reference, sums.alone[0]), (sums.candidate, sums.alone[1])):
+        factor = side[alone[0]].factor if len(alone) == 1 and not wrong else None
+        if factor:
+            shares |= {factor: None, factor * side[alone[0]].value.size: None}
+    return Rest(left[0], left[1], tuple(shares))
+
+
+def linear_in(sums: Sums, reference: Pass, candidate: Pass) -> list[Array]:
+    """Returns the outputs in which both losses are no more than sums: no other function of them is in either.
+
+    Args:
+      sums: both losses, taken apart.
+      reference: its pass.
+      candidate: its own.
+    """
+    behind = [
+        upstream(passed.ops, [terms[key].number for key in alone])
+        for passed, terms, alone in zip(
+            (reference, candidate), (sums.reference, sums.candidate), sums.alone, strict=True
+        )
+    ]
+    return [
+        sums.reference[key].value
+        for key in sums.common
+        if sums.reference[key].number not in behind[0] and sums.candidate[key].number not in behind[1]
+    ]
+
+
+def otherwise(sums: Sums) -> list[str]:
+    """Returns the keys of the terms of both sides that count otherwise in one than in the other."""
+    return [key for key in sums.common if not _same_counts(sums.reference[key], sums.candidate[key])]
+
+
+def _of_one_side(sums: Sums, left_out: list[str], added: list[str]) -> Cause | None:
+    apart = sums.total(1) - sums.total(0)
+    terms, keys, sign = [(sums.reference, left_out, -1.0), (sums.candidate, added, 1.0)][bool(added)]
+    parts = sum(terms[key].part for key in keys)
+    if not sums.common or abs(sign * parts - apart) > LEFT * abs(apart):
+        return None
+    if not (_as_much(sums, sums.constants, abs(apart)) and _as_much(sums, sums.of_weights, abs(apart))):
+        return None
+    named = " and ".join(sums.names[key] for key in keys[:SHOWN])
+    what = "has a term that the reference's has not" if added else "lacks a term that the reference's has"
+    evidence = f"{named} brings {parts:.9g} to the loss, which is the whole difference; all other terms count the same"
+    return Cause(
+        "loss_term", f"the candidate's loss {what}: {named}", evidence, FIXES["added" if added else "left out"]
+    )
+
+
+def _constant(sums: Sums) -> Cause:
+    one, other = sums.constants
+    title = f"the candidate adds the constant {other:.6g} to the loss, the reference {one:.6g}"
+    return Cause(
+        "loss_term", title, "all terms count the same on both sides: gradients are not touched", FIXES["counts"]
+    )
+
+
+def _same_counts(one: Term, other: Term) -> bool:
+    a, b = _in_one_order(one, other)
+    return bool(np.abs(a - b).max(initial=0.0) <= SAME * np.abs(a).max(initial=0.0))
+
+
+def _in_one_order(one: Term, other: Term) -> tuple[Array, Array]:
+    """How much the numbers of a term count, sorted by these; those that are alike together. What is 0 brings nothing."""
+    sums = []
+    for term in (one, other):
+        order = np.argsort(term.value, axis=None, kind="stable")
+        values, counts = term.value.reshape(-1)[order], term.counts.reshape(-1)[order]
+        kept = values != 0.0
+        sums.append((values[kept], counts[kept]))
+    (values, a), (others, b) = sums
+    if a.size != b.size:
+        return np.zeros(1), np.ones(1)
+    near = 1e-12 * np.abs(values).max(initial=0.0)
+    begins = (
+        np.concatenate([[True], (np.diff(values) > near) & (np.diff(others) > near)]) if a.size else np.zeros(0, bool)
+    )
+    places = np.flatnonzero(begins)
+    return (np.add.reduceat(a, places), np.add.reduceat(b, places)) if a.size else (a, b)
+
+
+def _share(one: Term, other: Term) -> float | None:
+    """How many times as much every number counts in the candidate, None where it is not one number."""
+    a, b = _in_one_order(one, other)
+    held = a != 0.0
+    shares = b[held] / a[held]
+    same = held.any() and bool(((b != 0.0) == held).all()) and np.ptp(shares) <= 1e-9 * np.abs(shares).max()
+    return float(np.median(shares)) if same else None
+
+
+def _all_of_them(sums: Sums, keys: list[str]) -> Cause:
+    one, other = sums.reference[keys[0]], sums.candidate[keys[0]]
+    share = _number(_share(one, other) or 0.0)
+    names = ", ".join(sums.names[key] for key in keys)
+    title = (
+        f"the loss is {share} times the reference's: {sums.names[keys[0]]} counts {_words(other)}, not {_words(one)}"
+    )
+    evidence = f"so do all its terms, {names}, and that is the whole difference"
+    return Cause("loss_reduction", title, evidence, FIXES["reduction"])
+
+
+def _several(sums: Sums, keys: list[str]) -> Cause:
+    told = [
+        f"{sums.names[key]} counts {_words(sums.candidate[key])}, not {_words(sums.reference[key])}" for key in keys
+    ]
+    reduced = all(_counted(sums, key).name == "loss_reduction" for key in keys)
+    name, what, fix = ("loss_reduction", "reduced", "reduction") if reduced else ("loss_term", "weighed", "counts")
+    title = f"terms of the loss are {what} otherwise in the candidate: {told[0]}"
+    return Cause(name, title, f"{'; '.join(told)}: that is the whole difference", FIXES[fix])
+
+
+def _counted(sums: Sums, key: str) -> Cause:
+    name, one, other = sums.names[key], sums.reference[key], sums.candidate[key]
+    mine, theirs, share = _words(one), _words(other), _share(one, other)
+    if share is None:
+        a, b = _in_one_order(one, other)
+        evidence = f"{int((a != b).sum())} of its {a.size} numbers count otherwise, and that is the whole difference"
+        title = f"the candidate's loss takes {theirs} of {name}, the reference's {mine if mine != theirs else 'others'}"
+        return Cause("loss_reduction", title, evidence, FIXES["weights"])
+    evidence = f"it counts {_number(share)} times as much in the candidate, and that is the whole difference"
+    scalar = one.value.size == 1
+    if _is_factor(sums, key, share):
+        return _factor(sums, key, share)
+    divided = "sum" in sums.kinds[key].lower() or len(sums.reference) == 1
+    reduced = _is_reduced(one, sums.divisors[0]) and _is_reduced(other, sums.divisors[1])
+    if (not _is_fraction(share) and not reduced) or share < 0.0 or (scalar and not divided):
+        title = f"the term {name} of the loss counts {theirs} in the candidate, {mine} in the reference"
+        return Cause("loss_term", title, evidence, FIXES["counts"])
+    title = f"the candidate's loss takes {theirs} of {name}, the reference's {mine}"
+    if scalar:
+        title = f"{name} counts {theirs} in the candidate's loss, {mine} in the reference's"
+    return Cause("loss_reduction", title, evidence, FIXES["reduction"])
+
+
+def _is_factor(sums: Sums, key: str, share: float) -> bool:
+    """Whether all that data bring to a loss is one reduced number, times what no reduction of as many numbers gives."""
+    alone = len(sums.reference) == len(sums.candidate) == 1 and sums.reference[key].value.size == 1
+    if not alone or not sums.sizes[key] or "sum" in sums.kinds[key].lower() or not _is_fraction(share) or share <= 0.0:
+        return False
+    fraction = Fraction(share).limit_denominator(MOST_COUNTED)
+    return min(fraction.numerator, fraction.denominator) > 1 and fraction.denominator > sums.sizes[key]
+
+
+def _factor(sums: Sums, key: str, share: float) -> Cause:
+    evidence = (
+        f"{sums.names[key]} counts {_number(share)} times as much in the candidate, and that is the whole difference"
+    )
+    if any(sums.of_weights):
+        evidence += "; the factor does not reach what weights alone add"
+    title = f"what data bring to the loss is off by the factor {share:.6g}"
+    return Cause("gradient_factor", title, evidence, FIXES["factor"])
+
+
+def _is_reduced(term: Term, divisors: Sequence[float]) -> bool:
+    """Whether what is taken of a term's numbers is their sum, their mean, or divided by a number of data."""
+    held = term.counts[term.counts != 0.0]
+    counts = [1.0, float(held.size), float(term.counts.size)]
+    known = [each * count for each in (1.0, *divisors) for count in counts]
+    if term.counts.size == held.size == 1:
+        known.append(float(round(1.0 / float(held[0]))))  # of what is a sum by itself: how many were added up
+    return bool(held.size) and any(np.abs(held * each - 1.0).max() <= SAME for each in known)
+
+
+def _words(term: Term) -> str:
+    """What is taken of a term's numbers."""
+    flat = term.counts.reshape(-1)
+    held = flat[flat != 0.0]
+    size, count = flat.size, held.size
+    if size == 1:
+        return f"{_number(float(flat[0]))} times"
+    if not count or np.ptp(held) > 1e-9 * np.abs(held).max():
+        total = float(flat.sum())
+        return f"a weighted sum, with weights that add up to {_number(total)},"
+    which = "all" if count == size else f"{count:,} of its {size:,} numbers:"
+    factor = float(held.mean())
+    for words, value in (("the sum", 1.0), ("the mean", 1.0 / count), ("the sum over the number of all", 1.0 / size)):
+        if abs(factor - value) <= 1e-9 * value:
+            return words if count == size else f"{which} {words}"
+    return f"{_number(factor)} times the sum" if count == size else f"{which} {_number(factor)} times the sum"
+
+
+NUMBERS = {"log 2": float(np.log(2.0)), "log 10": float(np.log(10.0)), "pi": float(np.pi), "the root of 2": 2.0**0.5}
+
+
+def _number(value: float) -> str:
+    """A number, as a fraction or with the constant that it is, where it is one."""
+    for words, constant in NUMBERS.items():
+        for text, known in ((words, constant), (f"1 / {words}", 1.0 / constant)):
+            if abs(value / known - 1.0) <= 1e-9 if value else False:
+                return f"{value:.6g} ({text})"
+    fraction = Fraction(value).limit_denominator(MOST_COUNTED)
+    if _is_fraction(value) and fraction.denominator > 1 and f"{value:.6g}" != f"{value:.12g}":
+        return f"{fraction.numerator}/{fraction.denominator}"
+    return f"{value:.6g}"
+
+
+def _is_fraction(value: float) -> bool:
+    """Whether a number is one count over another."""
+    fraction = Fraction(value).limit_denominator(MOST_COUNTED)
+    return fraction != 0 and abs(value / float(fraction) - 1.0) <= 1e-13

@@ -1,0 +1,251 @@
+"""Other rules of softmax, batch norm and layer norm: axes, scores of another scale, what is divided by."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parity.diagnose.evidence import CLOSE, rounds_to_one, same_values
+from parity.diagnose.layers.rules import ALL_ONE, Layer, Rule, explains_all, gives, number
+from parity.diagnose.ops.activations import softmax
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause
+
+# Other rules of a softmax: another axis, scores of another scale.
+
+TELLING = 8  # probabilities that have to differ before a scale is believed
+LEAST_LOG = -600.0  # of a probability: less is zero but for rounding
+
+
+def softmax_axis(layer: Layer, x: Array) -> Cause | None:
+    """The softmax goes over another axis."""
+    axis = next((axis for axis in range(x.ndim) if gives(lambda x, a=axis: softmax(x, a), x, layer.reference)), None)  # type: ignore[misc]
+    for other in range(x.ndim) if axis is not None else ():
+        if other != axis and explains_all(softmax(x, other), layer):
+            return Cause(
+                "softmax_axis",
+                f"the softmax of {layer.name} goes over axis {other} in the candidate, over axis {axis} in the reference",
+                f"what goes in is the same; taken over axis {other} it gives the candidate's output to the last digits",
+                "name the axis of the graph: dim=-1 where tf.nn.softmax has none",
+            )
+    return None
+
+
+def softmax_scale(layer: Layer) -> Cause | None:
+    """The candidate's probabilities are the reference's to a power: their logarithms are off by one factor."""
+    axes = [axis for axis in range(layer.reference.ndim) if _sums_to_one(layer, axis)]
+    for axis in axes:
+        factor = _temperature(layer.reference, layer.candidate, axis)
+        if (
+            factor is not None
+            and not rounds_to_one(factor)
+            and explains_all(_raised(layer.reference, factor, axis), layer)
+        ):
+            return Cause(
+                "softmax_scale",
+                f"what goes into the softmax of {layer.name} is {number(factor)} times as large in the candidate",
+                f"the logarithms of all probabilities, each less its largest, are {factor:.9g} times the reference's",
+                "divide the scores once, by the square root of the size of a head where the graph does",
+            )
+    return None
+
+
+def _sums_to_one(layer: Layer, axis: int) -> bool:
+    sums = [each.sum(axis=axis) for each in (layer.reference, layer.candidate)]
+    positive = all((each >= 0).all() for each in (layer.reference, layer.candidate))
+    return positive and all(np.abs(each - 1).max() <= 1e-9 for each in sums)
+
+
+def _temperature(reference: Array, candidate: Array, axis: int) -> float | None:
+    largest = np.argmax(reference, axis=axis, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        one, other = np.log(reference), np.log(candidate)
+        seen = (one > LEAST_LOG) & (other > LEAST_LOG)
+        one, other = (each - np.take_along_axis(each, largest, axis) for each in (one, other))
+        seen &= np.isfinite(one) & np.isfinite(other) & (one < -ALL_ONE)
+    if seen.sum() < TELLING:
+        return None
+    factors = other[seen] / one[seen]
+    factor = float(np.median(factors))
+    near = np.abs(factors - factor) * np.abs(one[seen]) <= CLOSE * (1 + np.abs(one[seen]))
+    return factor if near.all() else None
+
+
+def _raised(reference: Array, factor: float, axis: int) -> Array:
+    """The softmax of scores that are a factor as large as those that give some probabilities."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return softmax(factor * np.log(reference), axis)
+
+
+# Other rules of batch norm and layer norm: what the layer divides by, told from what goes in and what comes out.
+
+LEAST_EPSILON = 1e-9  # of what it is added to: less is rounding
+FEWEST = 3  # channels, or examples, that tell an epsilon: one has some epsilon by any rule
+BATCH = "batch norm"
+
+
+def normalised(layer: Layer, x: Array) -> Cause | None:
+    """A norm over the channels' examples (batch norm) or over each example's channels (layer norm): what it divides by."""
+    for axes, what in ((tuple(range(x.ndim - 1)), BATCH), ((x.ndim - 1,), "layer norm")):
+        given = _Given(layer, x, axes)
+        for gamma, beta in _affine(layer, x.shape[-1:]):
+            cause = (
+                _other_norm(layer, given, (gamma, beta), what) if given.may_be(layer.reference, gamma, beta) else None
+            )
+            if cause is not None:
+                return cause
+    return _other_axes(layer, x)
+
+
+def _other_axes(layer: Layer, x: Array) -> Cause | None:
+    """The cause where each side's output is a norm of what goes in, over other axes."""
+    ways = {
+        "the examples of each channel": tuple(range(x.ndim - 1)),
+        "each example and channel": tuple(range(1, x.ndim - 1)),
+        "the channels of each place": (x.ndim - 1,),
+        "each example": tuple(range(1, x.ndim)),
+    }
+    axes = {words: each for words, each in ways.items() if each}
+    of_any = [pair for pair in layer.norms if pair[0].shape == x.shape[-1:] and pair[0].all()]
+    for gamma, beta in [*_affine(layer, x.shape[-1:]), *of_any]:
+        with np.errstate(all="ignore"):
+            own, other = (
+                [words for words, each in axes.items() if _is_norm(x, (y - beta) / gamma, each)]
+                for y in (layer.reference, layer.candidate)
+            )
+        if own and other and not set(own) & set(other):
+            return Cause(
+                "normalised_axis",
+                f"{layer.name} normalises {other[0]} in the candidate, {own[0]} in the reference",
+                "what goes in is the same; less its mean and divided by the root of its variance and one epsilon, over "
+                "these axes, it gives each side's output to the last digits",
+                "take the norm of the graph: BatchNorm, InstanceNorm and LayerNorm go over other axes",
+            )
+    return None
+
+
+def _is_norm(x: Array, y: Array, axes: tuple[int, ...]) -> bool:
+    first: Any = tuple(slice(None) if axis in axes else slice(1) for axis in range(x.ndim))
+    slope = _slope(x, y, axes) if _slope(x[first], y[first], axes) is not None else None
+    if slope is None or not (slope > 0).all() or norm(y.mean(axis=axes)) > CLOSE * norm(y):
+        return False
+    return _epsilon(1 / slope**2, x.var(axis=axes)) is not None
+
+
+class _Norm(NamedTuple):
+    # Names of what a norm subtracts and of what it divides by the root of, with the epsilon, and the output that this makes.
+    mean: str
+    rule: str
+    epsilon: float
+    made: Array
+
+
+def _affine(layer: Layer, shape: tuple[int, ...]) -> Iterator[tuple[Array, Array]]:
+    """Yields what may be the scale and the shift behind a norm: two of the layer's own vectors, or none."""
+    vectors = {name: value for name, value in layer.variables.items() if value.shape == shape}
+    for name, gamma in [*vectors.items(), ("", np.ones(shape))]:
+        for other, beta in [*vectors.items(), ("", np.zeros(shape))]:
+            if gamma.all() and (other != name or not name):
+                yield gamma, beta
+
+
+class _Given:
+    """What goes into a norm, and what it may subtract and divide by."""
+
+    def __init__(self, layer: Layer, x: Array, axes: tuple[int, ...]) -> None:
+        self._x, self._axes, self._of_batch = x, axes, axes != (x.ndim - 1,)
+        statistics = layer.statistics.items() if self._of_batch else ()
+        self._moving = {name: value for name, value in statistics if value.shape == x.shape[-1:]}
+
+    @cached_property
+    def _rules(self) -> dict[str, Array]:
+        count = int(np.prod([self._x.shape[axis] for axis in self._axes]))
+        own = self._x.var(axis=self._axes)
+        words = "the variance of the batch" if self._of_batch else "the variance of each example"
+        moving = {f"the moving statistic {name}": value for name, value in self._moving.items()}
+        return {words: own, "the unbiased variance": own * (count / max(count - 1, 1)), **moving}
+
+    @cached_property
+    def _means(self) -> dict[str, Array]:
+        return {"": self._x.mean(axis=self._axes), **self._moving}
+
+    def may_be(self, y: Array, gamma: Array, beta: Array) -> bool:
+        """Whether the first channel, or the first example, of an output allows that it is a norm's."""
+        place: Any = (..., slice(1)) if self._of_batch else slice(1)
+        scaled = y[place] / gamma[:1] if self._of_batch else (y[place] - beta) / gamma
+        return _slope(self._x[place], scaled, self._axes) is not None
+
+    def norms(self, y: Array, gamma: Array, beta: Array) -> Iterator[_Norm]:
+        """Yields the norms that divide by what an output shows to be divided by."""
+        slope = _slope(self._x, (y - beta) / gamma, self._axes)
+        for rule, by in self._rules.items() if slope is not None else ():
+            epsilon = _epsilon(1 / slope**2, by)  # type: ignore[operator]
+            if epsilon is not None:
+                root = np.expand_dims(np.sqrt(by + epsilon), self._axes)
+                for name, mean in self._means.items():
+                    made = (self._x - np.expand_dims(mean, self._axes)) / root * gamma + beta
+                    yield _Norm(name, rule, epsilon, made)
+
+
+def _other_norm(layer: Layer, given: _Given, affine: tuple[Array, Array], what: str) -> Cause | None:
+    """The cause where one norm makes the reference's output, and one that divides by something else the candidate's."""
+    with np.errstate(all="ignore"):
+        own = next(
+            (each for each in given.norms(layer.reference, *affine) if same_values(layer.reference, each.made)), None
+        )
+        for other in given.norms(layer.candidate, *affine) if own is not None else ():
+            told = other.rule != own.rule or other.mean == own.mean  # type: ignore[union-attr]
+            if told and explains_all(other.made, layer):
+                return _cause(layer.name, what, own, other)  # type: ignore[arg-type]
+    return None
+
+
+def _cause(name: str, what: str, own: _Norm, other: _Norm) -> Cause:
+    return Cause(
+        "epsilon" if own.rule == other.rule else "normalisation",
+        f"the {what} {name} divides by {other.rule} and the epsilon {other.epsilon:.6g} in the candidate, by "
+        f"{own.rule} and {own.epsilon:.6g} in the reference",
+        "what goes in is the same; the square of what each side divides it by is that and the epsilon, in every "
+        + ("channel" if what == BATCH else "example")
+        + ", and so divided it gives each side's output to the last digits",
+        "epsilon and statistics as in the graph: tf.layers.batch_normalization has 1e-3, torch 1e-5",
+    )
+
+
+def _slope(x: Array, y: Array, axes: tuple[int, ...]) -> Array | None:
+    x0, y0 = x - x.mean(axis=axes, keepdims=True), y - y.mean(axis=axes, keepdims=True)
+    square = (x0**2).sum(axis=axes)
+    if not (square > 0).all():
+        return None
+    slope = (x0 * y0).sum(axis=axes) / square
+    left = y0 - np.expand_dims(slope, axes) * x0
+    return np.asarray(slope) if norm(left) <= CLOSE * norm(y0) and (slope != 0).all() else None
+
+
+def _epsilon(squared: Array, variance: Array) -> float | None:
+    apart = squared - variance
+    if apart.size < FEWEST:
+        return None
+    epsilon = float(np.median(apart))
+    scale = float(np.abs(squared).max())
+    if np.abs(apart - epsilon).max() > LEAST_EPSILON * scale or epsilon < -LEAST_EPSILON * scale:
+        return None
+    return epsilon if epsilon > LEAST_EPSILON * scale else 0.0
+
+
+def norms_behind(layer: Layer, shape: tuple[int, ...]) -> Iterator[Rule]:
+    """The norms over each example's channels that the layers have, with the reference's epsilon."""
+    if layer.output is None:
+        return
+    own = np.asarray(layer.output, np.float64).reshape(shape)
+    last = (len(shape) - 1,)
+    for gamma, beta in layer.norms:
+        slope = (
+            _slope(own, (layer.reference - beta) / gamma, last) if gamma.shape == shape[-1:] and gamma.all() else None
+        )
+        epsilon = _epsilon(1 / slope**2, own.var(axis=last)) if slope is not None else None
+        if epsilon is not None:
+            yield lambda x, g=gamma, b=beta, e=epsilon: (  # type: ignore[misc]
+                (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + e) * g + b
+            )

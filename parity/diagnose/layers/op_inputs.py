@@ -1,0 +1,192 @@
+"""Says what is done to the numbers that go into an op: scaled, turned, not read at all, or broadcast against each other."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.evidence import CLOSE, alike, same_in_order
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause
+from parity.locate.layouts import align
+
+TELLING = 3  # different numbers from which on a line through them is no chance
+MANY = 8  # different numbers from which on the same ones in other places are no chance
+SMALL = 1e-9  # of the numbers' size: what float64 leaves of a line's constant
+AXES = {3: ("steps", "units"), 4: ("rows", "columns", "channels")}
+
+
+class Line(NamedTuple):
+    """What makes one array's numbers of another's: `factor * x + shift`."""
+
+    factor: float
+    shift: float
+
+
+def line_between(before: Array, after: Array) -> Line | None:
+    """Returns what each number of one array is multiplied by and shifted to give another's, whatever its layout, or None.
+
+    Args:
+      before: numbers of which at least three are different.
+      after: as many.
+    """
+    x, y = np.asarray(before, np.float64), np.asarray(after, np.float64)
+    if x.size != y.size or not np.isfinite(x).all() or not np.isfinite(y).all():
+        return None
+    spread = x.std(), y.std()
+    if not all(spread) or len(np.unique(x.reshape(-1)[: 1 << 16])) < TELLING:
+        return None
+    for sign in (1.0, -1.0):
+        pair = align((x - x.mean()) / spread[0], sign * (y - y.mean()) / spread[1])
+        if pair is not None and pair.apart <= CLOSE:
+            factor = sign * float(spread[1] / spread[0])
+            shift = float(y.mean() - factor * x.mean())
+            size = norm(y) / np.sqrt(y.size)
+            return Line(factor, 0.0 if abs(shift) <= SMALL * size else shift)
+    return None
+
+
+class Read(NamedTuple):
+    """An input as each side reads it at one place.
+
+    Fields:
+      name: of the input.
+      layer: what reads it, in words.
+      reference: ``[example, ...]`` as the graph has it, channels last.
+      candidate: arrays of as many numbers that the port may read in its place, in its own layout.
+      lines: of source that read it, of the port's and of the reference's, in words; "" where they are not known.
+      first: whether nothing but inputs goes in there; else a layer does, too.
+    """
+
+    name: str
+    layer: str
+    reference: Array
+    candidate: Sequence[Array]
+    lines: str = ""
+    first: bool = True
+
+    def title(self, words: str) -> str:
+        """What is done, where."""
+        return f"the port {words} in front of {self.layer}{f': {self.lines}' if self.lines else ''}"
+
+
+def other_input(read: Read) -> Cause | None:
+    """Returns the cause where what the port reads is the input with one thing done to it, or is no input; None elsewhere."""
+    own = np.asarray(read.reference, np.float64)
+    if not np.isfinite(own).all() or own.ndim < 1:
+        return None
+    layouts = [[*_laid_out(np.asarray(each, np.float64), own)] for each in read.candidate]
+    if any(norm(each - own) <= SMALL * norm(own) for group in layouts for each in group):
+        return None
+    for other in (each for group in layouts for each in group if np.isfinite(each).all()):
+        cause = None
+        if not read.first:
+            cause = _unread(read, own, other)
+        else:
+            cause = _arranged(read, own, other) or _scaled(read, own, other)
+        if cause is not None:
+            return cause
+    return None
+
+
+def _laid_out(other: Array, own: Array) -> Iterator[Array]:
+    """Yields an array in the layout of the input: as it is, of images also from channels first."""
+    if other.size != own.size:
+        return
+    if other.ndim == 4 and own.ndim == 4:
+        images = other.transpose(0, 2, 3, 1)
+        yield from (each.reshape(own.shape) for each in (images, other) if _fits(each, own))
+    else:
+        yield other.reshape(own.shape)
+
+
+def _fits(images: Array, own: Array) -> bool:
+    """Whether images have the shape of others, but for rows and columns."""
+    return images.shape[::3] == own.shape[::3] and sorted(images.shape[1:3]) == sorted(own.shape[1:3])
+
+
+def _unread(read: Read, own: Array, other: Array) -> Cause | None:
+    if np.ptp(other) != 0.0 or alike([own]):
+        return None
+    value = float(other.reshape(-1)[0])
+    return Cause(
+        "input_ignored",
+        read.title(f"does not use {read.name}, it takes {value:g} for all its numbers"),
+        f"what it reads there is one number, {value:g}, {other.size:,} times; in the reference it is {read.name}, and all "
+        "else that goes in is the same",
+        f"use {read.name} where the graph does",
+    )
+
+
+def _arranged(read: Read, own: Array, other: Array) -> Cause | None:
+    if len(np.unique(own.reshape(-1)[: 1 << 16])) < MANY:
+        return None
+    text = f"so changed it is what goes into {read.layer} in the port, to rounding"
+    for name, words, made, fix in _arrangements(own):
+        if norm(made.reshape(other.shape) - other) <= CLOSE * norm(other):
+            return Cause(name, read.title(f"{words} of {read.name}"), text, fix)
+    return None
+
+
+def _arrangements(own: Array) -> Iterator[tuple[str, str, Array, str]]:
+    names = AXES.get(own.ndim, tuple(f"axis {axis}" for axis in range(1, own.ndim)))
+    if own.ndim == 4:
+        fix = "permute images as the graph has them: rows, then columns"
+        yield "transposed_input", "exchanges rows and columns", own.transpose(0, 2, 1, 3), fix
+    for axis, name in enumerate(names, start=1):
+        fix = "check flips and the order of the channels (RGB, BGR)"
+        if own.shape[axis] > 1:
+            yield (
+                "reversed_input",
+                f"reverses the {name}" if own.ndim > 2 else f"reverses {name}",
+                np.flip(own, axis),
+                fix,
+            )
+
+
+def _scaled(read: Read, own: Array, other: Array) -> Cause | None:
+    """A factor, or a shift, or both."""
+    line = line_between(own, other)
+    scaled = line is not None and abs(line.factor - 1.0) > SMALL
+    if line is None or not (scaled or line.shift):
+        return None
+    words = [f"multiplies {read.name} by {line.factor:.9g}"] if scaled else []
+    words += [f"adds {line.shift:.9g} to {'it' if words else read.name}"] if line.shift else []
+    return Cause(
+        "input_scale" if scaled else "input_shift",
+        read.title(" and ".join(words)),
+        f"all {own.size:,} numbers that go in there are those of the reference, so changed, to rounding",
+        "scale and shift the inputs once, as the graph does",
+    )
+
+
+def broadcast(reference: Sequence[Array], candidate: Sequence[Array], made: int, name: str, lines: str) -> Cause | None:
+    """Returns the cause where an op gives a number of every pair of what both sides' ops take one by one, or None.
+
+    Args:
+      reference: what the reference's op takes.
+      candidate: what the port's op takes.
+      made: how many numbers the port's op gives.
+      name: of the cause.
+      lines: of source, in words.
+    """
+    if len(reference) != 2 or len(candidate) != 2:
+        return None
+    own, other = [each.shape for each in reference], [each.shape for each in candidate]
+    try:
+        shapes = np.broadcast_shapes(*own), np.broadcast_shapes(*other)
+    except ValueError:
+        return None
+    sizes = [int(np.prod(each)) for each in shapes]
+    if sizes[0] != max(each.size for each in reference) or made != sizes[1] or sizes[1] <= sizes[0]:
+        return None
+    for pairs in (candidate, candidate[::-1]):
+        if all(same_in_order(one, two) for one, two in zip(reference, pairs, strict=True)):
+            told = " against ".join(str(list(shape)) for shape in other)
+            return Cause(
+                name,
+                f"the port broadcasts {told} to {list(shapes[1])}, where the reference has {list(shapes[0])}: {lines}",
+                "the numbers that go in are the same on both sides, to rounding; an axis of size 1 pairs each with each",
+                "take the axis of size 1 away before: squeeze(-1), or keep it on both",
+            )
+    return None

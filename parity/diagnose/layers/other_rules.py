@@ -1,0 +1,197 @@
+"""Computes an op again by other rules, and looks for what comes out among everything that the candidate makes.
+
+For the op of the reference at which two forward passes part. Nothing has to be paired for that: a rule is named where the
+reference's own, of the same family, gives what the reference has, and the other one gives, in whatever order of axes, an
+output of the candidate that the reference never has.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.evidence import CLOSE
+from parity.diagnose.layers.rules import functions
+from parity.diagnose.ops.resize import resized
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause
+
+TELLING = 8  # numbers that an output has to have before it counts as the same
+NEAR = 1e-9
+
+
+class Op(NamedTuple):
+    """An op whose output differs, though what it takes does not.
+
+    Fields:
+      name: of its layer.
+      inputs: what it takes.
+      outputs: of the reference, its own and those that come right behind it.
+      beyond: outputs of the candidate that the reference never has.
+    """
+
+    name: str
+    inputs: Sequence[Array]
+    outputs: Sequence[Array]
+    beyond: Sequence[Array]
+
+
+class Way(NamedTuple):
+    """A rule in words, and what it gives."""
+
+    words: str
+    made: Array
+
+
+Ordered = Mapping[int, list[Array]]
+Family = Callable[[Op], Iterator[list[Way]]]
+
+
+def other_way(op: Op) -> Cause | None:
+    """Returns the cause where another rule gives an output of the candidate, or None."""
+    if not op.beyond:
+        return None
+    beyond = _ordered(op.beyond)
+    for name, fix, family in FAMILIES:
+        for ways in family(op):
+            own = next((way for way in ways if any(_equal(way.made, each) for each in op.outputs)), None)
+            if own is None:
+                continue
+            others = (way for way in ways if way.words != own.words)  # of one rule some show another form
+            other = next((way for way in others if _is_held(way.made, own.made, beyond)), None)
+            if other is None:
+                continue
+            return Cause(
+                name,
+                f"{op.name}: the candidate takes {other.words}, the reference {own.words}",
+                "computed so from what goes in, which is the same on both sides, it gives an output of the candidate, and "
+                "the reference's rule the reference's, to the last digits",
+                fix,
+            )
+    return None
+
+
+def is_held(made: Array, beyond: Sequence[Array]) -> bool:
+    """Returns whether one of some outputs holds the same numbers, in whatever order."""
+    return _is_among(made, _ordered(beyond))
+
+
+def _ordered(outputs: Sequence[Array]) -> Ordered:
+    """Returns the numbers of outputs in order, once for all rules that are tried, by their count."""
+    found: dict[int, list[Array]] = defaultdict(list)
+    for each in outputs:
+        if each.size >= TELLING and np.isfinite(each).all():
+            found[each.size].append(np.sort(np.asarray(each, np.float64), axis=None))
+    return found
+
+
+def _is_among(made: Array, outputs: Ordered) -> bool:
+    if made.size not in outputs:
+        return False
+    if made.size < TELLING or not np.isfinite(made).all() or np.ptp(made) == 0.0:
+        return False
+    ordered = np.sort(made, axis=None)
+    size = float(np.median(np.abs(ordered)))
+    return any((np.abs(each - ordered) <= NEAR * (np.abs(ordered) + size)).all() for each in outputs[made.size])
+
+
+def _is_held(made: Array, own: Array, beyond: Ordered) -> bool:
+    return _is_among(made, beyond) and not is_held(made, [own])
+
+
+def _equal(made: Array, wanted: Array) -> bool:
+    if made.size != wanted.size or made.size < TELLING or not np.isfinite(made).all():
+        return False
+    one, other = made.reshape(-1), np.asarray(wanted, np.float64).reshape(-1)
+    return bool(norm(one - other) <= CLOSE * norm(other))
+
+
+def _reductions(op: Op) -> Iterator[list[Way]]:
+    for x in op.inputs:
+        if 1 < x.ndim <= 4:
+            yield [way for axes in _subsets(x.ndim) for way in _reduced(x, axes)]
+
+
+def _subsets(count: int) -> Iterator[tuple[int, ...]]:
+    for size in range(1, count + 1):
+        yield from combinations(range(count), size)
+
+
+def _reduced(x: Array, axes: tuple[int, ...]) -> Iterator[Way]:
+    over = f"over axis {', '.join(map(str, axes))}"
+    yield Way(f"the sum {over}", x.sum(axis=axes))
+    yield Way(f"the mean {over}", x.mean(axis=axes))
+    yield Way(f"the largest {over}", x.max(axis=axes))
+    yield Way(f"the smallest {over}", x.min(axis=axes))
+
+
+def _norms(op: Op) -> Iterator[list[Way]]:
+    """Each vector over its length: an epsilon of the length that rounding does not hide is another rule."""
+    for x in op.inputs:
+        if 1 < x.ndim <= 4:
+            ways = []
+            for axes in _subsets(x.ndim):
+                length = np.sqrt((x**2).sum(axis=axes, keepdims=True))
+                over = f"the length over axis {', '.join(map(str, axes))} as what to divide by"
+                if (length > 0.0).all():
+                    ways += [Way(over, x / length), Way(over, length.reshape(-1) ** 2), Way(over, length.reshape(-1))]
+            yield ways
+
+
+def _activations(op: Op) -> Iterator[list[Way]]:
+    for x in op.inputs:
+        with np.errstate(all="ignore"):
+            yield [Way(name, np.asarray(function(x))) for name, function in functions()]
+
+
+def _halves(op: Op) -> Iterator[list[Way]]:
+    for x in op.inputs:
+        for axis in range(1, x.ndim):
+            if x.shape[axis] % 2:
+                continue
+            ways = []
+            one, other = np.split(x, 2, axis=axis)
+            even, odd = (x.take(range(start, x.shape[axis], 2), axis=axis) for start in (0, 1))
+            for a, b, words in (
+                (one, other, "the first half as values and the second as their gate"),
+                (other, one, "the second half as values and the first as their gate"),
+                (even, odd, "the even channels as values and the odd ones as their gate"),
+                (odd, even, "the odd channels as values and the even ones as their gate"),
+            ):
+                ways += [Way(words, a / (1 + np.exp(-np.clip(b, -500, 500)))), Way(words, a * np.tanh(b))]
+            yield ways
+
+
+def _products(op: Op) -> Iterator[list[Way]]:
+    for one, other in combinations(op.inputs, 2):
+        if one.ndim < 2 or other.ndim != one.ndim or one.shape[:-2] != other.shape[:-2]:
+            continue
+        ways = []
+        for a, b, order in ((one, other, "as they are"), (other, one, "exchanged")):
+            for left, right, words in (
+                (a, b, f"both factors {order}"),
+                (a, b.swapaxes(-1, -2), f"the factors {order}, the second transposed"),
+                (a.swapaxes(-1, -2), b, f"the factors {order}, the first transposed"),
+            ):
+                if left.shape[-1] == right.shape[-2]:
+                    ways.append(Way(words, left @ right))
+        yield ways
+
+
+def _resizes(op: Op) -> Iterator[list[Way]]:
+    for x in op.inputs:
+        sizes = {tuple(y.shape[1:3]) for y in op.outputs if x.ndim == y.ndim == 4 and y.shape[::3] == x.shape[::3]}
+        for size in sizes - {x.shape[1:3]}:
+            yield [Way(words, made) for words, made in resized(x, size)]
+
+
+FAMILIES: tuple[tuple[str, str, Family], ...] = (
+    ("resizing", "resize as the graph does: align_corners and the mode of torch's interpolate", _resizes),
+    ("activation_function", "use the activation of the graph on both sides, with its slope", _activations),
+    ("reduction", "reduce over the graph's axes, by the graph's rule", _reductions),
+    ("normalised_axis", "normalise over the graph's axis: dim of torch.nn.functional.normalize", _norms),
+    ("gate_halves", "take the halves in the graph's order: torch's glu gates with the second", _halves),
+    ("transposed_product", "multiply as the graph does, with its transpose_a and transpose_b", _products),
+)

@@ -1,0 +1,178 @@
+"""Products with matrices: flattened in another order, transposed, or with the right numbers in other places."""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.evidence import reproduces, same_values
+from parity.judge.metrics import Array
+from parity.judge.result import Cause
+
+# Computes a product with a matrix again: what goes into it flattened in another order, the matrix transposed or
+# turned.
+
+AXES = {3: ("steps", "units"), 4: ("rows", "columns", "channels")}
+
+
+class Product(NamedTuple):
+    """A product with a matrix whose output differs, though what goes in and the matrix do not.
+
+    Fields:
+      name: of its layer.
+      given: ``[n, ...]``, what goes in before it is flattened.
+      matrix: ``[d, out]``.
+      reference, candidate: ``[..., out]``, what comes out, with or without a bias.
+    """
+
+    name: str
+    given: Array
+    matrix: Array
+    reference: Array
+    candidate: Array
+
+
+def other_product(product: Product) -> Cause | None:
+    """Returns the cause where the product taken otherwise gives the candidate's output, or None."""
+    wide = product.matrix.shape[1]
+    if (
+        product.matrix.ndim != 2
+        or product.reference.shape[-1:] != (wide,)
+        or product.given.size % product.matrix.shape[0]
+    ):
+        return None
+    wanted, got = (each.reshape(-1, wide) for each in (product.reference, product.candidate))
+    own = product.given.reshape(-1, product.matrix.shape[0])
+    if len(own) != len(wanted):
+        return None
+    bias = (wanted - own @ product.matrix).mean(axis=0)
+    if not same_values(wanted, own @ product.matrix + bias):
+        return None
+    for name, words, made, fix in _ways(product, own):
+        if reproduces(made + bias, wanted, got):
+            text = "computed so from what goes in, which is the same on both sides, it gives the candidate's output"
+            return Cause(name, f"{product.name} {words} in the candidate", text, fix)
+    return None
+
+
+def _ways(product: Product, own: Array) -> Iterator[tuple[str, str, Array, str]]:
+    given, matrix = product.given, product.matrix
+    names = AXES.get(given.ndim, ())
+    if names and given[0].size == len(matrix):
+        for order in list(permutations(range(len(names))))[1:]:
+            flat = given.transpose(0, *(1 + axis for axis in order)).reshape(own.shape)
+            there, here = (", ".join(each) for each in ([names[axis] for axis in order], names))
+            words = f"takes what goes in flattened as {there} in place of {here}"
+            yield (
+                "flatten_order",
+                words,
+                flat @ matrix,
+                "flatten in the graph's order, or say it in the mapping's transform",
+            )
+    yield "reversed_input", "takes what goes in backwards", own[:, ::-1] @ matrix, "leave out the flip"
+    if matrix.shape[0] == matrix.shape[1]:
+        yield (
+            "transposed_kernel",
+            "has its matrix transposed",
+            own @ matrix.T,
+            "carry it over transposed, as Linear has it",
+        )
+
+
+# What goes into an op holds the right numbers in other places: other rows of a table, channels in another order.
+
+SAME = 1e-10
+MOST_SHOWN = 4
+MOST_AXES = 5
+FEWEST = 4  # channels
+
+
+def other_rows(name: str, table: Array, wanted: Array, beyond: Sequence[Array]) -> Cause | None:
+    """Returns the cause where the candidate looks up other rows of the same table.
+
+    Args:
+      name: of the layer.
+      table: ``[rows, width]``.
+      wanted: ``[..., width]``, what the reference looks up.
+      beyond: outputs of the candidate that the reference never has.
+    """
+    if table.ndim != 2 or wanted.shape[-1:] != table.shape[1:]:
+        return None
+    index = {row.tobytes(): number for number, row in enumerate(np.ascontiguousarray(table, np.float64))}
+    own = _looked_up(index, wanted)
+    for each in beyond:
+        there = _looked_up(index, each) if each.size == wanted.size and each.shape[-1:] == wanted.shape[-1:] else None
+        if own is None or there is None or (own == there).all():
+            continue
+        off = np.unique((there - own) % len(table))
+        how = f"each {int(off[0])} rows on" if len(off) == 1 else "their indices are computed otherwise"
+        return Cause(
+            "other_rows",
+            f"the candidate looks up other rows of {name}: {how}",
+            f"{int((own != there).sum())} of {own.size} rows are others, e.g. {_shown(there)} where the reference takes "
+            f"{_shown(own)}; each is a row of the same table, to the last bit",
+            "compute the indices as the graph does: its offsets, hash and modulus",
+        )
+    return None
+
+
+def other_channels(name: str, pairs: Sequence[tuple[Array, Array]], lengths: Collection[int]) -> Cause | None:
+    """Returns the cause where what goes into a layer has its channels in another order on the two sides.
+
+    Args:
+      name: of the layer.
+      pairs: of what goes in: the reference's ``[..., c]``, and the candidate's with the same numbers, in whatever order of
+        axes; of vectors each element is a channel.
+      lengths: of the axes of the weights that it reads: a vector of another one holds examples.
+    """
+    for given in pairs:
+        if given[0].size == max(given[0].shape, default=0) and given[0].size not in lengths:
+            continue
+        one, other = (each.reshape(-1) if each.size == max(each.shape) else each for each in given)
+        order = _order(one, other) if one.ndim == other.ndim <= MOST_AXES else None
+        if order is not None and (order != np.arange(len(order))).any():
+            return Cause(
+                "channel_order",
+                f"{name} takes channels in another order: the candidate's are the reference's {_runs(order)}",
+                "each of them holds the reference's numbers, and the weights that it meets are in the reference's order",
+                "join and split channels in the order of the graph: the arguments of torch.cat",
+            )
+    return None
+
+
+def _looked_up(index: dict[bytes, int], values: Array) -> Array | None:
+    rows = np.ascontiguousarray(values, np.float64).reshape(-1, values.shape[-1])
+    found = [index.get(row.tobytes()) for row in rows]
+    return None if any(each is None for each in found) else np.array(found)
+
+
+def _shown(rows: Array) -> str:
+    return ", ".join(map(str, rows[:MOST_SHOWN]))
+
+
+def _order(one: Array, other: Array) -> Array | None:
+    """By channel of the candidate the reference's with the same numbers; None where that is not a bijection."""
+    found = []
+    for axes in permutations(range(other.ndim)):
+        turned = other.transpose(axes)
+        if turned.shape != one.shape:
+            continue
+        columns, wanted = turned.reshape(-1, one.shape[-1]), one.reshape(-1, one.shape[-1])
+        scale = SAME * max(float(np.abs(wanted).max()), 1e-300)
+        order = []
+        for column in columns.T:
+            near = np.flatnonzero((np.abs(wanted - column[:, None]) <= scale).all(axis=0))
+            order += [int(near[0])] if len(near) == 1 else []
+        if len(order) == len(set(order)) == one.shape[-1] >= FEWEST:
+            found.append(np.array(order))
+    return next((order for order in found if (order == np.arange(len(order))).all()), found[0] if found else None)
+
+
+def _runs(order: Array) -> str:
+    """The order in words: "24 to 39, 0 to 23"."""
+    ends = np.flatnonzero(np.diff(order) != 1)
+    starts = [0, *(ends + 1)]
+    runs = [(order[a], order[b]) for a, b in zip(starts, [*ends, len(order) - 1], strict=True)]
+    shown = [f"{a} to {b}" if a != b else f"{a}" for a, b in runs[: 2 * MOST_SHOWN]]
+    return ", ".join(shown) + (", ..." if len(runs) > len(shown) else "")

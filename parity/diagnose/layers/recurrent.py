@@ -1,0 +1,379 @@
+"""Runs a recurrent layer again over its steps, by other rules: which of them gives what the candidate has?
+
+For a layer whose inputs and weights are the same on both sides, and whose inside need not be seen. A rule is named only
+where it gives an output of the candidate to rounding, and the reference's own rule, run the same way, one of the reference.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.layers.recurrent_cells import GATES, Cell, Outputs, Way, Weights, over_steps, step_of, weights_of
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause
+
+CLOSE = 1e-10
+DIFFERENT = 1e-6  # from which on two rules give other numbers, relative
+MOST_STATES = 8
+MOST_NUMBERS = 4_000_000
+MOST_WORK = 1e10  # multiplications for one layer, whatever goes into it
+OF_A_STEP = 1e5  # as many multiplications as what a step takes beside its own
+FEW = 3  # steps of one example, by which most rules are told to be others
+ROUGH = 1e-6
+ORDERS = {"LSTM": ("ijfo", "ifjo"), "GRU": ("rzh", "zrh"), "RNN": ("h",)}
+
+
+class Recurrent(NamedTuple):
+    """What is known of a recurrent layer.
+
+    Fields:
+      name: of the layer.
+      variables: dict of name to value of its weights in the reference.
+      sequences: dict of name to ``[example, step, in]``, what may go into it, the same on both sides.
+      states: dict of name to ``[example, units]``, what may be its first state.
+      lengths: dict of name to the integers, of each example, that may be its lengths.
+      marks: dict of name to ``[example, step]`` of 0 and 1, what may say where states are emptied.
+      reference, candidate: outputs of either side that may be the layer's.
+      parted: what the first op of the reference and that of the candidate take and give at which the passes part.
+      read: outputs of the candidate of two axes of which it makes others that are wrong.
+    """
+
+    name: str
+    variables: Mapping[str, Array]
+    sequences: Mapping[str, Array]
+    states: Mapping[str, Array]
+    lengths: Mapping[str, Array]
+    marks: Mapping[str, Array]
+    reference: Sequence[Array]
+    candidate: Sequence[Array]
+    parted: tuple[Sequence[Array], Sequence[Array]] = ((), ())
+    read: Sequence[Array] = ()
+
+
+class _Rule(NamedTuple):
+    # How a layer is run: a cell, and by names what it takes.
+    cell: Cell
+    lengths: str
+    reverse: str
+    frozen: bool
+    state: tuple[str, ...]
+    marks: str
+    emptied: bool
+    turned: bool = False  # whether it takes the sequence from its end
+    regrouped: bool = False  # whether examples and steps are cut apart the other way round
+
+
+def other_recurrence(layer: Recurrent) -> Cause | None:
+    """Returns the cause where a layer that is run by another rule gives what the candidate has, or None."""
+    work = _Work(MOST_WORK)
+    with np.errstate(all="ignore"):
+        for kind, weights in weights_of(layer.variables):
+            for name, x in layer.sequences.items():
+                if x.shape[2] != weights.of_input.shape[0] or x.size > MOST_NUMBERS:
+                    continue
+                run = _Run(layer, weights, x, work)
+                own = next((rule for rule in run.usual(kind) if run.gives(rule)), None)
+                if own is not None:
+                    return run.other(own, name)
+    return None
+
+
+class _Work:
+    """How many multiplications are left."""
+
+    def __init__(self, left: float) -> None:
+        self.left = left
+
+
+class _Run:
+    """A layer with one kind of weights over one sequence."""
+
+    def __init__(self, layer: Recurrent, weights: Weights, x: Array, work: _Work) -> None:
+        self._layer, self._weights, self._x, self._work = layer, weights, x, work
+        self._parts = tuple(
+            _parts(values, (*x.shape[:2], weights.units)) for values in (layer.reference, layer.candidate)
+        )
+        shape = (len(x), weights.units)
+        fitting = {name: value for name, value in layer.states.items() if value.shape == shape}
+        self._states = {"zeros": np.zeros(shape), **dict(list(fitting.items())[:MOST_STATES])}
+        steps = x.shape[1]
+        self._lengths = {
+            n: v for n, v in layer.lengths.items() if v.shape == (len(x),) and v.min() >= 0 and 0 < v.max() <= steps
+        }
+        self._marks = {n: v for n, v in layer.marks.items() if v.shape == x.shape[:2]}
+
+    def outputs(self, rule: _Rule, examples: int | None = None, steps: int | None = None) -> Outputs:
+        """The layer's outputs by a rule, of the first examples and steps alone where these are given."""
+        x = self._x.reshape(*self._x.shape[1::-1], -1).swapaxes(0, 1) if rule.regrouped else self._x
+        x = (x[:, ::-1] if rule.turned else x)[:examples, :steps]
+        lengths, marks = self._lengths.get(rule.lengths), self._marks.get(rule.marks)
+        if lengths is not None:
+            lengths = np.minimum(lengths[:examples], x.shape[1])
+        keeps = None if marks is None else (1.0 - marks if rule.emptied else marks)[:examples, :steps]
+        state = tuple(self._states[name][:examples] for name in rule.state)
+        size = self._weights.of_input.size + self._weights.of_state.size
+        self._work.left -= x.shape[1] * (OF_A_STEP + len(x) * size)
+        return over_steps(step_of(rule.cell, self._weights), x, state, Way(lengths, rule.reverse, rule.frozen, keeps))
+
+    def gives(self, rule: _Rule) -> bool:
+        """Whether a rule gives one of the reference's outputs."""
+        if not self._may_give(rule, 0):
+            return False
+        made = self.outputs(rule)
+        return any(_shows(made, value) for value in self._layer.reference)
+
+    def _may_give(self, rule: _Rule, side: int) -> bool:
+        """Whether one example by a rule allows that it gives an output of a side; none does once the work is done."""
+        whole, lasts = self._parts[side]
+        if self._work.left <= 0.0 or not (whole or lasts):
+            return False
+        begun = [each[:1, :FEW] for each in whole]
+        if not rule.reverse and whole and _in_parts(self.outputs(rule, 1, FEW).steps, begun):
+            return True
+        if not lasts and not rule.reverse:
+            return False
+        made = self.outputs(rule, 1)
+        firsts = [each[:1] for each in lasts]
+        return _in_parts(made.steps, [each[:1] for each in whole]) or any(_in_parts(each, firsts) for each in made.last)
+
+    def usual(self, kind: str) -> Iterator[_Rule]:
+        """The rules that a reference may have, the likeliest first."""
+        pairs = [("zeros",) * 2, *permutations([name for name in self._states if name != "zeros"], 2)]
+        states = pairs if kind == "LSTM" else [(name,) for name in self._states]
+        for cell in _cells(kind):
+            for state in states:
+                for lengths in ("", *self._lengths):
+                    for marks in ("", *self._marks):
+                        for reverse in ("", "each"):
+                            yield _Rule(cell, lengths, reverse, bool(lengths), state, marks, True)
+
+    def other(self, own: _Rule, sequence: str) -> Cause | None:
+        """The cause where a rule that differs in one thing gives what the candidate has."""
+        base = self.outputs(own)
+        for rule, cause in self._others(own):
+            if not _within(rule, own) and not self._may_give(rule, 1):
+                continue
+            made = self.outputs(rule)
+            if rule == own._replace(frozen=rule.frozen):  # behind the ends a right port may have any state
+                made = made._replace(last=())
+            if self._is_read(made, base) if _within(rule, own) else self._is_given(made, base):
+                evidence = (
+                    f"run over {sequence} from the same weights, to the last digits: by the one rule it gives what the "
+                    "reference has, by the other what the candidate has"
+                )
+                name, what, fix = cause
+                return Cause(name, f"{self._layer.name}: {what}", evidence, fix)
+        return None
+
+    def _is_given(self, made: Outputs, base: Outputs) -> bool:
+        return any(_shows(made, value, base) for value in self._layer.candidate)
+
+    def _is_read(self, made: Outputs, base: Outputs) -> bool:
+        """Whether the candidate goes on with what it can take of these outputs alone."""
+        taken = zip(_taken(made.steps, {}), _taken(base.steps, {}), strict=True)
+        return any(
+            one.any() and not _among(one, [other]) and _among(one, self._layer.read)
+            for (_, one), (_, other) in taken  # zeros may be any first state's
+        )
+
+    def _others(self, own: _Rule) -> Iterator[tuple[_Rule, tuple[str, str, str]]]:
+        for cell, cause in _other_cells(own.cell):
+            yield own._replace(cell=cell), cause
+        yield from self._other_ways(own)
+        for state in self._other_states(own):
+            words = " and ".join(state)
+            what = f"the candidate begins with {words} as its state, the reference with {' and '.join(own.state)}"
+            yield own._replace(state=state), ("initial_state", what, "begin with the graph's state")
+        for marks, emptied in [("", True), *((name, flag) for name in self._marks for flag in (True, False))]:
+            if (marks, emptied) != (own.marks, own.emptied):
+                told = [_emptied(name, flag) for name, flag in ((marks, emptied), (own.marks, own.emptied))]
+                what = f"the candidate's state is {told[0]}, the reference's {told[1]}"
+                fix = "empty the state where the graph does"
+                yield own._replace(marks=marks, emptied=emptied), ("initial_state", what, fix)
+
+    def _other_ways(self, own: _Rule) -> Iterator[tuple[_Rule, tuple[str, str, str]]]:
+        fix = "give the layer the lengths: pack the sequence, or freeze the state and zero the outputs behind the end"
+        if own.lengths:
+            what = f"the candidate runs behind the end of the examples, the reference stops at {own.lengths}"
+            reverse = "all" if own.reverse else ""
+            yield own._replace(lengths="", frozen=False, reverse=reverse), ("sequence_lengths", what, fix)
+            yield own._replace(frozen=False), ("sequence_lengths", what, fix)
+            if own.reverse:
+                what = "the candidate reverses whole sequences, padding first, the reference each one within its length"
+                yield own._replace(reverse="all"), ("sequence_lengths", what, fix)
+        for name in self._lengths:
+            if name != own.lengths:
+                what = (
+                    f"the candidate stops at {name}, the reference {f'at {own.lengths}' if own.lengths else 'nowhere'}"
+                )
+                reverse = "each" if own.reverse else ""
+                yield own._replace(lengths=name, frozen=True, reverse=reverse), ("sequence_lengths", what, fix)
+        ways = ("backwards", "forwards")
+        what = f"the candidate goes {ways[bool(own.reverse)]}, the reference {ways[not own.reverse]}"
+        turned = own._replace(reverse="" if own.reverse else "each")
+        yield turned, ("recurrent_rule", what, "go over the steps in the graph's direction")
+        what = "what goes in is read backwards in the candidate, from its last step to its first"
+        yield own._replace(turned=True), ("reversed_input", what, "leave out the flip")
+        what = "what goes in is cut into sequences as if its steps lay one behind the other: they are of other examples"
+        yield own._replace(regrouped=True), ("moved_values", what, "reshape to examples first, then steps")
+
+    def _other_states(self, own: _Rule) -> Iterator[tuple[str, ...]]:
+        if len(own.state) == 2:
+            yield own.state[::-1]
+            yield from ((one, "zeros") for one in self._states)
+            yield from (("zeros", one) for one in self._states)
+        yield from ((name,) * len(own.state) for name in self._states if (name,) * len(own.state) != own.state)
+
+
+def _within(rule: _Rule, own: _Rule) -> bool:
+    """Whether two rules give the same up to the ends of the examples: behind them a right port may have anything."""
+    return not own.reverse and rule == own._replace(lengths=rule.lengths, frozen=rule.frozen)
+
+
+def _emptied(marks: str, emptied: bool) -> str:
+    if not marks:
+        return "never emptied"
+    return f"emptied where {marks} is {1 if emptied else 0}"
+
+
+def _cells(kind: str) -> Iterator[Cell]:
+    for order in ORDERS[kind]:
+        if kind == "LSTM":
+            yield from (Cell(kind, order, bias) for bias in (1.0, 0.0))
+        elif kind == "GRU":
+            yield from (
+                Cell(kind, order, reset=reset, update=update)
+                for reset in ("before", "after")
+                for update in ("old", "new")
+            )
+        else:
+            yield from (Cell(kind, order, activation=activation) for activation in ("tanh", "relu"))
+
+
+def _other_cells(own: Cell) -> Iterator[tuple[Cell, tuple[str, str, str]]]:
+    """Yields cells that differ in one thing, with the cause that this would be."""
+    fix = "compute the cell as the graph does"
+    if own.kind == "LSTM":
+        for bias in (0.0, 1.0):
+            what = f"the candidate adds {bias:g} to the forget gate, the reference {own.forget_bias:g}"
+            if bias != own.forget_bias:
+                yield own._replace(forget_bias=bias), ("forget_bias", what, "add the graph's forget bias at run time")
+        for gate in "ijo" if own.forget_bias else "":
+            what = f"the forget bias of {own.forget_bias:g} is added to the {GATES[gate]} gate in the candidate"
+            yield (
+                own._replace(biased=gate),
+                ("forget_bias", what, "add it to the forget gate: gates lie in another order"),
+            )
+    if own.kind == "GRU":
+        reset = "after" if own.reset == "before" else "before"
+        what = f"the candidate resets {reset} the product with the state, the reference {own.reset} it"
+        for inside in (False, True) if reset == "after" else (False,):
+            yield own._replace(reset=reset, bias_reset=inside), ("recurrent_rule", what, fix)
+        update = "new" if own.update == "old" else "old"
+        what = f"the update gate multiplies the {update} state in the candidate, the {own.update} one in the reference"
+        yield own._replace(update=update), ("recurrent_rule", what, fix)
+    activation = "relu" if own.activation == "tanh" else "tanh"
+    what = f"the new state goes through {activation} in the candidate, through {own.activation} in the reference"
+    yield own._replace(activation=activation), ("recurrent_rule", what, fix)
+    for letters in permutations(own.order) if len(own.order) > 1 else ():
+        order = "".join(letters)
+        names = [", ".join(GATES[letter] for letter in each) for each in (order, own.order)]
+        what = f"the candidate reads the blocks of the kernel as {names[0]}, the reference as {names[1]}"
+        if order != own.order:
+            yield own._replace(order=order), ("gate_order", what, "reorder the gates, or the mapping's blocks")
+
+
+def other_last(layer: Recurrent) -> Cause | None:
+    """Returns the cause where both sides take another step of a sequence that both have: the last for that at the length.
+
+    Only where the passes part: elsewhere a right port may take the one step here and the other there, as the graph does.
+    What both sides take there tells nothing.
+    """
+    for name, x in layer.sequences.items():
+        taken = {words: made for words, made in _taken(x, layer.lengths) if made.any()}
+        seen = {words: [_among(made, values) for values in layer.parted] for words, made in taken.items()}
+        own = next((words for words, (here, there) in seen.items() if here and not there), None)
+        other = next((words for words, (here, there) in seen.items() if there and not here), None)
+        if own is not None and other is not None:
+            title = f"of {name} the candidate takes {other}, the reference {own}"
+            evidence = "so they part there, to the last digits; the sequence is the same on both sides"
+            if {own, other} <= OVER_ALL:
+                return Cause("reduction", title, evidence, "reduce the steps as the graph does")
+            return Cause("sequence_lengths", title, evidence, "take the step that the graph takes, by the lengths")
+    return None
+
+
+OVER_ALL = frozenset(["the mean of all steps", "the largest of all steps", "the sum of all steps"])
+
+
+def _taken(x: Array, lengths: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    """Yields what may be taken of a sequence: words, and the values."""
+    yield "the last step", x[:, -1]
+    yield "the first step", x[:, 0]
+    yield "the mean of all steps", x.mean(axis=1)
+    yield "the largest of all steps", x.max(axis=1)
+    yield "the sum of all steps", x.sum(axis=1)
+    rows = np.arange(len(x))
+    for feed, given in lengths.items():
+        if given.shape == (len(x),) and given.min() > 0 and given.max() <= x.shape[1]:
+            yield f"the step {feed} - 1", x[rows, given - 1]
+            yield f"the step {feed}", x[rows, np.minimum(given, x.shape[1] - 1)]
+            yield f"the step {feed} - 2", x[rows, given - 2]
+            within = (np.arange(x.shape[1]) < given[:, None])[..., None]
+            yield f"the mean of the steps before {feed}", (x * within).sum(axis=1) / given[:, None]
+
+
+def _among(made: Array, values: Sequence[Array]) -> bool:
+    return any(value.shape == made.shape and norm(value - made) <= CLOSE * norm(made) for value in values)
+
+
+def _parts(values: Sequence[Array], shape: tuple[int, int, int]) -> tuple[list[Array], list[Array]]:
+    """What may be all outputs of a layer, of their shape, and what may be the last ones."""
+    return [part for value in values for part in _whole(value, shape)], [
+        value for value in values if value.shape == (shape[0], shape[2])
+    ]
+
+
+def _whole(value: Array, shape: tuple[int, int, int]) -> Iterator[Array]:
+    """Yields a value of three axes as all outputs of a layer, in either layout, and halves of two directions."""
+    units = shape[2]
+    if value.ndim == 3 and value.shape[2] in (units, 2 * units):
+        for begin in range(0, value.shape[2], units):
+            part = value[..., begin : begin + units]
+            yield from (each for each in (part, part.swapaxes(0, 1)) if each.shape == shape)
+
+
+def _in_parts(made: Array, parts: Sequence[Array]) -> bool:
+    return any(norm(part - made) <= ROUGH * norm(made) for part in parts)
+
+
+def _shows(made: Outputs, value: Array, unlike: Outputs | None = None) -> bool:
+    """Whether a value is all of some outputs, in either layout, one half of two directions, or the last of them.
+
+    Args:
+      made: the outputs.
+      value: what may be them.
+      unlike: outputs of another rule, that the value must not be: what both rules give tells neither.
+    """
+    examples, steps, units = made.steps.shape
+    if value.ndim == 3:
+        told = _differ(made.steps, unlike.steps if unlike is not None else None)
+        parts = _whole(value, (examples, steps, units))
+        return told and any(norm(part - made.steps) <= CLOSE * norm(made.steps) for part in parts)
+    if value.shape != (examples, units) or steps < 2:
+        return False
+    others = unlike.last if unlike is not None else [None] * len(made.last)
+    return any(_is_last(each, value, other) for each, other in zip(made.last, others, strict=False))
+
+
+def _is_last(last: Array, value: Array, unlike: Array | None) -> bool:
+    near = CLOSE * norm(last)
+    return bool(
+        abs(value[0, 0] - last[0, 0]) <= near and last.any() and _differ(last, unlike) and norm(value - last) <= near
+    )
+
+
+def _differ(made: Array, other: Array | None) -> bool:
+    return other is None or norm(made - other) > DIFFERENT * norm(other)

@@ -1,0 +1,69 @@
+"""A layer whose output differs, though its inputs and weights do not, and the rules that it may be computed by."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.evidence import reproduces, same_values
+from parity.diagnose.ops.activations import FUNCTIONS
+from parity.judge.metrics import Array
+
+Rule = Callable[[Array], Array]
+SLOPES = (0.01, 0.1, 0.2, 0.3)
+ALL_ONE = 1e-6
+
+
+class Layer(NamedTuple):
+    """A layer whose output differs, though its inputs and weights do not.
+
+    Fields:
+      name: of the layer.
+      kind: of the reference's op, e.g. "Relu".
+      inputs: what goes into it.
+      reference, candidate: what comes out, in one layout, channels last.
+      variables: dict of name to value of the weights in its scope.
+      statistics: the same of the moving statistics.
+      op: name of the reference's first op that differs.
+      output: what that op gives, or None where it is not known.
+      norms: pairs of vectors of one layer, either of which may be the scale and the other the shift of a norm behind it.
+    """
+
+    name: str
+    kind: str
+    inputs: Sequence[Array]
+    reference: Array
+    candidate: Array
+    variables: Mapping[str, Array]
+    statistics: Mapping[str, Array]
+    op: str = ""
+    output: Array | None = None
+    norms: Sequence[tuple[Array, Array]] = ()
+
+
+def functions() -> Iterator[tuple[str, Rule]]:
+    """Yields activation functions with their names."""
+    yield from FUNCTIONS.items()
+    for slope in SLOPES:
+        yield f"leaky ReLU of slope {slope:g}", lambda x, slope=slope: np.where(x > 0, x, slope * x)  # type: ignore[misc]
+
+
+def number(value: float) -> str:
+    """A factor, with the root that it is where it is one."""
+    inverse = 1 / value**2 if value else 0.0
+    for square, words in ((value**2, "the square root of {}"), (inverse, "1 over the square root of {}")):
+        whole = round(square)
+        if whole > 1 and abs(square - whole) <= ALL_ONE * whole and value > 0 and round(value) != value:
+            return f"{value:.6g}, {words.format(whole)},"
+    return f"{value:.6g}"
+
+
+def gives(rule: Rule, x: Array, wanted: Array) -> bool:
+    """Whether a rule makes an output of what goes in, down to rounding."""
+    with np.errstate(all="ignore"):
+        return same_values(wanted, rule(x))
+
+
+def explains_all(made: Array, layer: Layer) -> bool:
+    """Whether an output is the candidate's, and so explains all that differs."""
+    return reproduces(made, layer.reference, layer.candidate)

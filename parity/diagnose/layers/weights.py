@@ -1,0 +1,190 @@
+"""Says what is made of a weight before an op takes it, where the two sides make different things of one and the same."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import chain, combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.edits.edit import FIX, OTHER
+from parity.diagnose.evidence import CLOSE
+from parity.diagnose.ops.activations import softmax
+from parity.judge.metrics import Array, norm
+from parity.judge.result import Cause
+from parity.locate.layouts import same_in_some_layout
+
+LEAST = 3  # different numbers, from which on one function of all is no chance
+MOST_AXES = 4
+MOST_COUNTED = 5_000
+WRITTEN = 1e-12  # so near to a fraction of such counts one number in 50,000 is by chance
+AS_IT_IS = "as it is"
+NORMALISED, SOFTMAX = "normalised", "softmax"
+EXPONENTIAL = "the exponential of"
+SHIFTED = frozenset(["1 plus it", "minus it"])
+POINTWISE: Mapping[str, Callable[[Array], Array]] = {
+    f"{EXPONENTIAL} it": np.exp,
+    f"{EXPONENTIAL} minus it": lambda x: np.exp(-x),
+    f"{EXPONENTIAL} half of it": lambda x: np.exp(x / 2),
+    f"{EXPONENTIAL} twice it": lambda x: np.exp(2 * x),
+    "softplus of it": lambda x: np.logaddexp(0.0, x),
+    "sigmoid of it": lambda x: 1.0 / (1.0 + np.exp(-x)),
+    "tanh of it": np.tanh,
+    "its square": np.square,
+    "its absolute value": np.abs,
+    "relu of it": lambda x: np.maximum(x, 0.0),
+    "1 plus it": lambda x: 1.0 + x,
+    "minus it": lambda x: -x,
+}
+FIXES = {
+    "normalised_axis": "normalise over the axes of the weight that the graph does: torch's weights lie in another order",
+    "softmax_axis": "take the softmax over the axis that the graph takes: torch's weights lie in another order",
+    "normalisation": "normalise the weight where the graph does, and nowhere else",
+    "activation_function": "make of the weight what the graph makes of it",
+    "scale": "multiply the weight by what the graph multiplies it by",
+    OTHER: FIX,
+}
+
+
+class OfAWeight(NamedTuple):
+    """What both sides' ops take that is made of a weight.
+
+    Fields:
+      name: of the variable.
+      variable: as it was before the step, as the reference has it.
+      reference: what the reference's op takes.
+      candidate: what the port's takes, its axes in any order.
+      lines: of source, the port's first, in words.
+      gains: other variables that the op reads, each with a number for each place along an axis of this one.
+    """
+
+    name: str
+    variable: Array
+    reference: Array
+    candidate: Array
+    lines: str
+    gains: Sequence[Array] = ()
+
+
+class Made(NamedTuple):
+    """Something that is made of a weight.
+
+    Fields:
+      kind: `NORMALISED`, `SOFTMAX`, or the function in words.
+      axes: that it goes over.
+      value: what it gives.
+    """
+
+    kind: str
+    axes: tuple[int, ...]
+    value: Array
+
+    def words(self, shape: tuple[int, ...]) -> str:
+        """What is done, of a weight of some shape."""
+        over = " and ".join(f"axis {axis} of {shape[axis]}" for axis in self.axes)
+        if self.kind == NORMALISED:
+            return f"divides it by its norm over {over if len(self.axes) < len(shape) else 'all of it'}"
+        if self.kind == SOFTMAX:
+            return f"takes the softmax of it over {over}"
+        return f"takes {'it ' if self.kind == AS_IT_IS else ''}{self.kind}"
+
+
+def other_function(taken: OfAWeight) -> Cause | None:
+    """Returns the cause where each side's op takes another function of the weight, both to rounding; None elsewhere.
+
+    Args:
+      taken: what both ops take.
+    """
+    weight = np.asarray(taken.variable, np.float64)
+    if not np.isfinite(weight).all() or len(np.unique(weight.reshape(-1)[: 1 << 16])) < LEAST:
+        return None
+    if _is(taken.reference, taken.candidate):
+        return None
+    made = list(_made(weight, taken.gains))
+    own = next((each for each in made if _is(taken.reference, each.value)), None)
+    other = next((each for each in made if _is(taken.candidate, each.value)), None)
+    if own is None or other is None:
+        return _scaled(taken, own)
+    if own.kind == other.kind and own.axes == other.axes:
+        return None  # laid out otherwise: what is made of it is the same
+    name = _name(own, other)
+    shape = weight.shape
+    return Cause(
+        name,
+        f"of {taken.name} the port {other.words(shape)}, where the reference {own.words(shape)}: {taken.lines}",
+        f"so made of {taken.name}, {weight.size:,} numbers are what each side's op takes, to rounding",
+        FIXES[name],
+    )
+
+
+def _name(own: Made, other: Made) -> str:
+    kinds = {own.kind, other.kind}
+    if len(kinds) == 1:
+        return {NORMALISED: "normalised_axis", SOFTMAX: "softmax_axis"}.get(own.kind, OTHER)  # by another gain
+    if NORMALISED in kinds:
+        return "normalisation"
+    if all(kind.startswith(EXPONENTIAL) for kind in kinds):
+        return "scale"
+    return OTHER if kinds & SHIFTED else "activation_function"
+
+
+def _scaled(taken: OfAWeight, own: Made | None) -> Cause | None:
+    """What the port takes is what the reference takes, multiplied by a number that somebody wrote.
+
+    Args:
+      taken: what both ops take.
+      own: what the reference's is, where that is known.
+    """
+    size = norm(taken.reference)
+    ratio = norm(taken.candidate) / size if size else 0.0
+    for factor in (ratio, -ratio) if is_written(ratio) else ():
+        if _is(taken.candidate, factor * np.asarray(taken.reference, np.float64)):
+            name = "extra_scale" if own is not None and own.kind == AS_IT_IS else "scale"
+            return Cause(
+                name,
+                f"the port multiplies what is made of {taken.name} by {factor:.9g}: {taken.lines}",
+                f"so multiplied, the {taken.reference.size:,} numbers that the reference's op takes are what the port's op "
+                "takes, to rounding",
+                FIXES["scale"],
+            )
+    return None
+
+
+def is_written(factor: float) -> bool:
+    """Returns whether a factor is one count over another, or the root of such: one that is computed of weights is not.
+
+    Args:
+      factor: positive.
+    """
+    if not np.isfinite(factor) or factor <= 0.0:
+        return False
+    squares = (factor**2, factor**-2)
+    return any(abs(float(Fraction(each).limit_denominator(MOST_COUNTED)) / each - 1.0) <= WRITTEN for each in squares)
+
+
+def _is(one: Array, other: Array) -> bool:
+    """Whether two arrays are the same, whatever the order of axes, and all of them finite."""
+    return bool(np.isfinite(one).all() and np.isfinite(other).all()) and same_in_some_layout(one, other, CLOSE)
+
+
+def _made(weight: Array, gains: Sequence[Array]) -> Iterator[Made]:
+    """Yields what people make of a weight, the simplest first, then that times a number for each place along an axis."""
+    plain = list(_functions(weight))
+    yield from plain
+    axes = range(weight.ndim) if weight.ndim <= MOST_AXES else ()
+    for gain, axis in ((gain, axis) for gain in gains for axis in axes if gain.shape == (weight.shape[axis],)):
+        along = gain.reshape([-1 if each == axis else 1 for each in range(weight.ndim)])
+        yield from (each._replace(value=each.value * along) for each in plain if each.kind in (AS_IT_IS, NORMALISED))
+
+
+def _functions(weight: Array) -> Iterator[Made]:
+    yield Made(AS_IT_IS, (), weight)
+    axes = range(weight.ndim) if weight.ndim <= MOST_AXES else ()
+    for over in chain.from_iterable(combinations(axes, count) for count in range(1, weight.ndim + 1)):
+        size = np.sqrt(np.square(weight).sum(over, keepdims=True))
+        if size.all() and all(weight.shape[axis] > 1 for axis in over):
+            yield Made(NORMALISED, over, weight / size)
+    yield from (Made(SOFTMAX, (axis,), softmax(weight, axis)) for axis in axes if weight.shape[axis] > 1)
+    with np.errstate(all="ignore"):
+        for words, function in POINTWISE.items():
+            yield Made(words, (), function(weight))

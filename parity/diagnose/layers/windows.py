@@ -1,0 +1,215 @@
+"""Computes a convolution or a pooling again with its windows elsewhere: padding, kernel turned, mean for maximum."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parity.diagnose.evidence import reproduces, same_values
+from parity.diagnose.layers.other_rules import is_held
+from parity.diagnose.ops.windows import convolved, pooled, spread
+from parity.judge.metrics import Array
+from parity.judge.result import Cause
+
+TRANSPOSED = "Conv2DBackpropInput"
+CONVOLUTIONS = frozenset(["Conv2D", "DepthwiseConv2dNative", TRANSPOSED])
+MOST_WORK = 1e10  # multiplications
+DILATIONS = (2, 3, 4, 6)
+POOLINGS = {"MaxPool": "maximum", "AvgPool": "mean"}
+FIX = (
+    "pad as SAME does: evenly, the odd one at the end (torch_ddp.like_tf.Conv2d and MaxPool2d, or pad_same before them)"
+)
+
+
+class Windows(NamedTuple):
+    """An op over windows of an image whose output differs, though its input and kernel do not.
+
+    Fields:
+      name: of its layer.
+      kind: of the op, e.g. "Conv2D".
+      image: ``[n, h, w, c]``, what it takes.
+      kernel: ``[kh, kw, c, out]``, of a depthwise one ``[kh, kw, c, multiplier]``, of a transposed one
+        ``[kh, kw, out, c]``; None of a pooling.
+      attributes: of the op: `strides`, of a pooling `ksize`.
+      reference, candidate: ``[n, h', w', out]``, what it gives.
+    """
+
+    name: str
+    kind: str
+    image: Array
+    kernel: Array | None
+    attributes: dict[str, Any]
+    reference: Array
+    candidate: Array
+
+
+def goes_in(image: Array, kind: str, kernel: Array | None) -> bool:
+    """Returns whether an image has as many channels as an op's kernel takes.
+
+    Args:
+      image: of any shape.
+      kind: of the op.
+      kernel: as in `Windows`.
+    """
+    if image.ndim != 4 or (kernel is not None and kernel.ndim != 4):
+        return False
+    return kernel is None or image.shape[3] == kernel.shape[3 if kind == TRANSPOSED else 2]
+
+
+class _Way(NamedTuple):
+    # A way of computing it, in words and as it is done.
+    words: str
+    kernel: Array | None
+    kind: str
+    top: int
+    left: int
+    counts_padding: bool
+    dilation: int = 1
+
+
+def other_windows(op: Windows) -> Cause | None:
+    """Returns the cause where the op with other windows gives the candidate's output, or None."""
+    shapes_fit = (
+        goes_in(op.image, op.kind, op.kernel) and op.reference.ndim == 4 and op.reference.shape == op.candidate.shape
+    )
+    if (
+        not shapes_fit
+        or (op.kind in CONVOLUTIONS) == (op.kernel is None)
+        or op.kind not in CONVOLUTIONS | POOLINGS.keys()
+    ):
+        return None
+    first, ways = (
+        op._replace(image=op.image[:1], reference=op.reference[:1], candidate=op.candidate[:1]),
+        list(_ways(op)),
+    )
+    if _work(first, ways) > MOST_WORK:
+        return None
+    own = next((way for way in ways if same_values(first.reference, _computed(first, way))), None)
+    if own is None:
+        return None
+    for way in ways:
+        told = same_values(first.candidate, _computed(first, way))
+        if told and reproduces(_computed(op, way), op.reference, op.candidate):
+            return _cause(op, own, way)
+    return None
+
+
+def windows_among(op: Windows, beyond: Sequence[Array], bias: Array | None = None) -> Cause | None:
+    """Returns the cause where the op with other windows gives one of some outputs of the candidate, or None.
+
+    Args:
+      op: its `candidate` does not matter.
+      beyond: outputs of the candidate that the reference never has, examples first, in whatever order of axes.
+      bias: ``[out]``, which the candidate may have added already.
+    """
+    count, kernel = len(op.image), op.kernel
+    if (
+        not goes_in(op.image, op.kind, op.kernel)
+        or op.reference.ndim != 4
+        or (op.kind in CONVOLUTIONS) == (kernel is None)
+    ):
+        return None
+    if op.kind not in CONVOLUTIONS | POOLINGS.keys():
+        return None
+    first = op._replace(image=op.image[:1], reference=op.reference[:1], candidate=op.reference[:1])
+    alike = [each[:1] for each in beyond if each.ndim and len(each) == count and each.size == op.reference.size]
+    ways = [*_ways(op), *_dilated(op)]
+    if not alike or _work(first, ways) > MOST_WORK:
+        return None
+    own = next((way for way in ways if same_values(first.reference, _computed(first, way))), None)
+    if own is None:
+        return None
+    for way in ways:
+        made = _computed(first, way)
+        added = [made] if bias is None or bias.shape != made.shape[-1:] else [made, made + bias]
+        if any(is_held(each, alike) for each in added) and not is_held(made, [first.reference]):
+            return _cause(op, own, way)
+    return None
+
+
+def _dilated(op: Windows) -> Iterator[_Way]:
+    if op.kind in ("Conv2D", "DepthwiseConv2dNative"):
+        size = max(_size(op))
+        for dilation in DILATIONS if size > 1 else ():
+            for start in range((size - 1) * dilation + 1):
+                yield _Way("", op.kernel, op.kind, start, start, False, dilation)
+
+
+def _ways(op: Windows) -> Iterator[_Way]:
+    high, wide = _size(op)
+    kernels: list[tuple[str, Array | None]] = [("", op.kernel)]
+    if op.kernel is not None:
+        kernels.append(("with its kernel turned by half a turn", op.kernel[::-1, ::-1]))
+        if high == wide:
+            kernels.append(("with rows and columns of its kernel exchanged", op.kernel.transpose(1, 0, 2, 3)))
+    kinds = [op.kind] if op.kernel is not None else [op.kind, *(POOLINGS.keys() - {op.kind})]
+    for kind in kinds:
+        for words, kernel in kernels:
+            for top in range(high):
+                for left in range(wide):
+                    yield _Way(words, kernel, kind, top, left, False)
+                    if kind == "AvgPool":
+                        yield _Way("counting the padding", kernel, kind, top, left, True)
+
+
+def _work(op: Windows, ways: Sequence[_Way]) -> float:
+    """How many multiplications it takes to compute an op in some ways: the kernel at every place of what it goes over."""
+    high, wide = (op.image if op.kind == TRANSPOSED else op.reference).shape[1:3]
+    size = op.kernel.size if op.kernel is not None else int(np.prod(_size(op))) * op.image.shape[3]
+    return float(len(ways) * len(op.image) * high * wide * size)
+
+
+def _size(op: Windows) -> tuple[int, int]:
+    if op.kernel is not None:
+        return op.kernel.shape[0], op.kernel.shape[1]
+    ksize = op.attributes.get("ksize", [1, 1, 1, 1])
+    return int(ksize[1]), int(ksize[2])
+
+
+def _computed(op: Windows, way: _Way) -> Array:
+    """The op's output with its windows elsewhere: as much around the image as that takes."""
+    strides = [int(each) for each in op.attributes.get("strides", [1, 1, 1, 1])][1:3]
+    size, sizes, kernel = _size(op), op.reference.shape[1:3], way.kernel
+    if kernel is not None and op.kind == TRANSPOSED:
+        return spread(op.image, kernel, strides, (way.top, way.left), sizes, most=math.inf)
+    pads = []
+    for axis, start in enumerate((way.top, way.left)):
+        needed = (sizes[axis] - 1) * strides[axis] + (size[axis] - 1) * way.dilation + 1
+        pads.append((start, max(0, needed - start - op.image.shape[1 + axis])))
+    if kernel is None:
+        made = pooled(op.image, size, strides, pads, way.kind == "AvgPool", way.counts_padding)
+    else:
+        groups = op.image.shape[3] if op.kind == "DepthwiseConv2dNative" else 1
+        one_by_one = kernel.reshape(*kernel.shape[:2], 1, -1) if groups > 1 else kernel
+        made = convolved(op.image, one_by_one, strides, pads, [way.dilation] * 2, groups, most=math.inf)
+    return made[:, : sizes[0], : sizes[1]]
+
+
+def _cause(op: Windows, own: _Way, way: _Way) -> Cause:
+    evidence = f"computed so from what goes in, which is the same on both sides, {op.name} gives the candidate's output"
+    if way.kind != own.kind:
+        what = (
+            f"{op.name} takes the {POOLINGS[way.kind]} of each window in the candidate, the {POOLINGS[own.kind]} in the"
+        )
+        return Cause(
+            "pooling", f"{what} reference", evidence, "pool as the graph does: max_pool or avg_pool on both sides"
+        )
+    if way.words:
+        what = f"{op.name} is computed {way.words} in the candidate"
+        if op.kernel is None:
+            return Cause("pooling", what, evidence, "count_include_pad=False")
+        return Cause("transposed_kernel", what, evidence, "carry the kernel over with its rows and columns as they are")
+    if way.dilation != own.dilation:
+        what = (
+            f"{op.name} has its kernel dilated by {way.dilation} in the candidate, by {own.dilation} in the reference"
+        )
+        return Cause("dilation", what, evidence, "give the layer the graph's dilation_rate")
+    if op.kind == TRANSPOSED:
+        there, here = (f"{each.top} above and {each.left} to the left" for each in (way, own))
+        what = f"{op.name} cuts off {there} of what its windows spread in the candidate, {here} in the reference"
+        return Cause("padding", what, evidence, "cut as SAME does: torch_ddp.like_tf.ConvTranspose2d")
+    there, here = (f"{each.top} above and {each.left} to the left" for each in (way, own))
+    return Cause(
+        "padding", f"{op.name} pads {there} of the image in the candidate, {here} in the reference", evidence, FIX
+    )

@@ -1,0 +1,1 @@
+"""Looks for the cause of a difference at the place where two forward passes part."""

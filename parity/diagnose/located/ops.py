@@ -1,0 +1,181 @@
+"""Looks for the cause of a difference at the ops at which two forward passes part."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from parity.diagnose.detectors.aggregation import is_power_of_two
+from parity.diagnose.edits.search import Side, is_whole, repaired
+from parity.diagnose.evidence import CLOSE
+from parity.diagnose.layers.op import Op, Taken, at_op
+from parity.diagnose.located.op_inputs import cause_of_broadcast
+from parity.diagnose.ops.rearranging import LAYOUTS
+from parity.diagnose.ops.table import plain
+from parity.judge.metrics import Array
+from parity.judge.result import Cause
+from parity.locate import Location
+from parity.locate.downstream import behind_difference, losses_of
+from parity.locate.layouts import same_in_some_layout
+from parity.locate.matching import Pass
+
+BOTH = "what goes in is the same on both sides, to rounding, and what comes out is not: all before it is right"
+PORT = "the reference has all that goes into the port's line, to rounding, and nothing like what comes out of it"
+SOON = 12
+FEW = 1  # numbers of which none tells whether two operands are one: constants
+
+
+def cause_at_op(place: Location) -> Cause | None:
+    """Returns what the two sides compute where their passes part, None where that is not proven.
+
+    Args:
+      place: where they part.
+    """
+    own, other = place.parting.reference, place.parting.candidate
+    if own is None or other is None:
+        return None
+    broadcast = cause_of_broadcast(place, not place.layer)
+    if broadcast is not None:
+        return broadcast
+    reference, candidate = (_op(passed, number) for passed, number in zip(place.passes, (own, other), strict=True))
+    if reference is None or candidate is None:
+        return None
+    passed = place.passes[0]
+    readers = (_op(passed, number) for number in _readers(passed, own))
+    alike = _fed_alike(place, reference, candidate)
+    proven = BOTH if alike else PORT if _fed_rightly(place, candidate) else ""
+    cause = at_op(reference, candidate, proven, [each for each in readers if each])
+    # What is beside it may be what the reference has there, done in another order.
+    if cause is not None and cause.name == "op_left_out" and not is_whole(_sides(place)[1], other):
+        return None
+    return cause
+
+
+def cause_by_one_change(place: Location, of_loss: bool) -> Cause | None:
+    """Returns the one change of a pass that makes the other side's numbers of it, None where there is none.
+
+    Args:
+      place: where they part.
+      of_loss: whether it is the loss that differs, and no output.
+    """
+    one, other = _sides(place)
+    return repaired(one, other, of_loss)
+
+
+def scale_of_loss(place: Location) -> float | None:
+    """Returns the power of two that the port's loss is multiplied by in its last op, as loss scales are; None elsewhere.
+
+    A power of two that is a number of something in the pass, such as of pixels, may be a sum for a mean.
+
+    Args:
+      place: where the passes part, behind all layers.
+    """
+    passed = place.passes[1]
+    number = losses_of(passed.ops)[0]
+    while plain(passed.ops[number].kind) == "add" and len(passed.ops[number].inputs) == 1:
+        before = passed.ops[number].inputs[0]
+        if not np.array_equal(passed.value(before), passed.value(number)):  # type: ignore[arg-type]
+            return None
+        number = before
+    op = passed.ops[number]
+    if plain(op.kind) != "mul" or len(op.inputs) != 1 or op.weights or number != place.parting.candidate:
+        return None
+    given = [each for each in _numbers_of(passed, number) if is_power_of_two(each)]
+    counts = {math.prod(each.shape) for each in passed.ops} | {size for each in passed.ops for size in each.shape}
+    return given[0] if len(given) == 1 and given[0] not in counts else None
+
+
+def _numbers_of(passed: Pass, number: int) -> Iterator[float]:
+    """Yields the constants that an op takes."""
+    op = passed.ops[number]
+    yield from (float(v) for k, v in op.attributes.items() if k.isdigit() and isinstance(v, int | float))
+    for at, operand in enumerate(op.operands):
+        value = passed.operand(number, at) if operand.op is None else None
+        if value is not None and value.size == FEW:
+            yield float(value.reshape(()))
+
+
+def _sides(place: Location) -> list[Side]:
+    starts = place.parting.reference, place.parting.candidate
+    known = place.reached.reference, place.reached.candidate
+    return [
+        Side(
+            passed,
+            start,
+            frozenset(behind_difference(passed.ops, told, reached)),
+            frozenset(reached),
+            told,
+        )
+        for passed, start, told, reached in zip(place.passes, starts, place.reached.told, known, strict=True)
+    ]
+
+
+def _op(passed: Pass, number: int) -> Op | None:
+    op = passed.ops[number]
+    if op.line is None or not op.operands:
+        return None
+    taken = []
+    for place, operand in enumerate(op.operands):
+        value = passed.operand(number, place)
+        source = passed.ops[operand.op].line if operand.op is not None else None
+        # A number that is made of weights, such as a penalty, is no constant.
+        of_data = operand.op is not None or bool(op.weights) or (value is not None and value.size > FEW)
+        taken.append(Taken(operand.place, value, of_data, source.shown if source else ""))
+    return Op(op.kind, op.attributes, taken, passed.value(number), op.line.shown, list(_later(passed, number)))
+
+
+def _readers(passed: Pass, number: int) -> Iterator[int]:
+    """Yields the ops that take the output of one, as it is or laid out anew."""
+    laid_out = {number}
+    for each, op in enumerate(passed.ops):
+        if laid_out & set(op.inputs):
+            yield each
+            if plain(op.kind) in LAYOUTS:
+                laid_out.add(each)
+
+
+def _later(passed: Pass, number: int) -> Iterator[Array]:
+    """Yields the outputs of one shape that come of an op soon."""
+    behind = {number}
+    for each in range(number + 1, min(number + SOON, len(passed.ops))):
+        if behind & set(passed.ops[each].inputs):
+            behind.add(each)
+            value = passed.value(each)
+            if value is not None and list(value.shape) == passed.ops[number].shape:
+                yield value
+
+
+def _fed_alike(place: Location, reference: Op, candidate: Op) -> bool:
+    """Whether all that each of the two takes is known, and the other side has it, and they have something in common."""
+    own, other = _arrays(reference), _arrays(candidate)
+    if own is None or other is None or not any(same_in_some_layout(one, two, CLOSE) for one in own for two in other):
+        return False
+    anywhere = [list(_known(passed)) for passed in place.passes]
+    return all(
+        any(same_in_some_layout(each, known, CLOSE) for known in [*other, *anywhere[1]]) for each in own
+    ) and all(any(same_in_some_layout(known, each, CLOSE) for known in [*own, *anywhere[0]]) for each in other)
+
+
+def _fed_rightly(place: Location, candidate: Op) -> bool:
+    """Whether all that the candidate's op takes is known, some of it computed, and the reference has it."""
+    taken = _arrays(candidate)
+    if not taken or not any(each.line for each in candidate.takes):
+        return False
+    anywhere = list(_known(place.passes[0]))
+    return all(any(same_in_some_layout(known, each, CLOSE) for known in anywhere) for each in taken)
+
+
+def _arrays(op: Op) -> list[Array] | None:
+    values = [each.value for each in op.takes if each.of_data]
+    return [value for value in values if value is not None] if all(value is not None for value in values) else None
+
+
+def _known(passed: Pass) -> Iterator[Array]:
+    for number, op in enumerate(passed.ops):
+        value = passed.value(number)
+        if value is not None:
+            yield value
+        for place, operand in enumerate(op.operands):
+            taken = passed.operand(number, place) if operand.op is None else None
+            if taken is not None and taken.size > FEW:
+                yield taken

@@ -1,0 +1,420 @@
+"""Looks for the cause of a difference at the layer that was found: by its outputs, and by computing it again otherwise."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from parity.diagnose import VAGUE, Evidence, find_causes
+from parity.diagnose.catalogue import OF_A_LAYER, OF_AN_OP
+from parity.diagnose.detectors.aggregation import loss_scale
+from parity.diagnose.evidence import is_close
+from parity.diagnose.layers.layer import extra_op, other_rule
+from parity.diagnose.layers.loss import Loss, is_a_count, other_loss
+from parity.diagnose.layers.loss_terms import linear_in, other_terms, otherwise, sums_of, unexplained
+from parity.diagnose.layers.products import Product, other_product
+from parity.diagnose.layers.recurrent import other_last, other_recurrence
+from parity.diagnose.layers.rules import Layer
+from parity.diagnose.layers.windows import Windows, goes_in, other_windows
+from parity.diagnose.located.losses import boundary
+from parity.diagnose.located.op_inputs import cause_of_input, cause_of_weights
+from parity.diagnose.located.ops import cause_at_op, cause_by_one_change, scale_of_loss
+from parity.diagnose.located.other_rules import cause_by_other_ways
+from parity.diagnose.located.recurrent import recurrent_layers
+from parity.diagnose.search import GENERAL, told_of
+from parity.judge.metrics import Array, distance, is_finite, norm
+from parity.judge.result import Cause, FirstDifference
+from parity.locate import Location
+from parity.locate.layer_names import layer_names
+from parity.locate.matching import alike, reach, tolerance_for
+from parity.run.layers import Located
+from parity.trace import parse_key
+
+# What only holds where the first layers differ already, and what only holds where all layers are right.
+OF_THE_INPUTS = frozenset(
+    [
+        "order_of_examples",
+        "repeated_examples",
+        "other_shard",
+        "transposed_input",
+        "reversed_input",
+        "rolled_input",
+        "input_scale",
+        "input_shift",
+        "shifted_image",
+        "stale_batch",
+    ]
+)
+OF_THEIR_ORDER = frozenset(["transposed_input", "reversed_input", "rolled_input"])
+OF_THE_LOSS = frozenset(["cross_entropy", "gradient_factor", "loss_scale", "labels_shifted"])
+BEHIND_THE_LOSS = frozenset(["some_towers"])  # what the losses of towers make of gradients is no cause of theirs
+LOSSES = frozenset(["loss", "metric"])
+FACTORS = frozenset(["gradient_factor", "loss_scale"])  # of all losses
+ROUNDED = 1e-14  # of an output's norm: how far a bias is from being one number in a channel
+SAME = 1e-10
+NARROWEST = 0.05  # how far bfloat16 carries an output, relative: more is something else
+
+
+@dataclass(frozen=True)
+class AtLayer(Evidence):
+    """Evidence with the outputs of a layer that was found by itself beside the recorded ones.
+
+    Attributes:
+      name, tower: the layer's.
+      outputs: of the reference and of the candidate, in the reference's layout; None where they could not be paired.
+    """
+
+    name: str = ""
+    tower: str = ""
+    outputs: tuple[Array, Array] | None = None
+
+    def pairs(self, step: int, quantity: str, slot: str = "", tower: str = "") -> Iterator[tuple[str, Array, Array]]:
+        """Yields name, reference and candidate of every tensor of a quantity that both sides have, finite on both."""
+        finite = self.outputs is not None and all(is_finite(each) for each in self.outputs)
+        own = quantity == "act" and tower == self.tower and finite
+        if own and self.outputs is not None:
+            yield self.name, *self.outputs
+        for name, one, other in super().pairs(step, quantity, slot, tower):
+            if not own or name != self.name:
+                yield name, one, other
+
+
+def with_causes_at(located: Located | None, evidence: Evidence, known: Sequence[Cause]) -> list[Cause]:
+    """Returns the causes that the outputs of a layer show that was found by itself, and of those that are known what fits.
+
+    Args:
+      located: what `locate_first` returned.
+      evidence: the float64 lockstep traces.
+      known: causes of the difference as it was found.
+    """
+    proven, rest = _causes_of(located, evidence, known)
+    told = [cause for cause in proven if cause.name not in VAGUE]
+    beside = _without_guesses(located, rest) if told else _with_op(located, rest, proven)
+    # What names the place alone comes behind what says exactly what is wrong there; of one op the whole pass says more.
+    vague = [cause for cause in proven if cause.name in VAGUE]
+    exact = [cause for cause in beside if cause.name not in GENERAL | VAGUE | OF_AN_OP] if vague else []
+    return [*told, *exact, *vague, *(cause for cause in beside if cause not in exact)]
+
+
+def _without_guesses(located: Located | None, causes: list[Cause]) -> list[Cause]:
+    """What numbers support beside a cause that makes the port's numbers of the reference's, or the other way round."""
+    return causes if located is None else [each for each in causes if each.name not in GENERAL | VAGUE]
+
+
+def _with_op(located: Located | None, causes: list[Cause], proven: Sequence[Cause]) -> list[Cause]:
+    """What is proven at the ops where passes part comes before what is guessed of the numbers, and behind what is exact."""
+    cause = cause_at_op(located.place) if located is not None else None
+    if located is None or cause is None:
+        return causes
+    # Of an output that a case declares its own numbers tell which function gives them; a layer's may be anything's.
+    guessed = (GENERAL | VAGUE) - ({"activation_function"} if located.first.decisive is None else set())
+    exact = [each for each in causes if each.name not in guessed]
+    rest = [each for each in causes if each.name in guessed and each.name != cause.name]
+    named = {each.name for each in [*proven, *exact]}
+    told = [told_of(located.first, cause)] if cause.name not in named else []
+    return [*exact, *told, *rest]
+
+
+def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Cause]) -> tuple[list[Cause], list[Cause]]:
+    """Returns the causes by which something was computed again, and those that numbers support beside them."""
+    proven, rest = _causes_of_inputs(located, evidence) or _causes_of_steps(located, evidence), list[Cause]()
+    proven = proven or _causes_of_weights(located, evidence)
+    if not proven:
+        proven, rest = _causes_at(located, evidence)
+    if located is not None and not located.place.layer and not proven and not rest:
+        proven = _causes_of_loss(located, evidence, fitting(known, located))
+    of_loss = [cause for cause in fitting(known, located) if cause.name not in GENERAL | VAGUE]
+    if located is not None and not proven and (located.place.layer or not of_loss):
+        proven, rest = behind_layers(_by_one_change(located), [*rest, *fitting(known, located)])
+    first = next(iter([*proven, *rest]), None)
+    if located is not None and located.place.layer and (first is None or first.name in VAGUE):
+        proven = [*_by_other_ways(located, evidence), *proven]
+    names = {cause.name for cause in [*proven, *rest]}
+    return proven, [*rest, *(cause for cause in fitting(known, located) if cause.name not in names)]
+
+
+def behind_layers(changed: list[Cause], known: Sequence[Cause]) -> tuple[list[Cause], list[Cause]]:
+    """Returns what one change of a pass proves, and what is known beside it.
+
+    A change that says of one op how it is done otherwise comes behind what the numbers say of the layer, or of the input,
+    that the op belongs to: that has the field's words for it.
+
+    Args:
+      changed: the cause that one change of a pass is, or none.
+      known: causes of the same difference, best first; of several of one name the first counts.
+    """
+    named = dict[str, Cause]()
+    for cause in known:
+        named.setdefault(cause.name, cause)
+    of_an_op = bool(changed) and changed[0].name in OF_AN_OP
+    ahead = [each for each in named.values() if of_an_op and each.name in OF_A_LAYER - GENERAL - VAGUE]
+    proven = [*ahead, *changed]
+    names = {cause.name for cause in proven}
+    return proven, [each for each in named.values() if each.name not in names]
+
+
+def _by_one_change(located: Located) -> list[Cause]:
+    cause = cause_by_one_change(located.place, located.first.quantity in LOSSES)
+    return [told_of(located.first, cause)] if cause is not None else []
+
+
+def _causes_of_inputs(located: Located | None, evidence: Evidence) -> list[Cause]:
+    """What the port does to an input where it reads it."""
+    if located is None or located.first.check.note:
+        return []
+    cause = cause_of_input(located.place, list(_feeds(located.first, evidence)))
+    return [told_of(located.first, cause)] if cause is not None else []
+
+
+def _causes_of_weights(located: Located | None, evidence: Evidence) -> list[Cause]:
+    """What the port makes of a weight before an op takes it."""
+    if located is None or located.first.check.note:
+        return []
+    step = located.first.check.step
+    values = {name: evidence.before(step, "var", name) for name in located.place.op.weights}
+    cause = cause_of_weights(located.place, {name: value for name, value in values.items() if value is not None})
+    return [told_of(located.first, cause)] if cause is not None else []
+
+
+def _causes_of_steps(located: Located | None, evidence: Evidence) -> list[Cause]:
+    """What the recurrent layers, run again over their steps, show."""
+    if located is None or not located.place.layer:  # behind all layers: they are right
+        return []
+    first = located.first
+    tower = first.tower or next(iter(evidence.tower_names(first.check.step, "loss")), "")
+    for layer in recurrent_layers(located.place, evidence, first.check.step, tower):
+        cause = other_recurrence(layer) or other_last(layer)
+        if cause is not None:
+            return [told_of(first, cause)]
+    return []
+
+
+def _causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause]) -> list[Cause]:
+    losses = _losses(located.first, evidence)
+    if losses is None:
+        return []
+    given, cause = _loss(located, evidence)._replace(reference=losses[0], candidate=losses[1]), None
+    tries, reduced = [given], list[Array]()
+    if located.passes is not None:
+        one, other = located.passes
+        reached = reach(one, other, tolerance_for(abs(losses[1] / losses[0] - 1.0)))
+        outputs, data = boundary(one, other, reached, losses)
+        given = given._replace(outputs={**given.outputs, **outputs}, feeds={**given.feeds, **data})
+        sums = sums_of(one, other, reached, losses)
+        cause = other_terms(sums) if sums is not None else None
+        if sums is not None:
+            given = given._replace(linear=_named(linear_in(sums, one, other), given.outputs))
+            reduced = [sums.reference[key].value for key in otherwise(sums)]
+        rest = unexplained(sums) if sums is not None else None
+        tries = [given._replace(**rest._asdict()), given] if rest is not None else [given]
+    if cause is None and not known:
+        cause = next((found for each in tries if (found := other_loss(each)) is not None), None)
+    factors = bool(known) and known[0].name in FACTORS
+    if factors and (cause is None or not is_a_count(given, losses, evidence.towers, reduced)):
+        cause = _scale(located, losses)  # all losses are off by one number: that says it shorter than any term does
+    return [told_of(located.first, cause)] if cause is not None else []
+
+
+def _scale(located: Located, losses: tuple[float, float]) -> Cause | None:
+    """The loss scale that the port's loss is multiplied by."""
+    scale = scale_of_loss(located.place)
+    if scale is None or not is_close(losses[1] / losses[0], scale):
+        return None
+    line = located.place.port.line if located.place.port is not None else None
+    where = f" at {line.shown}" if line is not None else ""
+    return loss_scale(scale, f"the port's loss is the reference's, multiplied by {scale:g} in the end{where}")
+
+
+def _named(values: Sequence[Array], outputs: Mapping[str, Array]) -> frozenset[str]:
+    """The names of the outputs that hold some values, in any order."""
+    ordered = [np.sort(value, axis=None) for value in values]
+    return frozenset(
+        name
+        for name, output in outputs.items()
+        if any(each.size == output.size and alike(np.sort(output, axis=None), each, SAME) for each in ordered)
+    )
+
+
+def _losses(first: FirstDifference, evidence: Evidence) -> tuple[float, float] | None:
+    """The losses of both sides, or the one of several that differs."""
+    pairs = list(evidence.pairs(first.check.step, "loss", "", first.tower))
+    own = [each for each in pairs if first.quantity == "loss" and each[0] == first.name] or pairs[:1]
+    return next(((float(one), float(other)) for _, one, other in own if one.size == 1 and one.any()), None)
+
+
+def _loss(located: Located, evidence: Evidence) -> Loss:
+    return Loss(located.place.inputs, _feeds(located.first, evidence), 0.0, 0.0, evidence.close_losses)
+
+
+def _feeds(first: FirstDifference, evidence: Evidence) -> dict[str, Array]:
+    """The inputs of the tower, by name."""
+    file = evidence.reference.step(first.check.step)
+    keys = {text: parse_key(text) for text in file.names()}
+    return {
+        key.name: file.read(text) for text, key in keys.items() if (key.quantity, key.tower) == ("feed", first.tower)
+    }
+
+
+def _causes_at(located: Located | None, evidence: Evidence) -> tuple[list[Cause], list[Cause]]:
+    if located is None:
+        return [], []
+    first, place = located.first, located.place
+    if place.reference is None or place.candidate is None:
+        return [], []
+    exact = _exact(place, evidence, first) if not first.check.note else None
+    if first.decisive is None:  # an output that the case declares: what its own numbers tell is known
+        return [told_of(first, exact)] if exact is not None and place.layer else [], []
+    at = AtLayer(
+        evidence.join,
+        evidence.reference,
+        evidence.candidate,
+        evidence.states,
+        evidence.towers,
+        first.name,
+        first.tower,
+        (place.reference, place.candidate),
+    )
+    found = fitting(find_causes(first, at), located)
+    if exact is None:
+        return [], found
+    rest = [cause for cause in found if cause.name != exact.name and cause.name not in VAGUE]
+    return [told_of(first, exact)], rest
+
+
+def _by_other_ways(located: Located, evidence: Evidence) -> list[Cause]:
+    first, place = located.first, located.place
+    if first.check.note:
+        return []
+    shapes = {name: tuple(entry["shape"]) for name, entry in evidence.reference.variables.items()}
+    layers = layer_names(shapes)
+    read = [name for name in shapes if name in place.op.weights or layers[name] == place.layer]
+    values = {name: evidence.before(first.check.step, "var", name) for name in read}
+    flattened = any(pair.transform.permutes(pair.shape) for pair in evidence.join.mapping.pairs)
+    cause = cause_by_other_ways(place, {name: v for name, v in values.items() if v is not None}, flattened)
+    return [told_of(first, cause)] if cause is not None else []
+
+
+def _exact(place: Location, evidence: Evidence, first: FirstDifference) -> Cause | None:
+    """What the layer, computed again, shows."""
+    extra = place.extra
+    cause = extra_op(place.layer, extra.op.kind, extra.before, extra.after) if extra is not None else None
+    if cause is not None:
+        return cause
+    layer = _layer(place, evidence, first.check.step)
+    turned = _turned_image(place)
+    if turned is not None:
+        return turned
+    windows = _windows(place, evidence, first, layer)
+    exact = other_rule(layer) or (other_windows(windows) if windows is not None else _product(layer))
+    further = (other_rule(layer._replace(reference=o.reference, candidate=o.candidate)) for o in place.others)
+    return exact or next((cause for cause in further if cause is not None), None)
+
+
+def _turned_image(place: Location) -> Cause | None:
+    """An image that goes in with its rows and columns exchanged: what comes out is so too, as if the kernel were."""
+    taken = []
+    for passed, number in zip(place.passes, (place.parting.reference, place.parting.candidate), strict=True):
+        operands = passed.ops[number].operands if number is not None else ()
+        values = [
+            passed.operand(number, at) for at, each in enumerate(operands) if number is not None and not each.name
+        ]
+        taken.append([each for each in values if each is not None and each.ndim == 4 and each.dtype.kind == "f"])
+    for own, other in ((a, b) for a in taken[0] for b in taken[1]):
+        plain = [other, other.transpose(0, 2, 3, 1)]
+        exchanged = [other.transpose(0, 2, 1, 3), other.transpose(0, 3, 2, 1)]
+        if not any(np.array_equal(own, each) for each in plain) and any(
+            np.array_equal(own, each) for each in exchanged
+        ):
+            return Cause(
+                "transposed_input",
+                f"rows and columns of what goes into {place.layer} are exchanged in the candidate",
+                "with these axes exchanged it is what goes in on the other side, to the last bit",
+                "permute images as the graph has them: rows, then columns",
+            )
+    return None
+
+
+def _product(layer: Layer) -> Cause | None:
+    """Of matrices: the one that the layer reads, and whatever goes in that fits it."""
+    matrices = [value for value in layer.variables.values() if value.ndim == 2]
+    for given in layer.inputs if len(matrices) == 1 else []:
+        cause = other_product(Product(layer.name, given, matrices[0], layer.reference, layer.candidate))
+        if cause is not None:
+            return cause
+    return None
+
+
+def _windows(place: Location, evidence: Evidence, first: FirstDifference, layer: Layer) -> Windows | None:
+    one, other = layer.reference, layer.candidate
+    if place.output is None or place.output.shape != one.shape or one.ndim != 4:
+        return None
+    added = one - place.output  # a bias, where it is the output behind that one that is shown
+    if place.shown != place.op.name and not np.allclose(added, added[:1, :1, :1], rtol=0, atol=ROUNDED * norm(one)):
+        return None
+    kernel = next((layer.variables[name] for name in place.op.weights if name in layer.variables), None)
+    fed = [one for _, one, _ in evidence.pairs(first.check.step, "feed", "", first.tower)]
+    image = next((each for each in [*layer.inputs, *fed] if goes_in(each, place.op.kind, kernel)), None)
+    if image is None:
+        return None
+    output = np.asarray(place.output, np.float64)
+    return Windows(layer.name, place.op.kind, image, kernel, place.op.attributes, output, other - added)
+
+
+def _layer(place: Location, evidence: Evidence, step: int) -> Layer:
+    assert place.reference is not None and place.candidate is not None
+    of_kind: dict[str, dict[str, Array]] = {"var": {}, "stat": {}}
+    shapes = {name: tuple(entry["shape"]) for name, entry in evidence.reference.variables.items()}
+    for name, layer in layer_names(shapes).items():
+        for quantity, values in of_kind.items():
+            value = evidence.before(step, quantity, name) if layer == place.layer else None
+            if value is not None:
+                values[name] = value
+    inputs = list(place.inputs.values())
+    return Layer(
+        place.layer,
+        place.op.kind,
+        inputs,
+        place.reference,
+        place.candidate,
+        of_kind["var"],
+        of_kind["stat"],
+        place.op.name,
+        place.output,
+        list(_norms(shapes, evidence, step)),
+    )
+
+
+def _norms(shapes: Mapping[str, tuple[int, ...]], evidence: Evidence, step: int) -> Iterator[tuple[Array, Array]]:
+    """Yields, both ways round, the vectors of every layer that has two of one length."""
+    vectors: dict[tuple[str, int], list[Array]] = {}
+    for name, layer in layer_names(shapes).items():
+        value = evidence.before(step, "var", name) if len(shapes[name]) == 1 else None
+        if value is not None:
+            vectors.setdefault((layer, len(value)), []).append(value)
+    for found in vectors.values():
+        if len(found) == 2:
+            yield found[0], found[1]
+            yield found[1], found[0]
+
+
+def fitting(causes: Sequence[Cause], located: Located | None, undone: bool = False) -> list[Cause]:
+    """Returns the causes that can be where a difference begins.
+
+    What is done to inputs shows in the first layers, and what is done to losses behind the last.
+
+    Args:
+      causes: of the difference.
+      located: what `locate_first` returned.
+      undone: whether each makes the difference go away in an experiment: outputs are paired in whatever order, so that
+        layers behind an input in another order may be told to be right.
+    """
+    if located is None:
+        return list(causes)
+    place = located.place
+    never = OF_THE_LOSS if place.layer else BEHIND_THE_LOSS
+    of_inputs = OF_THE_INPUTS - OF_THEIR_ORDER if undone else OF_THE_INPUTS
+    never |= of_inputs if place.layer and place.fed_by else frozenset()
+    if place.reference is not None and place.candidate is not None:
+        off = distance(place.reference, place.candidate) / max(norm(place.reference), 1e-300)
+        never |= frozenset(["reduced_precision"]) if off > NARROWEST else frozenset()
+    return [cause for cause in causes if cause.name not in never]

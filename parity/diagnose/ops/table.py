@@ -1,0 +1,407 @@
+"""Ops of graphs and functions of torch as functions of arrays, by name."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from parity.diagnose.ops.activations import FUNCTIONS, log_softmax, softmax
+from parity.diagnose.ops.windows import WINDOWS
+from parity.judge.metrics import Array
+
+# More ops of graphs and functions of torch as functions of arrays: joins, choices, lookups, norms, entropies.
+
+Arguments = Sequence[Any]
+Attributes = Mapping[str, Any]
+REDUCED = {0: "none", 1: "mean", 2: "sum"}  # torch's enumeration
+
+
+def _set(name: str, place: str, arguments: Arguments, attributes: Attributes, default: Any = None) -> Any:
+    """What an argument is set to, by its name or its place."""
+    if name in attributes:
+        return attributes[name]
+    number = int(place)
+    return arguments[number] if number < len(arguments) and arguments[number] is not None else default
+
+
+def _concat(arguments: Arguments, attributes: Attributes) -> Array:
+    if isinstance(arguments[0], list):  # torch: a list, then the axis
+        return np.concatenate(arguments[0], int(_set("dim", "1", arguments, attributes, 0)))
+    return np.concatenate([np.asarray(each) for each in arguments[:-1]], int(np.asarray(arguments[-1])))
+
+
+def _stack(arguments: Arguments, attributes: Attributes) -> Array:
+    if isinstance(arguments[0], list):
+        return np.stack(arguments[0], int(_set("dim", "1", arguments, attributes, 0)))
+    return np.stack(list(arguments), int(attributes.get("axis", 0)))
+
+
+def _where(arguments: Arguments, attributes: Attributes) -> Array:
+    condition, one, other = (np.asarray(each) for each in arguments[:3])
+    condition = condition.astype(bool)
+    if condition.ndim == 1 < one.ndim:  # a graph's first Select chooses rows
+        condition = condition.reshape(-1, *[1] * (one.ndim - 1))
+    return np.where(condition, one, other)
+
+
+def _masked_fill(arguments: Arguments, attributes: Attributes) -> Array:
+    x, mask = np.asarray(arguments[0], np.float64), np.asarray(arguments[1]).astype(bool)
+    return np.where(mask, float(_set("value", "2", arguments, attributes, -np.inf)), x)
+
+
+def _clip(arguments: Arguments, attributes: Attributes) -> Array:
+    low = _set("min", "1", arguments, attributes, -np.inf)
+    high = _set("max", "2", arguments, attributes, np.inf)
+    return np.clip(np.asarray(arguments[0], np.float64), low, high)
+
+
+def _linear(arguments: Arguments, attributes: Attributes) -> Array:
+    """What is multiplied by a kernel or, where that was done before, has a bias added; or both."""
+    made = np.asarray(arguments[0], np.float64)
+    for each in arguments[1:]:
+        array = np.asarray(each, np.float64)
+        made = made @ array.T if array.ndim == 2 else made + array
+    return made
+
+
+def _scores(arguments: Arguments, attributes: Attributes) -> Array:
+    query, key = (np.asarray(each, np.float64) for each in arguments[:2])
+    return np.asarray(query @ key.swapaxes(-1, -2))
+
+
+def _masked_scores(arguments: Arguments, attributes: Attributes) -> Array:
+    """What `scaled_dot_product_attention` masks: what comes after, or by a mask that is added or says what may be seen."""
+    scores = np.asarray(arguments[0], np.float64)
+    if len(arguments) < 2:
+        return np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+    mask = np.asarray(arguments[1])
+    return np.where(mask, scores, -np.inf) if mask.dtype.kind == "b" else scores + mask
+
+
+def _attended(arguments: Arguments, attributes: Attributes) -> Array:
+    return np.asarray(np.asarray(arguments[0], np.float64) @ np.asarray(arguments[1], np.float64))
+
+
+def _einsum(arguments: Arguments, attributes: Attributes) -> Array:
+    equation, arrays = attributes.get("equation"), list(arguments)
+    if equation is None:
+        equation, *arrays = arrays
+    return np.asarray(np.einsum(equation.replace(" ", ""), *(np.asarray(each, np.float64) for each in arrays)))
+
+
+def _tile(arguments: Arguments, attributes: Attributes) -> Array:
+    return np.tile(np.asarray(arguments[0]), [int(each) for each in np.atleast_1d(arguments[1])])
+
+
+def _strided_slice(arguments: Arguments, attributes: Attributes) -> Array:
+    x, begin, end, steps = (np.asarray(each) for each in arguments[:4])
+    masks = {name: int(attributes.get(f"{name}_mask", 0)) for name in ("begin", "end", "new_axis", "shrink_axis")}
+    if attributes.get("ellipsis_mask", 0):
+        raise ValueError("an ellipsis")
+    index: list[Any] = []
+    for at in range(len(begin)):
+        bit = 1 << at
+        if masks["new_axis"] & bit:
+            index.append(None)
+        elif masks["shrink_axis"] & bit:
+            index.append(int(begin[at]))
+        else:
+            first, last = (
+                None if masks[name] & bit else int(each[at]) for name, each in (("begin", begin), ("end", end))
+            )
+            index.append(slice(first, last, int(steps[at])))
+    return np.asarray(x[tuple(index)])
+
+
+def _gather(arguments: Arguments, attributes: Attributes) -> Array:
+    axis = int(np.asarray(arguments[2])) if len(arguments) > 2 else 0
+    if attributes.get("batch_dims", 0):
+        raise ValueError("batched")
+    return np.take(np.asarray(arguments[0], np.float64), np.asarray(arguments[1]).astype(np.int64), axis)
+
+
+def _embedding(arguments: Arguments, attributes: Attributes) -> Array:
+    return np.asarray(np.asarray(arguments[0], np.float64)[np.asarray(arguments[1]).astype(np.int64)])
+
+
+def _one_hot(arguments: Arguments, attributes: Attributes) -> Array:
+    labels = np.asarray(arguments[0]).astype(np.int64)
+    depth = int(np.asarray(_set("num_classes", "1", arguments, attributes)))
+    on, off = (float(np.asarray(arguments[at])) if len(arguments) > at else fill for at, fill in ((2, 1.0), (3, 0.0)))
+    return np.where(labels[..., None] == np.arange(depth), on, off)
+
+
+def _normalised(x: Array, axes: tuple[int, ...], eps: float) -> Array:
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    return np.asarray((x - mean) / np.sqrt(variance + eps))
+
+
+def _layer_norm(arguments: Arguments, attributes: Attributes) -> Array:
+    x = np.asarray(arguments[0], np.float64)
+    axes = tuple(range(x.ndim - len(np.atleast_1d(_set("normalized_shape", "1", arguments, attributes))), x.ndim))
+    made = _normalised(x, axes, float(_set("eps", "4", arguments, attributes, 1e-5)))
+    weight, bias = (_set(name, place, arguments, attributes) for name, place in (("weight", "2"), ("bias", "3")))
+    made = made if weight is None else made * np.asarray(weight)
+    return made if bias is None else made + np.asarray(bias)
+
+
+def _channels(x: Array, vector: Any) -> Array:
+    return np.asarray(vector, np.float64).reshape(1, -1, *[1] * (x.ndim - 2))
+
+
+def _batch_norm(arguments: Arguments, attributes: Attributes) -> Array:
+    x = np.asarray(arguments[0], np.float64)
+    eps = float(_set("eps", "7", arguments, attributes, 1e-5))
+    if _set("training", "5", arguments, attributes, False):
+        made = _normalised(x, (0, *range(2, x.ndim)), eps)
+    else:
+        mean, variance = (_channels(x, arguments[at]) for at in (1, 2))
+        made = (x - mean) / np.sqrt(variance + eps)
+    weight, bias = (_set(name, place, arguments, attributes) for name, place in (("weight", "3"), ("bias", "4")))
+    made = made if weight is None else made * _channels(x, weight)
+    return made if bias is None else made + _channels(x, bias)
+
+
+def _fused_batch_norm(arguments: Arguments, attributes: Attributes) -> Array:
+    x, gamma, beta = (np.asarray(each, np.float64) for each in arguments[:3])
+    eps = float(attributes.get("epsilon", 1e-3))
+    if not attributes.get("is_training", True):
+        mean, variance = (np.asarray(each, np.float64) for each in arguments[3:5])
+        return np.asarray((x - mean) / np.sqrt(variance + eps) * gamma + beta)
+    return np.asarray(_normalised(x, tuple(range(x.ndim - 1)), eps) * gamma + beta)
+
+
+def _sparse_entropy(arguments: Arguments, attributes: Attributes) -> Array:
+    logs, labels = log_softmax(np.asarray(arguments[0], np.float64), -1), np.asarray(arguments[1]).astype(np.int64)
+    return -np.take_along_axis(logs, labels[..., None], -1)[..., 0]
+
+
+def _entropy(arguments: Arguments, attributes: Attributes) -> Array:
+    logs = log_softmax(np.asarray(arguments[0], np.float64), -1)
+    return np.asarray(-(logs * np.asarray(arguments[1], np.float64)).sum(-1))
+
+
+def _entropy_of_each(arguments: Arguments, attributes: Attributes) -> Array:
+    logits, labels = np.asarray(arguments[0], np.float64), np.asarray(arguments[1])
+    smoothing = float(_set("label_smoothing", "5", arguments, attributes, 0.0))
+    logs = log_softmax(np.moveaxis(logits, 1, -1), -1)
+    if labels.ndim == logits.ndim:
+        held = np.moveaxis(np.asarray(labels, np.float64), 1, -1)
+    else:
+        ignored = int(_set("ignore_index", "4", arguments, attributes, -100))
+        held = (labels.astype(np.int64)[..., None] == np.arange(logs.shape[-1])).astype(np.float64)
+        held[labels == ignored] = 0.0
+    made = -(logs * held).sum(-1)
+    spread = -logs.mean(-1) * held.sum(-1)
+    return np.asarray((1.0 - smoothing) * made + smoothing * spread)
+
+
+def _of_two(function: Callable[[Array, Array], Array]) -> Callable[[Arguments, Attributes], Array]:
+    def made(arguments: Arguments, attributes: Attributes) -> Array:
+        return function(np.asarray(arguments[0], np.float64), np.asarray(arguments[1], np.float64))
+
+    return made
+
+
+def _smooth_l1(arguments: Arguments, attributes: Attributes) -> Array:
+    beta = float(_set("beta", "3", arguments, attributes, 1.0))
+    apart = np.abs(np.asarray(arguments[0], np.float64) - np.asarray(arguments[1], np.float64))
+    return np.where(apart < beta, 0.5 * apart**2 / beta, apart - 0.5 * beta)
+
+
+def _huber(arguments: Arguments, attributes: Attributes) -> Array:
+    delta = float(_set("delta", "3", arguments, attributes, 1.0))
+    apart = np.abs(np.asarray(arguments[0], np.float64) - np.asarray(arguments[1], np.float64))
+    return np.where(apart < delta, 0.5 * apart**2, delta * (apart - 0.5 * delta))
+
+
+def _of_all(arguments: Arguments, attributes: Attributes) -> Array:
+    """What becomes of each loss: torch's last argument says it; no weights."""
+    x = np.asarray(arguments[0], np.float64)
+    told = next((REDUCED[at] for at in (attributes.get(place) for place in ("2", "3")) if at in REDUCED), "mean")
+    how = attributes.get("reduction", told)
+    name = REDUCED.get(how, str(how))
+    if name not in ("mean", "sum"):
+        raise ValueError(name)
+    return np.asarray(x.mean() if name == "mean" else x.sum())
+
+
+def _cross_entropy(arguments: Arguments, attributes: Attributes) -> Array:
+    none = attributes.get("reduction", REDUCED.get(attributes.get("3", 1))) in ("none", 0)
+    return _entropy_of_each(arguments, attributes) if none else _of_all(arguments, attributes)
+
+
+def _same(arguments: Arguments, attributes: Attributes) -> Array:
+    return np.asarray(arguments[0])
+
+
+def _truth(function: Callable[..., Any]) -> Callable[[Arguments, Attributes], Array]:
+    return lambda arguments, attributes: np.asarray(function(*(np.asarray(each) for each in arguments[:2])))
+
+
+MORE: dict[str, Callable[[Arguments, Attributes], Array]] = {
+    **WINDOWS,
+    **dict.fromkeys(("concatv2", "concat", "cat"), _concat),
+    **dict.fromkeys(("pack", "stack"), _stack),
+    **dict.fromkeys(("select", "selectv2", "where"), _where),
+    **dict.fromkeys(("clipbyvalue", "clamp", "clip", "hardtanh"), _clip),
+    **dict.fromkeys(("gatherv2", "resourcegather"), _gather),
+    **dict.fromkeys(("onehot", "one_hot"), _one_hot),
+    **dict.fromkeys(("fusedbatchnorm", "fusedbatchnormv2", "fusedbatchnormv3"), _fused_batch_norm),
+    **dict.fromkeys(("cast", "long", "float", "double", "to", "type_as", "int", "bool", "stopgradient"), _same),
+    **dict.fromkeys(("logicaland", "and", "logical_and"), _truth(np.logical_and)),
+    **dict.fromkeys(("logicalor", "or", "logical_or"), _truth(np.logical_or)),
+    **dict.fromkeys(("logicalnot", "invert", "logical_not"), _truth(np.logical_not)),
+    **dict.fromkeys(("greater", "gt"), _truth(np.greater)),
+    **dict.fromkeys(("greaterequal", "ge"), _truth(np.greater_equal)),
+    **dict.fromkeys(("less", "lt"), _truth(np.less)),
+    **dict.fromkeys(("lessequal", "le"), _truth(np.less_equal)),
+    **dict.fromkeys(("equal", "eq"), _truth(np.equal)),
+    **dict.fromkeys(("notequal", "ne"), _truth(np.not_equal)),
+    "masked_fill": _masked_fill,
+    "scores": _scores,
+    "masked scores": _masked_scores,
+    "scaled_dot_product_attention": _attended,
+    "linear without bias": _linear,
+    "linear": _linear,
+    "embedding": _embedding,
+    "layer_norm": _layer_norm,
+    "batch_norm": _batch_norm,
+    "sparsesoftmaxcrossentropywithlogits": _sparse_entropy,
+    "softmaxcrossentropywithlogits": _entropy,
+    "cross_entropy_loss of each": _entropy_of_each,
+    "mse_loss of each": _of_two(lambda x, y: (x - y) ** 2),
+    "l1_loss of each": _of_two(lambda x, y: np.abs(x - y)),
+    "smooth_l1_loss of each": _smooth_l1,
+    "huber_loss of each": _huber,
+    "binary_cross_entropy_with_logits of each": _of_two(lambda x, z: np.maximum(x, 0) - x * z + np.log1p(np.exp(-abs(x)))),
+    **dict.fromkeys(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"), _of_all),
+    "cross_entropy_loss": _cross_entropy,
+    "stridedslice": _strided_slice,
+    "einsum": _einsum,
+    "tile": _tile,
+    "binary_cross_entropy_with_logits": _of_all,
+}  # fmt: skip
+
+
+# Ops of graphs and functions of torch as functions of arrays, by name: what either side computes, on any inputs.
+
+# Names in lower case, without underscores at the ends: of graphs first, then of torch.
+ALIASES = {
+    "addv2": "add", "biasadd": "add", "radd": "add", "iadd": "add", "rmul": "mul", "multiply": "mul", "imul": "mul",
+    "realdiv": "div", "truediv": "div", "divide": "div", "itruediv": "div", "rtruediv": "rdiv", "rdiv": "rdiv",
+    "subtract": "sub", "isub": "sub", "maximum": "maximum", "minimum": "minimum", "negative": "neg",
+    "batchmatmul": "matmul", "batchmatmulv2": "matmul", "bmm": "matmul", "mm": "matmul", "rsub": "rsub",
+    "amax": "max", "amin": "min", "absolute": "abs", "leakyrelu": "leaky_relu", "logsoftmax": "log_softmax",
+}  # fmt: skip
+UNARY: dict[str, Callable[[Array], Array]] = {
+    "relu": FUNCTIONS["ReLU"],
+    "relu6": FUNCTIONS["ReLU6"],
+    "sigmoid": FUNCTIONS["sigmoid"],
+    "tanh": FUNCTIONS["tanh"],
+    "softplus": FUNCTIONS["softplus"],
+    "elu": FUNCTIONS["ELU"],
+    "silu": FUNCTIONS["SiLU"],
+    "exp": np.exp,
+    "log": np.log,
+    "log1p": np.log1p,
+    "expm1": np.expm1,
+    "neg": np.negative,
+    "abs": np.abs,
+    "square": np.square,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "reciprocal": lambda x: 1 / x,
+    "sign": np.sign,
+    "sin": np.sin,
+    "cos": np.cos,
+    "erf": lambda x: np.asarray(np.vectorize(math.erf)(x)),
+}
+BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "rsub": lambda x, y: y - x,
+    "mul": np.multiply,
+    "div": np.divide,
+    "rdiv": lambda x, y: y / x,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "pow": np.power,
+    "squareddifference": lambda x, y: (x - y) ** 2,
+    "matmul": np.matmul,
+}
+REDUCTIONS: dict[str, Callable[..., Array]] = {
+    "sum": np.sum,
+    "mean": np.mean,
+    "max": np.max,
+    "min": np.min,
+    "prod": np.prod,
+}
+
+
+def plain(kind: str) -> str:
+    """Returns the name of an op or function that both sides share, e.g. "add" of "AddV2", "BiasAdd" and "__radd__"."""
+    name = kind.lower().strip("_")
+    return ALIASES.get(name, name)
+
+
+def computed(kind: str, arguments: Sequence[Any], attributes: Mapping[str, Any]) -> Array | None:
+    """Returns what an op gives in float64, None where it is not in the table or cannot be called so.
+
+    Args:
+      kind: of the op or function, as in a `ForwardOp`.
+      arguments: what it takes by position: arrays and numbers; of a reduction the axes behind the array.
+      attributes: by name.
+    """
+    name = plain(kind)
+    given = [
+        np.asarray(each, np.float64)
+        for each in arguments[:2]
+        if not isinstance(each, list) and np.asarray(each).dtype.kind in "fiub"
+    ]
+    try:
+        with np.errstate(all="ignore"):
+            if name in UNARY and len(given) == 1:
+                return np.asarray(UNARY[name](given[0]))
+            if name in BINARY and len(given) == 2 and attributes.get("alpha", 1) == 1:
+                turned = [_turned(each, attributes, which) for each, which in zip(given, "ab", strict=True)]
+                return np.asarray(BINARY[name](*(turned if name == "matmul" else given)))
+            if name in ("max", "min") and len(given) == 2 and np.asarray(arguments[1]).dtype.kind == "f":
+                return np.asarray(BINARY[f"{name}imum"](*given))  # torch's of two tensors
+            if name in REDUCTIONS and given:
+                return _reduced(name, given[0], axes_of(arguments, attributes), attributes)
+            if name == "gelu" and given:
+                return np.asarray(
+                    FUNCTIONS["GELU (tanh)" if attributes.get("approximate") == "tanh" else "GELU"](given[0])
+                )
+            if name == "leaky_relu" and given:
+                slope = attributes.get("alpha", attributes.get("negative_slope", attributes.get("1", 0.01)))
+                return np.where(given[0] > 0, given[0], slope * given[0])
+            if name in ("softmax", "log_softmax") and given:
+                axes = axes_of(arguments, attributes) or (-1,)
+                return softmax(given[0], axes) if name == "softmax" else log_softmax(given[0], axes)
+            if name in MORE:
+                return np.asarray(MORE[name](arguments, attributes))
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return None
+    return None
+
+
+def axes_of(arguments: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Returns the axes that an op reduces, None where it names none."""
+    named = next((attributes[name] for name in ("dim", "axis") if name in attributes), None)
+    given = named if named is not None else arguments[1] if len(arguments) > 1 else None
+    if given is None or np.asarray(given).dtype.kind not in "iu":
+        return None
+    return tuple(int(each) for each in np.asarray(given).reshape(-1))
+
+
+def _reduced(name: str, x: Array, axes: tuple[int, ...] | None, attributes: Mapping[str, Any]) -> Array:
+    keeps = bool(attributes.get("keep_dims", attributes.get("keepdim", False)))
+    return np.asarray(REDUCTIONS[name](x, axis=axes, keepdims=keeps))
+
+
+def _turned(x: Array, attributes: Mapping[str, Any], which: str) -> Array:
+    keys = (f"transpose_{which}", f"adj_{'xy'['ab'.index(which)]}")
+    return x.swapaxes(-1, -2) if any(attributes.get(key) for key in keys) else x

@@ -1,0 +1,161 @@
+"""Works out, from what an optimizer did, the gradient it must have been given."""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.evidence import Evidence, Fit, fit, once_of_a_step
+from parity.judge.metrics import Array, norm
+
+EXACT = 1e-7
+ROUGH = 1e-5
+
+
+class Input(NamedTuple):
+    """The gradient of one variable.
+
+    Fields:
+      name: the variable.
+      gradient: what the reference's optimizer was given.
+      used: what the candidate's optimizer must have been given.
+    """
+
+    name: str
+    gradient: Array
+    used: Array
+
+
+class SlotRule(NamedTuple):
+    """How a slot moves: ``slot' = keep * slot + take * gradient ** power``.
+
+    Fields:
+      keep, take: the coefficients.
+      power: 1 or 2.
+    """
+
+    keep: float
+    take: float
+    power: int
+
+
+def slot_rule(
+    evidence: Evidence,
+    step: int,
+    slot: str,
+    candidate: bool,
+    only: Collection[str] | None = None,
+    decays: bool = False,
+) -> SlotRule | None:
+    """Reads a slot's rule off one side, or returns None where it is no such rule, or not the same for all variables.
+
+    Args:
+      evidence: the traces.
+      step: its number.
+      slot: its name.
+      candidate: whether of the candidate.
+      only: the variables to look at; all by default.
+      decays: whether a share of each weight may be added to its gradient.
+    """
+    gradients = evidence.applied(step)
+    moved = [each for each in evidence.pairs(step, "slot", slot) if each[0] in (gradients if only is None else only)]
+    moved = [each for each in moved if each[0] in gradients]
+    for power in (1,) if decays else (1, 2):
+        columns, targets = [], []
+        for name, one, other in moved:
+            before = evidence.before(step, "slot", name, slot)
+            if before is None:
+                return None
+            weight = evidence.before(step, "var", name) if decays else None
+            if decays and weight is None:
+                return None
+            columns.append([before, gradients[name][candidate] ** power, *([weight] if weight is not None else [])])
+            targets.append(other if candidate else one)
+        found = fit(columns, targets) if targets else None
+        if found is not None and found.residual <= EXACT:
+            keep, take, *_ = found.coefficients
+            return SlotRule(keep, take, power)
+    return None
+
+
+@once_of_a_step
+def linear_slot(evidence: Evidence, step: int) -> tuple[str, SlotRule] | None:
+    """Returns the reference's slot that is linear in the gradient (momentum, Adam's m), with its rule."""
+    for slot in evidence.slots(step):
+        rule = slot_rule(evidence, step, slot, candidate=False)
+        if rule is not None and rule.power == 1 and rule.take:
+            return slot, rule
+    return None
+
+
+@once_of_a_step
+def optimizer_inputs(evidence: Evidence, step: int) -> list[Input] | None:
+    """Returns for every variable the gradient that explains what the candidate's optimizer did, by the reference's rule.
+
+    Where a slot is linear in the gradient it is read off that, else off one of squares; of plain gradient descent off the
+    update. Else None.
+    """
+    gradients = {name: one for name, (one, _) in evidence.applied(step).items()}
+    largest = max((norm(one) for one in gradients.values()), default=0.0)
+    empty = {name for name, one in gradients.items() if norm(one) <= 1e-8 * largest}  # zero but for rounding
+    found = linear_slot(evidence, step)
+    inputs = []
+    if found is not None:
+        slot, rule = found
+        for name, _, other in evidence.pairs(step, "slot", slot):
+            if name in empty:
+                continue
+            before = evidence.before(step, "slot", name, slot)
+            if before is None or name not in gradients:
+                return None
+            inputs.append(Input(name, gradients[name], (other - rule.keep * before) / rule.take))
+        return inputs
+    if evidence.slots(step):
+        return _of_squares(evidence, step, gradients, empty)
+    rate = _rate(evidence, step, gradients)
+    if rate is None:
+        return None
+    for name, _, other in evidence.pairs(step, "var"):
+        if name in empty:
+            continue
+        before = evidence.before(step, "var", name)
+        if before is None or name not in gradients:
+            return None
+        inputs.append(Input(name, gradients[name], (before - other) / rate))
+    return inputs
+
+
+def _of_squares(
+    evidence: Evidence, step: int, gradients: dict[str, Array], empty: Collection[str]
+) -> list[Input] | None:
+    # A slot of squares tells the sizes; the signs are the gradient's, or those that a decay of the weights gives them.
+    rules = {slot: slot_rule(evidence, step, slot, candidate=False) for slot in evidence.slots(step)}
+    slot, rule = next(((s, r) for s, r in rules.items() if r is not None and r.power == 2), ("", None))
+    if rule is None or not rule.take:
+        return None
+    inputs = []
+    for name, _, other in evidence.pairs(step, "slot", slot):
+        before, weight = evidence.before(step, "slot", name, slot), evidence.before(step, "var", name)
+        if name in empty:
+            continue
+        if before is None or weight is None or name not in gradients:
+            return None
+        squares, gradient = np.maximum((other - rule.keep * before) / rule.take, 0.0), gradients[name]
+        decay = fit([[2 * gradient * weight, weight**2]], [squares - gradient**2])
+        added = decay.coefficients[0] * weight if decay is not None and decay.residual <= ROUGH else 0.0
+        inputs.append(Input(name, gradient, np.sqrt(squares) * np.sign(gradient + added)))
+    return inputs
+
+
+def _rate(evidence: Evidence, step: int, gradients: dict[str, Array]) -> float | None:
+    columns, targets = [], []
+    for name, one, _ in evidence.pairs(step, "var"):
+        before = evidence.before(step, "var", name)
+        # Storing a weight rounds its update: what is left of it beside the weight decides what can be told.
+        if before is not None and name in gradients and norm(one - before) > 1e-6 * norm(before):
+            columns.append([gradients[name]])
+            targets.append(before - one)
+    found: Fit | None = fit(columns, targets) if targets else None
+    if found is None or found.residual > EXACT or not np.isfinite(found.coefficients[0]):
+        return None
+    return found.coefficients[0] or None

@@ -1,0 +1,289 @@
+"""Runs the detectors: first for the cause of a difference, then for causes that the first difference does not explain."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from parity.diagnose.detectors.adadelta_ftrl import adadelta_epsilon, ftrl_setting
+from parity.diagnose.detectors.aggregation import (
+    gradient_factor,
+    loss_factor,
+    not_shared,
+    some_towers,
+    sum_instead_of_mean,
+)
+from parity.diagnose.detectors.clipping import clipped_before_combining, clipping_rule
+from parity.diagnose.detectors.cross_entropy import cross_entropy_variant
+from parity.diagnose.detectors.forward import (
+    activation_factor,
+    activation_function,
+    bias_missing,
+    normalisation,
+    rectifier,
+    reduced_precision,
+)
+from parity.diagnose.detectors.gradient_model import gradients_at_once
+from parity.diagnose.detectors.inputs import order_of_examples, other_shard, repeated_examples
+from parity.diagnose.detectors.layers import (
+    border,
+    dropout_active,
+    dropout_before_pooling,
+    pooling,
+    response_normalisation,
+    rows_without_gradient,
+    trained_twice,
+)
+from parity.diagnose.detectors.not_finite import not_finite
+from parity.diagnose.detectors.optimizer_gradients import gradients_used, left_over
+from parity.diagnose.detectors.schedule import other_rates, shifted_schedule, slow_schedule
+from parity.diagnose.detectors.stages import STAGES, OwnInputs, rule_of
+from parity.diagnose.detectors.statistics import (
+    average_decay,
+    averages_not_used,
+    batch_norm_statistics,
+    bias_before_norm,
+    stale_average,
+    statistics_frozen,
+)
+from parity.diagnose.detectors.update_formula import other_slot_of_updates, other_update
+from parity.diagnose.detectors.update_model import updates_at_once
+from parity.diagnose.detectors.update_rule import (
+    learning_rate_factor,
+    not_updated,
+    own_value,
+    slot_decay,
+    slot_initial_value,
+)
+from parity.diagnose.detectors.weight_decay import weight_decay
+from parity.diagnose.evidence import Evidence
+from parity.judge.metrics import distance, norm, worst
+from parity.judge.result import Cause, Check, Explained, FirstDifference
+from parity.trace import RANK_OF, Key, format_key, parse_key
+
+# Tries the hypotheses about a difference, and keeps those that the numbers support.
+
+# The more a hypothesis has to say exactly, the earlier it comes: the first that holds is the first that is named.
+HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
+    not_shared,
+    other_shard,
+    order_of_examples,
+    repeated_examples,
+    rectifier,
+    dropout_active,
+    reduced_precision,
+    activation_factor,
+    activation_function,
+    bias_missing,
+    normalisation,
+    border,
+    pooling,
+    dropout_before_pooling,
+    response_normalisation,
+    rows_without_gradient,
+    clipped_before_combining,
+    sum_instead_of_mean,
+    some_towers,
+    loss_factor,
+    cross_entropy_variant,
+    gradient_factor,
+    weight_decay,
+    left_over,
+    trained_twice,
+    clipping_rule,
+    stale_average,
+    average_decay,
+    averages_not_used,
+    statistics_frozen,
+    bias_before_norm,
+    batch_norm_statistics,
+    not_updated,
+    slot_decay,
+    other_slot_of_updates,
+    adadelta_epsilon,
+    ftrl_setting,
+    gradients_used,
+    other_update,
+    shifted_schedule,
+    slow_schedule,
+    other_rates,
+    learning_rate_factor,
+)
+
+
+# What always holds beside something more exact, and is said only where nothing more exact is found.
+GENERAL = frozenset(
+    [
+        "order_of_examples",
+        "repeated_examples",
+        "dropout_active",
+        "activation_factor",
+        "activation_function",
+        "normalisation",
+        "gradient_factor",
+        "batch_norm_momentum",
+        "learning_rate",
+    ]
+)
+
+
+# What says where the trouble is rather than what it is: an experiment may know better.
+VAGUE = frozenset(["border", "activation_factor", "moved_values", "not_finite", "other_operation"])
+
+
+def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:
+    """Returns the causes that the numbers support, best first."""
+    if first.check.run == "fresh":
+        return [told_of(first, slot_initial_value(first) if first.quantity == "slot" else own_value(first))]
+    first_step = evidence.reference.step_numbers[0]
+    if first.check.run != "lockstep" and (evidence.states is not None or first.check.step != first_step):
+        return []  # after a step that already differed nothing can be told apart
+    infinite = not_finite(first, evidence)
+    if infinite is not None:
+        return [told_of(first, infinite)]  # no number to test anything on
+    causes: list[Cause] = []
+    for hypothesis in HYPOTHESES:
+        cause = hypothesis(first, evidence)
+        if cause is not None and not (causes and cause.name in GENERAL):
+            causes.append(cause)
+    return [told_of(first, cause) for cause in sorted(causes, key=lambda cause: cause.name in VAGUE)]
+
+
+def told_of(first: FirstDifference, cause: Cause) -> Cause:
+    """Returns a cause with the difference that it was found to explain, where it does not say so itself."""
+    return cause if cause.explains else replace(cause, explains=Explained(first.check.step, first.check.key))
+
+
+# Goes on after the first cause: names the bugs that the first difference does not explain.
+
+TOLD = 1e-7
+# What follows from a bug and is none of its own: the powers of another beta, the updates of another schedule.
+FOLLOWS = {
+    "adam_beta": ("learning_rate", "bias_correction", "adam_epsilon"),
+    "optimizer_rule": ("learning_rate", "bias_correction", "adam_epsilon", "momentum", "nesterov"),
+    "updated_twice": ("learning_rate", "momentum", "nesterov", "gradient_factor", "bias_correction"),
+    "shifted_schedule": ("learning_rate",),
+    "slow_schedule": ("learning_rate",),
+}
+
+
+def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence, checks: list[Check]) -> list[Cause]:
+    """Returns the causes of differences that are none of the first one's consequences, each once.
+
+    Three kinds of tensor are not touched by a bug at the first difference. Those that a step computes before it: in lockstep
+    every step starts from the reference's state, so an earlier quantity of a later step that differs has a cause of its
+    own. Losses and gradients, where it is a moving statistic, which training does not use. And those of a later stage once
+    it is judged by its own inputs (`OwnInputs`).
+
+    Args:
+      first: the first difference.
+      known: what is named already.
+      evidence: the traces.
+      checks: of level 1.
+    """
+    found: list[Cause] = []
+    names = {cause.name for cause in known}
+    for cause in _all(first, evidence, checks):
+        if cause.name not in names and not _follows(cause, names):
+            names.add(cause.name)
+            found.append(cause)
+    step = first.check.step
+    together = _told(updates_at_once(evidence, step), step, "the updates") if first.check.run == "lockstep" else []
+    # Fitted together with another beta nothing follows from it any more.
+    fitted = names - {"adam_beta"}
+    found += [cause for cause in together if cause.name not in names | _doubted(names) and not _follows(cause, fitted)]
+    return found
+
+
+def _follows(cause: Cause, names: set[str]) -> bool:
+    return any(cause.name in FOLLOWS.get(name, ()) for name in names)
+
+
+def first_in_lockstep(evidence: Evidence, checks: list[Check]) -> FirstDifference | None:
+    """Returns the first tensor that differs in lockstep, whatever differed before any step; None where none does."""
+    check = next((each for each in checks if each.run == "lockstep" and each.verdict == "different"), None)
+    return None if check is None else _difference(parse_key(check.key), check, evidence)
+
+
+def _doubted(names: set[str]) -> set[str]:
+    # The rate of what trains twice is twice as large.
+    return {"learning_rate", "gradient_factor"} if "trained_twice" in names else set()
+
+
+def _all(first: FirstDifference, evidence: Evidence, checks: list[Check]) -> Iterator[Cause]:
+    if first.check.run == "lockstep":
+        # That the ranks end a step with different weights no other bug explains, wherever the first difference is.
+        alone = not_shared(replace(first, quantity="grad", check=first.check._replace(key="the gradients")), evidence)
+        yield from _told([alone] if alone else [], first.check.step, "the gradients")
+    if first.check.run == "lockstep" and first.quantity in ("stat", "loss", "tower_grad"):
+        # What an earlier step leaves behind shows in the second step at the earliest.
+        for step in evidence.steps[:2]:
+            yield from _told(gradients_at_once(evidence, step), step, "the gradients")
+    for other, basis in (*_before(first, evidence, checks), *_after(first, evidence)):
+        yield from find_causes(other, basis)[:1]
+
+
+def _told(causes: Iterable[Cause], step: int, what: str) -> list[Cause]:
+    return [replace(cause, explains=Explained(step, what)) for cause in causes]
+
+
+def _before(
+    first: FirstDifference, evidence: Evidence, checks: list[Check]
+) -> Iterator[tuple[FirstDifference, Evidence]]:
+    seen: set[str] = set()
+    for check in checks:
+        key = parse_key(check.key)
+        independent = (
+            first.check.run != "lockstep"
+            or (check.step != first.check.step and RANK_OF[key.quantity] < RANK_OF[first.quantity])
+            or (first.quantity == "stat" and key.quantity in ("loss", "tower_grad"))
+        )
+        if check.run != "lockstep" or check.verdict != "different" or not independent or key.quantity in seen:
+            continue
+        seen.add(key.quantity)
+        yield _difference(key, check, evidence), evidence
+        if first.check.run != "lockstep":
+            return
+
+
+def _after(first: FirstDifference, evidence: Evidence) -> Iterator[tuple[FirstDifference, Evidence]]:
+    if first.check.run != "lockstep":
+        return
+    for step in evidence.steps:
+        for quantity in STAGES:
+            if RANK_OF[quantity] < RANK_OF[first.quantity]:
+                continue
+            if quantity == "clip" != first.quantity:
+                yield from _unclipped(evidence, step)
+            basis = OwnInputs(
+                evidence.join, evidence.reference, evidence.candidate, evidence.states, evidence.towers, quantity
+            )
+            for slot in evidence.slots(step) if quantity == "slot" else [""]:
+                same_stage = quantity == first.quantity and parse_key(first.check.key).slot == slot
+                if same_stage or rule_of(evidence, step, quantity, slot) is None:
+                    continue
+                yield from _first_of(basis, step, quantity, slot)
+
+
+def _unclipped(evidence: Evidence, step: int) -> Iterator[tuple[FirstDifference, Evidence]]:
+    clipped = next((text for text in evidence.reference.step(step).names() if text.startswith("clip/")), None)
+    if clipped is not None and not any(True for _ in evidence.pairs(step, "clip")):
+        check = Check("lockstep", step, clipped, "incomparable", note="the candidate has no such tensor")
+        yield FirstDifference(check, "clip", parse_key(clipped).name, "", None), evidence
+
+
+def _first_of(basis: OwnInputs, step: int, quantity: str, slot: str) -> Iterator[tuple[FirstDifference, Evidence]]:
+    for name, made, other in basis.pairs(step, quantity, slot):
+        before = basis.before(step, quantity, name, slot)
+        moved = norm(made - before) if before is not None and quantity in ("var", "ema") else norm(made)
+        difference = distance(made, other)
+        if difference > TOLD * moved + 1e-14 * norm(made):
+            text = format_key(Key("", quantity, "", slot, name))
+            check = Check("lockstep", step, text, "different", difference, TOLD * moved, moved, norm(made))
+            yield FirstDifference(check, quantity, name, "", worst(made, other)), basis
+            return
+
+
+def _difference(key: Key, check: Check, evidence: Evidence) -> FirstDifference:
+    one = evidence.reference.step(check.step).read(check.key)
+    other = evidence.join.read(key, evidence.candidate.step(check.step))
+    shown = worst(one, other) if other is not None and other.shape == one.shape else None
+    return FirstDifference(check, key.quantity, key.name, key.tower, shown)

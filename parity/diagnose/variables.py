@@ -1,0 +1,161 @@
+"""Variables that one side holds and the other does not: what the port trains more, lacks, has in another size or untied."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from parity.diagnose.evidence import CLOSE, Evidence
+from parity.judge.metrics import is_finite, norm
+from parity.judge.result import Cause, Check, Explained
+from parity.mapping import Structure, Variable
+
+KEY = "state/parameters"
+NOTHING_BUT_ROUNDING = 1e-9  # of the largest gradient: so much has a bias in front of a batch norm
+
+
+class Read(NamedTuple):
+    """What the ops read at which two forward passes part.
+
+    Fields:
+      reference: names of the variables that the reference's op there, or its layer, reads.
+      candidate: names of the parameters that the port's function there reads.
+      key: name of the difference.
+      step: its step.
+    """
+
+    reference: frozenset[str]
+    candidate: frozenset[str]
+    key: str
+    step: int
+
+
+def trained_extras(structure: Structure, evidence: Evidence) -> list[Variable]:
+    """Returns the parameters that only the port has and that get a gradient which is more than rounding."""
+    files = [evidence.candidate.step(step) for step in evidence.candidate.step_numbers]
+    largest = max(
+        (norm(file.read(text)) for file in files for text in file.names() if text.startswith("grad/")), default=0.0
+    )
+    least = NOTHING_BUT_ROUNDING * (largest if largest < float("inf") else 0.0)
+    of_it = {part.name: part for part in structure.extra if part.kind == "weight"}
+    return [
+        part
+        for name, part in of_it.items()
+        if any(f"grad/{name}" in file and not norm(file.read(f"grad/{name}")) <= least for file in files)
+    ]
+
+
+def read_in_place(structure: Structure, read: Read) -> Structure:
+    """Returns a structure in which two parameters are one in two sizes, if they alone are read where the passes part.
+
+    Args:
+      structure: what one side holds and the other does not.
+      read: what is read there.
+    """
+    missing = [one for one in structure.missing if one.name in read.reference]
+    extra = _read_by(structure.extra, read.candidate)
+    if len(missing) != 1 or len(extra) != 1 or len(missing[0].shape) != len(extra[0].shape):
+        return structure
+    return structure._replace(
+        missing=tuple(one for one in structure.missing if one is not missing[0]),
+        extra=tuple(part for part in structure.extra if part is not extra[0]),
+        resized=(*structure.resized, (missing[0], extra[0])),
+    )
+
+
+def structural_check(structure: Structure, evidence: Evidence) -> Check | None:
+    """Returns the check that says which parameters are more or fewer; None where the port only has some that do nothing."""
+    causes = structural_causes(structure, evidence, None)
+    if not causes:
+        return None
+    return Check("fresh", 0, KEY, "different", note="; ".join(cause.title for cause in causes))
+
+
+def structural_causes(structure: Structure, evidence: Evidence, read: Read | None) -> list[Cause]:
+    """Returns what is not the same of the variables themselves.
+
+    Args:
+      structure: what one side holds and the other does not.
+      evidence: the float64 lockstep traces.
+      read: what is read where the forward passes part; causes are of that difference then, and only what is read there
+        makes one. None: all of it, of the parameters as such.
+    """
+    explains = Explained(read.step, read.key) if read else Explained(0, KEY)
+    causes = [_untied(one, parts, evidence, explains) for one, parts in structure.untied if read is None]
+    causes += [
+        _resized(one, other, explains)
+        for one, other in structure.resized
+        if read is None or one.name in read.reference or other.name in read.candidate
+    ]
+    missing = [one for one in structure.missing if read is None or one.name in read.reference]
+    causes += [_missing(missing, evidence, read, explains)] if missing else []
+    trained = trained_extras(structure, evidence)
+    extra = trained if read is None else _read_by(structure.extra, read.candidate)
+    causes += [_extra(extra, trained, explains)] if extra else []
+    return causes
+
+
+def _read_by(parts: Sequence[Variable], names: frozenset[str]) -> list[Variable]:
+    return [part for part in parts if part.name in names]
+
+
+def _untied(one: Variable, parts: Sequence[Variable], evidence: Evidence, explains: Explained) -> Cause:
+    names = " and ".join(part.name for part in parts)
+    step = evidence.candidate.step_numbers[0]
+    pair = next(((a, b) for name, a, b in evidence.pairs(step, "grad") if name == one.name), None)
+    told = "each of them gets a gradient of its own, and moves by that"
+    if pair is not None and is_finite(pair[1]) and norm(pair[1] - pair[0]) <= CLOSE * norm(pair[0]):
+        told = f"their gradients together are the gradient of {one.name}, to the last digits; each moves by its own"
+    return Cause(
+        "untied_weights",
+        f"{names} are parameters of their own in the port; in the reference both are {one.name}",
+        told,
+        f"tie them: assign one parameter to both modules, as in head.weight = embedding.weight ({parts[0].name})",
+        explains,
+    )
+
+
+def _resized(one: Variable, other: Variable, explains: Explained) -> Cause:
+    return Cause(
+        "parameter_shape",
+        f"{other.name} is {list(other.shape)} in the port, where the reference's {one.name} is {list(one.shape)}",
+        "no order of axes makes one of the other: they hold different numbers of elements",
+        "give the port's module the sizes of the graph",
+        explains,
+    )
+
+
+def _missing(variables: Sequence[Variable], evidence: Evidence, read: Read | None, explains: Explained) -> Cause:
+    names = ", ".join(f"{one.name} {list(one.shape)}" for one in variables)
+    joined = {part: pair.shape for pair in evidence.join.mapping.pairs for part in pair.candidate}
+    there = sorted(read.candidate & joined.keys()) if read else []
+    shared = [name for name in there if any(joined[name] == one.shape for one in variables)]
+    if shared:
+        of = evidence.join.mapping.pair_of(shared[0]).reference
+        return Cause(
+            "shared_parameter",
+            f"the port computes with {shared[0]} where the reference has {names}, a variable of its own",
+            f"{shared[0]} is {of}; nothing in the port belongs to {variables[0].name}",
+            "make a module for each layer, in place of one that is called twice",
+            explains,
+        )
+    hidden = evidence.candidate.facts.get("unregistered") or []
+    if hidden:
+        told = (
+            f"the port holds {', '.join(hidden)} in plain lists or dicts, where neither DDP nor the optimizer sees them"
+        )
+        fix = "hold modules in nn.ModuleList or nn.ModuleDict, parameters in nn.ParameterList"
+    else:
+        told = "no parameter of the port has such a shape or name; what was joined is all that it has"
+        fix = "add the parameter or the layer (bias=True, affine=True), as the graph has it"
+    return Cause("missing_parameter", f"the port has no parameter for {names}", told, fix, explains)
+
+
+def _extra(parts: Sequence[Variable], trained: Sequence[Variable], explains: Explained) -> Cause:
+    names = ", ".join(f"{part.name} {list(part.shape)}" for part in parts)
+    gets = "it gets a gradient, and is updated" if any(part in trained for part in parts) else "it is not trained"
+    return Cause(
+        "extra_parameter",
+        f"the port has {names}, which the reference has not",
+        f"no variable of the reference belongs to it; {gets}",
+        "leave out the parameter or the layer (bias=False, affine=False), as the graph does",
+        explains,
+    )

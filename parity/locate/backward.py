@@ -1,0 +1,88 @@
+"""Finds where two backward passes part whose forward passes are the same."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.judge.metrics import Array, norm
+from parity.locate.downstream import readers, upstream
+from parity.locate.layouts import align
+from parity.locate.matching import Pass, Value, partners
+from parity.trace import ForwardOp
+
+CLOSE = 1e-9  # of a gradient's norm: sums of another order, and what cancels in them
+
+
+class Parting(NamedTuple):
+    """The last outputs whose gradient differs: those of all that is computed from them are the same.
+
+    Fields:
+      op: of the reference.
+      port: of the candidate, with the same output.
+      number: of `port`.
+      readers: numbers of the candidate's ops that take its output.
+      reference, candidate: the gradients in the reference's layout; None where no order of axes fits.
+    """
+
+    op: ForwardOp
+    port: ForwardOp
+    number: int
+    readers: list[int]
+    reference: Array | None
+    candidate: Array | None
+
+
+class Backwards(NamedTuple):
+    """What the gradients of all outputs show.
+
+    Fields:
+      parting: where they part; None where none differs, or where they do so in no order that the forward pass explains.
+      same: whether there are such gradients, and none of them differs.
+    """
+
+    parting: Parting | None
+    same: bool
+
+
+def part(outputs: tuple[Pass, Pass], gradients: tuple[Value, Value]) -> Backwards:
+    """Returns where the gradients of a loss part, walking back from it.
+
+    An output of the candidate is that of the reference where it holds the same numbers, in whatever order of axes; so has to
+    be its gradient. Where several hold the same numbers, one of them has to have it: what only hands on what it takes may
+    stand before or behind the place where ways join.
+
+    Args:
+      outputs: of the forward passes, reference and candidate.
+      gradients: of the loss with respect to each output; None where it is not known.
+    """
+    found, shapes = partners(*outputs), [op.shape for op in outputs[0].ops]
+    pairs = {number: others for number, others in found.items() if np.prod(shapes[number]) > 1}  # a loss's own is 1
+    right, wrong = set[int](), set[int]()
+    for number, others in pairs.items():
+        one = gradients[0](number)
+        known = [value for value in map(gradients[1], others) if value is not None]
+        if one is not None and known:  # what a side does not follow back says nothing
+            (right if any(_same(one, other) for other in known) else wrong).add(number)
+    last = _last(outputs[0].ops, wrong)
+    if last is None or not right:
+        return Backwards(None, bool(right) and not wrong)  # where none is right, it is what is minimised that differs
+    other = next(each for each in pairs[last] if gradients[1](each) is not None)
+    reference, candidate = gradients[0](last), gradients[1](other)
+    pair = align(reference, candidate) if reference is not None and candidate is not None else None
+    ops = outputs[1].ops
+    own = pair.reference if pair else None, pair.candidate if pair else None
+    return Backwards(Parting(outputs[0].ops[last], ops[other], other, readers(ops)[other], *own), False)
+
+
+def _same(one: Array, other: Array) -> bool:
+    if one.size != other.size:
+        return False
+    ordered = [np.sort(np.asarray(each, np.float64), axis=None) for each in (one, other)]
+    return norm(ordered[0] - ordered[1]) <= CLOSE * norm(ordered[0])
+
+
+def _last(ops: Sequence[ForwardOp], wrong: set[int]) -> int | None:
+    """The last op of which nothing that is computed from it is wrong."""
+    before = upstream(ops, [each for number in wrong for each in ops[number].inputs])
+    return max(wrong - before, default=None)

@@ -1,0 +1,78 @@
+"""Follows numbers that stand in other places back to the op of the port that puts them there."""
+
+from collections.abc import Mapping, Sequence
+
+from parity.locate.layouts import same_in_some_layout
+from parity.locate.matching import Pass, partners
+from parity.locate.search import Location
+from parity.trace import LaidOut
+
+SAME = 1e-9  # of outputs in one layout, relative
+FARTHEST = 24  # ops
+
+
+def at_the_mover(place: Location) -> Location:
+    """Returns the location at the port's op that puts numbers of the reference in other places; the same if none does.
+
+    Args:
+      place: where the first op is that takes them so, on both sides: what comes of it differs.
+    """
+    reference, candidate = place.passes
+    number = place.parting.candidate
+    if number is None:
+        return place
+    same, own = partners(candidate, reference), place.parting.reference
+    for _ in range(FARTHEST):
+        before = next((n for n in candidate.ops[number].inputs if _is_moved(n, same, reference, candidate)), None)
+        if before is None:
+            break
+        number, own = before, same[before][0]
+    laid_out = _laid_out_before(number, own, same, place.passes)
+    if own is None or (number == place.parting.candidate and laid_out is None):
+        return place
+    port = candidate.ops[number]
+    if laid_out is not None:
+        port = port._replace(name=laid_out.name, kind=laid_out.kind, line=laid_out.line)
+    parting = place.parting._replace(reference=own, candidate=number, module=port.name, next_module=None)
+    return place._replace(op=reference.ops[own], port=port, parting=parting)
+
+
+def in_front(place: Location, number: int | None) -> Location:
+    """Returns the location at an op of the port in front of the first that is wrong; the same where it is not in front.
+
+    Args:
+      place: where the passes part.
+      number: of an op of the port whose output the reference has too, or None.
+    """
+    first, own = place.parting.candidate, place.reached.candidate.get(-1 if number is None else number)
+    if number is None or first is None or own is None or number >= first:
+        return place
+    reference, candidate = place.passes
+    port = candidate.ops[number]
+    parting = place.parting._replace(reference=own, candidate=number, module=port.name, next_module=None)
+    return place._replace(op=reference.ops[own], port=port, parting=parting)
+
+
+def _laid_out_before(
+    number: int, own: int | None, same: Mapping[int, Sequence[int]], passes: tuple[Pass, Pass]
+) -> LaidOut | None:
+    """How what an op takes was laid out, where the reference's op takes the same numbers in other places; else None."""
+    reference, candidate = passes
+    wanted = [reference.operand(own, at) for at in range(len(reference.ops[own].operands))] if own is not None else []
+    for at, operand in enumerate(candidate.ops[number].operands):
+        value = candidate.operand(number, at)
+        if operand.laid_out is None or operand.op not in same or value is None:
+            continue
+        alike = [each for each in wanted if each is not None and each.size == value.size]
+        if alike and not any(same_in_some_layout(each, value, SAME) for each in alike):
+            return operand.laid_out
+    return None
+
+
+def _is_moved(number: int, same: Mapping[int, Sequence[int]], reference: Pass, candidate: Pass) -> bool:
+    """Whether the reference has the numbers of an output, and nowhere in their places."""
+    made = candidate.value(number)
+    if made is None or number not in same:
+        return False
+    values = [reference.value(other) for other in same[number]]
+    return not any(value is not None and same_in_some_layout(value, made, SAME) for value in values)
