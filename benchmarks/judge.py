@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.run.compare import compare_traces
+from parity.experiment.compare import compare_traces
 from parity.trace import Trace, TraceWriter
 
 SHARE, MEGABYTES, SECONDS = 0.5, 300.0, 20.0

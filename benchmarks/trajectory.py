@@ -17,11 +17,11 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.case import Adam, Case, Momentum, Sgd, load_case
+from parity.experiment import Recorder, Sides, open_sides
+from parity.experiment.plant import Planted, plant
+from parity.experiment.trajectories import record_trajectories
 from parity.judge.binomial import rate_interval
 from parity.judge.levels.trajectory import LIMIT, Trajectories, stray_of_candidate, strays
-from parity.prove import Planted, plant
-from parity.run import Recorder, Sides, open_sides
-from parity.run.trajectory import record_trajectories
 from torch_ddp.planted import MUTATIONS
 
 ROOT = Path(__file__).parents[1]

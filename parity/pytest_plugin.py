@@ -77,7 +77,7 @@ def _prove(item: pytest.Item, **asked: Any) -> Any:
 
 
 def _sides(session: pytest.Session, key: Any) -> Any:
-    from parity.run import open_sides
+    from parity.experiment import open_sides
 
     opened = session.stash.setdefault(OPENED, contextlib.ExitStack())
     kept = session.stash.setdefault(SIDES, {})

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import load_case
+from parity.experiment import Sides, open_sides, run_case
+from parity.experiment.compare import compare_traces
+from parity.experiment.sides.golden_side import DESCRIPTION
 from parity.judge.result import Result
 from parity.report import report
-from parity.run import Sides, open_sides, run_case
-from parity.run.compare import compare_traces
-from parity.run.golden import DESCRIPTION
 from parity.worker.process import fail_together
 
 

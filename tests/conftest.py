@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from parity.run import Sides, open_sides
+from parity.experiment import Sides, open_sides
 from parity.worker.interpreters import legacy_interpreters, probe
 
 pytest_plugins = [f"support.{name}" for name in ("tiers", "grouping", "scheduler", "watchdog", "requirements")]

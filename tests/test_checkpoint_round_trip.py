@@ -14,7 +14,7 @@ from support.forks import forking
 
 from parity.case import load_case
 from parity.cli import main
-from parity.run import run_case
+from parity.experiment import run_case
 from parity.trace import Trace, TraceWriter, parse_key, state_after, write_tensors
 from parity.worker import bootstrap
 from parity.worker.failures import SideFailed

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from parity.case import load_case
-from parity.run import run_case
-from parity.run.empty_gradients import NOTE
+from parity.experiment import run_case
+from parity.experiment.rejudge.ill_conditioned import NOTE
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 BIAS = "var/layer1/conv/bias"

@@ -7,7 +7,7 @@ import pytest
 
 from parity.case import CaseError, as_declared, load_case
 from parity.cli import main
-from parity.run import run_case
+from parity.experiment import run_case
 
 SQUARE = Path(__file__).parent / "cases" / "square"
 WHY = '\n[expect]\nwhy = "the new recipe"\nby = "ada"\n'

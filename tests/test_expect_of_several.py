@@ -3,7 +3,7 @@
 from test_tower_choices import case_of, explain
 
 from parity.case.expect import Expect
-from parity.run import run_case
+from parity.experiment import run_case
 
 A_QUARTER = Expect(why="the port counts examples otherwise", loss_factor=0.25)
 

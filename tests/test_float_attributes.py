@@ -3,7 +3,7 @@
 import pytest
 
 from parity.case import load_case
-from parity.run import run_case
+from parity.experiment import run_case
 
 CASE = """
 name = "attributes"

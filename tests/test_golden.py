@@ -10,7 +10,7 @@ import pytest
 
 from parity.case import load_case
 from parity.cli import main
-from parity.run import GoldenError, keep_golden, open_sides, run_case
+from parity.experiment import GoldenError, keep_golden, open_sides, run_case
 from parity.testing import assert_parity
 
 SQUARE = Path(__file__).parent / "cases" / "square"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from parity.case import load_case
-from parity.run import keep_golden, run_case
-from parity.run.empty_gradients import NOTE as EMPTY
-from parity.run.kinks import NOTE as KINK
+from parity.experiment import keep_golden, run_case
+from parity.experiment.rejudge.ill_conditioned import NOTE as EMPTY
+from parity.experiment.rejudge.non_differentiable import NOTE as KINK
 
 CASES = Path(__file__).parent / "cases"
 BIAS = "var/bias"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parity.case import load_case
-from parity.run import keep_golden, run_case
+from parity.experiment import keep_golden, run_case
 from parity.trace import Trace
 from parity.worker.failures import SideFailed
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from parity.case import load_case
-from parity.run import run_case
+from parity.experiment import run_case
 from parity.worker.failures import SideFailed
 
 CASE = """

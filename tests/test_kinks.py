@@ -8,8 +8,8 @@ from pydantic import TypeAdapter
 
 from parity.case import load_case
 from parity.case.optimizers import AnyOptimizer
-from parity.run import run_case
-from parity.run.kinks import WITH_INPUTS
+from parity.experiment import run_case
+from parity.experiment.rejudge.non_differentiable import WITH_INPUTS
 
 TIED = Path(__file__).parent / "cases" / "tied"
 NOTE = "at a kink: two things tie that rounding tells apart; judged with weights moved by up to 2^-30 of themselves"

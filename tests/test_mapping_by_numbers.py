@@ -6,7 +6,7 @@ import pytest
 
 from parity.case import load_case
 from parity.cli import main
-from parity.run import open_sides, run_case
+from parity.experiment import open_sides, run_case
 
 CASE = """
 name = "sequence"

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from parity.case import load_case
 from parity.case.optimizers import AnyOptimizer
-from parity.run import run_case
+from parity.experiment import run_case
 
 ROOT = Path(__file__).parents[1]
 SQUARE = ROOT / "tests" / "cases" / "square"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from parity.case import load_case
-from parity.prove import Planted, plant
-from parity.run import run_case
+from parity.experiment import run_case
+from parity.experiment.plant import Planted, plant
 from torch_ddp.planted import MUTATIONS, mutation
 
 ROOT = Path(__file__).parents[1]

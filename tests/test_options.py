@@ -8,7 +8,7 @@ from support.tiers import few
 
 from parity.case import load_case
 from parity.case.optimizers import AnyOptimizer
-from parity.run import run_case
+from parity.experiment import run_case
 
 SQUARE = Path(__file__).parent / "cases" / "square"
 DECAYING = {"schedule": "exponential_decay", "learning_rate": 0.05, "decay_steps": 2, "decay_rate": 0.9}

@@ -9,7 +9,7 @@ from support.tiers import few
 
 from parity.case import load_case
 from parity.case.optimizers import AnyOptimizer
-from parity.run import run_case
+from parity.experiment import run_case
 
 ROOT = Path(__file__).parents[1]
 SQUARE = ROOT / "tests" / "cases" / "square"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from parity.case import Adagrad, Adam, Sgd, load_case
+from parity.experiment import run_case
 from parity.mapping import MappingEntry
-from parity.run import run_case
 
 ROOT = Path(__file__).parents[1]
 SQUARE = Path(__file__).parent / "cases" / "square"

@@ -7,8 +7,7 @@ import pytest
 
 from parity.case import Ema, Sgd, load_case
 from parity.cli import main
-from parity.prove import PROBES, prove
-from parity.prove.power import Outcome, Power, fitting
+from parity.experiment.power import PROBES, Outcome, Power, fitting, prove
 from parity.report import power_as_json, show_power
 from torch_ddp.planted import MUTATIONS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parity.case import Adam, Ema, load_case
-from parity.run import run_case
+from parity.experiment import run_case
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from parity.case import load_case
+from parity.experiment import run_case
 from parity.judge.races import kept_part, outcomes
-from parity.run import run_case
 
 NORMED = Path(__file__).parent / "cases" / "normed"
 

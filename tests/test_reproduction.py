@@ -11,8 +11,8 @@ import pytest
 
 from parity.case import Momentum, load_case
 from parity.cli import main
-from parity.prove import Planted, plant
-from parity.run import run_case
+from parity.experiment import run_case
+from parity.experiment.plant import Planted, plant
 from torch_ddp.planted import MUTATIONS
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from parity.case import load_case
-from parity.run import open_sides, run_case
+from parity.experiment import open_sides, run_case
 
 ROOT = Path(__file__).parents[1]
 BOTH = {"this": "2.21.0", "other": "1.15.5"}

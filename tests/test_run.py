@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from parity.case import Adam, Case, Momentum, Sgd, load_case
-from parity.run import Sides, run_case
+from parity.experiment import Sides, run_case
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 OPTIMIZERS = {

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from parity.case import load_case
 from parity.case.optimizers import AnyOptimizer
-from parity.run import run_case
+from parity.experiment import run_case
 
 CASES = Path(__file__).parent / "cases"
 SECOND = {"only": "^second", "name": "adam", "learning_rate": 0.003}

@@ -4,7 +4,7 @@ import pytest
 from support.tiers import few
 from test_tower_choices import case_of, explain, judged
 
-from parity.run import run_case
+from parity.experiment import run_case
 
 SYNC = {"batch_norm": "synchronised"}
 FREE = {"sync_batch_norm": False, "model": "model_torch:converted"}

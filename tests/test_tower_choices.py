@@ -8,7 +8,7 @@ from support.tiers import few
 
 from parity.case import load_case
 from parity.case.optimizers import AnyOptimizer
-from parity.run import run_case
+from parity.experiment import run_case
 
 CASES = Path(__file__).parent / "cases"
 SGD = {"name": "sgd", "learning_rate": 0.05}

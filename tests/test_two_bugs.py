@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from parity.case import load_case
-from parity.prove import Planted, plant
-from parity.run import run_case
+from parity.experiment import run_case
+from parity.experiment.plant import Planted, plant
 
 ROOT = Path(__file__).parents[1]
 MLP, CONVNET, LSTM = "digits_mlp", "digits_convnet", "text_lstm"

@@ -5,7 +5,7 @@ from test_options import OPTIONS
 from test_several_optimizers import SECOND, made
 from test_tower_choices import CHOICES, SGD, case_of, explain, judged
 
-from parity.run import run_case
+from parity.experiment import run_case
 
 WHOLE = {"batch_size": 72, "steps": 20}
 SPARSE = [("slices", "model_torch:Model"), ("slices_unscaled", "model_torch:Model"), ("dense", "model_torch:dense")]

@@ -19,14 +19,14 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 from parity.case import Case, load_case  # noqa: E402
+from parity.experiment import Sides, keep_golden, open_sides, run_case  # noqa: E402
+from parity.experiment.levels import judge_function  # noqa: E402
+from parity.experiment.recorder import Recorder  # noqa: E402
+from parity.experiment.replay.levels import judge_part  # noqa: E402
+from parity.experiment.replay.port import Port, Replayed  # noqa: E402
+from parity.experiment.replay.script import parts_of  # noqa: E402
+from parity.experiment.sides.golden_side import GoldenRole  # noqa: E402
 from parity.judge.result import Level, Result  # noqa: E402
-from parity.run import Sides, keep_golden, open_sides, run_case  # noqa: E402
-from parity.run.golden import GoldenRole  # noqa: E402
-from parity.run.levels import judge_function  # noqa: E402
-from parity.run.plan import Recorder  # noqa: E402
-from parity.run.replay_levels import judge_part  # noqa: E402
-from parity.run.replay_part import parts_of  # noqa: E402
-from parity.run.replay_port import Port, Replayed  # noqa: E402
 from parity.trace import Trace  # noqa: E402
 from parity.worker import bootstrap  # noqa: E402
 from parity.worker.failures import SideFailed  # noqa: E402

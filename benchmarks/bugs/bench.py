@@ -19,7 +19,7 @@ from right import RightPort, print_variations, run_right_ports
 from tables import TABLES, Table
 from trial import Outcome, try_bug
 
-from parity.run import Sides, open_sides
+from parity.experiment import Sides, open_sides
 from torch_ddp.planted import MUTATIONS, Mutation
 
 WAYS = ("assert_close", "rtol=1e-5", "loss curve 1%")

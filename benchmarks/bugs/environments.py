@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from parity.run import Sides, open_sides
+from parity.experiment import Sides, open_sides
 
 FLAG = "TF_ENABLE_ONEDNN_OPTS"
 TIMEOUT = 120.0

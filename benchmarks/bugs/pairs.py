@@ -16,9 +16,9 @@ from tables import Table
 from trial import Bug, planted, rank_of, shown
 
 from parity.case import Case
+from parity.experiment import Sides, run_case
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Result
-from parity.run import Sides, run_case
 from parity.trace import Trace
 from parity.worker.failures import SideFailed
 from torch_ddp.planted import Mutation

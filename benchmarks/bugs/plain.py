@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from parity.case import Case
+from parity.experiment.mapping.of_traces import mapping_of_traces
 from parity.mapping.trace_map import Join, Renaming
-from parity.run.map_of_traces import mapping_of_traces
 from parity.trace import Trace
 
 # torch.testing.assert_close's defaults for float32, and numpy.allclose's.

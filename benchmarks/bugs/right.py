@@ -14,8 +14,8 @@ from trial import shown
 from variation import WITHOUT, Variation, drawn_variation, varied
 
 from parity.case import Case, load_case
+from parity.experiment import Sides, run_case
 from parity.judge.result import Result
-from parity.run import Sides, run_case
 
 LEVELS = ("function", "float32")
 

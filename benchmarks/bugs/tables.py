@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
-from parity.run import Sides
+from parity.experiment import Sides
 from parity.worker.process import SideProcess
 
 Update = dict[str, Any]

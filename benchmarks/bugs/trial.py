@@ -8,9 +8,9 @@ from plain import judged_plainly
 from tables import Table, told
 
 from parity.case import Case
+from parity.experiment import Sides, run_case
+from parity.experiment.plant import Planted, plant
 from parity.judge.result import Cause, FirstDifference
-from parity.prove import Planted, plant
-from parity.run import Sides, run_case
 from torch_ddp.planted import Mutation
 
 Bug = tuple[Mutation | Table, float]

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from bugs import Bug, bugs_of, plant, planted_lines, tomllib
 
 from parity.case import load_case
+from parity.experiment import Sides, open_sides, run_case
 from parity.judge.binomial import rate_interval
 from parity.judge.result import Result
-from parity.run import Sides, open_sides, run_case
 
 ZOO = Path(__file__).parent
 LONGEST = 3600  # seconds that one case with its bugs may take

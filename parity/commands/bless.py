@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the case; keeps the reference's part where the verdict is same, and nothing otherwise."""
     from parity.case import load_case
+    from parity.experiment import keep_golden, open_sides, require_golden_folder, run_case
     from parity.report import report
-    from parity.run import keep_golden, open_sides, require_golden_folder, run_case
     from parity.worker.process import fail_together
 
     case = load_case(arguments.case, steps=arguments.steps)

@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compares the traces and prints the report; returns the exit code."""
+    from parity.experiment.compare import compare_traces
     from parity.report import report
-    from parity.run.compare import compare_traces
 
     claim_report_files(arguments)
     with progress(arguments.quiet) as tick:

@@ -61,9 +61,9 @@ def _of_case(path: Path, tf_python: str | None) -> int:
     from rich.console import Console
 
     from parity.case import load_case
+    from parity.experiment import open_sides
+    from parity.experiment.mapping.of_case import map_case
     from parity.report.tables import print_trimmed, show_mapping
-    from parity.run import open_sides
-    from parity.run.map_of_case import map_case
 
     case = load_case(path)
     python = tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
@@ -90,9 +90,9 @@ def _of_traces(arguments: argparse.Namespace) -> int:
 
     from parity.case import load_mapping
     from parity.commands.errors import CommandError
+    from parity.experiment.mapping.of_traces import mapping_of_traces, values_of
     from parity.mapping import MappingError, propose
     from parity.report.tables import print_trimmed, show_mapping
-    from parity.run.map_of_traces import mapping_of_traces, values_of
     from parity.trace import Trace
 
     if arguments.weights and not arguments.write:
@@ -135,9 +135,9 @@ def _contradictions(console: Any, mapping: Any, proposals: Any) -> int:
 def _propose(reference: Any, candidate: Any) -> None:
     from rich.console import Console
 
+    from parity.experiment.mapping.of_traces import values_of
     from parity.mapping import propose, proposed_toml
     from parity.report.tables import print_trimmed, show_proposals
-    from parity.run.map_of_traces import values_of
 
     proposals = propose(values_of(reference), values_of(candidate))
     console = Console(highlight=False)
@@ -147,7 +147,7 @@ def _propose(reference: Any, candidate: Any) -> None:
 
 
 def _write(reference: Any, candidate: Any, mapping: Any, arguments: argparse.Namespace) -> None:
-    from parity.run.translate import translate, write_translated
+    from parity.experiment.translate import translate, write_translated
 
     translated = translate(reference, candidate, mapping, arguments.weights, arguments.step)
     write_translated(arguments.write, reference, translated.state)

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _init(arguments: argparse.Namespace) -> int:
-    from parity.run.replay_skeleton import write_skeleton
+    from parity.experiment.replay.skeleton import write_skeleton
 
     for file in write_skeleton(arguments.trace, arguments.init):
         print(f"wrote {file}")
@@ -84,8 +84,8 @@ def _replay(arguments: argparse.Namespace) -> int:
     import tempfile
 
     from parity.commands.errors import CommandError
+    from parity.experiment.replay.session import Port, here, replay
     from parity.report import report
-    from parity.run.replay import Port, here, replay
 
     if not arguments.torch or not arguments.loss:
         raise CommandError(

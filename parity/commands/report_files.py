@@ -10,8 +10,8 @@ from parity.commands.events_folder import claim_events
 from parity.commands.out_folder import claim_file
 
 if TYPE_CHECKING:
+    from parity.experiment.power import Power
     from parity.judge.result import Result
-    from parity.prove import Power
 
 OPTIONS = {
     "json": "write the result for machines, and every check to FILE's .checks.npz",

@@ -71,8 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.case import load_case
     from parity.commands.errors import CommandError
     from parity.commands.out_folder import claim_reproduction, claimed_folder
+    from parity.experiment import open_sides, run_case
     from parity.report import report, show_power
-    from parity.run import open_sides, run_case
     from parity.worker.process import fail_together
 
     claim_report_files(arguments)
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _power(case: Any, result: Any, sides: Any, tick: Any) -> Any:
-    from parity.prove import prove
+    from parity.experiment.power import prove
 
     statistics = any(pair[0].endswith(("moving_mean", "moving_variance")) for pair in result.pairs)
     return prove(case, sides, statistics, tick)

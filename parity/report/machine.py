@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from parity.experiment.power import Power
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
-from parity.prove import Power
 from parity.report.accounts import account
 from parity.report.appearing import appearing
 from parity.report.power import power_as_json

@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Console, Group
 from rich.text import Text
 
-from parity.prove import Power
+from parity.experiment.power import Power
 from parity.report.tables import plain_table, print_trimmed
 
 

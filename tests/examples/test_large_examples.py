@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from parity.case import load_case
+from parity.experiment import run_case
 from parity.mapping import MappingEntry
-from parity.run import run_case
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # What each example is there to show; the ninth step is the first on the second stair of a rate that decays.

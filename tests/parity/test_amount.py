@@ -12,7 +12,7 @@ import pytest
 
 from parity.cli import main
 from parity.commands.progress import add_amount
-from parity.prove import Power
+from parity.experiment.power import Power
 from parity.report import show_power
 from parity.trace import TraceWriter
 

@@ -219,7 +219,7 @@ def decided(monkeypatch):
         level = Level("float32", verdict, "made by hand")
         later = {name: Level(name, "not_run", "") for name in ("function", "trajectory", "mixed")}
         result = Result({**later, "float32": level}, {}, {})
-        monkeypatch.setattr("parity.run.compare.compare_traces", lambda *arguments: result)
+        monkeypatch.setattr("parity.experiment.compare.compare_traces", lambda *arguments: result)
 
     return decide
 
@@ -236,7 +236,7 @@ def test_a_bug_of_ours_is_no_difference(capsys, monkeypatch, tmp_path):
     def broken(*arguments):
         raise KeyError("oops")
 
-    monkeypatch.setattr("parity.run.compare.compare_traces", broken)
+    monkeypatch.setattr("parity.experiment.compare.compare_traces", broken)
     code, _, errors = ended(capsys, "compare", "one", "other", "--json", str(tmp_path / "r.json"))
     assert code == 2
     assert "parity: expected to finish, got KeyError: 'oops'. This is a bug here: report it." in errors
@@ -245,7 +245,7 @@ def test_a_bug_of_ours_is_no_difference(capsys, monkeypatch, tmp_path):
 
 def test_a_reader_that_leaves_early_gets_no_complaint(tmp_path):
     program = (
-        "import sys\nfrom parity.cli import main\nimport parity.run.compare as it\n"
+        "import sys\nfrom parity.cli import main\nimport parity.experiment.compare as it\n"
         "from parity.judge.result import Level, Result\n"
         "names = ('function', 'float32', 'trajectory', 'mixed')\n"
         "result = Result({n: Level(n, 'same', 'x' * 100000) for n in names}, {}, {})\n"

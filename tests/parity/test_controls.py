@@ -14,12 +14,12 @@ from parity.diagnose.interventions.control import of_the_repetition
 from parity.diagnose.interventions.probes import Bench, ignored_input
 from parity.diagnose.interventions.protocol import Change
 from parity.diagnose.interventions.search import STALE, undone
+from parity.experiment import run_case
 from parity.judge import Cause, Check, FirstDifference, Join, Level, Result
 from parity.judge.result import Explained
 from parity.mapping import Mapping, Pair, parse_transform
 from parity.report import as_json
 from parity.report.difference import headings
-from parity.run import run_case
 
 SCALED = Change("input_scale", "scaled", "fix", "with x times 2", batch=lambda batch: {"feed/x": 2 * batch["feed/x"]})
 X = {0: np.array([1.0, 2.0, 4.0]), 1: np.array([3.0, 5.0, 9.0])}

@@ -1,7 +1,7 @@
 import numpy as np
 
-from parity.run.dense import DenseTrace
-from parity.run.perturb import reordered
+from parity.experiment.sides.densify import DenseTrace
+from parity.experiment.sides.perturb import reordered
 from parity.trace import TraceWriter
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from parity.experiment.rejudge.ill_conditioned import but_for_rounding
 from parity.judge.result import Cause, Check, Explained, FirstDifference, Level, own_first
-from parity.run.rounded import but_for_rounding
 
 LOSS = FirstDifference(Check("lockstep", 1, "loss/0", "different"), "loss", "", "0", None)
 

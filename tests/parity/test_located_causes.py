@@ -8,10 +8,10 @@ from made_steps import trace
 
 from parity.diagnose import Evidence
 from parity.diagnose.located.search import behind_layers, fitting, with_causes_at
+from parity.experiment.layers import KeptPasses, locate_first, with_location
 from parity.judge import Check, FirstDifference, Join
 from parity.judge.result import Cause, Level
 from parity.mapping import Mapping, Pair, parse_transform
-from parity.run.layers import KeptPasses, locate_first, with_location
 from parity.trace import ForwardOp, write_forward
 
 RANDOM = np.random.default_rng(0)

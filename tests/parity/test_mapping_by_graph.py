@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from parity.experiment.mapping.by_graph import in_layout_of_graph, summed
 from parity.locate.matching import Pass
 from parity.mapping import Variable, draft_mapping
-from parity.run.map_by_graph import in_layout_of_graph, summed
 from parity.trace import ForwardOp, Operand
 
 RANDOM = np.random.default_rng(0)

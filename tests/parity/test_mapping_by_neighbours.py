@@ -2,8 +2,8 @@
 
 import pytest
 
+from parity.experiment.mapping.by_neighbours import Neighbours, by_neighbours
 from parity.mapping import Variable, draft_mapping
-from parity.run.map_by_neighbours import Neighbours, by_neighbours
 from parity.trace import ForwardOp
 
 

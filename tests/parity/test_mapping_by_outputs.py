@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from parity.experiment.mapping.by_outputs import Outputs, Proven, most_reached
 from parity.locate.matching import Pass
 from parity.mapping import Variable, draft_mapping
 from parity.mapping.by_gradients import Gradients
 from parity.mapping.guesses import EQUAL, LAYOUT, NEAR, NUMBERS, ORDER
 from parity.mapping.units import Unit
-from parity.run.map_by_outputs import Outputs, Proven, most_reached
 from parity.trace import ForwardOp
 
 RANDOM = np.random.default_rng(0)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from port_lists import Port
 
+from parity.experiment.mapping import of_replay as map_of_replay
+from parity.experiment.mapping.of_replay import decide_by_recorded
 from parity.mapping import draft_mapping, parse_transform
 from parity.mapping.by_gradients import by_trial
-from parity.run import map_of_replay
-from parity.run.map_of_replay import decide_by_recorded
 
 LAYERS = 3
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from parity.experiment.prepare import momentum_ratios
 from parity.judge import Join
 from parity.judge.levels.function import Lockstep
 from parity.mapping import build_mapping, variables_of
-from parity.run.momenta import momentum_ratios
 from parity.trace import Trace, TraceWriter
 
 

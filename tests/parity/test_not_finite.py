@@ -7,12 +7,12 @@ from tiny_case import BREAK, write_case
 
 from parity.case import load_case
 from parity.diagnose import Evidence, find_causes, find_further
+from parity.experiment import run_case
+from parity.experiment.rejudge.non_differentiable import NOTE, settle_kinks
 from parity.judge import Check, FirstDifference, Join
 from parity.judge.levels.float32 import judge_float32
 from parity.judge.levels.function import Lockstep, judge_lockstep
 from parity.mapping import Mapping, Pair, parse_transform
-from parity.run import run_case
-from parity.run.kinks import NOTE, settle_kinks
 from parity.trace import Trace, TraceWriter, parse_key
 
 DRAW = np.random.RandomState(0)

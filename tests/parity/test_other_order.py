@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from parity.experiment.replay.orders import FREE, OTHER, OtherOrder
+from parity.experiment.replay.script import Part
 from parity.judge import Check, Join
 from parity.judge.levels.function import Lockstep
 from parity.judge.result import FirstDifference, Level
 from parity.mapping import Mapping, Pair, parse_transform
-from parity.run.replay_orders import FREE, OTHER, OtherOrder
-from parity.run.replay_part import Part
 from parity.trace import Trace, TraceWriter
 
 EARLY, LATE = np.random.default_rng(0).standard_normal((2, 5, 4))

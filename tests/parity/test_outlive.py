@@ -4,8 +4,8 @@ import pytest
 from tiny_case import BREAK, write_case
 
 from parity.case import load_case
-from parity.run import run_case, session
-from parity.run.outlive import DEBUG, outliving
+from parity.experiment import run_case, session
+from parity.experiment.recover import DEBUG, outliving
 from parity.worker.failures import SideFailed
 
 OTHER = "return 2 * (model(x) - y).square().mean()"

@@ -3,7 +3,7 @@
 from tiny_case import write_case
 
 from parity.case import load_case
-from parity.run import open_sides, run_case
+from parity.experiment import open_sides, run_case
 from parity.worker.process import fail_together
 
 NORMALISED = (

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from parity.experiment.layers import place_at_own_loss
 from parity.judge.result import Check, FirstDifference, Level
-from parity.run.own_losses import place_at_own_loss
 
 
 def level_of(metric, step=0):

@@ -4,7 +4,7 @@ import pytest
 from tiny_case import write_case
 
 from parity.case import load_case
-from parity.run import run_case
+from parity.experiment import run_case
 
 OPTIMIZERS = """
 import torch

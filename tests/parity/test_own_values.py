@@ -6,10 +6,10 @@ from tiny_case import write_case
 
 from parity.case import load_case
 from parity.diagnose import find_causes
+from parity.experiment import run_case
 from parity.judge import FirstDifference, Join
 from parity.judge.port_values import Written, judge_own_values, written_into, written_notes
 from parity.mapping import Mapping, MappingError, Pair, Variable, build_mapping, parse_transform
-from parity.run import run_case
 from parity.trace import parse_key
 
 

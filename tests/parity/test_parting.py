@@ -9,10 +9,10 @@ from tiny_case import BREAK, write_case
 
 from parity.case import load_case
 from parity.diagnose.interventions.backward import with_parting
+from parity.experiment import run_case
 from parity.judge.result import Check, FirstDifference, Level
 from parity.locate.backward import part
 from parity.locate.matching import Pass
-from parity.run import run_case
 from parity.trace import ForwardOp, SourceLine, parse_key
 
 RANDOM = np.random.default_rng(3)

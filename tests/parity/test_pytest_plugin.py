@@ -77,7 +77,7 @@ def test_the_marker_and_the_fixture_are_announced(tmp_path):
 
 
 def test_the_plugin_imports_neither_framework_nor_the_rest_of_the_package():
-    heavy = {"torch", "tensorflow", "numpy", "parity.run"}
+    heavy = {"torch", "tensorflow", "numpy", "parity.experiment"}
     code = f"import sys, parity.pytest_plugin; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True

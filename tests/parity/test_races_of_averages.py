@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from parity.case import Ema
+from parity.experiment.rejudge.races import Races, race_notes, settle_races
 from parity.judge import Check, Join
 from parity.judge.levels.function import Lockstep
 from parity.judge.races import decays
 from parity.mapping import Mapping, Pair, parse_transform
-from parity.run.races import Races, race_notes, settle_races
 from parity.trace import Trace, TraceWriter
 
 RANDOM = np.random.default_rng(0)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from parity.run.replay_part import parts_of
-from parity.run.replay_port import Port, check_port
-from parity.run.replay_port import _case as case_of
+from parity.experiment.replay.port import Port, check_port
+from parity.experiment.replay.port import _case as case_of
+from parity.experiment.replay.script import parts_of
 from parity.trace import Trace, TraceWriter
 
 FACTS = {"towers": 2, "combine": "mean", "optimizer": {"name": "MomentumOptimizer", "learning_rate": 0.1}}

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from tiny_case import write_case
 
 from parity.case import load_case
-from parity.run.candidate import TorchRole
+from parity.experiment.sides.torch_side import TorchRole
 
 PART = '\n[optimizers.head]\nonly = "w"\nname = "sgd"\nlearning_rate = 0.2\n'
 

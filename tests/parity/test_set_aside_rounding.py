@@ -1,7 +1,7 @@
 """What rounded hyper-parameters change is set aside; what they do not change stays a difference, and nothing is claimed."""
 
+from parity.experiment.rejudge.ill_conditioned import set_aside_rounding
 from parity.judge.result import Check, FirstDifference, Level
-from parity.run.rounded import set_aside_rounding
 
 
 def level(key, difference):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from parity.experiment.rejudge.non_differentiable import NOTE, WITH_INPUTS, kink_notes, settle_kinks
 from parity.judge.result import Check
-from parity.run.kinks import NOTE, WITH_INPUTS, kink_notes, settle_kinks
 
 
 class Made:

@@ -10,11 +10,11 @@ from tiny_case import write_case
 from parity.case import load_case
 from parity.diagnose import Evidence
 from parity.diagnose.variables import Read, read_in_place, structural_causes, structural_check
+from parity.experiment import run_case
+from parity.experiment.level_details import with_structure
 from parity.judge import Join
 from parity.judge.result import Level
 from parity.mapping import MappingError, Structure, Variable, as_far_as_it_goes, draft_mapping
-from parity.run import run_case
-from parity.run.structure import with_structure
 
 CONV = Variable("conv/kernel", (3, 3, 1, 4), use="Conv2D")
 DENSE = Variable("dense/kernel", (64, 10), use="MatMul")

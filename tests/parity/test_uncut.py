@@ -8,8 +8,8 @@ from tiny_case import BREAK, write_case
 
 from parity.case import load_case
 from parity.diagnose.interventions.backward import with_cut
+from parity.experiment import run_case
 from parity.judge.result import Cause, Check, FirstDifference, Level
-from parity.run import run_case
 from parity.trace import parse_key
 from parity.worker.failures import SideFailed
 

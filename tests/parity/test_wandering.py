@@ -5,7 +5,7 @@ from pathlib import Path
 from tiny_case import BREAK, write_case
 
 from parity.case import load_case
-from parity.run import run_case
+from parity.experiment import run_case
 
 DRAWS = "x = x + 0.1 * tf.random.normal(tf.shape(x), dtype=x.dtype)"
 

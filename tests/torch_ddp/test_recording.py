@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import torch_ddp
-from parity.run.compare import compare_traces
+from parity.experiment.compare import compare_traces
 from parity.trace import Trace
 from torch_ddp.errors import TorchDdpError
 

@@ -22,7 +22,7 @@ class EmptyGradients(object):
       folder: for the trace.
       producer, facts: what it says of itself.
 
-    Counterpart: parity.run.rounded_updates.measure_live
+    Counterpart: parity.experiment.rejudge.ill_conditioned.measure_live
     """
 
     def __init__(self, folder, producer, facts):

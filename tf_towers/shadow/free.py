@@ -26,7 +26,7 @@ class FreeRun(object):
       variables: dict of trace name to the name of a variable.
       producer, facts, described: what both traces say of themselves.
 
-    Counterpart: parity.run.runs.replicas
+    Counterpart: parity.experiment.runs.replicas
     """
 
     def __init__(self, folder, start, variables, producer, facts, described):

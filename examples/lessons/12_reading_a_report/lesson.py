@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 
 from parity.case import load_case
+from parity.experiment import open_sides, run_case
 from parity.report import print_result
-from parity.run import open_sides, run_case
 
 FOLDER = Path(__file__).parent
 CASES = ("right", "one", "two", "three")

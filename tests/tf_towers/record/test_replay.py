@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from parity.cli import main
+from parity.experiment.replay.script import parts_of
+from parity.experiment.replay.session import Port, replay
 from parity.report.html import as_html
 from parity.report.markdown import as_markdown
-from parity.run.replay import Port, replay
-from parity.run.replay_part import parts_of
 from parity.trace import Trace, TraceWriter
 
 from .conftest import PORTS, SCRIPTS, run_recorded

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parity.run.empty_gradients import NOTE as EMPTY
-from parity.run.kinks import NOTE as KINK
-from parity.run.kinks import WITH_INPUTS
+from parity.experiment.rejudge.ill_conditioned import NOTE as EMPTY
+from parity.experiment.rejudge.non_differentiable import NOTE as KINK
+from parity.experiment.rejudge.non_differentiable import WITH_INPUTS
 from parity.trace import Trace, quantity_of, write_tensors
 
 from .conftest import run

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parity.run.replay import _shadow
+from parity.experiment.replay.session import _shadow
 from parity.trace import Trace, parse_key, read_graph
 from parity.worker import bootstrap
 

@@ -1,0 +1,97 @@
+"""Compares two recorded traces without running anything."""
+
+from pathlib import Path
+
+from parity.case import load_mapping
+from parity.diagnose import Evidence, find_causes
+from parity.diagnose.located.search import fitting
+from parity.experiment.layers import KeptPasses, locate_first, with_location
+from parity.experiment.level_details import look_at_level
+from parity.experiment.levels import find_first, not_run
+from parity.experiment.mapping.of_traces import mapping_of_traces
+from parity.experiment.recover import outliving
+from parity.experiment.session import LEVELS
+from parity.experiment.spec import Tick
+from parity.judge.levels.fixed_tolerance import judge_plain, starts_apart
+from parity.judge.output_layouts import take_layouts
+from parity.judge.result import Check, Level, Result, decide
+from parity.mapping.trace_map import Join, Renaming
+from parity.trace import Trace
+
+APART = "the ranks hold different weights: some gradient or update is not shared between them"
+NO_FLOAT64 = "neither trace is in float64"
+OF_FLOAT32 = 1e-4  # of outputs that one side has in float32: what differs by less is not located
+UNMEASURED = (
+    "no float64 shadow of either side is at hand, so allowances are not measured: weaker evidence than `parity run`"
+)
+
+
+def compare_traces(
+    reference: Path,
+    candidate: Path,
+    mapping_file: Path | None = None,
+    closely: bool = False,
+    tick: Tick = lambda what, done, total: None,
+) -> Result:
+    """Judges two traces step by step.
+
+    Args:
+      reference: a trace folder.
+      candidate: another.
+      mapping_file: a case or a file with its [mapping] tables; by default names and shapes decide.
+      closely: look closer at tensors that differ, and keep the losses: for reports that show them.
+      tick: told how far it is: what, done, total.
+
+    Raises:
+      TraceError: a folder is not a whole trace.
+      MappingError: the variables do not join.
+    """
+    one, other = Trace(reference), Trace(candidate)
+    entries, named = load_mapping(mapping_file) if mapping_file else ({}, {})
+    mapping = mapping_of_traces(one, other, entries)
+    names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
+    join = Join(mapping, names, other.facts.get("slots", []))
+    steps = [step for step in one.step_numbers if step in set(other.step_numbers)]
+    layouts = take_layouts(join, one, other)
+    checks = judge_plain(join, one, other, steps, lambda done: tick("judge steps", done, len(steps)))
+    for step in sorted(set(one.step_numbers) ^ set(other.step_numbers)):
+        whose = "candidate" if step in one.step_numbers else "reference"
+        checks.append(Check("free", step, "loss/0", "incomparable", note=f"the {whose} has no step {step}"))
+    first = find_first(join, checks, {"free": (one, other)})
+    towers = int(one.facts.get("towers", one.facts.get("ranks", 1)))
+    evidence = Evidence(join, one, other, None, towers)
+    notes = list[str]()
+    different = first if first is not None and first.check.verdict == "different" else None
+    causes = outliving(notes, lambda: find_causes(different, evidence)) if different is not None else []
+    name = "function" if one.facts.get("precision") == "float64" else "float32"
+    level = Level(
+        name, decide(checks), f"{len(checks):,} tensors of {len(steps)} steps", checks, first, causes or [], notes
+    )
+    if not other.facts.get("ranks_agree", True):
+        level.verdict = "different"
+        level.notes.insert(0, APART)
+    if first and first.check.step == steps[0] and not starts_apart(join, one, other):
+        passes = KeptPasses(one, other)
+        located = outliving(level.notes, lambda: locate_first(first, passes, join, one, "free", OF_FLOAT32))
+        level.causes = fitting(level.causes, located)
+        with_location(level, located)
+    result = Result(
+        levels={each: level if each == name else not_run(each, "two traces decide one level") for each in LEVELS},
+        reference={**one.facts, "producer": one.producer},
+        candidate={**other.facts, "producer": other.producer},
+        pairs=mapping.texts(),
+        unjudged=[] if name == "function" else [f"level function: {NO_FLOAT64}"],
+        notes=[UNMEASURED, *layouts, *_other_start(starts_apart(join, one, other), len(mapping.pairs))],
+    )
+    if closely:
+        look_at_level(result, name, join, {"free": (one, other)})
+    return result
+
+
+def _other_start(apart: list[str], variables: int) -> list[str]:
+    if not apart:
+        return []
+    return [
+        f"the two start from other values of {len(apart)} of {variables} variables, first of {apart[0]}: "
+        "what differs later may follow from that alone; start both from the same checkpoint"
+    ]

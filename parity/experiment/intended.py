@@ -1,0 +1,58 @@
+"""Says of every declared difference whether the port has it, by building the reference without it where the sides differ."""
+
+from pathlib import Path
+
+from parity.case import Case, declared_differences, without
+from parity.experiment.levels import judge_function
+from parity.experiment.recorder import Recorder
+from parity.experiment.spec import Tick
+from parity.judge.result import Cause, DeclaredDifference, Found, Level
+from parity.worker.launch import Sides
+
+ABSENT = "declared_difference_absent"
+
+
+def look_for_declared(
+    case: Case, sides: Sides, out: Path, levels: dict[str, Level], live: bool, tick: Tick
+) -> list[DeclaredDifference]:
+    """Returns the declared differences and what became of them; an absent one becomes the first cause of its level.
+
+    Args:
+      case: what was run, against a reference with all of them in it.
+      sides: started processes.
+      out: folder for further traces.
+      levels: those that were decided, by name; causes are added to the first that is different.
+      live: whether TensorFlow is at hand to build a reference without one of them.
+      tick: told how far a run is.
+
+    Raises:
+      SideFailed: a side could not do its part.
+    """
+    declared = declared_differences(case)
+    different = next((level for level in levels.values() if level.verdict == "different"), None)
+    found: Found = "holds" if all(level.verdict == "same" for level in levels.values()) else "not_known"
+    absent: tuple[str, ...] = ()
+    if different is not None and live:
+        absent = _absent(case, sides, out, tuple(each.key for each in declared), tick)
+    if absent and different is not None:
+        texts = " and ".join(each.text for each in declared if each.key in absent)
+        different.causes.insert(
+            0,
+            Cause(
+                ABSENT,
+                f"the declared difference is not there: {texts}",
+                "against a reference without it the port is the same in every tensor of level 1",
+                "take it out of [expect], or have the port do it",
+            ),
+        )
+    return [DeclaredDifference(*each, "absent" if each.key in absent else found) for each in declared]
+
+
+def _absent(case: Case, sides: Sides, out: Path, keys: tuple[str, ...], tick: Tick) -> tuple[str, ...]:
+    # Each alone, then all together: pairs of more than two are not worth their runs.
+    for tried in [*((key,) for key in keys), *([keys] if len(keys) > 1 else [])]:
+        changed = without(case, tried)
+        recorded = Recorder(changed, sides, out / f"without-{'-'.join(tried)}", False, tick).record()
+        if judge_function(recorded, range(case.steps), case.towers).verdict == "same":
+            return tried
+    return ()

@@ -1,0 +1,228 @@
+"""Places a first difference: at a layer of the forward pass, or at the loss that a gradient is of."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from parity.diagnose import Evidence
+from parity.judge.levels.function import LIMIT, UNIT64
+from parity.judge.metrics import distance, norm, worst
+from parity.judge.result import Check, FirstDifference, Level
+from parity.locate import Location, at_the_mover, in_front, locate
+from parity.locate.declared import shows
+from parity.locate.description import where_apart
+from parity.locate.matching import Pass, tolerances_for
+from parity.mapping.trace_map import Join
+from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace, TraceError, parse_key
+from parity.worker.failures import SideFailed
+
+# Names the layer of a first difference: both sides' forward pass of the step is kept, and compared op by op. Only
+# where losses or outputs differ, so that a right port pays nothing for it; what is found locates and decides
+# nothing.
+
+FORWARD = ("act", "stat", "loss")
+MOST_NAMED = 8
+MOVED = frozenset(["moved_values", "channel_order"])  # numbers stand in other places, and are the same
+
+
+class Located(NamedTuple):
+    """A first difference whose layer is known.
+
+    Fields:
+      first: the difference at its layer; as it was found where it is in none.
+      place: what is known of the layer.
+      passes: the forward passes of the reference and of the candidate that show it.
+    """
+
+    first: FirstDifference
+    place: Location
+    passes: tuple[Pass, Pass] | None = None
+
+
+class Passes(Protocol):
+    """Keeps forward passes of a recorded case."""
+
+    def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
+        """Returns the pass of one tower in one step on both sides, in float64; None where it cannot be had."""
+
+
+class KeptPasses:
+    """The forward passes that two traces have beside them: of the first step, of a recorded script in its shadow.
+
+    Args:
+      reference: its trace.
+      candidate: its own.
+    """
+
+    def __init__(self, reference: Trace, candidate: Trace) -> None:
+        self._folders = Path(reference.directory), Path(candidate.directory)
+
+    def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
+        """Returns the pass of the first tower in one step on both sides; None where one of them has none."""
+        found = []
+        for folder in self._folders:
+            places = (folder / SHADOW_FORWARD / str(step), folder / SHADOW / SHADOW_FORWARD / "main" / str(step))
+            found += [Forward(place) for place in places if place.is_dir()][:1]
+        return (found[0], found[1]) if len(found) == 2 else None
+
+
+def locate_first(
+    first: FirstDifference | None,
+    passes: Passes,
+    join: Join,
+    reference: Trace,
+    run: str = "lockstep",
+    tolerance: float | None = None,
+) -> Located | None:
+    """Returns the first difference at its layer, and what is known of the layer; None where no layer is found.
+
+    Args:
+      first: the first difference of level 1.
+      passes: keeps forward passes.
+      join: names and layouts.
+      reference: its float64 lockstep trace.
+      run: the one whose steps both sides make from the same weights.
+      tolerance: of outputs, relative; by default that of float64 and the size of the difference, or the largest smaller
+        one that shows where they part.
+    """
+    if first is None or first.check.run != run or first.quantity not in FORWARD:
+        return None
+    if first.check.verdict != "different" and "not finite" not in first.check.note:
+        return None
+    tower = first.tower or next(iter(_towers(reference, first.check.step)), "")
+    try:
+        kept = passes.forward(first.check.step, tower)
+    except (SideFailed, TraceError):
+        return None  # a step that cannot be watched: where it differs stays as it was found
+    if kept is None:
+        return None
+    mapping = {pair.reference: pair.candidate for pair in join.mapping.pairs}
+    shapes = {name: tuple(entry["shape"]) for name, entry in reference.variables.items()}
+    one, other = (Pass(each.ops, each.value, each.operand) for each in kept)
+    relative = first.check.difference / first.check.size if first.check.size else float("inf")
+    tolerances = [tolerance] if tolerance else tolerances_for(relative)
+    places = (locate(one, other, mapping, shapes, each) for each in tolerances)
+    place = next((found for found in places if found is not None), None)
+    if place is None or (not place.layer and first.quantity == "stat"):
+        return None  # what comes behind the layers makes no statistic of theirs
+    stays = not place.layer or first.quantity == "act"
+    if place.layer and first.quantity == "act" and first.check.key in reference.step(first.check.step):
+        stays = shows(first.name, reference.step(first.check.step).read(first.check.key), place, one, shapes)
+    return Located(first if stays else _at(first, tower, place, kept[0].step), place, (one, other))
+
+
+def with_location(level: Level, located: Located | None) -> None:
+    """Says in a level where its first difference is.
+
+    Args:
+      level: changed in place.
+      located: what `locate_first` returned of its first difference.
+    """
+    known = level.first_difference
+    if located is None or known is None:
+        return
+    place = located.place
+    for cause in level.causes[:1]:
+        # What is first wrong may only take what was made in front of it: the numbers of right outputs in other places.
+        moved = cause.name in MOVED and cause.op is None
+        place = at_the_mover(place) if moved else in_front(place, cause.op)
+    parting = place.parting
+    first = replace(
+        located.first,
+        where=told(place),
+        module=parting.module,
+        next_module=parting.next_module,
+        lines=place.lines,
+    )
+    if first.decisive is not None:
+        level.checks.insert(_place_of(known.check, level.checks), first.check)
+    level.first_difference = first
+
+
+def _place_of(check: Check, checks: list[Check]) -> int:
+    return next(number for number, each in enumerate(checks) if each is check)
+
+
+def decisive(level: Level) -> FirstDifference | None:
+    """Returns the first difference of a level that its traces hold."""
+    first = level.first_difference
+    return first.decisive or first if first else None
+
+
+def told(place: Location) -> str:
+    """Returns in words what is known of where two forward passes part."""
+    port = place.port
+    before_module = f", before {place.parting.next_module}" if place.parting.next_module else ""
+    inside = port.name or "outside of any module" if port else ""
+    there = f", in the port {inside} ({port.kind}){before_module}" if port else ""
+    which = f"in the layer {place.layer}" if place.layer else "behind all layers, in the loss"
+    inputs = "its inputs and weights are the same" if place.fed_by else "its weights are the same"
+    if place.only_reference:
+        inputs += f"; the port has nothing like {_listed(place.only_reference)}, which goes into it"
+    if place.only_candidate:
+        inputs += f"; the reference has nothing like the port's {_listed(place.only_candidate)}, which goes into it"
+    before = f"; the same before it: {_listed(place.same)}" if place.same else ""
+    unpaired = f"; not paired, for the port does not show them: {_listed(place.unpaired)}" if place.unpaired else ""
+    apart = ""
+    if place.reference is not None and place.candidate is not None and place.reference.ndim:
+        apart = f"; of {place.shown} {where_apart(place.reference, place.candidate)}"
+    return f"{which}: {place.op.name} ({place.op.kind}){there}; {inputs}{apart}{before}{unpaired}"
+
+
+def _listed(names: list[str]) -> str:
+    shown = names[-MOST_NAMED:]
+    return (f"{len(names) - len(shown)} layers, " if len(names) > len(shown) else "") + ", ".join(shown)
+
+
+def _at(first: FirstDifference, tower: str, place: Location, step: int) -> FirstDifference:
+    key = f"act/{tower}/{place.layer}"
+    if place.reference is None or place.candidate is None:
+        note = f"the port has no output of the size of {place.op.name}'s to compare it with"
+        check = first.check._replace(key=key, note=note, difference=0.0, allowed=0.0)
+        return FirstDifference(check, "act", place.layer, tower, None, decisive=first)
+    one, other = place.reference, place.candidate
+    size = norm(one)
+    shown = "" if step == first.check.step else f"as it is in step {step}, the nearest whose layers are kept"
+    allowed = LIMIT * 4 * UNIT64 * size
+    check = Check(first.check.run, first.check.step, key, "different", distance(one, other), allowed, size, size, shown)
+    if not (np.isfinite(one).all() and np.isfinite(other).all()):
+        note = "; ".join(part for part in (first.check.note, shown) if part)
+        check = check._replace(verdict=first.check.verdict, difference=0.0, allowed=0.0, note=note)
+    return FirstDifference(check, "act", place.layer, tower, worst(one, other), decisive=first)
+
+
+def _towers(reference: Trace, step: int) -> list[str]:
+    names = reference.step(step).names()
+    return sorted({name.split("/")[1] for name in names if name.startswith("loss/")})
+
+
+# Places a difference of gradients at the loss that they are of, where an optimizer minimises a loss of its own.
+
+
+def place_at_own_loss(level: Level, losses: Collection[str], evidence: Evidence) -> None:
+    """Has a level's first difference be a loss that differs, rather than the gradient of a tower that follows from it.
+
+    Losses that are returned beside the first stand among the metrics, at the end of a step.
+
+    Args:
+      level: changed in place.
+      losses: names of the outputs that optimizers minimise.
+      evidence: the float64 lockstep traces.
+    """
+    first = level.first_difference
+    if first is None or first.check.run != "lockstep" or first.quantity != "tower_grad":
+        return
+    differing = (each for each in level.checks if (each.run, each.verdict) == ("lockstep", "different"))
+    keys = {(first.check.step, f"metric/{name}") for name in losses}
+    check = next((each for each in differing if (each.step, each.key) in keys), None)
+    if check is None:
+        return
+    key = parse_key(check.key)
+    one = evidence.reference.step(check.step).read(check.key)
+    other = evidence.join.read(key, evidence.candidate.step(check.step))
+    shown = worst(one, other) if other is not None and other.shape == one.shape else None
+    where = f"the loss {key.name}, which an optimizer of its own minimises"
+    level.first_difference = FirstDifference(check, "loss", key.name, "", shown, where, decisive=first)

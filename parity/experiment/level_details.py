@@ -1,0 +1,157 @@
+"""Adds to levels what only the traces know: mixed precision, histograms and losses, variables that one side lacks."""
+
+from collections.abc import Sequence
+
+from parity.diagnose import Evidence
+from parity.diagnose.detectors.mixed_precision import find_mixed_causes
+from parity.diagnose.variables import Read, read_in_place, structural_causes, structural_check, trained_extras
+from parity.experiment.layers import FORWARD, Located
+from parity.experiment.recording import Recorded
+from parity.judge.levels.mixed import Halves, all_skipped, judge_mixed, judge_scale
+from parity.judge.metrics import worst
+from parity.judge.result import Check, FirstDifference, Level, Result, decide, what_differs
+from parity.judge.tensor_details import MOST_ELEMENTS, Pairs, look_closer, losses_of
+from parity.locate.layer_names import layer_names
+from parity.mapping import MappingError, Structure
+from parity.mapping.trace_map import Join
+from parity.trace import Trace, parse_key
+
+# Level 4: decides what the port did at its level of mixed precision beside its own float32.
+
+
+def judge_halves(halves: Halves) -> Level:
+    """Decides level 4."""
+    checks = judge_scale(halves) + judge_mixed(halves)
+    level = Level("mixed", decide(checks), _reason(checks), checks)
+    level.first_difference = first_difference(halves, checks)
+    if all_skipped(halves.mixed):
+        level.verdict = "different"
+        level.reason = "every step is skipped: the gradients overflow at every loss scale that was tried"
+    level.causes = find_mixed_causes(level.first_difference, halves)
+    level.notes = _notes(halves)
+    return level
+
+
+def first_difference(halves: Halves, checks: Sequence[Check]) -> FirstDifference | None:
+    """Returns the first tensor that is not the same, in the order of the steps and of computation."""
+    found = [check for check in checks if check.verdict in ("different", "incomparable")]
+    if not found:
+        return None
+    check = min(found, key=lambda each: (each.run != "lockstep", each.step))
+    key = parse_key(check.key)
+    if check.run != "lockstep" or key.quantity == "state":
+        return FirstDifference(check, key.quantity, key.name, key.tower, None)
+    one, other = halves.full.step(check.step), halves.mixed.step(check.step)
+    both = check.key in one and check.key in other
+    shown = worst(one.read(check.key), other.read(check.key)) if both else None
+    return FirstDifference(check, key.quantity, key.name, key.tower, shown)
+
+
+def _reason(checks: Sequence[Check]) -> str:
+    judged = [check for check in checks if check.verdict != "not_run"]
+    highest = max((check.multiple for check in judged), default=0.0)
+    return what_differs(checks) or f"{len(judged):,} tensors; at most {highest:.2g} of what half precision may round"
+
+
+def _notes(halves: Halves) -> list[str]:
+    notes = [f"{halves.opt_level} in {halves.dtype}; the names are the port's"]
+    for what, trace in (("lockstep", halves.mixed), ("free run", halves.free)):
+        count = sum(_skipped(trace, step) for step in trace.step_numbers)
+        if count:
+            total = len(list(trace.step_numbers))
+            notes.append(f"{what}: {count} of {total} steps were skipped because gradients overflowed")
+    return notes
+
+
+def _skipped(trace: Trace, step: int) -> bool:
+    file = trace.step(step)
+    return "state/skipped" in file and bool(file.read("state/skipped"))
+
+
+# Adds to a result what only the traces know: how the values of tensors that differ are spread, and the losses.
+
+
+def look_at_levels(result: Result, recorded: Recorded) -> None:
+    """Looks closer at each level of a case that was decided, while its traces are there."""
+    traces = recorded.lockstep
+    exact = (traces.reference64, traces.candidate64)
+    pairs: dict[str, Pairs] = {
+        "function": {
+            "init": exact,
+            "lockstep": exact,
+            "free": (recorded.reference_free, recorded.candidate_free),
+        },
+        "float32": {"lockstep": (traces.reference32, traces.candidate32)},
+    }
+    for name, each in pairs.items():
+        look_at_level(result, name, recorded.join, each)
+
+
+def look_at_level(result: Result, name: str, join: Join, pairs: Pairs) -> None:
+    """Looks closer at one level, within what may be read for all of them together."""
+    level = result.levels[name]
+    if not level.checks:
+        return
+    left = MOST_ELEMENTS - sum(each.size for each in result.closer)
+    result.closer += look_closer(join, level, pairs, left)
+    losses = losses_of(level, pairs)
+    result.losses += [losses] if losses else []
+
+
+# Puts into level 1 that the two sides do not hold the same variables.
+
+EFFECTLESS = (
+    "{} of the port: the reference has nothing like it, and no gradient but rounding reaches it: nothing came of it"
+)
+
+
+def with_structure(
+    level: Level, structure: Structure, question: MappingError | None, located: Located | None, evidence: Evidence
+) -> None:
+    """Says in level 1 which variables only one side has.
+
+    Where outputs or losses differ, the first difference stays where they do, and what is read there names the cause; else
+    the parameters themselves are the first difference.
+
+    Args:
+      level: changed in place.
+      structure: what one side holds and the other does not.
+      question: the error that asks for lines of a mapping.
+      located: where the forward passes part, or None.
+      evidence: the float64 lockstep traces.
+
+    Raises:
+      MappingError: nothing differs, though the reference has variables that nothing of the port belongs to.
+    """
+    if not structure:
+        return
+    first = level.first_difference
+    read = _read(located, evidence) if located is not None else None
+    structure = read_in_place(structure, read) if read is not None else structure
+    sizes = structure.missing or structure.resized
+    if first is None and not structure.untied and not trained_extras(structure, evidence) and (question or not sizes):
+        if sizes and question is not None:
+            raise question
+        level.notes += [EFFECTLESS.format(", ".join(part.name for part in structure.extra))]
+        return
+    check = structural_check(structure, evidence)
+    if check is not None:
+        level.checks.append(check)
+        level.verdict = "different"
+    if first is None or first.quantity not in FORWARD:
+        if check is not None:
+            level.first_difference = FirstDifference(check, "state", "parameters", "", None)
+            level.causes = [*structural_causes(structure, evidence, None), *level.causes]
+        return
+    here = structural_causes(structure, evidence, read) if read is not None else []
+    names = {cause.name for cause in here}
+    elsewhere = [cause for cause in structural_causes(structure, evidence, None) if cause.name not in names]
+    level.causes = [*here, *level.causes, *elsewhere]
+
+
+def _read(located: Located, evidence: Evidence) -> Read:
+    first, place = located.first, located.place
+    shapes = {name: tuple(entry["shape"]) for name, entry in evidence.reference.variables.items()}
+    of_layer = [name for name, layer in layer_names(shapes).items() if layer == place.layer]
+    there = [*(place.port.weights if place.port else []), *(place.extra.op.weights if place.extra else [])]
+    return Read(frozenset([*place.op.weights, *of_layer]), frozenset(there), first.check.key, first.check.step)

@@ -1,0 +1,188 @@
+"""Turns what was recorded of a case into the verdicts of its levels."""
+
+from collections.abc import Callable, Sequence
+
+from parity.diagnose import Evidence, find_causes
+from parity.experiment.recording import Recorded
+from parity.experiment.recover import outliving
+from parity.experiment.rejudge.ill_conditioned import empty_notes
+from parity.experiment.rejudge.non_differentiable import apart_at_kinks, kink_notes
+from parity.experiment.rejudge.races import race_notes, settle_races
+from parity.judge.allowances import Replicas
+from parity.judge.imprecise_ops import inexact_notes
+from parity.judge.levels.float32 import ACCURACY_LIMIT, ACCURACY_NOTED, LIMIT, judge_accuracy, judge_float32
+from parity.judge.levels.function import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
+from parity.judge.metrics import worst
+from parity.judge.port_values import judge_own_values
+from parity.judge.repeatability import judge_repeat
+from parity.judge.result import Check, FirstDifference, Level, decide, what_differs
+from parity.judge.unmatched_slots import slot_notes, slots_aside
+from parity.mapping.trace_map import Join
+from parity.trace import Trace, parse_key
+
+
+def judge_function(
+    recorded: Recorded,
+    steps: Sequence[int],
+    towers: int,
+    settle: Callable[[list[Check], Recorded], list[Check]] = lambda checks, recorded: checks,
+) -> Level:
+    """Decides level 1 from the float64 runs, in lockstep and free.
+
+    Args:
+      recorded: everything.
+      steps: those to judge.
+      towers: their number.
+      settle: what becomes of the checks before they are decided, `Recorder.settle`.
+    """
+    traces = recorded.lockstep
+    checks = judge_initial_slots(recorded.join, *recorded.initial_slots) + judge_own_values(recorded.written)
+    checks += judge_init(recorded.join, traces.reference64.init(), traces.candidate64.init())
+    checks += judge_lockstep(recorded.join, traces, steps)
+    spread = Replicas(recorded.reference_free, recorded.replicas)
+    checks += judge_free(recorded.join, recorded.reference_free, recorded.candidate_free, spread, checks)
+    checks = slots_aside(checks, recorded.join, traces)
+    checks = settle(settle_races(checks, recorded.races, recorded.join, traces, "float64"), recorded)
+    pairs = {
+        "init": (traces.reference64, traces.candidate64),
+        "lockstep": (traces.reference64, traces.candidate64),
+        "free": (recorded.reference_free, recorded.candidate_free),
+    }
+    first = find_first(recorded.join, checks, pairs)
+    evidence = Evidence(recorded.join, traces.reference64, traces.candidate64, traces.states, towers)
+    notes = (
+        race_notes(recorded.races, checks)
+        + kink_notes(checks)
+        + empty_notes(checks)
+        + slot_notes(checks)
+        + _never_moved(traces)
+        + _in_float32(traces)
+        + inexact_notes(traces.reference64.facts)
+    )
+    causes = outliving(notes, lambda: find_causes(first, evidence)) if first else []
+    level = Level("function", decide(checks), _reason(checks), checks, first, causes or [], notes)
+    if not traces.candidate64.facts.get("ranks_agree", True):
+        level.verdict = "different"
+        level.notes.insert(0, "the ranks hold different weights: some gradient or update is not shared between them")
+    return level
+
+
+def judge_single(
+    recorded: Recorded,
+    steps: Sequence[int],
+    function: Sequence[Check] = (),
+    once_more: Callable[[], Trace | None] = lambda: None,
+) -> Level:
+    """Decides level 2 from the float32 runs.
+
+    Args:
+      recorded: everything.
+      steps: those to judge.
+      function: the checks of level 1. Where these were judged beside a kink, the sides are apart in float64 already, and in
+        float32 may be so by as much more.
+      once_more: makes the candidate's first steps in float32 once more, where `recorded` does not hold them.
+    """
+    traces = recorded.lockstep
+    checks = judge_float32(recorded.join, traces, recorded.reference_draws, steps)
+    checks = slots_aside(checks, recorded.join, traces)
+    checks = settle_races(checks, recorded.races, recorded.join, traces, "float32")
+    apart = apart_at_kinks(function, recorded)
+    checks = [_with_allowance(check, LIMIT * apart.get((check.step, check.key), 0.0)) for check in checks]
+    accuracy = judge_accuracy(recorded.join, traces, recorded.reference_draws, recorded.candidate_draws)
+    level = Level("float32", decide(checks), _reason(checks), checks)
+    level.first_difference = find_first(recorded.join, checks, {"lockstep": (traces.reference32, traces.candidate32)})
+    states = ", ".join(str(step) for step in accuracy.states)
+    level.notes.append(
+        f"accuracy of the gradients at steps {states}: candidate {accuracy.candidate:.2f}, "
+        f"reference {accuracy.reference:.2f} times the other side's distance from float64 (limit {ACCURACY_LIMIT:g})"
+    )
+    whose = "candidate" if accuracy.candidate > accuracy.reference else "reference"
+    if accuracy.holds and max(accuracy.candidate, accuracy.reference) > ACCURACY_NOTED:
+        level.notes.append(
+            f"{whose} worse: its float32 is the less accurate one, by no more than careless summation explains "
+            "(on the CPU: batch norm over channels-last tensors)"
+        )
+    if not accuracy.holds:
+        level.verdict = "different"
+        again = recorded.repeats.get("candidate") or once_more()
+        wandering = judge_repeat("candidate", traces.candidate32, again, again.step_numbers) if again else None
+        if wandering is not None and not wandering.comparable:
+            # Its float32 is no rounding of its float64 then, but another draw.
+            level.reason = f"the candidate does not repeat itself: {wandering.sentence.partition(': ')[2]}"
+        else:
+            level.reason = "the candidate computes in less than float32: look for TensorFloat-32 or bfloat16"
+    return level
+
+
+def _with_allowance(check: Check, more: float) -> Check:
+    if not more or check.verdict not in ("same", "different"):
+        return check
+    allowed = check.allowed + more
+    return check._replace(allowed=allowed, verdict="same" if check.difference <= allowed else "different")
+
+
+def not_run(name: str, reason: str) -> Level:
+    """Returns a level that nobody asked for or that cannot be had."""
+    return Level(name, "not_run", reason)
+
+
+def find_first(join: Join, checks: Sequence[Check], traces: dict[str, tuple[Trace, Trace]]) -> FirstDifference | None:
+    """Returns the first tensor that is not the same: the checks come in the order of the steps and of computation."""
+    order = {"fresh": 0, "init": 1, "lockstep": 2, "free": 3}
+    found = [check for check in checks if check.verdict in ("different", "incomparable")]
+    if not found:
+        return None
+    check = min(found, key=lambda each: order[each.run])
+    key = parse_key(check.key)
+    if check.run == "fresh":  # told by two numbers, of no trace
+        return FirstDifference(check, key.quantity, key.name, key.tower, None)
+    reference, candidate = traces[check.run]
+    if check.run != "init" and not all(check.step in trace.step_numbers for trace in (reference, candidate)):
+        return FirstDifference(check, key.quantity, key.name, key.tower, None)
+    one_file = reference.init() if check.run == "init" else reference.step(check.step)
+    other_file = candidate.init() if check.run == "init" else candidate.step(check.step)
+    one = one_file.read(check.key) if check.key in one_file else None
+    other = join.read(key, other_file) if one is not None else None
+    shown = worst(one, other) if one is not None and other is not None and one.shape == other.shape else None
+    return FirstDifference(check, key.quantity, key.name, key.tower, shown)
+
+
+def _reason(checks: Sequence[Check]) -> str:
+    judged = [check for check in checks if check.verdict != "not_run"]
+    highest = max((check.multiple for check in judged), default=0.0)
+    scale = max((check.of_scale for check in judged), default=0.0)
+    return (
+        what_differs(checks)
+        or f"{len(judged):,} tensors; at most {highest:.2g} of what is allowed, {scale:.1g} of the scale"
+    )
+
+
+def _in_float32(traces: Lockstep) -> list[str]:
+    places = traces.reference64.facts.get("float32_in_float64") or []
+    if not places:
+        return []
+    return [
+        f"the graph computes in float32 though it is fed float64, at {', '.join(places)} (everything in tf.losses does): "
+        "losses and metrics are judged as float32, gradients as float64"
+    ]
+
+
+def _never_moved(traces: Lockstep) -> list[str]:
+    moved: set[str] = set()
+    names: list[str] = []
+    for step in traces.reference64.step_numbers:
+        file = traces.reference64.step(step)
+        names = names or [text for text in file.names() if text.startswith("grad/")]
+        moved.update(text for text in names if text not in moved and file.read(text).any())
+    still = [text[len("grad/") :] for text in names if text not in moved]
+    missing = [name for name in _weights(traces.reference64) if f"grad/{name}" not in names]
+    notes = []
+    if still:
+        notes.append(f"gradient never non-zero, so nothing is proven about: {', '.join(still)}")
+    if missing:
+        notes.append(f"no gradient at all: {', '.join(missing)}")
+    return notes
+
+
+def _weights(trace: Trace) -> list[str]:
+    return [name for name, entry in trace.variables.items() if entry["kind"] == "weight"]

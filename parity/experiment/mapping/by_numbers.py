@@ -1,0 +1,162 @@
+"""Lets numbers decide what names and shapes leave open: both sides make one step from a state that no guess can change."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parity.experiment.mapping.by_graph import in_layout_of_graph
+from parity.experiment.mapping.by_neighbours import by_neighbours
+from parity.experiment.mapping.by_outputs import Outputs, Proven, most_reached
+from parity.experiment.recording import OfBoth
+from parity.experiment.sides.golden_side import GoldenRole
+from parity.experiment.sides.tensorflow_side import Reference, TensorFlowRole
+from parity.experiment.sides.torch_side import TorchRole
+from parity.experiment.spec import MAPPING, Asked
+from parity.judge.metrics import Array
+from parity.locate.matching import Pass
+from parity.mapping import Draft, Mapping
+from parity.mapping.by_gradients import Gradients, by_trial, tied_values
+from parity.mapping.states import Tensors, read_all, write_init, write_states
+from parity.mapping.trace_map import Join
+from parity.trace import Forward, TensorFile, Trace, parse_key
+from parity.worker.failures import SideFailed
+
+QUANTITIES = ("grad", "stat")
+FIRST_TOWER = "0"
+HELD = {"weight": "var", "statistic": "stat"}
+
+
+class Ready(NamedTuple):
+    """Both sides, ready to make a step.
+
+    Fields:
+      reference: live, or a golden trace.
+      inputs: what it is prepared with.
+      candidate: the port's.
+      joined: makes the names and layouts of a mapping, and tells the candidate of them.
+      start: trace whose init is the state that everything starts from, the reference's.
+      feeds: traces of the batches.
+      out: folder for what is written.
+    """
+
+    reference: Reference
+    inputs: Any
+    candidate: TorchRole
+    joined: Callable[[Mapping], Join]
+    start: Path
+    feeds: OfBoth
+    out: Path
+
+
+def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
+    """Returns the draft with its guesses decided, or verified, by the gradients of the first step in float64."""
+    state = read_all(Trace(ready.start).init())
+    if isinstance(ready.reference, GoldenRole):
+        return _by_trial(draft, ready, state, "float64")
+    ready.reference.prepare("float64", ready.inputs).result()
+    held = {guess.variable.name: f"{HELD[guess.variable.kind]}/{guess.variable.name}" for guess in draft.guesses}
+    values = tied_values(draft.guesses, {name: state[text] for name, text in held.items()})
+    tied = {**state, **{held[name]: value.astype(state[held[name]].dtype) for name, value in values.items()}}
+    start = write_init(ready.out / "start" / MAPPING, tied)
+    known = _moved_by_reference(ready, MAPPING, start)
+    if not all(np.isfinite(value).all() for value in known.values()):  # the tower takes no such weights
+        return _by_trial(draft, ready, state, MAPPING)
+    variants = []
+    for variant in draft.variants():
+        gradients = Gradients(known, _moved_by_candidate(variant, ready, tied))
+        found = variant.by(gradients).as_found_beside(draft)
+        if found.agrees:
+            return found
+        variants.append((found, variant, gradients))
+    found, variant, gradients = max(variants, key=lambda each: sum(guess.verified is True for guess in each[0].guesses))
+    tied_passes, own_passes = _ForwardPasses(ready, tied, "tied"), _ForwardPasses(ready, state, "own")
+    passes = tied_passes(variant)
+    if passes is None:
+        return found
+    if any(len({unit for unit, _ in guess.options}) < len(guess.options) for guess in variant.guesses):
+        variant = _in_layout_of_graph(variant, own_passes)
+    outputs = Outputs(gradients, *passes)
+    guessed = by_neighbours(variant, outputs, (passes[0].ops, passes[1].ops))
+    decided = most_reached(guessed.as_found_beside(draft), own_passes)
+    final = own_passes(decided)
+    if final is None:
+        return decided
+    return decided.checked(Proven(decided, gradients, outputs, Outputs(gradients, *final))).as_found_beside(draft)
+
+
+def _in_layout_of_graph(draft: Draft, passes: "_ForwardPasses") -> Draft:
+    found = passes(draft)
+    if found is None:
+        return draft
+    sides = [
+        {parse_key(text).name: value for text, value in tensors.items() if parse_key(text).quantity == "var"}
+        for tensors in (passes.state, passes.translated(draft))
+    ]
+    return in_layout_of_graph(draft, found, (sides[0], sides[1]))
+
+
+class _ForwardPasses:
+    """Makes both sides' pass of the first tower in the first step from one state, the reference's only once.
+
+    Args:
+      ready: both sides.
+      state: the reference's that they start from.
+      name: of the state, for what is written.
+    """
+
+    def __init__(self, ready: Ready, state: Tensors, name: str) -> None:
+        self.state, self._ready, self._name = state, ready, f"{MAPPING}-{name}"
+        self._reference: Pass | None = None
+
+    def translated(self, draft: Draft) -> Tensors:
+        """Returns the state in the candidate's names and layouts."""
+        return self._ready.joined(draft.mapping()).write_all(self.state)
+
+    def __call__(self, draft: Draft) -> tuple[Pass, Pass] | None:
+        """Returns the passes under an assignment, None where one of them cannot be watched; the next replaces the second."""
+        ready, theirs = self._ready, self.translated(draft)
+        if not isinstance(ready.reference, TensorFlowRole):
+            return None
+        try:
+            if self._reference is None:
+                asked = Asked(
+                    self._name, "float64", ready.feeds.tf, ready.start, self._states("tf", self.state), (), [0]
+                )
+                self._reference = _pass(ready.reference.forward(0, FIRST_TOWER, asked))
+            start = write_init(ready.out / "start" / f"{self._name}-torch", theirs)
+            there = Asked(self._name, "float64", ready.feeds.torch, start, self._states("torch", theirs), (), [0])
+            return self._reference, _pass(ready.candidate.forward(0, FIRST_TOWER, there))
+        except SideFailed:
+            return None
+
+    def _states(self, side: str, tensors: Tensors) -> Path:
+        return write_states(self._ready.out / "start" / f"{self._name}-{side}-states", [(0, tensors)])
+
+
+def _pass(kept: Forward) -> Pass:
+    return Pass(kept.ops, kept.value, kept.operand)
+
+
+def moved_by_step(file: TensorFile) -> dict[str, Array]:
+    """Returns by variable its combined gradient in a step, and of a statistic what the step made of it."""
+    keys = [(parse_key(text), text) for text in file.names()]
+    return {key.name: file.read(text) for key, text in keys if key.quantity in QUANTITIES}
+
+
+def _by_trial(draft: Draft, ready: Ready, state: Tensors, run: str) -> Draft:
+    known = _moved_by_reference(ready, run, ready.start)
+    return by_trial(draft, known, lambda tried: _moved_by_candidate(tried, ready, state))
+
+
+def _moved_by_reference(ready: Ready, run: str, start: Path) -> dict[str, Array]:
+    asked = Asked(run, "float64", ready.feeds.tf, start, None, QUANTITIES, [0])
+    return moved_by_step(ready.reference.run(asked).result().step(0))
+
+
+def _moved_by_candidate(draft: Draft, ready: Ready, state: Tensors) -> dict[str, Array]:
+    join = ready.joined(draft.mapping())
+    start = write_init(ready.out / "start" / f"{MAPPING}-torch", join.write_all(state))
+    asked = Asked(MAPPING, "float64", ready.feeds.torch, start, None, QUANTITIES, [0])
+    return moved_by_step(ready.candidate.run(asked).result().step(0))

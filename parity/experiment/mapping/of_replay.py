@@ -1,0 +1,90 @@
+"""Lets the gradients of a recorded step decide what names and shapes leave open between a script and its port."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from parity.experiment.replay.port_module import write_module
+from parity.experiment.replay.script import Part
+from parity.experiment.sides.densify import DenseTrace
+from parity.experiment.spec import MAPPING
+from parity.judge.metrics import Array
+from parity.mapping import Draft
+from parity.mapping.by_gradients import by_trial
+from parity.mapping.states import translated, translated_batch, write_init, write_states
+from parity.mapping.trace_map import Join
+from parity.trace import Trace, parse_key
+from parity.worker.process import SideProcess
+
+IN_FLOAT32 = 1e-3  # so far apart gradients are taken for equal that were recorded in float32
+TRIED = frozenset(["var", "stat"])
+
+
+class Trying(NamedTuple):
+    """A port that can be asked for the gradients of a recorded step.
+
+    Fields:
+      part: what was recorded.
+      shadow: its float64 shadow, or None.
+      side: the port's process.
+      prepare: builds the port in float64 with functions that a case names; answers with the build.
+      loss: the port's, "module:function".
+      joined: makes names and layouts of a draft's mapping.
+      out: folder for what is written.
+    """
+
+    part: Part
+    shadow: Trace | None
+    side: SideProcess
+    prepare: Callable[[dict[str, str]], dict[str, Any]]
+    loss: str
+    joined: Callable[[Draft], Join]
+    out: Path
+
+
+def decide_by_recorded(draft: Draft, trying: Trying) -> Draft:
+    """Returns the draft with its guesses decided, or verified, by the gradients of recorded steps.
+
+    The first step decides; where its gradients do not say, as they do not of weights behind a layer that begins with zeros,
+    the last one does, by when weights that began as equal numbers have moved apart.
+    """
+    part = trying.part
+    functions = write_module(trying.out, part, draft.mapping(), trying.loss, None, prefix="tried_part")
+    prepared = trying.prepare(functions)["prepared"]
+    first = _by_step(draft, trying, prepared, part.steps[0])
+    if not first.agrees or not first.undecided or len(part.steps) == 1:
+        return first
+    last = _by_step(first, trying, prepared, part.steps[-1])
+    return last.verified_beside(first) if last.agrees else first
+
+
+def _by_step(draft: Draft, trying: Trying, prepared: str, number: int) -> Draft:
+    source = trying.shadow or trying.part.trace
+    keys = [(parse_key(text), value) for text, value in trying.part.tensors(number, source.step(number)).items()]
+    known = {key.name: value for key, value in keys if key.quantity == "grad"}
+    return by_trial(
+        draft,
+        known,
+        lambda tried: _gradients(tried, trying, prepared, number),
+        0.0 if trying.shadow else IN_FLOAT32,
+    )
+
+
+def _gradients(draft: Draft, trying: Trying, prepared: str, number: int) -> dict[str, Array]:
+    part, out = trying.part, trying.out / MAPPING
+    join = trying.joined(draft)
+    state = {text: value for text, value in part.before(number).items() if parse_key(text).quantity in TRIED}
+    batch = translated_batch(join, part.batch(number))
+    trying.side.ask(
+        "run",
+        prepared=prepared,
+        feeds=str(write_states(out / "feeds", [(number, batch)])),
+        start=str(write_init(out / "start", translated(join, state))),
+        follow=None,
+        recorded_counters=False,
+        quantities=["grad"],
+        steps=[number],
+        out=str(out / "torch"),
+    ).result()
+    file = DenseTrace(out / "torch").step(number)
+    return {parse_key(text).name: file.read(text) for text in file.names() if parse_key(text).quantity == "grad"}

@@ -1,0 +1,216 @@
+"""Gets both sides of a case ready: joins their variables, and writes what they are fed and where they start."""
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parity.case import Case
+from parity.experiment.mapping.by_numbers import Ready, decide_by_numbers
+from parity.experiment.recording import OfBoth, Playing
+from parity.experiment.sides.tensorflow_side import Reference
+from parity.experiment.sides.torch_side import TorchRole
+from parity.experiment.spec import Tick
+from parity.judge.levels.function import Lockstep
+from parity.judge.port_values import Written, written_into, written_notes
+from parity.mapping import (
+    Draft,
+    Mapping,
+    MappingError,
+    Structure,
+    as_far_as_it_goes,
+    draft_mapping,
+    mapping_notes,
+    require_total,
+    variables_of,
+)
+from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
+from parity.mapping.trace_map import Join, Renaming
+from parity.trace import Trace, parse_key
+
+# How much farther the reference moves each moving statistic than the candidate does.
+
+
+def momentum_ratios(join: Join, traces: Lockstep) -> dict[str, float]:
+    """Returns by the candidate's name of a moving statistic how far the reference moves it in the first step, relative.
+
+    Graphs round a momentum to float32 in one of two ways: which, these ratios tell.
+
+    Args:
+      join: names and layouts.
+      traces: both sides' float64 runs, and the states before each step.
+    """
+    step = traces.reference64.step_numbers[0]
+    one_file, other_file, before = (
+        trace.step(step) for trace in (traces.reference64, traces.candidate64, traces.states)
+    )
+    ratios: dict[str, float] = {}
+    for text in one_file.names():
+        key = parse_key(text)
+        other = join.read(key, other_file) if key.quantity == "stat" and text in before else None
+        if other is None or other.shape != one_file.read(text).shape:
+            continue
+        start = np.asarray(before.read(text), np.float64)
+        theirs, ours = (np.ravel(value - start) for value in (one_file.read(text), other))
+        size = float(ours @ ours)
+        if size > 0.0:
+            ratios.update((parse_key(name).name, float(theirs @ ours) / size) for name in join.candidates(key))
+    return ratios
+
+
+# Gets both sides of a case ready: joins their names, and writes what they are fed and where they start.
+
+NO_MODE = (
+    "inference was not judged, for the tower says nothing of it: write def tower(..., training=True), and return with "
+    "training=False what the model computes after training"
+)
+NOT_BLESSED = "inference was not judged, for the golden trace has none of it: bless it again"
+
+
+class Prepared(NamedTuple):
+    """Both sides, ready to run.
+
+    Fields:
+      playing: the sides and what they are fed.
+      join: names and layouts of both sides.
+      draft: the mapping, and what of it is guessed.
+      initial_slots: what each side's optimizer itself puts into its slots, as in `Recorded`.
+      written: buffers and constants of the port that are overwritten, likewise.
+      notes: what the report is to say of what cannot be judged.
+      structure: what one side holds and the other does not.
+      question: the error that asks for lines of the mapping, where it is not total; None where it is.
+    """
+
+    playing: Playing
+    join: Join
+    draft: Draft
+    initial_slots: tuple[dict[str, list[float]], dict[str, list[float]]]
+    written: list[Written]
+    notes: list[str]
+    structure: Structure
+    question: MappingError | None
+
+
+def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Path, tick: Tick) -> Prepared:
+    """Has both sides get ready for float32, joins their variables, and writes feeds and start for each.
+
+    Args:
+      case: what is run.
+      reference: plays the reference.
+      candidate: plays the candidate; it is told which of its parameters decay, and which optimizer takes which.
+      out: folder for feeds and start.
+      tick: told how far it is.
+
+    Raises:
+      SideFailed: a side could not do its part.
+      MappingError: the variables do not join.
+    """
+    feeding = reference.batches(out / "feeds" / "tf")
+    tick("start TensorFlow and torch", 0, 1)
+    preparing = candidate.prepare("float32")
+    inputs = feeding.result()
+    tf, torch = reference.prepare("float32", inputs).result(), preparing.result()
+    tick("start TensorFlow and torch", 1, 1)
+    asked = draft_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
+    draft, structure = as_far_as_it_goes(asked)
+    require_total(draft)
+    plain = draft
+
+    def joined(mapping: Mapping) -> Join:
+        return _joined(case, candidate, mapping, tf)
+
+    join = joined(draft.mapping())
+    steps, shards = list(range(case.steps)), case.towers * case.micro_batches
+    feeds = _write_feeds(out, join, steps)
+    started, initial = out / "start" / "tf", reference.initialize(out / "start" / "tf")
+    if any(guess.open for guess in draft.guesses):
+        tick("find out what belongs together", 0, 1)
+        draft = decide_by_numbers(draft, Ready(reference, inputs, candidate, joined, started, feeds, out))
+        if structure and not any(guess.verified for guess in draft.guesses):
+            draft = plain  # of gradients that are all others nothing can be told
+        join = joined(draft.mapping())
+        tick("find out what belongs together", 1, 1)
+    mapping, own = draft.mapping(), candidate.prepare("float32").result()
+    start = OfBoth(started, write_init(out / "start" / "torch", translated(join, read_all(Trace(started).init()))))
+    known = {} if case.init.startswith("checkpoint") else initial
+    written = written_into(mapping, join, known, own["own_values"])
+    inference = ("eval",) if tf.get("inference") else ()
+    uneven, racing = case.tf.uneven or "refuse", _racing(tf["facts"])
+    return Prepared(
+        Playing(reference, candidate, feeds, start, steps, shards, out, inputs, inference, uneven, racing),
+        join,
+        draft,
+        (_slots(initial), dict(own["initial_slots"])),
+        written,
+        [
+            *mapping_notes(draft),
+            *written_notes(written, mapping.kept),
+            *_slot_notes(join),
+            *([] if inference else [_no_inference(tf)]),
+        ],
+        structure,
+        _question(asked),
+    )
+
+
+def _question(draft: Draft) -> MappingError | None:
+    try:
+        require_total(draft)
+    except MappingError as error:
+        return error
+    return None
+
+
+def _joined(case: Case, candidate: TorchRole, mapping: Mapping, prepared: dict[str, Any]) -> Join:
+    _choose_what_decays(case, candidate, mapping)
+    if case.optimizers:
+        _give_to_parts(case, candidate, mapping, prepared["variables"])
+    names = {str(quantity): Renaming(quantity, entries) for quantity, entries in case.mapping_of.items()}
+    slots = candidate.prepare("float32").result()["facts"]["slots"]
+    return Join(mapping, names, slots, prepared["facts"].get("slots", ()))
+
+
+def _racing(facts: dict[str, Any]) -> frozenset[str]:
+    statistics, averages = facts.get("racing_statistics", ()), facts.get("racing_averages", ())
+    return frozenset([f"stat/{name}" for name in statistics] + [f"ema/{name}" for name in averages])
+
+
+def _choose_what_decays(case: Case, candidate: TorchRole, mapping: Mapping) -> None:
+    decay = case.optimizer.weight_decay if case.optimizer else None
+    if decay is not None and decay.only:
+        chosen = [pair for pair in mapping.pairs if re.search(decay.only, pair.reference)]
+        candidate.decay_only([*dict.fromkeys(name for pair in chosen for name in pair.candidate)])
+
+
+def _give_to_parts(case: Case, candidate: TorchRole, mapping: Mapping, variables: dict[str, Any]) -> None:
+    weights = [pair for pair in mapping.pairs if variables[pair.reference]["kind"] == "weight"]
+    taken = {
+        name: [
+            *dict.fromkeys(
+                own for pair in weights if re.search(part.only or "", pair.reference) for own in pair.candidate
+            )
+        ]
+        for name, part in case.optimizers.items()
+    }
+    candidate.give_to_parts(taken)
+
+
+def _write_feeds(out: Path, join: Join, steps: list[int]) -> OfBoth:
+    tf = out / "feeds" / "tf"
+    trace = Trace(tf)
+    batches = ((step, translated_batch(join, read_all(trace.step(step)))) for step in steps)
+    return OfBoth(tf, write_states(out / "feeds" / "torch", batches))
+
+
+def _no_inference(prepared: dict[str, Any]) -> str:
+    return NO_MODE if "inference" in prepared else NOT_BLESSED
+
+
+def _slot_notes(join: Join) -> list[str]:
+    told = "the slot {} of the reference was taken for {} of the port: each is the only one that no name joins"
+    return [told.format(one, other) for one, other in join.left_slots.items()]
+
+
+def _slots(initial: dict[str, list[float]]) -> dict[str, list[float]]:
+    return {text: values for text, values in initial.items() if not text.startswith("stat/")}

@@ -1,0 +1,180 @@
+"""Records a case on both sides: which runs are made, from which states, in which order."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from parity.case import Case, as_declared
+from parity.experiment.prepare import momentum_ratios, prepare_both
+from parity.experiment.recording import Begun, OfBoth, Playing, Recorded
+from parity.experiment.rejudge.bless import leave_beside
+from parity.experiment.rejudge.rules import settle
+from parity.experiment.runs import (
+    REPLICAS,
+    candidate_in_lockstep,
+    candidate_repeated,
+    free_candidate,
+    lockstep_repeated,
+    reference_in_float64,
+    rough_reference,
+    run_draws,
+    run_orders,
+)
+from parity.experiment.sides.rerun import Again
+from parity.experiment.sides.tensorflow_side import Reference, TensorFlowRole
+from parity.experiment.sides.torch_side import TorchRole
+from parity.experiment.spec import Tick
+from parity.judge.levels.function import Lockstep
+from parity.judge.output_layouts import take_layouts
+from parity.judge.result import Check
+from parity.mapping import MappingError, Structure
+from parity.mapping.states import state_to_evaluate, states_before, translated, write_states
+from parity.mapping.trace_map import Join
+from parity.trace import Trace
+from parity.worker.launch import Sides
+
+
+class Recorder:
+    """Records one case with both sides.
+
+    Args:
+      case: what to run.
+      sides: started processes.
+      out: folder for the traces; made, and best empty.
+      spread: whether to measure the spread under perturbation (level 2 needs it).
+      tick: told how far it is: what, done, total.
+      reference: what plays the reference; by default the TensorFlow side.
+
+    Attributes:
+      states: the states before each step, once it has recorded.
+      again: runs steps once more, once it has recorded.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        sides: Sides,
+        out: Path,
+        spread: bool = True,
+        tick: Tick = lambda what, done, total: None,
+        reference: Reference | None = None,
+    ) -> None:
+        self._case = case
+        self._sides = sides
+        self._out = out
+        self._spread = spread
+        self._tick = tick
+        self._reference: Reference = reference or TensorFlowRole(as_declared(case), sides, out / "tf", tick)
+        self._candidate = TorchRole(case, sides, out / "torch", tick)
+        out.mkdir(parents=True, exist_ok=True)
+
+    def begin(self) -> Begun:
+        """Has both sides get ready, and the reference make its float32 trajectory, from which all else is made.
+
+        Raises:
+          SideFailed: a side could not do its part.
+          MappingError: the variables do not join.
+        """
+        self._prepared = prepare_both(self._case, self._reference, self._candidate, self._out, self._tick)
+        return Begun(
+            self._prepared.join, self._prepared.draft.mapping().texts(), rough_reference(self._prepared.playing)
+        )
+
+    @property
+    def structure(self) -> tuple[Structure, MappingError | None]:
+        """What one side holds and the other does not, and the error that asks for it, once it has begun."""
+        return self._prepared.structure, self._prepared.question
+
+    @property
+    def candidate_facts(self) -> dict[str, Any]:
+        """What the candidate says of itself when it has begun."""
+        facts = self._candidate.prepare("float32").result()["facts"]
+        return {**facts, "producer": {"package": "torch_ddp", "framework": facts["framework"]}}
+
+    @property
+    def playing(self) -> Playing:
+        """The sides and what they are fed, once it has begun."""
+        return self._prepared.playing._replace(torch=self._candidate)
+
+    def record(self, begun: Begun | None = None) -> Recorded:
+        """Runs everything and returns the traces.
+
+        Args:
+          begun: what `begin` returned, where it has begun.
+
+        Raises:
+          SideFailed: a side could not do its part.
+          MappingError: the variables do not join.
+        """
+        join, pairs, asked = begun or self.begin()
+        case, playing = self._case, self.playing
+        free = free_candidate(playing)
+        rough = asked.result()
+        self.states = states = self._write_states(join, rough)
+        self.again = Again(case, playing, join, states)
+        candidates = candidate_in_lockstep(playing, states.torch)
+        references = reference_in_float64(playing, states.tf)
+        repeats = lockstep_repeated(playing, states)
+        draws = list(run_draws(playing, join, states.tf)) if self._spread else []
+        races = run_orders(playing, states.torch, case, candidates) if playing.racing else None
+        lockstep = Lockstep(
+            reference32=rough,
+            reference64=references["float64"].result(),
+            candidate32=candidates["float32"].result(),
+            candidate64=candidates["float64"].result(),
+            states=Trace(states.tf),
+        )
+        layouts = take_layouts(join, lockstep.reference64, lockstep.candidate64)
+        return Recorded(
+            join=join,
+            start=Trace(playing.start.tf),
+            lockstep=lockstep,
+            reference_free=references["free"].result(),
+            candidate_free=free.result(),
+            initial_slots=self._prepared.initial_slots,
+            written=self._prepared.written,
+            replicas=[references[f"replica-{number}"].result() for number in range(REPLICAS)],
+            reference_draws=[reference.result() for reference, _ in draws],
+            candidate_draws=[candidate.result() for _, candidate in draws],
+            pairs=pairs,
+            races=races,
+            notes=self._reference.notes + self._prepared.notes + layouts,
+            repeats={side: again.result() for side, again in repeats.items()},
+        )
+
+    def settle(self, checks: list[Check], recorded: Recorded) -> list[Check]:
+        """Returns the checks of level 1, judged again where rounding decides: `settle_empty_gradients`, `settle_kinks`."""
+        return settle(checks, recorded, self.playing, self.states)
+
+    def leave_beside(self, recorded: Recorded) -> None:
+        """Has the reference leave what later ports are judged by where rounding decides, for a golden trace."""
+        leave_beside(recorded, self.playing, self.states)
+
+    def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:
+        """Records the candidate once more, its hyper-parameters rounded to float32, its schedule's rates the reference's."""
+        self._candidate = self._candidate.rounded(
+            self._out / "torch-rounded",
+            rates=_rates(recorded.lockstep.reference64) if self._case.torch.scheduler else None,
+            momentum_ratios=momentum_ratios(recorded.join, recorded.lockstep),
+        )
+        self.again.playing = self.playing
+        free = free_candidate(self.playing)
+        candidates = candidate_in_lockstep(self.playing, self.states.torch)
+        repeat = candidate_repeated(self.playing, self.states)
+        lockstep = recorded.lockstep._replace(
+            candidate32=candidates["float32"].result(), candidate64=candidates["float64"].result()
+        )
+        repeats = {**recorded.repeats, "candidate": repeat.result()}
+        return replace(recorded, lockstep=lockstep, candidate_free=free.result(), repeats=repeats)
+
+    def _write_states(self, join: Join, rough: Trace) -> OfBoth:
+        out, steps = self._out / "states", self.playing.steps
+        states = [*states_before(rough, steps), state_to_evaluate(rough)]
+        tf = write_states(out / "tf", states)
+        return OfBoth(tf, write_states(out / "torch", ((n, translated(join, state)) for n, state in states)))
+
+
+def _rates(trace: Trace) -> dict[int, float]:
+    files = {step: trace.step(step) for step in trace.step_numbers}
+    key = "state/learning_rate"
+    return {step: float(file.read(key)) for step, file in files.items() if key in file}

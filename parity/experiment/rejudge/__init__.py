@@ -1,0 +1,1 @@
+"""Judges again what rounding, and not the port, decides."""

@@ -1,0 +1,103 @@
+"""Has the reference of a case that is blessed leave what later ports are judged by where rounding decides."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from parity.experiment.recording import OfBoth, Playing, Recorded
+from parity.experiment.rejudge.ill_conditioned import UPDATED, rounded_runs
+from parity.experiment.rejudge.non_differentiable import BESIDE, moved_batches, moved_state
+from parity.experiment.runs import EVERYTHING, FREE, replicas
+from parity.experiment.sides.tensorflow_side import TensorFlowRole
+from parity.experiment.spec import FORWARD, Asked
+from parity.judge.metrics import distance, norm
+from parity.mapping.states import Tensors, read_all, write_init, write_states
+from parity.trace import SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key, tower_order
+
+MOST_BYTES = 1 << 24  # of a forward pass: a golden trace is small
+EMPTY = (
+    2.0**-16
+)  # as in tf_towers.shadow.empty: float64 rounds 2^-29 of what float32 does, a port's float32 may do far more
+
+
+def leave_beside(recorded: Recorded, playing: Playing, states: OfBoth) -> None:
+    """Leaves, beside the reference's other runs, those from weights moved aside where a step has a kink.
+
+    Beside them, always, the forward pass of the first step, and the trace `empty`: how far rounding moves what the
+    optimizer makes of gradients of nothing but it.
+
+    Args:
+      recorded: what was recorded of the case.
+      playing: the sides, live ones.
+      states: the states before each step.
+    """
+    playing.tf.prepare("float64", playing.inputs).result()
+    for inputs, name in BESIDE.items():
+        there, back = _moved(playing, states, name, inputs, 1.0), _moved(playing, states, f"{name}-back", inputs, -1.0)
+        if any(jumps(read_all(there.step(number)), read_all(back.step(number))) for number in playing.steps):
+            _leave_free(recorded, playing, name, inputs)
+        else:
+            shutil.rmtree(there.directory)
+    _leave_forward(recorded, playing, states)
+    write_states(Path(there.directory).parent / SHADOW_EMPTY, _empty(recorded, playing, states))
+
+
+def _leave_forward(recorded: Recorded, playing: Playing, states: OfBoth) -> None:
+    """The first step's forward pass in the first tower, by which the layer of a port's bug is found."""
+    assert isinstance(playing.tf, TensorFlowRole), "only a live reference is blessed"
+    step = playing.steps[0]
+    losses = [text for text in recorded.lockstep.reference64.step(step).names() if text.startswith("loss/")]
+    tower = min((parse_key(text).tower for text in losses), key=tower_order)
+    asked = Asked(FORWARD, "float64", playing.feeds.tf, playing.start.tf, states.tf, (), [step])
+    playing.tf.forward(step, tower, asked, MOST_BYTES)
+
+
+def _moved(playing: Playing, states: OfBoth, name: str, inputs: bool, towards: float) -> Trace:
+    known = Trace(states.tf)
+    before = (
+        (number, moved_state(read_all(known.step(number)), number, inputs, towards)) for number in known.step_numbers
+    )
+    follow = write_states(playing.out / "states" / f"tf-{name}", before)
+    quantities, feeds = EVERYTHING + playing.inference, _feeds(playing, name, inputs, towards)
+    asked = Asked(name, "float64", feeds, playing.start.tf, follow, quantities, playing.steps)
+    return playing.tf.run(asked).result()
+
+
+def _feeds(playing: Playing, name: str, inputs: bool, towards: float) -> Path:
+    batches = moved_batches(Trace(playing.feeds.tf), playing.steps, towards)
+    return write_states(playing.out / "feeds" / f"tf-{name}", batches) if inputs else playing.feeds.tf
+
+
+def _leave_free(recorded: Recorded, playing: Playing, name: str, inputs: bool) -> None:
+    start = moved_state(read_all(recorded.start.init()), 0, inputs)
+    out = write_init(playing.out / "start" / f"tf-{name}", start)
+    quantities, feeds = FREE + playing.inference, _feeds(playing, name, inputs, 1.0)
+    free = Asked(f"free-{name}", "float64", feeds, out, None, quantities, playing.steps)
+    for asked in (free, *replicas(playing, free)):
+        playing.tf.run(asked).result()
+
+
+def _empty(recorded: Recorded, playing: Playing, states: OfBoth) -> Iterator[tuple[int, Tensors]]:
+    rough, exact = recorded.lockstep.reference32, recorded.lockstep.reference64
+    found = {number: _names(rough.step(number), exact.step(number)) for number in playing.steps}
+    steps = [number for number, names in found.items() if names]
+    if not steps:
+        return
+    runs = list(rounded_runs(playing, states, steps, set().union(*found.values())))
+    for number in steps:
+        file = exact.step(number)
+        keys = [text for text in file.names() if parse_key(text).quantity in UPDATED]
+        keys = [text for text in keys if parse_key(text).name in found[number]]
+        files = [run.step(number) for run in runs]
+        yield (
+            number,
+            {text: np.array(max(distance(each.read(text), file.read(text)) for each in files)) for text in keys},
+        )
+
+
+def _names(rough: TensorFile, exact: TensorFile) -> set[str]:
+    grads = [text for text in exact.names() if parse_key(text).quantity == "grad"]
+    apart = {text: (exact.read(text), rough.read(text)) for text in grads}
+    return {parse_key(text).name for text, (one, other) in apart.items() if norm(one) <= EMPTY * distance(one, other)}

@@ -1,0 +1,211 @@
+"""Judges again where rounding decides an update: structurally zero gradients, hyper-parameters rounded to float32."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from parity.experiment.recording import OfBoth, Playing, Recorded
+from parity.experiment.runs import FEEDS, WEIGHTS
+from parity.experiment.sides.perturb import as_float64, one_ulp, reordered
+from parity.experiment.spec import Asked
+from parity.judge.allowances import MeasuredSpread
+from parity.judge.levels.function import LIMIT
+from parity.judge.metrics import distance
+from parity.judge.result import Cause, Check, FirstDifference, Level
+from parity.mapping.states import Tensors, read_all, write_states
+from parity.trace import Trace, parse_key
+
+# Sets aside what comes of hyper-parameters that TensorFlow's graph rounds to float32 and a port does not.
+
+Recording = TypeVar("Recording")
+EARLY = ("init", "fresh")
+OF_UPDATES = ("slot/", "var/", "ema/", "state/", "the updates")
+
+
+def set_aside_rounding(
+    recorded: Recording,
+    function: Level,
+    again: Callable[[], tuple[Recording, Level]],
+    own_optimizer: bool,
+    what: str = "hyper-parameters",
+) -> tuple[Recording, Level]:
+    """Returns what was recorded and level 1 with the port's hyper-parameters rounded alike, where that changes anything.
+
+    The graph holds float32 hyper-parameters, `torch.optim` doubles: an effect of 1e-8 to 1e-5 that is a fact about the port
+    and no bug. Rounding the port's own shows whether there is anything else. Momenta of batch norm always are its own.
+
+    Args:
+      recorded: the port as it is.
+      function: level 1 of it.
+      again: records and judges the port once more, its hyper-parameters rounded.
+      own_optimizer: whether the port brings its optimizer or its schedule.
+      what: is rounded, in words.
+    """
+    first = function.first_difference
+    if first is None or first.check.run in EARLY:
+        return recorded, function
+    if first.quantity != "stat" and not (own_optimizer and of_the_optimizer(first)):
+        return recorded, function
+    rounded, level = again()
+    again_first = level.first_difference
+    if again_first is not None and again_first.check[:3] == first.check[:3]:
+        return recorded, function  # it is not what rounding alone makes
+    effect = max((check.of_scale for check in function.checks if check.run == "lockstep"), default=0.0)
+    level.notes.insert(
+        0,
+        f"up to float32 {what}: the graph holds them rounded to float32, the port does not, which alone makes "
+        f"differences of {effect:.1g} of the scale (first in {first.check.key}); judged with the port's rounded alike",
+    )
+    return rounded, level
+
+
+def of_the_optimizer(first: FirstDifference) -> bool:
+    """Returns whether a difference is in what optimizers compute, or in what schedules do."""
+    return first.quantity in ("slot", "var") or first.check.key == "state/learning_rate"
+
+
+def but_for_rounding(
+    find: Callable[[Recording], list[Cause]],
+    recorded: Recording,
+    again: Callable[[], tuple[Recording, Level]],
+    own_optimizer: bool,
+) -> list[Cause]:
+    """Returns the causes of further differences that the rounding of hyper-parameters does not make by itself.
+
+    Behind a first difference that has nothing to do with updates these have not been judged with hyper-parameters rounded
+    alike.
+
+    Args:
+      find: names causes in what was recorded.
+      recorded: the port as it is.
+      again: records and judges the port once more, its hyper-parameters rounded.
+      own_optimizer: whether the port brings its optimizer or its schedule.
+    """
+    found = find(recorded)
+    if own_optimizer and any(cause.explains and cause.explains.key.startswith(OF_UPDATES) for cause in found):
+        return find(again()[0])
+    return found
+
+
+# Judges again what optimizers make of gradients that are nothing but rounding.
+
+UPDATED = ("slot", "var", "ema")
+NOTE = (
+    "its gradient is nothing but rounding; judged by what an ulp and another order of the examples make of its update"
+)
+Moves = Callable[[Check], float]
+
+
+def settle_empty_gradients(checks: list[Check], measure: Callable[[Sequence[Check]], Moves]) -> list[Check]:
+    """Returns the checks of level 1, updates by gradients of nothing but rounding judged by what rounding makes of them.
+
+    A bias in front of a batch norm has a gradient of zero, and what a program computes for it is rounding. Where Adam's
+    slots are empty its update of such a bias is about the learning rate in float32, whose rounding is far above epsilon, and
+    proportional to the gradient in float64, whose rounding is far below: float32's distance from float64 foretells too
+    little. So where such an update differs, the reference makes the step again, other weights and inputs one ulp of float64
+    away and the examples of each shard in another order, and 64 times the largest distance of these runs is allowed beside
+    what was.
+
+    Args:
+      checks: of level 1.
+      measure: takes the checks of such updates; returns a function of each to the largest distance of those runs in it.
+    """
+    empty = empty_in(checks)
+    lost = [check for check in checks if _is_lost(check, empty)]
+    if not lost:
+        return checks
+    moves = measure(lost)
+    judged = {check: _judged(check, moves(check)) for check in lost}
+    return [judged.get(check, check) for check in checks]
+
+
+def measure_kept(kept: Trace, prefix: str = "") -> Callable[[Sequence[Check]], Moves]:
+    """Returns a `measure` that reads distances which were measured where the reference is.
+
+    Args:
+      kept: a trace of them, by step and tensor.
+      prefix: what names start with in it.
+    """
+    spread, known = MeasuredSpread(kept, prefix), set(kept.step_numbers)
+    return lambda lost: lambda check: spread.measured(check.step, check.key) if check.step in known else 0.0
+
+
+def empty_in(checks: Sequence[Check]) -> set[tuple[int, str]]:
+    """Returns step and variable of every gradient that is the same and within its own allowance: nothing but rounding."""
+    return {
+        (check.step, parse_key(check.key).name)
+        for check in checks
+        if check.run == "lockstep" and parse_key(check.key).quantity == "grad"
+        if check.verdict == "same" and check.size <= check.allowed
+    }
+
+
+def _is_lost(check: Check, empty: set[tuple[int, str]]) -> bool:
+    if check.run != "lockstep" or check.verdict != "different":
+        return False
+    key = parse_key(check.key)
+    return key.quantity in UPDATED and (check.step, key.name) in empty
+
+
+def _judged(check: Check, spread: float) -> Check:
+    allowed = check.allowed + LIMIT * spread
+    if check.difference > allowed:
+        return check
+    return check._replace(verdict="same", allowed=allowed, note=NOTE)
+
+
+def empty_notes(checks: Sequence[Check]) -> list[str]:
+    """Returns what a report says of updates that were judged so."""
+    found = sorted({check.key for check in checks if check.note == NOTE})
+    return [f"{', '.join(found)}: {NOTE}"] if found else []
+
+
+# Measures on a live reference how far rounding moves what its optimizer makes of a gradient of nothing but
+# rounding.
+
+DRAWS = 3
+
+
+def measure_live(recorded: Recorded, playing: Playing, states: OfBoth, lost: Sequence[Check]) -> Moves:
+    """Has the reference make steps again, other weights and inputs an ulp away and the examples in another order.
+
+    Args:
+      recorded: what was recorded of the case.
+      playing: the sides, live ones.
+      states: the states before each step.
+      lost: the checks of the updates that are judged so.
+
+    Returns:
+      Function of such a check to the largest distance of those runs from the reference.
+
+    Counterpart: tf_towers.shadow.empty.EmptyGradients
+    """
+    reference, names = recorded.lockstep.reference64, {parse_key(check.key).name for check in lost}
+    runs = list(rounded_runs(playing, states, sorted({check.step for check in lost}), names))
+    return lambda check: max(_apart(run, reference, check) for run in runs)
+
+
+def _apart(run: Trace, reference: Trace, check: Check) -> float:
+    return distance(run.step(check.step).read(check.key), reference.step(check.step).read(check.key))
+
+
+def rounded_runs(playing: Playing, states: OfBoth, steps: Sequence[int], names: set[str]) -> Iterator[Trace]:
+    """Yields the reference's runs; the variables that are judged stay where they are, so that only rounding moves them."""
+    playing.tf.prepare("float64", playing.inputs).result()
+    before, fed = Trace(states.tf), Trace(playing.feeds.tf)
+    for draw in range(DRAWS):
+        name = f"empty-{draw}"
+        moved = ((step, _one_ulp(read_all(before.step(step)), draw + DRAWS * step, names)) for step in steps)
+        batches = ((n, _drawn(playing, read_all(fed.step(n)), draw + DRAWS * n)) for n in steps)
+        feeds = write_states(playing.out / "feeds" / f"tf-{name}", batches)
+        follow = write_states(playing.out / "states" / f"tf-{name}", moved)
+        yield playing.tf.run(Asked(name, "float64", feeds, playing.start.tf, follow, UPDATED, steps, True)).result()
+
+
+def _one_ulp(state: Tensors, seed: int, names: set[str]) -> Tensors:
+    wide = as_float64(state)
+    others = {text: value for text, value in wide.items() if parse_key(text).name not in names}
+    return {**wide, **one_ulp(others, seed, WEIGHTS)}
+
+
+def _drawn(playing: Playing, batch: Tensors, seed: int) -> Tensors:
+    return reordered(one_ulp(as_float64(batch), seed, FEEDS), playing.shards, seed, playing.uneven)

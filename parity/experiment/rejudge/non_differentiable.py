@@ -1,0 +1,240 @@
+"""Judges again at non-differentiable points, where a tie that rounding breaks leaves the gradient without a value."""
+
+from collections.abc import Iterator, Sequence
+from math import isfinite
+from typing import Protocol
+
+from parity.experiment.recording import OfBoth, Playing, Recorded
+from parity.experiment.runs import EVERYTHING, FREE, replicas
+from parity.experiment.sides.perturb import as_float64
+from parity.experiment.spec import Asked
+from parity.judge.allowances import Replicas
+from parity.judge.levels.function import judge_free, judge_lockstep
+from parity.judge.metrics import distance
+from parity.judge.result import Check
+from parity.mapping.states import Tensors, read_all, translated, translated_batch, write_init, write_states
+from parity.trace import Trace, moved_aside, moved_with_inputs, parse_key
+
+# Judges again beside a kink, where a tie that rounding breaks leaves the gradient without a value.
+
+NOTE = "at a kink: two things tie that rounding tells apart; judged with weights moved by up to 2^-30 of themselves"
+WITH_INPUTS = (
+    "at a kink: two things tie that rounding tells apart; judged with weights and inputs moved by 2^-30 of their scale"
+)
+# What is fed, drawn and computed forward has a value at a tie too: where that differs, no choice of gradients explains it.
+CONTINUOUS = frozenset(["state", "feed", "noise", "act", "stat", "loss", "metric", "eval"])
+GRADIENTS = ("tower_grad", "tower_clip", "grad", "clip")
+
+
+class Beside(Protocol):
+    """Runs both sides beside a kink, from where they were moved alike, and judges them by the rules of level 1."""
+
+    @property
+    def note(self) -> str:
+        """What a check says that was judged there: `NOTE`, or `WITH_INPUTS` where those were moved too."""
+
+    def once_more(self) -> list[Check]:
+        """Returns the checks of the lockstep with the candidate run once more at the kink itself: the control."""
+
+    def alone(self, step: int) -> list[Check]:
+        """Returns the checks of one step by itself, its counters the reference's."""
+
+    def in_lockstep(self) -> list[Check]:
+        """Returns the checks of all steps in their order."""
+
+    def free(self, lockstep: Sequence[Check]) -> list[Check]:
+        """Returns the checks of the runs that nobody resets; `lockstep` says what each step rounds."""
+
+
+def settle_kinks(checks: list[Check], besides: Sequence[Beside]) -> list[Check]:
+    """Returns the checks of level 1, those judged beside a kink that differ at it and nowhere near; what remains is a bug.
+
+    At a maximum of two equal values, or a ReLU of zero, a function has no gradient: which of its one-sided ones a program
+    computes is decided by rounding, in float64 as in float32. Such a tie is gone once what it hangs on has moved by the
+    least amount; a bug is not. So where numbers differ both sides run again from weights moved alike, and are judged by the
+    same allowances; and where gradients still differ, once more with zeros and inputs moved too, for zeros stay zeros and
+    repeated patches stay equal when weights move by a part of themselves. Where the first step that differs does so beside
+    the kink too, only that step is looked at. A port that breaks a tie of exact zeros otherwise, as of weights that are
+    nothing but zeros, stays different: no rounding decides there. A kink is there in every run: what differs no longer when
+    the candidate runs once more from where nobody moved anything was none, and what is not finite on one side alone is none.
+
+    Args:
+      checks: of level 1.
+      besides: what runs and judges the sides beside a kink, from the least that is moved to the most.
+    """
+    for beside in besides:
+        lost = [check for check in checks if check.verdict != "same" and check.verdict != "not_run"]
+        numbers = all(check.verdict == "different" and check.run in ("lockstep", "free") for check in lost)
+        if not lost or not numbers:
+            return checks
+        if beside.note == WITH_INPUTS:
+            lost = _explained_by_gradients(lost)
+        checks = _settled(checks, lost, _beside(lost, beside), beside)
+    return checks
+
+
+def _beside(lost: Sequence[Check], beside: Beside) -> list[Check]:
+    if not lost:
+        return []
+    first = next((check.step for check in lost if check.run == "lockstep"), None)
+    alone = beside.alone(first) if first is not None else []
+    if _different(alone):
+        return alone
+    again = beside.in_lockstep()
+    return again + beside.free(again) if any(check.run == "free" for check in lost) else again
+
+
+def _explained_by_gradients(lost: Sequence[Check]) -> list[Check]:
+    """Those that another choice of gradients can explain: gradients, and what is made of one that differs.
+
+    To move inputs hides what only exact values show, as a mask of `>=` for `>`, or an update of rows without a gradient.
+    """
+    keys = [(check, parse_key(check.key)) for check in lost]
+    lockstep = [(check.step, key.quantity, _variable(key.name)) for check, key in keys if check.run == "lockstep"]
+    torn = {step for step, quantity, _ in lockstep if quantity in CONTINUOUS}
+    moved = {(step, name) for step, quantity, name in lockstep if quantity in GRADIENTS and step not in torn}
+    return [check for check, key in keys if check.run == "free" or (check.step, _variable(key.name)) in moved]
+
+
+def _variable(name: str) -> str:
+    return name.removesuffix(".values").removesuffix(".indices")
+
+
+def _settled(checks: list[Check], lost: Sequence[Check], judged: Sequence[Check], beside: Beside) -> list[Check]:
+    finite = {check[:3] for check in lost if isfinite(check.difference)}
+    same = [check for check in judged if check.verdict == "same" and check[:3] in finite]
+    found = {check[:3]: check._replace(note=beside.note) for check in same}
+    if not found or (any(check.run == "lockstep" for check in lost) and _gone(lost, beside.once_more())):
+        return checks
+    return [found.get(check[:3], check) for check in checks]
+
+
+def _gone(lost: Sequence[Check], once_more: Sequence[Check]) -> bool:
+    same = {check[:3] for check in once_more if check.verdict == "same"}
+    return any(check[:3] in same for check in lost)
+
+
+def _different(checks: Sequence[Check]) -> bool:
+    return any(check.verdict not in ("same", "not_run") for check in checks)
+
+
+def apart_at_kinks(checks: Sequence[Check], recorded: Recorded) -> dict[tuple[int, str], float]:
+    """Returns by step and tensor how far the sides are apart in float64 where they were judged beside a kink."""
+    traces, apart = recorded.lockstep, {}
+    for check in checks:
+        if check.note in (NOTE, WITH_INPUTS) and check.run == "lockstep":
+            other = recorded.join.read(parse_key(check.key), traces.candidate64.step(check.step))
+            one = traces.reference64.step(check.step).read(check.key)
+            apart[check.step, check.key] = distance(one, other) if other is not None else 0.0
+    return apart
+
+
+def kink_notes(checks: Sequence[Check]) -> list[str]:
+    """Returns what a report says of kinks."""
+    return [
+        note for name in (NOTE, WITH_INPUTS) for note in _note([each for each in checks if each.note == name], name)
+    ]
+
+
+def _note(found: Sequence[Check], name: str) -> list[str]:
+    if not found:
+        return []
+    steps = sorted({check.step for check in found})
+    where = f"step {steps[0]}" if len(steps) == 1 else f"steps {', '.join(map(str, steps))}"
+    tensors = f"{len(found)} {'tensor' if len(found) == 1 else 'tensors'}"
+    return [f"{tensors} of {where}, {found[0].key} first, {'is' if len(found) == 1 else 'are'} {name}"]
+
+
+# Runs the two live sides of a case beside a kink, from weights moved alike.
+
+BESIDE = {False: "beside", True: "inputs-beside"}
+
+
+def moved_state(state: Tensors, step: int, inputs: bool, towards: float = 1.0) -> Tensors:
+    """Returns a state from which a step is run beside a kink; `inputs` says whether these and zeros are moved too."""
+    return (moved_with_inputs if inputs else moved_aside)(as_float64(state), step, towards)
+
+
+def moved_batches(feeds: Trace, steps: Sequence[int], towards: float = 1.0) -> Iterator[tuple[int, Tensors]]:
+    """Yields number and batch, moved, of each step."""
+    return ((step, moved_with_inputs(as_float64(read_all(feeds.step(step))), step, towards)) for step in steps)
+
+
+class LiveBeside:
+    """Runs and judges both sides of a case beside a kink, as `settle_kinks` asks.
+
+    Args:
+      recorded: what was recorded of the case.
+      playing: the sides, live ones.
+      states: the states before each step.
+      inputs: whether inputs and zeros are moved too.
+    """
+
+    def __init__(self, recorded: Recorded, playing: Playing, states: OfBoth, inputs: bool = False) -> None:
+        self._recorded, self._playing, self._states, self._inputs = recorded, playing, states, inputs
+        self._name = BESIDE[inputs]
+
+    @property
+    def note(self) -> str:
+        """What a check says that was judged there."""
+        return WITH_INPUTS if self._inputs else NOTE
+
+    def once_more(self) -> list[Check]:
+        """Returns the checks of the lockstep with the candidate run once more from the weights that nobody moved."""
+        recorded, playing = self._recorded, self._playing
+        feeds, start = playing.feeds.torch, playing.start.torch
+        quantities = EVERYTHING + playing.inference
+        asked = Asked("once-more", "float64", feeds, start, self._states.torch, quantities, playing.steps)
+        candidate = playing.torch.run(asked).result()
+        return judge_lockstep(recorded.join, recorded.lockstep._replace(candidate64=candidate), playing.steps)
+
+    def alone(self, step: int) -> list[Check]:
+        """Returns the checks of one step by itself, its counters the reference's."""
+        return [check for check in self._judged(f"{self._name}-{step}", [step], [step], True) if check.step == step]
+
+    def in_lockstep(self) -> list[Check]:
+        """Returns the checks of all steps in their order, in which each side counts by itself."""
+        return self._judged(self._name, self._playing.steps, Trace(self._states.tf).step_numbers, False)
+
+    def free(self, lockstep: Sequence[Check]) -> list[Check]:
+        """Returns the checks of the runs that nobody resets."""
+        recorded, playing = self._recorded, self._playing
+        start = moved_state(read_all(recorded.start.init()), 0, self._inputs)
+        tf = write_init(playing.out / "start" / f"tf-{self._name}", start)
+        port = write_init(playing.out / "start" / f"torch-{self._name}", translated(recorded.join, start))
+        quantities, feeds = FREE + playing.inference, self._feeds(self._name, playing.steps)
+        asked = Asked(f"free-{self._name}", "float64", feeds.torch, port, None, quantities, playing.steps)
+        candidate = playing.torch.run(asked)
+        free = asked._replace(feeds=feeds.tf, start=tf)
+        reference, *moved = (self._reference(each) for each in (free, *replicas(playing, free)))
+        return judge_free(recorded.join, reference, candidate.result(), Replicas(reference, moved), lockstep)
+
+    def _judged(self, name: str, steps: Sequence[int], known: Sequence[int], alone: bool) -> list[Check]:
+        recorded, playing = self._recorded, self._playing
+        states = Trace(self._states.tf)
+        before = [(step, moved_state(read_all(states.step(step)), step, self._inputs)) for step in known]
+        tf = write_states(playing.out / "states" / f"tf-{name}", before)
+        port = write_states(
+            playing.out / "states" / f"torch-{name}", ((n, translated(recorded.join, state)) for n, state in before)
+        )
+        quantities = EVERYTHING + (() if alone else playing.inference)
+        feeds = self._feeds(name, steps)
+        asked = Asked(
+            name, "float64", feeds.torch, playing.start.torch, port, quantities, steps, alone, whole=self._name
+        )
+        candidate = playing.torch.run(asked)
+        reference = self._reference(asked._replace(feeds=feeds.tf, start=playing.start.tf, follow=tf))
+        traces = recorded.lockstep._replace(reference64=reference, candidate64=candidate.result(), states=Trace(tf))
+        return judge_lockstep(recorded.join, traces, steps)
+
+    def _feeds(self, name: str, steps: Sequence[int]) -> OfBoth:
+        feeds, out = self._playing.feeds, self._playing.out / "feeds"
+        if not self._inputs:
+            return feeds
+        batches = dict(moved_batches(Trace(feeds.tf), steps))
+        port = ((step, translated_batch(self._recorded.join, batch)) for step, batch in batches.items())
+        return OfBoth(write_states(out / f"tf-{name}", batches.items()), write_states(out / f"torch-{name}", port))
+
+    def _reference(self, asked: Asked) -> Trace:
+        self._playing.tf.prepare("float64", self._playing.inputs).result()
+        return self._playing.tf.run(asked).result()

@@ -1,0 +1,50 @@
+"""Each side against itself: whether it can be compared at all, and by how much it wanders."""
+
+from collections.abc import Sequence
+
+from parity.experiment.recording import Recorded
+from parity.judge.repeatability import Repeat, judge_repeat
+from parity.judge.result import Level
+
+SHOWN = 3  # names of ops
+
+
+def judge_repeats(recorded: Recorded) -> list[Repeat]:
+    """Compares what each side did with what it did when asked the same once more; the reference first."""
+    traces = recorded.lockstep
+    once = {"reference": traces.reference32, "candidate": traces.candidate32}
+    return [
+        judge_repeat(side, once[side], recorded.repeats[side], recorded.repeats[side].step_numbers)
+        for side in once
+        if side in recorded.repeats and not (side == "reference" and recorded.races)
+    ]
+
+
+def set_aside_wandering(levels: dict[str, Level], repeats: list[Repeat], draws: Sequence[str] = ()) -> None:
+    """Calls levels that are different incomparable where the reference does not repeat itself: nothing can match it.
+
+    Args:
+      levels: name to level; changed in place.
+      repeats: of both sides.
+      draws: names of the reference's ops that draw, the fact `random_ops`.
+    """
+    wild = next((repeat for repeat in repeats if repeat.side == "reference" and not repeat.comparable), None)
+    if wild is None:
+        return
+    for level in levels.values():
+        if level.verdict == "different":
+            level.verdict = "incomparable"
+            level.causes = []
+        how = wild.sentence.partition(": ")[2]
+        level.notes.insert(
+            0,
+            f"the reference does not repeat itself: {how}. An op draws anew in every run{_named(draws)}: leave it out, "
+            "or feed it",
+        )
+
+
+def _named(draws: Sequence[str]) -> str:
+    if not draws:
+        return ""
+    more = f" and {len(draws) - SHOWN} more" if len(draws) > SHOWN else ""
+    return f" ({', '.join(draws[:SHOWN])}{more})"

@@ -1,0 +1,47 @@
+"""Settles the checks of level 1 that rounding decides, with live TensorFlow or by what a golden trace keeps."""
+
+from pathlib import Path
+
+from parity.experiment.recording import OfBoth, Playing, Recorded
+from parity.experiment.rejudge.ill_conditioned import measure_kept, measure_live, settle_empty_gradients
+from parity.experiment.rejudge.non_differentiable import BESIDE, LiveBeside, settle_kinks
+from parity.experiment.runs import REPLICAS
+from parity.experiment.sides.golden_side import GoldenRole
+from parity.judge.result import Check
+from parity.trace import SHADOW_EMPTY, Trace
+
+OLD = (
+    "where two things tie that rounding tells apart, and where a gradient is nothing but rounding, a right port may be "
+    "called different here: the golden trace does not say what rounding does there. Bless the case again."
+)
+
+
+def settle(checks: list[Check], recorded: Recorded, playing: Playing, states: OfBoth) -> list[Check]:
+    """Returns the checks of level 1, judged again where rounding decides: `settle_empty_gradients`, `settle_kinks`.
+
+    Args:
+      checks: of level 1.
+      recorded: what they are about.
+      playing: the sides.
+      states: the states before each step.
+    """
+    golden = playing.tf if isinstance(playing.tf, GoldenRole) else None
+    if golden is None:
+        checks = settle_empty_gradients(checks, lambda lost: measure_live(recorded, playing, states, lost))
+    elif (empty := golden.kept(SHADOW_EMPTY)) is not None:
+        checks = settle_empty_gradients(checks, measure_kept(Trace(empty)))
+    if recorded.races:
+        return checks
+    known = [inputs for inputs, name in BESIDE.items() if golden is None or _is_kept(golden, name)]
+    return settle_kinks(checks, [LiveBeside(recorded, playing, states, inputs) for inputs in known])
+
+
+def _is_kept(golden: GoldenRole, name: str) -> bool:
+    free = [f"free-{name}", *(f"free-{name}-replica-{number}" for number in range(REPLICAS))]
+    return all(golden.kept(each) for each in [name, *free])
+
+
+def settled_notes(checks: list[Check], golden: Path | None) -> list[str]:
+    """Returns what a report says where numbers differ and a golden trace does not tell what rounding does there."""
+    told = golden is None or (golden / "runs" / SHADOW_EMPTY).is_dir()
+    return [OLD] if not told and any(check.verdict == "different" for check in checks) else []

@@ -1,0 +1,114 @@
+"""Trains a replayed port from the recorded start with nobody resetting it, and judges it against the shadow's free run."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.experiment.replay.port import Replayed
+from parity.experiment.replay.script import Part, write_reference
+from parity.judge.allowances import MeasuredSpread
+from parity.judge.levels.function import judge_free
+from parity.judge.result import Cause, Check
+from parity.mapping.states import Tensors, translated, write_states
+from parity.mapping.trace_map import Join
+from parity.trace import SHADOW_FILE, SHADOW_FREE, SHADOW_SPREAD, Trace, TraceError, quantity_of
+
+OLD = "its shadow has none: make it anew with python -m tf_towers.shadow, where TensorFlow is"
+ALONE = (
+    "each step alone, from the recorded state, is the same: what differs is what the port carries from step to step, "
+    "or what its optimizer begins with"
+)
+
+
+class FreeRuns(NamedTuple):
+    """Both sides in float64 with nobody resetting them.
+
+    Fields:
+      reference: the recorded script.
+      candidate: the port.
+      states: step k holds the state of the script before step k.
+      spread: how far an ulp carries.
+    """
+
+    reference: Trace
+    candidate: Trace
+    states: Trace
+    spread: MeasuredSpread
+
+
+def train_freely(
+    replayed: Replayed, shadow: Trace, out: Path, name: str = "free", feeds: Path | None = None
+) -> tuple[FreeRuns | None, str]:
+    """Has a port train freely.
+
+    Where the recording starts with the training, only weights and statistics are loaded: slots and counters begin as the
+    port's optimizer makes them. Of a script with several optimizers, what the others train is taken from the script's run
+    before every step.
+
+    Args:
+      replayed: the port of one part.
+      shadow: the float64 shadow of the recorded trace.
+      out: folder for what is written.
+      name: of the run.
+      feeds: other batches than the recorded ones, as `Replayed.write_feeds` leaves them.
+
+    Returns:
+      ``(runs, "")``, or ``(None, why there are none)``.
+    """
+    part, folder = replayed.part, Path(shadow.directory)
+    try:
+        free, measured = Trace(folder / SHADOW_FREE), Trace(folder / SHADOW_SPREAD)
+    except TraceError:
+        return None, told_of_shadow(part, "free") or OLD
+    freely = replace(part, trace=free)
+    start = freely.before(part.steps[0])
+    if part.begins:
+        start = {text: value for text, value in start.items() if quantity_of(text) in ("var", "stat")}
+    others = _others(replayed, freely) if part.trained is not None else None
+    states = write_states(out / f"{name}-states", ((number, freely.before(number)) for number in part.steps))
+    candidate = replayed.run_freely(translated(replayed.join, start), others, name, feeds)
+    reference = write_reference(freely, free, out / f"reference-{name}")
+    return FreeRuns(reference, candidate, Trace(states), MeasuredSpread(measured, part.prefix)), ""
+
+
+def judge_freely(join: Join, runs: FreeRuns, lockstep: Sequence[Check]) -> list[Check]:
+    """Judges the free runs; `lockstep` says what each step rounds."""
+    return judge_free(join, runs.reference, runs.candidate, runs.spread, lockstep)
+
+
+def counts_otherwise(part: Part, runs: FreeRuns) -> list[Cause]:
+    """Compares what both optimizers count before their first step, which loading a state would hide."""
+    number = part.steps[0]
+    one, other = runs.reference.step(number), runs.candidate.step(number)
+    for text in one.names():
+        if quantity_of(text) != "state" or text not in other or text == "state/learning_rate":
+            continue
+        wanted, got = float(one.read(text)), float(other.read(text))
+        if np.float32(wanted) != np.float32(got):
+            name = text.partition("/")[2]
+            evidence = f"{name} is {got:.9g} before the candidate's first step, {wanted:.9g} before the script's"
+            fix = "begin to count where the script does: with a fresh optimizer, or with the whole of its saved state"
+            return [Cause("step_count", "the candidate's optimizer begins to count elsewhere", evidence, fix)]
+    return []
+
+
+def _others(replayed: Replayed, freely: Part) -> Iterator[tuple[int, Tensors]]:
+    trained = freely.trained or frozenset()
+    for number in freely.steps:
+        state = freely.before(number)
+        theirs = {text: value for text, value in state.items() if text.startswith("var/") and text[4:] not in trained}
+        theirs.update((text, value) for text, value in state.items() if text.startswith("stat/"))
+        yield number, translated(replayed.join, theirs)
+
+
+def told_of_shadow(part: Part, name: str) -> str:
+    """Returns what the file beside a trace says why its shadow lacks something; nothing where it says nothing."""
+    with suppress(OSError, ValueError, KeyError):
+        told = json.loads((Path(part.trace.directory) / SHADOW_FILE).read_text(encoding="utf-8"))
+        return str(told[name])
+    return ""

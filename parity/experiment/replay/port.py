@@ -1,0 +1,294 @@
+"""Starts the torch side of a replay: the port, with the recorded optimizer's twin or its own."""
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as TableOf
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from parity.experiment.mapping.of_replay import Trying, decide_by_recorded
+from parity.experiment.replay.port_module import write_module
+from parity.experiment.replay.script import Part, ReplayError
+from parity.experiment.runs import FREE
+from parity.experiment.sides.densify import DenseTrace
+from parity.experiment.sides.perturb import Tensors
+from parity.experiment.spec import Tick
+from parity.judge.port_values import Written, written_into
+from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, require_total, variables_of
+from parity.mapping.states import translated, translated_batch, write_init, write_states
+from parity.mapping.trace_map import Join, Renaming
+from parity.trace import Forward, Trace
+from parity.worker.process import SideProcess
+
+QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var")
+
+
+class Port(NamedTuple):
+    """The torch side of a replay.
+
+    Fields:
+      model: "module:name".
+      losses: dict of section to "module:name"; the section is "" where the script has one optimizer.
+      optimizers: dict of section to "module:function" of the model; without one it is the twin of the recorded one.
+      folders: where to look for the modules.
+      silence: seconds without a sign of life after which it is ended.
+      steps: dict of section to "module:function", a whole training step; without one the tool combines and updates.
+    """
+
+    model: str
+    losses: dict[str, str]
+    optimizers: dict[str, str]
+    folders: list[str]
+    silence: float
+    steps: TableOf[str, str] = MappingProxyType({})
+
+
+class Replayed:
+    """The port of one part, ready to run.
+
+    Args:
+      part: what was recorded.
+      port: the torch side.
+      side: its process.
+      entries, named: of the mapping, as `load_mapping` gives them.
+      out: folder for what is written.
+      tick: told how far a run is: what, done, total.
+      shadow: the float64 shadow of what was recorded, where there is one.
+
+    Attributes:
+      join: names and layouts.
+      draft: the mapping, and what of it is guessed.
+      mapping: of the variables.
+      prepared: by precision, what the side answered.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        port: Port,
+        side: SideProcess,
+        entries: dict[str, MappingEntry],
+        named: dict[str, dict[str, MappingEntry]],
+        out: Path,
+        tick: Tick = lambda what, done, total: None,
+        shadow: Trace | None = None,
+    ) -> None:
+        self.part = part
+        self._port, self._side, self._out, self._tick = port, side, out, tick
+        self._round = False
+        self._case = _case(part, port)
+        plain = {**self._case, "optimizer": {"name": "sgd", "learning_rate": 0.0}}
+        found = self._prepare(plain, "float32")
+        variables = variables_of(found["variables"])
+        self._own_values: dict[str, list[float]] = found["own_values"]  # before what this part does not train is frozen
+        loss, own, step = port.losses[part.name], port.optimizers.get(part.name), port.steps.get(part.name)
+        names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
+        self.draft = draft_mapping(variables_of(part.trace.variables), variables, entries)
+        require_total(self.draft)
+        if any(guess.open for guess in self.draft.guesses):
+
+            def joined(draft: Draft) -> Join:
+                return Join(draft.mapping(), names, [])
+
+            def prepare(functions: dict[str, str]) -> dict[str, Any]:
+                tried = {name: value for name, value in plain.items() if name not in ("step", "watch")}
+                loss = {name: value for name, value in functions.items() if name == "loss"}
+                return self._prepare({**tried, **loss}, "float64", "tried")
+
+            self.draft = decide_by_recorded(self.draft, Trying(part, shadow, side, prepare, loss, joined, out))
+        self.mapping: Mapping = self.draft.mapping()
+        self._case.update(write_module(out, part, self.mapping, loss, own, step))
+        self.prepared = self._both()
+        self.join = Join(self.mapping, names, self.prepared["float32"]["facts"]["slots"])
+        self._asked = self._write_asked()
+
+    @property
+    def initial_slots(self) -> dict[str, list[float]]:
+        """What its optimizer itself puts into its slots, the smallest and the largest element of each."""
+        return dict(self.prepared["float32"]["initial_slots"])
+
+    @property
+    def written(self) -> list[Written]:
+        """What is written into it beside weights that train.
+
+        Only its transforms' constants are expected: what a script starts its variables at may come from a checkpoint.
+        """
+        return written_into(self.mapping, self.join, {}, self._own_values)
+
+    @property
+    def own_optimizer(self) -> bool:
+        """Whether the port brings its own."""
+        return self.part.name in self._port.optimizers
+
+    def round_hyper_parameters(self) -> None:
+        """Builds everything anew, with the hyper-parameters of the port's own optimizer rounded to float32."""
+        self._round = True
+        self.prepared = self._both()
+
+    def run(self, precision: str) -> Trace:
+        """Runs every step in lockstep; returns the trace."""
+        return self._run(precision, self.prepared[precision]["prepared"], self._asked)
+
+    def run_from(self, name: str, states: Iterable[tuple[int, Tensors]], feeds: Path | None = None) -> Trace:
+        """Runs every step in lockstep in float64 from other states, in a build that has made no step.
+
+        Args:
+          name: of the run.
+          states: number and, in its own names and layouts, the state before each step.
+          feeds: other batches, as `write_feeds` leaves them.
+
+        Returns:
+          The trace, without feeds.
+        """
+        quantities = [quantity for quantity in self._asked["quantities"] if quantity != "feed"]
+        follow = str(write_states(self._out / f"{name}-states", states))
+        prepared = self._prepare(self._case, "float64", name)["prepared"]  # learning rates go by the steps of a build
+        asked = {**self._asked, "follow": follow, "quantities": quantities}
+        return self._run(name, prepared, {**asked, "feeds": str(feeds)} if feeds else asked)
+
+    def write_feeds(self, name: str, part: Part) -> Path:
+        """Leaves every batch of a part in its own names and layouts; returns the trace."""
+        batches = ((number, translated_batch(self.join, part.batch(number))) for number in self.part.steps)
+        return write_states(self._out / f"{name}-feeds", batches)
+
+    def run_freely(
+        self,
+        start: Tensors,
+        others: Iterable[tuple[int, Tensors]] | None,
+        name: str = "free",
+        feeds: Path | None = None,
+    ) -> Trace:
+        """Runs all steps in float64 with nobody resetting them, in a build that has made no step; returns the trace.
+
+        Args:
+          start: the state before the first step, in its own names and layouts; slots and counters that are not in it stay as
+            its optimizer made them.
+          others: number and, in its own names and layouts, what somebody else trains, as it is before each step.
+          name: of the run.
+          feeds: other batches, as `write_feeds` leaves them.
+        """
+        asked = {
+            **self._asked,
+            **({"feeds": str(feeds)} if feeds else {}),
+            "start": str(write_init(self._out / f"{name}-start", start)),
+            "follow": str(write_states(self._out / f"{name}-others", others)) if others is not None else None,
+            "partly": True,
+            "quantities": [name for name in FREE if name in self._asked["quantities"]],
+        }
+        return self._run(name, self._prepare(self._case, "float64", name)["prepared"], asked)
+
+    def _run(self, name: str, prepared: str, asked: dict[str, Any]) -> Trace:
+        out = self._out / (f"torch-{name}-rounded" if self._round else f"torch-{name}")
+        what = f"torch {self.part.name} {name}" if self.part.name else f"torch {name}"
+        running = self._side.ask(
+            "run",
+            lambda done, total: self._tick(what, done, total),
+            prepared=prepared,
+            **asked,
+            steps=self.part.steps,
+            out=str(out),
+        )
+        running.result()
+        return DenseTrace(out)
+
+    def again(
+        self,
+        name: str,
+        steps: list[int],
+        batches: list[Tensors],
+        states: list[Tensors],
+        random_seed: int | None = None,
+        precision: str = "float64",
+        uncut: Sequence[str] | None = None,
+    ) -> Trace:
+        """Runs some steps once more, from states and batches in its own names and layouts; the rest is as of `Asked`."""
+        asked = {
+            **self._asked,
+            "feeds": str(write_states(self._out / f"{name}-feeds", zip(steps, batches, strict=True))),
+            "follow": str(write_states(self._out / f"{name}-states", zip(steps, states, strict=True))),
+            "recorded_counters": True,
+            "random_seed": random_seed,
+            "uncut": None if uncut is None else list(uncut),
+        }
+        prepared = self.prepared[precision]["prepared"]
+        self._side.ask("run", prepared=prepared, **asked, steps=steps, out=str(self._out / name)).result()
+        return DenseTrace(self._out / name)
+
+    def forward(self, number: int, tower: str) -> Forward:
+        """Returns the forward pass of one rank in one step, in float64, from the recorded state."""
+        out = self._out / "forward"
+        asked = {name: self._asked[name] for name in ("feeds", "start", "follow")}
+        prepared = self.prepared["float64"]["prepared"]
+        self._side.ask("forward", prepared=prepared, **asked, step=number, tower=tower, out=str(out)).result()
+        return Forward(out)
+
+    def batch(self, number: int) -> Tensors:
+        """Returns a whole batch as it is fed."""
+        return translated_batch(self.join, self.part.batch(number))
+
+    def state(self, number: int) -> Tensors:
+        """Returns the state before a step, in its own names and layouts."""
+        return translated(self.join, self.part.before(number))
+
+    def _both(self) -> dict[str, dict[str, Any]]:
+        return {name: self._prepare(self._case, name) for name in ("float32", "float64")}
+
+    def _prepare(self, case: dict[str, Any], precision: str, build: str = "") -> dict[str, Any]:
+        asked = self._side.ask(
+            "prepare",
+            case=case,
+            folders=[*self._port.folders, str(self._out)],
+            precision=precision,
+            round_hyper_parameters=self._round,
+            build=build,
+        )
+        found: dict[str, Any] = asked.result()
+        return found
+
+    def _write_asked(self) -> dict[str, Any]:
+        steps = self.part.steps
+        feeds = ((number, self.batch(number)) for number in steps)
+        states = ((number, self.state(number)) for number in steps)
+        without = {"stat"} if self.part.racing else set()
+        without |= set() if self.part.has_tower_gradients else {"tower_grad"}
+        return {
+            "feeds": str(write_states(self._out / "feeds", feeds)),
+            "start": str(write_init(self._out / "start", self.state(steps[0]))),
+            "follow": str(write_states(self._out / "states", states)),
+            "recorded_counters": False,
+            "quantities": [quantity for quantity in QUANTITIES if quantity not in without],
+        }
+
+
+def check_port(part: Part, port: Port) -> None:
+    """Checks that a port has what a part needs.
+
+    Raises:
+      ReplayError: it has no loss for it, or no optimizer where the script clips.
+    """
+    if part.name not in port.losses:
+        wanted = f"--loss {part.name}=MODULE:FUNCTION" if part.name else "--loss MODULE:FUNCTION"
+        given = ", ".join(sorted(port.losses)) or "none"
+        raise ReplayError(f"replay: expected a loss for the optimizer {part.name!r}, got {given}. Add {wanted}.")
+    if part.facts.get("clipped") and not {part.name} & {*port.optimizers, *port.steps}:
+        raise ReplayError(
+            "replay: expected gradients that are applied as they are combined, got clipped ones. "
+            "Name an optimizer that clips with --optimizer MODULE:FUNCTION, or a step with --step MODULE:FUNCTION."
+        )
+
+
+def _case(part: Part, port: Port) -> dict[str, Any]:
+    own_step = {"step": port.steps[part.name]} if part.name in port.steps else {}
+    return {
+        **own_step,
+        "clips": "combined" if part.facts.get("clipped") else "",
+        "model": port.model,
+        "loss": port.losses[part.name],
+        "ranks": part.towers,
+        "combine": part.facts["combine"],
+        "combining": {"sparse": "slices"} if part.applies_rows else {},
+        "backend": "gloo",
+        "seed": 0,
+        # What the port's own optimizer does to gradients before its step is clipping where the script clips, else combining.
+        "watch": ("clip" if part.facts.get("clipped") else "grad") if part.name in port.optimizers else None,
+    }

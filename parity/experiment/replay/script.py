@@ -1,0 +1,289 @@
+"""Reads a recorded trace as one optimizer's training: a script with several has a section for each."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from parity.judge.metrics import Array
+from parity.mapping.states import Tensors
+from parity.trace import (
+    TensorFile,
+    Trace,
+    TraceError,
+    TraceWriter,
+    format_key,
+    moved_aside,
+    moved_with_inputs,
+    parse_key,
+    quantity_of,
+    read_graph,
+)
+
+# Reads a recorded trace as one optimizer's training: a script with several has a part for each.
+
+REPLAYED = frozenset(["state", "feed", "noise", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var"])
+STATE = frozenset(["state", "stat", "slot", "var"])
+RACING = "unordered_statistics"
+DRAW = "recorded_draw_"
+
+
+class ReplayError(ValueError):
+    """A trace cannot be replayed; the message says who, what was expected, what came and what to do."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One optimizer's part of a recorded trace.
+
+    Attributes:
+      name: the optimizer's section, "" where there is one only.
+      trace: the recorded trace.
+      facts: of this part.
+      steps: numbers of the steps in which it trains.
+      trained: names of the variables that it updates, or None for all.
+      left: what is recorded and not replayed, in words; grows as files are read.
+      aside: what is moved before every step, seeded with its number: nothing, "weights" by `moved_aside`, or "inputs" too
+        by `moved_with_inputs`.
+    """
+
+    name: str
+    trace: Trace
+    facts: dict[str, Any]
+    steps: list[int]
+    trained: frozenset[str] | None
+    left: set[str]
+    aside: Literal["", "weights", "inputs"] = ""
+
+    @property
+    def prefix(self) -> str:
+        """What its names start with in the trace."""
+        return f"section/{self.name}/" if self.name else ""
+
+    @property
+    def racing(self) -> bool:
+        """Whether the moving statistics are another number in every run."""
+        return any(hazard["name"] == RACING for hazard in self.facts.get("hazards", []))
+
+    @property
+    def has_tower_gradients(self) -> bool:
+        """Whether each tower's gradients are recorded: not where the towers' losses are joined and differentiated once."""
+        names = (self.own(text) for text in self.trace.step(self.steps[0]).names())
+        return any(name is not None and name.startswith("tower_grad/") for name in names)
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether the script writes the updates itself, so that its numbers are its own constants, no optimizer's."""
+        return bool(self.facts["optimizer"].get("name") == "HandWritten")
+
+    @property
+    def applies_rows(self) -> bool:
+        """Whether the script's optimizer is given rows for some variable, so that it leaves the others alone."""
+        owned = (self.own(text) or "" for text in self.trace.step(self.steps[0]).names())
+        return any(text.startswith("grad/") and text.endswith(".indices") for text in owned)
+
+    @property
+    def towers(self) -> int:
+        """The number of towers."""
+        return int(self.facts["towers"])
+
+    @property
+    def begins(self) -> bool:
+        """Whether the recording starts with the training, so that slots and counters are what an optimizer begins with.
+
+        No optimizer of TensorFlow's fills a slot with different numbers: such come from a checkpoint.
+        """
+        start = self.before(self.steps[0])
+        if self.facts.get("skipped_steps") or int(start.get("state/global_step", np.zeros(()))) != 0:
+            return False
+        filled = [value for text, value in start.items() if text.startswith("slot/") and value.size]
+        return all(value.min() == value.max() for value in filled) and (self.steps[0] == 0 or bool(self.name))
+
+    def tensors(self, number: int, file: TensorFile) -> Tensors:
+        """Returns what a port can repeat of a step, of the trace's own file or of its shadow's."""
+        before = self.before(number)
+        draws = _draws(self, file)
+        return dict(_kept(self, file, before, draws))
+
+    def before(self, number: int) -> Tensors:
+        """Returns the state before a step: what the step before left, and its own counters."""
+        last = self.trace.step(number - 1) if number else self.trace.init()
+        state = {key: last.read(text) for text, key in self._own(last) if not key.startswith("state/")}
+        now = self.trace.step(number)
+        counters = {key: now.read(text) for text, key in self._own(now) if key.startswith("state/")}
+        if self.name:
+            counters.pop("state/global_step", None)  # counts the updates of several optimizers
+        return self._moved({**state, **counters}, number)
+
+    def batch(self, number: int) -> Tensors:
+        """Returns a whole batch, dict of "feed/<input>" to array, the towers' pieces put together."""
+        tensors = self.tensors(number, self.trace.step(number))
+        fed = {text: value for text, value in tensors.items() if quantity_of(text) == "feed" and f"/{DRAW}" not in text}
+        tensors.update(self._moved(fed, number))
+        names = [parse_key(text).name for text in tensors if text.startswith("feed/0/")]
+        batch: Tensors = {}
+        for name in names:
+            keys = [f"feed/{tower}/{name}" for tower in range(self.towers)]
+            pieces = [tensors[key] for key in keys if key in tensors]
+            if len({piece.shape for piece in pieces}) != 1 or len(pieces) != self.towers:
+                raise ReplayError(
+                    f"replay: expected equal shards of {name!r} for {self.towers} towers in step {number}, got "
+                    f"{', '.join(str(piece.shape) for piece in pieces)}. Record batches that divide."
+                )
+            batch[f"feed/{name}"] = np.concatenate(pieces)
+        return batch
+
+    def rate(self, number: int) -> float:
+        """Returns the learning rate of a step."""
+        file = self.trace.step(number)
+        text = f"{self.prefix}state/learning_rate"
+        if text in file:
+            return float(file.read(text))
+        return float(self.facts["optimizer"].get("learning_rate", 0.0))
+
+    def own(self, text: str) -> str | None:
+        """Returns a trace's name as this part has it, or None where it is another optimizer's."""
+        if text.startswith("section/"):
+            return text[len(self.prefix) :] if self.prefix and text.startswith(self.prefix) else None
+        return text
+
+    def _moved(self, tensors: Tensors, number: int) -> Tensors:
+        if self.aside == "inputs":
+            return moved_with_inputs(tensors, number)
+        return moved_aside(tensors, number) if self.aside else tensors
+
+    def _own(self, file: TensorFile) -> Iterator[tuple[str, str]]:
+        for text in file.names():
+            key = self.own(text)
+            if key is not None and key.split("/", 1)[0] in STATE:
+                yield text, key
+
+
+def parts_of(trace: Trace) -> list[Part]:
+    """Returns the parts of a recorded trace.
+
+    Raises:
+      ReplayError: it has no steps, or a part combines its gradients in a way that DDP does not know.
+    """
+    if not trace.step_numbers:
+        raise ReplayError(f"replay: expected recorded steps in {trace.directory}, got none. Record it again.")
+    sections: dict[str, dict[str, Any]] = trace.facts.get("sections") or {"": {}}
+    parts = []
+    for name, facts in sections.items():
+        prefix = f"section/{name}/" if name else ""
+        steps = [number for number in trace.step_numbers if _trains(trace, number, prefix)]
+        if not steps:
+            continue
+        merged = {**trace.facts, **facts}
+        merged.pop("sections", None)
+        trained = frozenset(_trained(trace, steps[0], prefix)) if name else None
+        parts.append(Part(name, trace, merged, steps, trained, set()))
+        if merged.get("combine") not in ("mean", "sum"):
+            raise ReplayError(
+                f'replay: expected gradients that are combined by "mean" or "sum", got {merged.get("combine")!r}. '
+                "Write both traces and use `parity compare`."
+            )
+    return parts
+
+
+def _trains(trace: Trace, number: int, prefix: str) -> bool:
+    if not prefix:
+        return True
+    return any(text.startswith(f"{prefix}grad/") for text in trace.step(number).names())
+
+
+def _trained(trace: Trace, number: int, prefix: str) -> Iterator[str]:
+    for text in trace.step(number).names():
+        if text.startswith(f"{prefix}grad/"):
+            yield parse_key(text).name.removesuffix(".values").removesuffix(".indices")
+
+
+def _kept(part: Part, file: TensorFile, before: Tensors, draws: dict[str, str]) -> Iterator[tuple[str, Array]]:
+    for text in file.names():
+        own = part.own(text)
+        if own is None:
+            continue
+        key = parse_key(own)
+        if text in draws:
+            yield draws[text], file.read(text)
+        elif key.quantity not in REPLAYED or (part.racing and key.quantity == "stat"):
+            part.left.add(key.quantity)
+        elif key.quantity == "feed" and not file.shape(text):
+            part.left.add(f"the scalar feed {key.name}")
+        elif part.name and own == "state/global_step":
+            part.left.add("global_step, which several optimizers count")
+        elif part.trained is not None and key.quantity == "var" and key.name not in part.trained:
+            value = before[own]
+            yield own, value.astype(file.read(text).dtype)
+        elif key.name.endswith(".values"):
+            yield _dense(part, file, text, own)
+        elif not key.name.endswith(".indices"):
+            yield own, file.read(text)
+
+
+def _dense(part: Part, file: TensorFile, text: str, own: str) -> tuple[str, Array]:
+    key = parse_key(own)
+    name = key.name[: -len(".values")]
+    values = file.read(text)
+    dense = np.zeros(part.trace.variables[name]["shape"], values.dtype)
+    np.add.at(dense, file.read(text[: -len(".values")] + ".indices"), values)
+    return format_key(key._replace(name=name)), dense
+
+
+def _draws(part: Part, file: TensorFile) -> dict[str, str]:
+    """Names the draws of every tower by their place in the order of drawing, those of a loop with its number."""
+    order, loops = _order_and_loops(part.trace)
+    by_tower: dict[str, list[tuple[int, str]]] = {}
+    for text in file.names():
+        own = part.own(text)
+        key = parse_key(own) if own else None
+        if key is not None and key.quantity == "noise":
+            by_tower.setdefault(key.tower, []).append((order.get(key.name, 0), text))
+    named = {}
+    for tower, found in by_tower.items():
+        numbers: dict[str, int] = {}
+        for place, (_, text) in enumerate(sorted(found)):
+            loop = loops.get(text)
+            number = f"_in_loop_{numbers.setdefault(loop, len(numbers))}" if loop else ""
+            named[text] = f"feed/{tower}/{DRAW}{place}{number}"
+    return named
+
+
+def _order_and_loops(trace: Trace) -> tuple[dict[str, int], dict[str, str]]:
+    """The place of each op among the others, and the loop or branch of each draw that is in one."""
+    try:
+        graph = read_graph(trace.directory)
+    except TraceError:
+        return {}, {}
+    order = {node["name"]: place for place, node in enumerate(graph.nodes)}
+    values = [value for run in graph.runs for value in run["values"].items()]
+    return order, {text: described["loop"] for text, described in values if "loop" in described}
+
+
+# Leaves what a port can repeat of a recorded trace, of its float64 shadow, and of that shadow's free run.
+
+
+def write_reference(part: Part, recorded: Trace, out: Path) -> Trace:
+    """Leaves what a port can repeat of a recorded trace, or of its shadow."""
+    exact = recorded.facts.get("precision") == "float64"
+    variables = recorded.variables
+    if part.racing:
+        variables = {name: entry for name, entry in variables.items() if entry["kind"] != "statistic"}
+    facts = {**part.facts, "precision": recorded.facts.get("precision")}
+    writer = TraceWriter(out, recorded.producer, facts, variables, ())
+    start = {text: value for text, value in part.before(part.steps[0]).items() if _judged(part, text)}
+    writer.init({text: _wider(text, value) for text, value in start.items()} if exact else start)
+    for number in part.steps:
+        writer.step(number, part.tensors(number, recorded.step(number)))
+    writer.close()
+    return Trace(out)
+
+
+def _judged(part: Part, text: str) -> bool:
+    return not (part.racing and text.startswith("stat/"))
+
+
+def _wider(text: str, value: Array) -> Array:
+    return value.astype("float64") if value.dtype.kind == "f" and not text.startswith("state/") else value

@@ -1,0 +1,158 @@
+"""Feeds a recorded trace to a PyTorch port under DistributedDataParallel, in lockstep and freely, and compares."""
+
+import contextlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from parity.case import load_mapping
+from parity.experiment.compare import compare_traces
+from parity.experiment.levels import not_run
+from parity.experiment.replay.levels import Judged, judge_part
+from parity.experiment.replay.port import Port as Port
+from parity.experiment.replay.port import Replayed, check_port
+from parity.experiment.replay.script import Part, parts_of, write_reference
+from parity.experiment.replay.script import ReplayError as ReplayError
+from parity.experiment.replay.sections import Looked, in_section, look_at_part, together
+from parity.experiment.session import LEVELS
+from parity.experiment.spec import Tick
+from parity.judge.result import Level, Result
+from parity.judge.tensor_details import Pairs
+from parity.mapping import mapping_notes
+from parity.trace import SHADOW, SHADOW_FILE, Trace, TraceError
+from parity.worker.launch import launch_torch
+
+NOT_DECIDED = {
+    "trajectory": "a replay decides levels 1 and 2: this one needs the script to train from other weights (`parity run`)",
+    "mixed": "a replay decides levels 1 and 2: this one needs a case that names the port's precision (`parity run`)",
+}
+JOINED_LOSSES = (
+    "the towers' own gradients were not judged: the script joins the towers' losses and differentiates once, so that only "
+    "their combination is recorded"
+)
+CLIP_WITHOUT_EFFECT = "clipping never took effect in the recorded steps: it is not judged"
+NOT_ASKED = "it was not asked for"
+NO_INFERENCE = (
+    "inference was not judged, for training steps hold none of it: what the script computes after training, with moving "
+    "statistics, averages for weights and without dropout, is proven by a case and `parity run` only"
+)
+
+
+def replay(
+    recorded: Path,
+    port: Port,
+    mapping_file: Path | None,
+    out: Path,
+    tick: Tick = lambda what, done, total: None,
+    closely: bool = False,
+    levels: Sequence[str] = ("function", "float32"),
+) -> Result:
+    """Replays a trace on a port: the recorded feeds and draws, from the recorded state before every step, and freely.
+
+    Args:
+      recorded: a trace as `parity record` leaves it; one that stopped early is used up to its last whole step.
+      port: the torch side.
+      mapping_file: a case or a file with its [mapping] tables; by default names and shapes decide.
+      out: folder for the traces.
+      tick: told how far it is: what, done, total.
+      closely: look closer at tensors that differ, and keep the losses: for reports that show them.
+      levels: those to decide.
+
+    Returns:
+      The `Result`: levels 1 and 2 where the trace has a float64 shadow, else level 2 with allowances that nobody measured,
+      which is no success where level 1 was asked for; with notes on what was not replayed.
+
+    Raises:
+      ReplayError: the trace has no steps, uneven shards or an unknown way of combining.
+      SideFailed: the port raised.
+      MappingError: the variables do not join.
+    """
+    trace = Trace(recorded, whole=False)
+    parts = parts_of(trace)
+    for part in parts:
+        check_port(part, port)
+    shadow, why = _shadow(trace)
+    entries, named = load_mapping(mapping_file) if mapping_file else ({}, {})
+    found: list[dict[str, Level]] = []
+    pairs: list[tuple[str, str, str, str]] = []
+    candidate: dict[str, Any] = {}
+    notes: list[str] = []
+    looked = Looked([], [])
+    tick("start torch", 0, 1)
+    with contextlib.closing(launch_torch(out / "logs" / "torch.log", port.silence)) as side:
+        for part in parts:
+            folder = out / part.name if part.name else out
+            folder.mkdir(parents=True, exist_ok=True)
+            replayed = Replayed(part, port, side, entries, named, folder, tick, shadow)
+            tick("start torch", 1, 1)
+            judged = _judge(replayed, shadow, why, mapping_file, folder, tick)
+            looked = look_at_part(looked, replayed.join, judged, part.name) if closely else looked
+            found.append({level.name: in_section(level, part.name) for level in judged.levels})
+            pairs = replayed.mapping.texts()
+            candidate = replayed.prepared["float32"]["facts"]
+            notes += (
+                judged.notes
+                + mapping_notes(replayed.draft, part.trained)
+                + _left(part)
+                + ([] if part.has_tower_gradients else [JOINED_LOSSES])
+                + ([CLIP_WITHOUT_EFFECT] if part.facts.get("clip_never_in_effect") else [])
+            )
+    notes += [NO_INFERENCE]
+    notes += [f"{each['name']} in the script: {each['evidence']}" for each in trace.facts.get("hazards", [])]
+    decided = {name: _level(name, found, [part.name for part in parts]) for name in LEVELS}
+    decided.update((name, not_run(name, NOT_ASKED)) for name in ("function", "float32") if name not in levels)
+    return Result(
+        levels=decided,
+        float32_only=why if "function" in levels else "",
+        reference={**trace.facts, "producer": trace.producer},
+        candidate={**candidate, "producer": {"package": "torch_ddp"}},
+        unjudged=[f"level function: {why}"] if shadow is None and "function" in levels else [],
+        pairs=pairs,
+        notes=list(dict.fromkeys(notes)),
+        closer=looked.closer,
+        losses=looked.losses,
+    )
+
+
+def _judge(
+    replayed: Replayed, shadow: Trace | None, why: str, mapping_file: Path | None, folder: Path, tick: Tick
+) -> Judged:
+    if shadow is not None:
+        return judge_part(replayed, shadow, folder, tick)
+    reference = write_reference(replayed.part, replayed.part.trace, folder / "reference")
+    port = replayed.run("float32")
+    result = compare_traces(Path(reference.directory), Path(port.directory), mapping_file, tick=tick)
+    decided = [level for level in result.levels.values() if level.verdict != "not_run"][:1]
+    traces: dict[str, Pairs] = {
+        level.name: {"free": (reference, port)} for level in decided
+    }  # as `compare_traces` calls it
+    return Judged([not_run("function", why), *decided], result.notes, traces)
+
+
+def _shadow(trace: Trace) -> tuple[Trace | None, str]:
+    with contextlib.suppress(TraceError):
+        shadow = Trace(Path(trace.directory) / SHADOW)
+        if set(trace.step_numbers) <= set(shadow.step_numbers):
+            return shadow, ""
+    reason = "the trace has no float64 shadow: make it with python -m tf_towers.shadow, where TensorFlow is"
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        told = json.loads((Path(trace.directory) / SHADOW_FILE).read_text(encoding="utf-8"))
+        reason = told["reason"] or reason
+    return None, reason
+
+
+def _level(name: str, found: list[dict[str, Level]], parts: list[str]) -> Level:
+    levels = [each[name] for each in found if name in each]
+    names = [part for part, each in zip(parts, found, strict=True) if name in each]
+    return together(levels, names) if levels else not_run(name, NOT_DECIDED[name])
+
+
+def _left(part: Part) -> list[str]:
+    return [f"recorded, but not replayed: {', '.join(sorted(part.left))}"] if part.left else []
+
+
+def here() -> list[str]:
+    """Returns the folders where a port's modules are looked for: the current one."""
+    return [os.getcwd()]

@@ -1,0 +1,243 @@
+"""Writes a reproduction: one batch through one tower and one rank, or one optimizer, given one gradient."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parity.case import Case
+from parity.experiment.recording import Recorded
+from parity.experiment.reproduction.scripts import (
+    HEAD,
+    TAIL,
+    TF_FORWARD,
+    TF_IMPORT,
+    TF_UPDATE,
+    TORCH_FORWARD,
+    TORCH_UPDATE,
+)
+from parity.judge.metrics import Array
+from parity.judge.result import FirstDifference
+from parity.mapping import slot_partner
+from parity.mapping.trace_map import Join
+from parity.trace import Key, Trace, format_key, parse_key
+
+FORWARD = ("act", "loss", "tower_grad")
+UPDATE = ("slot", "var")
+CLASSES = {
+    "sgd": "GradientDescentOptimizer",
+    "momentum": "MomentumOptimizer",
+    "adam": "AdamOptimizer",
+    "rmsprop": "RMSPropOptimizer",
+    "adagrad": "AdagradOptimizer",
+    "adadelta": "AdadeltaOptimizer",
+    "ftrl": "FtrlOptimizer",
+}
+BESIDE = ("name", "learning_rate", "clip", "ema", "weight_decay", "accumulate", "loss_scale")
+
+
+class ReproductionError(ValueError):
+    """A difference that nothing smaller than the case shows."""
+
+
+class _Place(NamedTuple):
+    # A tensor of the candidate and the index at which it holds what the reference holds at the worst index.
+    text: str
+    at: tuple[int, ...]
+
+
+def write_reproduction(case: Case, recorded: Recorded, first: FirstDifference | None, into: Path) -> list[Path]:
+    """Leaves two scripts and what they start from; each prints the number that differs most, and what both sides had.
+
+    A layer, a loss or a rank's gradient takes one tower's shard and the state before the step; a slot or a weight takes the
+    reference's gradient, slots and weights. Everything is in float64, as level 1 is.
+
+    Args:
+      case: what was run.
+      recorded: its traces.
+      first: where it differs first.
+      into: folder; made.
+
+    Returns:
+      The scripts: TensorFlow's, torch's.
+
+    Raises:
+      ReproductionError: nothing differs, or what differs needs the whole case.
+    """
+    if first is None or first.worst is None or first.check.run != "lockstep" or first.quantity not in FORWARD + UPDATE:
+        what = "no difference" if first is None else f"{first.check.key} ({first.check.run})"
+        raise ReproductionError(
+            f"reproduce: expected a layer, a loss, a gradient or an update that differs in lockstep, got {what}. "
+            "Keep the whole case with --out."
+        )
+    into.mkdir(parents=True, exist_ok=True)
+    traces, step = recorded.lockstep, first.check.step
+    states = traces.states.step(step)
+    state = {text: _float64(states.read(text)) for text in states.names()}
+    shape = traces.reference64.step(step).shape(first.check.key)
+    place = _placed(recorded.join, parse_key(first.check.key), first, tuple(shape))
+    writer = _write_forward if first.quantity in FORWARD else _write_update
+    return writer(case, recorded, first, state, place, into)
+
+
+def reproduced(
+    case: Case, recorded: Recorded, first: FirstDifference | None, into: Path
+) -> tuple[list[str], list[str]]:
+    """Does the same for a report: returns the scripts, or none and a note that says why."""
+    try:
+        return [str(script) for script in write_reproduction(case, recorded, first, into)], []
+    except ReproductionError as error:
+        return [], [str(error)]
+
+
+def _write_forward(
+    case: Case, recorded: Recorded, first: FirstDifference, state: dict[str, Array], place: _Place, into: Path
+) -> list[Path]:
+    file, tower = recorded.lockstep.reference64.step(first.check.step), first.tower
+    feeds = {text: _float64(file.read(text)) for text in file.names() if text.startswith(f"feed/{tower}/")}
+    held = {text: value for text, value in state.items() if text.startswith(("var/", "stat/"))}
+    translated = recorded.join.write_all({**feeds, **held})
+    _save(into / "batch_tf.npz", {parse_key(text).name: value for text, value in feeds.items()})
+    _save(into / "state_tf.npz", {parse_key(text).name: value for text, value in held.items()})
+    for name, quantities in (("batch_torch", ("feed",)), ("state_torch", ("var", "stat"))):
+        kept = {parse_key(t).name: v for t, v in translated.items() if parse_key(t).quantity in quantities}
+        _save(into / f"{name}.npz", kept)
+    own = parse_key(place.text).name
+    tf_fetch = {
+        "act": f"outputs[{first.name!r}]",
+        "loss": "loss",
+        "tower_grad": f"tf.convert_to_tensor(tf.gradients(loss, variables[{first.name!r}])[0])",
+    }[first.quantity]
+    after, torch_fetch = {
+        "act": ("", f"outputs[{own!r}].detach().numpy()"),
+        "loss": ("", "loss.detach().numpy()"),
+        "tower_grad": ("loss.backward()\n", f"dict(model.named_parameters())[{own!r}].grad.numpy()"),
+    }[first.quantity]
+    assert first.worst is not None
+    tf = _filled(TF_FORWARD, tower=repr(case.tf.tower), fetch=tf_fetch, index=repr(first.worst.index))
+    torch = _filled(
+        TORCH_FORWARD,
+        model=repr(case.torch.model),
+        precision=repr("float64"),
+        loss=repr(case.torch.loss),
+        after=after,
+        fetch=torch_fetch,
+        index=repr(place.at),
+    )
+    return _write_scripts(case, first, TF_IMPORT + "\n" + tf, torch, into)
+
+
+def _write_update(
+    case: Case, recorded: Recorded, first: FirstDifference, state: dict[str, Array], place: _Place, into: Path
+) -> list[Path]:
+    if case.optimizer is None:
+        raise ReproductionError(
+            "reproduce: expected an optimizer that the case describes, got one of the graph's own. Keep the case with --out."
+        )
+    step, name = first.check.step, first.name
+    reference = recorded.lockstep.reference64
+    given = _given(reference, step)
+    counters = {text[len("state/") :]: value for text, value in state.items() if text.startswith("state/")}
+    slots = {
+        parse_key(t).slot: v for t, v in state.items() if parse_key(t).quantity == "slot" and parse_key(t).name == name
+    }
+    own = {f"slot/{slot}": value for slot, value in slots.items()}
+    _save(into / "state_tf.npz", {"var": state[f"var/{name}"], **own, **counters})
+    _save(into / "gradient_tf.npz", {"gradient": given[f"grad/{name}"]})
+    _save(into / "counters.npz", counters)
+    of_variables = {t: v for t, v in state.items() if t.startswith(("var/", "slot/"))}
+    _save(into / "state_torch.npz", recorded.join.write_all(of_variables))
+    _save(into / "gradient_torch.npz", {parse_key(t).name: v for t, v in recorded.join.write_all(given).items()})
+    table = case.optimizer.model_dump(exclude_none=True)
+    rate = float(counters.get("learning_rate", table["learning_rate"]))
+    settings = ", ".join(f"{key}={value!r}" for key, value in table.items() if key not in BESIDE)
+    slot = parse_key(first.check.key).slot
+    spelled = next((each for each in slots if each.lower() == slot.lower()), slot)
+    assert first.worst is not None
+    tf = _filled(
+        TF_UPDATE,
+        optimizer=CLASSES[table["name"]],
+        settings=f"{rate!r}" + (f", {settings}" if settings else ""),
+        fetch=f"optimizer.get_slot(variable, {spelled!r})" if first.quantity == "slot" else "variable",
+        index=repr(first.worst.index),
+    )
+    made = {
+        **{key: value for key, value in table.items() if key not in BESIDE},
+        "name": table["name"],
+        "learning_rate": rate,
+    }
+    key = parse_key(place.text)
+    partner = slot_partner(slot, recorded.lockstep.candidate64.facts.get("slots", [])) if slot else None
+    torch = _filled(
+        TORCH_UPDATE,
+        model=repr(case.torch.model),
+        precision=repr("float64"),
+        optimizer=f"load({case.torch.optimizer!r})(model)"
+        if case.torch.optimizer
+        else f"make_optimizer({made!r}, model)",
+        fetch=f"slots[{partner!r}, {key.name!r}].numpy()"
+        if partner
+        else f"dict(model.named_parameters())[{key.name!r}].detach().numpy()",
+        index=repr(place.at),
+    )
+    return _write_scripts(case, first, TF_IMPORT + "\n" + tf, torch, into)
+
+
+def _given(reference: Trace, step: int) -> dict[str, Array]:
+    # What the reference's optimizer was given: the clipped gradients where it clips, under the names of the combined.
+    file = reference.step(step)
+    given = {text: file.read(text) for text in file.names() if text.startswith("grad/")}
+    given.update((f"grad/{text[len('clip/') :]}", file.read(text)) for text in file.names() if text.startswith("clip/"))
+    return {text: _float64(np.asarray(value)) for text, value in given.items()}
+
+
+def _write_scripts(case: Case, first: FirstDifference, tf: str, torch: str, into: Path) -> list[Path]:
+    assert first.worst is not None
+    written = []
+    for side, body in (("TensorFlow", tf), ("torch", torch)):
+        file = f"with_{side.lower()}.py"
+        title = f"{first.check.key} at step {first.check.step} of {case.name}, by {side} alone."
+        text = _filled(HEAD, title=title, file=file, folders=repr([str(folder) for folder in case.folders]))
+        tail = _filled(
+            TAIL,
+            what=first.check.key,
+            index=str(list(first.worst.index)),
+            side=side,
+            reference=repr(first.worst.reference),
+            candidate=repr(first.worst.candidate),
+        )
+        (into / file).write_text(text.rstrip() + "\n\n\n" + body + tail)
+        written.append(into / file)
+    return written
+
+
+def _filled(text: str, **values: str) -> str:
+    # Not str.format: the scripts are full of braces of their own.
+    for name, value in values.items():
+        text = text.replace("{" + name + "!r}", value).replace("{" + name + "}", value)
+    return text
+
+
+def _placed(join: Join, key: Key, first: FirstDifference, shape: tuple[int, ...]) -> _Place:
+    assert first.worst is not None
+    if not first.worst.index:
+        return _Place(join.candidates(key)[0], ())
+    numbered = np.arange(1, int(np.prod(shape)) + 1, dtype=np.float64).reshape(shape)
+    wanted = numbered[first.worst.index]
+    for text, values in join.write_all({format_key(key): numbered}).items():
+        found = np.argwhere(values == wanted)
+        if len(found):
+            return _Place(text, tuple(int(part) for part in found[0]))
+    raise ReproductionError(
+        f"reproduce: expected {format_key(key)} in the candidate too, got none. Keep it with --out."
+    )
+
+
+def _float64(value: Any) -> Array:
+    array = np.asarray(value)
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def _save(file: Path, held: Mapping[str, Array]) -> None:
+    np.savez(file, allow_pickle=False, **held)

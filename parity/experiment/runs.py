@@ -1,0 +1,253 @@
+"""The runs that every recording makes: lockstep, free-running, perturbed by rounding, mixed precision, other orders."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from parity.case import Case
+from parity.experiment.recording import OfBoth, Playing
+from parity.experiment.rejudge.races import Races, with_statistics_moved, with_tower_first
+from parity.experiment.sides.perturb import as_float64, one_roundoff, one_ulp, reordered
+from parity.experiment.sides.tensorflow_side import TensorFlowRole
+from parity.experiment.spec import REPETITION, Asked
+from parity.judge.levels.mixed import Halves
+from parity.mapping.states import Tensors, read_all, translated, translated_batch, write_init, write_states
+from parity.mapping.trace_map import Join
+from parity.trace import QUANTITIES, Trace
+
+# The quantities that a run records, by what it is for.
+
+
+def _but(*left_out: str) -> tuple[str, ...]:
+    return tuple(quantity for quantity in QUANTITIES if quantity not in left_out)
+
+
+# Draws are fed, and inference is asked for where there is any.
+EVERYTHING = _but("noise", "eval")
+FREE = _but("noise", "eval", "feed", "act", "tower_grad", "tower_clip")
+SPREAD = _but("noise", "eval", "state", "feed")
+WEIGHTS, FEEDS = frozenset(["var"]), frozenset(["feed"])
+
+
+# The runs that every recording makes: in lockstep, free, from one ulp away, and the first steps once more.
+
+REPLICAS = 3
+REPEATED = 3
+
+
+def rough_reference(playing: Playing) -> "Future[Trace]":
+    """Starts the reference's float32 trajectory, from which all else is made."""
+    quantities = EVERYTHING + playing.inference
+    return playing.tf.run(
+        Asked("float32", "float32", playing.feeds.tf, playing.start.tf, None, quantities, playing.steps)
+    )
+
+
+def free_candidate(playing: Playing) -> "Future[Trace]":
+    """Starts the candidate's float64 run that nobody resets."""
+    quantities = FREE + playing.inference
+    return playing.torch.run(
+        Asked("free", "float64", playing.feeds.torch, playing.start.torch, None, quantities, playing.steps)
+    )
+
+
+def candidate_in_lockstep(playing: Playing, states: Path) -> dict[str, "Future[Trace]"]:
+    """Starts the candidate's lockstep runs; returns them by precision.
+
+    Args:
+      playing: the sides.
+      states: trace of the states before each step, in the candidate's names.
+    """
+    feeds, start, quantities = playing.feeds.torch, playing.start.torch, EVERYTHING + playing.inference
+    return {
+        precision: playing.torch.run(Asked(precision, precision, feeds, start, states, quantities, playing.steps))
+        for precision in ("float64", "float32")
+    }
+
+
+def reference_in_float64(playing: Playing, states: Path) -> dict[str, "Future[Trace]"]:
+    """Starts the reference's float64 runs; returns them by name: "float64" in lockstep, "free", "replica-0", ...
+
+    Args:
+      playing: the sides.
+      states: trace of the states before each step, in the reference's names.
+    """
+    playing.tf.prepare("float64", playing.inputs).result()
+    quantities = EVERYTHING + playing.inference
+    lockstep = Asked("float64", "float64", playing.feeds.tf, playing.start.tf, states, quantities, playing.steps)
+    free = lockstep._replace(name="free", follow=None, quantities=FREE + playing.inference)
+    asked = [lockstep, free, *replicas(playing, free)]
+    return {each.name: playing.tf.run(each) for each in asked}
+
+
+def replicas(playing: Playing, free: Asked) -> list[Asked]:
+    """Returns runs like a free one of the reference that start one ulp of float64 away, on batches one ulp away."""
+    prefix = "" if free.name == "free" else f"{free.name}-"
+    return [_replica(playing, free, f"{prefix}replica-{number}", number) for number in range(REPLICAS)]
+
+
+def _replica(playing: Playing, free: Asked, name: str, number: int) -> Asked:
+    start, feeds = Trace(free.start), Trace(free.feeds)
+    moved = one_ulp(as_float64(read_all(start.init())), number, WEIGHTS)
+    batches = (
+        (step, one_ulp(as_float64(read_all(feeds.step(step))), 1000 * number + step, FEEDS)) for step in playing.steps
+    )
+    return free._replace(
+        name=name,
+        start=write_init(playing.out / "start" / name, moved),
+        feeds=write_states(playing.out / "feeds" / name, batches),
+    )
+
+
+def lockstep_repeated(playing: Playing, states: OfBoth) -> dict[str, "Future[Trace]"]:
+    """Starts the first steps of the float32 lockstep once more; returns them by side, no reference's from a golden trace.
+
+    Args:
+      playing: the sides.
+      states: the states before each step.
+    """
+    repeats = {"candidate": candidate_repeated(playing, states)}
+    if isinstance(playing.tf, TensorFlowRole):
+        repeats["reference"] = playing.tf.run(_repetition(playing, playing.feeds.tf, playing.start.tf, states.tf))
+    return repeats
+
+
+def candidate_repeated(playing: Playing, states: OfBoth) -> "Future[Trace]":
+    """Starts the first steps of the candidate's float32 lockstep once more."""
+    return playing.torch.run(_repetition(playing, playing.feeds.torch, playing.start.torch, states.torch))
+
+
+def _repetition(playing: Playing, feeds: Path, start: Path, states: Path) -> Asked:
+    return Asked(REPETITION, "float32", feeds, start, states, EVERYTHING, playing.steps[:REPEATED])
+
+
+# Runs steps under perturbation on both sides: how far single precision carries them apart by rounding alone.
+
+PERTURBED_RUNS = 4
+
+
+def run_draws(playing: Playing, join: Join, states: Path) -> Iterator[tuple["Future[Trace]", "Future[Trace]"]]:
+    """Starts three steps in float32 for each draw, some moved by one ulp, the others with the examples in another order.
+
+    Args:
+      playing: the sides.
+      join: names and layouts of both sides.
+      states: trace of the states before each step, in the reference's names.
+
+    Yields:
+      The reference's and the candidate's run of a draw.
+    """
+    steps = sorted({0, len(playing.steps) // 2, len(playing.steps) - 1})
+    state, fed = Trace(states), Trace(playing.feeds.tf)
+    out, into = playing.out / "states", playing.out / "feeds"
+    for draw in range(2 * PERTURBED_RUNS):
+        name = f"ulp-{draw}" if draw < PERTURBED_RUNS else f"order-{draw - PERTURBED_RUNS}"
+        drawn = [
+            (step, *_drawn(playing, read_all(state.step(step)), read_all(fed.step(step)), draw, step)) for step in steps
+        ]
+        moved = [(step, before) for step, before, _ in drawn]
+        batches = [(step, batch) for step, _, batch in drawn]
+        asked = Asked(
+            name,
+            "float32",
+            write_states(into / f"tf-{name}", batches),
+            playing.start.tf,
+            write_states(out / f"tf-{name}", moved),
+            SPREAD,
+            steps,
+            True,
+        )
+        reference = playing.tf.run(asked)
+        asked = asked._replace(
+            feeds=write_states(into / f"torch-{name}", ((n, translated_batch(join, batch)) for n, batch in batches)),
+            start=playing.start.torch,
+            follow=write_states(out / f"torch-{name}", ((n, translated(join, before)) for n, before in moved)),
+        )
+        yield reference, playing.torch.run(asked)
+
+
+def _drawn(playing: Playing, before: Tensors, batch: Tensors, draw: int, step: int) -> tuple[Tensors, Tensors]:
+    if draw >= PERTURBED_RUNS:
+        return before, reordered(batch, playing.shards, 7901 * draw + step, playing.uneven)
+    return one_ulp(before, 7919 * draw + step, WEIGHTS), one_ulp(batch, 7907 * draw + step, FEEDS)
+
+
+# Runs the candidate in half precision beside its own float32, and under perturbation by half a unit of it.
+
+NOISY_RUNS = 4
+
+
+def record_halves(playing: Playing, states: OfBoth, dtype: str, opt_level: str) -> Halves:
+    """Runs the candidate at its level, from the states of the other levels and freely, and the draws beside it.
+
+    Args:
+      playing: the sides, which have recorded the case and still run.
+      states: the states before each step.
+      dtype: "float16" or "bfloat16".
+      opt_level: "O1", "O2" or "O3".
+
+    Raises:
+      SideFailed: the candidate could not run at this level.
+    """
+    lockstep = _asked(playing, states, "mixed", EVERYTHING)._replace(mixed=True, recorded_counters=True)
+    mixed = playing.torch.run(lockstep).result()
+    freely = _asked(playing, states, "mixed-free", FREE)._replace(mixed=True, follow=None)
+    free = playing.torch.run(freely).result()
+    full = playing.torch.run(lockstep._replace(name="full", mixed=False)).result()
+    unit = Halves(full, mixed, free, (), full, dtype, opt_level).unit
+    draws = [_draw(playing, states, number, unit) for number in range(NOISY_RUNS)]
+    return Halves(full, mixed, free, draws, Trace(states.torch), dtype, opt_level)
+
+
+def _asked(playing: Playing, states: OfBoth, name: str, quantities: Sequence[str]) -> Asked:
+    feeds, start = playing.feeds.torch, playing.start.torch
+    return Asked(name, "float32", feeds, start, states.torch, tuple(quantities), playing.steps)
+
+
+def _draw(playing: Playing, states: OfBoth, number: int, unit: float) -> tuple[Trace, Trace]:
+    """Runs all steps in float32 as if a narrower type of roundoff `unit` had rounded weights, batches and products.
+
+    Returns:
+      The trace, and the states before its steps.
+    """
+    name = f"half-{number}"
+    state, fed = Trace(states.torch), Trace(playing.feeds.torch)
+    moved = ((n, one_roundoff(read_all(state.step(n)), 31 * number + 1009 * n, WEIGHTS, unit)) for n in playing.steps)
+    batches = ((n, one_roundoff(read_all(fed.step(n)), 37 * number + 1013 * n, FEEDS, unit)) for n in playing.steps)
+    before = write_states(playing.out / "states" / name, moved)
+    feeds = write_states(playing.out / "feeds" / name, batches)
+    asked = _asked(playing, states, name, EVERYTHING)._replace(feeds=feeds, follow=before)
+    return playing.torch.run(asked._replace(recorded_counters=True, noise=(unit, number))).result(), Trace(before)
+
+
+# Runs the candidate with each tower's shard first: what it takes to work out the orders that statistics may race
+# in.
+
+
+def run_orders(playing: Playing, states: Path, case: Case, lockstep: "Mapping[str, Future[Trace]]") -> Races:
+    """Runs all steps with each tower first in each precision, and once from statistics moved, where statistics race.
+
+    Args:
+      playing: the sides.
+      states: trace of the states before each step, in the candidate's names.
+      case: what is run.
+      lockstep: the candidate's lockstep runs by precision, in which the first tower is first.
+    """
+    ema = case.optimizer.ema if case.optimizer else None
+    if not any(text.startswith("stat/") for text in playing.racing):
+        return Races(playing.racing, ema)
+    feeds, start, steps, towers = playing.feeds.torch, playing.start.torch, playing.steps, case.towers
+    alone: dict[str, list[Future[Trace]]] = {precision: [run] for precision, run in lockstep.items()}
+    batches, before = Trace(feeds), Trace(states)
+    for tower in range(1, towers):
+        name = f"tower-{tower}-first"
+        changed = ((n, with_tower_first(read_all(batches.step(n)), tower, towers)) for n in steps)
+        swapped = write_states(playing.out / "feeds" / f"torch-{name}", changed)
+        for precision, runs in alone.items():
+            asked = Asked(f"{name}-{precision}", precision, swapped, start, states, ("stat",), steps)
+            runs.append(playing.torch.run(asked))
+    shifted = ((n, with_statistics_moved(read_all(before.step(n)))) for n in steps)
+    moved = write_states(playing.out / "states" / "torch-moved", shifted)
+    last = playing.torch.run(Asked("statistics-moved", "float64", feeds, start, moved, ("stat",), steps))
+    traces = {precision: [run.result() for run in runs] for precision, runs in alone.items()}
+    return Races(playing.racing, ema, traces, last.result())

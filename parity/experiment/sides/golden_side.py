@@ -1,0 +1,152 @@
+"""Plays the reference from a golden trace: what TensorFlow did once, so that a port's own tests need no TensorFlow."""
+
+import json
+import shutil
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from parity.case import Case, as_declared
+from parity.experiment.sides.densify import DenseTrace
+from parity.experiment.sides.tensorflow_side import INITIAL_SLOTS, PREPARED
+from parity.experiment.spec import MAPPING, REPETITION, Asked
+from parity.trace import Trace, write_json
+
+FORMAT = "tower-parity-golden"
+FORMAT_VERSION = 1
+DESCRIPTION = "golden.json"
+TRIED = ("beside-*", "inputs-beside-*", "empty-*")  # what judging the port of then took
+PARTS = {"feeds": Path("feeds") / "tf", "start": Path("start") / "tf", "runs": Path("tf")}
+
+
+class GoldenError(ValueError):
+    """A folder is no golden trace, or one of another case; the message says what to do."""
+
+
+class GoldenRole:
+    """Answers as the TensorFlow side of a case did when it was blessed.
+
+    Args:
+      folder: as `keep_golden` left it.
+      case: what is run; but for the port it is the one that was blessed.
+
+    Raises:
+      GoldenError: the folder is no golden trace, or the case differs in something that decides what the reference does.
+    """
+
+    def __init__(self, folder: Path, case: Case) -> None:
+        self._folder = folder
+        self.notes: list[str] = []
+        self._known = _load(folder)
+        now, blessed = of_the_reference(case), self._known["case"]
+        for name in sorted(set(now) | set(blessed)):
+            if now.get(name) != blessed.get(name):
+                raise GoldenError(
+                    f"golden: expected {name} = {json.dumps(blessed.get(name))} as it was blessed in {folder}, "
+                    f"got {json.dumps(now.get(name))}. Change the case back, or bless it again."
+                )
+
+    def batches(self, out: Path) -> "Future[Any]":
+        """Leaves the batches at `out`; answers with what they consist of."""
+        shutil.copytree(self._folder / "feeds", out, dirs_exist_ok=True)
+        return _done(self._known["inputs"])
+
+    def prepare(self, precision: str, inputs: Any) -> "Future[Any]":
+        """Answers with the variables and facts of then."""
+        return _done(self._known["prepared"])
+
+    def initialize(self, out: Path) -> dict[str, list[float]]:
+        """Leaves the start at `out`; answers with the initial slots of then."""
+        shutil.copytree(self._folder / "start", out, dirs_exist_ok=True)
+        return dict(self._known["initial_slots"])
+
+    def run(self, asked: Asked) -> "Future[Trace]":
+        """Answers with the trace of the run of that name, or of the one that it is a part of."""
+        return _done(DenseTrace(self._folder / "runs" / (asked.whole or asked.name)))
+
+    def kept(self, name: str) -> Path | None:
+        """Returns the folder of the run of that name, None where none was kept."""
+        folder = self._folder / "runs" / name
+        return folder if folder.is_dir() else None
+
+    def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: Asked) -> None:
+        """Answers with nothing: no tower is at hand."""
+
+
+def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
+    """Keeps the reference's part of a run as a golden trace; the description comes last, so that a part is never a whole.
+
+    Args:
+      case: what was run.
+      recorded: the folder that `run_case` left its traces in.
+      golden: folder to make; an older golden trace in it is replaced.
+
+    Raises:
+      GoldenError: the folder holds something else.
+    """
+    require_golden_folder(golden)
+    if golden.exists():
+        shutil.rmtree(golden)
+    golden.mkdir(parents=True, exist_ok=True)
+    for part, path in PARTS.items():
+        shutil.copytree(
+            recorded / path,
+            golden / part,
+            ignore=shutil.ignore_patterns(PREPARED, INITIAL_SLOTS, REPETITION, MAPPING, *TRIED),
+        )
+    known = json.loads((recorded / PARTS["runs"] / PREPARED).read_text())
+    known["initial_slots"] = json.loads((recorded / PARTS["runs"] / INITIAL_SLOTS).read_text())
+    description = {"format": FORMAT, "format_version": FORMAT_VERSION, "case": of_the_reference(case), **known}
+    write_json(golden / DESCRIPTION, description)
+
+
+def require_golden_folder(golden: Path) -> None:
+    """Refuses a place for a golden trace that holds something else.
+
+    Raises:
+      GoldenError: it is a file, or a folder of other files.
+    """
+    if golden.exists() and not golden.is_dir():
+        raise GoldenError(f"golden: expected a folder at {golden}, got a file. Name another.")
+    if golden.exists() and any(golden.iterdir()) and not (golden / DESCRIPTION).is_file():
+        raise GoldenError(f"golden: expected {golden} to be empty or a golden trace, got other files. Name another.")
+
+
+def of_the_reference(case: Case) -> dict[str, Any]:
+    """Returns everything in a case that decides what the reference does, as JSON values."""
+    names = ("steps", "batch_size", "towers", "seed", "combine", "batches", "init", "optimizer", "tf")
+    case = as_declared(case)
+    described = case.model_dump(mode="json", include=set(names), exclude_none=True)
+    if case.expect is not None:
+        described["loss_factor"] = case.expect.loss_factor
+    described["tf"].pop("python", None)
+    if case.optimizers:
+        described["optimizers"] = {name: part.model_dump(exclude_none=True) for name, part in case.optimizers.items()}
+    return dict(described)
+
+
+def _load(folder: Path) -> dict[str, Any]:
+    path = folder / DESCRIPTION
+    try:
+        known = json.loads(path.read_text())
+    except OSError:
+        raise GoldenError(
+            f"golden: expected a golden trace at {folder}, got no {DESCRIPTION}. Bless a case first."
+        ) from None
+    except ValueError as error:
+        raise GoldenError(f"golden: expected JSON in {path}, got {error}. Bless the case again.") from None
+    wanted = {"format": str, "format_version": int, "case": dict, "inputs": dict, "prepared": dict}
+    wanted["initial_slots"] = dict
+    wrong = [n for n, kind in wanted.items() if not isinstance(known, dict) or not isinstance(known.get(n), kind)]
+    if wrong or (known["format"], known["format_version"]) != (FORMAT, FORMAT_VERSION):
+        raise GoldenError(
+            f"golden: expected {path} in format {FORMAT} {FORMAT_VERSION}, got another ({', '.join(wrong) or 'version'}). "
+            "Bless the case again."
+        )
+    return dict(known)
+
+
+def _done(value: Any) -> "Future[Any]":
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future

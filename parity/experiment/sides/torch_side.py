@@ -1,0 +1,217 @@
+"""The candidate of a case: what is asked of the torch side."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from parity.case import Case
+from parity.experiment.spec import Asked, Tick, settings, start_forward, start_run
+from parity.trace import Forward, Trace
+from parity.worker.failures import SideFailed
+from parity.worker.launch import Sides
+
+# What a choice of the towers makes of the ranks' reduction, where it is none of "mean" and "sum".
+OF_THE_RANKS = {"prescaled": "prescaled", "examples": "examples"}
+
+
+class TorchRole:
+    """Asks the torch side of a case.
+
+    Args:
+      case: what to play.
+      sides: started processes.
+      out: folder for its traces.
+      tick: told how far a run is.
+      round_hyper_parameters: whether its optimizer's are rounded to float32 first.
+      rates: the reference's learning rates by step, which a port with a scheduler of its own takes where they differ from
+        that one's by rounding only.
+      momentum_ratios: how far the reference moves each moving statistic, relative to the port, where momenta are rounded.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        sides: Sides,
+        out: Path,
+        tick: Tick,
+        round_hyper_parameters: bool = False,
+        rates: Mapping[int, float] | None = None,
+        momentum_ratios: Mapping[str, float] | None = None,
+    ) -> None:
+        self._case, self._sides, self._side, self._out, self._tick = case, sides, sides.torch, out, tick
+        self._round = round_hyper_parameters
+        self._momentum_ratios = dict(momentum_ratios or {})
+        self._rates = {str(step): rate for step, rate in (rates or {}).items()}
+        self._folders = [str(folder) for folder in case.folders]
+        self._prepared: dict[str, Future[Any]] = {}
+        self._decaying: list[str] | None = None
+        self._taken: dict[str, list[str]] = {}
+        self._sync_batch_norm: bool | None = case.torch.sync_batch_norm
+
+    def prepare(self, precision: str, mixed: bool = False) -> "Future[Any]":
+        """Starts the ranks, once for each precision; answers with their variables and facts."""
+        key = f"{precision}, mixed" if mixed else precision
+        if key in self._prepared:
+            return self._prepared[key]
+        case = self._case
+        described = {
+            "model": case.torch.model,
+            "loss": case.torch.loss,
+            "optimizer": case.torch.optimizer or settings(case.optimizer),
+            "optimizers": {
+                name: {**settings(part), "names": self._taken[name]}
+                for name, part in case.optimizers.items()
+                if name in self._taken
+            },
+            "scheduler": case.torch.scheduler,
+            "step": case.torch.step,
+            "sync_batch_norm": self._sync_batch_norm,
+            "recorded_rates": self._rates,
+            "momentum_ratios": self._momentum_ratios,
+            "clips": (case.optimizer.clip.at or "combined") if case.optimizer and case.optimizer.clip else "",
+            "watch": self._watched_as(),
+            "update": self._around_the_update(),
+            "ranks": case.towers,
+            "own_reduction": case.torch.combine,
+            "combine": case.torch.combine or OF_THE_RANKS.get(case.tf.reduce or "", case.combine),
+            "combining": {
+                n: value for n in ("missing", "sparse", "uneven") if (value := getattr(case.tf, n)) is not None
+            },
+            "backend": case.torch.backend,
+            "threads": case.torch.threads or 1,
+            "bucket_cap_mb": case.torch.bucket_cap_mb,
+            "seed": case.seed,
+        }
+        self._prepared[key] = self._side.ask(
+            "prepare",
+            case=described,
+            folders=self._folders,
+            precision=precision,
+            round_hyper_parameters=self._round,
+            mixed={"opt_level": case.torch.opt_level, "half_dtype": case.torch.half_dtype} if mixed else None,
+        )
+        return self._prepared[key]
+
+    def playing(self, case: Case, out: Path) -> "TorchRole":
+        """Returns a role like this one for another port of the same case; what this one has prepared is then forgotten."""
+        role = TorchRole(case, self._sides, out, self._tick, self._round)
+        role._rates, role._momentum_ratios = self._rates, self._momentum_ratios
+        role._told_as(self)
+        return role
+
+    def rounded(
+        self, out: Path, rates: Mapping[int, float] | None, momentum_ratios: Mapping[str, float] | None
+    ) -> "TorchRole":
+        """Returns a role like this one whose hyper-parameters are rounded to float32.
+
+        Args:
+          out: folder for its traces.
+          rates: as of the class.
+          momentum_ratios: as of the class.
+        """
+        role = TorchRole(self._case, self._sides, out, self._tick, True, rates, momentum_ratios)
+        role._told_as(self)
+        return role
+
+    def _told_as(self, other: "TorchRole") -> None:
+        self._decaying, self._taken = other._decaying, other._taken
+
+    def forget(self) -> None:
+        """Has everything be prepared anew: the side keeps what belongs to the last case only."""
+        self._prepared.clear()
+
+    def decay_only(self, names: Sequence[str]) -> None:
+        """Says which of the port's parameters decay, where a case names some of them; what is prepared is prepared anew."""
+        self._decaying = list(names)
+        self._prepared.clear()
+
+    def give_to_parts(self, taken: Mapping[str, Sequence[str]]) -> None:
+        """Says which of the port's parameters every further optimizer takes; what is prepared is prepared anew."""
+        self._taken = {name: list(names) for name, names in taken.items()}
+        self._prepared.clear()
+
+    def run_with_batch_norm(self, over_all_ranks: bool | None, asked: Asked) -> Trace:
+        """Runs with batch norm over all ranks, or None: over each rank's own shard, whatever the port itself does."""
+        kept = self._sync_batch_norm
+        self._sync_batch_norm = over_all_ranks
+        self._prepared.clear()
+        try:
+            return self.run(asked).result()
+        except SideFailed:
+            for side in self._side.companions:
+                side.outlive_failure()
+            raise
+        finally:
+            self._sync_batch_norm = kept
+            self._prepared.clear()
+
+    def run(self, asked: Asked) -> "Future[Trace]":
+        """Starts a run."""
+        out = self._out / asked.name
+        prepared = self.prepare(asked.precision, asked.mixed).result()["prepared"]
+        what = f"torch {asked.name}"
+        return start_run(self._side, self._tick, what, asked, out, prepared=prepared, noise=asked.noise)
+
+    def run_guarded(self, asked: Asked) -> Trace:
+        """Runs what the port may not take, so that it can be asked for other runs afterwards."""
+        with self._outliving():
+            return self.run(asked).result()
+
+    def forward(self, step: int, tower: str, asked: Asked, gradients: bool = False) -> Forward:
+        """Returns the forward pass of one rank in one step, or the gradient of the loss in place of each output.
+
+        Args:
+          step: its number.
+          tower: the rank's, with that of the micro-batch behind a point where gradients accumulate.
+          asked: from what it is made, and its name.
+          gradients: whether gradients are wanted.
+        """
+        prepared = self.prepare(asked.precision).result()["prepared"]
+        with self._outliving():
+            own = {"prepared": prepared, "gradients": gradients}
+            start_forward(self._side, asked, self._out / asked.name, step, tower, **own).result()
+        return Forward(self._out / asked.name)
+
+    @contextlib.contextmanager
+    def _outliving(self) -> Iterator[None]:
+        try:
+            yield
+        except SideFailed:
+            self._prepared.clear()  # its ranks are gone
+            for side in self._side.companions:
+                side.outlive_failure()
+            raise
+
+    def _watched_as(self) -> str | None:
+        # What an optimizer of the port's own works with stands where the towers' clipped gradients do, clipped or not.
+        clip = self._case.optimizer.clip if self._case.optimizer else None
+        own = self._case.torch.optimizer and not self._case.torch.step
+        return "clip" if clip is not None and own and clip.at != "tower" else None
+
+    def _around_the_update(self) -> dict[str, Any]:
+        # A port that brings its own optimizer brings its own clipping and decay too, inside it or inside its loss; one that
+        # brings its own step brings them there. The loop over micro-batches and the loss scale lie around both, and averages
+        # of the weights follow the update, whoever makes it.
+        if self._case.optimizer is None:
+            return {}
+        table, port = settings(self._case.optimizer), self._case.torch
+        found: dict[str, Any] = {name: table[name] for name in ("accumulate", "loss_scale") if name in table}
+        # Nothing inside an optimizer can clip what is not combined yet; a step can.
+        if table.get("clip", {}).get("at") == "tower" and not port.step:
+            found["clip"] = table["clip"]
+        if port.optimizer:
+            return {**found, **({"ema": table["ema"]} if "ema" in table else {})}
+        taken = ("ema", "learning_rate") if port.step else ("clip", "ema", "learning_rate")
+        found.update((name, table[name]) for name in taken if name in table)
+        if port.scheduler:
+            found.pop("learning_rate", None)
+        if "weight_decay" in table and not port.step:
+            where = self._case.tf.regularization
+            found["weight_decay"] = {
+                "coefficient": table["weight_decay"]["coefficient"],
+                "names": self._decaying,
+                "where": "every_tower" if where in (None, "scoped") else where,
+            }
+        return found

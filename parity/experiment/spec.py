@@ -1,0 +1,130 @@
+"""What is asked of a side: one run of a case, and who is told how far it is."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from parity.experiment.sides.densify import DenseTrace
+from parity.trace import Trace
+from parity.worker.process import SideProcess
+
+Tick = Callable[[str, int, int], None]
+REPETITION = "again"
+MAPPING = "mapping"
+FORWARD = "forward"
+BACKWARD = "backward"
+
+
+class Asked(NamedTuple):
+    """One run of a side.
+
+    Fields:
+      name: of the run, and of its trace's folder.
+      precision: "float32" or "float64".
+      feeds: trace whose step k holds the batch of step k.
+      start: trace whose init holds the state before the first step.
+      follow: trace whose step k holds the state before step k, for lockstep; None for a free run.
+      quantities: what to record.
+      steps: the steps to make.
+      recorded_counters: whether step count and learning rate are taken from `follow` too, for steps out of order.
+      mixed: whether the candidate runs at the case's `opt_level`; its precision is then that of what it is given.
+      noise: unit roundoff and seed of roundings that the candidate adds to its products.
+      cut: whether no gradient passes the outputs that `follow` gives.
+      evaluation: how to evaluate where that is recorded: "eval" mode, "train" mode, or after "other draws".
+      random_seed: of the candidate's random generators, set before the first step; None leaves them as they are.
+      uncut: names of the places at which the candidate lets gradients pass that it keeps from passing; None where nobody
+        looks for such places.
+      detached: edges of the candidate's forward pass that no gradient passes, see `torch_ddp.detached`.
+      whole: name of the run of all steps that this one is a part of, where there is such a one.
+    """
+
+    name: str
+    precision: str
+    feeds: Path
+    start: Path
+    follow: Path | None
+    quantities: tuple[str, ...]
+    steps: Sequence[int]
+    recorded_counters: bool = False
+    mixed: bool = False
+    noise: tuple[float, int] | None = None
+    cut: bool = False
+    evaluation: str = "eval"
+    random_seed: int | None = None
+    uncut: Sequence[str] | None = None
+    detached: Sequence[tuple[int, int | str]] = ()
+    whole: str = ""
+
+
+def start_run(side: SideProcess, tick: Tick, what: str, asked: Asked, out: Path, **own: Any) -> "Future[Trace]":
+    """Starts a run of a side; answers with its trace.
+
+    Args:
+      side: plays it.
+      tick: told how far it is.
+      what: names the run there.
+      asked: the run.
+      out: folder for its trace.
+      own: what this side alone is told.
+    """
+    message = {
+        "feeds": str(asked.feeds),
+        "start": str(asked.start),
+        "follow": str(asked.follow) if asked.follow else None,
+        "recorded_counters": asked.recorded_counters,
+        "steps": list(asked.steps),
+        "quantities": asked.quantities,
+        "evaluation": asked.evaluation,
+        "out": str(out),
+        **({"cut": True} if asked.cut else {}),
+        **({"random_seed": asked.random_seed} if asked.random_seed is not None else {}),
+        **({"detached": [list(edge) for edge in asked.detached]} if asked.detached else {}),
+        **({"uncut": list(asked.uncut)} if asked.uncut is not None else {}),
+        **own,
+    }
+    return then(side.ask("run", ticker(tick, what), **message), lambda _: DenseTrace(out))
+
+
+def start_forward(side: SideProcess, asked: Asked, out: Path, step: int, tower: str, **own: Any) -> "Future[Any]":
+    """Has a side leave the forward pass of one tower in one step, made from what a run is made from.
+
+    Args:
+      side: plays it.
+      asked: the run, in lockstep.
+      out: folder for what is kept, as `write_forward` leaves it.
+      step: its number.
+      tower: its name.
+      own: what this side alone is told.
+    """
+    paths: dict[str, Any] = {
+        "feeds": str(asked.feeds),
+        "start": str(asked.start),
+        "follow": str(asked.follow),
+        "out": str(out),
+    }
+    return side.ask("forward", None, **paths, step=step, tower=tower, **own)
+
+
+def ticker(tick: Tick, what: str) -> Callable[[int, int], None]:
+    """Returns what tells `tick` of `what`: done, total."""
+    return lambda done, total: tick(what, done, total)
+
+
+def then(future: "Future[Any]", change: Callable[[Any], Any]) -> "Future[Any]":
+    """Returns a future of what `change` makes of an answer; it fails as the answer does, or as the change."""
+    changed: Future[Any] = Future()
+
+    def done(finished: "Future[Any]") -> None:
+        try:
+            changed.set_result(change(finished.result()))
+        except BaseException as error:
+            changed.set_exception(error)
+
+    future.add_done_callback(done)
+    return changed
+
+
+def settings(optimizer: Any) -> dict[str, Any]:
+    """Returns what a case says of an optimizer, as it is told to a side."""
+    return dict(optimizer.model_dump(exclude_none=True))

@@ -1,0 +1,331 @@
+"""Level 3: records float32 runs that nobody resets, decides them by their envelope, and measures its power."""
+
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.case import Case
+from parity.case.declared import times
+from parity.experiment.levels import find_first
+from parity.experiment.recording import Playing
+from parity.experiment.runs import FEEDS, WEIGHTS
+from parity.experiment.sides.perturb import one_ulp, reordered
+from parity.experiment.spec import Asked
+from parity.judge.levels.trajectory import (
+    LIMIT,
+    FalseAlarms,
+    Spot,
+    Trajectories,
+    apart,
+    false_alarms,
+    judge_trajectory,
+    spots_of,
+    stray_of_candidate,
+)
+from parity.judge.metrics import Array
+from parity.judge.result import Check, Level, Verdict, decide
+from parity.judge.unmatched_slots import after_the_last, set_aside_slots
+from parity.mapping.states import Tensors, read_all, translated, translated_batch, write_init, write_states
+from parity.mapping.trace_map import Join
+from parity.trace import Trace
+from parity.worker.failures import SideFailed
+
+# Records level 3: float32 runs that nobody resets, of both sides, each with its own rounding.
+
+ENVELOPE = 20
+HELD_OUT = 20
+OF_THE_CANDIDATE = 8
+FOLLOWED = ("loss", "grad", "slot", "stat", "var", "ema", "metric")
+IN_FLIGHT = 2
+
+Ask = Callable[[Asked], "Future[Trace]"]
+
+
+def record_trajectories(playing: Playing, join: Join, reference: Trace) -> tuple[Trace, Trajectories]:
+    """Runs the candidate freely in float32, and both sides again and again with other rounding.
+
+    Each perturbed run starts from weights moved by an ulp of float32, is fed inputs moved by an ulp, and has the examples
+    of every shard in another order in every step. A run is measured and removed as soon as it is there.
+
+    Args:
+      playing: the sides, and what they are fed.
+      join: names and layouts.
+      reference: its unperturbed float32 run.
+
+    Returns:
+      The candidate's unperturbed run, and how far all of them are apart.
+
+    Raises:
+      SideFailed: a side could not do its part.
+    """
+    candidate = playing.torch.run(_asked(playing, "float32-free", playing.feeds.torch, playing.start.torch)).result()
+    spots = spots_of(join, reference, candidate, playing.racing)
+    draws = range(ENVELOPE + HELD_OUT)
+    references = _in_turn(playing.tf.run, (_of_reference(playing, draw) for draw in draws))
+    candidates = _in_turn(playing.torch.run, (_of_candidate(playing, join, draw) for draw in draws[:OF_THE_CANDIDATE]))
+    found: list[Array] = []
+    others = [apart(join, spots, reference, candidate, (False, True))]
+    wandering: list[Array] = []
+    for one, other in zip_longest(references, candidates):
+        found.append(apart(join, spots, reference, one, (False, False)))
+        _remove(one)
+        if other is not None:
+            others.append(apart(join, spots, reference, other, (False, True)))
+            wandering.append(apart(join, spots, candidate, other, (True, True)))
+            _remove(other)
+    envelope, held_out = np.array(found[:ENVELOPE]), np.array(found[ENVELOPE:])
+    return candidate, Trajectories(spots, envelope, held_out, np.array(others), np.array(wandering))
+
+
+def follow_again(playing: Playing, join: Join, reference: Trace, spots: list[Spot]) -> tuple[Array, Array]:
+    """Runs another candidate alike; returns its distances from the reference and its own wandering."""
+    candidate = playing.torch.run(_asked(playing, "float32-free", playing.feeds.torch, playing.start.torch)).result()
+    others, wandering = [apart(join, spots, reference, candidate, (False, True))], []
+    asked = (_of_candidate(playing, join, draw) for draw in range(OF_THE_CANDIDATE))
+    for other in _in_turn(playing.torch.run, asked):
+        others.append(apart(join, spots, reference, other, (False, True)))
+        wandering.append(apart(join, spots, candidate, other, (True, True)))
+        _remove(other)
+    return np.array(others), np.array(wandering)
+
+
+def _in_turn(ask: Ask, asked: Iterator[Asked]) -> Iterator[Trace]:
+    # One run more than is looked at is under way, so that neither the side nor this process waits for the other.
+    waiting: deque[tuple[Asked, Future[Trace]]] = deque()
+    for each in asked:
+        waiting.append((each, ask(each)))
+        if len(waiting) >= IN_FLIGHT:
+            yield _taken(waiting)
+    while waiting:
+        yield _taken(waiting)
+
+
+def _taken(waiting: "deque[tuple[Asked, Future[Trace]]]") -> Trace:
+    asked, future = waiting.popleft()
+    trace = future.result()
+    for folder in (asked.feeds, asked.start):
+        shutil.rmtree(folder, ignore_errors=True)
+    return trace
+
+
+def _of_reference(playing: Playing, draw: int) -> Asked:
+    name = f"drawn-{draw}"
+    start, feeds = _drawn(playing, draw)
+    return _asked(
+        playing,
+        name,
+        write_states(playing.out / "feeds" / f"tf-{name}", feeds),
+        write_init(playing.out / "start" / f"tf-{name}", start),
+    )
+
+
+def _of_candidate(playing: Playing, join: Join, draw: int) -> Asked:
+    name = f"drawn-{draw}"
+    start, feeds = _drawn(playing, draw)
+    batches = ((step, translated_batch(join, batch)) for step, batch in feeds)
+    return _asked(
+        playing,
+        name,
+        write_states(playing.out / "feeds" / f"torch-{name}", batches),
+        write_init(playing.out / "start" / f"torch-{name}", translated(join, start)),
+    )
+
+
+def _drawn(playing: Playing, draw: int) -> tuple[Tensors, Iterator[tuple[int, Tensors]]]:
+    start, feeds = Trace(playing.start.tf), Trace(playing.feeds.tf)
+
+    def batches() -> Iterator[tuple[int, Tensors]]:
+        for step in playing.steps:
+            seed = 7919 * (draw + 1) + 104_729 * step
+            batch = reordered(read_all(feeds.step(step)), playing.shards, seed, playing.uneven)
+            yield step, one_ulp(batch, seed + 1, FEEDS)
+
+    return one_ulp(read_all(start.init()), 611_953 + draw, WEIGHTS), batches()
+
+
+def _asked(playing: Playing, name: str, feeds: Path, start: Path) -> Asked:
+    return Asked(name, "float32", feeds, start, None, FOLLOWED, playing.steps)
+
+
+def _remove(trace: Trace) -> None:
+    shutil.rmtree(trace.directory, ignore_errors=True)
+
+
+# The power of level 3: how small a bug in the port itself its envelope would have shown, measured by planting some.
+
+
+class Grown(NamedTuple):
+    """A bug to plant, in growing sizes.
+
+    Fields:
+      mutation: its name in `torch_ddp.planted.MUTATIONS`.
+      sizes: what it is off by, the smallest first.
+      words: what it is; "{}" stands for the size in percent.
+      statistics: whether the net must keep moving statistics.
+      of_the_optimizer: whether the port has to bring its own optimizer for it.
+    """
+
+    mutation: str
+    sizes: tuple[float, ...]
+    words: str
+    statistics: bool = False
+    of_the_optimizer: bool = False
+
+
+class Seen(NamedTuple):
+    """What became of a planted bug.
+
+    Fields:
+      words: what it is.
+      stray: its statistic, to be held against `LIMIT`.
+      seen: whether the level would have called it different.
+    """
+
+    words: str
+    stray: float
+    seen: bool
+
+
+GROWN = (
+    Grown("another_learning_rate", (0.01, 0.02, 0.05), "a learning rate off by {}", of_the_optimizer=True),
+    Grown("gradients_travel_in_float16", (1.0,), "gradients reduced in float16"),
+    Grown("statistics_never_move", (1.0,), "stale moving statistics", statistics=True),
+)
+
+
+def measure_power(
+    case: Case,
+    playing: Playing,
+    join: Join,
+    reference: Trace,
+    trajectories: Trajectories,
+    grown: Sequence[Grown] = GROWN,
+) -> list[Seen]:
+    """Plants each bug in the candidate, the smallest size first, until the level sees it.
+
+    Args:
+      case: one whose level 3 is same.
+      playing: the sides, and what they are fed.
+      join: names and layouts.
+      reference: the unperturbed float32 run of the reference.
+      trajectories: what was recorded of the right port.
+      grown: what to plant.
+
+    Returns:
+      What became of each bug that the port can have and can carry.
+    """
+    statistics = any(spot.key.startswith("stat/") for spot in trajectories.spots)
+    found = []
+    for bug in grown:
+        if bug.statistics and not statistics:
+            continue
+        for size in bug.sizes:
+            out = playing.out / "planted" / f"{bug.mutation}-{size:g}"
+            role = playing.torch.playing(_with_bug(case, bug, size, out), out / "torch")
+            try:
+                there, wandering = follow_again(playing._replace(torch=role), join, reference, trajectories.spots)
+            except SideFailed:
+                break  # a port that cannot carry this bug says nothing about the verdict
+            finally:
+                shutil.rmtree(out, ignore_errors=True)
+            stray = stray_of_candidate(trajectories._replace(candidate=there, wandering=wandering))
+            seen = Seen(bug.words.format(f"{size:.0%}"), stray, not stray <= LIMIT)
+            if seen.seen or size == bug.sizes[-1]:
+                found.append(seen)
+                break
+    playing.torch.forget()
+    return found
+
+
+def _with_bug(case: Case, bug: Grown, size: float, out: Path) -> Case:
+    # Lazily: planting brings `run_case` along, which brings this.
+    from parity.experiment.plant import Planted, plant
+
+    own = case.torch.optimizer or case.torch.scheduler
+    if bug.of_the_optimizer and not own and case.optimizer is not None:
+        rate = times(case.optimizer.learning_rate, 1.0 + size)
+        return case.model_copy(update={"optimizer": case.optimizer.model_copy(update={"learning_rate": rate})})
+    return plant(case, Planted(bug.mutation, size), out / "port" / case.directory.name, bug.of_the_optimizer)
+
+
+# Turns recorded trajectories into the verdict of level 3, with its false alarms and its power.
+
+# Above this rate of false verdicts, by what held-out runs did, a difference says nothing about the port.
+MOST_FALSE_ALARMS = 0.01
+
+
+def decide_trajectory(case: Case, playing: Playing, join: Join, reference: Trace) -> tuple[Level, Trace]:
+    """Records and decides level 3; returns it and the candidate's unperturbed run.
+
+    Args:
+      case: what is run.
+      playing: the sides, and what they are fed.
+      join: names and layouts.
+      reference: the reference's unperturbed float32 run.
+
+    Raises:
+      SideFailed: a side could not do its part.
+    """
+    candidate, trajectories = record_trajectories(playing, join, reference)
+    runs = (after_the_last(reference), after_the_last(candidate))
+    checks = set_aside_slots(judge_trajectory(trajectories), join, *runs)
+    level = level_of(checks, trajectories)
+    if playing.racing:
+        level.notes.append(
+            f"not followed, for the reference writes them in no order: {', '.join(sorted(playing.racing))}"
+        )
+    level.first_difference = find_first(join, checks, {"free": (reference, candidate)})
+    if not candidate.facts.get("ranks_agree", True):
+        level.verdict = "different"
+        level.notes.insert(0, "the ranks hold different weights: some gradient or update is not shared between them")
+    if level.verdict == "same":
+        power = measure_power(case, playing, join, reference, trajectories)
+        level.notes += told(power)
+    return level, candidate
+
+
+def level_of(checks: list[Check], trajectories: Trajectories) -> Level:
+    """Returns the level without its power: the verdict, what it rests on, and how often it is wrong about right ports."""
+    alarms = false_alarms(trajectories)
+    stray = stray_of_candidate(trajectories)
+    verdict: Verdict = decide(checks)
+    reason = (
+        f"training strays {stray:.3g} times as far as rounding does (limit {LIMIT:g}), "
+        f"by {len(trajectories.envelope)} perturbed runs over {len(trajectories.spots):,} tensors"
+    )
+    if verdict == "different" and alarms.of_verdict > MOST_FALSE_ALARMS:
+        verdict = "incomparable"
+        reason = (
+            f"the reference strays from itself: {_counted(alarms)}, so that {stray:.3g} says nothing about the port"
+        )
+    return Level("trajectory", verdict, reason, checks, notes=[_told_alarms(alarms, len(trajectories.candidate))])
+
+
+def told(power: Sequence[Seen]) -> list[str]:
+    """Returns what the level would have seen of bugs planted in this port, and what not, in words."""
+    notes = []
+    for seen, words in ((True, "would have seen"), (False, "would not have seen")):
+        found = [f"{each.words} ({each.stray:,.0f}, limit {LIMIT:g})" for each in power if each.seen == seen]
+        if found:
+            notes.append(f"power: {words} {', '.join(found)}")
+    return notes
+
+
+def _told_alarms(alarms: FalseAlarms, runs: int) -> str:
+    return (
+        f"false alarms: {_counted(alarms)}; the verdict takes the median of {runs} runs, which by that rate calls "
+        f"{alarms.of_verdict:.2%} of right ports different (at most {alarms.of_verdict_at_most:.2%})"
+    )
+
+
+def _counted(alarms: FalseAlarms) -> str:
+    return (
+        f"{alarms.outside} of {alarms.runs} held-out runs of the reference stray beyond the limit "
+        f"({alarms.outside / max(alarms.runs, 1):.0%}, 95% interval {alarms.low:.1%} to {alarms.high:.1%})"
+    )
