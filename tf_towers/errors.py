@@ -1,4 +1,33 @@
-"""The error of this package."""
+"""TowerError, CheckpointError; the line of the user's code in a traceback."""
+
+import linecache
+import os
+
+import tensorflow as real
+
+# Finds the line of the user's own code in a traceback.
+
+OURS = os.path.dirname(os.path.abspath(__file__))
+THEIRS = os.path.dirname(os.path.abspath(real.__file__))
+NOT_THE_USER_S = (OURS + os.sep, THEIRS + os.sep, os.sep + "site-packages" + os.sep, "contextlib.py", "<")
+
+
+def users_line(frames, with_text=True):
+    """Returns "model.py:12: `the line`" for the innermost frame that is neither ours nor a library's.
+
+    Args:
+      frames: a list of frames, outermost first, each beginning with file and line, as `traceback.extract_tb` gives them.
+      with_text: whether the line itself is quoted.
+    """
+    users = [frame for frame in frames if not any(part in frame[0] for part in NOT_THE_USER_S)]
+    if not users:
+        return "a line that is not known"
+    file, number = users[-1][0], users[-1][1]
+    line = linecache.getline(file, number).strip()
+    return f"{os.path.basename(file)}:{number}" + (f": `{line}`" if with_text and line else "")
+
+
+# The error of this package.
 
 
 class TowerError(ValueError):

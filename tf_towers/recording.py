@@ -27,9 +27,9 @@ def recording(out, steps=None, skip=0, shadow=True):
 
     Counterpart: torch_ddp.recording
     """
-    from tf_towers.record.float64 import compute_shadow
     from tf_towers.record.recorder import Recorder
     from tf_towers.record.report import print_failure, print_report, print_shadow
+    from tf_towers.record.script import compute_shadow
 
     out = os.path.abspath(str(out))
     recorder = Recorder(out, steps, skip, lambda: None, print_failure)

@@ -1,6 +1,52 @@
-"""Makes sessions whose arithmetic can be repeated."""
+"""Repeatable sessions; perturbed initial values."""
 
+import zlib
+
+import numpy as np
 import tensorflow.compat.v1 as tf
+
+from parity.trace import parse_key
+
+# Chooses the state that training starts from.
+
+NON_NEGATIVE_SLOTS = frozenset(["v", "rms", "ms", "mg", "accumulator", "accum", "accum_update", "vhat"])
+
+
+def perturbed(state, seed):
+    """Moves an initial state away from the values that hide bugs.
+
+    Zero biases, unit gammas, fresh statistics and empty slots make swaps and omissions invisible, so weights and
+    statistics get noise of a tenth of their size and slots start as if some steps had been made.
+
+    Args:
+      state: dict of trace name (``var/…``, ``stat/…``, ``slot/…``, ``state/…``) to array.
+      seed: int; the noise of a variable depends on it and on the variable's name, on nothing else.
+
+    Returns:
+      A new dict, floats rounded to float32 so that every precision can start from exactly the same place. Counters
+      (``state/…``) are left as they are.
+    """
+    return {name: _perturbed(name, np.asarray(value), seed) for name, value in state.items()}
+
+
+def _perturbed(name, value, seed):
+    key = parse_key(name)
+    quantity = key.quantity
+    if quantity == "state" or value.dtype.kind != "f":
+        return value
+    random = np.random.RandomState((seed * 2654435761 + zlib.crc32(name.encode("utf-8"))) % 2**32)
+    noise = random.standard_normal(value.shape)
+    if quantity == "slot":
+        moved = (0.01 * (1 + np.abs(noise))) ** 2 if key.slot in NON_NEGATIVE_SLOTS else 0.01 * noise
+    elif quantity == "stat" and np.all(value > 0):
+        moved = value * np.exp(0.2 * noise)
+    else:
+        scale = np.sqrt(np.mean(np.square(value, dtype=np.float64))) if value.size else 0.0
+        moved = value + 0.1 * (scale or 1.0) * noise
+    return moved.astype(np.float32).astype(value.dtype)
+
+
+# Makes sessions whose arithmetic can be repeated.
 
 
 def session(graph, towers, threads=1):

@@ -66,7 +66,7 @@ def loss_and_outputs(returned: Any) -> tuple[Tensor, dict[str, Tensor]]:
     Raises:
       TorchDdpError: it is neither, or the loss has axes.
 
-    Counterpart: tf_towers.replica.loss_and_outputs
+    Counterpart: tf_towers.graph.tower.loss_and_outputs
     """
     loss, outputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
     if not isinstance(loss, Tensor):

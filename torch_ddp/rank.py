@@ -63,7 +63,7 @@ class RankServer:
       backend: "gloo" or "nccl".
       threads: of its ops.
 
-    Counterpart: tf_towers.child.Side
+    Counterpart: tf_towers.worker.Side
     """
 
     def __init__(self, rank: Rank, backend: str, threads: int = 1) -> None:

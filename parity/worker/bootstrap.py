@@ -1,6 +1,6 @@
 """Starts a module of ours in any interpreter, with nothing of ours installed there (Python 3.6 and up).
 
-Usage: ``python path/to/parity/worker/bootstrap.py MODULE ARGS…``, e.g. ``tf_towers.child``. Our packages are found beside
+Usage: ``python path/to/parity/worker/bootstrap.py MODULE ARGS…``, e.g. ``tf_towers.worker``. Our packages are found beside
 this one, and nothing else there is: adding their folder to the path would hand a legacy interpreter the packages of a
 newer one. Where the framework is missing, the first request is answered by saying so.
 """

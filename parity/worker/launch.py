@@ -26,7 +26,7 @@ def launch_tf(python: str | None, log: Path, silence: float = DEFAULT_SILENCE) -
     environment.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     environment.setdefault("TF_DETERMINISTIC_OPS", "1")
     environment.setdefault("TF_USE_LEGACY_KERAS", "1")
-    return _launch("tf", python or sys.executable, "tf_towers.child", environment, log, silence)
+    return _launch("tf", python or sys.executable, "tf_towers.worker", environment, log, silence)
 
 
 def launch_torch(log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:

@@ -104,7 +104,7 @@ def test_an_operation_that_fails_in_the_graph_is_named_where_it_was_made(attempt
     could_not_compare(outcome, "tf")
     assert "TensorFlow side: expected to run the steps, got InvalidArgumentError: " in outcome.message
     assert "(model_tf.py, line 4, in tower)" in outcome.message
-    assert "tf_towers/child.py" not in outcome.errors
+    assert "tf_towers/worker.py" not in outcome.errors
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 from parity.worker.failures import failure, last_frame, last_words, without_our_frames
 from parity.worker.hints import hint, telling_line
 
-IN_A_TOWER = 'File "/x/tf_towers/replica.py", line 9, in build_replicas'
+IN_A_TOWER = 'File "/x/tf_towers/graph/tower.py", line 9, in build_replicas'
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_there_are_two_programs():
 
 
 def _options():
-    choices = __import__("tf_towers.plan", fromlist=["plan"])
+    choices = __import__("tf_towers.graph.options", fromlist=["plan"])
     return {"choices": {name: list(values) for name, values in choices.CHOICES.items()}, "tables": list(choices.TABLES)}
 
 

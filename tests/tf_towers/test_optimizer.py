@@ -48,7 +48,7 @@ def test_the_initial_accumulator_is_told_as_it_is_for_it_is_not_rounded(tf):
 
 
 def _of_a_script(description):
-    from tf_towers.record.hyper_parameters import hyper_parameters
+    from tf_towers.record.variables import hyper_parameters
 
     return {"known": hyper_parameters(tf_towers.make_optimizer(description))}
 

@@ -112,7 +112,7 @@ def _nothing():
 def _hangs():
     import threading
 
-    from tf_towers.in_turn import in_turn
+    from tf_towers.graph.cross_tower.scheduler import in_turn
 
     never = threading.Event()
     functions = [lambda: 0, lambda: never.wait(60)]
@@ -131,7 +131,7 @@ def test_a_model_that_never_comes_to_its_end_is_waited_for_no_longer_than_allowe
 
 
 def _rounds():
-    from tf_towers.in_turn import current_turn, in_turn
+    from tf_towers.graph.cross_tower.scheduler import current_turn, in_turn
 
     order = []
 

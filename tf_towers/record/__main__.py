@@ -68,8 +68,8 @@ def _wait_for_threads():
 
 
 def _close(recorder, parsed, whole):
-    from tf_towers.record.float64 import compute_shadow
     from tf_towers.record.report import print_report, print_shadow
+    from tf_towers.record.script import compute_shadow
 
     written = recorder.finish(whole=whole)
     print_report(recorder, parsed.out, whole=whole)

@@ -1,20 +1,47 @@
-"""Decides what is recorded of a run of a script's train op."""
+"""What to record of a run; cached per fetch list."""
 
 import collections
 
 import tensorflow.compat.v1 as tf
+from tensorflow.python.client import session as session_module
 
-from tf_towers.record.ancestry import ancestors
-from tf_towers.record.by_hand import HandWritten
-from tf_towers.record.combination import combinations_of
-from tf_towers.record.functions import ops_that_draw_in_functions
-from tf_towers.record.given import given_to_updates
-from tf_towers.record.hyper_parameters import learning_rate
-from tf_towers.record.inputs import draws_in, inputs_of, is_fed, is_source
-from tf_towers.record.loss_parts import split_by_loss
-from tf_towers.record.observe import observe
-from tf_towers.record.towers import towers_of, values_of
-from tf_towers.record.watch import IN_A_FUNCTION, WITHOUT_DEBUGGER
+from tf_towers.record.fed_values import given_to_updates
+from tf_towers.record.gradient_combination import combinations_of
+from tf_towers.record.inputs import PLACEHOLDERS, draws_in, inputs_of, is_fed, is_source
+from tf_towers.record.manual_updates import HandWritten
+from tf_towers.record.observe import IN_A_FUNCTION, WITHOUT_DEBUGGER, observe
+from tf_towers.record.towers import split_by_loss, towers_of, values_of
+from tf_towers.record.traversal import ancestors, ops_that_draw_in_functions
+from tf_towers.record.variables import learning_rate
+
+# Takes apart what a script fetches and feeds.
+
+
+def fetched_by(graph, fetches):
+    """Returns the tensors and ops of a structure of fetches, or None where TensorFlow itself will refuse it."""
+    try:
+        # As the session does: a script may run a graph that is not the default one, and in other threads none is.
+        with graph.as_default():
+            unique = session_module._FetchMapper.for_fetch(fetches).unique_fetches()
+        return [graph.as_graph_element(each, allow_tensor=True, allow_operation=True) for each in unique]
+    except (TypeError, ValueError, KeyError):
+        return None
+
+
+def fed_beside_placeholders(graph, feed_dict):
+    """Returns the names of the tensors that are fed though they are no placeholders, e.g. an RNN's first state."""
+    found = set()
+    for key in feed_dict or {}:
+        try:
+            tensor = graph.as_graph_element(key, allow_tensor=True, allow_operation=False)
+        except (TypeError, ValueError, KeyError):
+            continue  # a structure, or what TensorFlow itself will refuse
+        if tensor.op.type not in PLACEHOLDERS:
+            found.add(tensor.name)
+    return frozenset(found)
+
+
+# Decides what is recorded of a run of a script's train op.
 
 Section = collections.namedtuple(
     "Section",

@@ -1,9 +1,129 @@
-"""Finds the towers behind an update: the calls for gradients that it goes back to."""
+"""Which gradient calls are the towers."""
 
 import collections
 import re
 
+import numpy as np
 import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import tensor_util
+
+from tf_towers.record.inputs import VARIABLES, inputs_of
+from tf_towers.record.traversal import ancestors
+
+# Finds the towers of scripts that join the towers' losses and differentiate once.
+
+ADDING = frozenset(["AddN", "Add", "AddV2"])
+STACKING = frozenset(["Pack", "ConcatV2"])
+RESHAPING = frozenset(["Identity", "Reshape", "Squeeze", "ExpandDims"])
+REDUCING = {"Mean": "mean", "Sum": "sum"}
+MADE_BY = "one minimize over the towers' losses"
+
+
+def split_by_loss(towers):
+    """Splits the one tower that was found into those whose losses it joins.
+
+    A loss is followed back through factors and one mean or sum over everything, to where the towers' parts are added,
+    stacked or put one after the other. With equal parts of ``m`` examples in ``n`` towers, the mean over all of them is
+    ``1 / n`` times the sum of the towers' means.
+
+    Args:
+      towers: list of `TowerFound`.
+
+    Returns:
+      ``(towers, factor)``: the towers, without gradients of their own, and what the sum of their losses is multiplied by; or
+      the list as it was, and None.
+    """
+    if len(towers) != 1 or len(towers[0].losses) != 1:
+        return towers, None
+    parts, factor, reduction = _parts(towers[0].losses[0])
+    if len(parts) < 2 or not _replicas(parts, reduction):
+        return towers, None
+    scalars = all(part.shape.ndims == 0 for part in parts)
+    reduction = "" if scalars else reduction
+    return [
+        TowerFound([part], {}, [], part.device or "", part.op.name.rpartition("/")[0], MADE_BY, reduction)
+        for part in parts
+    ], factor
+
+
+def _parts(loss):
+    """Returns ``(parts, factor, reduction)``: the loss is `factor` times the sum over the parts of their reductions."""
+    factor, reduction, tensor = 1.0, "", loss
+    while True:
+        op = tensor.op
+        inputs = list(op.inputs)
+        if op.type in RESHAPING:
+            tensor = inputs[0]
+        elif op.type in ("Mul", "RealDiv", "Div") and _constants(inputs):
+            place, value = _constants(inputs)
+            if op.type != "Mul" and place == 0:
+                return [], None, ""
+            factor *= value if op.type == "Mul" else 1.0 / value
+            tensor = inputs[1 - place]
+        elif op.type in ADDING:
+            return _added(tensor), factor, reduction
+        elif op.type in REDUCING and not reduction and tensor.shape.ndims == 0:
+            reduction, tensor = REDUCING[op.type], inputs[0]
+        elif op.type in STACKING and reduction:
+            parts = [_bare(each) for each in inputs if tensor_util.constant_value(each) is None]
+            return parts, factor / len(parts) if reduction == "mean" else factor, reduction
+        else:
+            return [], None, ""
+
+
+def _added(tensor):
+    if tensor.op.type not in ADDING:
+        return [tensor]
+    return [part for each in tensor.op.inputs for part in _added(each)]
+
+
+def _bare(tensor):
+    while tensor.op.type in ("ExpandDims", "Reshape", "Identity"):
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def _constants(inputs):
+    for place, tensor in enumerate(inputs):
+        value = tensor_util.constant_value(tensor)
+        if value is not None and np.size(value) == 1 and float(np.reshape(value, ())):
+            return place, float(np.reshape(value, ()))
+    return None
+
+
+def _replicas(parts, reduction):
+    """Replicas are made by the same kind of op, under names that differ in their numbers only, from other data."""
+
+    def kind(part):
+        return part.op.type, re.sub(r"_?\d+", "", part.op.name)
+
+    whole = all(part.shape.ndims == 0 for part in parts)
+    if not (whole or (reduction and _equal_in_size(parts))) or len({kind(part) for part in parts}) > 1:
+        return False
+    places = {(part.device, part.op.name.rpartition("/")[0]) for part in parts}
+    return len(places) == len(parts) or _same_weights_other_data(parts)
+
+
+def _equal_in_size(parts):
+    """Sizes that the graph does not know count as equal: whether they are is seen in what the towers are fed."""
+    shapes = [part.shape.as_list() if part.shape.ndims is not None else None for part in parts]
+    return all(shape is not None and len(shape) == len(shapes[0] or []) for shape in shapes) and all(
+        len({size for size in sizes if size is not None}) < 2 for sizes in zip(*shapes)
+    )
+
+
+def _same_weights_other_data(parts):
+    """Tells towers, of one model on pieces of one batch, from the terms of one model's loss."""
+    behind = [ancestors([part.op]) for part in parts]
+    weights = [{op for op in ops if op.type in VARIABLES} for ops in behind]
+    inputs, _ = inputs_of(behind)
+    sources = [{each.source.name for each in own} for own in inputs]
+    pieces = [{each.tensor.name for each in own} for own in inputs]
+    alike = all(each == weights[0] for each in weights) and all(each == sources[0] for each in sources)
+    return bool(weights[0]) and alike and len({frozenset(each) for each in pieces}) == len(parts)
+
+
+# Finds the towers behind an update: the calls for gradients that it goes back to.
 
 TowerFound = collections.namedtuple(
     "TowerFound", ["losses", "gradients", "without", "device", "scope", "made_by", "reduction"]

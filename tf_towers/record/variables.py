@@ -1,14 +1,18 @@
-"""Sorts a graph's variables into weights, slots, statistics, averages and counters, and reads them."""
+"""Weights, slots, statistics, averages, counters; hyper-parameters."""
 
 import collections
 
+import numpy as np
 import tensorflow as real
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
 from parity.trace import parse_key
-from tf_towers.record.ancestry import ancestors
+from tf_towers.graph.optimizer import HYPER_PARAMETERS
 from tf_towers.record.inputs import WRITING
+from tf_towers.record.traversal import ancestors
+
+# Sorts a graph's variables into weights, slots, statistics, averages and counters, and reads them.
 
 AVERAGE = "/ExponentialMovingAverage"
 
@@ -223,3 +227,37 @@ def _global_step(graph, applies):
             return apply.global_step
     found = graph.get_collection(tf.GraphKeys.GLOBAL_STEP)
     return found[0] if found and isinstance(found[0], real.Variable) else None
+
+
+# Reads an optimizer's hyper-parameters as the graph holds them.
+
+RATES = ("_lr_t", "_learning_rate_tensor", "_lr", "_learning_rate", "learning_rate")
+
+
+def hyper_parameters(optimizer):
+    """Returns the optimizer's class as `name`, and its constant hyper-parameters, rounded to float32 as TF does.
+
+    What changes from step to step, or is fed, is left out: see ``state/learning_rate`` in the steps.
+    """
+    found = {"name": type(optimizer).__name__}
+    for attribute, name in HYPER_PARAMETERS.items():
+        value = getattr(optimizer, attribute, None)
+        if tf.is_tensor(value) and not isinstance(value, real.Variable):
+            constant = tensor_util.constant_value(value)
+            value = float(constant) if constant is not None and np.size(constant) == 1 else None
+        if isinstance(value, bool):
+            found[name] = value
+        elif isinstance(value, (int, float, np.floating)):
+            found[name] = float(np.float32(value))
+    return found
+
+
+def learning_rate(optimizer):
+    """Returns the scalar tensor that the updates multiply by, or None where the optimizer keeps none."""
+    for attribute in RATES:
+        value = getattr(optimizer, attribute, None)
+        if tf.is_tensor(value) and not isinstance(value, real.Variable):
+            return value
+        if isinstance(value, real.Variable):
+            return getattr(value, "_graph_element", None) if hasattr(value, "handle") else value.value()
+    return None

@@ -19,7 +19,7 @@ from parity.trace import SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key, towe
 MOST_BYTES = 1 << 24  # of a forward pass: a golden trace is small
 EMPTY = (
     2.0**-16
-)  # as in tf_towers.shadow.empty: float64 rounds 2^-29 of what float32 does, a port's float32 may do far more
+)  # as in tf_towers.shadow.ill_conditioned: float64 rounds 2^-29 of what float32 does, a port's float32 may do far more
 
 
 def leave_beside(recorded: Recorded, playing: Playing, states: OfBoth) -> None:

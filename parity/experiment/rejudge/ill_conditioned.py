@@ -177,7 +177,7 @@ def measure_live(recorded: Recorded, playing: Playing, states: OfBoth, lost: Seq
     Returns:
       Function of such a check to the largest distance of those runs from the reference.
 
-    Counterpart: tf_towers.shadow.empty.EmptyGradients
+    Counterpart: tf_towers.shadow.ill_conditioned.EmptyGradients
     """
     reference, names = recorded.lockstep.reference64, {parse_key(check.key).name for check in lost}
     runs = list(rounded_runs(playing, states, sorted({check.step for check in lost}), names))

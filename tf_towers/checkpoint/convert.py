@@ -1,0 +1,121 @@
+"""Turns a checkpoint into an initial state, and a step of a trace into a checkpoint."""
+
+import collections
+
+import numpy as np
+
+from parity.trace import COMPUTED, parse_key
+from tf_towers.checkpoint.read import read_checkpoint
+from tf_towers.errors import CheckpointError
+
+# Starts a training from a checkpoint.
+
+
+def start_from_checkpoint(path, fresh, variables):
+    """Returns the state that a checkpoint holds, filled up with what it does not hold, and the names of that.
+
+    Weights and moving statistics must be there. Slots, averages, step count and other counters are taken where they are: a
+    checkpoint for serving has none of them. An average that is not there starts at its weight, as in a new graph.
+
+    Args:
+      path: whatever `read_checkpoint` takes.
+      fresh: dict of trace name to array, the state that the graph's initialisers make.
+      variables: description of the variables, see `checkpoint_of`.
+
+    Returns:
+      A dict of trace name to array in the shapes and dtypes of `fresh`, and a sorted list of trace names.
+
+    Raises:
+      CheckpointError: it cannot be read, lacks a weight or statistic, or holds one in another shape.
+    """
+    found = read_checkpoint(path)
+    state, missing = {}, []
+    for text, value in fresh.items():
+        key = parse_key(text)
+        if text.endswith(tuple(COMPUTED)) or key.name.startswith("local/"):
+            state[text] = value
+            continue
+        name = saved_as(key, variables)
+        if name in found and found[name].shape == np.shape(value) and found[name].dtype != object:
+            state[text] = np.asarray(found[name], np.asarray(value).dtype)
+        elif name in found or key.quantity in ("var", "stat"):
+            got = f"shape {list(found[name].shape)} of {found[name].dtype}" if name in found else "nothing"
+            raise CheckpointError(
+                f"init: expected {name} with shape {list(np.shape(value))} in the checkpoint {path}, got {got}. "
+                f"Name a checkpoint of this model; it holds {', '.join(list(found)[:6])}{', ...' if len(found) > 6 else ''}."
+            )
+        else:
+            state[text] = value
+            missing.append(text)
+    for text in missing:
+        if text.startswith("ema/"):
+            state[text] = state["var/" + text[len("ema/") :]]
+    return state, sorted(missing)
+
+
+# Turns the state in a trace into what a checkpoint holds.
+
+Content = collections.namedtuple("Content", ["arrays", "left_out"])
+Content.__doc__ = """What a checkpoint is to hold.
+
+Fields:
+  arrays: dict of variable name to array.
+  left_out: trace names whose variables have no name that the trace tells, sorted.
+"""
+
+
+def checkpoint_of(state, variables, dtype=None):
+    """Returns the `Content` of a checkpoint with a state, under the names that the graph of the trace gave its variables.
+
+    Args:
+      state: dict of trace name, e.g. "slot/m/conv1/kernel", to array, as `parity.trace.state_after` returns it.
+      variables: the trace's description of its variables, as `describe_variables` made it: `dtype`, and `saved_as` for
+        slots and averages. Arrays get the dtype of their variable.
+      dtype: of everything that trains and of what belongs to it, instead, e.g. "float32".
+
+    Raises:
+      CheckpointError: the trace does not describe a weight that is in the state, or two names are one.
+    """
+    arrays, left_out = {}, []
+    for text, value in state.items():
+        key = parse_key(text)
+        if text.endswith(tuple(COMPUTED)) or key.name.startswith("local/"):
+            continue  # tensors, and local variables, which no Saver takes
+        name = saved_as(key, variables)
+        if name is None:
+            left_out.append(text)
+            continue
+        described = key.quantity != "state" and (dtype or variables[key.name]["dtype"])
+        array = np.asarray(value, described) if described else np.asarray(value)
+        if name in arrays and not np.array_equal(arrays[name], array):
+            raise CheckpointError(
+                f"checkpoint: expected one array for {name}, got another for {text}. Record it again."
+            )
+        arrays[name] = array
+    return Content(arrays, sorted(left_out))
+
+
+def saved_as(key, variables):
+    """Returns the name that a checkpoint gives to what a trace calls `key`, or None where the trace does not tell.
+
+    Args:
+      key: a `Key`.
+      variables: see `checkpoint_of`.
+
+    Raises:
+      CheckpointError: the trace does not describe the variable.
+    """
+    section = f"section/{key.section}/" if key.section else ""
+    if key.quantity == "state":
+        hanging = [described.get("saved_as", {}).get(f"{section}state/{key.name}") for described in variables.values()]
+        return next(filter(None, hanging), None) if section else key.name
+    described = variables.get(key.name)
+    if described is None:
+        raise CheckpointError(
+            f"checkpoint: expected the trace to describe the variable {key.name}, got "
+            f"{', '.join(sorted(variables)) or 'no variable'}. Use a trace in the names of the TensorFlow graph."
+        )
+    if key.quantity in ("var", "stat"):
+        return key.name
+    what = f"slot/{key.slot}" if key.quantity == "slot" else key.quantity
+    return described.get("saved_as", {}).get(section + what)

@@ -1,0 +1,1 @@
+"""Builds the graph of tower training."""

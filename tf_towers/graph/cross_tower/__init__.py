@@ -1,0 +1,1 @@
+"""Towers that exchange tensors while they are built."""

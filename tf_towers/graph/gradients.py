@@ -1,0 +1,180 @@
+"""Per-tower gradients to the applied one."""
+
+import collections
+import contextlib
+
+import tensorflow.compat.v1 as tf
+
+from tf_towers.errors import TowerError
+from tf_towers.graph.clip import clip_gradients
+from tf_towers.graph.combine import combine_gradients
+from tf_towers.graph.cross_tower.collectives import gradients_of_tower, upstream_of
+from tf_towers.graph.optimizer import parts_of
+from tf_towers.graph.regularization import decay_terms
+
+# Takes the gradients of towers: each loss by itself, or all of them where towers exchange tensors.
+
+
+class TowerGradients(object):
+    """Takes the gradients of towers as a plan says.
+
+    Args:
+      plan: a `Plan`.
+      towers: number of towers.
+      loss_scale: None, or what losses are multiplied by and gradients divided by, a number or a float32 scalar.
+      parts: dict of name to `Part`, of which the losses of their own count.
+    """
+
+    def __init__(self, plan, towers, loss_scale, parts):
+        self._plan = plan
+        self._towers = towers
+        self._loss_scale = loss_scale
+        self._parts = parts
+
+    def of(self, models, scopes=None):
+        """Returns the `Tower` of each model, with its gradients.
+
+        Args:
+          models: a list of `Model`: one that exchanged nothing, or all that exchanged with each other.
+          scopes: a list over them of functions without arguments that make the context manager in which a tower is built;
+            None where it is entered already.
+        """
+        names = models[0].names
+        owners = parts_of(self._parts, names)
+        losses = [_own_loss(self._parts.get(owners.get(name)), models[0].tower.outputs) for name in names]
+        found = [{} for _ in models]
+        for wanted in sorted(set(losses), key=losses.index):
+            places = [place for place, name in enumerate(losses) if name == wanted]
+            minimised = [self._scaled(_minimised(model, wanted)) for model in models]
+            upstream = upstream_of(minimised, [model.exchanged for model in models])
+            for at, model in enumerate(models):
+                with scopes[at]() if scopes else _entered():
+                    weights = [model.weights[place] for place in places]
+                    gradients = gradients_of_tower(minimised[at], weights, model.exchanged, upstream[at])
+                    found[at].update(zip(places, self._unscaled(gradients, minimised[at])))
+        return [
+            model.tower._replace(gradients=[(own[place], shared) for place, shared in enumerate(model.shared)])
+            for model, own in zip(models, found)
+        ]
+
+    def _scaled(self, loss):
+        if self._plan.reduce == "prescaled":
+            loss = loss / self._towers
+        return loss if self._loss_scale is None else loss * tf.cast(self._loss_scale, loss.dtype)
+
+    def _unscaled(self, gradients, loss):
+        if self._loss_scale is None:
+            return gradients
+        scale = tf.cast(self._loss_scale, loss.dtype)
+        return [_divided(gradient, scale) for gradient in gradients]
+
+
+@contextlib.contextmanager
+def _entered():
+    yield
+
+
+def _minimised(model, wanted):
+    return model.tower.loss if wanted is None else model.tower.outputs[wanted]
+
+
+def _own_loss(part, outputs):
+    if part is None or part.loss is None:
+        return None
+    if part.loss not in outputs or outputs[part.loss].shape.ndims != 0:
+        scalars = [name for name, tensor in outputs.items() if tensor.shape.ndims == 0]
+        raise TowerError(
+            f"optimizers: expected the loss {part.loss!r} among the tower's scalar outputs, "
+            f"got {', '.join(scalars) or 'none'}. Return it: (loss, {{{part.loss!r}: tensor}})."
+        )
+    return part.loss
+
+
+def _divided(gradient, scale):
+    if gradient is None:
+        return None
+    scale = tf.cast(scale, gradient.dtype)
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(gradient.values / scale, gradient.indices, gradient.dense_shape)
+    return gradient / scale
+
+
+# Takes the towers' gradients to the one that is applied: clipped, over micro-batches, over towers, regularised.
+
+Gradients = collections.namedtuple("Gradients", ["tower_clipped", "combined", "clipped"])
+Gradients.__doc__ = """The gradients of a step, each a list of ``(gradient, variable)``.
+
+Fields:
+  tower_clipped: a list over the replicas of such lists; empty unless clipped there.
+  combined: over all towers, before clipping.
+  clipped: the combined ones clipped; empty unless clipped there.
+"""
+
+
+def make_gradients(rows, examples, plan):
+    """Combines the gradients of all towers as the plan says.
+
+    Args:
+      rows: a list over the towers of lists over their micro-batches of `Tower`.
+      examples: a list over the towers of how many examples they hold, or None where all hold as many.
+      plan: a `Plan`.
+
+    Returns:
+      `Gradients`.
+
+    Raises:
+      TowerError: no tower has a gradient, or some lack one and the plan refuses that.
+
+    Counterpart: torch_ddp.gradients
+    """
+    clips_towers = bool(plan.clip) and plan.clip["at"] == "tower"
+    of_rows = [[_clipped(one.gradients, plan) if clips_towers else one.gradients for one in row] for row in rows]
+    tower_clipped = [pairs for row in of_rows for pairs in row] if clips_towers else []
+    if plan.reduce == "mean_of_losses":
+        combined = _of_mean_loss([row[0] for row in rows])
+    else:
+        combined = _over_towers([_over_micro_batches(row, plan) for row in of_rows], examples, plan)
+    if not combined:
+        raise TowerError("build: expected gradients, got none in any tower. Let the loss depend on the variables.")
+    if plan.regularization == "once":
+        combined = _regularized(combined, rows[0][0], plan)
+    clipped = _clipped(combined, plan) if plan.clip and not clips_towers else []
+    return Gradients(tower_clipped, combined, clipped)
+
+
+def _clipped(gradients, plan):
+    clip = plan.clip
+    return clip_gradients(gradients, clip["by"], clip["limit"], clip["sum_duplicates"]).gradients
+
+
+def _over_micro_batches(row, plan):
+    if len(row) == 1:
+        return row[0]
+    reduced = combine_gradients(row, plan.accumulate["reduce"], sparse=plan.sparse)
+    combined = {variable.op.name: gradient for gradient, variable in reduced}
+    return [(combined.get(variable.op.name), variable) for _, variable in row[0]]
+
+
+def _over_towers(of_towers, examples, plan):
+    if plan.reduce == "examples":
+        return combine_gradients(of_towers, "mean", plan.missing, plan.sparse, examples or [1] * len(of_towers))
+    return combine_gradients(of_towers, "mean" if plan.reduce == "mean" else "sum", plan.missing, plan.sparse)
+
+
+def _of_mean_loss(towers):
+    weights = [variable for _, variable in towers[0].gradients]
+    mean = tf.add_n([tower.loss for tower in towers]) / len(towers)
+    return [pair for pair in zip(tf.gradients(mean, weights), weights) if pair[0] is not None]
+
+
+def _regularized(combined, first, plan):
+    weights = [variable for _, variable in first.gradients]
+    names = [variable.op.name for variable in weights]
+    decay = decay_terms(plan.weight_decay, weights, names) if plan.weight_decay else []
+    # What later towers put there are the same terms again.
+    terms = tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)[: first.available - len(decay)] + decay
+    extra = tf.gradients(terms, [variable for _, variable in combined]) if terms else [None] * len(combined)
+    return [
+        (gradient if more is None else tf.convert_to_tensor(gradient) + more, variable)
+        for (gradient, variable), more in zip(combined, extra)
+    ]

@@ -1,0 +1,139 @@
+"""Every choice that a tower graph makes, with what most code chooses as the default."""
+
+import collections
+
+from tf_towers.errors import TowerError
+from tf_towers.graph.combine import MISSING, SPARSE
+from tf_towers.graph.placement import POLICIES
+from tf_towers.graph.shard import CUTS, UNEVEN
+from tf_towers.graph.variable_sharing import SHARING
+
+CHOICES = {
+    "reduce": ("mean", "sum", "prescaled", "mean_of_losses", "examples"),
+    "variables": POLICIES,
+    "batch_norm": ("each_tower", "synchronised"),
+    "batch_norm_updates": ("first", "last", "all_ordered", "unordered"),
+    "update_ops": ("before", "grouped"),
+    "cut": CUTS,
+    "uneven": UNEVEN,
+    "share": tuple(SHARING),
+    "missing": MISSING,
+    "sparse": SPARSE,
+    "regularization": ("none", "every_tower", "scoped", "divided", "first_tower", "last_tower", "once"),
+}
+
+Plan = collections.namedtuple(
+    "Plan", sorted(list(CHOICES) + ["accumulate", "clip", "ema", "loss_scale", "weight_decay"])
+)
+Plan.__doc__ = """The choices of a tower graph.
+
+Fields:
+  reduce: "mean" or "sum" over the towers' gradients; "prescaled": losses divided by the number of towers, then the sum;
+    "mean_of_losses": the gradient of the mean loss; "examples": the mean weighted by the towers' numbers of examples.
+  variables: where they live, see `tf_towers.homes`.
+  batch_norm: whose statistics `tf_towers.batch_norm` normalises by in training: "each_tower"'s own, or those of all towers
+    together, "synchronised"; the moving ones then move once, by the whole batch's.
+  batch_norm_updates: whose `UPDATE_OPS` run: the "first" tower's, the "last" one's, all in the order of the towers
+    ("all_ordered"), or all at once ("unordered"), which is a race wherever towers share the statistics.
+  update_ops: `UPDATE_OPS` run "before" the update, or "grouped" with it.
+  cut: how the batch is cut: with `tf.split`, as "slices", or as "feeds", one placeholder for each tower; or not at all:
+    the towers take turns at one "queue" or "iterator".
+  uneven: what happens to a batch that does not divide, see `tf_towers.shard_uneven`.
+  share: how towers share variables, see `tf_towers.share`.
+  missing, sparse: see `tf_towers.combine_gradients`.
+  regularization: which towers add the terms of `REGULARIZATION_LOSSES` and of `weight_decay` to their loss: see
+    `tf_towers.regularization_terms`; "once" adds their gradient after the towers are combined.
+  accumulate: None, or dict with `steps`, the micro-batches that a tower's shard is cut into, and `reduce` over them.
+  clip: None, or dict with `by`, `limit` and `at`, see `tf_towers.clip_gradients`; `at` is "tower" or "combined".
+  ema: None, or dict with `decay`, `num_updates` (bool) and `order`, "after" the update or "unordered".
+  loss_scale: None, a number, or dict with `initial`, `growth_interval` and `factor`.
+  weight_decay: None, or dict with `coefficient` and `only`, a regular expression of variable names: adds
+    ``coefficient * sum(w ** 2) / 2``.
+"""
+
+TABLES = {
+    "accumulate": {"steps": None, "reduce": "mean"},
+    "clip": {"by": "global_norm", "limit": None, "at": "combined", "sum_duplicates": False},
+    "ema": {"decay": None, "num_updates": False, "order": "after"},
+    "loss_scale": {"initial": 32768.0, "growth_interval": 2000, "factor": 2.0},
+    "weight_decay": {"coefficient": None, "only": ""},
+}
+WORDS = {
+    ("accumulate", "reduce"): ("mean", "sum"),
+    ("clip", "by"): ("global_norm", "norm", "value"),
+    ("clip", "at"): ("combined", "tower"),
+    ("ema", "order"): ("after", "unordered"),
+}
+
+
+def make_plan(**chosen):
+    """Returns a `Plan` with the defaults filled in.
+
+    Raises:
+      TowerError: a name is unknown, a value is not one of its choices, or two choices exclude each other.
+    """
+    for name, value in chosen.items():
+        if name not in Plan._fields:
+            raise TowerError(f"build: expected one of the options {', '.join(Plan._fields)}, got {name!r}.")
+        if name in CHOICES and value not in CHOICES[name]:
+            raise TowerError(f"build: expected {name} to be one of {', '.join(CHOICES[name])}, got {value!r}.")
+    settings = dict({name: choices[0] for name, choices in CHOICES.items()}, **chosen)
+    for name in TABLES:
+        settings[name] = _table(name, chosen.get(name))
+    if settings["weight_decay"] and "regularization" not in chosen:
+        settings["regularization"] = "every_tower"
+    plan = Plan(**settings)
+    _require_possible(plan)
+    return plan
+
+
+def _table(name, given):
+    defaults = TABLES[name]
+    number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if given is None or (name == "loss_scale" and number):
+        return given
+    if not isinstance(given, dict):
+        raise TowerError(f"build: expected {name} to be a dict of {', '.join(defaults)}, got {given!r}. Write a dict.")
+    unknown = sorted(set(given) - set(defaults))
+    missing = sorted(key for key, default in defaults.items() if default is None and key not in given)
+    if unknown or missing:
+        raise TowerError(
+            f"build: expected {name} to be a dict of {', '.join(defaults)}, got {', '.join(sorted(given)) or 'nothing'}. "
+            f"{'Leave out ' + ', '.join(unknown) if unknown else 'Add ' + ', '.join(missing)}."
+        )
+    table = dict(defaults, **given)
+    for key, value in table.items():
+        if value not in WORDS.get((name, key), (value,)):
+            choices = ", ".join(WORDS[name, key])
+            raise TowerError(f"build: expected {name}.{key} to be one of {choices}, got {value!r}.")
+    return table
+
+
+def _require_possible(plan):
+    uneven = plan.uneven != "refuse"
+    steps = plan.accumulate["steps"] if plan.accumulate else 1
+    if steps < 1:
+        raise TowerError(f"build: expected accumulate.steps to be at least 1, got {steps}.")
+    scale = plan.loss_scale["initial"] if isinstance(plan.loss_scale, dict) else plan.loss_scale
+    if scale is not None and not scale > 0:
+        raise TowerError(f"build: expected loss_scale to be positive, got {scale}.")
+    whole = plan.reduce == "mean_of_losses"  # one gradient of one loss: no tower has a part in it
+    joined = plan.batch_norm == "synchronised"
+    excluded = (
+        (joined and plan.share in ("make_template", "model_first"), "synchronised batch norm", f'share="{plan.share}"'),
+        (joined and plan.batch_norm_updates != "first", "synchronised batch norm", "batch_norm_updates"),
+        # A tower's gradient has a part of every loss in it: no weighting of towers weights losses.
+        (joined and plan.reduce == "examples", "synchronised batch norm", 'reduce="examples"'),
+        (uneven and steps > 1, "uneven shards", "accumulate"),
+        (uneven and plan.cut not in ("split", "slices"), "uneven shards", f'cut="{plan.cut}"'),
+        (plan.variables == "replicated" and whole, "replicated variables", "mean_of_losses"),
+        (plan.variables == "replicated" and plan.share != "variable_scope", "replicated variables", "share"),
+        (whole and steps > 1, "accumulate", "mean_of_losses"),
+        (whole and plan.loss_scale is not None, "loss_scale", "mean_of_losses"),
+        (whole and plan.missing != "refuse", "missing", "mean_of_losses"),
+        (whole and plan.sparse != "dense", "sparse", "mean_of_losses"),
+        (whole and plan.clip and plan.clip["at"] == "tower", "clipping in towers", "mean_of_losses"),
+    )
+    for both, one, other in excluded:
+        if both:
+            raise TowerError(f"build: expected {one} or {other}, got both. Leave one of them out.")

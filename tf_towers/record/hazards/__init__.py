@@ -1,0 +1,1 @@
+"""What a port has to know of a recorded script."""

@@ -1,0 +1,160 @@
+"""Hazards in what a step leaves behind: races, statistics, averages, slots."""
+
+import tensorflow.compat.v1 as tf
+
+from parity.trace import quantity_of
+from tf_towers.record.hazards.types import Hazard
+from tf_towers.record.races import find_races, unordered_writers, writers_of
+from tf_towers.record.traversal import ancestors
+
+COUNTED = frozenset(["state", "slot"])
+UPDATED = frozenset(["var", "slot"])
+
+
+def _races(plan, variables):
+    losses = [loss for section in plan.sections for tower in section.towers for loss in tower.losses]
+    races = [race for race in find_races(variables.keys, plan.ops, losses) if race.variable.startswith("var/")]
+    # An average that reads its weight too early or too late has a line of its own.
+    updates = [race for race in races if any(key.startswith("var/") for key in race.reaches)]
+    of_loss = [race for race in races if race not in updates and "loss" in race.reaches]
+    found = []
+    if updates:
+        first = updates[0]
+        found.append(
+            Hazard(
+                "ungated_update",
+                f"{len(updates)} reads may come after the update of what they read: {first.reader} of "
+                f"{first.variable[4:]} against {first.writer}; it flows into {first.reaches[0]}",
+                "The script races: its gradients may be computed from weights that are half updated, differently in "
+                "every run. No port can be the same: gate the gradients (compute_gradients does) first.",
+            )
+        )
+    if of_loss:
+        first = of_loss[0]
+        found.append(
+            Hazard(
+                "ungated_loss",
+                f"{first.reader} reads {first.variable[4:]} for a loss, and nothing keeps {first.writer} from coming first",
+                "The loss that the script fetches beside its train op may be that of the updated weights. "
+                "The gradients are not concerned.",
+            )
+        )
+    return found
+
+
+def _counters(plan, variables):
+    """A counter or a slot that an update reads, written by another op of the same run."""
+    found = [race for race in find_races(variables.keys, plan.ops, []) if quantity_of(race.variable) in COUNTED]
+    races = [race for race in found if any(quantity_of(key) in UPDATED for key in race.reaches)]
+    if not races:
+        return []
+    first = races[0]
+    flows = next(key for key in first.reaches if quantity_of(key) in UPDATED)
+    return [
+        Hazard(
+            "ungated_state",
+            f"{len(races)} reads may come before or after the update of what they read: {first.reader} of "
+            f"{first.variable} against {first.writer}; it flows into {flows}",
+            "The script races: which value an update gets is left to the threads. The port is judged by both orders; "
+            "read the counter before it is counted, or after, and keep to it.",
+        )
+    ]
+
+
+def _statistics(plan, variables):
+    racing, still, several, elsewhere = [], [], [], []
+    for name, variable in variables.statistics.items():
+        writers = writers_of(variable, plan.ops)
+        if not writers:
+            still.append(name)
+        elif unordered_writers(variable, plan.ops):
+            racing.append((name, len(writers)))
+        elif len(writers) > 1:
+            several.append((name, len(writers)))
+        elif _tower_behind(writers[0], plan):
+            elsewhere.append((name, _tower_behind(writers[0], plan)))
+    found = []
+    if racing:
+        found.append(
+            Hazard(
+                "unordered_statistics",
+                f"{len(racing)} moving statistics are updated by several ops of one run in no order, "
+                f"e.g. {racing[0][0]} by {racing[0][1]}",
+                "Which update survives changes from run to run: do not compare these.",
+            )
+        )
+    if several:
+        found.append(
+            Hazard(
+                "statistics_of_all_towers",
+                f"{len(several)} moving statistics are updated {several[0][1]} times a step, e.g. {several[0][0]}",
+                "DDP keeps rank 0's statistics, updated once a step.",
+            )
+        )
+    if elsewhere:
+        found.append(
+            Hazard(
+                "statistics_of_another_tower",
+                f"{len(elsewhere)} moving statistics are updated from the batch of tower {elsewhere[0][1]} alone, "
+                f"e.g. {elsewhere[0][0]}",
+                "DDP keeps rank 0's statistics, and saves them: the script's are those of another shard. Broadcast that "
+                f"rank's ({elsewhere[0][1]}) before the moving averages are updated.",
+            )
+        )
+    if still:
+        found.append(
+            Hazard(
+                "statistics_not_updated",
+                f"{len(still)} non-trainable variables are not updated by the train op, e.g. {still[0]}",
+                "If they are moving statistics, the script never moves them (UPDATE_OPS was not run).",
+            )
+        )
+    return found
+
+
+def _tower_behind(writer, plan):
+    """The number of the one tower, not the first, whose own ops a written value comes from; else None."""
+    behind = ancestors([writer])
+    for section in plan.sections:
+        shared = set.intersection(*(set(ops) for ops in section.towers_ops)) if section.towers_ops else set()
+        towers = [number for number, ops in enumerate(section.towers_ops) if behind & (set(ops) - shared)]
+        if len(section.towers_ops) > 1 and len(towers) == 1 and towers[0]:
+            return towers[0]
+    return None
+
+
+def _averages(plan, variables):
+    averages = {key: variable for key, variable in variables.keys.items() if key.startswith("ema/")}
+    if not averages:
+        return []
+    watched = dict(averages)
+    watched.update((key, each) for key, each in variables.keys.items() if key.startswith("var/"))
+    races = [race for race in find_races(watched, plan.ops, []) if any(key in averages for key in race.reaches)]
+    if not races:
+        return []
+    return [
+        Hazard(
+            "unordered_average",
+            f"{len(races)} moving averages read their weight in no order with its update, e.g. {races[0].variable[4:]}",
+            "The average is of the weight before or after the update, by chance: allow for one update.",
+        )
+    ]
+
+
+def _trainable_slots(plan, variables):
+    graph = plan.sections[0].apply.graph
+    trainable = {each.op.name for each in graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES) if hasattr(each, "op")}
+    own = [key for key, each in variables.keys.items() if quantity_of(key) in COUNTED and each.op.name in trainable]
+    slots = [variables.keys[key].op.name for key in own]
+    if not slots:
+        return []
+    return [
+        Hazard(
+            "trainable_slots",
+            f"{len(slots)} of an optimizer's slots and counters are in TRAINABLE_VARIABLES, e.g. {slots[0]}",
+            "Leave them out of weight decay, averages and parameter counts of the port.",
+        )
+    ]
+
+
+OF_STATE = (_races, _counters, _statistics, _averages, _trainable_slots)

@@ -1,0 +1,268 @@
+"""Patches on gradients and apply_gradients; iteration order of loops."""
+
+import functools
+import threading
+import weakref
+
+import tensorflow as real
+import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import attr_value_pb2
+from tensorflow.python.framework import ops as framework_ops
+from tensorflow.python.ops import control_flow_ops, gradients_util
+
+from tf_towers.record.inputs import RANDOM
+
+# Notes what a script asks of TensorFlow while it builds its graph: gradients, and updates from them.
+
+
+class GradientCall(object):
+    """One call of `compute_gradients` or `tf.gradients` with respect to variables.
+
+    Attributes:
+      losses: list of the tensors that were differentiated.
+      pairs: list of ``(gradient or None, variable)``; a gradient is a tensor or `tf.IndexedSlices`.
+      device: of the scope that it was made in, "" where none.
+      scope: name scope that it was made in.
+      made_by: "compute_gradients" or "tf.gradients".
+    """
+
+    def __init__(self, losses, pairs, device, scope, made_by):
+        self.losses = losses
+        self.pairs = pairs
+        self.device = device
+        self.scope = scope
+        self.made_by = made_by
+        self.graph = losses[0].graph
+
+
+class ApplyCall(object):
+    """One call of `apply_gradients`.
+
+    Attributes:
+      optimizer: the `tf.train.Optimizer`.
+      pairs: list of ``(gradient, variable)``, those without a gradient left out.
+      without: list of the variables that came without a gradient.
+      global_step: the variable that it counts, or None.
+      op: the train op that it returned.
+    """
+
+    def __init__(self, optimizer, pairs, global_step, op):
+        self.optimizer = optimizer
+        self.pairs = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+        self.without = [variable for gradient, variable in pairs if gradient is None]
+        self.global_step = global_step
+        self.op = op
+        self.graph = op.graph
+
+
+class Calls(object):
+    """Collects the calls of a script, in order, from when it is installed until it is removed.
+
+    Attributes:
+      gradients: list of `GradientCall`.
+      applies: list of `ApplyCall`.
+      unknown: names of tensors that were differentiated with respect to something that is no variable.
+    """
+
+    def __init__(self):
+        self.gradients = []
+        self.applies = []
+        self.unknown = []
+        self._inside = threading.local()
+        self._patches = Patches()
+
+    def install(self):
+        """Starts to take notes; user-defined optimizers that override `apply_gradients` are seen too."""
+        optimizer = tf.train.Optimizer
+        self._patches.wrap(optimizer, "compute_gradients", self._compute_gradients)
+        self._patches.wrap(gradients_util, "_GradientsHelper", self._gradients)
+        for each in _family(optimizer):
+            if "apply_gradients" in vars(each):
+                self._patches.wrap(each, "apply_gradients", self._apply_gradients)
+        self._patches.add(optimizer, "__init_subclass__", classmethod(self._new_class))
+
+    def remove(self):
+        """Puts TensorFlow's own functions back."""
+        self._patches.undo()
+
+    def _new_class(self, cls, **arguments):
+        super(tf.train.Optimizer, cls).__init_subclass__(**arguments)
+        if "apply_gradients" in vars(cls):
+            self._patches.wrap(cls, "apply_gradients", self._apply_gradients)
+
+    def _compute_gradients(self, original):
+        @functools.wraps(original)
+        def compute_gradients(optimizer, loss, *arguments, **named):
+            with _Depth(self._inside, "gradients"):
+                pairs = original(optimizer, loss, *arguments, **named)
+            if tf.is_tensor(loss):
+                self._note([loss], pairs, "compute_gradients")
+            return pairs
+
+        return compute_gradients
+
+    def _gradients(self, original):
+        @functools.wraps(original)
+        def gradients(ys, xs, *arguments, **named):
+            found = original(ys, xs, *arguments, **named)
+            losses = [y for y in _listed(ys) if tf.is_tensor(y)]
+            if not getattr(self._inside, "gradients", 0) and losses and not losses[0].graph.building_function:
+                variables = [variable_behind(x) for x in _listed(xs)]
+                if any(variable is None for variable in variables):
+                    self.unknown.append(losses[0].name)
+                else:
+                    self._note(losses, list(zip(found, variables)), "tf.gradients")
+            return found
+
+        return gradients
+
+    def _note(self, losses, pairs, made_by):
+        graph = losses[0].graph
+        example = next((gradient for gradient, _ in pairs if gradient is not None), None)
+        device = getattr(example, "device", "") or losses[0].device or ""
+        self.gradients.append(GradientCall(losses, list(pairs), device, graph.get_name_scope(), made_by))
+
+    def _apply_gradients(self, original):
+        @functools.wraps(original)
+        def apply_gradients(optimizer, *arguments, **named):
+            # Scripts hand over iterators, which can be read once.
+            pairs = list(arguments[0] if arguments else named["grads_and_vars"])
+            global_step = arguments[1] if len(arguments) > 1 else named.get("global_step")
+            if arguments:
+                arguments = (pairs,) + arguments[1:]
+            else:
+                named["grads_and_vars"] = pairs
+            known = len(self.applies)
+            returned = original(optimizer, *arguments, **named)
+            op = returned if isinstance(returned, tf.Operation) else getattr(returned, "op", None)
+            # A wrapper around an optimizer ends in the wrapped one, and that holds the slots.
+            if len(self.applies) == known and isinstance(op, tf.Operation):
+                self.applies.append(ApplyCall(optimizer, pairs, global_step, op))
+            return returned
+
+        return apply_gradients
+
+
+def variable_behind(x):
+    """Returns the variable that `x` is or reads (variable, its ref, its handle, its read), else None."""
+    if isinstance(x, real.Variable):
+        return x
+    if not tf.is_tensor(x):
+        return None
+    op = x.op
+    while op.type in ("Identity", "ReadVariableOp", "Enter") and len(op.inputs):
+        op = op.inputs[0].op
+    groups = (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.LOCAL_VARIABLES, tf.GraphKeys.TRAINABLE_VARIABLES)
+    for group in groups:
+        for variable in x.graph.get_collection(group):
+            if isinstance(variable, real.Variable) and variable.op.name == op.name:
+                return variable
+    return None
+
+
+class _Depth(object):
+    def __init__(self, where, name):
+        self._where, self._name = where, name
+
+    def __enter__(self):
+        setattr(self._where, self._name, getattr(self._where, self._name, 0) + 1)
+
+    def __exit__(self, *error):
+        setattr(self._where, self._name, getattr(self._where, self._name) - 1)
+
+
+def _listed(value):
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _family(cls):
+    found = [cls]
+    for child in cls.__subclasses__():
+        found += _family(child)
+    return found
+
+
+# Keeps the iterations of a loop that draws in order, so that it is known which iteration a draw belongs to.
+
+ENTERING = frozenset(["Enter", "RefEnter"])
+
+
+def loop_of(op):
+    """Returns the name of the innermost loop or branch that an op is in, "" where it is in none."""
+    context = op._get_control_flow_context()
+    return context.name if context is not None else ""
+
+
+def keep_iterations_in_order(patches):
+    """Makes every loop that draws run one iteration at a time, from when it is built.
+
+    TensorFlow starts up to ten iterations at once. Which of them a random op draws for first is then left to the threads:
+    two runs of a seeded script differ (measured on 1.15 and 2.21, in the first steps). One at a time gives the draws out in
+    the order of the iterations, as any run may do. It is an attribute of ops that are there: none is added, and what an
+    iteration computes from its draws stays the same.
+
+    Args:
+      patches: the `Patches` to put it into.
+    """
+    drawing = weakref.WeakKeyDictionary()
+    make = functools.partial(_built_in_order, drawing=drawing)
+    patches.wrap(control_flow_ops.WhileContext, "BuildLoop", make)
+    # Gradients bring more values into a loop, and the first that enters it decides.
+    patches.wrap(gradients_util, "_GradientsHelper", make)
+
+
+def _built_in_order(original, drawing):
+    @functools.wraps(original)
+    def build(*arguments, **named):
+        graph = framework_ops.get_default_graph()
+        known = len(graph.get_operations())
+        built = original(*arguments, **named)
+        _one_at_a_time(graph.get_operations()[known:], drawing.setdefault(graph, set()))
+        return built
+
+    return build
+
+
+def _one_at_a_time(made, drawing):
+    """Changes the ops that enter a loop with draws in it; no session has run them yet."""
+    drawing.update(name for op in made if op.type in RANDOM for name in _contexts_of(op))
+    for op in made:
+        if op.type in ENTERING and op.get_attr("frame_name").decode("utf-8") in drawing:
+            op._set_attr("parallel_iterations", attr_value_pb2.AttrValue(i=1))
+
+
+def _contexts_of(op):
+    context = op._get_control_flow_context()
+    while context is not None:
+        yield context.name
+        context = context.outer_context
+
+
+# Replaces attributes of classes and modules, and puts the old ones back.
+
+_MISSING = object()
+
+
+class Patches(object):
+    """Keeps what was replaced; `undo` puts it back, last first."""
+
+    def __init__(self):
+        self._replaced = []
+
+    def add(self, owner, name, value):
+        """Replaces ``owner.name`` by `value`."""
+        self._replaced.append((owner, name, vars(owner).get(name, _MISSING)))
+        setattr(owner, name, value)
+
+    def wrap(self, owner, name, make):
+        """Replaces the function ``owner.name`` by ``make(function)``."""
+        self.add(owner, name, make(vars(owner)[name]))
+
+    def undo(self):
+        """Puts back everything that was replaced."""
+        while self._replaced:
+            owner, name, value = self._replaced.pop()
+            if value is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)

@@ -1,0 +1,158 @@
+"""Finds updates that a script writes itself: assignments to weights that go back to their gradients."""
+
+import collections
+import heapq
+
+from tensorflow.python.framework import tensor_util
+
+from tf_towers.record.gradient_combination import ADDING, STACKING
+from tf_towers.record.gradient_flow import Flow
+from tf_towers.record.hooks import ApplyCall
+from tf_towers.record.manual_slots import slots_by_hand
+from tf_towers.record.races import writers_of
+from tf_towers.record.towers import values_of
+
+PASSING = frozenset(["Identity", "Reshape", "Squeeze"])
+BOUNDING = frozenset(["Minimum", "Maximum", "ClipByValue", "Select", "SelectV2", "Merge"])
+
+Written = collections.namedtuple("Written", ["variable", "writer", "used", "gradients", "bit"])
+Written.__doc__ = """A weight that is assigned what is computed from its gradients.
+
+Fields:
+  variable: the weight.
+  writer: the op that assigns.
+  used: list of the tensors of its gradients that the assigned value is computed from.
+  gradients: their bits in the `Flow`.
+  bit: the writer's.
+"""
+
+
+class HandWritten(object):
+    """Stands where TensorFlow has an optimizer.
+
+    Args:
+      slots: dict of ``(slot, variable name)`` to variable.
+    """
+
+    _name = "hand_written"
+
+    def __init__(self, slots):
+        self._slots = slots
+
+    def get_slot_names(self):
+        """Returns the sorted names of the slots."""
+        return sorted({slot for slot, _ in self._slots})
+
+    def get_slot(self, variable, slot):
+        """Returns the slot of a variable, or None."""
+        return self._slots.get((slot, variable.op.name))
+
+
+def update_by_hand(graph, ops, calls):
+    """Returns an `ApplyCall` of a run whose weights are assigned what is computed from gradients, or None.
+
+    Args:
+      graph: the graph that runs.
+      ops: the set of ops that the run needs.
+      calls: list of `GradientCall`.
+    """
+    marks = _marks(graph, calls)
+    writers = [(variable, op) for variable, _ in marks.values() for op in writers_of(variable, ops)]
+    if not writers:
+        return None
+    gradients = [tensor for _, tensors in marks.values() for tensor in tensors]
+    flow = Flow(ops, gradients, [op for _, op in writers])
+    found = collections.OrderedDict()
+    for number, (variable, writer) in enumerate(writers):
+        own = marks[variable.op.name][1]
+        used = [tensor for tensor in own if flow.gradients_into(writer) & flow.bit(tensor)]
+        if used:
+            mask = sum({flow.bit(tensor) for tensor in used})
+            found[variable.op.name] = Written(variable, writer, used, mask, 1 << number)
+    if not found:
+        return None
+    pairs = [(_clipped(flow, _applied(flow, each), each), each.variable) for each in found.values()]
+    slots = slots_by_hand(graph, ops, flow, list(found.values()), set(marks))
+    return ApplyCall(HandWritten(slots), pairs, None, next(iter(found.values())).writer)
+
+
+def _marks(graph, calls):
+    marks = collections.OrderedDict()
+    for call in calls:
+        for gradient, variable in call.pairs:
+            if gradient is not None and call.graph is graph:
+                marks.setdefault(variable.op.name, (variable, []))[1].append(values_of(gradient))
+    return marks
+
+
+def _applied(flow, written):
+    """The tensor in which the towers' gradients are joined, constant factors of an average included."""
+    joined, towers = _joined(flow, written), len({tensor.name for tensor in written.used})
+    while True:
+        readers = [op for op in joined.consumers() if flow.updates_of(op) & written.bit]
+        if len(readers) != 1 or not _belongs(readers[0], joined, towers):
+            return joined
+        joined = readers[0].outputs[0]
+
+
+def _clipped(flow, joined, written):
+    """What an update uses of a gradient whose norm or elements are bounded first; else the gradient itself.
+
+    That is the last tensor behind a minimum, a maximum or a choice that all goes through which the update uses of the
+    gradient, and that is computed from no variable: an optimizer's own divisions need slots, and a rate bounds nothing.
+    """
+    found, bounded, waiting, seen = joined, False, [], set()
+    _wait_for_readers(flow, joined, written, waiting, seen)
+    while waiting:
+        _, op = heapq.heappop(waiting)
+        if flow.reads_variables(op):
+            break
+        bounded = bounded or op.type in BOUNDING
+        copied = found is not joined and op.type in PASSING and op.inputs[0] is found
+        # Ops come in the order of making: where none other waits, every path from the gradient meets in this one.
+        if not waiting and (bounded or copied) and op.outputs[0].shape.ndims == joined.shape.ndims:
+            found, bounded = op.outputs[0], False
+        for out in op.outputs:
+            _wait_for_readers(flow, out, written, waiting, seen)
+    return found
+
+
+def _wait_for_readers(flow, tensor, written, waiting, seen):
+    for op in flow.readers(tensor):
+        if op._id not in seen and flow.updates_of(op) & written.bit:
+            seen.add(op._id)
+            heapq.heappush(waiting, (op._id, op))
+
+
+def _joined(flow, written):
+    """The first tensor, in the order of making, that is computed from all gradients and that the update needs."""
+    first = min(written.used, key=lambda tensor: tensor.op._id)
+    if flow.gradients_in(first) & written.gradients == written.gradients:
+        return first
+    seen = set()
+    waiting = [(op._id, op) for tensor in written.used for op in tensor.consumers()]
+    heapq.heapify(waiting)
+    while True:
+        _, op = heapq.heappop(waiting)
+        if op._id in seen or not flow.updates_of(op) & written.bit:
+            continue
+        seen.add(op._id)
+        if flow.gradients_into(op) & written.gradients == written.gradients:
+            return next(out for out in op.outputs if any(flow.updates_of(each) for each in out.consumers()))
+        for out in op.outputs:
+            for reader in out.consumers():
+                heapq.heappush(waiting, (reader._id, reader))
+
+
+def _belongs(op, tensor, towers):
+    if towers < 2:
+        return False
+    if op.type in PASSING:
+        return True
+    if tensor.op.type in STACKING:
+        return op.type in ("Mean", "Sum")
+    if tensor.op.type not in ADDING or op.type not in ("Mul", "RealDiv", "Div", "DivNoNan"):
+        return False
+    others = [tensor_util.constant_value(each) for each in op.inputs if each is not tensor]
+    wanted = 1.0 / towers if op.type == "Mul" else float(towers)
+    return any(value is not None and value.size == 1 and abs(float(value) / wanted - 1) < 1e-6 for value in others)

@@ -1,0 +1,102 @@
+"""Ancestors, functions of TF 2 control flow."""
+
+from tf_towers.record.inputs import RANDOM
+
+# Walks graphs: what an op needs, and what comes before what.
+
+
+def ancestors(ops, stop=frozenset()):
+    """Returns the set of ops that must run for `ops`, those included; does not look behind the ops in `stop`."""
+    seen, pending = set(), list(ops)
+    while pending:
+        op = pending.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        if op not in stop:
+            pending += before(op)
+    return seen
+
+
+def before(op):
+    """Returns the ops that `op` waits for: of its inputs and of its control inputs."""
+    return [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+
+
+def earlier(ops, marked):
+    """Tells for every op which marked ones come before it, in one pass over the graph.
+
+    Args:
+      ops: set of ops, closed under `before`.
+      marked: list of ops among them.
+
+    Returns:
+      Dict of op to an int whose bit k is set where ``marked[k]`` is that op or must run before it.
+    """
+    bits = {op: 1 << number for number, op in enumerate(marked)}
+    masks = {}
+    for op in in_order(ops):
+        mask = bits.get(op, 0)
+        for other in before(op):
+            mask |= masks.get(other, 0)  # a loop's back edge has none yet
+        masks[op] = mask
+    return masks
+
+
+def in_order(ops):
+    """Returns the ops in an order of execution; edges that close a loop are left out."""
+    order, state = [], {}
+    for root in sorted(ops, key=lambda op: op.name):
+        stack = [(root, None)]
+        while stack:
+            op, rest = stack.pop()
+            if rest is None:
+                if op in state:
+                    continue
+                state[op] = True
+                rest = iter(before(op))
+            following = next((other for other in rest if other in ops and other not in state), None)
+            if following is None:
+                order.append(op)
+            else:
+                stack += [(op, rest), (following, None)]
+    return order
+
+
+# Looks into the functions of a graph, as which TensorFlow 2 keeps loops and branches.
+
+
+def ops_that_draw_in_functions(towers_ops):
+    """Returns the sorted names of the ops that draw random numbers in a function that they call.
+
+    Args:
+      towers_ops: list over the towers of sets of ops.
+    """
+    calling = {op: functions_of(op.node_def) for ops in towers_ops for op in ops}
+    calling = {op: names for op, names in calling.items() if names}
+    if not calling:
+        return []
+    library = {each.signature.name: each for each in next(iter(calling)).graph.as_graph_def().library.function}
+    return sorted(op.name for op, names in calling.items() if _draws(names, library))
+
+
+def functions_of(node):
+    """Returns the names of the functions that a node calls."""
+    names = []
+    for attr in node.attr.values():
+        names += [attr.func.name] if attr.HasField("func") else []
+        names += [each.name for each in attr.list.func]
+    return names
+
+
+def _draws(names, library):
+    seen, pending = set(), list(names)
+    while pending:
+        name = pending.pop()
+        if name in library and name not in seen:
+            seen.add(name)
+            for node in library[name].node_def:
+                if node.op in RANDOM:
+                    return True
+                pending += functions_of(node)
+    return False

@@ -1,0 +1,140 @@
+"""Checks recorded gradients against the updates that were recorded with them, where an optimizer's rule is known."""
+
+import numpy as np
+
+from tf_towers.record.hazards.types import Hazard
+from tf_towers.record.races import writers_of
+from tf_towers.record.variables import hyper_parameters
+
+FAR = 2.0**-7  # float32 rounds 2^-24 of a gradient and flips single elements; a race moves it by up to 130%
+FAINT = 1e-3
+ROUNDED = 2.0**-20
+MEANING = (
+    "What is recorded under grad/ is not what was applied: the script races, or computes something else in each run. "
+    "Judge the port's gradients by the float64 shadow, and do not trust the recorded ones."
+)
+
+
+def gradients_not_applied(section, ops, before, tensors, after):
+    """Returns a list with the `Hazard` of a step whose update does not follow from the recorded gradients, else empty.
+
+    Args:
+      section: a `Section`.
+      ops: the set of ops that the run needs.
+      before: dict of trace name to array, the state before the step.
+      tensors: the same of what the step computed.
+      after: the state after the step.
+    """
+    rule = RULES.get(type(section.apply.optimizer).__name__)
+    settings = dict(hyper_parameters(section.apply.optimizer))
+    rate = tensors.get(section.prefix + "state/learning_rate")
+    settings["learning_rate"] = settings.get("learning_rate") if rate is None else float(rate)
+    applied = _applied(section, ops, tensors)
+    total = np.sqrt(sum(float(np.sum(np.square(each, dtype=np.float64))) for each in applied.values()))
+    for name, gradient in applied.items() if rule is not None else ():
+        found = _Update(section.prefix, name, before, after)
+        try:
+            got, wanted, of_gradient = rule(found, gradient.astype(np.float64), settings)
+        except (KeyError, TypeError):
+            continue  # a slot or a number that is not recorded, e.g. one that changes from step to step
+        size = max(float(np.linalg.norm(gradient)), FAINT * total)
+        apart = float(np.linalg.norm(got - wanted))
+        allowed = FAR * of_gradient * size + ROUNDED * float(np.linalg.norm(got) + np.linalg.norm(wanted))
+        if apart > allowed:
+            share = apart / (of_gradient * size) if of_gradient * size else float("inf")
+            what = f"the update of {name} is {share:.2g} of its gradient away from what the recorded gradient gives"
+            return [Hazard("gradient_not_applied", what, MEANING)]
+    return []
+
+
+def changed_by_clipping(section, tensors):
+    """Tells whether gradients of one step came out of a script's clipping as others; None where it clips none.
+
+    Args:
+      section: a `Section`.
+      tensors: dict of trace name to array, of the step.
+    """
+    names = [name[len(section.prefix + "clip/") :] for name in tensors if name.startswith(section.prefix + "clip/")]
+    if not names:
+        return None
+    pairs = [(tensors.get(f"{section.prefix}grad/{name}"), tensors[f"{section.prefix}clip/{name}"]) for name in names]
+    return any(one is None or not _alike(np.asarray(one), np.asarray(other)) for one, other in pairs)
+
+
+def _alike(one, other):
+    return one.shape == other.shape and bool(np.all(np.abs(one - other) <= ROUNDED * np.abs(one)))
+
+
+class _Update(object):
+    """One variable's state around an update."""
+
+    def __init__(self, prefix, name, before, after):
+        self._prefix, self._name = prefix, name
+        self._before, self._after = before, after
+
+    def weight(self):
+        key = f"var/{self._name}"
+        return self._before[key].astype(np.float64), self._after[key].astype(np.float64)
+
+    def slot(self, slot):
+        key = f"{self._prefix}slot/{slot}/{self._name}"
+        return self._before[key].astype(np.float64), self._after[key].astype(np.float64)
+
+
+def _applied(section, ops, tensors):
+    """The dense gradients as the optimizer was given them, of weights that nobody else writes in the same run."""
+    found = {}
+    for _, variable in section.apply.pairs:
+        name = variable.op.name
+        if len(writers_of(variable, ops)) != 1:
+            continue
+        for quantity in ("clip", "grad"):
+            value = tensors.get(f"{section.prefix}{quantity}/{name}")
+            if value is not None:
+                found[name] = np.asarray(value)
+                break
+    return found
+
+
+def _descent(update, gradient, settings):
+    old, new = update.weight()
+    return new, old - settings["learning_rate"] * gradient, abs(settings["learning_rate"])
+
+
+def _momentum(update, gradient, settings):
+    old, new = update.slot("momentum")
+    return new, settings["momentum"] * old + gradient, 1.0
+
+
+def _adam(update, gradient, settings):
+    old, new = update.slot("m")
+    return new, settings["beta1"] * old + (1.0 - settings["beta1"]) * gradient, 1.0 - settings["beta1"]
+
+
+def _adagrad(update, gradient, settings):
+    old, new = update.slot("accumulator")
+    return new, old + np.square(gradient), 2.0 * _largest(gradient)
+
+
+def _mean_of_squares(slot, setting):
+    def rule(update, gradient, settings):
+        old, new = update.slot(slot)
+        part = 1.0 - settings[setting]
+        return new, settings[setting] * old + part * np.square(gradient), 2.0 * part * _largest(gradient)
+
+    return rule
+
+
+def _largest(gradient):
+    return float(np.max(np.abs(gradient))) if gradient.size else 0.0
+
+
+# Sources: tensorflow/core/kernels/training_ops.cc (1.15).
+RULES = {
+    "GradientDescentOptimizer": _descent,
+    "MomentumOptimizer": _momentum,
+    "AdamOptimizer": _adam,
+    "AdagradOptimizer": _adagrad,
+    "RMSPropOptimizer": _mean_of_squares("rms", "decay"),
+    "AdadeltaOptimizer": _mean_of_squares("accum", "rho"),
+}

@@ -1,0 +1,162 @@
+"""Steps at kinks, zero-gradient updates."""
+
+import numpy as np
+
+from parity.trace import TraceWriter, jumps, parse_key, quantity_of
+from tf_towers.shadow.free_run import largest_distance, moved
+
+# Measures how far rounding moves what optimizers make of gradients that are nothing but rounding.
+
+DRAWS = 3
+UPDATED = frozenset(["slot", "var", "ema"])
+EMPTY = 2.0**-16  # float64 rounds 2^-29 of what float32 does; the port's float32 may do far more
+ORDERED = frozenset(["feed", "noise"])
+ALIKE = 2.0**-20
+
+
+class EmptyGradients(object):
+    """Leaves, for each variable whose gradient is nothing but rounding, the largest distance of its update in three draws.
+
+    In a draw the step is made once more from the recorded state, other weights and the inputs one unit in the last place of
+    float64 away and the examples of each shard in another order, as far as that changes nothing but rounding.
+
+    Args:
+      folder: for the trace.
+      producer, facts: what it says of itself.
+
+    Counterpart: parity.experiment.rejudge.ill_conditioned.measure_live
+    """
+
+    def __init__(self, folder, producer, facts):
+        self._writer = TraceWriter(folder, producer, facts)
+        self._writer.init({})
+
+    def step(self, number, state, now, exact, program):
+        """Measures one step.
+
+        Args:
+          number: of the step.
+          state: dict of trace name to value before the step.
+          now: dict of trace name to recorded value.
+          exact: the same of the shadow.
+          program: the `Program` of it.
+        """
+        names = _empty(now, exact)
+        updated = [key for key in exact if quantity_of(key) in UPDATED and parse_key(key).name in names]
+        if not updated:
+            return
+        draws = [_drawn(DRAWS * number + draw, state, now, exact, names, program) for draw in range(DRAWS)]
+        distances = [largest_distance(key, exact, draws) for key in updated if key in draws[0]]
+        self._writer.step(number, {key: value for key, value in distances if value is not None})
+
+    def close(self):
+        """Marks the trace complete."""
+        self._writer.close()
+
+
+def _empty(now, exact):
+    dense = [key for key in now if quantity_of(key) == "grad" and not key.endswith((".values", ".indices"))]
+    sizes = {key: (np.linalg.norm(exact[key]), np.linalg.norm(now[key] - exact[key])) for key in dense}
+    return {parse_key(key).name for key, (size, rough) in sizes.items() if size <= EMPTY * rough}
+
+
+def _drawn(seed, state, now, exact, names, program):
+    others = moved(state, seed)
+    others.update((key, state[key]) for key in state if parse_key(key).name in names)
+    fed = moved(now, seed)
+    shuffled = _reordered(fed, seed)
+    if shuffled is not None:
+        computed = program.step(others, shuffled)
+        if _is_alike(computed, exact):
+            return computed
+    return program.step(others, fed)
+
+
+def _reordered(fed, seed):
+    """The examples of every shard in another order, the same for all towers: what they share stays shared."""
+    keys = [key for key in fed if quantity_of(key) in ORDERED and np.ndim(fed[key])]
+    sizes = {np.shape(fed[key])[0] for key in keys}
+    if len(sizes) != 1:
+        return None
+    order = np.random.RandomState(seed).permutation(sizes.pop())
+    return dict(fed, **{key: fed[key][order] for key in keys})
+
+
+def _is_alike(computed, exact):
+    # Where the first axis holds no examples, or they hang together, another order is another function.
+    return all(_apart(quantity, computed, exact) <= ALIKE for quantity in ("loss", "grad"))
+
+
+def _apart(quantity, computed, exact):
+    keys = [key for key in exact if quantity_of(key) == quantity and key in computed and not key.endswith(".indices")]
+    if any(np.shape(computed[key]) != np.shape(exact[key]) for key in keys):
+        return np.inf
+    apart = np.sqrt(sum(np.sum(np.square(computed[key] - exact[key])) for key in keys))
+    size = np.sqrt(sum(np.sum(np.square(exact[key])) for key in keys))
+    return apart / size if size else apart
+
+
+# Computes the steps at kinks once more from where weights are moved aside, or inputs too: rounding no longer
+# decides.
+
+KEPT = frozenset(["state", "loss", "tower_grad", "grad", "clip", "slot", "stat", "var"])
+
+
+class Aside(object):
+    """Leaves each step that has a kink, from the recorded state and feeds moved by up to 2^-30 of themselves.
+
+    Whether it has one is seen by moving them both ways: a tie is broken the one way and then the other, so that gradients
+    jump. Steps without one are not left: what is smooth has the same gradient everywhere near.
+
+    Args:
+      folder: for the trace.
+      moved: what moves tensors by a seed and a direction, `moved_aside` or `moved_with_inputs`.
+      producer, facts, described: what it says of itself.
+
+    Attributes:
+      found: number of steps that were left.
+    """
+
+    def __init__(self, folder, moved, producer, facts, described):
+        self.found = 0
+        self._moved = moved
+        self._writer = TraceWriter(folder, producer, facts, described)
+        self._writer.init({})
+
+    def step(self, number, state, now, program):
+        """Computes one step both ways, and leaves it where they are apart.
+
+        Args:
+          number: of the step.
+          state: dict of trace name to value before the step.
+          now: dict of trace name to recorded value.
+          program: the `Program` of it.
+        """
+        start = self._moved(state, number)
+        there = program.step(start, fed_aside(now, number, self._moved))
+        back = program.step(self._moved(state, number, -1.0), fed_aside(now, number, self._moved, -1.0))
+        if not jumps(there, back):
+            return
+        # What the graph of this step does not touch stays as it was moved; counters stay the recorded ones.
+        known = dict(now)
+        for found in (start, there):
+            known.update((name, value) for name, value in found.items() if quantity_of(name) != "state")
+        self._writer.step(number, {name: np.asarray(known[name]) for name in now if quantity_of(name) in KEPT})
+        self.found += 1
+
+    def close(self):
+        """Marks the trace complete."""
+        self._writer.close()
+
+
+def fed_aside(now, number, moved, towards=1.0):
+    """Returns the recorded values of a step with what is fed moved.
+
+    Args:
+      now: dict of trace name to recorded value.
+      number: of the step.
+      moved: as `Aside` takes it.
+      towards: 1.0 or -1.0.
+    """
+    fed = {name: value for name, value in now.items() if quantity_of(name) == "feed"}
+    return dict(now, **moved(fed, number, towards))

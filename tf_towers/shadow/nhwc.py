@@ -1,0 +1,117 @@
+"""Computes in NHWC what a script for GPUs computes in NCHW, for which the CPU has no kernels."""
+
+import collections
+
+import numpy as np
+from tensorflow.core.framework import node_def_pb2, types_pb2
+
+from tf_towers.shadow.errors import refuse
+from tf_towers.shadow.graph_def import constant_beside, full, redirect
+from tf_towers.shadow.op_rewrites import EXPANSIONS
+
+TO_LAST = (0, 2, 3, 1)
+TO_FIRST = (0, 3, 1, 2)
+LISTS = ("strides", "dilations", "ksize")
+
+Placed = collections.namedtuple("Placed", ["images", "sizes", "gives"])
+Placed.__doc__ = """Where an op has images.
+
+Fields:
+  images: places of the inputs that are images.
+  sizes: places of the inputs that are the shape of one.
+  gives: whether its output is an image.
+"""
+
+PLACED = {
+    "Conv2D": Placed((0,), (), True),
+    "Conv2DBackpropInput": Placed((2,), (0,), True),
+    "Conv2DBackpropFilter": Placed((0, 2), (), False),
+    "DepthwiseConv2dNative": Placed((0,), (), True),
+    "DepthwiseConv2dNativeBackpropInput": Placed((2,), (0,), True),
+    "DepthwiseConv2dNativeBackpropFilter": Placed((0, 2), (), False),
+    "MaxPool": Placed((0,), (), True),
+    "MaxPoolGrad": Placed((0, 1, 2), (), True),
+    "AvgPool": Placed((0,), (), True),
+    "AvgPoolGrad": Placed((1,), (0,), True),
+}
+ANYWHERE = frozenset(["BiasAdd", "BiasAddGrad"])  # whose kernels on the CPU know both
+
+
+def to_channels_last(definition):
+    """Turns every op with channels first into one with channels last between two transpositions, in place.
+
+    What reads its output reads it as before, channels first. Transposing moves numbers and rounds none.
+
+    Args:
+      definition: a GraphDef.
+
+    Returns:
+      ``(types, renamed)``: sorted list of the types of ops that were turned, and dict of the name of each tensor that has
+      another layout now to that of the one with the old layout.
+
+    Raises:
+      CannotShadow: an op has channels first and is not known in another layout.
+    """
+    back, renamed, types = [], {}, set()
+    for node in [node for node in definition.node if _is_first(node)]:
+        if node.op in EXPANSIONS or node.op in ANYWHERE:
+            continue
+        if node.op not in PLACED:
+            refuse(f"expected channels last on the CPU, got the op {node.name}, a {node.op} with channels first")
+        types.add(node.op)
+        definition.node.extend(_turn(node, PLACED[node.op]))
+        if PLACED[node.op].gives:
+            back += _moved(node.name + "/channels_first", node.name, TO_FIRST, node)
+            renamed[full(node.name)] = full(back[-1].name)
+    # One op's output may go straight into the next: what it goes through there reads the old layout too.
+    redirect(definition, renamed)
+    definition.node.extend(back)
+    return sorted(types), renamed
+
+
+def _is_first(node):
+    return node.attr["data_format"].s.startswith(b"NC") if "data_format" in node.attr else False
+
+
+def _turn(node, placed):
+    """Changes the op itself; returns what its inputs go through."""
+    if node.attr["data_format"].s != b"NCHW":
+        refuse(f"expected images of two axes, got the op {node.name} in {node.attr['data_format'].s.decode('utf-8')}")
+    node.attr["data_format"].s = b"NHWC"
+    for name in LISTS:
+        if name in node.attr:
+            _permute(node.attr[name].list, 1)
+    if "explicit_paddings" in node.attr and node.attr["explicit_paddings"].list.i:
+        _permute(node.attr["explicit_paddings"].list, 2)
+    added = []
+    for place in placed.images + placed.sizes:
+        name = f"{node.name}/channels_last_{place}"
+        make = _moved if place in placed.images else _picked
+        parts = make(name, node.input[place], TO_LAST, node)
+        node.input[place] = parts[-1].name
+        added += parts
+    return added
+
+
+def _permute(listed, width):
+    old = list(listed.i)
+    listed.i[:] = [old[axis * width + each] for axis in TO_LAST for each in range(width)]
+
+
+def _moved(name, tensor, order, beside):
+    parts = [constant_beside(name + "/order", np.array(order, np.int32), tensor)]
+    parts.append(node_def_pb2.NodeDef(name=name, op="Transpose", input=[tensor, parts[0].name]))
+    parts[-1].attr["T"].type = beside.attr["T"].type
+    parts[-1].attr["Tperm"].type = types_pb2.DT_INT32
+    return parts
+
+
+def _picked(name, sizes, order, beside):
+    """The shape of an image, of four numbers, in another order."""
+    parts = [constant_beside(name + "/order", np.array(order, np.int32), sizes)]
+    parts.append(constant_beside(name + "/axis", np.array(0, np.int32), sizes))
+    parts.append(node_def_pb2.NodeDef(name=name, op="GatherV2", input=[sizes, parts[0].name, parts[1].name]))
+    parts[-1].attr["Tparams"].type = types_pb2.DT_INT32
+    parts[-1].attr["Tindices"].type = types_pb2.DT_INT32
+    parts[-1].attr["Taxis"].type = types_pb2.DT_INT32
+    return parts

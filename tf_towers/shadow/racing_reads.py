@@ -1,0 +1,157 @@
+"""Finds reads of counters and slots that may come before or after their update; hands them either value."""
+
+import collections
+
+import numpy as np
+
+from parity.trace import parse_key, quantity_of
+from tf_towers.shadow.graph_def import add_placeholder, by_name, full, op_of
+
+RACING = frozenset(["state", "slot"])
+UPDATED = frozenset(["var", "slot"])
+KEPT = frozenset(["Variable", "VariableV2"])
+WRITING = ("Assign", "Apply", "ResourceApply", "SparseApply", "ResourceSparseApply", "Scatter", "ResourceScatter")
+CLEARLY = 0.5
+
+InOrder = collections.namedtuple("InOrder", ["values", "others"])
+InOrder.__doc__ = """A step of a script that races, in the order in which the script made it.
+
+Fields:
+  values: dict of trace name to array.
+  others: dict of trace name to array in the other order, where that is another number.
+"""
+
+
+def hand_racing_reads(definition, typed, updating, variables):
+    """Has every racing read that an update of weights or slots is computed from take its value from a placeholder, in place.
+
+    Args:
+      definition: a GraphDef.
+      typed: the same as a `tf.Graph`.
+      updating: set of the names of the ops of the second go.
+      variables: dict of trace name to the name of a variable.
+
+    Returns:
+      Dict of placeholder to the trace name of the variable that is read.
+    """
+    nodes = by_name(definition)
+    readers = _readers(definition)
+    racing = {}
+    updates = _updates(
+        nodes, readers, updating, [name for key, name in variables.items() if quantity_of(key) in UPDATED]
+    )
+    for key, name in sorted(variables.items()):
+        if quantity_of(key) not in RACING or name not in nodes:
+            continue
+        writers = [each for each in readers.get(name, ()) if each in updating and _writes(nodes, each, name)]
+        reads = _reads(nodes, readers, updating, name) if writers else []
+        late = _unordered(nodes, updating, sorted({reader for reader, _ in reads}), writers)
+        places = [(reader, tensor) for reader, tensor in reads if reader in late and reader in updates]
+        if not places:
+            continue
+        dtype = typed.get_tensor_by_name(places[0][1]).dtype.base_dtype
+        placeholder = add_placeholder(definition, f"shadow_racing/{len(racing)}", dtype)
+        racing[op_of(placeholder)] = key
+        for reader, tensor in places:
+            changed = readers.get(reader, ()) if nodes[reader].op == "ReadVariableOp" else [reader]
+            _redirect(nodes, [each for each in changed if each in updating], tensor, placeholder)
+    return racing
+
+
+def nearest_order(before, after, recorded):
+    """Chooses for every variable the order that is nearer to what was recorded; returns an `InOrder`.
+
+    Args:
+      before: dict of trace name to array, with what races read before its update.
+      after: the same with it read after that.
+      recorded: the script's own values.
+    """
+    groups = collections.OrderedDict()
+    for key in before:
+        groups.setdefault(parse_key(key).name if quantity_of(key) != "state" else key, []).append(key)
+    values, others = {}, {}
+    for keys in groups.values():
+        late = _distance(after, recorded, keys) < CLEARLY * _distance(before, recorded, keys)
+        chosen, other = (after, before) if late else (before, after)
+        values.update((key, chosen[key]) for key in keys)
+        others.update((key, other[key]) for key in keys if not np.array_equal(chosen[key], other[key]))
+    return InOrder(values, others)
+
+
+def _distance(computed, recorded, keys):
+    apart = (np.asarray(computed[key], np.float64) - recorded[key] for key in keys if key in recorded)
+    return sum(float(np.sum(np.square(each))) for each in apart)
+
+
+def _readers(definition):
+    """Dict of an op's name to those of the ops that have an output of it as input."""
+    readers = {}
+    for node in definition.node:
+        for text in node.input:
+            if not text.startswith("^"):
+                readers.setdefault(op_of(text), []).append(node.name)
+    return readers
+
+
+def _reads(nodes, readers, updating, name):
+    """List of ``(reader, tensor)``: with a reference variable what computes with it, else the op that reads it."""
+    direct = readers.get(name, ())
+    if nodes[name].op not in KEPT:
+        return [(each, full(each)) for each in direct if each in updating and nodes[each].op == "ReadVariableOp"]
+    aliases = [name] + [each for each in direct if nodes[each].op == "Identity"]
+    found = []
+    for each in sorted({reader for alias in aliases for reader in readers.get(alias, ())} & updating - set(aliases)):
+        inputs = [text for text in nodes[each].input if not text.startswith("^")]
+        values = inputs[1:] if nodes[each].op.startswith(WRITING) else inputs
+        found += [(each, full(text)) for text in values if op_of(text) in aliases]
+    return found
+
+
+def _updates(nodes, readers, updating, names):
+    """The ops that write variables, with all that what they write is computed from."""
+    pending = [
+        each for name in names for each in readers.get(name, ()) if each in updating and _writes(nodes, each, name)
+    ]
+    found = set(pending)
+    while pending:
+        for text in nodes[pending.pop()].input:
+            other = op_of(text)
+            if not text.startswith("^") and other in updating and other not in found:
+                found.add(other)
+                pending.append(other)
+    return found
+
+
+def _writes(nodes, each, name):
+    node = nodes[each]
+    return node.op.startswith(WRITING) and any(op_of(text) == name for text in node.input if not text.startswith("^"))
+
+
+def _unordered(nodes, updating, readers, writers):
+    """Those readers that come neither before a writer nor after it."""
+    after_writers = {writer: _behind(nodes, updating, writer) for writer in writers}
+    return {
+        reader
+        for reader in readers
+        for writer in writers
+        if reader != writer and reader not in after_writers[writer] and writer not in _behind(nodes, updating, reader)
+    }
+
+
+def _behind(nodes, updating, name):
+    """What has to run before an op, among the ops of the second go."""
+    seen, pending = set(), [name]
+    while pending:
+        for text in nodes[pending.pop()].input:
+            other = op_of(text)
+            if other in updating and other not in seen:
+                seen.add(other)
+                pending.append(other)
+    return seen
+
+
+def _redirect(nodes, changed, tensor, placeholder):
+    for name in changed:
+        for place, text in enumerate(nodes[name].input):
+            if not text.startswith("^") and full(text) == tensor:
+                nodes[name].input[place] = placeholder

@@ -1,0 +1,116 @@
+"""Puts recorded draws in the place of random ops inside loops and branches."""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import types_pb2
+from tensorflow.python.ops import script_ops
+
+from parity.trace import quantity_of
+from tf_towers.shadow.errors import refuse
+from tf_towers.shadow.graph_def import by_name, op_of
+
+FAR = 2.0**-10
+
+
+class Drawn(object):
+    """What one random op gives in a step: one recorded draw each time it runs, in order.
+
+    Args:
+      key: trace name of the draws.
+      dtype: numpy's, of what is given.
+    """
+
+    def __init__(self, key, dtype):
+        self.key = key
+        self.complaint = ""
+        self._dtype = dtype
+        self._left = []
+
+    def __call__(self, shape):
+        """Returns the next draw; `shape` is what the graph asks for."""
+        if not self._left:
+            self.complaint = f"expected as many draws of {self.key} as were recorded, got one more asked for"
+            raise ValueError(self.complaint)
+        if tuple(shape) != self._left[0].shape:
+            asked, drawn = tuple(int(size) for size in shape), self._left[0].shape
+            self.complaint = f"expected draws of {self.key} of shape {asked}, got {drawn} recorded"
+            raise ValueError(self.complaint)
+        return self._left.pop(0)
+
+    def fill(self, values):
+        """Takes the draws of a step out of its recorded values, `[times, …]` under its key."""
+        self._left = list(np.asarray(values[self.key]).astype(self._dtype)) if self.key in values else []
+        self.complaint = ""
+
+    def check(self):
+        """Refuses draws that were not asked for."""
+        if self._left:
+            refuse(f"expected every recorded draw of {self.key} to be asked for, got {len(self._left)} that were not")
+
+
+def check_draws(number, recorded, computed):
+    """Refuses draws that do not give the losses and gradients that were recorded with them.
+
+    In the wrong order, or with one of them missing, they would give others. What float32 rounds is far below the limit; a
+    loss near zero may not be, so that the gradients have to be off as well.
+
+    Args:
+      number: of the step.
+      recorded: dict of trace name to array, of the script's own step.
+      computed: the same of the shadow's.
+    """
+    losses = [key for key in recorded if quantity_of(key) == "loss" and key in computed]
+    gradients = [key for key in recorded if quantity_of(key) == "tower_grad" and key in computed]
+    if _apart(losses, recorded, computed) > FAR and _apart(gradients, recorded, computed) > FAR:
+        refuse(
+            "expected the draws recorded inside loops to give the recorded losses and gradients, got others in step "
+            f"{number}: loss {float(np.ravel(computed[losses[0]])[0]):.6g} where the script had "
+            f"{float(np.ravel(recorded[losses[0]])[0]):.6g}"
+        )
+
+
+def _apart(keys, recorded, computed):
+    distance = sum(np.sum((np.asarray(recorded[key], np.float64) - computed[key]) ** 2) for key in keys)
+    size = sum(np.sum(np.asarray(computed[key], np.float64) ** 2) for key in keys)
+    return float(np.sqrt(distance / size)) if size else float(distance > 0)
+
+
+def is_drawn_inside(described):
+    """Tells whether a recorded value, as `RecordedGraph.runs` describes it, is of a random op inside a loop or a branch."""
+    return "loop" in described
+
+
+def replace_draws(definition, values):
+    """Lets Python give the recorded draws wherever a random op inside a loop or a branch would draw, in place.
+
+    Loops run one iteration at a time, as they did when they were recorded.
+
+    Args:
+      definition: a GraphDef, in float32 still.
+      values: of a run of a `RecordedGraph`.
+
+    Returns:
+      List of `Drawn`; it has to live as long as the graph.
+    """
+    nodes, replaced = by_name(definition), {}
+    for key, described in sorted(values.items()):
+        name = op_of(described["tensor"])
+        if is_drawn_inside(described) and name not in replaced:
+            replaced[name] = _replace(nodes[name], key, tf.as_dtype(described["dtype"]))
+    for node in definition.node if replaced else ():
+        if "parallel_iterations" in node.attr:
+            node.attr["parallel_iterations"].i = 1
+    return list(replaced.values())
+
+
+def _replace(node, key, dtype):
+    # The shape stays an input: it puts the op into its loop's frame, and takes it out of a branch that is not taken.
+    del node.input[1:]
+    asked = node.attr["T"].type or types_pb2.DT_INT32
+    drawn = Drawn(key, np.float64 if dtype.is_floating else dtype.as_numpy_dtype)
+    node.op = "PyFunc"
+    node.attr.clear()
+    node.attr["token"].s = script_ops._py_funcs.insert(drawn).encode("utf-8")
+    node.attr["Tin"].list.type.append(asked)
+    node.attr["Tout"].list.type.append(dtype.as_datatype_enum)
+    return drawn

@@ -1,0 +1,131 @@
+"""Types and constants widened; 0.1 read as written."""
+
+import fractions
+import math
+
+import numpy as np
+from tensorflow.core.framework import types_pb2
+from tensorflow.python.framework import tensor_util
+
+# Reads float32 constants as a script wrote them: 0.1, not the float32 nearest to it.
+
+IRRATIONAL = (
+    math.pi,
+    math.e,
+    math.sqrt(2.0),
+    math.sqrt(2.0 / math.pi),
+    math.sqrt(math.pi),
+    math.sqrt(3.0),
+    math.log(2.0),
+    math.log(10.0),
+    math.log(2.0 * math.pi),
+)
+FACTORS = (1.0, 2.0, 0.5, 0.25, 4.0)
+DIGITS = 6
+KEEP_DIGITS = 3
+DENOMINATOR = 1000
+MOST_ELEMENTS = 64
+
+
+def as_written(array):
+    """Returns float64 numbers that round to the given float32 ones and that a script may have written.
+
+    A graph in float64 would hold what the script wrote; the recorded one holds it rounded to float32. Taken are, where they
+    round to the very float32: decimals of up to six digits, well-known irrational numbers, and fractions with
+    denominators up to 1000. A rate that TensorFlow made in float32 of a keep probability of up to three digits (0.19999999
+    of keep_prob=0.8) is one minus that probability. Anything else, and any array of more than 64 elements, is data and stays
+    as it is.
+
+    Args:
+      array: float32, any shape.
+    """
+    wide = np.asarray(array).astype(np.float64)
+    if np.asarray(array).dtype != np.float32 or wide.size > MOST_ELEMENTS:
+        return wide
+    read = [_read(value) for value in np.asarray(array).ravel()]
+    return np.array(read, np.float64).reshape(wide.shape)
+
+
+def _read(value):
+    if not np.isfinite(value) or float(value).is_integer():
+        return float(value)
+    for found in _guesses(value):
+        if np.float32(found) == value:
+            return found
+    return _from_keep_probability(value)
+
+
+def _from_keep_probability(value):
+    keep = round(1.0 - float(value), KEEP_DIGITS)
+    if 0.0 < keep < 1.0 and np.float32(1.0) - np.float32(keep) == value:
+        return 1.0 - keep
+    return float(value)
+
+
+def _guesses(value):
+    yield float("%.*g" % (DIGITS, value))
+    for number in IRRATIONAL:
+        for factor in FACTORS:
+            for one in (number * factor, factor / number):
+                yield math.copysign(one, value)
+    if abs(float(value)) < 1e6:
+        yield float(fractions.Fraction(float(value)).limit_denominator(DENOMINATOR))
+    try:
+        yield 1.0 / float("%.*g" % (DIGITS, 1.0 / float(value)))
+    except (OverflowError, ZeroDivisionError):
+        return
+
+
+# Turns a graph into float64: types, constants, functions.
+
+WIDER = {
+    types_pb2.DT_FLOAT: types_pb2.DT_DOUBLE,
+    types_pb2.DT_HALF: types_pb2.DT_DOUBLE,
+    types_pb2.DT_BFLOAT16: types_pb2.DT_DOUBLE,
+    types_pb2.DT_COMPLEX64: types_pb2.DT_COMPLEX128,
+    types_pb2.DT_FLOAT_REF: types_pb2.DT_DOUBLE_REF,
+}
+
+
+def widen(definition, computed):
+    """Makes everything float64, in place.
+
+    Args:
+      definition: a GraphDef.
+      computed: names of the ops whose constants are taken as the script wrote them. All others keep the value that they have
+        in float32: hyper-parameters of optimizers and decays of moving averages.
+
+    Returns:
+      Dict of the name of each constant that was read otherwise to ``[float32 value, value taken]``; of arrays the first one.
+    """
+    read = {}
+    for node in definition.node:
+        _widen_node(node, node.name in computed, read)
+    for function in definition.library.function:
+        for argument in list(function.signature.input_arg) + list(function.signature.output_arg):
+            argument.type = WIDER.get(argument.type, argument.type)
+        for node in function.node_def:
+            _widen_node(node, True, read)
+    return read
+
+
+def _widen_node(node, exact, read):
+    node.device = ""
+    for attr in node.attr.values():
+        if attr.HasField("type"):
+            attr.type = WIDER.get(attr.type, attr.type)
+        elif attr.HasField("list") and attr.list.type:
+            wider = [WIDER.get(each, each) for each in attr.list.type]
+            del attr.list.type[:]
+            attr.list.type.extend(wider)
+        elif attr.HasField("tensor") and attr.tensor.dtype in WIDER:
+            _widen_tensor(node.name, attr.tensor, exact, read)
+
+
+def _widen_tensor(name, tensor, exact, read):
+    array = tensor_util.MakeNdarray(tensor)
+    wide = as_written(array) if exact else array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    changed = np.flatnonzero((wide.ravel() != array.ravel()) & np.isfinite(array.ravel()))
+    if exact and changed.size:
+        read[name] = [float(array.ravel()[changed[0]]), float(wide.ravel()[changed[0]])]
+    tensor.CopyFrom(tensor_util.make_tensor_proto(wide, shape=wide.shape))

@@ -1,0 +1,258 @@
+"""Plays the TensorFlow side of a case: a long-lived process that is told what to build and which steps to run."""
+
+import functools
+import json
+import os
+import warnings
+
+import numpy as np
+import tensorflow as real
+import tensorflow.compat.v1 as tf
+
+from parity.trace import (
+    COMPUTED,
+    COUNTERS_AFTER,
+    SideError,
+    Trace,
+    TraceWriter,
+    UserCode,
+    call_as,
+    claim_standard_streams,
+    counters_after,
+    quantity_of,
+    serve,
+    write_forward,
+)
+from tf_towers.checkpoint import start_from_checkpoint
+from tf_towers.facts import describe_variables, facts
+from tf_towers.graph.build import build
+from tf_towers.graph.optimizer import Part, make_optimizer
+from tf_towers.graph.options import TABLES, Plan
+from tf_towers.graph.tower import with_loss_factor
+from tf_towers.session import perturbed, session
+from tf_towers.step import Stepper, in_order
+
+FLOATS = ("float32", "float64")
+MOST_TOLD = 4096  # elements of a statistic or constant that are told one by one
+OF_THE_OPTIMIZER = tuple(TABLES)  # keys of a case's [optimizer] that say more than what optimizer it is
+
+
+class Side(object):
+    """Serves the requests of one comparison after the other.
+
+    A prepared case is a graph and a session per precision; they are kept until another case is prepared.
+    """
+
+    def __init__(self):
+        self._code = UserCode()
+        self._case = None
+        self._prepared = {}
+
+    def handlers(self):
+        """Returns the table of requests."""
+        names = ("hello", "prepare", "initialize", "run", "forward")
+        return {name: getattr(self, name) for name in names}
+
+    def hello(self, arguments, progress):
+        """Answers with the versions."""
+        return {"framework": "tensorflow " + real.__version__, "numpy": np.__version__}
+
+    def prepare(self, arguments, progress):
+        """Builds the graph of a case in one precision.
+
+        Arguments: `case` (dict), `folders`, `inputs` (name to dtype and shape of the whole batch), `precision`.
+        """
+        case = {name: arguments[name] for name in ("case", "folders", "inputs")}
+        if json.dumps(case, sort_keys=True) != self._case:
+            self.close()
+            self._case = json.dumps(case, sort_keys=True)
+        precision = arguments["precision"]
+        if precision not in self._prepared:
+            self._prepared[precision] = self._build(precision, **case)
+        training, _, known = self._prepared[precision]
+        return {
+            "facts": known,
+            "variables": describe_variables(training),
+            "activations": list(training.towers[0].outputs),
+            "inference": training.inference is not None,
+        }
+
+    def initialize(self, arguments, progress):
+        """Leaves a trace whose init is the state that training starts from: `precision`, `init`, `seed`, `out`.
+
+        Answers with what the optimizer itself puts into its slots, trace name to the smallest and the largest element, with
+        the elements of what the graph itself starts statistics and constants at, random ones left out, and with what a
+        checkpoint did not hold.
+        """
+        training, stepper, _ = self._prepared[arguments["precision"]]
+        stepper.initialize()
+        state = stepper.state()
+        fresh = {name: [float(np.min(v)), float(np.max(v))] for name, v in state.items() if quantity_of(name) == "slot"}
+        kind, _, path = arguments["init"].partition(":")
+        missing, told = [], {}
+        if kind != "checkpoint" and any(quantity_of(name) == "stat" for name in state):
+            stepper.initialize()  # once more: what is drawn at random is another number then
+            told = _constants(state, stepper.state())
+        if kind == "perturbed":
+            state = perturbed(state, arguments["seed"])
+        elif kind == "checkpoint":
+            state, missing = start_from_checkpoint(path, state, describe_variables(training))
+        writer = TraceWriter(arguments["out"], {"package": "tf_towers"})
+        writer.init(state)
+        writer.close()
+        return {"initial_slots": fresh, "own_values": told, "not_in_checkpoint": missing}
+
+    def run(self, arguments, progress):
+        """Runs steps and leaves a trace.
+
+        Arguments: `precision`; `feeds`, a trace whose steps hold ``feed/<input>``, the whole batch; `start`, a trace
+        whose init is the first state; `follow`, a trace whose step k holds the state that replaces ours before step k
+        (or null); `recorded_counters`, whether counters are taken from it too; `steps`, the step numbers; `quantities`
+        to keep; `out`. With "eval" among the quantities the last step also gets an evaluation of its batch, with the state
+        that `follow` holds after it, or with ours.
+        """
+        training, stepper, known = self._prepared[arguments["precision"]]
+        feeds = Trace(arguments["feeds"])
+        follow = Trace(arguments["follow"]) if arguments["follow"] else None
+        writer = TraceWriter(
+            arguments["out"],
+            {"package": "tf_towers", "framework": "tensorflow " + real.__version__},
+            known,
+            describe_variables(training),
+            list(training.towers[0].outputs),
+        )
+        keep = set(arguments["quantities"])
+        stepper.load(_variables(Trace(arguments["start"]).init(), counters=True))
+        state = stepper.state()
+        writer.init(state)
+        numbers = arguments["steps"]
+        for done, number in enumerate(numbers):
+            if follow is not None:
+                stepper.load(_variables(follow.step(number), arguments["recorded_counters"]))
+                state = stepper.state()
+            tensors = {name: value for name, value in state.items() if quantity_of(name) == "state"}
+            tensors.update(stepper.step(_batch(feeds.step(number), arguments["precision"])))
+            state = stepper.state()
+            tensors.update((name, value) for name, value in state.items() if quantity_of(name) != "state")
+            if "eval" in keep and number == numbers[-1]:
+                if follow is not None and number + 1 in follow.step_numbers:
+                    stepper.load(_variables(follow.step(number + 1), counters=False))
+                tensors.update(stepper.evaluate(_batch(feeds.step(number), arguments["precision"])))
+            writer.step(number, in_order({name: tensors[name] for name in tensors if quantity_of(name) in keep}))
+            progress(done + 1, len(numbers))
+        writer.close(**{COUNTERS_AFTER: counters_after(state)})
+        return {}
+
+    def forward(self, arguments, progress):
+        """Leaves the forward pass of one tower in one step, see `write_forward`; updates nothing.
+
+        Arguments: `precision`, `feeds`, `start`, `follow` as of `run`; `step`, its number; `tower`, its name; `out`; `most`,
+        bytes of outputs to keep, or nothing; `gradients`, whether to keep the gradient of the loss in place of each output.
+        """
+        _, stepper, _ = self._prepared[arguments["precision"]]
+        number, tower = arguments["step"], arguments["tower"]
+        stepper.load(_variables(Trace(arguments["start"]).init(), counters=True))
+        stepper.load(_variables(Trace(arguments["follow"]).step(number), counters=True))
+        batch = _batch(Trace(arguments["feeds"]).step(number), arguments["precision"])
+        kept = {"most": arguments["most"]} if "most" in arguments else {}
+        passed = stepper.forward(batch, tower, bool(arguments.get("gradients")))
+        write_forward(arguments["out"], number, tower, passed, **kept)
+        return {}
+
+    def _build(self, precision, case, folders, inputs):
+        self._code.enter(folders)
+        tower = self._code.load(case["tower"])
+        if case.get("loss_factor") is not None:
+            losses = [part.get("loss") for part in (case.get("optimizers") or {}).values()]
+            tower = with_loss_factor(tower, case["loss_factor"], losses)
+        described = case["optimizer"]
+        options = {name: case[name] for name in Plan._fields if name in case}
+        if isinstance(described, str):
+            written = "%s()" % described.partition(":")[2]
+            optimizer = functools.partial(call_as, written, self._code.load(described))
+        else:
+            options.update((name, described[name]) for name in OF_THE_OPTIMIZER if name in described)
+            rest = {name: value for name, value in described.items() if name not in OF_THE_OPTIMIZER}
+            optimizer = functools.partial(make_optimizer, rest)
+        gpus = tf.config.experimental.list_logical_devices("GPU") if tf.test.is_built_with_cuda() else []
+        training = build(
+            tower,
+            {name: (precision if dtype in FLOATS else dtype, shape) for name, (dtype, shape) in inputs.items()},
+            case["towers"],
+            optimizer,
+            case["combine"],
+            options.pop("variables"),
+            options.pop("batch_norm_updates"),
+            [device.name for device in gpus],
+            case["seed"],
+            {name: _part(described) for name, described in (case.get("optimizers") or {}).items()},
+            **options,
+        )
+        _require_precision(training, precision)
+        threads = case.get("threads", 1)
+        known = facts(training, precision, threads)
+        return training, Stepper(training, session(training.graph, case["towers"], threads)), known
+
+    def close(self):
+        """Closes the sessions, and ends what reads for their towers."""
+        for _, stepper, _ in self._prepared.values():
+            stepper.close()
+        self._prepared = {}
+
+
+def _part(described):
+    rest = {name: value for name, value in described.items() if name not in ("only", "loss")}
+    return Part(functools.partial(make_optimizer, rest), described["only"], described.get("loss"))
+
+
+def _require_precision(training, precision):
+    # A tower takes its dtype from its inputs; one that is fed integers alone cannot know it, and stays in float32.
+    for name, variable in training.weights.items():
+        if precision == "float64" and variable.dtype.base_dtype == tf.float32:
+            raise SideError(
+                f"tower: expected the variable {name} to be float64 in the float64 run, got float32. "
+                "No input is a float that could tell the tower its dtype: feed it one more, e.g. example weights of 1, and "
+                "take the dtype from that."
+            )
+
+
+def _batch(file, precision):
+    batch = {}
+    for name in file.names():
+        value = file.read(name)
+        batch[name[len("feed/") :]] = value.astype(precision) if value.dtype.name in FLOATS else value
+    return batch
+
+
+def _constants(once, again):
+    """Returns by trace name the elements of variables that nobody trains and whose initial values repeat."""
+    return {
+        name: np.ravel(value).astype(float).tolist()
+        for name, value in once.items()
+        if quantity_of(name) == "stat" and value.dtype.kind == "f" and value.size <= MOST_TOLD
+        if np.array_equal(value, again[name])
+    }
+
+
+def _variables(file, counters):
+    quantities = ("var", "stat", "slot", "ema", "state") if counters else ("var", "stat", "slot", "ema")
+    names = [name for name in file.names() if quantity_of(name) in quantities and not name.endswith(tuple(COMPUTED))]
+    return {name: file.read(name) for name in names}
+
+
+def main():
+    """Serves requests on the standard streams until they end."""
+    channel = claim_standard_streams()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    tf.disable_v2_behavior()
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    warnings.filterwarnings("ignore", r"`tf\.layers\.", UserWarning)  # each layer of the old code, in every tower
+    side = Side()
+    try:
+        serve(channel, side.handlers())
+    finally:
+        side.close()
+
+
+if __name__ == "__main__":
+    main()
