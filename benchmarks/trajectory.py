@@ -22,7 +22,7 @@ from parity.experiment.plant import Planted, plant
 from parity.experiment.trajectories import record_trajectories
 from parity.judge.binomial import rate_interval
 from parity.judge.levels.trajectory import LIMIT, Trajectories, stray_of_candidate, strays
-from torch_ddp.planted import MUTATIONS
+from torch_ddp.mutations import MUTATIONS
 
 ROOT = Path(__file__).parents[1]
 NETS = {

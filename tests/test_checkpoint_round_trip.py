@@ -19,7 +19,7 @@ from parity.trace import Trace, TraceWriter, parse_key, state_after, write_tenso
 from parity.worker import bootstrap
 from parity.worker.failures import SideFailed
 from torch_ddp.checkpoint import Checkpoints, Progress
-from torch_ddp.group import Rank
+from torch_ddp.process_group import Rank
 from torch_ddp.weights import load_weights
 
 SERVED = Path(__file__).parent / "cases" / "served"

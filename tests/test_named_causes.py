@@ -9,7 +9,7 @@ import pytest
 from parity.case import load_case
 from parity.experiment import run_case
 from parity.experiment.plant import Planted, plant
-from torch_ddp.planted import MUTATIONS, mutation
+from torch_ddp.mutations import MUTATIONS, mutation
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,7 +9,7 @@ from parity.case import Ema, Sgd, load_case
 from parity.cli import main
 from parity.experiment.power import PROBES, Outcome, Power, fitting, prove
 from parity.report import power_as_json, show_power
-from torch_ddp.planted import MUTATIONS
+from torch_ddp.mutations import MUTATIONS
 
 SQUARE = Path(__file__).parent / "cases" / "square"
 

@@ -13,7 +13,7 @@ from parity.case import Momentum, load_case
 from parity.cli import main
 from parity.experiment import run_case
 from parity.experiment.plant import Planted, plant
-from torch_ddp.planted import MUTATIONS
+from torch_ddp.mutations import MUTATIONS
 
 ROOT = Path(__file__).parents[1]
 

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torch_ddp.group import Rank
-from torch_ddp.optimizer import hyper_parameters, named_slots
-from torch_ddp.step import Stepper
-from torch_ddp.unregistered import unregistered
+from torch_ddp.process_group import Rank
+from torch_ddp.step.optimizer import hyper_parameters, named_slots
+from torch_ddp.step.stepper import Stepper
+from torch_ddp.step.unregistered import unregistered
 from torch_ddp.weights import named_statistics
 
 MOST_TOLD = 8  # names of parameters that no module has registered

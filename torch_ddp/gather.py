@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from parity.trace import decode, encode
-from torch_ddp.group import Rank
+from torch_ddp.process_group import Rank
 
 
 def gather(arrays: dict[str, np.ndarray], rank: Rank, device: torch.device) -> list[dict[str, np.ndarray]] | None:

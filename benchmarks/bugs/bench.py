@@ -20,7 +20,7 @@ from tables import TABLES, Table
 from trial import Outcome, try_bug
 
 from parity.experiment import Sides, open_sides
-from torch_ddp.planted import MUTATIONS, Mutation
+from torch_ddp.mutations import MUTATIONS, Mutation
 
 WAYS = ("assert_close", "rtol=1e-5", "loss curve 1%")
 BUGS: dict[str, Mutation | Table] = {**MUTATIONS, **{table.name: table for table in TABLES}}

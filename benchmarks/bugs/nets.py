@@ -7,7 +7,7 @@ from pathlib import Path
 from tables import TABLES, Table
 
 from parity.case import Adagrad, Adam, Case, Clip, Ema, Momentum, RmsProp, Schedule, WeightDecay, load_case
-from torch_ddp.planted import Mutation
+from torch_ddp.mutations import Mutation
 
 ROOT = Path(__file__).parents[2]
 NETS = {

@@ -21,7 +21,7 @@ from parity.judge.metrics import distance, norm
 from parity.judge.result import Result
 from parity.trace import Trace
 from parity.worker.failures import SideFailed
-from torch_ddp.planted import Mutation
+from torch_ddp.mutations import Mutation
 
 # Of what the bugs together change: less than this is what is left of computing the same another time.
 WITHOUT_EFFECT = 1e-9

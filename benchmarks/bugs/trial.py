@@ -11,7 +11,7 @@ from parity.case import Case
 from parity.experiment import Sides, run_case
 from parity.experiment.plant import Planted, plant
 from parity.judge.result import Cause, FirstDifference
-from torch_ddp.planted import Mutation
+from torch_ddp.mutations import Mutation
 
 Bug = tuple[Mutation | Table, float]
 

@@ -14,8 +14,8 @@ import importlib
 import json
 from pathlib import Path
 
-from torch_ddp.optimizer import make_optimizer
-from torch_ddp.planted import MUTATIONS, Port
+from torch_ddp.step.optimizer import make_optimizer
+from torch_ddp.mutations import MUTATIONS, Port
 
 planted = json.loads((Path(__file__).parent / "planted.json").read_text())
 
@@ -41,7 +41,7 @@ class Planted(NamedTuple):
     """A bug in a net.
 
     Fields:
-      mutation: its name in `torch_ddp.planted.MUTATIONS`.
+      mutation: its name in `torch_ddp.mutations.MUTATIONS`.
       size: what it is off by, 1 where it has no size.
     """
 

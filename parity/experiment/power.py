@@ -18,7 +18,7 @@ class Probe(NamedTuple):
     """A bug to plant.
 
     Fields:
-      mutation: its name in `torch_ddp.planted.MUTATIONS`.
+      mutation: its name in `torch_ddp.mutations.MUTATIONS`.
       words: what it is, for the table.
       causes: the names that a right diagnosis has.
       size: what it is off by.

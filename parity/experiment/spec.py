@@ -35,7 +35,7 @@ class Asked(NamedTuple):
       random_seed: of the candidate's random generators, set before the first step; None leaves them as they are.
       uncut: names of the places at which the candidate lets gradients pass that it keeps from passing; None where nobody
         looks for such places.
-      detached: edges of the candidate's forward pass that no gradient passes, see `torch_ddp.detached`.
+      detached: edges of the candidate's forward pass that no gradient passes, see `torch_ddp.step.activation_patching`.
       whole: name of the run of all steps that this one is a part of, where there is such a one.
     """
 

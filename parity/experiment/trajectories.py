@@ -164,7 +164,7 @@ class Grown(NamedTuple):
     """A bug to plant, in growing sizes.
 
     Fields:
-      mutation: its name in `torch_ddp.planted.MUTATIONS`.
+      mutation: its name in `torch_ddp.mutations.MUTATIONS`.
       sizes: what it is off by, the smallest first.
       words: what it is; "{}" stands for the size in percent.
       statistics: whether the net must keep moving statistics.

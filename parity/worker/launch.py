@@ -34,7 +34,7 @@ def launch_torch(log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:
     environment = dict(os.environ)
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    return _launch("torch", sys.executable, "torch_ddp.child", environment, log, silence)
+    return _launch("torch", sys.executable, "torch_ddp.worker.main", environment, log, silence)
 
 
 def launch_data(log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:

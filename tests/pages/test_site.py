@@ -44,10 +44,10 @@ def test_every_page_and_public_name_can_be_searched(site):
         "api/parity.html#parity.testing.assert_parity",
         "api/trace.html#parity.trace.writer.TraceWriter",
         "api/tf_towers.html#tf_towers.graph.combine.combine_gradients",
-        "api/torch_ddp.html#torch_ddp.launch.options.launch",
+        "api/torch_ddp.html#torch_ddp.train.launch.launch",
         "api/like_tf.html#torch_ddp.like_tf.optim.Adam",
         "api/amp.html#torch_ddp.amp.initialize.initialize",
-        "api/parallel.html#torch_ddp.parallel.convert.convert_syncbn_model",
+        "api/parallel.html#torch_ddp.parallel.sync_batchnorm.convert_syncbn_model",
         "migration.html",
     ):
         assert name in found, name

@@ -138,7 +138,7 @@ def test_a_rank_that_crashes_shows_where_the_users_code_was(attempt):
     assert outcome.message.endswith("it was killed by SIGABRT. Look above for why, and run again.")
     assert "  Fatal Python error: Aborted" in outcome.errors.splitlines()
     assert 'model_torch.py", line 18 in loss' in outcome.errors
-    assert "torch_ddp/rank.py" not in outcome.errors
+    assert "torch_ddp/worker/rank.py" not in outcome.errors
     assert "Extension modules" not in outcome.errors
 
 
@@ -214,7 +214,7 @@ def test_a_hanging_rank_is_ended_and_shows_where_it_hung(attempt):
         "Look above for where it hung, or allow more with --timeout."
     )
     assert 'model_torch.py", line 18 in loss' in outcome.errors
-    assert "torch_ddp/child.py" not in outcome.errors
+    assert "torch_ddp/worker/main.py" not in outcome.errors
 
 
 def test_batches_that_are_too_few_say_what_to_change(attempt):

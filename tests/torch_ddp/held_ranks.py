@@ -6,7 +6,7 @@ import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from torch_ddp.group import Rank, process_group
+from torch_ddp.process_group import Rank, process_group
 
 ANSWER_WITHIN = 120.0
 COLLECTIVE_WITHIN = 60.0

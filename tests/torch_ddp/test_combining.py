@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from torch_ddp import Rank, TorchDdpError
-from torch_ddp.combining import Combining, combine_by_hand, over_micro_batches
 from torch_ddp.shard import shard_uneven
+from torch_ddp.step.combine import Combining, combine_by_hand, over_micro_batches
 
 
 def gradients_of(rank: Rank) -> dict[str, torch.Tensor]:

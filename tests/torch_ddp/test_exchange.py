@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from torch_ddp import Rank, Stepper, Update, like_tf
-from torch_ddp.combining import Combining
-from torch_ddp.own_step import OwnStepper
-from torch_ddp.several import Part
+from torch_ddp.step.combine import Combining
+from torch_ddp.step.optimizer import Part
+from torch_ddp.worker.user_step import OwnStepper
 
 BATCH = {"words": np.array([[0, 1], [1, 1], [2, 3], [0, 3]]), "y": np.array([1.0, -1.0, 0.5, 2.0])}
 WORLD = 2

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from torch_ddp.detached import DetachingWatch
-from torch_ddp.forward import ForwardWatch
+from torch_ddp.step.activation_patching import DetachingWatch
+from torch_ddp.worker.forward import ForwardWatch
 
 
 class Net(nn.Module):

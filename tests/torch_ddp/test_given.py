@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from torch_ddp.errors import TorchDdpError
-from torch_ddp.given import with_given_outputs
+from torch_ddp.step.activation_patching import with_given_outputs
 
 
 class Net(nn.Module):

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from torch_ddp.gradient_cuts import GradientCuts
+from torch_ddp.step.gradient_cuts import GradientCuts
 
 
 class Net(nn.Module):

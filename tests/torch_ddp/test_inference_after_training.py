@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from torch_ddp.errors import TorchDdpError
-from torch_ddp.inference import evaluate_whole
+from torch_ddp.step.inference import evaluate_whole
 
 
 class Net(nn.Module):

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from torch_ddp.lazy_state import make_lazy_state
-from torch_ddp.optimizer import named_slots, set_counters
+from torch_ddp.step.lazy_state import make_lazy_state
+from torch_ddp.step.optimizer import named_slots, set_counters
 
 
 class Lazy(torch.optim.Optimizer):

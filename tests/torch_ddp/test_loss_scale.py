@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from torch_ddp import Rank, Stepper, Update, like_tf, process_group
-from torch_ddp.loss_scale import LossScale
+from torch_ddp.step.update import LossScale
 
 DYNAMIC = {"initial": 8.0, "growth_interval": 2}
 

@@ -13,7 +13,7 @@ from torch_ddp import (
     round_hyper_parameters,
     set_counters,
 )
-from torch_ddp.optimizer import round_momenta
+from torch_ddp.step.optimizer import round_momenta
 
 NATIVE = {
     "sgd": (lambda p: torch.optim.SGD(p, lr=0.1), set()),

@@ -5,7 +5,7 @@ from test_step import BATCH, squared_error, stepper_of
 from torch import nn
 
 from torch_ddp import Rank, TorchDdpError, like_tf, process_group
-from torch_ddp.own_step import OwnStepper
+from torch_ddp.worker.user_step import OwnStepper
 
 
 def trained(model, optimizer, scheduler, x, y):

@@ -3,7 +3,7 @@ import torch
 from torch.optim import lr_scheduler
 
 from torch_ddp import TorchDdpError, like_tf
-from torch_ddp.port_schedule import PortSchedule, ScheduledUpdate
+from torch_ddp.worker.user_schedule import PortSchedule, ScheduledUpdate
 
 
 def optimizer_of(lr=0.5, kind=like_tf.Adam):

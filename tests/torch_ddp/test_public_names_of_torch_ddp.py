@@ -112,5 +112,7 @@ def test_importing_imports_no_torch_until_a_name_needs_it():
 
 def test_a_function_named_as_its_module_stays_the_function_in_every_order_of_imports():
     kinds = f"[type(getattr(torch_ddp, name)).__name__ for name in {SHADOWED!r}]"
-    for first, second in itertools.permutations(["import torch_ddp.step, torch_ddp.launch.options", f"print({kinds})"]):
+    for first, second in itertools.permutations(
+        ["import torch_ddp.step.stepper, torch_ddp.train.launch", f"print({kinds})"]
+    ):
         assert output_of(f"import torch_ddp\n{first}\n{second}") == f"{['function'] * len(SHADOWED)}\n"

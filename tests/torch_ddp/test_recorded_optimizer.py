@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from torch_ddp.errors import TorchDdpError
-from torch_ddp.recorded_optimizer import TWINS, recorded_optimizer
+from torch_ddp.worker.replay_optimizer import TWINS, recorded_optimizer
 
 
 def test_every_step_has_the_recorded_learning_rate():

@@ -37,7 +37,7 @@ def combine_gradients(tower_grads, reduce="mean", missing="refuse", sparse="dens
       TowerError: an argument is not one of its choices; a variable has a gradient in some towers only, or is missing
         from some.
 
-    Counterpart: torch_ddp.gradients
+    Counterpart: torch_ddp.step.gradients
     """
     require_graph_mode("combine_gradients")
     _require("reduce", reduce, REDUCTIONS)

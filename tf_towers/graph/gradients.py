@@ -125,7 +125,7 @@ def make_gradients(rows, examples, plan):
     Raises:
       TowerError: no tower has a gradient, or some lack one and the plan refuses that.
 
-    Counterpart: torch_ddp.gradients
+    Counterpart: torch_ddp.step.gradients
     """
     clips_towers = bool(plan.clip) and plan.clip["at"] == "tower"
     of_rows = [[_clipped(one.gradients, plan) if clips_towers else one.gradients for one in row] for row in rows]

@@ -6,8 +6,8 @@
 from torch_ddp.amp.checkpoint import load_state_dict, state_dict
 from torch_ddp.amp.errors import AmpError, BannedFunctionError
 from torch_ddp.amp.initialize import initialize
-from torch_ddp.amp.master_weights import master_params
-from torch_ddp.amp.optimizer_patch import step_was_skipped
+from torch_ddp.amp.optimizer import step_was_skipped
+from torch_ddp.amp.optimizer_state import master_params
 from torch_ddp.amp.registry import (
     float_function,
     half_function,

@@ -8,7 +8,7 @@ import torch
 
 from torch_ddp.amp.cast_lists import BANNED, Rule
 from torch_ddp.amp.errors import BannedFunctionError
-from torch_ddp.amp.properties import HALF_DTYPES
+from torch_ddp.amp.options import HALF_DTYPES
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Cast = Callable[[torch.Tensor], torch.Tensor]

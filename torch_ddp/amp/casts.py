@@ -10,9 +10,9 @@ import torch
 from torch_ddp.amp import mode_stack
 from torch_ddp.amp.cast_lists import Rule, rules
 from torch_ddp.amp.cast_mode import CastMode
-from torch_ddp.amp.recurrent_inputs import RecurrentInputs
+from torch_ddp.amp.model import RecurrentInputs
 from torch_ddp.amp.registry import Registered, registered
-from torch_ddp.amp.thread_starts import ThreadStarts
+from torch_ddp.amp.threads import ThreadStarts
 
 
 class _Thread(threading.local):

@@ -8,9 +8,8 @@ from torch import nn
 
 from torch_ddp.amp.errors import AmpError
 from torch_ddp.amp.loss_scaler import LossScaler
-from torch_ddp.amp.master_weights import follow_weights, make_masters, masters_to_weights
+from torch_ddp.amp.optimizer_state import follow_weights, make_masters, masters_to_weights, stash_of
 from torch_ddp.amp.session import Session, current
-from torch_ddp.amp.stash import stash_of
 
 MASTERS = "master_weights"
 

@@ -11,10 +11,10 @@ from torch_ddp.amp.checkpoint import follow_loaded_weights
 from torch_ddp.amp.errors import AmpError
 from torch_ddp.amp.join_thread import join_threads
 from torch_ddp.amp.loss_scaler import MAXIMUM_SCALE, LossScaler
-from torch_ddp.amp.model_cast import CastOutputs, cast_model, check_model
+from torch_ddp.amp.model import CastOutputs, cast_model, check_model
 from torch_ddp.amp.native import GradScalerAsLossScaler, autocast_model, device_type_of
-from torch_ddp.amp.optimizer_patch import check_fresh, patch_optimizer
-from torch_ddp.amp.properties import Properties, level, overridden
+from torch_ddp.amp.optimizer import check_fresh, patch_optimizer
+from torch_ddp.amp.options import Properties, level, overridden
 from torch_ddp.amp.session import Session, begin
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from torch_ddp.amp.loss_scaler import LossScaler
-from torch_ddp.amp.model_cast import cast_values
+from torch_ddp.amp.model import cast_values
 
 
 class _Entered(threading.local):

@@ -9,7 +9,7 @@ import torch
 from torch_ddp.amp.casts import Casts
 from torch_ddp.amp.errors import AmpError
 from torch_ddp.amp.loss_scaler import LossScaler
-from torch_ddp.amp.properties import Properties
+from torch_ddp.amp.options import Properties
 
 
 @dataclass

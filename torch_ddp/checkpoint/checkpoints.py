@@ -1,18 +1,127 @@
-"""Saves and resumes a training of several ranks."""
+"""Resumable training state: weights, masters, optimizer, random state, progress."""
 
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from torch_ddp.checkpoint.files import newest_whole, read_whole, write_whole
-from torch_ddp.checkpoint.random_state import random_state, set_random_state
 from torch_ddp.errors import CheckpointError
 from torch_ddp.gather import gather
-from torch_ddp.group import Rank
+from torch_ddp.process_group import Rank
+
+# Master weights: the parameters that an optimizer updates in place of the model's, which have fewer bits.
+
+
+class MasterWeights:
+    """Lets a checkpoint hold the weights that are an optimizer's own and not the model's.
+
+    An optimizer's `state_dict` does not hold its parameters. Where they are the model's that is right; float32 masters of
+    a half-precision model would be lost, and training would go on from weights rounded to half precision.
+
+    Args:
+      optimizer: whose parameters to look at.
+      model: parameters that are its own are left out.
+    """
+
+    def __init__(self, optimizer: Optimizer, model: nn.Module) -> None:
+        self._optimizer = optimizer
+        self._model = model
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Returns dict of ``"group.index"`` to master weight, empty where the optimizer updates the model itself."""
+        return {name: master.detach().clone() for name, master in self._masters().items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Copies masters back.
+
+        Raises:
+          CheckpointError: there are others in `state` than the optimizer has, or of other shapes.
+        """
+        masters = self._masters()
+        ours = {name: list(master.shape) for name, master in masters.items()}
+        theirs = {name: list(value.shape) for name, value in state.items()}
+        if ours != theirs:
+            raise CheckpointError(
+                f"checkpoint: expected master weights {ours}, got {theirs}. Use the precision that it was saved with."
+            )
+        with torch.no_grad():
+            for name, master in masters.items():
+                master.copy_(state[name])
+
+    def _masters(self) -> dict[str, Tensor]:
+        own = {id(parameter) for parameter in self._model.parameters()}
+        return {
+            f"{number}.{index}": parameter
+            for number, group in enumerate(self._optimizer.param_groups)
+            for index, parameter in enumerate(group["params"])
+            if id(parameter) not in own
+        }
+
+
+# The state of the random generators of one process, as arrays: torch's, the GPU's, Python's and numpy's.
+
+
+def seed_all(seed: int) -> None:
+    """Seeds the global generators of this process: torch's, every GPU's, Python's and numpy's.
+
+    Args:
+      seed: 0 to ``2**32 - 1``. Give each rank its own, or all draw the same dropout masks.
+    """
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+def random_state(device: torch.device) -> dict[str, np.ndarray]:
+    """Returns where this process's global generators stand, as arrays of integers and float64.
+
+    Generators that were made by hand are not among them; give those to the checkpoint as parts of their own.
+
+    Args:
+      device: if a GPU, its generator is included.
+    """
+    version, words, gauss = random.getstate()
+    _, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    state = {
+        "torch": torch.get_rng_state().numpy(),
+        "python": np.array([version, *words], np.int64),
+        "python_gauss": np.array([] if gauss is None else [gauss], np.float64),
+        "numpy": np.array([*keys, position, has_gauss], np.int64),
+        "numpy_gauss": np.array([cached], np.float64),
+    }
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device).numpy()
+    return state
+
+
+def set_random_state(state: Mapping[str, Any], device: torch.device) -> None:
+    """Puts this process's global generators where `random_state` found them.
+
+    Args:
+      state: dict of name to array or tensor.
+      device: if a GPU, its generator is set too.
+    """
+    arrays = {name: np.asarray(value) for name, value in state.items()}
+    torch.set_rng_state(torch.from_numpy(arrays["torch"].copy()))
+    version, *words = (int(word) for word in arrays["python"])
+    gauss = [float(value) for value in arrays["python_gauss"]]
+    random.setstate((version, tuple(words), gauss[0] if gauss else None))
+    *keys, position, has_gauss = (int(word) for word in arrays["numpy"])
+    cached = float(arrays["numpy_gauss"][0])
+    np.random.set_state(("MT19937", np.array(keys, np.uint32), position, has_gauss, cached))
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(torch.from_numpy(arrays["cuda"].copy()), device)
+
+
+# Saves and resumes a training of several ranks.
 
 FORMAT = 1
 CPU = torch.device("cpu")

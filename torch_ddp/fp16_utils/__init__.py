@@ -5,16 +5,14 @@
 
 from torch_ddp.fp16_utils.convert import (
     BN_convert_float,
+    Fp16Error,
     FP16Model,
     convert_module,
     convert_network,
     network_to_half,
     tofp16,
 )
-from torch_ddp.fp16_utils.errors import (
-    Fp16Error,
-)
-from torch_ddp.fp16_utils.masters import (
+from torch_ddp.fp16_utils.master_weights import (
     clip_grad_norm,
     master_params_to_model_params,
     model_grads_to_master_grads,

@@ -1,4 +1,4 @@
-"""Models in half precision whose batch norms stay float32."""
+"""Half models with float32 batch norm."""
 
 from typing import Any
 
@@ -6,7 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from torch_ddp.amp.model_cast import cast_weights
+from torch_ddp.amp.model import cast_weights
+from torch_ddp.errors import TorchDdpError
+
+# Models in half precision whose batch norms stay float32.
 
 
 def convert_module(module: nn.Module, dtype: torch.dtype) -> None:
@@ -91,3 +94,10 @@ class FP16Model(nn.Module):
     def forward(self, *inputs: Tensor) -> Any:
         """Calls the model with the tensors in float16."""
         return self.network(*(one.half() for one in inputs))
+
+
+# The errors that users of `torch_ddp.fp16_utils` see.
+
+
+class Fp16Error(TorchDdpError):
+    """Says what is wrong with a call of `torch_ddp.fp16_utils`."""

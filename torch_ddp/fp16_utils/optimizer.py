@@ -8,10 +8,9 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from torch_ddp.amp.loss_scaler import INITIAL_SCALE, MAXIMUM_SCALE, WINDOW, LossScaler
-from torch_ddp.amp.master_weights import make_masters, masters_to_weights
-from torch_ddp.amp.stash import Stash
-from torch_ddp.amp.unscale import add_set_aside, put_back, set_aside, unscale
-from torch_ddp.fp16_utils.errors import Fp16Error
+from torch_ddp.amp.optimizer_state import Stash, make_masters, masters_to_weights
+from torch_ddp.amp.scale_loss import add_set_aside, put_back, set_aside, unscale
+from torch_ddp.fp16_utils.convert import Fp16Error
 
 
 class FP16_Optimizer:

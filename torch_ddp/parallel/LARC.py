@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from torch_ddp.parallel.flat import HALVES
+from torch_ddp.parallel.distributed import HALVES
 
 
 class LARC:

@@ -4,12 +4,9 @@ from torch.distributed import (
     ReduceOp,
 )
 
-from torch_ddp.parallel.convert import (
-    convert_syncbn_model,
-    create_syncbn_process_group,
-)
 from torch_ddp.parallel.distributed import (
     DistributedDataParallel,
+    Reducer,
 )
 from torch_ddp.parallel.errors import (
     ParallelError,
@@ -17,11 +14,10 @@ from torch_ddp.parallel.errors import (
 from torch_ddp.parallel.LARC import (
     LARC,
 )
-from torch_ddp.parallel.reducer import (
-    Reducer,
-)
 from torch_ddp.parallel.sync_batchnorm import (
     SyncBatchNorm,
+    convert_syncbn_model,
+    create_syncbn_process_group,
 )
 
 __all__ = [

@@ -1,18 +1,164 @@
-"""DistributedDataParallel with the arguments and the arithmetic of Apex's."""
+"""Apex DistributedDataParallel, flat buckets, delayed reduction, Reducer."""
 
 import inspect
 import warnings
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd import Variable
 from torch.nn.parallel import DistributedDataParallel as TorchDDP
 
-from torch_ddp.parallel.delayed import DelayedReduction
 from torch_ddp.parallel.errors import ParallelError
-from torch_ddp.parallel.flat import Scaling, broadcast_from_first
+
+# Sends many tensors as one: flat buffers, one per dtype and device.
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+class Scaling(NamedTuple):
+    """How Apex scales a gradient around the all-reduce.
+
+    Fields:
+      average: whether to divide by the number of ranks; otherwise the sum over the ranks, divided by `predivide`, stays.
+      predivide: what each rank divides by before the sum; the rest of the division follows after it.
+      always_fp32: whether half precision is summed in float32.
+
+    Source: allreduce_bucket in apex/parallel/distributed.py, 25.04.
+    """
+
+    average: bool = True
+    predivide: float = 1.0
+    always_fp32: bool = False
+
+    def before(self, flat: Tensor) -> Tensor:
+        """Returns what goes into the sum: `flat` itself, scaled in place, or a float32 copy."""
+        sent = flat.float() if self.always_fp32 and flat.dtype in HALVES else flat
+        return sent if self.predivide == 1.0 else sent.mul_(1.0 / self.predivide)
+
+    def after(self, summed: Tensor, flat: Tensor) -> Tensor:
+        """Writes what comes out of the sum to `flat`, scaled, and returns it."""
+        if self.average:
+            summed.mul_(self.predivide / dist.get_world_size())
+        return flat if summed is flat else flat.copy_(summed)
+
+
+def flatten(tensors: Iterable[Tensor]) -> list[tuple[list[Tensor], Tensor]]:
+    """Returns the tensors by dtype and device, each group with a flat copy of itself, shape [elements]."""
+    groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+    for tensor in tensors:
+        if tensor.layout is not torch.strided:
+            raise ParallelError(
+                f"flatten: expected dense gradients, got one of layout {tensor.layout}. Use Embedding(sparse=False)."
+            )
+        groups.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+    return [(group, torch.cat([tensor.reshape(-1) for tensor in group])) for group in groups.values()]
+
+
+def views(flat: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Returns the parts of a flat buffer in the shapes of the tensors it was made of."""
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+
+
+@torch.no_grad()
+def broadcast_from_first(tensors: Iterable[Tensor]) -> None:
+    """Overwrites the tensors with those of rank 0."""
+    for group, flat in flatten(tensor.detach() for tensor in tensors):
+        dist.broadcast(flat, 0)
+        for tensor, new in zip(group, views(flat, group), strict=True):
+            tensor.copy_(new)
+
+
+@torch.no_grad()
+def all_reduce(tensors: Iterable[Tensor], scaling: Scaling) -> list[Tensor]:
+    """Reduces the tensors in place over all ranks, one all-reduce per dtype, and returns the flat results."""
+    flats = []
+    for group, flat in flatten(tensors):
+        sent = scaling.before(flat)
+        dist.all_reduce(sent)
+        scaling.after(sent, flat)
+        for tensor, new in zip(group, views(flat, group), strict=True):
+            tensor.copy_(new)
+        flats.append(flat)
+    return flats
+
+
+def gradients(parameters: Sequence[Tensor]) -> list[Tensor]:
+    """Returns the gradients of those parameters that any rank has a gradient of, zeros where this one has none.
+
+    Apex sends what is there, and mixes up or waits for ever where the ranks differ.
+
+    Args:
+      parameters: the same ones in the same order on every rank.
+    """
+    if not parameters:
+        return []
+    used = torch.tensor([parameter.grad is not None for parameter in parameters], dtype=torch.int32)
+    used = used.to(parameters[0].device)
+    dist.all_reduce(used, dist.ReduceOp.MAX)
+    for parameter, anywhere in zip(parameters, used.tolist(), strict=True):
+        if anywhere and parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+# Reduces all gradients at once when a backward pass is done.
+
+
+class DelayedReduction:
+    """Reduces a model's gradients at the end of each backward pass that reaches one of its parameters.
+
+    Args:
+      module: the model.
+      scaling: around the all-reduce.
+      retain: whether gradients become views of the flat buffers.
+      reduces: asked in each backward pass whether it reduces; all ranks have to answer alike.
+
+    Attributes:
+      retained: flat reduced gradients of the last backward, one per dtype, shape [elements]; empty without `retain`.
+    """
+
+    def __init__(self, module: nn.Module, scaling: Scaling, retain: bool, reduces: Callable[[], bool]) -> None:
+        self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self._scaling = scaling
+        self._retain = retain
+        self._reduces = reduces
+        self._queued = False
+        self.retained: list[Tensor] = []
+        for parameter in self._parameters:
+            parameter.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
+        # A backward that raised has dropped its callback.
+        module.register_forward_pre_hook(self._forget)
+
+    def _arrived(self, parameter: Tensor) -> None:
+        if self._reduces() and not self._queued:
+            self._queued = True
+            Variable._execution_engine.queue_callback(self._reduce)
+
+    def _forget(self, *arguments: object) -> None:
+        self._queued = False
+
+    def _reduce(self) -> None:
+        if not self._queued:  # a forward during backward made a second callback
+            return
+        self._queued = False
+        found = gradients(self._parameters)
+        flats = all_reduce(found, self._scaling)
+        if self._retain:
+            self.retained = flats
+            self._keep_views(found)
+
+    def _keep_views(self, found: list[Tensor]) -> None:
+        for flat in self.retained:
+            group = [gradient for gradient in found if (gradient.dtype, gradient.device) == (flat.dtype, flat.device)]
+            for gradient, view in zip(group, views(flat, group), strict=True):
+                gradient.data = view
+
+
+# DistributedDataParallel with the arguments and the arithmetic of Apex's.
 
 MEBI = 2.0**20
 ONE_BUCKET = 2.0**40  # elements, more than any model has
@@ -197,3 +343,48 @@ def _no_forward_sync() -> dict[str, bool]:
     # torch 2.13 renamed the argument; before, it also switched off taking the buffers from rank 0 once.
     known = inspect.signature(TorchDDP.__init__).parameters
     return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
+
+
+# Averages gradients over the ranks when told to.
+
+
+class Reducer:
+    """Averages the gradients of a model over all ranks, each time `reduce` is called and only then.
+
+    Args:
+      module_or_grads_list: a model, whose parameters all ranks then take from rank 0; or tensors to average, in
+        iterables nested in any way.
+
+    Raises:
+      ParallelError: neither a model nor tensors.
+
+    Counterpart: apex.parallel.Reducer
+    """
+
+    def __init__(self, module_or_grads_list: Any) -> None:
+        self.module = module_or_grads_list if isinstance(module_or_grads_list, nn.Module) else None
+        self.grads: list[Tensor] = []
+        if self.module is not None:
+            broadcast_from_first(self.module.parameters())
+            return
+        self.grads = _tensors(module_or_grads_list)
+        if not self.grads:
+            raise ParallelError(
+                f"Reducer: expected a module or tensors, got {type(module_or_grads_list).__name__} without a tensor. "
+                "Give the model, or its gradients after backward()."
+            )
+
+    def reduce(self) -> None:
+        """Averages in place; every rank has to call it."""
+        found = self.grads if self.module is None else gradients(list(self.module.parameters()))
+        all_reduce(found, Scaling(average=False))
+        for gradient in found:  # divided, where the wrapper multiplies by the reciprocal: so does Apex
+            gradient.detach().div_(dist.get_world_size())
+
+
+def _tensors(nested: Any) -> list[Tensor]:
+    if isinstance(nested, Tensor):
+        return [nested]
+    if isinstance(nested, str) or not hasattr(nested, "__iter__"):
+        return []
+    return [tensor for part in nested for tensor in _tensors(part)]

@@ -1,14 +1,156 @@
-"""Batch normalisation over the batches of all ranks, on CPU and GPU."""
+"""SyncBatchNorm, its statistics, convert_syncbn_model."""
+
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch import Tensor
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.modules.batchnorm import _BatchNorm, _LazyNormBase
+from torch.nn.modules.instancenorm import _InstanceNorm
 
+from torch_ddp.like_tf import BatchNorm1d, BatchNorm2d
 from torch_ddp.parallel.errors import ParallelError
-from torch_ddp.parallel.normalize import Normalize
-from torch_ddp.parallel.statistics import Statistics, group_statistics
+
+# Normalisation by the statistics of a group of ranks, and its gradient.
+
+
+class Normalize(torch.autograd.Function):
+    """Computes ``(x - mean) / sqrt(variance + eps) * weight + bias``, with the mean and variance of all ranks' x.
+
+    The gradient of `x` needs the other ranks' gradients, one all-reduce of two numbers per channel, so that every rank has
+    to run backward; those of weight and bias stay this rank's own, for DDP to reduce.
+
+    Source: Ioffe and Szegedy, "Batch Normalization", 2015, section 3; the sums in place of means as in csrc/welford.cu of
+    NVIDIA/apex 25.04.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        mean: Tensor,
+        inverse: Tensor,
+        count: Tensor,
+        channel_axis: int,
+        group: dist.ProcessGroup | None,
+    ) -> Tensor:
+        """Normalises this rank's values.
+
+        Args:
+          ctx: for backward.
+          x: this rank's values; may be empty.
+          weight: shape [channels], or None for ones.
+          bias: shape [channels], or None for zeros.
+          mean: shape [channels], of all ranks; its dtype is computed in.
+          inverse: shape [channels], ``1 / sqrt(variance + eps)``.
+          count: shape [], values per channel over all ranks.
+          channel_axis: of `x`.
+          group: the ranks; None for all.
+
+        Returns:
+          The shape and dtype of `x`.
+        """
+        ctx.save_for_backward(x, weight, mean, inverse, count)
+        ctx.channel_axis, ctx.group = channel_axis, group
+        shape = _along(x, channel_axis)
+        scale = inverse if weight is None else inverse * weight.to(inverse.dtype)
+        output = (x.to(mean.dtype) - mean.view(shape)) * scale.view(shape)
+        if bias is not None:
+            output = output + bias.to(mean.dtype).view(shape)
+        return output.to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        """Returns the gradients of `x`, weight and bias."""
+        x, weight, mean, inverse, count = ctx.saved_tensors
+        shape = _along(x, ctx.channel_axis)
+        axes = [axis for axis in range(x.dim()) if axis != ctx.channel_axis]
+        dy = dy.to(mean.dtype)
+        centered = x.to(mean.dtype) - mean.view(shape)
+        sum_dy, sum_dy_centered = dy.sum(axes), (dy * centered).sum(axes)
+        dx = dweight = dbias = None
+        if ctx.needs_input_grad[1]:
+            dweight = (sum_dy_centered * inverse).to(weight.dtype)
+        if ctx.needs_input_grad[2]:
+            dbias = sum_dy
+        if ctx.needs_input_grad[0]:
+            sums = torch.cat([sum_dy, sum_dy_centered]).double()
+            dist.all_reduce(sums, group=ctx.group)
+            mean_dy, mean_dy_centered = (sums / count).to(mean.dtype).chunk(2)
+            scale = inverse if weight is None else inverse * weight.to(inverse.dtype)
+            slope = mean_dy_centered * inverse.square()
+            dx = ((dy - mean_dy.view(shape) - centered * slope.view(shape)) * scale.view(shape)).to(x.dtype)
+        return dx, dweight, dbias, None, None, None, None, None
+
+
+def _along(x: Tensor, channel_axis: int) -> list[int]:
+    return [-1 if axis == channel_axis else 1 for axis in range(x.dim())]
+
+
+# Mean and variance over the ranks of a group, each with as many examples as it has.
+
+
+class Statistics(NamedTuple):
+    """What batch norm needs to know about the examples of all ranks.
+
+    Fields:
+      mean: shape [channels], float64.
+      variance: shape [channels], float64; biased, divided by the number of values.
+      values: shape [], float64; how many per channel over all ranks.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    values: Tensor
+
+
+def group_statistics(x: Tensor, axes: list[int], group: dist.ProcessGroup | None) -> Statistics:
+    """Returns mean, variance and count over all ranks of a group: one all-gather, the same bits on every rank.
+
+    Each rank sums the squares around its own mean; Chan, Golub and LeVeque's update then moves them to the common mean,
+    so that unequal shards weigh what they hold, an empty one nothing, and no large mean cancels.
+
+    Args:
+      x: this rank's values, float32 or float64; may be empty.
+      axes: all axes but that of the channels.
+      group: the ranks; None for all.
+
+    Source: Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979.
+    """
+    gathered = _all_gather(_own(x, axes), group)
+    means, squares = gathered[:, 1:].chunk(2, dim=1)
+    counts = gathered[:, :1]
+    count = counts.sum()
+    mean = (counts * means).sum(0) / count
+    spread = squares.sum(0) + (counts * (means - mean).square()).sum(0)
+    return Statistics(mean, spread / count, count)
+
+
+def _own(x: Tensor, axes: list[int]) -> Tensor:
+    channels = next(size for axis, size in enumerate(x.shape) if axis not in axes)
+    count = x.numel() // channels
+    # float64: a float32 counts no further than 2**24, which a batch of 64 images of 512 x 512 reaches.
+    own = x.new_zeros(1 + 2 * channels, dtype=torch.float64)
+    own[0] = count
+    if count:
+        mean = x.mean(axes, keepdim=True)
+        own[1 : 1 + channels] = mean.flatten()
+        own[1 + channels :] = (x - mean).square().sum(axes)
+    return own
+
+
+def _all_gather(own: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+    parts = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, own, group=group)
+    return torch.stack(parts)
+
+
+# Batch normalisation over the batches of all ranks, on CPU and GPU.
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -142,3 +284,105 @@ class SyncBatchNorm(_BatchNorm):
         unbiased = statistics.variance * statistics.values / (statistics.values - 1)
         for running, new in ((self.running_mean, statistics.mean), (self.running_var, unbiased)):
             running.mul_(1 - momentum).add_((momentum * new).to(running.dtype))
+
+
+# Puts synchronised batch norm into a model, and makes the groups it works in.
+
+
+def create_syncbn_process_group(group_size: int) -> dist.ProcessGroup | None:
+    """Returns the group of `group_size` neighbouring ranks that this rank belongs to.
+
+    All ranks have to call it, since each of them takes part in making all groups.
+
+    Args:
+      group_size: ranks per group, a divisor of the world size; 0 for one group of all.
+
+    Returns:
+      The group; None for 0.
+
+    Raises:
+      ParallelError: the size is negative, or does not divide the world size.
+
+    Counterpart: apex.parallel.create_syncbn_process_group
+    """
+    if group_size == 0:
+        return None
+    world_size = dist.get_world_size()
+    if group_size < 0 or world_size % group_size:
+        raise ParallelError(
+            f"create_syncbn_process_group: expected a divisor of the world size {world_size}, got {group_size}. "
+            "Choose one, or 0 for all ranks."
+        )
+    starts = range(0, world_size, group_size)
+    groups: list[dist.ProcessGroup] = [dist.new_group(list(range(start, start + group_size))) for start in starts]
+    return groups[dist.get_rank() // group_size]
+
+
+def convert_syncbn_model(
+    module: nn.Module, process_group: dist.ProcessGroup | None = None, channel_last: bool = False
+) -> nn.Module:
+    """Replaces every batch norm in a model by `SyncBatchNorm`, and returns the model.
+
+    The new layers hold the old ones' parameters and buffers themselves, so that an optimizer made before still updates
+    them, and their mode. A layer used in two places stays one layer. Instance norm stays as it is.
+
+    Args:
+      module: the model, changed in place; if it is a batch norm itself, only what is returned is new.
+      process_group: the ranks that share statistics; None for all.
+      channel_last: whether channels are the last axis of the layers' inputs.
+
+    Raises:
+      ParallelError: a layer is lazy and has not seen an input, or keeps the biased variance (`like_tf`, not fused).
+
+    Counterpart: apex.parallel.convert_syncbn_model
+    """
+    return _converted(module, process_group, channel_last, {})
+
+
+def _converted(
+    module: nn.Module,
+    process_group: dist.ProcessGroup | None,
+    channel_last: bool,
+    done: dict[nn.Module, nn.Module],
+) -> nn.Module:
+    if module not in done:
+        done[module] = module
+        if isinstance(module, _BatchNorm) and not isinstance(module, _InstanceNorm):
+            done[module] = _synchronized(module, process_group, channel_last)
+        for name, child in module._modules.items():
+            if child is not None:
+                setattr(done[module], name, _converted(child, process_group, channel_last, done))
+    return done[module]
+
+
+def _synchronized(module: _BatchNorm, process_group: dist.ProcessGroup | None, channel_last: bool) -> SyncBatchNorm:
+    _check_convertible(module)
+    new = SyncBatchNorm(
+        module.num_features,
+        module.eps,
+        module.momentum,
+        False,
+        False,
+        process_group,
+        channel_last,
+        getattr(module, "fuse_relu", False),
+    )
+    new.affine, new.track_running_stats, new.training = module.affine, module.track_running_stats, module.training
+    for name in ("weight", "bias"):
+        new.register_parameter(name, getattr(module, name))
+    for name in ("running_mean", "running_var", "num_batches_tracked"):
+        new.register_buffer(name, getattr(module, name))
+    return new
+
+
+def _check_convertible(module: _BatchNorm) -> None:
+    if isinstance(module, _LazyNormBase) and module.has_uninitialized_params():
+        raise ParallelError(
+            f"convert_syncbn_model: expected layers with known channels, got {type(module).__name__}. "
+            "Run one batch through the model first."
+        )
+    if isinstance(module, BatchNorm1d | BatchNorm2d) and not module.fused:
+        raise ParallelError(
+            f"convert_syncbn_model: expected layers that keep the unbiased variance, got like_tf."
+            f"{type(module).__name__} with fused=False, which keeps the biased one. Make it with fused=True."
+        )

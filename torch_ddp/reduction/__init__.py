@@ -1,28 +1,22 @@
 """What happens to gradients and statistics between the ranks, under torch's own DistributedDataParallel."""
 
-from torch_ddp.reduction.accumulation import (
-    accumulate,
-)
-from torch_ddp.reduction.buffers import (
-    BufferPolicy,
-    prepare_buffers,
-    settle_buffers,
-)
-from torch_ddp.reduction.clipping import (
-    clip_by_global_norm_,
-    clip_by_norm_,
-)
 from torch_ddp.reduction.hooks import (
     HOOKS,
+    ExampleCounts,
     Reduction,
     mean_hook,
     ordered_mean_hook,
     ordered_sum_hook,
     sum_hook,
-)
-from torch_ddp.reduction.weighted import (
-    ExampleCounts,
     weighted_mean_hook,
+)
+from torch_ddp.reduction.local import (
+    BufferPolicy,
+    accumulate,
+    clip_by_global_norm_,
+    clip_by_norm_,
+    prepare_buffers,
+    settle_buffers,
 )
 
 __all__ = [

@@ -30,8 +30,8 @@ def write_module(
     """
     name = f"{prefix}_{part.name or 'only'}"
     lines = ["import importlib", ""]
-    lines += ["from torch_ddp.draws import with_recorded_draws"]
-    lines += ["from torch_ddp.recorded_optimizer import recorded_optimizer, train_only", "", ""]
+    lines += ["from torch_ddp.worker.replay_random import with_recorded_draws"]
+    lines += ["from torch_ddp.worker.replay_optimizer import recorded_optimizer, train_only", "", ""]
     lines += [f"loss = with_recorded_draws({_loaded(loss)})", "", ""]
     lines += [f"step = with_recorded_draws({_loaded(step)})", "", ""] if step else []
     lines += ["def optimizer(model):"]

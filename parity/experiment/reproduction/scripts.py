@@ -84,7 +84,7 @@ loss, outputs = returned if isinstance(returned, tuple) else (returned, {})
 
 TORCH_UPDATE = """import torch  # noqa: E402
 
-from torch_ddp.optimizer import make_optimizer, named_slots, set_counters  # noqa: E402
+from torch_ddp.step.optimizer import make_optimizer, named_slots, set_counters  # noqa: E402
 
 state, gradients, counters = arrays("state_torch.npz"), arrays("gradient_torch.npz"), arrays("counters.npz")
 model = load({model!r})().to(getattr(torch, {precision!r}))

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from torch_ddp import amp
-from torch_ddp.amp.model_cast import cast_values
+from torch_ddp.amp.model import cast_values
 
 HALF, FLOAT = torch.float16, torch.float32
 

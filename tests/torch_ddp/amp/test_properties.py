@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from torch_ddp.amp.errors import AmpError
-from torch_ddp.amp.properties import level, overridden
+from torch_ddp.amp.options import level, overridden
 
 FIELDS = ("cast_model_type", "patch_torch_functions", "keep_batchnorm_fp32", "master_weights", "loss_scale")
 APEX = {

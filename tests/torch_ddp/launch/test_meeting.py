@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torch_ddp import TorchDdpError, process_group
-from torch_ddp.launch.meeting import fresh_store, shares_store_over_restarts
+from torch_ddp.rendezvous import fresh_store, shares_store_over_restarts
 
 LONG = 60.0
 

@@ -80,7 +80,7 @@ def train():
     return model, looked_up
 
 
-torch_ddp.group.import_what_ddp_imports()
+torch_ddp.process_group.import_what_ddp_imports()
 gc.freeze()  # what is imported is not looked through in every round
 
 def train_in_a_group(how, meeting):

@@ -6,7 +6,7 @@ from rank_functions import alive, fail_on, leave_a_note, notes
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from torch_ddp import Rank, TorchDdpError, device_of, process_group, rank_from_environment, spawn
-from torch_ddp.launch.failures import failures, recorded
+from torch_ddp.rank_failures import failures, recorded
 
 
 def pids(folder: Path) -> list[int]:

@@ -77,7 +77,7 @@ class RankPool:
 def _serve(pipe: Any, rank: int, world_size: int, meeting: str, backend: str) -> None:
     import torch
 
-    from torch_ddp.group import Rank, process_group
+    from torch_ddp.process_group import Rank, process_group
 
     torch.set_num_threads(1)
     with process_group(Rank(rank, rank, world_size), backend, meeting, COLLECTIVE_SECONDS) as who:

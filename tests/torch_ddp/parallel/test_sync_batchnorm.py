@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from torch_ddp.parallel import ParallelError, SyncBatchNorm, create_syncbn_process_group
-from torch_ddp.parallel.statistics import group_statistics
+from torch_ddp.parallel.sync_batchnorm import group_statistics
 
 from .rank_pool import RankFailure, RankPool
 

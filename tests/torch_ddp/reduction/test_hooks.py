@@ -6,9 +6,9 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 from torch_ddp.errors import TorchDdpError
-from torch_ddp.gradients import GradientReduction
 from torch_ddp.parallel import ParallelError
 from torch_ddp.reduction import HOOKS, ExampleCounts, weighted_mean_hook
+from torch_ddp.step.gradients import GradientReduction
 
 SIZES = {2: [(4, 4), (5, 1), (6, 0)], 3: [(3, 3, 3), (5, 2, 1), (4, 0, 3)]}
 SPLITS = [(f"{world}_ranks", sizes) for world, splits in SIZES.items() for sizes in splits]

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from torch_ddp.like_tf.graph_scalar import kernel_scalar
-from torch_ddp.like_tf.optim.slot_optimizer import SlotOptimizer
+from torch_ddp.like_tf.optim.base import SlotOptimizer
 
 
 class RMSProp(SlotOptimizer):

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from torch_ddp import like_tf
-from torch_ddp.like_tf.schedules import float32_math
+from torch_ddp.like_tf import float32_math
 
 STEPS = [*range(260), 999, 1000, 1001, 12_345, 2**24 + 1]
 CASES = {

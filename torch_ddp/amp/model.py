@@ -1,0 +1,176 @@
+"""Model weights, inputs, outputs cast."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_map
+
+from torch_ddp.amp.errors import AmpError
+from torch_ddp.amp.options import HALF_DTYPES
+
+# Recurrent layers that accept inputs in half beside float32 weights, while the casts of O1 are on.
+
+CAST_ALIKE = {*HALF_DTYPES, torch.float32}
+
+
+class RecurrentInputs:
+    """Wraps `torch.nn.RNNBase.check_input` between `watch` and `release`.
+
+    The layer compares the dtypes of its input and its weights before it reaches the function whose arguments are cast.
+    The check is wrapped on the class, so that it also lets pass layers that `initialize` was not given.
+    """
+
+    def __init__(self, casting: Callable[[], bool]) -> None:
+        """Prepares the wrapper.
+
+        Args:
+            casting: asked on the calling thread, whether casts are on.
+        """
+        self._casting = casting
+        self._original: Callable[..., None] | None = None
+        self._wrapper: Callable[..., None] | None = None
+
+    def watch(self) -> None:
+        """Wraps the check."""
+        original, casting = nn.RNNBase.check_input, self._casting
+
+        @wraps(original)  # TorchScript reads the source of what is wrapped
+        def check_input(layer: nn.RNNBase, input: Tensor, batch_sizes: Any) -> None:
+            weights: Any = layer._flat_weights
+            dtypes = {input.dtype, weights[0].dtype}
+            if len(dtypes) == 2 and dtypes <= CAST_ALIKE and casting():
+                # Its shape is still checked.
+                input = torch.empty(input.shape, dtype=weights[0].dtype, device="meta")
+            original(layer, input, batch_sizes)
+
+        self._original, self._wrapper = original, check_input
+        nn.RNNBase.check_input = check_input  # type: ignore[method-assign,assignment]
+
+    def release(self) -> None:
+        """Puts the former check back, unless somebody wrapped ours since: then ours stays and finds the casts off."""
+        if self._original is not None and nn.RNNBase.check_input is self._wrapper:
+            nn.RNNBase.check_input = self._original  # type: ignore[method-assign]
+
+
+# Casts a model's weights, and by hooks what goes in, what comes out and what is saved. Hooks, where Apex replaced
+# `model.forward`: a replaced forward stays bound to the first model in its deep copies.
+
+WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
+
+
+def check_model(model: nn.Module, any_dtype: bool) -> None:
+    """Refuses what Apex refuses: wrapped models, and weights or buffers that are not float32.
+
+    Args:
+        model: as the user gave it.
+        any_dtype: lets other floating point dtypes pass.
+
+    Raises:
+        AmpError: the model is one of these.
+    """
+    if isinstance(model, WRAPPERS):
+        raise AmpError(
+            f"amp.initialize: expected a bare model, got {type(model).__name__}. "
+            "Wrap what amp.initialize returns, not what goes in."
+        )
+    for name, tensor in [] if any_dtype else [*model.named_parameters(), *model.named_buffers()]:
+        if tensor.is_floating_point() and tensor.dtype is not torch.float32:
+            raise AmpError(
+                f"amp.initialize: expected float32 weights and buffers, got {tensor.dtype} in {name!r}. "
+                "Leave out .half(): the opt_level casts. For another dtype pass allow_incoming_model_not_fp32=True."
+            )
+
+
+def cast_weights(model: nn.Module, dtype: torch.dtype, keep_batchnorm_fp32: bool) -> None:
+    """Casts floating point weights and buffers in place.
+
+    Args:
+        model: whose parameters stay the same objects.
+        dtype: to cast to.
+        keep_batchnorm_fp32: leaves batch norms with weights alone, and only them, as `convert_network` of Apex does.
+    """
+    for module in model.modules():
+        if keep_batchnorm_fp32 and isinstance(module, _BatchNorm) and module.affine:
+            continue
+        module._apply(_to(dtype), recurse=False)  # type: ignore[no-untyped-call]
+
+
+def _to(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+
+def cast_values(value: Any, dtype: torch.dtype) -> Any:
+    """Returns a structure with its floating point tensors cast.
+
+    Args:
+        value: tensors in lists, tuples, named tuples, dicts and what else is registered as a pytree. Other objects with a
+            method `to`, such as packed sequences, are cast by it; the rest stays.
+        dtype: to cast to.
+    """
+    return tree_map(lambda leaf: _cast_leaf(leaf, dtype), value, is_leaf=_casts_itself)
+
+
+def _casts_itself(value: object) -> bool:
+    return not isinstance(value, torch.Tensor | nn.Module) and callable(getattr(value, "to", None))
+
+
+def _cast_leaf(leaf: Any, dtype: torch.dtype) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.to(dtype) if leaf.is_floating_point() else leaf
+    return leaf.to(dtype) if _casts_itself(leaf) else leaf
+
+
+@dataclass(frozen=True)
+class CastInputs:
+    """A forward pre-hook that casts the arguments of a model."""
+
+    dtype: torch.dtype
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Returns the cast arguments."""
+        return cast_values(args, self.dtype), cast_values(kwargs, self.dtype)
+
+
+@dataclass(frozen=True)
+class CastOutputs:
+    """A forward hook that casts what a model returns."""
+
+    dtype: torch.dtype
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
+        """Returns the cast output."""
+        return cast_values(output, self.dtype)
+
+
+def save_in_float32(module: nn.Module, state_dict: dict[str, Any], prefix: str, metadata: object) -> None:
+    """Casts the half entries of a model's state dict to float32: a state dict post-hook, as in Apex.
+
+    Args:
+        module: whose state it is.
+        state_dict: changed in place.
+        prefix: of the module's names; other entries stay.
+        metadata: unused.
+    """
+    for name, value in state_dict.items():
+        if name.startswith(prefix) and isinstance(value, torch.Tensor) and value.dtype in HALF_DTYPES:
+            state_dict[name] = value.float()
+
+
+def cast_model(model: nn.Module, dtype: torch.dtype, keep_batchnorm_fp32: bool, outputs: torch.dtype | None) -> None:
+    """Casts a model's weights and installs the hooks for its inputs, outputs and state dict.
+
+    Args:
+        model: changed in place.
+        dtype: of weights and inputs.
+        keep_batchnorm_fp32: see `cast_weights`.
+        outputs: dtype of the outputs; None is float32.
+    """
+    cast_weights(model, dtype, keep_batchnorm_fp32)
+    model.register_forward_pre_hook(CastInputs(dtype), with_kwargs=True)
+    model.register_forward_hook(CastOutputs(outputs or torch.float32), prepend=True)
+    model.register_state_dict_post_hook(save_in_float32)  # type: ignore[no-untyped-call]

@@ -1,1 +1,0 @@
-"""Launches ranks from the command line, and tells which of several failures came first."""

@@ -1,0 +1,142 @@
+"""By value, norm, global norm."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from torch_ddp.like_tf.errors import LikeTfError
+
+# Clipping all gradients by one norm.
+
+
+def global_norm(tensors: Iterable[Tensor | None]) -> Tensor:
+    """Returns the Euclidean norm of all tensors together.
+
+    Of a sparse tensor the stored values count, as in TensorFlow: rows that were looked up twice and are not summed yet
+    (not coalesced) count as two. DistributedDataParallel hands such gradients over summed: then take the norm of the
+    gradient at the output of the embedding on each rank and give the whole as ``use_norm``. Source: global_norm in
+    tensorflow/python/ops/clip_ops.py, 1.15.
+
+    Args:
+        tensors: any shapes, dense or sparse COO; None is left out.
+
+    Returns:
+        Shape [].
+
+    Raises:
+        LikeTfError: there is no tensor.
+
+    Counterpart: tf.compat.v1.global_norm.
+    """
+    halves = [_values(tensor).square().sum() / 2 for tensor in tensors if tensor is not None]
+    if not halves:
+        raise LikeTfError("global_norm: expected at least one tensor, got none. Call it after backward().")
+    return (torch.stack([half.to(halves[0].device) for half in halves]).sum() * 2.0).sqrt()
+
+
+def clip_by_global_norm(
+    tensors: Sequence[Tensor | None], clip_norm: float, use_norm: Tensor | None = None
+) -> tuple[list[Tensor | None], Tensor]:
+    """Scales all tensors by ``clip_norm * min(1 / norm, 1 / clip_norm)``.
+
+    torch's clip_grad_norm_ adds 1e-6 to the norm. A norm that is infinite or NaN makes every tensor NaN. Source:
+    clip_by_global_norm in tensorflow/python/ops/clip_ops.py, 1.15.
+
+    Args:
+        tensors: any shapes, dense or sparse COO; None stays None.
+        clip_norm: largest norm; positive.
+        use_norm: the norm, shape [], where it is known already.
+
+    Returns:
+        The scaled tensors, and the norm before scaling, shape [].
+
+    Raises:
+        LikeTfError: there is no tensor.
+
+    Counterpart: tf.compat.v1.clip_by_global_norm.
+    """
+    norm = global_norm(tensors) if use_norm is None else use_norm
+    scale = _scale(norm, clip_norm)
+    return [None if tensor is None else tensor * scale.to(tensor.device) for tensor in tensors], norm
+
+
+@torch.no_grad()
+def clip_grads_by_global_norm_(parameters: Iterable[Tensor], clip_norm: float) -> Tensor:
+    """Scales the gradients of parameters in place; see ``clip_by_global_norm``.
+
+    Args:
+        parameters: parameters after backward; those without a gradient are left out.
+        clip_norm: largest norm; positive.
+
+    Returns:
+        The norm before scaling, shape [].
+
+    Raises:
+        LikeTfError: no parameter has a gradient.
+    """
+    grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norm = global_norm(grads)
+    scale = _scale(norm, clip_norm)
+    for grad in grads:
+        grad.mul_(scale.to(grad.device))
+    return norm
+
+
+def _scale(norm: Tensor, clip_norm: float) -> Tensor:
+    limit = torch.full_like(norm, clip_norm)
+    scale = limit * torch.minimum(1.0 / norm, 1.0 / limit)
+    return torch.where(norm.isfinite(), scale, torch.nan)
+
+
+def _values(tensor: Tensor) -> Tensor:
+    return tensor._values() if tensor.layout is torch.sparse_coo else tensor
+
+
+# Clipping tensor by tensor.
+
+
+def clip_by_norm(x: Tensor, clip_norm: float, axes: int | tuple[int, ...] | None = None) -> Tensor:
+    """Scales a tensor down to a Euclidean norm: ``x * clip_norm / max(norm, clip_norm)``.
+
+    Each tensor has its own norm here; this is what slim's clip_gradient_norms does to each gradient. Source:
+    clip_by_norm in tensorflow/python/ops/clip_ops.py, 1.15.
+
+    Args:
+        x: any shape.
+        clip_norm: largest norm; positive.
+        axes: axes to sum over, or None for all.
+
+    Returns:
+        The shape of ``x``.
+
+    Counterpart: tf.compat.v1.clip_by_norm.
+    """
+    dims = tuple(range(x.dim())) if axes is None else axes
+    squares = x.square().sum(dims, keepdim=True) if x.dim() else x.square()
+    positive = squares > 0
+    # As in TensorFlow, the root of a zero is not taken, so that its gradient is 0 and not NaN.
+    norm = torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), squares)
+    limit = torch.full_like(norm, clip_norm)
+    return x * clip_norm / torch.where(norm >= limit, norm, limit)
+
+
+# Clipping element by element.
+
+
+def clip_by_value(x: Tensor, clip_value_min: float, clip_value_max: float) -> Tensor:
+    """Limits each element; an element on the limit passes its gradient on.
+
+    Source: clip_by_value in tensorflow/python/ops/clip_ops.py, 1.15.
+
+    Args:
+        x: any shape.
+        clip_value_min: least value.
+        clip_value_max: largest value.
+
+    Returns:
+        The shape of ``x``.
+
+    Counterpart: tf.compat.v1.clip_by_value.
+    """
+    return x.clamp(clip_value_min, clip_value_max)

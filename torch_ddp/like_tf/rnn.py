@@ -1,0 +1,217 @@
+"""LSTMCell, GRUCell, dynamic_rnn."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_ddp.like_tf.initializers import glorot_uniform_
+
+# The LSTM cell with TensorFlow's gates: i, j, f, o and a forget bias that is no variable.
+
+
+class LSTMCell(nn.Module):
+    """Computes one step of an LSTM over a batch.
+
+    One kernel takes the input and the last output together; its rows are the gates i, j (the new input), f and o, in
+    that order, where torch has i, f, g, o. ``forget_bias`` is added to f at run time. There is one bias, not two: two
+    trained ones would move twice as fast. Without the options it is BasicLSTMCell. Source:
+    tensorflow/python/ops/rnn_cell_impl.py, 1.15.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: TensorFlow's num_units.
+        use_peepholes: whether the gates see the cell through a diagonal each, o the new one.
+        cell_clip: limit of the cell's absolute value, or None.
+        num_proj: features of the output where it is projected, or None.
+        proj_clip: limit of the projected output's absolute value, or None.
+        forget_bias: added to f.
+
+    Attributes:
+        weight: shape [4 * hidden_size, input_size + output_size], TensorFlow's kernel transposed.
+        bias: shape [4 * hidden_size].
+        w_f_diag, w_i_diag, w_o_diag: shape [hidden_size], or None without peepholes.
+        projection: shape [num_proj, hidden_size], TensorFlow's projection/kernel transposed, or None.
+        output_size: num_proj, or hidden_size without it.
+
+    Counterpart: tf.compat.v1.nn.rnn_cell.LSTMCell, tf.compat.v1.nn.rnn_cell.BasicLSTMCell.
+    """
+
+    w_f_diag: nn.Parameter | None
+    w_i_diag: nn.Parameter | None
+    w_o_diag: nn.Parameter | None
+    projection: nn.Parameter | None
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        use_peepholes: bool = False,
+        cell_clip: float | None = None,
+        num_proj: int | None = None,
+        proj_clip: float | None = None,
+        forget_bias: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.hidden_size, self.output_size = hidden_size, num_proj or hidden_size
+        self.cell_clip, self.proj_clip, self.forget_bias = cell_clip, proj_clip, forget_bias
+        self.weight = nn.Parameter(torch.empty(4 * hidden_size, input_size + self.output_size))
+        self.bias = nn.Parameter(torch.empty(4 * hidden_size))
+        for name in ("w_f_diag", "w_i_diag", "w_o_diag"):
+            self.register_parameter(name, nn.Parameter(torch.empty(hidden_size)) if use_peepholes else None)
+        projection = nn.Parameter(torch.empty(num_proj, hidden_size)) if num_proj else None
+        self.register_parameter("projection", projection)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the initial values of TensorFlow's cell: glorot uniform, bias zero."""
+        for name, parameter in self.named_parameters():
+            if name == "bias":
+                nn.init.zeros_(parameter)
+            else:
+                glorot_uniform_(parameter)
+
+    def zero_state(self, batch_size: int) -> tuple[Tensor, Tensor]:
+        """Returns the state before the first step.
+
+        Args:
+            batch_size: examples.
+
+        Returns:
+            Zeros of shapes [batch, hidden_size] and [batch, output_size].
+        """
+        return self.weight.new_zeros(batch_size, self.hidden_size), self.weight.new_zeros(batch_size, self.output_size)
+
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Computes one step.
+
+        Args:
+            x: shape [batch, input_size].
+            state: the cell, shape [batch, hidden_size], and the last output, shape [batch, output_size]; TensorFlow's
+                order, which is the reverse of torch's.
+
+        Returns:
+            The output, shape [batch, output_size], and the new state, whose second part it is.
+        """
+        cell, output = state
+        i, j, f, o = F.linear(torch.cat([x, output], 1), self.weight, self.bias).chunk(4, 1)
+        f = f + self.forget_bias
+        if self.w_f_diag is not None and self.w_i_diag is not None:
+            f, i = f + self.w_f_diag * cell, i + self.w_i_diag * cell
+        cell = f.sigmoid() * cell + i.sigmoid() * j.tanh()
+        if self.cell_clip is not None:
+            cell = cell.clamp(-self.cell_clip, self.cell_clip)
+        if self.w_o_diag is not None:
+            o = o + self.w_o_diag * cell
+        output = o.sigmoid() * cell.tanh()
+        if self.projection is not None:
+            output = F.linear(output, self.projection)
+            if self.proj_clip is not None:
+                output = output.clamp(-self.proj_clip, self.proj_clip)
+        return output, (cell, output)
+
+
+# The GRU cell that resets before the product, which torch's cannot be turned into.
+
+
+class GRUCell(nn.Module):
+    """Computes one step of a GRU over a batch: ``c = tanh(W [x, r * h] + b); h' = u * h + (1 - u) * c``.
+
+    torch multiplies by the reset gate after the product with W. Source: tensorflow/python/ops/rnn_cell_impl.py, 1.15.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: TensorFlow's num_units.
+
+    Attributes:
+        gates_weight: shape [2 * hidden_size, input_size + hidden_size], gates r and u, TensorFlow's kernel transposed.
+        gates_bias: shape [2 * hidden_size]; starts at 1.
+        candidate_weight: shape [hidden_size, input_size + hidden_size], TensorFlow's kernel transposed.
+        candidate_bias: shape [hidden_size].
+        output_size: hidden_size.
+
+    Counterpart: tf.compat.v1.nn.rnn_cell.GRUCell.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.output_size = hidden_size
+        self.gates_weight = nn.Parameter(torch.empty(2 * hidden_size, input_size + hidden_size))
+        self.gates_bias = nn.Parameter(torch.empty(2 * hidden_size))
+        self.candidate_weight = nn.Parameter(torch.empty(hidden_size, input_size + hidden_size))
+        self.candidate_bias = nn.Parameter(torch.empty(hidden_size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the initial values of TensorFlow's cell: glorot uniform, bias 1 of the gates, 0 of the candidate."""
+        glorot_uniform_(self.gates_weight)
+        glorot_uniform_(self.candidate_weight)
+        nn.init.ones_(self.gates_bias)
+        nn.init.zeros_(self.candidate_bias)
+
+    def zero_state(self, batch_size: int) -> Tensor:
+        """Returns the state before the first step.
+
+        Args:
+            batch_size: examples.
+
+        Returns:
+            Zeros of shape [batch, hidden_size].
+        """
+        return self.gates_weight.new_zeros(batch_size, self.output_size)
+
+    def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes one step.
+
+        Args:
+            x: shape [batch, input_size].
+            state: shape [batch, hidden_size].
+
+        Returns:
+            The output and the new state, which are the same tensor, shape [batch, hidden_size].
+        """
+        r, u = F.linear(torch.cat([x, state], 1), self.gates_weight, self.gates_bias).sigmoid().chunk(2, 1)
+        candidate = F.linear(torch.cat([x, r * state], 1), self.candidate_weight, self.candidate_bias).tanh()
+        new = u * state + (1 - u) * candidate
+        return new, new
+
+
+# A cell over time, each example up to its own length.
+
+
+def dynamic_rnn(
+    cell: LSTMCell | GRUCell, inputs: Tensor, sequence_length: Tensor | None = None, initial_state: Any = None
+) -> tuple[Tensor, Any]:
+    """Runs a cell over time; past an example's length its output is zero and its state stays.
+
+    Source: tensorflow/python/ops/rnn.py, 1.15.
+
+    Args:
+        cell: an LSTMCell or a GRUCell.
+        inputs: shape [batch, time, features].
+        sequence_length: int64, shape [batch], or None for all of them full.
+        initial_state: the cell's state, or None for zeros.
+
+    Returns:
+        The outputs, shape [batch, time, output_size], and the last state of each example.
+
+    Counterpart: tf.compat.v1.nn.dynamic_rnn.
+    """
+    state = cell.zero_state(inputs.shape[0]) if initial_state is None else initial_state
+    outputs = []
+    for time, x in enumerate(inputs.unbind(1)):
+        output, new = cell(x, state)
+        if sequence_length is not None:
+            running = (time < sequence_length).unsqueeze(1)
+            output = torch.where(running, output, 0.0)
+            new = _kept(running, new, state)
+        outputs.append(output)
+        state = new
+    return torch.stack(outputs, 1), state
+
+
+def _kept(running: Tensor, new: Any, old: Any) -> Any:
+    if isinstance(new, tuple):
+        return tuple(torch.where(running, n, o) for n, o in zip(new, old, strict=True))
+    return torch.where(running, new, old)

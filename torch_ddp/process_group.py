@@ -1,0 +1,231 @@
+"""Starts ranks and joins them in a process group, from one call or under torchrun."""
+
+import contextlib
+import datetime
+import gc
+import importlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
+
+from torch_ddp.errors import TorchDdpError
+from torch_ddp.rank_failures import join_ranks, recorded
+from torch_ddp.rendezvous import fresh_store, shares_store_over_restarts
+
+BACKENDS = ("gloo", "nccl")
+DEFAULT_TIMEOUT = 60.0
+FROM_ENVIRONMENT = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+class Rank(NamedTuple):
+    """One process among those that train together.
+
+    Fields:
+      rank: 0 to ``world_size - 1`` over all machines.
+      local_rank: the same on this machine; the number of its GPU.
+      world_size: how many there are.
+    """
+
+    rank: int
+    local_rank: int
+    world_size: int
+
+
+def rank_from_environment() -> Rank:
+    """Returns the rank that torchrun gave to this process.
+
+    Raises:
+      TorchDdpError: the process was not started by torchrun.
+    """
+    missing = [name for name in FROM_ENVIRONMENT if name not in os.environ]
+    if missing:
+        raise TorchDdpError(
+            f"group: expected the variables that torchrun sets, got no {', '.join(missing)}. "
+            "Start the script with torchrun, or use torch_ddp.spawn."
+        )
+    return Rank(int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"]))
+
+
+def device_of(rank: Rank, backend: str) -> torch.device:
+    """Returns where a rank trains: the CPU with "gloo", the GPU of its local rank with "nccl".
+
+    Raises:
+      TorchDdpError: the backend is another one, or this machine has no GPU of that number.
+    """
+    if backend not in BACKENDS:
+        raise TorchDdpError(f"group: expected one of the backends {', '.join(BACKENDS)}, got {backend!r}. Name one.")
+    if backend == "gloo":
+        return torch.device("cpu")
+    if rank.local_rank >= torch.cuda.device_count():
+        raise TorchDdpError(
+            f"group: expected a GPU of its own for local rank {rank.local_rank} with the backend 'nccl', "
+            f"got {torch.cuda.device_count()} GPUs. Start fewer ranks, or use backend 'gloo'."
+        )
+    return torch.device("cuda", rank.local_rank)
+
+
+@contextlib.contextmanager
+def process_group(
+    rank: Rank | None = None,
+    backend: str = "gloo",
+    init_method: str = "env://",
+    timeout: float = DEFAULT_TIMEOUT,
+) -> Iterator[Rank]:
+    """Joins this process to its group, and always leaves it again.
+
+    Args:
+      rank: which process this is; by default what torchrun says.
+      backend: "gloo" for CPUs, "nccl" for GPUs, one rank per GPU. Always named: left out, torch calls it "undefined".
+      init_method: where the ranks meet: "env://" under torchrun, "file:///…" or "tcp://host:port".
+      timeout: seconds that a rank waits for the others before it raises.
+
+    Yields:
+      The `Rank`.
+
+    Raises:
+      TorchDdpError: not under torchrun and no rank given, or the backend is unknown or lacks its GPU.
+    """
+    who = rank or rank_from_environment()
+    device = device_of(who, backend)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    import_what_ddp_imports()
+    limit = datetime.timedelta(seconds=timeout)
+    if init_method == "env://" and shares_store_over_restarts():
+        shared, _, _ = next(rendezvous(init_method, timeout=limit))
+        store = fresh_store(shared, who.rank, who.world_size, timeout)
+        dist.init_process_group(backend, store=store, rank=who.rank, world_size=who.world_size, timeout=limit)
+    else:
+        dist.init_process_group(
+            backend, init_method=init_method, rank=who.rank, world_size=who.world_size, timeout=limit
+        )
+    try:
+        yield who
+    finally:
+        leave_process_group()
+
+
+def leave_process_group() -> None:
+    """Destroys the process group, in the only order that always ends; does nothing where there is none.
+
+    A `DistributedDataParallel` owns a Reducer in C++, and that owns the group. Were the group left to it, the Reducer would
+    join gloo's threads while its own thread holds Python's lock; one of these threads may still have to let go of the last
+    sparse all-reduce, a Python object, and waits for that lock: neither ever ends (torch 2.13, within 150 rounds). So the
+    Reducers of all wrapped models go first, while `torch.distributed` still holds the group; it destroys the group without
+    the lock. A model that is still held keeps its weights, and can no longer be trained.
+
+    What keeps the group alive otherwise, as a wrapped model does that is only reachable from itself, keeps gloo's threads;
+    and these now and then abort the process at its end: they let go of tensors when Python is half gone (pytorch #190489).
+    """
+    if not dist.is_initialized():
+        return
+    gc.collect()
+    for known in gc.get_objects():
+        if issubclass(type(known), DistributedDataParallel):
+            known.__dict__.update(logger=None, reducer=None)  # the logger owns the Reducer too
+    dist.destroy_process_group()
+
+
+def import_what_ddp_imports() -> None:
+    """Imports torch._dynamo, as the first DistributedDataParallel does.
+
+    Imported while a process group is up, it keeps that group for ever, and with it gloo's threads, which outlive even
+    `destroy_process_group` then (measured with torch 2.13).
+    """
+    importlib.import_module("torch._dynamo")
+
+
+def spawn(
+    function: Callable[..., None],
+    world_size: int,
+    *arguments: Any,
+    backend: str = "gloo",
+    timeout: float = DEFAULT_TIMEOUT,
+    nodes: int = 1,
+    node: int = 0,
+    rendezvous: str | None = None,
+) -> None:
+    """Runs ``function(rank, *arguments)`` in new processes, joined in a process group.
+
+    On one machine it starts all ranks. On several, call it once on each: it starts that machine's share, numbered as
+    ``node * world_size / nodes`` and up. Returns when this machine's ranks have ended. A rank that fails ends the
+    others; the traceback of the one that failed first is raised here.
+
+    Args:
+      function: defined at the top level of a module; gets its `Rank` first.
+      world_size: number of processes over all machines, at least 1.
+      arguments: further arguments; they are pickled.
+      backend: "gloo" or "nccl".
+      timeout: seconds that a rank waits for the others in one collective.
+      nodes: number of machines; divides `world_size`.
+      node: which of them this is, 0 to ``nodes - 1``.
+      rendezvous: where the ranks meet: "tcp://host:port" of the first machine, or "file:///path" of a file that all
+        see and that does not exist yet. On one machine it may be left out.
+
+    Raises:
+      torch.multiprocessing.ProcessRaisedException: with the traceback of the rank that failed first.
+      torch.multiprocessing.ProcessExitedException: a rank ended without one: it was killed, or left by itself.
+      TorchDdpError: the numbers do not fit together, or several machines have no rendezvous.
+    """
+    _check_nodes(world_size, nodes, node, rendezvous)
+    from torch.multiprocessing.spawn import start_processes
+
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = rendezvous or (Path(folder) / "meeting").as_uri()
+        first, count = node * world_size // nodes, world_size // nodes
+        join_ranks(
+            start_processes(  # type: ignore[no-untyped-call]
+                _spawned,
+                (first, function, world_size, meeting, backend, timeout, arguments, folder),
+                nprocs=count,
+                join=False,
+                start_method="spawn",
+            ),
+            first,
+            Path(folder),
+        )
+
+
+def _check_nodes(world_size: int, nodes: int, node: int, rendezvous: str | None) -> None:
+    if world_size < 1:
+        raise TorchDdpError(f"spawn: expected at least one rank, got {world_size}. Ask for more.")
+    if nodes < 1 or world_size % nodes:
+        raise TorchDdpError(
+            f"spawn: expected the nodes to share {world_size} ranks evenly, got {nodes} nodes. Change either number."
+        )
+    if not 0 <= node < nodes:
+        raise TorchDdpError(f"spawn: expected a node from 0 to {nodes - 1}, got {node}. Number the machines from 0.")
+    if nodes > 1 and rendezvous is None:
+        raise TorchDdpError(
+            f"spawn: expected a rendezvous for {nodes} nodes, got none. "
+            "Pass 'tcp://host:port' of the first machine, or 'file:///path' of a new file that all see."
+        )
+
+
+def _spawned(
+    local_rank: int,
+    first: int,
+    function: Callable[..., None],
+    world_size: int,
+    meeting: str,
+    backend: str,
+    timeout: float,
+    arguments: tuple[Any, ...],
+    folder: str,
+) -> None:
+    rank = Rank(first + local_rank, local_rank, world_size)
+    record = Path(folder)
+    # A failure is put on record before the group is left: leaving makes the others fail, maybe faster.
+    with (
+        recorded(record, rank.rank),
+        process_group(rank, backend, meeting, timeout) as who,
+        recorded(record, rank.rank),
+    ):
+        function(who, *arguments)

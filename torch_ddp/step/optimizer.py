@@ -1,0 +1,256 @@
+"""Make_optimizer, named slots and counters, OptimizerGroup."""
+
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from torch_ddp import like_tf
+from torch_ddp.errors import TorchDdpError
+from torch_ddp.step.beta_powers import Float32Beta
+from torch_ddp.step.learning_rate import make_schedule
+from torch_ddp.step.update import OF_THE_UPDATE
+
+# Makes the optimizer that a case describes, and opens any optimizer's state by name.
+
+MOST_ROUNDED = 2e-6  # of a momentum that float32 holds
+COUNTERS = ("beta1_power", "beta2_power")
+
+
+def make_optimizer(description: Mapping[str, Any], model: nn.Module, only: Container[str] | None = None) -> Optimizer:
+    """Makes an optimizer under TensorFlow 1's rules for the parameters of a model.
+
+    Args:
+      description: `name` ("sgd", "momentum", "adam", "rmsprop", "adagrad", "adadelta" or "ftrl"), `learning_rate` (a number,
+        or a schedule: see `make_schedule`), and the hyper-parameters that the optimizer has, by TensorFlow's names. What a
+        table says of the update around it (see `Update`) is left aside.
+      model: already in the dtype that it trains in, since slots take the parameters' dtype.
+      only: names of the parameters that it takes; all by default.
+
+    Raises:
+      TorchDdpError: the name is another one.
+
+    Counterpart: tf_towers.make_optimizer
+    """
+    settings = {name: value for name, value in description.items() if name not in OF_THE_UPDATE}
+    name = settings.pop("name")
+    makers: dict[str, Callable[..., Optimizer]] = {
+        "sgd": like_tf.GradientDescent,
+        "momentum": like_tf.Momentum,
+        "adam": like_tf.Adam,
+        "rmsprop": like_tf.RMSProp,
+        "adagrad": like_tf.Adagrad,
+        "adadelta": like_tf.Adadelta,
+        "ftrl": like_tf.Ftrl,
+    }
+    if name not in makers:
+        raise TorchDdpError(f"optimizer: expected one of {', '.join(sorted(makers))}, got {name!r}.")
+    rate = settings.pop("learning_rate")
+    rate = make_schedule(rate)(0) if isinstance(rate, Mapping) else rate
+    chosen = [parameter for key, parameter in model.named_parameters() if only is None or key in only]
+    return makers[name](chosen, lr=rate, **settings)
+
+
+def hyper_parameters(optimizer: Optimizer) -> dict[str, Any]:
+    """Returns the class and the first group's hyper-parameters, as JSON values."""
+    found: dict[str, Any] = {"name": f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"}
+    for name, value in optimizer.param_groups[0].items():
+        if name not in ("params", *COUNTERS) and isinstance(value, bool | int | float | str | tuple | type(None)):
+            found[{"lr": "learning_rate"}.get(name, name)] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def round_hyper_parameters(optimizer: Optimizer) -> None:
+    """Rounds every hyper-parameter to float32, as TensorFlow's graph holds them.
+
+    Unrounded ones leave 2e-8 (a learning rate of 1e-3) to 1e-5 (a beta of 0.999) in the update: more than rounding, less
+    than a bug. Whole powers of betas are the graph's too, `Float32Beta`.
+    """
+    for group in optimizer.param_groups:
+        for name, value in group.items():
+            kind = Float32Beta if name.startswith("beta") and name not in COUNTERS else _as_float32
+            if isinstance(value, float):
+                group[name] = kind(value)
+            elif isinstance(value, tuple) and all(isinstance(part, float) for part in value):
+                group[name] = tuple(kind(part) for part in value)
+
+
+def _as_float32(value: float) -> float:
+    return float(np.float32(value))
+
+
+def round_momenta(model: nn.Module, ratios: Mapping[str, float] | None = None) -> None:
+    """Rounds the momentum of every batch norm as TensorFlow's graph does, which subtracts it from 1.
+
+    Fused batch norm does so in float32, 0.0099999905 for 0.99, which moves statistics by 1e-6 of their update farther or
+    less far than torch's own 0.01; any other in Python, and rounds the difference, unless a tower keeps it in float64. A
+    module of the port's own that holds moving statistics keeps its momentum somewhere: they are moved as far behind it.
+
+    Args:
+      model: changed in place.
+      ratios: name of a moving statistic to how far the graph moves it, relative to the model: tells the one from the other.
+        Where there is none it is taken for fused.
+    """
+    known = ratios or {}
+    for path, module in model.named_modules():
+        prefix = f"{path}." if path else ""
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            if isinstance(module.momentum, float):
+                own = module.momentum
+                fused, unfused = float(np.float32(1.0) - np.float32(1.0 - own)), float(np.float32(own))
+                names = (f"{prefix}running_mean", f"{prefix}running_var")
+                ratio = next((known[name] for name in names if name in known), None)
+                meant = fused if ratio is None else own * ratio
+                module.momentum = min(fused, unfused, own, key=lambda momentum: abs(momentum - meant))
+            continue
+        held = {name: known.get(f"{prefix}{name}", 1.0) for name, _ in module.named_buffers(recurse=False)}
+        rounding = {name: _rounding(ratio) for name, ratio in held.items() if 0.0 < abs(ratio - 1.0) <= MOST_ROUNDED}
+        if rounding:
+            _move_as_far(module, rounding)
+
+
+def _rounding(ratio: float) -> float:
+    """The ratio of a momentum of few digits, rounded as a graph does it, to itself: the one that was measured."""
+    shares = np.concatenate([np.arange(1, 1000) / scale for scale in (1e3, 1e4, 1e5)])
+    fused, unfused = np.float32(1.0) - np.float32(1.0 - shares), np.float32(shares)
+    known = np.concatenate([fused / shares, unfused / shares])
+    return float(known[np.abs(known - ratio).argmin()])
+
+
+def _move_as_far(module: nn.Module, ratios: Mapping[str, float]) -> None:
+    """Has a module's own statistics move as far as the graph's: wherever it keeps the momentum, rounded it does so."""
+    before: dict[str, Tensor] = {}
+
+    def keep(called: nn.Module, inputs: object) -> None:
+        before.update((name, called.get_buffer(name).clone()) for name in ratios)
+
+    def scale(called: nn.Module, inputs: object, output: object) -> None:
+        with torch.no_grad():
+            for name, ratio in ratios.items():
+                buffer = called.get_buffer(name)
+                buffer += (buffer - before[name]) * (ratio - 1.0)
+
+    module.register_forward_pre_hook(keep)
+    module.register_forward_hook(scale)
+
+
+def named_slots(optimizer: Optimizer, model: nn.Module) -> dict[tuple[str, str], Tensor]:
+    """Returns the optimizer's state per parameter: dict of ``(slot, parameter name)`` to a tensor of its shape.
+
+    The optimizers of torch make their state at the first step; what is known of them is made here already, so that it
+    can be read and overwritten before.
+    """
+    slots = {}
+    for name, parameter in model.named_parameters():
+        for group in optimizer.param_groups:
+            if any(parameter is member for member in group["params"]):
+                _make_native_state(optimizer, group, parameter)
+        for slot, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape and slot != "step":
+                slots[slot, name] = value
+    return slots
+
+
+def named_counters(optimizer: Optimizer) -> dict[str, float]:
+    """Returns the optimizer's scalars: `learning_rate`, and its powers of beta where it keeps them."""
+    group = optimizer.param_groups[0]
+    counters = {"learning_rate": float(group["lr"])}
+    counters.update((name, float(group[name])) for name in COUNTERS if name in group)
+    return counters
+
+
+def set_counters(optimizer: Optimizer, counters: Mapping[str, float]) -> None:
+    """Overwrites powers of beta, and from "global_step" the step count that optimizers keep for each parameter."""
+    for group in optimizer.param_groups:
+        for name in COUNTERS:
+            if name in group and name in counters:
+                group[name] = float(counters[name])
+    for state in optimizer.state.values():
+        if isinstance(state.get("step"), Tensor) and "global_step" in counters:
+            state["step"].fill_(float(counters["global_step"]))
+        elif type(state.get("step")) is int and "global_step" in counters:
+            state["step"] = int(counters["global_step"])
+
+
+def _make_native_state(optimizer: Optimizer, group: dict[str, Any], parameter: nn.Parameter) -> None:
+    state = optimizer.state[parameter]
+    for slot in _native_slots(optimizer, group):
+        if state.get(slot) is None:
+            state[slot] = torch.zeros_like(parameter)
+            if slot != "momentum_buffer" and "step" not in state:
+                state["step"] = torch.zeros(())
+
+
+def _native_slots(optimizer: Optimizer, group: dict[str, Any]) -> Iterator[str]:
+    if isinstance(optimizer, torch.optim.SGD):
+        yield from ["momentum_buffer"] if group["momentum"] else []
+    elif isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW):
+        yield from ["exp_avg", "exp_avg_sq"]
+        yield from ["max_exp_avg_sq"] if group["amsgrad"] else []
+    elif isinstance(optimizer, torch.optim.RMSprop):
+        yield "square_avg"
+        yield from ["momentum_buffer"] if group["momentum"] else []
+        yield from ["grad_avg"] if group["centered"] else []
+
+
+# Several optimizers in one step: one for each part of the parameters, some with a loss of their own.
+
+OF_THE_PART = ("names", "only", "loss")
+
+
+class Part:
+    """One more optimizer, beside the first, which has the parameters that no part takes.
+
+    Args:
+      name: of the part; what it keeps is recorded under "section/<name>/".
+      description: what `make_optimizer` takes; `names`, the parameters; `loss`, the name of the output, a scalar, that they
+        minimise instead of the loss.
+      model: what trains.
+      rounded: whether hyper-parameters are rounded to float32.
+
+    Attributes:
+      optimizer: of these parameters.
+      names: theirs.
+      loss: name of the output that they minimise, or None.
+
+    Counterpart: tf_towers.Part
+    """
+
+    def __init__(self, name: str, description: Mapping[str, Any], model: nn.Module, rounded: bool = False) -> None:
+        self.name = name
+        self.names = frozenset(description["names"])
+        self.loss: str | None = description.get("loss")
+        rest = {key: value for key, value in description.items() if key not in OF_THE_PART}
+        self.optimizer: Optimizer = make_optimizer(rest, model, self.names)
+        if rounded:
+            round_hyper_parameters(self.optimizer)
+        rate = description.get("learning_rate")
+        self._schedule = make_schedule(rate) if isinstance(rate, Mapping) else None
+        self._model = model
+
+    def set_rate(self, global_step: int) -> None:
+        """Sets the learning rate of the update that follows `global_step` updates."""
+        for group in self.optimizer.param_groups if self._schedule else []:
+            group["lr"] = self._schedule(global_step)  # type: ignore[misc]
+
+    def slots(self) -> Iterator[tuple[str, Tensor]]:
+        """Yields trace name and tensor of every slot."""
+        for (slot, name), value in named_slots(self.optimizer, self._model).items():
+            yield f"section/{self.name}/slot/{slot}/{name}", value
+
+    def counters(self) -> dict[str, np.ndarray]:
+        """Returns learning rate and powers of beta by trace name."""
+        found = named_counters(self.optimizer).items()
+        return {
+            f"section/{self.name}/state/{name}": np.array(value, np.float32 if name.endswith("_power") else np.float64)
+            for name, value in found
+        }
+
+    def load_counters(self, state: Mapping[str, Any]) -> None:
+        """Overwrites powers of beta from a dict of trace name to value."""
+        prefix = f"section/{self.name}/state/"
+        given = {key[len(prefix) :]: float(value) for key, value in state.items() if key.startswith(prefix)}
+        set_counters(self.optimizer, given)

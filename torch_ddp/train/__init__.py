@@ -1,0 +1,1 @@
+"""A training toolkit: evaluation, samplers, launch."""

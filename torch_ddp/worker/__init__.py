@@ -1,0 +1,1 @@
+"""The torch worker: forks the ranks, and has them run what it is asked for."""

@@ -1,0 +1,350 @@
+"""One rank of the torch side: builds the port, runs steps under DDP, leaves a trace."""
+
+import contextlib
+import functools
+import json
+import random
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from parity.trace import (
+    COUNTERS_AFTER,
+    SideError,
+    TensorFile,
+    Trace,
+    TraceWriter,
+    UserCode,
+    call_as,
+    counters_after,
+    quantity_of,
+    write_forward,
+)
+from torch_ddp.facts import describe_variables, facts, make_repeatable
+from torch_ddp.gather import ranks_agree
+from torch_ddp.parallel import SyncBatchNorm, convert_syncbn_model
+from torch_ddp.process_group import Rank
+from torch_ddp.step.activation_patching import DetachingWatch
+from torch_ddp.step.combine import Combining
+from torch_ddp.step.gradient_cuts import GradientCuts
+from torch_ddp.step.gradient_exchange import cast_before_wrapping
+from torch_ddp.step.lazy_state import make_lazy_state
+from torch_ddp.step.mixed_precision import Mixed
+from torch_ddp.step.optimizer import Part, make_optimizer, round_momenta
+from torch_ddp.step.optimizer import round_hyper_parameters as round_to_float32
+from torch_ddp.step.stepper import Stepper, array
+from torch_ddp.step.unregistered import unregistered
+from torch_ddp.step.update import Update
+from torch_ddp.step.user_calls import call_optimizer
+from torch_ddp.weights import named_statistics
+from torch_ddp.worker.rounding_noise import RoundingNoise
+from torch_ddp.worker.user_schedule import PortSchedule, ScheduledUpdate
+from torch_ddp.worker.user_step import OwnStepper, WatchedStepper
+
+FLOATS = ("float32", "float64")
+OWN = ("scheduler", "step", "sync_batch_norm", "bucket_cap_mb")  # what a port may bring or ask for, facts where it does
+PREPARED = ("case", "folders", "precision", "round_hyper_parameters", "mixed")
+
+MOST_TOLD = 4096  # elements of a buffer or constant that are told one by one
+# What is kept of a port: its stepper, facts, what its optimizer puts into its slots, its own buffers and frozen parameters.
+Built = tuple[Stepper, dict[str, Any], dict[str, list[float]], dict[str, np.ndarray]]
+
+
+class RankServer:
+    """Serves the requests of one comparison after the other, as one of the ranks.
+
+    Args:
+      rank: which one; its process group is up.
+      backend: "gloo" or "nccl".
+      threads: of its ops.
+
+    Counterpart: tf_towers.worker.Side
+    """
+
+    def __init__(self, rank: Rank, backend: str, threads: int = 1) -> None:
+        self._rank = rank
+        self._backend = backend
+        self._code = UserCode()
+        self._device = torch.device("cuda", rank.local_rank) if backend == "nccl" else torch.device("cpu")
+        self._prepared: dict[str, Built] = {}
+        make_repeatable(threads)
+
+    def handlers(self) -> dict[str, Any]:
+        """Returns the table of requests."""
+        return {"prepare": self.prepare, "run": self.run, "forward": self.forward}
+
+    def prepare(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
+        """Builds the port: `case`, `folders`, `precision`, `round_hyper_parameters`, `mixed` (see `Mixed`, or None).
+
+        With another `build`, any name, it is built once more, whatever it was built for before.
+        """
+        asked: dict[str, Any] = {name: arguments.get(name) for name in PREPARED}
+        key = json.dumps({**asked, "build": arguments.get("build")}, sort_keys=True)
+        if key not in self._prepared:
+            self._prepared = {known: value for known, value in self._prepared.items() if _same_case(known, key)}
+            self._prepared[key] = self._build(**asked)
+        stepper, known_facts, fresh, own = self._prepared[key]
+        return {
+            "facts": known_facts,
+            "variables": describe_variables(stepper.model),
+            "prepared": key,
+            "initial_slots": fresh,
+            "own_values": {name: value.reshape(-1).tolist() for name, value in _told(stepper.model, own).items()},
+        }
+
+    def run(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
+        """Runs steps and leaves a trace.
+
+        Arguments: `prepared`, what `prepare` answered; `feeds`, `start`, `follow`, `recorded_counters`, `steps`,
+        `quantities` and `out` as on the TensorFlow side, all in this side's names and layouts; with "eval" among the
+        quantities, `evaluation` says how; `noise`, unit and seed of roundings that are added (see `RoundingNoise`), or None.
+        What `follow` says of outputs stands in the place of the port's own; with `cut` no gradient passes them.
+        With `partly` it need not hold everything, and what it does not hold stays. With `random_seed` Python's, numpy's and
+        torch's generators are seeded by it and the rank's number before the first step. With `uncut`, names of places of
+        `GradientCuts`, gradients pass these, and the trace's facts have as `gradient_cuts` all places of this rank. With
+        `detached` no gradient passes some edges of the first forward pass, see `DetachingWatch`.
+        """
+        stepper, known_facts, _, own = self._prepared[arguments["prepared"]]
+        watch: GradientCuts | DetachingWatch | None = None
+        if arguments.get("uncut") is not None:
+            watch = GradientCuts(stepper.model, arguments["uncut"])
+        elif arguments.get("detached"):
+            watch = DetachingWatch(stepper.model, arguments["detached"])
+        if arguments.get("random_seed") is not None:
+            _seed(1000 * arguments["random_seed"] + self._rank.rank)
+        with stepper.running(), self._noise(arguments.get("noise")):
+            self._run(arguments, progress, stepper, known_facts, own, watch)
+        return {}
+
+    def forward(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
+        """Leaves the forward pass of one rank in one step, see `write_forward`; the step is made as in `run`.
+
+        Arguments: `prepared`, `feeds`, `start` and `follow` as of `run`; `step`, its number; `tower`, the rank's number,
+        with that of the micro-batch behind a point where gradients accumulate; `out`; `gradients`, whether to keep the
+        gradient of the loss in place of each output.
+        """
+        stepper, _, _, own = self._prepared[arguments["prepared"]]
+        precision = json.loads(arguments["prepared"])["precision"]
+        number, tower = arguments["step"], arguments["tower"]
+        rank, _, part = tower.partition(".")
+        stepper.give({})
+        with stepper.running():
+            start = _all(Trace(arguments["start"]).init())
+            kept = _kept(own, start)
+            stepper.load({**kept, **start})
+            stepper.load({**kept, **_all(Trace(arguments["follow"]).step(number))})
+            batch = _batch(Trace(arguments["feeds"]).step(number), precision)
+            passed = stepper.forward(batch, int(part or 0), bool(arguments.get("gradients")))
+        if self._rank.rank == int(rank):
+            write_forward(arguments["out"], number, tower, passed)
+        return {}
+
+    def _run(
+        self,
+        arguments: dict[str, Any],
+        progress: Any,
+        stepper: Stepper,
+        known_facts: dict[str, Any],
+        own: dict[str, np.ndarray],
+        watch: GradientCuts | DetachingWatch | None = None,
+    ) -> None:
+        precision = json.loads(arguments["prepared"])["precision"]
+        feeds = Trace(arguments["feeds"])
+        follow = Trace(arguments["follow"]) if arguments["follow"] else None
+        keep = set(arguments["quantities"])
+        stepper.give({})
+        writer = self._writer(arguments["out"], stepper, known_facts)
+        start = _all(Trace(arguments["start"]).init())
+        kept = _kept(own, start)
+        stepper.load({**kept, **start})
+        stepper.model.zero_grad(set_to_none=True)  # an optimizer clears only its own, and a run starts with none
+        state = stepper.state()
+        if writer:
+            writer.init(state)
+        numbers, agree = arguments["steps"], True
+        for done, number in enumerate(numbers):
+            if follow is not None:
+                followed = _all(follow.step(number))
+                given = {name: followed.pop(name) for name in list(followed) if name.startswith("act/")}
+                whole = state if arguments.get("partly") else {name: state[name] for name in kept}
+                stepper.load({**whole, **followed}, arguments["recorded_counters"])
+                stepper.give(given, bool(arguments.get("cut")))
+                state = stepper.state()
+            before = {name: value for name, value in state.items() if quantity_of(name) == "state"}
+            with watch.watching() if watch else contextlib.nullcontext():
+                recorded = stepper.step(_batch(feeds.step(number), precision))
+            state = stepper.state()
+            weights = {name: value for name, value in state.items() if name.startswith("var/")}
+            agree = ranks_agree(weights, self._rank, self._device) and agree
+            evaluated = {}
+            if "eval" in keep and number == numbers[-1]:
+                if follow is not None and number + 1 in follow.step_numbers:
+                    following = _all(follow.step(number + 1))
+                    stepper.load({**{name: state[name] for name in kept}, **following}, counters=False)
+                evaluated = stepper.evaluate(_batch(feeds.step(number), precision), arguments.get("evaluation", "eval"))
+            if writer and recorded is not None:
+                after = {name: value for name, value in state.items() if quantity_of(name) != "state"}
+                tensors = {**before, **recorded, **after, **evaluated}
+                writer.step(number, {name: tensors[name] for name in tensors if quantity_of(name) in keep})
+            progress(done + 1, len(numbers))
+        if writer:
+            told: dict[str, Any] = {"unobserved": sorted(stepper.unobserved), COUNTERS_AFTER: counters_after(state)}
+            if isinstance(watch, GradientCuts):
+                told["gradient_cuts"] = watch.found
+            writer.close(ranks_agree=agree, **told)
+
+    def _noise(self, noise: tuple[float, int] | None) -> contextlib.AbstractContextManager[Any]:
+        return RoundingNoise(noise[0], 1000 * noise[1] + self._rank.rank) if noise else contextlib.nullcontext()
+
+    def _writer(self, out: str, stepper: Stepper, known_facts: dict[str, Any]) -> TraceWriter | None:
+        if self._rank.rank:
+            return None
+        producer = {"package": "torch_ddp", "framework": "torch " + torch.__version__}
+        return TraceWriter(out, producer, known_facts, describe_variables(stepper.model))
+
+    def _build(
+        self,
+        case: dict[str, Any],
+        folders: list[str],
+        precision: str,
+        round_hyper_parameters: bool,
+        mixed: dict[str, str] | None,
+    ) -> Built:
+        self._code.enter(folders)
+        torch.manual_seed(case["seed"])
+        dtype = getattr(torch, precision)
+        with cast_before_wrapping(self._device, dtype):
+            model = call_as(f"{case['model'].partition(':')[2]}()", self._code.load(case["model"]))
+        wrapper = model if isinstance(model, DistributedDataParallel) else None
+        if wrapper is not None:
+            _refuse_wrapped(mixed)
+            model = wrapper.module
+        if not isinstance(model, torch.nn.Module):
+            raise SideError(
+                f"case: expected {case['model']} to make a torch.nn.Module, got {type(model).__name__}. "
+                "Name the module's class, or a function that returns one."
+            )
+        model = model.to(self._device, dtype)
+        for parameter in unregistered(model).values():  # what torch does not move the port computes with all the same
+            parameter.data = parameter.data.to(self._device, dtype)
+        model = _batch_norm(model, case.get("sync_batch_norm", False))
+        described = case["optimizer"]
+        if isinstance(described, str):
+            optimizer = call_optimizer(described, self._code.load(described), wrapper or model)
+            make_lazy_state(optimizer)
+        else:
+            optimizer = make_optimizer(described, model, _of_the_first(model, case))
+        if round_hyper_parameters:
+            round_to_float32(optimizer)
+            round_momenta(model, case.get("momentum_ratios"))
+        half = Mixed(model, optimizer, **mixed) if mixed else None
+        stepper = self._stepper(model, optimizer, case, half, round_hyper_parameters, wrapper)
+        # What the optimizer itself puts into its slots, before anything is loaded: the smallest and the largest element.
+        fresh = {
+            name: [float(v.min()), float(v.max())] for name, v in stepper.state().items() if quantity_of(name) == "slot"
+        }
+        known = facts(stepper, self._rank, case["combine"], self._backend, precision)
+        brought = {name: case[name] for name in OWN if case.get(name)}
+        own = {f"stat/{name}": array(value) for name, value in named_statistics(stepper.model).items()}
+        own.update((f"var/{name}", array(value)) for name, value in stepper.model.named_parameters())
+        return stepper, {**known, **brought, **(mixed or {})}, fresh, own
+
+    def _stepper(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        case: dict[str, Any],
+        mixed: Mixed | None,
+        rounded: bool,
+        wrapper: DistributedDataParallel | None,
+    ) -> Stepper:
+        described, own_step = case.get("update") or {}, case.get("step")
+        decay = Update(model, optimizer, {"weight_decay": described.get("weight_decay")}).decay
+        trained = model
+        if mixed:
+            # Half weights decay in the loss, not their masters; and amp brings its own loss scale.
+            once = (described.get("weight_decay") or {}).get("where") == "once"
+            described = {**described, "loss_scale": None, "weight_decay": described["weight_decay"] if once else None}
+            trained = mixed.trained
+        schedule, update = None, Update(trained, optimizer, described)
+        if case.get("scheduler"):
+            schedule = PortSchedule(self._code.load(case["scheduler"]), optimizer, stepped_by_port=bool(own_step))
+            rates = {int(step): float(rate) for step, rate in (case.get("recorded_rates") or {}).items()}
+            update = ScheduledUpdate(trained, optimizer, described, schedule, rates)
+        cap = case.get("bucket_cap_mb")
+        combining = Combining(case["combine"], **case.get("combining", {}))
+        known = (model, self._code.load(case["loss"]), optimizer, self._rank, combining, update)
+        if not own_step:
+            others = (case.get("optimizers") or {}).items()
+            parts = [Part(name, described, model, rounded) for name, described in others]
+            watched = case.get("watch")
+            own: Any = functools.partial(WatchedStepper, given=watched) if watched else Stepper
+            stepper: Stepper = own(*known, mixed, decay, parts, cap, wrapper)
+            return stepper
+        combining = combining._replace(reduce=case.get("own_reduction") or "mean")
+        return OwnStepper(
+            *(model, self._code.load(case["loss"]), optimizer, self._rank, combining, update),
+            function=self._code.load(own_step),
+            schedule=schedule,
+            clips=case.get("clips") or "",
+            mixed=mixed,
+            bucket_cap_mb=cap,
+            wrapper=wrapper,
+        )
+
+
+def _refuse_wrapped(mixed: dict[str, str] | None) -> None:
+    if mixed:
+        raise SideError(
+            "mixed precision: expected a model that is wrapped after amp.initialize, got one that is wrapped already. "
+            "Have torch.model return the bare model, or leave level 4 out."
+        )
+
+
+def _of_the_first(model: torch.nn.Module, case: dict[str, Any]) -> list[str] | None:
+    taken = {name for described in (case.get("optimizers") or {}).values() for name in described["names"]}
+    return [name for name, _ in model.named_parameters() if name not in taken] if taken else None
+
+
+def _batch_norm(model: torch.nn.Module, over_all_ranks: bool | None) -> torch.nn.Module:
+    # None takes the ranks apart where the port itself has joined them: an experiment.
+    for module in model.modules() if over_all_ranks is None else []:
+        if isinstance(module, SyncBatchNorm):
+            module._shared = lambda: False  # type: ignore[method-assign]
+    return convert_syncbn_model(model) if over_all_ranks else model
+
+
+def _kept(own: dict[str, np.ndarray], start: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    # What the port has and the reference has not begins every run as the port made it, and then is left alone.
+    return {name: value for name, value in own.items() if name not in start}
+
+
+def _told(model: torch.nn.Module, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    # Of buffers and of parameters that are frozen: what trains starts where the reference's does.
+    trained = {f"var/{name}" for name, value in model.named_parameters() if value.requires_grad}
+    return {name: value for name, value in own.items() if value.size <= MOST_TOLD and name not in trained}
+
+
+def _seed(number: int) -> None:
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
+
+
+def _same_case(one: str, other: str) -> bool:
+    first, second = json.loads(one), json.loads(other)
+    return bool(first["case"] == second["case"] and first["folders"] == second["folders"])
+
+
+def _batch(file: TensorFile, precision: str) -> dict[str, np.ndarray]:
+    batch = {}
+    for name in file.names():
+        value = file.read(name)
+        batch[name[len("feed/") :]] = value.astype(precision) if value.dtype.name in FLOATS else value
+    return batch
+
+
+def _all(file: TensorFile) -> dict[str, np.ndarray]:
+    return {name: file.read(name) for name in file.names()}

@@ -1,0 +1,139 @@
+"""Keeps an optimizer's learning rate at what the port's own schedule makes of it."""
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from torch_ddp.errors import TorchDdpError
+from torch_ddp.step.optimizer import COUNTERS
+from torch_ddp.step.update import Update
+
+# A float32 schedule of TensorFlow and the same one in double differ by a few roundings of float32, a wrong one by more.
+ROUNDING = 2.0**-18
+
+
+class PortSchedule:
+    """Holds a port's schedule, and can take it to any step.
+
+    Args:
+      function: ``scheduler(optimizer)``, which returns a `torch.optim.lr_scheduler` or whatever has its `step`; or
+        ``rate(step)``, which returns the learning rate of the update that follows `step` updates. The name of its first
+        argument tells which.
+      optimizer: whose learning rate it sets.
+      stepped_by_port: whether the port's own training step calls the scheduler's `step`; otherwise it is stepped once after
+        every update.
+
+    Attributes:
+      scheduler: the scheduler; None where a function gives the rate.
+
+    Raises:
+      TorchDdpError: the function's first argument has another name, or what it returns has no `step`, or wants a measured
+        value and nobody gives it.
+    """
+
+    def __init__(self, function: Callable[..., Any], optimizer: Optimizer, stepped_by_port: bool = False) -> None:
+        self._function = function
+        self._optimizer = optimizer
+        self._stepped_by_port = stepped_by_port
+        self._gives_rates = _first_argument(function) == "step"
+        self._fresh = [_settings(group) for group in optimizer.param_groups]
+        self.scheduler: Any = None
+        self._at = 0
+        self._begin()
+
+    def go_to(self, global_step: int) -> None:
+        """Sets the learning rate of the update that follows `global_step` updates."""
+        if self._gives_rates:
+            rate = float(self._function(global_step))
+            for group in self._optimizer.param_groups:
+                group["lr"] = rate
+            return
+        ahead = global_step - self._at
+        if self._stepped_by_port and ahead in (0, 1):
+            self._at = global_step
+            return
+        if ahead < 0 or self._stepped_by_port:
+            self._begin()
+        with warnings.catch_warnings():
+            # Torch wants an update before each step of a schedule; a schedule that is taken to a step has none.
+            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
+            for _ in range(global_step - self._at):
+                self.scheduler.step()
+        self._at = global_step
+
+    def _begin(self) -> None:
+        self._at = 0
+        if self._gives_rates:
+            return
+        for group, fresh in zip(self._optimizer.param_groups, self._fresh, strict=True):
+            for name in set(_settings(group)) - set(fresh):
+                del group[name]
+            group.update(fresh)
+        self.scheduler = self._function(self._optimizer)
+        if not callable(getattr(self.scheduler, "step", None)):
+            raise TorchDdpError(
+                "scheduler: expected a torch.optim.lr_scheduler, or what has its step(), got "
+                f"{type(self.scheduler).__name__}. Return the scheduler, or name a function of `step` that returns a rate."
+            )
+        if isinstance(self.scheduler, ReduceLROnPlateau) and not self._stepped_by_port:
+            raise TorchDdpError(
+                "scheduler: expected one that is stepped without a measured value, got ReduceLROnPlateau. "
+                "Step it in a step of your own: [torch] step."
+            )
+
+
+class ScheduledUpdate(Update):
+    """An update whose learning rate is that of the port's own schedule.
+
+    Args:
+      model: the model that trains.
+      optimizer: over its parameters.
+      description: as for `Update`, without its `learning_rate`.
+      schedule: the port's.
+      recorded: dict of step to the reference's learning rate, taken instead of the port's where the two differ only by
+        float32's rounding: what is left is no matter of the schedule. None leaves the port's as it is.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        description: Mapping[str, Any] | None,
+        schedule: PortSchedule,
+        recorded: Mapping[int, float] | None = None,
+    ) -> None:
+        super().__init__(model, optimizer, {**(description or {}), "learning_rate": None})
+        self._port_schedule = schedule
+        self._recorded = dict(recorded or {})
+
+    def set_rate(self, global_step: int) -> None:
+        """Sets the learning rate of the update that follows `global_step` updates."""
+        self._port_schedule.go_to(global_step)
+        groups = self._optimizer.param_groups
+        own, recorded = float(groups[0]["lr"]), self._recorded.get(global_step)
+        if recorded is not None and own and abs(own - recorded) <= ROUNDING * abs(recorded):
+            for group in groups:
+                group["lr"] *= recorded / own
+            groups[0]["lr"] = recorded
+
+
+def _first_argument(function: Callable[..., Any]) -> str:
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # some callables have none
+        names = []
+    if names[:1] not in (["optimizer"], ["step"]):
+        raise TorchDdpError(
+            "scheduler: expected a function whose first argument is called `optimizer` (it returns a scheduler) or `step` "
+            f"(it returns a learning rate), got one of ({', '.join(names)}). Name it so."
+        )
+    return names[0]
+
+
+def _settings(group: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in group.items() if name != "params" and name not in COUNTERS}
