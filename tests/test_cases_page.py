@@ -5,10 +5,8 @@ import shutil
 from pathlib import Path
 
 from parity.case import load_case, load_mapping
-from parity.case.expect import Expect
-from parity.case.models import Case
 from parity.case.optimizers import OPTIMIZERS, Accumulate, Clip, Ema, LossScale, Schedule, WeightDecay
-from parity.case.sides import TfSide, TorchSide
+from parity.case.schema import Case, Expect, TfSide, TorchSide
 from parity.mapping.transforms import TRANSFORMS
 
 ROOT = Path(__file__).parents[1]

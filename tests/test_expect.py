@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parity.case import CaseError, as_declared, load_case
-from parity.cli import main
+from parity.cli.main import main
 from parity.experiment import run_case
 
 SQUARE = Path(__file__).parent / "cases" / "square"
@@ -173,7 +173,7 @@ def test_the_reference_is_built_with_what_is_declared_and_only_once(square):
 
 def test_a_schedule_is_multiplied_whole():
     from parity.case import Schedule
-    from parity.case.declared import times
+    from parity.case.intended import times
 
     pieces = Schedule(schedule="piecewise_constant", boundaries=[1], values=[0.2, 0.1])
     assert times(pieces, 2.0).values == [0.4, 0.2]

@@ -2,7 +2,7 @@
 
 from test_tower_choices import case_of, explain
 
-from parity.case.expect import Expect
+from parity.case.schema import Expect
 from parity.experiment import run_case
 
 A_QUARTER = Expect(why="the port counts examples otherwise", loss_factor=0.25)

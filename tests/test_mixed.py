@@ -280,7 +280,13 @@ class Norm(nn.Module):
 
 @pytest.mark.slow
 def test_the_command_line_chooses_level_and_precision(tmp_path):
-    command = [sys.executable, "-c", "import sys; from parity.cli import main; sys.exit(main())", "run", str(SQUARE)]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from parity.cli.main import main; sys.exit(main())",
+        "run",
+        str(SQUARE),
+    ]
     options = ["--levels", "1,4", "--opt-level", "O2", "--half-dtype", "bfloat16", "--precision", "float32"]
     done = subprocess.run(
         [*command, *options, "--json", str(tmp_path / "found.json")],

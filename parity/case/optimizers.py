@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, Tag
 
-from parity.case.table import Positive, Share, Table
+from parity.case.fields import Positive, Share, Table
 
 
 class Schedule(Table):

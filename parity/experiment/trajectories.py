@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.case import Case
-from parity.case.declared import times
+from parity.case.intended import times
 from parity.experiment.levels import find_first
 from parity.experiment.recording import Playing
 from parity.experiment.runs import FEEDS, WEIGHTS

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.judge.result import Level, Result
+from parity.report.json_file import write_json
 from parity.report.junit import write_junit_failure
-from parity.report.machine import write_json
-from parity.report.tables import LEVELS
+from parity.report.view import LEVELS
 
 TITLES = {"tf": "TensorFlow side", "torch": "torch side", "data": "data side"}
 

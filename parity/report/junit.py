@@ -5,10 +5,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from parity.judge.result import Level, Result
-from parity.report.accounts import accounting
-from parity.report.appearing import appearing
-from parity.report.difference import HEADINGS, first_rows, headings
-from parity.report.tables import LEVELS, NUMBERS, name_of
+from parity.report.atomic import appearing
+from parity.report.view import HEADINGS, LEVELS, NUMBERS, accounting, first_rows, headings, name_of
 
 # What XML 1.0 has no way to write, escaped or not: https://www.w3.org/TR/xml/#charsets
 UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

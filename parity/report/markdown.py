@@ -5,11 +5,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from parity.judge.result import FirstDifference, Level, Result
-from parity.report.accounts import accounting
-from parity.report.appearing import appearing
-from parity.report.difference import HEADINGS, first_rows, headings
-from parity.report.facts import differing, flat, plain
-from parity.report.tables import NUMBERS, WORST, name_of, who
+from parity.report.atomic import appearing
+from parity.report.view import (
+    HEADINGS,
+    NUMBERS,
+    WORST,
+    accounting,
+    differing,
+    first_rows,
+    flat,
+    headings,
+    name_of,
+    plain,
+    who,
+)
 
 MARKS = {"same": "✅", "different": "❌", "incomparable": "⚠️", "not_run": "➖"}
 # What Markdown or HTML would take for itself inside a line.

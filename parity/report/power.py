@@ -6,7 +6,7 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from parity.experiment.power import Power
-from parity.report.tables import plain_table, print_trimmed
+from parity.report.view import plain_table, print_trimmed
 
 
 def show_power(power: Power, quiet: bool = False) -> None:

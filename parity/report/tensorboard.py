@@ -7,8 +7,8 @@ from typing import Any
 
 from parity.judge.result import Check, Level, Result
 from parity.judge.tensor_details import Closer, Histogram, Losses
-from parity.report.appearing import appearing
-from parity.report.html_grid import RUNS
+from parity.report.atomic import appearing
+from parity.report.html.grid import RUNS
 from parity.trace import parse_key
 
 # The runs that TensorBoard shows: the same tag of two runs is drawn into one chart.

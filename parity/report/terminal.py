@@ -5,10 +5,17 @@ from rich.padding import Padding
 from rich.text import Text
 
 from parity.judge.result import Level, Result
-from parity.report.accounts import accounting
-from parity.report.difference import show_causes, show_first_difference
-from parity.report.facts import show_facts
-from parity.report.tables import COLOURS, print_trimmed, show_levels, show_mapping, show_worst
+from parity.report.view import (
+    COLOURS,
+    accounting,
+    print_trimmed,
+    show_causes,
+    show_facts,
+    show_first_difference,
+    show_levels,
+    show_mapping,
+    show_worst,
+)
 
 WIDEST = 120
 # Figures that a reader needs only where the level is not the same.

@@ -6,7 +6,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from parity.teach.errors import TeachError
+# What is wrong with a lesson, or with asking for one.
+
+
+class TeachError(ValueError):
+    """A lesson cannot be given; the message says who, what was expected, what came and what to do."""
+
+
+# Finds the lessons, which belong to a checkout, and reads what they are about.
 
 PLACE = Path("examples", "lessons")
 FOLDER = re.compile(r"(\d\d)_\w+")

@@ -10,8 +10,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from parity.teach.errors import TeachError
-from parity.teach.lessons import Lesson, load_module
+from parity.teach.lessons import Lesson, TeachError, load_module
 from parity.worker import bootstrap
 from parity.worker.process import SideProcess
 

@@ -6,7 +6,7 @@ import pytest
 from lesson_stage import LESSONS, NUMBERS
 from support.chromium import Chromium
 
-from parity.teach.html import lesson_page
+from parity.teach.show import lesson_page
 
 pytestmark = pytest.mark.usefixtures("chromium_path")  # before the lessons are played
 # Every shape has numbers for its place, and no words run out of the picture.

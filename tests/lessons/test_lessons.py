@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from lesson_stage import LESSONS, NUMBERS
 
-from parity.teach.errors import TeachError
-from parity.teach.lessons import load_module
+from parity.teach.lessons import TeachError, load_module
 from parity.teach.play import Players, check_claims
-from parity.teach.text import steps
+from parity.teach.show import steps
 
 ROOT = Path(__file__).parents[2]
 WITH_PARTS = [number for number, lesson in LESSONS.items() if lesson.parts()]

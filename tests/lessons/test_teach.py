@@ -11,13 +11,10 @@ from pathlib import Path
 import pytest
 from lesson_stage import LESSONS
 
-from parity.cli import main
-from parity.teach.errors import TeachError
-from parity.teach.html import lesson_page
-from parity.teach.lessons import lessons_folder
+from parity.cli.main import main
+from parity.teach.lessons import TeachError, lessons_folder
 from parity.teach.play import open_players, play
-from parity.teach.terminal import pause, show_lesson
-from parity.teach.text import code, exponent, number, percent
+from parity.teach.show import code, exponent, lesson_page, number, pause, percent, show_lesson
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,7 +73,7 @@ def test_it_waits_for_nobody_where_nobody_sits(monkeypatch):
 
 
 def test_at_a_terminal_it_waits_for_enter_and_ends_at_control_d():
-    program = "from parity.teach.terminal import pause; print(pause(), pause())"
+    program = "from parity.teach.show import pause; print(pause(), pause())"
     ours, theirs = pty.openpty()
     try:
         child = subprocess.Popen(

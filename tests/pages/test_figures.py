@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from pages.blocks import FENCE, PAGES, ROOT, text_of
-from parity.commands import COMMANDS
+from parity.cli.main import COMMANDS
 
 FIGURE = re.compile(
     r"\d[\d,.]*\s?(?:[kMG]B|[mµu]?s|%|ulp|seconds|minutes|hours)(?!\w)"  # with a unit

@@ -1,6 +1,6 @@
 import pytest
 
-from parity.case.lines import line_of, lines_of_keys
+from parity.case.load import line_of, lines_of_keys
 
 TEXT = '''# comment with [brackets] and "quotes
 a = 1

@@ -19,7 +19,7 @@ from parity.judge import Cause, Check, FirstDifference, Join, Level, Result
 from parity.judge.result import Explained
 from parity.mapping import Mapping, Pair, parse_transform
 from parity.report import as_json
-from parity.report.difference import headings
+from parity.report.view import headings
 
 SCALED = Change("input_scale", "scaled", "fix", "with x times 2", batch=lambda batch: {"feed/x": 2 * batch["feed/x"]})
 X = {0: np.array([1.0, 2.0, 4.0]), 1: np.array([3.0, 5.0, 9.0])}

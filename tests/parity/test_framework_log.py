@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from parity.commands.framework_log import FrameworkLog
+from parity.cli.framework_log import FrameworkLog
 
 NOISE = b"""WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
 I0000 00:00:1795352742.768593    9311 port.cc:153] oneDNN custom operations are on.

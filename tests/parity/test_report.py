@@ -14,7 +14,7 @@ from parity.judge.metrics import Worst
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.report import as_json, columns, print_result, print_verdict, write_failure, write_json
 from parity.report.failure import described
-from parity.report.html import as_html
+from parity.report.html.page import as_html
 from parity.report.junit import write_junit
 from parity.report.markdown import as_markdown
 from parity.worker.failures import SideFailed
@@ -266,7 +266,7 @@ def test_a_json_that_cannot_be_finished_leaves_neither_part_nor_old_file_changed
     def full(*arguments, **named):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("parity.report.machine.np.savez_compressed", full)
+    monkeypatch.setattr("parity.report.json_file.np.savez_compressed", full)
     with pytest.raises(OSError, match="No space left"):
         write_json(same(), path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["result.json"]

@@ -17,8 +17,8 @@ from test_report import RESULTS, different, same
 from parity.judge import Closer, Histogram, Losses, Place
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.report import as_html, write_html
-from parity.report.html_flow import flow_of
-from parity.report.html_grid import grids, packed, shortened
+from parity.report.html.charts import flow_of
+from parity.report.html.grid import grids, packed, shortened
 
 EVIL = "</script><img src=x onerror=alert(1)>\"'&{{7*7}}<!--"
 VOID = {"meta", "input", "br", "img"}

@@ -11,9 +11,9 @@ from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_
 from test_report import RESULTS
 from test_report_page import looked_at
 
-from parity.cli import main
-from parity.commands.errors import CommandError
-from parity.commands.events_folder import claim_events
+from parity.cli.errors import CommandError
+from parity.cli.main import main
+from parity.cli.output import claim_events
 from parity.judge.result import Check, Level, Result
 from parity.report import write_tensorboard
 from parity.report.tensorboard import MOST_TENSORS, SIDES

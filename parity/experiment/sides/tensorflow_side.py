@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from parity.case import Case
-from parity.case.sides import OF_THE_BUILDER
+from parity.case.schema import OF_THE_BUILDER
 from parity.experiment.spec import Asked, Tick, settings, start_forward, start_run, then, ticker
 from parity.trace import Forward, Trace, write_json
 from parity.worker.failures import SideFailed

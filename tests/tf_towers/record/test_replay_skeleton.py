@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from parity.cli import main
+from parity.cli.main import main
 
 pytestmark = pytest.mark.usefixtures("forked_torch")
 FORWARD = """

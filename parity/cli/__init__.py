@@ -1,0 +1,3 @@
+"""The command line."""
+
+from parity.cli.main import main as main

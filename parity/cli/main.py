@@ -1,0 +1,134 @@
+"""The command line; exit codes as `diff`: 0 same, 1 different, 2 could not compare."""
+
+import argparse
+import contextlib
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from parity import __version__
+from parity.cli import bless, compare, doctor, map, record, replay, run, show, teach
+from parity.cli.not_offered import VERBS, add_verbs
+
+
+class Command(NamedTuple):
+    """One verb.
+
+    Fields:
+      name: as typed.
+      help: one line.
+      add_arguments: function of a parser.
+      run: function of the parsed arguments; returns the exit code.
+    """
+
+    name: str
+    help: str
+    add_arguments: Any
+    run: Any
+
+
+def _command(module: ModuleType) -> Command:
+    name = module.__name__.rpartition(".")[2]
+    return Command(name, (module.__doc__ or "").splitlines()[0], module.add_arguments, module.run)
+
+
+COMMANDS = [_command(module) for module in (run, record, replay, compare, map, show, bless, teach, doctor)]
+GIVE_VERDICTS = frozenset(["run", "replay", "compare"])  # they say "verdict: incomparable" where they fail
+
+
+COULD_NOT = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code.
+
+    Args:
+      arguments: the words after the program's name; by default the process's own.
+    """
+    parsed = _parser().parse_args(arguments)
+    if parsed.run is None:
+        print(f"parity: {parsed.verb} is not offered yet by this version. {VERBS[parsed.verb]}.", file=sys.stderr)
+        return COULD_NOT
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does: a name in an old locale ends no report
+    try:
+        with _ended_as_interrupted(), _reader_may_leave():
+            code = int(parsed.run(parsed))
+            sys.stdout.flush()
+            return code
+    except KeyboardInterrupt as interrupt:
+        return _failed(parsed, interrupt)
+    except Exception as error:
+        return _failed(parsed, error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="parity",
+        description="Proves that a PyTorch port of TensorFlow 1 tower training is the same training, down to rounding.",
+        epilog="Begin with `parity doctor`, then `parity run CASE`; `parity VERB --help` lists a verb's options. "
+        f"Exit codes: 0 same, 1 different, 2 could not compare. Not offered yet: {', '.join(VERBS)}.",
+    )
+    parser.add_argument("--version", action="version", version=f"tower-parity {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for command in COMMANDS:
+        sub = verbs.add_parser(command.name, help=command.help, description=command.help)
+        command.add_arguments(sub)
+        sub.set_defaults(run=command.run)
+    add_verbs(verbs)
+    return parser
+
+
+@contextlib.contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    # So that a cancelled job ends its sides and removes its folders like one stopped with Ctrl-C.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    # `parity … | head -1` closes the pipe early; Python would complain about it once more at its end.
+    try:
+        yield
+    except (BrokenPipeError, SystemExit) as left:
+        # The package that prints ends the program with 1 then, which would say "different".
+        if isinstance(left, SystemExit) and not isinstance(left.__context__, BrokenPipeError):
+            raise
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+        raise BrokenPipeError from None
+
+
+def _failed(parsed: argparse.Namespace, error: BaseException) -> int:
+    from parity.cli.mapping_table import leave_table
+    from parity.cli.output import write_failure_files
+    from parity.report import print_failure
+
+    if isinstance(error, BrokenPipeError):
+        return COULD_NOT
+    print_failure(error, _gives_verdict(parsed))
+    leave_table(parsed, error)
+    write_failure_files(parsed, error)
+    return COULD_NOT
+
+
+def _gives_verdict(parsed: argparse.Namespace) -> bool:
+    # What replay --init writes is a skeleton.
+    return parsed.verb in GIVE_VERDICTS and not getattr(parsed, "init", None)

@@ -1,0 +1,328 @@
+"""Options that verbs share: levels, output folders, report files, progress, time-outs."""
+
+import argparse
+import contextlib
+import importlib.util
+import math
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parity.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from parity.experiment.power import Power
+    from parity.judge.result import Result
+
+
+# Makes the folder of --out ready: what an earlier run left there must not be taken for this one's.
+
+OF_A_RUN = frozenset(["feeds", "logs", "start", "states", "tf", "torch", "torch-rounded", "planted"])
+WITHOUT = "without-"  # a run with a declared difference taken back
+OF_A_REPRODUCTION = frozenset(
+    ["with_tensorflow.py", "with_torch.py", "counters.npz"]
+    + [f"{what}_{side}.npz" for what in ("batch", "state", "gradient") for side in ("tf", "torch")]
+)
+
+
+@contextlib.contextmanager
+def claimed_folder(out: Path | None) -> Iterator[Path | None]:
+    """Gives a run the folder of --out for itself, made if missing and emptied of what an earlier run left.
+
+    Raises:
+      CommandError: it is no folder, cannot be made, holds anything that no run leaves, or another run writes to it.
+    """
+    if out is None:
+        yield None
+        return
+    with _alone_in(out):
+        _empty(
+            "--out", out, lambda entry: entry.is_dir() and (entry.name in OF_A_RUN or entry.name.startswith(WITHOUT))
+        )
+        yield out
+
+
+def claim_reproduction(folder: Path) -> Path:
+    """Returns the folder of --reproduce, made if missing and emptied of what an earlier run left.
+
+    Raises:
+      CommandError: it is no folder, cannot be made, or holds anything that no reproduction does.
+    """
+    _empty("--reproduce", folder, lambda entry: entry.is_file() and entry.name in OF_A_REPRODUCTION)
+    return folder
+
+
+@contextlib.contextmanager
+def _alone_in(out: Path) -> Iterator[None]:
+    _entries("--out", out)
+    held = os.open(out, os.O_RDONLY)
+    try:
+        _lock(held, out)
+        yield
+    finally:
+        os.close(held)
+
+
+def _lock(held: int, out: Path) -> None:
+    import fcntl  # not everywhere; runs need Linux or macOS, reading their traces does not
+
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise CommandError(
+            f"--out: expected {out} for this run alone, got another run that writes to it. "
+            "Name another folder, or wait until that has ended."
+        ) from None
+
+
+def _entries(option: str, folder: Path) -> list[Path]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise CommandError(f"{option}: expected a folder at {folder}, got: {error.strerror}. Name another.") from None
+
+
+def _empty(option: str, folder: Path, is_ours: Callable[[Path], bool]) -> None:
+    found = _entries(option, folder)
+    foreign = [entry.name for entry in found if not is_ours(entry)]
+    if foreign:
+        raise CommandError(
+            f"{option}: expected {folder} to be empty or the folder of an earlier run, got {foreign[0]!r} in it. "
+            "Name another folder."
+        )
+    for entry in found:
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def claim_file(option: str, path: Path) -> Path:
+    """Returns `path`, its folder made and what an earlier run left removed, so that nothing old is read as new.
+
+    Args:
+      option: for the message, e.g. "--json".
+      path: the file to be written when all is done; of --json also ``<path without suffix>.checks.npz`` beside it.
+
+    Raises:
+      CommandError: it is a folder, or cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        if option == "--json":
+            path.with_suffix(".checks.npz").unlink(missing_ok=True)
+        path.touch()
+        path.unlink()
+    except OSError as error:
+        reason = "a folder" if path.is_dir() else error.strerror
+        raise CommandError(
+            f"{option}: expected a file that can be written at {path}, got: {reason}. Name another."
+        ) from None
+    return path
+
+
+# Shows how far a command is, on a terminal and nowhere else.
+
+Tick = Callable[[str, int, int], None]
+
+
+def add_amount(parser: argparse.ArgumentParser) -> None:
+    """Adds --quiet and --verbose."""
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("--quiet", action="store_true", help="print the line of the verdict only, and no progress")
+    amount.add_argument(
+        "--verbose", action="store_true", help="also print all facts and notes, the ten worst tensors and the mapping"
+    )
+
+
+@contextlib.contextmanager
+def progress(quiet: bool = False) -> Iterator[Tick]:
+    """Gives a function that is told what is being done, how much of it is done, and of how much.
+
+    It draws a bar for each thing that is under way, on standard error where that is a terminal, and leaves nothing behind.
+
+    Args:
+      quiet: draw nothing.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda what, done, total: None
+        return
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        tasks: dict[str, Any] = {}
+
+        def tick(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = shown.add_task(what, total=total)
+            shown.update(tasks[what], completed=done, visible=done < total)
+
+        yield tick
+
+
+# Makes the folder of --tensorboard ready: what an earlier run left there must not be drawn beside this one's.
+
+
+def claim_events(folder: Path) -> Path:
+    """Returns `folder`, its parts made and the event files of an earlier run removed; other files stay.
+
+    Raises:
+      CommandError: it cannot be written, or the package tensorboard is not installed.
+    """
+    from parity.report.tensorboard import EVENTS, SIDES
+
+    if importlib.util.find_spec("tensorboard") is None:
+        raise CommandError(
+            "--tensorboard: expected the package tensorboard, got none. "
+            "Install it (pip install tensorboard), or leave the option out."
+        )
+    try:
+        for side in SIDES:
+            (folder / side).mkdir(parents=True, exist_ok=True)
+            for old in (folder / side).glob(f"{EVENTS}.*.parity"):
+                old.unlink()
+    except OSError as error:
+        raise CommandError(
+            f"--tensorboard: expected a folder that can be written at {folder}, got: {error.strerror}. Name another."
+        ) from None
+    return folder
+
+
+# The files that a result can be written to, by the options that name them.
+
+OPTIONS = {
+    "json": "write the result for machines, and every check to FILE's .checks.npz",
+    "html": "write the result as a page that opens in a browser, without a network",
+    "junit": "write the result as a JUnit test report, a test case per level",
+    "markdown": "write the result as Markdown, for a comment on a pull request",
+}
+
+SHOW_TENSORS = ("html", "tensorboard")
+TENSORBOARD = "write scalars and histograms as event files, for `tensorboard --logdir DIR`"
+
+
+def add_strict(parser: argparse.ArgumentParser) -> None:
+    """Adds the option by which what was not judged is no success."""
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit 2 where the verdict is same and something was not judged, e.g. how the port combines gradients",
+    )
+
+
+def add_report_files(parser: argparse.ArgumentParser) -> None:
+    """Adds an option for each kind of file."""
+    for name, help_ in OPTIONS.items():
+        parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=help_)
+    parser.add_argument("--tensorboard", type=Path, metavar="DIR", help=TENSORBOARD)
+
+
+def claim_report_files(arguments: argparse.Namespace) -> None:
+    """Makes the files that were asked for ready, so that nothing old is read as new.
+
+    Raises:
+      CommandError: one cannot be written, two options name one file, or TensorBoard is not there to write with.
+    """
+    taken: dict[Path, str] = {}
+    for name, path in _asked(arguments):
+        other = taken.setdefault(path.resolve(), name)
+        if other != name:
+            raise CommandError(
+                f"--{name}: expected a file of its own, got {path}, which --{other} names. Name another."
+            )
+    for name, path in _asked(arguments):
+        claim_file(f"--{name}", path)
+    if getattr(arguments, "tensorboard", None):
+        claim_events(arguments.tensorboard)
+
+
+def shows_tensors(arguments: argparse.Namespace) -> bool:
+    """Says whether a file was asked for that shows the values of tensors, which only the traces hold."""
+    return any(getattr(arguments, name, None) for name in SHOW_TENSORS)
+
+
+def write_report_files(
+    arguments: argparse.Namespace, result: "Result", title: str, power: "Power | None" = None
+) -> None:
+    """Writes the files that were asked for; what planted bugs showed stands in the JSON."""
+    from parity.report import write_html, write_json, write_junit, write_markdown, write_tensorboard
+
+    writers = {"html": write_html, "junit": write_junit, "markdown": write_markdown}
+    for name, path in _asked(arguments):
+        if name == "json":
+            write_json(result, path, power=power)
+        else:
+            writers[name](result, path, title)
+    if getattr(arguments, "tensorboard", None):
+        write_tensorboard(result, arguments.tensorboard)
+
+
+def write_failure_files(arguments: argparse.Namespace, error: BaseException) -> None:
+    """Writes for machines why nothing could be compared; a file that cannot be written is told on stderr."""
+    from parity.report import write_failure, write_junit_of_failure
+
+    for name, path in _asked(arguments):
+        if name not in ("json", "junit") or str(error).startswith(f"--{name}: "):
+            continue
+        try:
+            (write_failure if name == "json" else write_junit_of_failure)(error, path)
+        except OSError as unwritten:
+            print(f"parity: --{name}: expected to write {path}, got: {unwritten.strerror}.", file=sys.stderr)
+
+
+def _asked(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
+    found = [(name, getattr(arguments, name, None)) for name in OPTIONS]
+    return [(name, path) for name, path in found if path is not None]
+
+
+# Reads a time-out from the command line.
+
+
+def seconds(text: str) -> float:
+    """Returns a positive, finite number of seconds.
+
+    Raises:
+      ArgumentTypeError: it is none.
+    """
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
+    return found
+
+
+# Reads which levels are asked for on the command line.
+
+LEVEL_NAMES = {"1": "function", "2": "float32", "3": "trajectory", "4": "mixed"}
+
+
+def level_names(text: str) -> list[str]:
+    """Returns the names of levels that are given by number or name, e.g. "1,2"."""
+    return _named(text, LEVEL_NAMES)
+
+
+def replayed_level_names(text: str) -> list[str]:
+    """The same of those that a replay decides."""
+    return _named(text, {number: LEVEL_NAMES[number] for number in ("1", "2")})
+
+
+def _named(text: str, known: dict[str, str]) -> list[str]:
+    names = []
+    for part in text.split(","):
+        name = known.get(part.strip(), part.strip())
+        if name not in known.values():
+            raise argparse.ArgumentTypeError(
+                f"expected levels among {', '.join([*known, *known.values()])}, got {part!r}"
+            )
+        names.append(name)
+    return names

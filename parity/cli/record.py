@@ -1,0 +1,131 @@
+"""Run an unmodified legacy TensorFlow script under instrumentation and leave a trace."""
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+END_SECONDS = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds this verb's arguments."""
+    parser.usage = (
+        "parity record [--steps N] [--skip N] [--gpus N] [--out DIR] [--no-shadow] [--tf-python PATH] "
+        "(-- SCRIPT ARGS… | -m MODULE ARGS…)"
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="end after N recorded training steps, with exit code 0")
+    parser.add_argument("--skip", type=int, metavar="N", default=0, help="let N training steps go by first")
+    parser.add_argument(
+        "--gpus",
+        type=int,
+        metavar="N",
+        default=0,
+        help="have a script that counts GPUs find N of them; its towers run on the CPU",
+    )
+    parser.add_argument("--out", metavar="DIR", help="folder of the trace (default: SCRIPT.trace)")
+    parser.add_argument(
+        "--no-shadow",
+        dest="shadow",
+        action="store_false",
+        help="do not compute the steps once more in float64, which level 1 of `parity replay` needs",
+    )
+    parser.add_argument(
+        "--tf-python",
+        metavar="PATH",
+        help="interpreter that the script runs in, e.g. of a Python 3.7 environment (default: $PARITY_TF_PYTHON, this)",
+    )
+    parser.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module, as python -m"
+    )
+    parser.add_argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="the script and its own arguments")
+    parser.epilog = (
+        "The script's output and exit code are its own; what was found is printed on stderr and kept in the trace."
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the script in its interpreter; returns its exit code, or 0 once --steps are recorded."""
+    from parity.cli.errors import CommandError
+    from parity.cli.framework_log import FrameworkLog
+
+    try:
+        command = _command(arguments)
+    except CommandError as error:
+        print(f"parity: {error}", file=sys.stderr)
+        return 2
+    log = Path(f"{os.path.abspath(_out(arguments))}.log")
+    log.unlink(missing_ok=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    assert process.stderr is not None  # for it is a pipe
+    messages = FrameworkLog(process.stderr, log)
+    try:
+        code = process.wait()
+    except BaseException:
+        _end(process)
+        raise
+    finally:
+        messages.close()
+    if messages.lines:
+        print(f"record: {messages.lines} lines of TensorFlow's own messages are in {log}", file=sys.stderr)
+    return 128 - code if code < 0 else code
+
+
+def _out(arguments: argparse.Namespace) -> str:
+    """Returns the trace's folder, as the recorder itself names it."""
+    words = arguments.module or [word for word in arguments.script if word != "--"]
+    stem = words[0] if arguments.module else os.path.splitext(os.path.basename(words[0]))[0]
+    return arguments.out or f"{stem}.trace"
+
+
+def _command(arguments: argparse.Namespace) -> list[str]:
+    from parity.cli.errors import CommandError
+    from parity.worker.interpreters import probe
+
+    python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or sys.executable
+    words = _words(arguments)
+    described = probe(python)
+    if described is None:
+        raise CommandError(
+            f"--tf-python: expected a Python interpreter, got {python}, which does not run. Name another."
+        )
+    if "tensorflow" not in described:
+        raise CommandError(
+            f"record: expected TensorFlow in {python}, got none. Install it there, or name another with --tf-python."
+        )
+    return [python, *words]
+
+
+def _words(arguments: argparse.Namespace) -> list[str]:
+    from parity.cli.errors import CommandError
+    from parity.worker import bootstrap
+
+    script = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
+    what = ["-m", *arguments.module] if arguments.module else ["--", *script]
+    if len(what) < 2 or (arguments.module and script):
+        raise CommandError("record: expected a script or -m MODULE, got neither or both. Write `-- SCRIPT ARGS…` last.")
+    if not arguments.module and not os.path.isfile(script[0]):
+        raise CommandError(f"record: expected a script at {script[0]}, got no such file. Write its path.")
+    if arguments.skip < 0 or (arguments.steps is not None and arguments.steps < 1):
+        raise CommandError(
+            f"record: expected --steps from 1 and --skip from 0, got {arguments.steps} and {arguments.skip}."
+        )
+    if arguments.gpus < 0:
+        raise CommandError(f"record: expected --gpus from 1, got {arguments.gpus}.")
+    words = [str(bootstrap.__file__), "tf_towers.record", "--skip", str(arguments.skip), "--gpus", str(arguments.gpus)]
+    words += ["--steps", str(arguments.steps)] if arguments.steps is not None else []
+    words += ["--out", arguments.out] if arguments.out else []
+    words += [] if arguments.shadow else ["--no-shadow"]
+    return words + what
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ends the script as it would be ended from the terminal, and then for good."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(END_SECONDS)
+    if process.poll() is None:
+        process.kill()
+        process.wait()

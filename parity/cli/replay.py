@@ -1,0 +1,125 @@
+"""Feed a recorded trace to a PyTorch port under DistributedDataParallel, then compare."""
+
+import argparse
+from pathlib import Path
+
+from parity.cli.output import (
+    add_amount,
+    add_report_files,
+    add_strict,
+    claim_report_files,
+    progress,
+    replayed_level_names,
+    seconds,
+    shows_tensors,
+    write_report_files,
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds this verb's arguments."""
+    parser.add_argument("trace", type=Path, help="a trace as `parity record` leaves it")
+    parser.add_argument("--torch", metavar="MODULE:MODEL", help="class or function that makes the model")
+    parser.add_argument(
+        "--loss",
+        action="append",
+        default=[],
+        metavar="[OPTIMIZER=]MODULE:FUNCTION",
+        help="loss(model, **inputs), a scalar; once for every optimizer of a script that has several",
+    )
+    parser.add_argument(
+        "--optimizer",
+        action="append",
+        default=[],
+        metavar="[OPTIMIZER=]MODULE:FUNCTION",
+        help="function of the model that makes the port's own optimizer (default: the twin of the recorded one)",
+    )
+    parser.add_argument(
+        "--step",
+        action="append",
+        default=[],
+        metavar="[OPTIMIZER=]MODULE:FUNCTION",
+        help="step(model, optimizer, scheduler, **inputs), a whole update as the port makes it",
+    )
+    parser.add_argument(
+        "--init", type=Path, metavar="DIR", help="run nothing: write the skeleton of a port into DIR, to be filled in"
+    )
+    parser.add_argument("--map", type=Path, metavar="FILE", help="a case.toml, or a file with its [mapping] tables")
+    parser.add_argument(
+        "--levels",
+        type=replayed_level_names,
+        default=["function", "float32"],
+        metavar="1,2",
+        help="levels to decide, by number or name: 1 function, which needs the trace's float64 shadow, 2 float32 "
+        "(default: 1,2)",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the log here")
+    add_strict(parser)
+    add_report_files(parser)
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=300.0,
+        metavar="S",
+        help="seconds without a sign of life after which the port is ended (default: 300)",
+    )
+    add_amount(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replays the trace and prints the report; returns the exit code."""
+    if arguments.init:
+        return _init(arguments)
+    return _replay(arguments)
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    from parity.experiment.replay.skeleton import write_skeleton
+
+    for file in write_skeleton(arguments.trace, arguments.init):
+        print(f"wrote {file}")
+    return 0
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    import tempfile
+
+    from parity.cli.errors import CommandError
+    from parity.experiment.replay.session import Port, here, replay
+    from parity.report import report
+
+    if not arguments.torch or not arguments.loss:
+        raise CommandError(
+            "replay: expected --torch and --loss, or --init, got neither. Name the port, or write its skeleton with --init."
+        )
+    claim_report_files(arguments)
+    losses, optimizers = by_section("--loss", arguments.loss), by_section("--optimizer", arguments.optimizer)
+    port = Port(arguments.torch, losses, optimizers, here(), arguments.timeout, by_section("--step", arguments.step))
+    with tempfile.TemporaryDirectory(prefix="parity-replay-") as folder:
+        out = arguments.out or Path(folder)
+        out.mkdir(parents=True, exist_ok=True)
+        with progress(arguments.quiet) as tick:
+            result = replay(arguments.trace, port, arguments.map, out, tick, shows_tensors(arguments), arguments.levels)
+    write_report_files(arguments, result, str(arguments.trace))
+    report(result, str(arguments.trace), arguments.quiet, arguments.verbose)
+    return result.strict_exit_code if arguments.strict else result.exit_code
+
+
+def by_section(option: str, given: list[str]) -> dict[str, str]:
+    """Takes ``OPTIMIZER=MODULE:FUNCTION`` apart: dict of optimizer, "" where none is named, to the rest.
+
+    Raises:
+      CommandError: one is named twice, or is no "MODULE:FUNCTION".
+    """
+    from parity.cli.errors import CommandError
+
+    found: dict[str, str] = {}
+    for text in given:
+        name, _, spec = text.rpartition("=")
+        if name in found or not all(spec.partition(":")):
+            raise CommandError(
+                f"{option}: expected [OPTIMIZER=]MODULE:FUNCTION, once for each, got {text}. "
+                f"Write e.g. {option} port:loss."
+            )
+        found[name] = spec
+    return found

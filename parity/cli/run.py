@@ -1,0 +1,118 @@
+"""Run a case on both sides, compare, report."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from parity.cli.output import (
+    add_amount,
+    add_report_files,
+    add_strict,
+    claim_report_files,
+    level_names,
+    progress,
+    seconds,
+    shows_tensors,
+    write_report_files,
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds this verb's arguments."""
+    parser.add_argument("case", type=Path, help="a case.toml, or the folder that holds one")
+    parser.add_argument(
+        "--levels",
+        type=level_names,
+        default=["function", "float32"],
+        metavar="1,2",
+        help="levels to decide, by number or name: 1 function, 2 float32, 3 trajectory, 4 mixed (default: 1,2)",
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="number of updates, instead of the case's")
+    parser.add_argument("--towers", type=int, metavar="N", help="number of towers and ranks, instead of the case's")
+    parser.add_argument("--precision", choices=("float32", "float64"), help="of level 2, instead of the case's")
+    parser.add_argument(
+        "--opt-level", choices=("O0", "O1", "O2", "O3"), help="of level 4, Apex's names, instead of the case's"
+    )
+    parser.add_argument(
+        "--half-dtype", choices=("float16", "bfloat16"), help="half precision of --opt-level, instead of the case's"
+    )
+    parser.add_argument(
+        "--tf-python",
+        metavar="PATH",
+        help="interpreter with TensorFlow, e.g. of a Python 3.7 environment (default: $PARITY_TF_PYTHON, the case's, this)",
+    )
+    parser.add_argument(
+        "--prove", action="store_true", help="plant known bugs in this case, and say which are found and named"
+    )
+    parser.add_argument(
+        "--golden", type=Path, metavar="DIR", help="check against what `parity bless` kept, without TensorFlow"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the sides' logs here")
+    parser.add_argument(
+        "--reproduce",
+        type=Path,
+        metavar="DIR",
+        help="where something differs, leave a script for each framework here that shows it alone, and its numbers",
+    )
+    add_strict(parser)
+    add_report_files(parser)
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=300.0,
+        metavar="S",
+        help="seconds without a sign of life after which a side is ended (default: 300)",
+    )
+    add_amount(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the case and prints the report; returns the exit code."""
+    from parity.case import load_case
+    from parity.cli.errors import CommandError
+    from parity.cli.output import claim_reproduction, claimed_folder
+    from parity.experiment import open_sides, run_case
+    from parity.report import report, show_power
+    from parity.worker.process import fail_together
+
+    claim_report_files(arguments)
+    if arguments.prove and arguments.golden:
+        raise CommandError(
+            "--prove: expected live TensorFlow, got --golden, which knows the right port only. Leave one out."
+        )
+    given = ("steps", "towers", "precision", "opt_level", "half_dtype")
+    case = load_case(arguments.case, **{name: getattr(arguments, name) for name in given})
+    python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
+    live = not arguments.golden
+    reproduction = claim_reproduction(arguments.reproduce) if arguments.reproduce else None
+    with claimed_folder(arguments.out) as out:
+        with progress(arguments.quiet) as tick, open_sides(python, arguments.timeout, out, live) as sides:
+            fail_together(*sides.started)
+            result = run_case(
+                case,
+                sides,
+                arguments.levels,
+                out,
+                tick,
+                arguments.golden,
+                shows_tensors(arguments),
+                reproduction,
+            )
+            power = _power(case, result, sides, tick) if arguments.prove and result.verdict == "same" else None
+        write_report_files(arguments, result, case.name, power)
+    report(result, case.name, arguments.quiet, arguments.verbose)
+    if power is not None:
+        show_power(power, arguments.quiet)
+    if arguments.reproduce and result.reproduction and not arguments.quiet:
+        print("\nreproduced by: " + ", ".join(f"python {script}" for script in result.reproduction))
+    if arguments.prove and power is None and not arguments.quiet:
+        print("\n--prove: nothing is planted in a case whose verdict is not same")
+    return result.strict_exit_code if arguments.strict else result.exit_code
+
+
+def _power(case: Any, result: Any, sides: Any, tick: Any) -> Any:
+    from parity.experiment.power import prove
+
+    statistics = any(pair[0].endswith(("moving_mean", "moving_variance")) for pair in result.pairs)
+    return prove(case, sides, statistics, tick)

@@ -1,0 +1,168 @@
+"""The page's tables, packed: every check, tensors by steps, and the details of single tensors."""
+
+import base64
+import math
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parity.judge.result import Check, Level, Result
+from parity.judge.tensor_details import Closer, Histogram
+from parity.report.view import NUMBERS
+
+# Packs every check of a run into what a page can draw: tensors by steps, four significant digits, few bytes a cell.
+
+Array = np.ndarray[Any, Any]
+RUNS = {"fresh": "as the optimizers start", "init": "before training", "lockstep": "lockstep", "free": "free run"}
+NUMBER_BYTES = 3
+
+
+class Grid(NamedTuple):
+    """The checks of one run of one level, tensors by steps.
+
+    Fields:
+      level: its name.
+      run: "init", "lockstep" or "free".
+      keys: the tensors in order of execution, one a row.
+      steps: the steps' numbers, one a column.
+      states: what a cell can be: its verdict and its note; the first is of a cell without a check.
+      state: int64, rows x columns: which of `states`.
+      difference, allowed: float64, rows x columns.
+    """
+
+    level: str
+    run: str
+    keys: list[str]
+    steps: list[int]
+    states: list[tuple[str, str]]
+    state: Array
+    difference: Array
+    allowed: Array
+
+    @property
+    def label(self) -> str:
+        """The run's name for a person, e.g. "1 function: lockstep"."""
+        return f"{NUMBERS[self.level]} {self.level}: {RUNS.get(self.run, self.run)}"
+
+    def as_json(self, numbers: dict[str, int]) -> dict[str, Any]:
+        """Returns all but the numbers in it, a name by its number: runs share their names."""
+        keys = [numbers.setdefault(key, len(numbers)) for key in self.keys]
+        return {"label": self.label, "keys": keys, "steps": self.steps, "states": self.states}
+
+
+def grids(result: Result) -> list[Grid]:
+    """Returns a grid for every run of every level that has checks, the runs in which training is judged first."""
+    found = []
+    for level in result.levels.values():
+        runs = dict.fromkeys(check.run for check in level.checks)
+        for run in sorted(runs, key=lambda run: run in ("fresh", "init")):
+            found.append(_grid(level, run))
+    return found
+
+
+def packed(grid: Grid) -> str:
+    """Returns a grid's numbers as text: zlib in base64, byte by byte of all cells in a row, which zlib likes.
+
+    First the differences in three bytes each, then the allowances, then the states in as few bytes as they need, in the
+    order of bytes from the lowest up.
+    """
+    width = _width(len(grid.states))
+    planes = [_planes(shortened(grid.difference), NUMBER_BYTES), _planes(shortened(grid.allowed), NUMBER_BYTES)]
+    planes.append(_planes(grid.state.ravel(), width))
+    return base64.b64encode(zlib.compress(b"".join(planes), 6)).decode("ascii")
+
+
+def shortened(numbers: Array) -> Array:
+    """Returns the upper 24 of the 63 bits after the sign of numbers that are not negative, rounded.
+
+    That is float64 with its whole range and 13 bits of mantissa: within 6.2e-5 of the number, infinity and NaN kept.
+
+    Args:
+      numbers: float64, any shape.
+
+    Returns:
+      int64, flat, 0 to 2^24 - 1.
+    """
+    bits = np.abs(np.ascontiguousarray(numbers, dtype=np.float64).ravel()).view(np.uint64)
+    return ((bits + np.uint64(1 << 38)) >> np.uint64(39)).astype(np.int64)
+
+
+def place(grids_: Sequence[Grid], level: Level, check: Check) -> tuple[int, int, int] | None:
+    """Returns which grid, row and column a check of a level is in; None where it is in none."""
+    for number, grid in enumerate(grids_):
+        if (grid.level, grid.run) == (level.name, check.run) and check.key in grid.keys and check.step in grid.steps:
+            return number, grid.keys.index(check.key), grid.steps.index(check.step)
+    return None
+
+
+def _grid(level: Level, run: str) -> Grid:
+    checks = [check for check in level.checks if check.run == run]
+    rows = {key: row for row, key in enumerate(dict.fromkeys(check.key for check in checks))}
+    columns = {step: column for column, step in enumerate(sorted({check.step for check in checks}))}
+    states: dict[tuple[str, str], int] = {("absent", ""): 0}
+    cells = np.empty(len(checks), dtype=np.int64)
+    found = np.empty(len(checks), dtype=np.int64)
+    for number, check in enumerate(checks):
+        cells[number] = rows[check.key] * len(columns) + columns[check.step]
+        found[number] = states.setdefault((check.verdict, check.note), len(states))
+    shape = len(rows), len(columns)
+    state = _spread(cells, found, shape)
+    difference = _spread(cells, np.array([check.difference for check in checks], dtype=np.float64), shape)
+    allowed = _spread(cells, np.array([check.allowed for check in checks], dtype=np.float64), shape)
+    return Grid(level.name, run, list(rows), list(columns), list(states), state, difference, allowed)
+
+
+def _spread(cells: Array, values: Array, shape: tuple[int, int]) -> Array:
+    whole = np.zeros(shape[0] * shape[1], dtype=values.dtype)
+    whole[cells] = values
+    return whole.reshape(shape)
+
+
+def _planes(codes: Array, width: int) -> bytes:
+    return b"".join(((codes >> (8 * byte)) & 255).astype(np.uint8).tobytes() for byte in range(width))
+
+
+def _width(count: int) -> int:
+    return next(width for width in (1, 2, 3) if count <= 256**width)
+
+
+# Packs what is known of tensors looked at closely for the page, by the cell of the heat map that opens it.
+
+
+def closer_of(result: Result, found: list[Grid]) -> list[dict[str, Any]]:
+    """Returns a JSON value for each tensor that was looked at and is in the heat map, with its cell."""
+    packed = []
+    for each in result.closer:
+        check = Check(each.run, each.step, each.key, "same")
+        where = place(found, result.levels[each.level], check)
+        if where:
+            packed.append({"place": where, **_packed(each)})
+    return packed
+
+
+def _packed(each: Closer) -> dict[str, Any]:
+    return {
+        "size": each.size,
+        "finite": each.finite,
+        "values": {**_range(each.reference), "counts": [each.reference.counts, each.candidate.counts]},
+        "apart": {**_range(each.apart), "counts": [each.apart.counts]},
+        "worst": [[_index(spot.index), _shown(spot.reference), _shown(spot.candidate)] for spot in each.worst],
+    }
+
+
+def _range(histogram: Histogram) -> dict[str, str]:
+    return {"low": _short(histogram.low), "high": _short(histogram.high)}
+
+
+def _index(index: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, index))}]"
+
+
+def _shown(number: float) -> str:
+    return f"{number:.9g}" if math.isfinite(number) else str(number)
+
+
+def _short(number: float) -> str:
+    return f"{number:.4g}"

@@ -1,0 +1,140 @@
+"""Writes a result as one page that opens from disk, with no network: for those who want to look around in it."""
+
+import base64
+import hashlib
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from parity.judge.result import Check, Level, Result
+from parity.report.atomic import appearing
+from parity.report.html.charts import draw_losses, flow_of
+from parity.report.html.grid import Grid, closer_of, grids, packed, place
+from parity.report.view import (
+    HEADINGS,
+    NUMBERS,
+    WORST,
+    accounting,
+    differing,
+    first_rows,
+    flat,
+    headings,
+    name_of,
+    plain,
+    who,
+)
+
+SCRIPTS = ("numbers.js", "tensor.js", "closer.js", "heatmap.js", "page.js")
+SENTENCES = {
+    "same": "The two sides are the same training, down to rounding, in every level that was run.",
+    "different": "The two sides are not the same training.",
+    "incomparable": "The two sides could not be compared.",
+}
+
+
+def write_html(result: Result, path: Path, title: str) -> None:
+    """Writes the page to `path`, whole or not at all.
+
+    Args:
+      result: what was found.
+      path: the HTML file to make.
+      title: the case's name, or the traces'.
+    """
+    page = as_html(result, title).encode("utf-8", "replace")
+    with appearing(path) as file:
+        file.write(page)
+
+
+def as_html(result: Result, title: str) -> str:
+    """Returns the page: every text from the result escaped, and nothing in it allowed to load or to send anything."""
+    found = grids(result)
+    style, script = _part("page.css"), "\n".join(_part(name) for name in SCRIPTS)
+    return str(
+        _template().render(
+            title=title,
+            verdict=result.verdict,
+            qualified=result.verdict_in_words.removeprefix(result.verdict),
+            sentence=SENTENCES.get(result.verdict, ""),
+            sides=(who(result.reference), who(result.candidate)),
+            numbers=NUMBERS,
+            levels=list(result.levels.values()),
+            notes=result.notes,
+            first=_first(result),
+            causes=headings(result.causes, result.first_difference),
+            facts=_facts(result),
+            flows=[flow_of(facts, result.first_difference) for facts in (result.reference, result.candidate)],
+            losses=[draw_losses(losses) for losses in result.losses],
+            worst=[_worst(level) for level in result.levels.values() if level.checks],
+            pairs=result.pairs,
+            accounting=accounting(result),
+            data=_data(result, found),
+            packed=[packed(grid) for grid in found],
+            grids=found,
+            style=style,
+            script=script,
+            style_hash=_hash(style),
+            script_hash=_hash(script),
+        )
+    )
+
+
+def _data(result: Result, found: list[Grid]) -> dict[str, Any]:
+    places = []
+    for level in result.levels.values():
+        first = level.first_difference
+        where = place(found, level, first.check) if first else None
+        if first and where:
+            heading = f"{HEADINGS[first.check.verdict]} of this level"
+            places.append({"place": where, "heading": heading, "rows": first_rows(level, first)})
+    bad = {name for name, level in result.levels.items() if level.verdict in ("different", "incomparable")}
+    number = next((number for number, grid in enumerate(found) if grid.level in bad), 0)
+    opened = places[0]["place"] if places else (number, 0, 0)
+    numbers: dict[str, int] = {}
+    shown = [grid.as_json(numbers) for grid in found]
+    closer = closer_of(result, found)
+    return {"names": list(numbers), "grids": shown, "firsts": places, "opened": opened, "closer": closer}
+
+
+def _first(result: Result) -> dict[str, Any] | None:
+    level = next((level for level in result.levels.values() if level.first_difference), None)
+    if level is None or level.first_difference is None:
+        return None
+    check = level.first_difference.check
+    return {
+        "heading": HEADINGS[check.verdict],
+        "step": check.step,
+        "name": name_of(check, level),
+        "level": f"{NUMBERS[level.name]} {level.name}",
+        "verdict": check.verdict,
+        "rows": first_rows(level, level.first_difference),
+    }
+
+
+def _facts(result: Result) -> list[tuple[str, str, str, bool]]:
+    one, other = flat(result.reference), flat(result.candidate)
+    marked = set(differing(one, other))
+    names = sorted({*one, *other}, key=lambda name: (name not in marked, name))
+    return [(name, plain(one.get(name)), plain(other.get(name)), name in marked) for name in names]
+
+
+def _worst(level: Level) -> tuple[str, list[tuple[Check, str]]]:
+    judged = [check for check in level.checks if check.verdict != "not_run"]
+    worst = sorted(judged, key=lambda check: check.multiple, reverse=True)[:WORST]
+    return f"{NUMBERS[level.name]} {level.name}", [(check, name_of(check, level)) for check in worst]
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _part(name: str) -> str:
+    return files("parity.report").joinpath("page", name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _template() -> Any:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_part("page.html"))

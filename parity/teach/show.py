@@ -1,0 +1,227 @@
+"""Shows lessons: in a terminal, step by step, or as one page that opens from disk."""
+
+import ast
+import base64
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from parity.report.atomic import appearing
+from parity.teach.lessons import Lesson, TeachError
+from parity.teach.play import Played
+
+# Fills a lesson's page of text with the numbers of a run, and cuts it into steps.
+
+
+class Step(NamedTuple):
+    """One step of a lesson: a heading, and what stands below it as Markdown."""
+
+    heading: str
+    body: str
+
+
+def steps(played: Played) -> list[Step]:
+    """Returns the text of a lesson, step by step, with this run's numbers in it.
+
+    Raises:
+      jinja2.UndefinedError: the text asks for a number that the lesson does not find.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    # Markdown, not HTML: who turns it into HTML escapes it.
+    environment = Environment(autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(n=number, e=exponent, percent=percent, mib=megabytes)
+    template = environment.from_string(played.lesson.source("text.md"))
+    names = {
+        **played.numbers,
+        "frameworks": " and ".join(played.frameworks),
+        "code": lambda file, *names: code(played.lesson.source(file), file, names),
+    }
+    whole = template.render(names)
+    found = re.split(r"^## (.+)$", whole, flags=re.MULTILINE)
+    return [Step(found[at].strip(), found[at + 1].strip()) for at in range(1, len(found), 2)]
+
+
+def code(source: str, file: str, names: Iterable[str]) -> str:
+    """Returns functions of a file as a fenced block, so that a text shows the very lines that ran.
+
+    Raises:
+      TeachError: the file has no such function.
+    """
+    nodes = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    found = []
+    for name in names:
+        if name not in nodes:
+            raise TeachError(f"text: expected a function {name} in {file}, got none. Mend the lesson's text.")
+        found.append(ast.get_source_segment(source, nodes[name]))
+    return "```python\n" + "\n\n\n".join(text for text in found if text) + "\n```"
+
+
+def number(value: Any, digits: int = 5) -> str:
+    """Returns a number, or a list of them, in a few digits."""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(number(item, digits) for item in value)
+    if isinstance(value, (bool, str)):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.{digits}g}"
+
+
+def exponent(value: float) -> str:
+    """Returns a small number as a power of ten, and zero as 0."""
+    return f"{value:.1e}" if value else "0"
+
+
+def percent(value: float) -> str:
+    """Returns a fraction in per cent."""
+    return f"{100 * value:.3g} %"
+
+
+def megabytes(value: float) -> str:
+    """Returns bytes in MiB."""
+    return f"{value / 2**20:.3g} MiB"
+
+
+# Shows lessons in a terminal, step by step.
+
+WIDTH = 100
+
+
+def list_lessons(lessons: list[Lesson]) -> None:
+    """Prints number, title and subject of every lesson."""
+    from rich.markup import escape
+
+    from parity.report.view import plain_table, print_trimmed
+
+    table = plain_table("lesson", "", "")
+    for lesson in lessons:
+        table.add_row(str(lesson.number), f"[bold]{escape(lesson.title)}[/]", escape(lesson.about))
+    print_trimmed(_console(), table)
+    print("\n`parity teach 1` runs the first; `parity teach 1 --html lesson.html` writes it as a page with a diagram.")
+
+
+def show_lesson(played: Played, wait: Callable[[], bool]) -> None:
+    """Prints a lesson.
+
+    Args:
+      played: with its numbers.
+      wait: called between two steps; false ends the lesson.
+    """
+    from rich.markdown import Markdown
+    from rich.markup import escape
+    from rich.padding import Padding
+    from rich.rule import Rule
+
+    console = _console()
+    lesson = played.lesson
+    console.print(f"[bold]Lesson {lesson.number}: {escape(lesson.title)}[/]")
+    console.print(f"with {', '.join(played.frameworks)}\n", style="dim")
+    found = steps(played)
+    for place, step in enumerate(found, 1):
+        console.print(Rule(f"{place} of {len(found)}: {step.heading}", align="left"))
+        console.print(Markdown(step.body, code_theme="ansi_light"))
+        console.print()
+        if place < len(found) and not wait():
+            return
+    console.print(Rule("What this run has shown", align="left"))
+    for sentence in played.claims:
+        console.print(Padding(f"[green]holds[/] {escape(sentence)}", (0, 0, 0, 2)))
+    console.print(f"\nTo play with it: `parity teach {lesson.number} --html lesson.html --open`")
+
+
+def pause() -> bool:
+    """Waits for Enter where somebody sits at a terminal; returns False at Ctrl-D and Ctrl-C."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return True
+    try:
+        input("Enter goes on, Ctrl-D ends … ")
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return False
+    return True
+
+
+@contextmanager
+def busy() -> Iterator[Callable[[str], None]]:
+    """Yields a function that tells what is being done: on stderr, at a terminal only."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda what: None
+        return
+    with console.status("starting") as status:
+        yield lambda what: status.update(what)
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return Console(highlight=False, width=min(WIDTH, console.width))
+
+
+# Writes a lesson as one page that opens from disk, with no network: text, numbers, and a diagram to play with.
+
+
+def write_lesson(played: Played, path: Path, count: int) -> None:
+    """Writes the page to `path`, whole or not at all.
+
+    Args:
+      played: a lesson with its numbers.
+      path: the HTML file to make.
+      count: how many lessons there are.
+    """
+    page = lesson_page(played, count).encode("utf-8")
+    with appearing(path) as file:
+        file.write(page)
+
+
+def lesson_page(played: Played, count: int) -> str:
+    """Returns the page; nothing in it may load or send anything."""
+    style = _part("lesson.css")
+    script = "\n".join([_part("kit.js"), played.lesson.source("diagram.js")])
+    return str(
+        _template().render(
+            lesson=played.lesson,
+            count=count,
+            steps=[(step.heading, _html(step.body)) for step in steps(played)],
+            claims=list(played.claims),
+            frameworks=played.frameworks,
+            numbers=played.numbers,
+            style=style,
+            script=script,
+            style_hash=_hash(style),
+            script_hash=_hash(script),
+        )
+    )
+
+
+def _html(markdown: str) -> str:
+    from markdown_it import MarkdownIt
+
+    # Markup in the text stays text: html is off.
+    return str(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _part(name: str) -> str:
+    return files("parity.teach").joinpath("page", name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _template() -> Any:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_part("lesson.html"))
