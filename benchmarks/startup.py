@@ -18,7 +18,7 @@ IMPORTS = (
     [sys.executable, "-c", "import tensorflow.compat.v1"],
     [sys.executable, "-c", "import torch"],
 )
-RUN = [sys.executable, "-m", "parity.cli.main", "run", str(ROOT / "examples" / "digits_mlp")]
+RUN = [sys.executable, "-m", "parity.cli", "run", str(ROOT / "examples" / "digits_mlp")]
 
 
 def seconds(*commands: list[str]) -> float:

@@ -13,7 +13,7 @@ import torch
 from support.forks import forking
 
 from parity.case import load_case
-from parity.cli.main import main
+from parity.cli import main
 from parity.experiment import run_case
 from parity.trace import Trace, TraceWriter, parse_key, state_after, write_tensors
 from parity.worker import bootstrap

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parity.case import CaseError, as_declared, load_case
-from parity.cli.main import main
+from parity.cli import main
 from parity.experiment import run_case
 
 SQUARE = Path(__file__).parent / "cases" / "square"

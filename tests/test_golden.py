@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from parity.case import load_case
-from parity.cli.main import main
+from parity.cli import main
 from parity.experiment import GoldenError, keep_golden, open_sides, run_case
 from parity.testing import assert_parity
 
@@ -21,7 +21,7 @@ class Refuse:
         if name.split(".")[0] in ("tensorflow", "tf_towers"):
             raise AssertionError("imported " + name)
 sys.meta_path.insert(0, Refuse())
-from parity.cli.main import main
+from parity.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 

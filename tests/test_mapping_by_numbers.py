@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from parity.case import load_case
-from parity.cli.main import main
+from parity.cli import main
 from parity.experiment import open_sides, run_case
 
 CASE = """

@@ -283,7 +283,7 @@ def test_the_command_line_chooses_level_and_precision(tmp_path):
     command = [
         sys.executable,
         "-c",
-        "import sys; from parity.cli.main import main; sys.exit(main())",
+        "import sys; from parity.cli import main; sys.exit(main())",
         "run",
         str(SQUARE),
     ]

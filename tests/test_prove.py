@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parity.case import Ema, Sgd, load_case
-from parity.cli.main import main
+from parity.cli import main
 from parity.experiment.power import PROBES, Outcome, Power, fitting, prove
 from parity.report import power_as_json, show_power
 from torch_ddp.mutations import MUTATIONS

@@ -31,7 +31,7 @@ def roughly(text):
 def environment(tmp_path):
     """An environment whose `parity` is this checkout's."""
     script = tmp_path / "parity"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m parity.cli.main "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m parity.cli "$@"\n')
     script.chmod(0o755)
     return {
         **{name: value for name, value in os.environ.items() if name != "PARITY_TF_PYTHON"},  # as a newcomer has it

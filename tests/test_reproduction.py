@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from parity.case import Momentum, load_case
-from parity.cli.main import main
+from parity.cli import main
 from parity.experiment import run_case
 from parity.experiment.plant import Planted, plant
 from torch_ddp.mutations import MUTATIONS

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from lesson_stage import LESSONS
 
-from parity.cli.main import main
+from parity.cli import main
 from parity.teach.lessons import TeachError, lessons_folder
 from parity.teach.play import open_players, play
 from parity.teach.show import code, exponent, lesson_page, number, pause, percent, show_lesson

@@ -167,7 +167,7 @@ def environment(folder: Path) -> dict[str, str]:
     script = folder / ".bin" / "parity"
     if not script.exists():
         script.parent.mkdir()
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m parity.cli.main "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m parity.cli "$@"\n')
         script.chmod(0o755)
     path = os.pathsep.join([str(script.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
     kept = {name: value for name, value in os.environ.items() if name not in ("MASTER_ADDR", "MASTER_PORT")}

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parity.cli.main import main
+from parity.cli import main
 from parity.cli.output import add_amount
 from parity.experiment.power import Power
 from parity.report import show_power
@@ -41,7 +41,7 @@ def on_a_terminal(arguments):
     ours, its = pty.openpty()
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "parity.cli.main", *arguments],
+        [sys.executable, "-m", "parity.cli", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=its,
         stderr=its,
@@ -67,7 +67,7 @@ def test_a_terminal_gets_colours_and_progress_and_a_pipe_gets_neither(two_traces
     assert "\x1b[" in shown
     assert "judge steps" in shown
     done = subprocess.run(
-        [sys.executable, "-m", "parity.cli.main", "compare", *two_traces],
+        [sys.executable, "-m", "parity.cli", "compare", *two_traces],
         capture_output=True,
         text=True,
         timeout=60,

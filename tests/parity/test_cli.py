@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from parity.cli import main
 from parity.cli.errors import CommandError
-from parity.cli.main import main
 from parity.cli.output import claim_file, claim_reproduction, claimed_folder
 from parity.judge.result import Level, Result
 from parity.trace import TraceWriter
@@ -31,8 +31,8 @@ def ended(capsys, *words) -> tuple[int, str, str]:
 @pytest.mark.parametrize("words", [[], *([verb] for verb in VERBS)])
 def test_help_loads_no_framework_and_nothing_heavy(words):
     program = (
-        "import sys, parity.cli.main\n"
-        f"try:\n    parity.cli.main.main({[*words, '--help']!r})\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "import sys, parity.cli\n"
+        f"try:\n    parity.cli.main({[*words, '--help']!r})\nexcept SystemExit as end:\n    assert end.code == 0\n"
         "print(sorted({'numpy', 'torch', 'tensorflow', 'rich', 'pydantic', 'jinja2'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT)
@@ -140,7 +140,7 @@ def test_bless_refuses_a_place_for_its_trace_before_it_runs(capsys, tmp_path):
 
 def test_a_reader_that_leaves_early_is_no_verdict(tmp_path):
     TraceWriter(str(tmp_path), {"package": "test"}, {f"fact{n}": "x" * 100 for n in range(2000)}).close()
-    program = [sys.executable, "-m", "parity.cli.main", "show", str(tmp_path)]
+    program = [sys.executable, "-m", "parity.cli", "show", str(tmp_path)]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout.readline().startswith(str(tmp_path).encode())
         process.stdout.close()
@@ -152,7 +152,7 @@ def test_a_name_that_the_terminal_cannot_write_is_written_otherwise(tmp_path):
     folder = tmp_path / "f\xfcr"
     TraceWriter(str(folder), {"package": "test"}).close()
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    program = [sys.executable, "-m", "parity.cli.main", "show", str(folder)]
+    program = [sys.executable, "-m", "parity.cli", "show", str(folder)]
     done = subprocess.run(program, capture_output=True, cwd=ROOT, env=environment, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"f\\xfcr: 0 steps, complete" in done.stdout
@@ -245,7 +245,7 @@ def test_a_bug_of_ours_is_no_difference(capsys, monkeypatch, tmp_path):
 
 def test_a_reader_that_leaves_early_gets_no_complaint(tmp_path):
     program = (
-        "import sys\nfrom parity.cli.main import main\nimport parity.experiment.compare as it\n"
+        "import sys\nfrom parity.cli import main\nimport parity.experiment.compare as it\n"
         "from parity.judge.result import Level, Result\n"
         "names = ('function', 'float32', 'trajectory', 'mixed')\n"
         "result = Result({n: Level(n, 'same', 'x' * 100000) for n in names}, {}, {})\n"

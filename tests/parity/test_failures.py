@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_case import BREAK, incomplete_traces, processes_with, write_case
 
-from parity.cli.main import main
+from parity.cli import main
 
 if sys.platform != "linux":
     pytest.skip("looks for left processes in /proc; runs on Linux", allow_module_level=True)

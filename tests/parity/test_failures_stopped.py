@@ -43,7 +43,7 @@ def running(tmp_path):
         "TMPDIR": str(tmp_path / "temporary"),
     }
     environment.pop("PARITY_TF_PYTHON", None)
-    command = [sys.executable, "-m", "parity.cli.main", "run", str(case), "--json", str(tmp_path / "result.json")]
+    command = [sys.executable, "-m", "parity.cli", "run", str(case), "--json", str(tmp_path / "result.json")]
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         command, stdout=pipe, stderr=pipe, text=True, env=environment, preexec_fn=hear_interrupts

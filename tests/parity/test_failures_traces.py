@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from parity.cli.main import main
+from parity.cli import main
 from parity.trace import TraceWriter
 
 VARIABLES = {"kernel": {"shape": [3], "dtype": "float32", "kind": "weight"}}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_failures_traces import record
 from test_report import RESULTS, different, incomparable, same
 
-from parity.cli.main import main
+from parity.cli import main
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.report import as_markdown, write_junit, write_junit_of_failure, write_markdown
 from parity.worker.failures import SideFailed

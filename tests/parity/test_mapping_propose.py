@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.cli.main import main
+from parity.cli import main
 from parity.mapping import Values, Variable, parse_transform, propose, proposed_toml
 from parity.trace import TraceWriter
 

@@ -3,7 +3,6 @@
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -237,16 +236,3 @@ def test_an_error_of_several_lines_is_told_by_its_first_with_the_rest_in_the_tra
         "Mend it there; its traceback is above."
     )
     assert failed.traceback == trace
-
-
-def test_the_public_names_are_these():
-    import parity.sides
-
-    names = {
-        name for name, value in vars(parity.worker).items() if name[0] != "_" and not isinstance(value, ModuleType)
-    }
-    assert names == {"DEFAULT_SILENCE", "launch_data", "launch_tf", "launch_torch"} | {
-        "SideFailed",
-        "SideProcess",
-        "fail_together",
-    }

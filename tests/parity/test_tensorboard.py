@@ -11,8 +11,8 @@ from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_
 from test_report import RESULTS
 from test_report_page import looked_at
 
+from parity.cli import main
 from parity.cli.errors import CommandError
-from parity.cli.main import main
 from parity.cli.output import claim_events
 from parity.judge.result import Check, Level, Result
 from parity.report import write_tensorboard

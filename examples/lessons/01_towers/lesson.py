@@ -47,6 +47,6 @@ def findings(tf, torch):
 
 
 if __name__ == "__main__":
-    from parity.cli.main import main
+    from parity.cli import main
 
     main(["teach", "1"])

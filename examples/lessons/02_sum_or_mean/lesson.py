@@ -59,6 +59,6 @@ def apart(one, other):
 
 
 if __name__ == "__main__":
-    from parity.cli.main import main
+    from parity.cli import main
 
     main(["teach", "2"])

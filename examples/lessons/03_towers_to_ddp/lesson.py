@@ -51,6 +51,6 @@ def findings(tf, torch):
 KINDS = ("weights", "gradients", "batch")
 
 if __name__ == "__main__":
-    from parity.cli.main import main
+    from parity.cli import main
 
     main(["teach", "3"])

@@ -60,6 +60,6 @@ def counted(count, ranks):
 
 
 if __name__ == "__main__":
-    from parity.cli.main import main
+    from parity.cli import main
 
     main(["teach", "4"])

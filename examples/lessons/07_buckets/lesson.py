@@ -54,6 +54,6 @@ def findings(torch):
 
 
 if __name__ == "__main__":
-    from parity.cli.main import main
+    from parity.cli import main
 
     main(["teach", "7"])

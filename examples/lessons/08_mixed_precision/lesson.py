@@ -72,6 +72,6 @@ def findings(tf, torch):
 
 
 if __name__ == "__main__":
-    from parity.cli.main import main
+    from parity.cli import main
 
     main(["teach", "8"])

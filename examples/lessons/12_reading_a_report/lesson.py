@@ -70,6 +70,6 @@ def compare(name, sides):
 
 
 if __name__ == "__main__":
-    from parity.cli.main import main
+    from parity.cli import main
 
     main(["teach", "12"])

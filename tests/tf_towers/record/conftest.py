@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from support.forks import forking
 
-from parity.cli.main import main
+from parity.cli import main
 from parity.trace import Trace
 from parity.worker import bootstrap
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.cli.main import main
+from parity.cli import main
 from parity.worker import bootstrap
 
 from .conftest import environment, run

@@ -32,11 +32,11 @@ found = runpy.run_path({net!r})
 graph, weights = tf.get_default_graph(), tf.trainable_variables()
 wanted = [[loss] + tf.gradients(loss, weights) for loss in (found["first"], found["last"])]
 init = tf.global_variables_initializer()
-from tf_towers.shadow.cut import import_graph
-from tf_towers.shadow.definition import pruned
-from tf_towers.shadow.expand import expand
-from tf_towers.shadow.layout import to_channels_last
-from tf_towers.shadow.widen import widen
+from tf_towers.shadow.split import import_graph
+from tf_towers.shadow.graph_def import pruned
+from tf_towers.shadow.op_rewrites import expand
+from tf_towers.shadow.nhwc import to_channels_last
+from tf_towers.shadow.to_float64 import widen
 needed = [each.op.name for tensors in wanted for each in tensors] + [init.name]
 definition = pruned(graph.as_graph_def(), needed)
 types, renamed = to_channels_last(definition)
@@ -51,7 +51,7 @@ print("turned", *types)
 """
 CONV3D = """
 import tensorflow.compat.v1 as tf
-from tf_towers.shadow.layout import to_channels_last
+from tf_towers.shadow.nhwc import to_channels_last
 tf.disable_v2_behavior()
 x = tf.placeholder(tf.float32, [1, 2, 4, 4, 4])
 tf.nn.conv3d(x, tf.ones([1, 1, 1, 2, 2]), [1] * 5, "SAME", data_format="NCDHW", name="deep")

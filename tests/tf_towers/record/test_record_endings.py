@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.cli.main import main
+from parity.cli import main
 from parity.trace import Trace, TraceError
 
 from .conftest import SCRIPTS, environment, run, run_bare, run_recorded
@@ -119,7 +119,7 @@ def test_a_script_that_swallows_everything_is_ended_all_the_same(this_python, tm
 
 
 def test_a_module_runs_with_its_own_arguments(this_python, script, tmp_path):
-    words = ["-c", "from parity.cli.main import main; import sys; sys.exit(main())", "record", "--steps", "9"]
+    words = ["-c", "from parity.cli import main; import sys; sys.exit(main())", "record", "--steps", "9"]
     words += ["--tf-python", this_python, "--out", str(tmp_path / "trace"), "-m", "script", "leave"]
     root = str(Path(__file__).parents[3])
     done = subprocess.run(

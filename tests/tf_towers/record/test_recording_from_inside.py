@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.cli.main import main
+from parity.cli import main
 from parity.trace import Trace
 
 from .conftest import environment

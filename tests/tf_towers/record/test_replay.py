@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parity.cli.main import main
+from parity.cli import main
 from parity.experiment.replay.script import parts_of
 from parity.experiment.replay.session import Port, replay
 from parity.report.html.page import as_html

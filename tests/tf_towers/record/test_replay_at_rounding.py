@@ -116,7 +116,7 @@ def test_a_bias_with_an_empty_gradient_that_is_moved_by_something_else_is_found(
 EVERY_STEP = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-import parity.trace.aside
+import parity.trace.tie_breaking
 parity.trace.tie_breaking.JUMP = -1.0
 from tf_towers.shadow import make_shadow
 make_shadow(sys.argv[1])

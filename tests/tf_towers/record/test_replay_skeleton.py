@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from parity.cli.main import main
+from parity.cli import main
 
 pytestmark = pytest.mark.usefixtures("forked_torch")
 FORWARD = """

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from parity.cli.main import main
+from parity.cli import main
 
 from .conftest import PORTS
 

@@ -69,8 +69,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-import torch_ddp.group
+import torch_ddp
 from torch_ddp import Rank, leave_process_group, process_group
+from torch_ddp.process_group import import_what_ddp_imports
 
 
 def train():
@@ -80,7 +81,7 @@ def train():
     return model, looked_up
 
 
-torch_ddp.process_group.import_what_ddp_imports()
+import_what_ddp_imports()
 gc.freeze()  # what is imported is not looked through in every round
 
 def train_in_a_group(how, meeting):
