@@ -5,10 +5,10 @@ import os
 import tensorflow as real
 import tensorflow.compat.v1 as tf
 
-from tf_towers.graph.optimizer import hyper_parameters
-from tf_towers.record.inputs import RANDOM, WRITING
-from tf_towers.record.races import find_races
-from tf_towers.record.traversal import ancestors
+from tf_towers.graph.op_types import RANDOM, WRITING
+from tf_towers.graph.races import find_races
+from tf_towers.graph.traversal import ancestors
+from tf_towers.graph.update.optimizer import hyper_parameters
 
 # States the facts of a training: everything that may differ from another run on purpose.
 

@@ -7,9 +7,9 @@ import tensorflow.compat.v1 as tf
 
 from parity.trace import RANK_OF, evaluated, quantity_of
 from tf_towers.errors import TowerError
-from tf_towers.graph.apply_update import tensors_of
 from tf_towers.graph.forward import forward_of, gradients_of, with_values
 from tf_towers.graph.input_pipeline import STEP_WITHIN
+from tf_towers.graph.update.apply_update import tensors_of
 
 # A step that takes so many times as long as any before, and as many seconds, does not end.
 TIMES_AS_LONG = 50

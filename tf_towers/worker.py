@@ -9,26 +9,15 @@ import numpy as np
 import tensorflow as real
 import tensorflow.compat.v1 as tf
 
-from parity.trace import (
-    COMPUTED,
-    COUNTERS_AFTER,
-    SideError,
-    Trace,
-    TraceWriter,
-    UserCode,
-    call_as,
-    claim_standard_streams,
-    counters_after,
-    quantity_of,
-    serve,
-    write_forward,
-)
+from parity.trace import COMPUTED, COUNTERS_AFTER, Trace, TraceWriter, counters_after, quantity_of, write_forward
+from parity.worker.protocol import SideError, claim_standard_streams, serve
+from parity.worker.user_code import UserCode, call_as
 from tf_towers.checkpoint import start_from_checkpoint
 from tf_towers.facts import describe_variables, facts
 from tf_towers.graph.build import build
-from tf_towers.graph.optimizer import Part, make_optimizer
 from tf_towers.graph.options import TABLES, Plan
 from tf_towers.graph.tower import with_loss_factor
+from tf_towers.graph.update.optimizer import Part, make_optimizer
 from tf_towers.session import perturbed, session
 from tf_towers.step import Stepper, in_order
 

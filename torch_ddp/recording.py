@@ -17,11 +17,11 @@ from torch_ddp.errors import TorchDdpError
 from torch_ddp.facts import describe_variables
 from torch_ddp.gather import gather
 from torch_ddp.process_group import Rank
+from torch_ddp.step.forward_watch import ForwardWatch
 from torch_ddp.step.gradients import GradientReduction
 from torch_ddp.step.optimizer import hyper_parameters
 from torch_ddp.step.stepper import array, merged
 from torch_ddp.weights import named_statistics
-from torch_ddp.worker.forward import ForwardWatch
 
 Arrays = dict[str, np.ndarray]
 MOST_BYTES = 1 << 26  # of the forward pass that is kept

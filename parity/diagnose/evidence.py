@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from parity.judge.metrics import Array, is_finite, norm
+from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Explained, FirstDifference
 from parity.mapping.trace_map import Join
 from parity.trace import OF_A_VARIABLE, Key, TensorFile, Trace, format_key, parse_key, tower_order
+from parity.trace.arrays import Array
 
 CLOSE = 1e-9  # of float64 traces, relative
 CLOSE32 = 1e-4  # of float32 traces, which is all that `parity compare` may have

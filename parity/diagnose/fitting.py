@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.evidence import LEFT
-from parity.judge.metrics import Array, is_finite, norm
+from parity.judge.metrics import is_finite, norm
+from parity.trace.arrays import Array
 
 # Tells whether values went through a narrower float than they are stored in.
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.evidence import Evidence, Fit, fit, once_of_a_step
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
+from parity.trace.arrays import Array
 
 EXACT = 1e-7
 ROUGH = 1e-5

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from parity.judge.result import Check, FirstDifference, Level
 from parity.locate import Location, at_the_mover, in_front, locate
 from parity.locate.declared import shows
 from parity.locate.description import where_apart
+from parity.locate.located import Located
 from parity.locate.matching import Pass, tolerances_for
 from parity.mapping.trace_map import Join
 from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace, TraceError, parse_key
@@ -26,20 +27,6 @@ from parity.worker.failures import SideFailed
 FORWARD = ("act", "stat", "loss")
 MOST_NAMED = 8
 MOVED = frozenset(["moved_values", "channel_order"])  # numbers stand in other places, and are the same
-
-
-class Located(NamedTuple):
-    """A first difference whose layer is known.
-
-    Fields:
-      first: the difference at its layer; as it was found where it is in none.
-      place: what is known of the layer.
-      passes: the forward passes of the reference and of the candidate that show it.
-    """
-
-    first: FirstDifference
-    place: Location
-    passes: tuple[Pass, Pass] | None = None
 
 
 class Passes(Protocol):

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from parity.diagnose import Evidence
 from parity.diagnose.detectors.mixed_precision import find_mixed_causes
 from parity.diagnose.variables import Read, read_in_place, structural_causes, structural_check, trained_extras
-from parity.experiment.layers import FORWARD, Located
+from parity.experiment.layers import FORWARD
 from parity.experiment.recording import Recorded
 from parity.judge.levels.mixed import Halves, all_skipped, judge_mixed, judge_scale
 from parity.judge.metrics import worst
 from parity.judge.result import Check, FirstDifference, Level, Result, decide, what_differs
 from parity.judge.tensor_details import MOST_ELEMENTS, Pairs, look_closer, losses_of
 from parity.locate.layer_names import layer_names
+from parity.locate.located import Located
 from parity.mapping import MappingError, Structure
 from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key

@@ -11,9 +11,10 @@ from parity.experiment.sides.perturb import as_float64, one_roundoff, one_ulp, r
 from parity.experiment.sides.tensorflow_side import TensorFlowRole
 from parity.experiment.spec import REPETITION, Asked
 from parity.judge.levels.mixed import Halves
-from parity.mapping.states import Tensors, read_all, translated, translated_batch, write_init, write_states
+from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import QUANTITIES, Trace
+from parity.trace.arrays import Tensors
 
 # The quantities that a run records, by what it is for.
 

@@ -13,7 +13,7 @@ from parity.diagnose import VAGUE, Evidence, find_causes, find_further, first_in
 from parity.diagnose.interventions import ahead_of, find_by_experiment, find_onward, with_cut, with_parting
 from parity.diagnose.located.search import fitting, with_causes_at
 from parity.experiment.intended import look_for_declared
-from parity.experiment.layers import Located, decisive, locate_first, place_at_own_loss, with_location
+from parity.experiment.layers import decisive, locate_first, place_at_own_loss, with_location
 from parity.experiment.level_details import judge_halves, look_at_level, look_at_levels, with_structure
 from parity.experiment.levels import judge_function, judge_single, not_run
 from parity.experiment.recorder import Recorder
@@ -29,6 +29,7 @@ from parity.experiment.spec import Tick
 from parity.experiment.trajectories import decide_trajectory
 from parity.judge.repeatability import Repeat
 from parity.judge.result import Cause, FirstDifference, Level, Result, own_first
+from parity.locate.located import Located
 from parity.trace import Trace
 from parity.worker.launch import Sides
 

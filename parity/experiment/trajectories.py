@@ -28,12 +28,12 @@ from parity.judge.levels.trajectory import (
     spots_of,
     stray_of_candidate,
 )
-from parity.judge.metrics import Array
 from parity.judge.result import Check, Level, Verdict, decide
 from parity.judge.unmatched_slots import after_the_last, set_aside_slots
-from parity.mapping.states import Tensors, read_all, translated, translated_batch, write_init, write_states
+from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import Trace
+from parity.trace.arrays import Array, Tensors
 from parity.worker.failures import SideFailed
 
 # Records level 3: float32 runs that nobody resets, of both sides, each with its own rounding.

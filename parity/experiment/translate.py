@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import Array
 from parity.mapping import Mapping, MappingError
 from parity.mapping.trace_map import Join
 from parity.trace import RANK_OF, TensorFile, Trace, TraceError, TraceWriter, parse_key, state_after
+from parity.trace.arrays import Array
 from parity.trace.reader import STATE_OF_A_STEP
 
 STATE = STATE_OF_A_STEP | {"state"}

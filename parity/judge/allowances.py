@@ -5,8 +5,9 @@ from typing import Protocol
 
 import numpy as np
 
-from parity.judge.metrics import Array, distance, norm
+from parity.judge.metrics import distance, norm
 from parity.trace import TensorFile, Trace
+from parity.trace.arrays import Array
 
 
 class Spread(Protocol):

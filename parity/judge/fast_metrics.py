@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import BLOCK, SAFE, Array, distance, norm
+from parity.judge.metrics import BLOCK, SAFE, distance, norm
+from parity.trace.arrays import Array
 
 # Squares that neither overflow nor vanish in float32, summed over a block of them.
 SAFE32 = (1e-24, 1e24)

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from parity.trace.arrays import Array
+
 # Elements that stay in the cache between being read and being squared. A dot product of more than 10,000 starts threads,
 # which wait for each other for seconds where others run too.
 BLOCK = 9984

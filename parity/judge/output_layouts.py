@@ -4,10 +4,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import hypot
 
-from parity.judge.metrics import Array, distance, norm
+from parity.judge.metrics import distance, norm
 from parity.mapping import MappingError, parse_transform
 from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key
+from parity.trace.arrays import Array
 
 OUTPUTS = ("act", "metric")
 IDENTITY = "identity"

@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import Array, distance, norm
+from parity.judge.metrics import distance, norm
 from parity.judge.result import Check
 from parity.mapping import Mapping as VariableMapping
 from parity.mapping import Pair, Variable
 from parity.mapping.trace_map import Join
 from parity.trace import Key, format_key
+from parity.trace.arrays import Array
 
 SHOWN = 4  # names of a kind
 ROUNDING = 2.0**-22  # of float32 values that were made by another way

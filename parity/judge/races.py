@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import Array, distance
+from parity.judge.metrics import distance
+from parity.trace.arrays import Array
 
 
 class Outcome(NamedTuple):

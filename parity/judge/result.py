@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import Array, Worst, distance
+from parity.judge.metrics import Worst, distance
 from parity.trace import SourceLine, parse_key
+from parity.trace.arrays import Array
 
 if TYPE_CHECKING:
     from parity.judge.repeatability import Repeat

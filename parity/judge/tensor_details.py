@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import Array
 from parity.judge.result import Check, Level
 from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, Trace, parse_key
+from parity.trace.arrays import Array
 
 # Looks closer at single tensors: how the values of both sides are spread, and where they are furthest apart.
 

@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.locate.downstream import readers, upstream
 from parity.locate.layouts import align
 from parity.locate.matching import Pass, Value, partners
 from parity.trace import ForwardOp
+from parity.trace.arrays import Array
 
 CLOSE = 1e-9  # of a gradient's norm: sums of another order, and what cancels in them
 

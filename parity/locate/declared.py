@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from parity.judge.metrics import Array
 from parity.locate.layer_names import layer_names
 from parity.locate.matching import TOLERANCE, Pass, alike
 from parity.locate.search import Location
+from parity.trace.arrays import Array
 
 
 def shows(declared: str, value: Array, place: Location, passed: Pass, variables: Mapping[str, Sequence[int]]) -> bool:

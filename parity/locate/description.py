@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.judge.metrics import Array
+from parity.trace.arrays import Array
 
 SAME = 1e-10
 AXES = {

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import Array
 from parity.locate.matching import alike
+from parity.trace.arrays import Array
 
 MOST_AXES = 5
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import Array
 from parity.trace import ForwardOp
+from parity.trace.arrays import Array
 
 TOLERANCE = 1e-10
 LEAST_TOLERANCE = 1e-13

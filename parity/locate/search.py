@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import Array
 from parity.locate.divergence import Parting, Side, differing_layers, part
 from parity.locate.downstream import active, beginnings, behind_difference, followers
 from parity.locate.layer_names import common_scope, layer_names, layer_of, scope_of
@@ -13,6 +12,7 @@ from parity.locate.layouts import Aligned, align
 from parity.locate.matching import TOLERANCE, Pass, Reached, reach
 from parity.locate.op_kinds import same_kind
 from parity.trace import ForwardOp, SourceLine
+from parity.trace.arrays import Array
 
 LATER = 12
 ABOUT_AS_NEAR = 2.0

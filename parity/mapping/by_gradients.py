@@ -8,9 +8,10 @@ import numpy as np
 
 from parity.mapping.draft import Draft
 from parity.mapping.guesses import Guess
-from parity.mapping.transforms import Array, Transform, parse_transform
+from parity.mapping.transforms import Transform, parse_transform
 from parity.mapping.units import Unit
 from parity.mapping.variables import Variable
+from parity.trace.arrays import Array
 
 # What gradients say of a pair that may be meant.
 

@@ -10,10 +10,11 @@ import numpy as np
 from parity.mapping.fits import BY_SHAPE, Told, contradict
 from parity.mapping.names import Meaning, meanings
 from parity.mapping.similarity import Similarity, candidate_family, reference_families, strangeness
-from parity.mapping.transforms import Array, parse_transform
+from parity.mapping.transforms import parse_transform
 from parity.mapping.units import Unit
 from parity.mapping.variable_map import Pair
 from parity.mapping.variables import Variable
+from parity.trace.arrays import Array
 
 # The cheapest one-to-one assignment, by shortest augmenting paths.
 

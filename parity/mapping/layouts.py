@@ -3,8 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from parity.mapping.transforms import Array, Shape, Transform, misfit, register
+from parity.mapping.transforms import Shape, Transform, misfit, register
 from parity.mapping.variables import MappingError, Variable
+from parity.trace.arrays import Array
 
 # The transforms that only move elements: kernels, activations, flattened and reshaped arrays.
 

@@ -5,8 +5,9 @@ import math
 import numpy as np
 
 from parity.mapping.layouts import flatten_hwc
-from parity.mapping.transforms import Array, Shape, Transform, misfit, register
+from parity.mapping.transforms import Shape, Transform, misfit, register
 from parity.mapping.variables import MappingError
+from parity.trace.arrays import Array
 
 # The transforms that make two arrays of one: an LSTM's kernel and bias, and a bias that torch keeps as a sum.
 

@@ -12,10 +12,11 @@ import numpy as np
 from parity.mapping.fits import becomes, fits
 from parity.mapping.guesses import Numbers
 from parity.mapping.names import alike, meanings
-from parity.mapping.transforms import Array, parse_transform
+from parity.mapping.transforms import parse_transform
 from parity.mapping.units import Unit
 from parity.mapping.variable_map import line
 from parity.mapping.variables import Variable
+from parity.trace.arrays import Array
 
 SURE = 0.5
 WEIGHTS = {"name": 1.0, "initial value": 3.0, "first gradient": 3.0}

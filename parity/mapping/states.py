@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from parity.judge.metrics import Array
 from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, Trace, TraceWriter, quantity_of, state_after
+from parity.trace.arrays import Array, Tensors
 
 STATE = frozenset(["state", "stat", "slot", "var", "ema"])
 PRODUCER = {"package": "parity"}
-Tensors = dict[str, Array]
 
 
 def write_init(out: Path, tensors: Mapping[str, Array]) -> Path:

@@ -12,9 +12,10 @@ from typing import NamedTuple
 from parity.mapping.draft import Draft
 from parity.mapping.fits import contradict, fits
 from parity.mapping.names import Meaning
-from parity.mapping.transforms import Array, Shape, Transform, parse_transform
+from parity.mapping.transforms import Shape, Transform, parse_transform
 from parity.mapping.variable_map import Pair
 from parity.mapping.variables import Variable
+from parity.trace.arrays import Array
 
 NOTHING = "nothing of the port"
 UNTIED = "untied"

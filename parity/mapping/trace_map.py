@@ -5,7 +5,6 @@ from typing import Protocol
 
 import numpy as np
 
-from parity.judge.metrics import Array
 from parity.mapping import Mapping as VariableMapping
 from parity.mapping import MappingEntry, MappingError, only_slots_left, parse_transform, slot_partner
 from parity.trace import (
@@ -19,6 +18,7 @@ from parity.trace import (
     parse_key,
     tower_order,
 )
+from parity.trace.arrays import Array
 
 # Names and layouts of what is not a variable: feeds, activations, metrics.
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from parity.mapping.variables import MappingError
+from parity.trace.arrays import Array
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 

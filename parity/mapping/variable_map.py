@@ -5,8 +5,9 @@ from collections.abc import Mapping as Map
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from parity.mapping.transforms import Array, Shape, Transform
+from parity.mapping.transforms import Shape, Transform
 from parity.mapping.variables import MappingError, Variable
+from parity.trace.arrays import Array
 
 
 class Pair(NamedTuple):

@@ -7,8 +7,9 @@ import os
 import sys
 from typing import Any, Callable, Dict
 
-from parity.trace import SideError, UserCode, claim_standard_streams, serve
 from parity.worker.bootstrap import CURES
+from parity.worker.protocol import SideError, claim_standard_streams, serve
+from parity.worker.user_code import UserCode
 
 CODE = UserCode()
 

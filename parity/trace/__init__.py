@@ -58,11 +58,3 @@ from parity.trace.writer import SHADOW_FREE as SHADOW_FREE
 from parity.trace.writer import SHADOW_OTHER_ORDER as SHADOW_OTHER_ORDER
 from parity.trace.writer import SHADOW_SPREAD as SHADOW_SPREAD
 from parity.trace.writer import TraceWriter as TraceWriter
-from parity.worker.protocol import Channel as Channel
-from parity.worker.protocol import SideError as SideError
-from parity.worker.protocol import claim_standard_streams as claim_standard_streams
-from parity.worker.protocol import describe_error as describe_error
-from parity.worker.protocol import die_with_parent as die_with_parent
-from parity.worker.protocol import serve as serve
-from parity.worker.user_code import UserCode as UserCode
-from parity.worker.user_code import call_as as call_as

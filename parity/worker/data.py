@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from parity.trace import SideError, TraceWriter, UserCode, call_as, claim_standard_streams, serve
+from parity.trace import TraceWriter
+from parity.worker.protocol import SideError, claim_standard_streams, serve
+from parity.worker.user_code import UserCode, call_as
 
 
 class Data:

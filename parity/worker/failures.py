@@ -62,7 +62,7 @@ def failure(side: str, request: str, error: Mapping[str, Any], printed: str = ""
     Args:
       side: "tf", "torch" or "data".
       request: what it was asked.
-      error: as `parity.trace.describe_error` made it; `rank` where one rank of several raised, `died` where one ended.
+      error: as `protocol.describe_error` made it; `rank` where one rank of several raised, `died` where one ended.
       printed: what the side printed last; shown only where a process ended without a word.
     """
     who = f"rank {error['rank']}: " if "rank" in error and not error.get("died") else ""

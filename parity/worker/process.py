@@ -12,8 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from parity.trace import Channel
 from parity.worker.failures import SideFailed, failure, last_lines, last_words, task_of, telling_stacks
+from parity.worker.protocol import Channel
 
 Progress = Callable[[int, int], None]
 FOLLOWING = ("initialize", "run", "forward")  # requests that need what an earlier one made

@@ -43,7 +43,7 @@ def test_every_page_and_public_name_can_be_searched(site):
     for name in (
         "api/parity.html#parity.testing.assert_parity",
         "api/trace.html#parity.trace.writer.TraceWriter",
-        "api/tf_towers.html#tf_towers.graph.combine.combine_gradients",
+        "api/tf_towers.html#tf_towers.graph.update.combine.combine_gradients",
         "api/torch_ddp.html#torch_ddp.train.launch.launch",
         "api/like_tf.html#torch_ddp.like_tf.optim.Adam",
         "api/amp.html#torch_ddp.amp.initialize.initialize",

@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
-from parity.trace import SideError, Trace
+from parity.trace import Trace
 from parity.worker.data import Data
+from parity.worker.protocol import SideError
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 LEGACY = [
     ROOT / "parity" / "__init__.py",
     *(ROOT / "parity" / "trace").rglob("*.py"),
+    *(ROOT / "parity" / "worker" / f"{name}.py" for name in ("__init__", "protocol", "user_code", "bootstrap")),
     *(ROOT / "tf_towers").rglob("*.py"),
     ROOT / "parity" / "teach" / "__init__.py",
     ROOT / "parity" / "teach" / "part.py",

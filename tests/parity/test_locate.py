@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from parity.experiment.layers import Located, with_location
+from parity.experiment.layers import with_location
 from parity.judge.result import Cause, Check, FirstDifference, Level
 from parity.locate import at_the_mover, locate
 from parity.locate import matching as reached
 from parity.locate.declared import shows
 from parity.locate.layouts import align
+from parity.locate.located import Located
 from parity.locate.matching import Pass, alike, partners, tolerance_for, tolerances_for
 from parity.trace import ForwardOp, LaidOut, Operand, SourceLine
 

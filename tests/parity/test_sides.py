@@ -91,7 +91,7 @@ def test_a_side_that_is_settled_owes_nothing_and_no_late_failure_meets_what_it_i
 
 def test_a_line_that_a_side_prints_reaches_its_log_whole(side, tmp_path):
     program = (
-        "from parity.trace import claim_standard_streams, serve\n"
+        "from parity.worker.protocol import claim_standard_streams, serve\n"
         "def say(arguments, progress):\n"
         "    print(arguments['text'], end=arguments['end'])\n"
         "serve(claim_standard_streams(), {'say': say})"

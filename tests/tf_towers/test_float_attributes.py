@@ -112,9 +112,9 @@ def test_only_the_function_of_1_15_has_a_floor_of_epsilon_and_no_kernel_on_the_c
 
 
 def _shadowed(x):
-    from tf_towers.shadow.op_rewrites import expand
+    from tf_towers.float64.op_rewrites import expand
+    from tf_towers.float64.to_float64 import widen
     from tf_towers.shadow.split import import_graph
-    from tf_towers.shadow.to_float64 import widen
 
     graph = tf.Graph()
     with graph.as_default():
@@ -138,7 +138,7 @@ def test_in_a_shadow_an_attribute_is_the_decimal_that_the_recorded_float32_is_of
 def _with_a_rounded_attribute(tolerance):
     from tensorflow.python.ops import gen_math_ops
 
-    from tf_towers.shadow import op_rewrites as expand
+    from tf_towers.float64 import op_rewrites as expand
 
     graph = tf.Graph()
     with graph.as_default():
@@ -168,7 +168,7 @@ def _unknown():
     from tensorflow.core.framework import types_pb2
     from tensorflow.python.framework import kernels, op_def_registry
 
-    from tf_towers.shadow.op_rewrites import EXPANSIONS, NOT_COMPUTED_WITH
+    from tf_towers.float64.op_rewrites import EXPANSIONS, NOT_COMPUTED_WITH
 
     if hasattr(op_def_registry, "get_registered_ops"):
         registered = op_def_registry.get_registered_ops()

@@ -16,7 +16,8 @@ import tensorflow as real  # noqa: E402
 import tensorflow.compat.v1 as tf  # noqa: E402
 
 import tf_towers  # noqa: E402
-from parity.trace import TensorFile, claim_standard_streams, serve, write_tensors  # noqa: E402
+from parity.trace import TensorFile, write_tensors  # noqa: E402
+from parity.worker.protocol import claim_standard_streams, serve  # noqa: E402
 
 
 def call(arguments, progress):

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from torch_ddp.step.activation_patching import DetachingWatch
-from torch_ddp.worker.forward import ForwardWatch
+from torch_ddp.step.forward_watch import ForwardWatch
 
 
 class Net(nn.Module):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from torch_ddp.worker.forward import ForwardWatch
+from torch_ddp.step.forward_watch import ForwardWatch
 
 torch.manual_seed(0)
 LAYER = nn.Linear(3, 4).double()

@@ -3,20 +3,20 @@
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
-from tf_towers.graph.apply_update import all_finite, gated_update, tensors_of
-from tf_towers.graph.batch_norm_updates import choose_updates, racing_updates
-from tf_towers.graph.float_attributes import attributes_as_written
+from tf_towers.float64.float_attributes import attributes_as_written
 from tf_towers.graph.gradients import make_gradients
 from tf_towers.graph.inference import MODE, build_inference, in_mode, takes_mode
 from tf_towers.graph.inputs import make_feeding
-from tf_towers.graph.loss_scale import LossScale
-from tf_towers.graph.moving_averages import Averages
-from tf_towers.graph.optimizer import SeveralOptimizers, learning_rate, parts_of
 from tf_towers.graph.options import make_plan
 from tf_towers.graph.placement import homes, place_variables, tower_devices
 from tf_towers.graph.regularization import effective_coefficient
 from tf_towers.graph.tower import build_replicas
 from tf_towers.graph.training import Parts, Training, broadcast, collect, copies_of
+from tf_towers.graph.update.apply_update import all_finite, gated_update, tensors_of
+from tf_towers.graph.update.batch_norm_updates import choose_updates, racing_updates
+from tf_towers.graph.update.loss_scale import LossScale
+from tf_towers.graph.update.moving_averages import Averages
+from tf_towers.graph.update.optimizer import SeveralOptimizers, learning_rate, parts_of
 from tf_towers.graph.user_errors import float32_places, inexact_ops, require_arguments, require_graph_mode
 from tf_towers.graph.variable_sharing import share
 

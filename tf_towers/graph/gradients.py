@@ -6,11 +6,11 @@ import contextlib
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
-from tf_towers.graph.clip import clip_gradients
-from tf_towers.graph.combine import combine_gradients
 from tf_towers.graph.cross_tower.collectives import gradients_of_tower, upstream_of
-from tf_towers.graph.optimizer import parts_of
 from tf_towers.graph.regularization import decay_terms
+from tf_towers.graph.update.clip import clip_gradients
+from tf_towers.graph.update.combine import combine_gradients
+from tf_towers.graph.update.optimizer import parts_of
 
 # Takes the gradients of towers: each loss by itself, or all of them where towers exchange tensors.
 

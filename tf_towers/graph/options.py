@@ -3,9 +3,9 @@
 import collections
 
 from tf_towers.errors import TowerError
-from tf_towers.graph.combine import MISSING, SPARSE
 from tf_towers.graph.placement import POLICIES
 from tf_towers.graph.shard import CUTS, UNEVEN
+from tf_towers.graph.update.combine import MISSING, SPARSE
 from tf_towers.graph.variable_sharing import SHARING
 
 CHOICES = {

@@ -4,7 +4,7 @@ import collections
 
 import tensorflow.compat.v1 as tf
 
-from tf_towers.graph.optimizer import slot_variables
+from tf_towers.graph.update.optimizer import slot_variables
 
 Training = collections.namedtuple(
     "Training",

@@ -7,9 +7,9 @@ import traceback
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError, users_line
+from tf_towers.float64.op_rewrites import NOT_COMPUTED_WITH
 from tf_towers.graph.forward import needed
 from tf_towers.graph.inputs import EXAMPLE_WEIGHTS
-from tf_towers.shadow.op_rewrites import NOT_COMPUTED_WITH
 
 # Finds where a tower leaves the dtype of its inputs, by file and line of the user's code.
 

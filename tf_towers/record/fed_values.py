@@ -6,9 +6,9 @@ import re
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf_towers.graph.races import writers_of
 from tf_towers.record.inputs import is_fed, is_source
 from tf_towers.record.manual_updates import HandWritten
-from tf_towers.record.races import writers_of
 
 RATE = re.compile(r"(^|_)(lr|learning_?rate|rate|step_?size)($|_)", re.IGNORECASE)
 

@@ -1,6 +1,6 @@
 """Follows gradients through a graph to the updates that use them, in passes that touch every op once."""
 
-from tf_towers.record.traversal import in_order
+from tf_towers.graph.traversal import in_order
 
 SQUARING = frozenset(["Square", "SquaredDifference"])
 HELD = frozenset(["Variable", "VariableV2", "VarHandleOp"])

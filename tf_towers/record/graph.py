@@ -8,13 +8,13 @@ from google.protobuf import json_format
 from tensorflow.core.framework import graph_pb2
 
 from parity.trace import RecordedGraph
+from tf_towers.graph.races import writers_of
+from tf_towers.graph.traversal import ancestors
 from tf_towers.record.hooks import loop_of
 from tf_towers.record.inputs import is_source
 from tf_towers.record.manual_updates import HandWritten
 from tf_towers.record.plan import changed_after_combining
-from tf_towers.record.races import writers_of
 from tf_towers.record.towers import suggested_towers
-from tf_towers.record.traversal import ancestors
 from tf_towers.record.variables import hyper_parameters
 
 # Takes the graph of a script, from its inputs to its losses, gradients and updates, as data.

@@ -10,7 +10,7 @@ from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.ops import control_flow_ops, gradients_util
 
-from tf_towers.record.inputs import RANDOM
+from tf_towers.graph.op_types import RANDOM
 
 # Notes what a script asks of TensorFlow while it builds its graph: gradients, and updates from them.
 

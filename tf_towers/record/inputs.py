@@ -6,32 +6,20 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2", "PlaceholderWithDefault"])
-VARIABLES = frozenset(["Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp", "VarIsInitializedOp"])
-READS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd"])
-WRITING = ("Assign", "Apply", "ResourceApply", "SparseApply", "ResourceSparseApply", "Scatter", "ResourceScatter")
-RANDOM = frozenset(
-    ["RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "RandomShuffle", "RandomGamma"]
-    + ["Multinomial", "ParameterizedTruncatedNormal", "RandomPoissonV2", "StatelessRandomUniform"]
-    + ["StatelessRandomNormal"]
+from tf_towers.graph.op_types import (
+    ABOUT_SHAPES,
+    BY_EXAMPLE,
+    FUNCTIONS,
+    OF_A_RUN,
+    OVER_AXES,
+    PASSED_ON,
+    PLACEHOLDERS,
+    RANDOM,
+    READS,
+    VARIABLES,
+    WITH_A_CONSTANT,
+    WRITING,
 )
-# Stateful to TensorFlow, since what they hold is changed in place; yet they compute the same from the same.
-OF_A_RUN = ("TensorArray", "Stack", "TensorList", "CreateTemporary", "DestroyTemporary", "TemporaryVariable")
-FUNCTIONS = frozenset(["While", "If", "Case", "StatefulPartitionedCall"])
-ABOUT_SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank"])
-PASSED_ON = frozenset(["Print", "PrintV2", "Assert"])
-
-# Ops that compute every example from that example alone: of one input, and of two where the other one is a constant.
-BY_EXAMPLE = frozenset(
-    ["Identity", "Cast", "Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Exp", "Log", "Log1p", "Sigmoid", "Tanh", "Relu"]
-    + ["Sign", "LogicalNot", "StopGradient", "OneHot"]
-)
-WITH_A_CONSTANT = frozenset(
-    ["Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "FloorDiv", "FloorMod", "Maximum", "Minimum", "Pow", "Equal"]
-    + ["NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"]
-)
-
-OVER_AXES = frozenset(["Sum", "Mean", "Max", "Min"])
 
 Input = collections.namedtuple("Input", ["name", "source", "tensor", "share"])
 Input.__doc__ = """One input of one tower.

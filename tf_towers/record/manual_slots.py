@@ -3,8 +3,8 @@
 import collections
 import re
 
+from tf_towers.graph.races import writers_of
 from tf_towers.record.gradient_flow import bits
-from tf_towers.record.races import writers_of
 
 READING = frozenset(["Identity", "ReadVariableOp", "Enter", "RefEnter"])
 NUMBERED = re.compile(r"_\d+$")

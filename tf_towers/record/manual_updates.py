@@ -5,11 +5,11 @@ import heapq
 
 from tensorflow.python.framework import tensor_util
 
+from tf_towers.graph.races import writers_of
 from tf_towers.record.gradient_combination import ADDING, STACKING
 from tf_towers.record.gradient_flow import Flow
 from tf_towers.record.hooks import ApplyCall
 from tf_towers.record.manual_slots import slots_by_hand
-from tf_towers.record.races import writers_of
 from tf_towers.record.towers import values_of
 
 PASSING = frozenset(["Identity", "Reshape", "Squeeze"])

@@ -10,8 +10,8 @@ import tensorflow.compat.v1 as tf
 from tensorflow.core.util import event_pb2
 from tensorflow.python.framework import tensor_util
 
-from tf_towers.record.inputs import OF_A_RUN, PLACEHOLDERS, READS, VARIABLES, WRITING
-from tf_towers.record.traversal import ancestors
+from tf_towers.graph.op_types import OF_A_RUN, PLACEHOLDERS, READS, VARIABLES, WRITING
+from tf_towers.graph.traversal import ancestors
 
 # Decides in which run the values of a step are computed, so that the script's own run stays what it is. Whatever is
 # fetched beside the train op is kept by TensorFlow's graph rewriting (grappler), which then adds in another order:

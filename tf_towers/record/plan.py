@@ -5,13 +5,14 @@ import collections
 import tensorflow.compat.v1 as tf
 from tensorflow.python.client import session as session_module
 
+from tf_towers.graph.op_types import PLACEHOLDERS
+from tf_towers.graph.traversal import ancestors, ops_that_draw_in_functions
 from tf_towers.record.fed_values import given_to_updates
 from tf_towers.record.gradient_combination import combinations_of
-from tf_towers.record.inputs import PLACEHOLDERS, draws_in, inputs_of, is_fed, is_source
+from tf_towers.record.inputs import draws_in, inputs_of, is_fed, is_source
 from tf_towers.record.manual_updates import HandWritten
 from tf_towers.record.observe import IN_A_FUNCTION, WITHOUT_DEBUGGER, observe
 from tf_towers.record.towers import split_by_loss, towers_of, values_of
-from tf_towers.record.traversal import ancestors, ops_that_draw_in_functions
 from tf_towers.record.variables import learning_rate
 
 # Takes apart what a script fetches and feeds.

@@ -2,10 +2,10 @@
 
 import tensorflow.compat.v1 as tf
 
+from tf_towers.graph.traversal import ancestors
 from tf_towers.record.manual_updates import update_by_hand
 from tf_towers.record.plan import make_plan, make_section
 from tf_towers.record.report import print_planning
-from tf_towers.record.traversal import ancestors
 from tf_towers.record.variables import sort_variables
 
 LARGE = 5000  # ops, from which planning takes seconds

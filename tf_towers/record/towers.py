@@ -7,8 +7,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from tf_towers.record.inputs import VARIABLES, inputs_of
-from tf_towers.record.traversal import ancestors
+from tf_towers.graph.op_types import VARIABLES
+from tf_towers.graph.traversal import ancestors
+from tf_towers.record.inputs import inputs_of
 
 # Finds the towers of scripts that join the towers' losses and differentiate once.
 

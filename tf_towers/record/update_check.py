@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from tf_towers.graph.races import writers_of
 from tf_towers.record.hazards.types import Hazard
-from tf_towers.record.races import writers_of
 from tf_towers.record.variables import hyper_parameters
 
 FAR = 2.0**-7  # float32 rounds 2^-24 of a gradient and flips single elements; a race moves it by up to 130%

@@ -8,9 +8,9 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
 from parity.trace import parse_key
-from tf_towers.graph.optimizer import HYPER_PARAMETERS
-from tf_towers.record.inputs import WRITING
-from tf_towers.record.traversal import ancestors
+from tf_towers.graph.op_types import WRITING
+from tf_towers.graph.traversal import ancestors
+from tf_towers.graph.update.optimizer import HYPER_PARAMETERS
 
 # Sorts a graph's variables into weights, slots, statistics, averages and counters, and reads them.
 

@@ -12,8 +12,8 @@ def main(arguments):
         sys.stderr.write("usage: python -m tf_towers.shadow TRACE\n")
         return 2
     from parity.trace import TraceError
+    from tf_towers.float64.errors import CannotShadow
     from tf_towers.shadow.build import make_shadow
-    from tf_towers.shadow.errors import CannotShadow
 
     try:
         facts = make_shadow(arguments[0])

@@ -24,8 +24,8 @@ from parity.trace import (
     read_graph,
     write_json,
 )
+from tf_towers.float64.errors import CannotShadow, refuse
 from tf_towers.record.observe import DRAWN_INSIDE
-from tf_towers.shadow.errors import CannotShadow, refuse
 from tf_towers.shadow.forward import write_passes
 from tf_towers.shadow.free_run import FreeRun
 from tf_towers.shadow.ill_conditioned import Aside, EmptyGradients, fed_aside

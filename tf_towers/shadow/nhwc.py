@@ -5,9 +5,9 @@ import collections
 import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
-from tf_towers.shadow.errors import refuse
-from tf_towers.shadow.graph_def import constant_beside, full, redirect
-from tf_towers.shadow.op_rewrites import EXPANSIONS
+from tf_towers.float64.errors import refuse
+from tf_towers.float64.graph_def import constant_beside, full, redirect
+from tf_towers.float64.op_rewrites import EXPANSIONS
 
 TO_LAST = (0, 2, 3, 1)
 TO_FIRST = (0, 3, 1, 2)

@@ -8,14 +8,14 @@ from tensorflow.core.protobuf import rewriter_config_pb2
 from tensorflow.python.ops import gen_resource_variable_ops, gen_state_ops
 
 from parity.trace import quantity_of, reduce_value
+from tf_towers.float64.errors import refuse
+from tf_towers.float64.graph_def import by_name, needed, op_of
+from tf_towers.float64.op_rewrites import expand
+from tf_towers.float64.to_float64 import as_written, widen
 from tf_towers.graph.forward import forward_of, with_values
-from tf_towers.shadow.errors import refuse
-from tf_towers.shadow.graph_def import by_name, needed, op_of
 from tf_towers.shadow.nhwc import to_channels_last
-from tf_towers.shadow.op_rewrites import expand
 from tf_towers.shadow.racing_reads import nearest_order
 from tf_towers.shadow.split import cut, import_graph, is_fed
-from tf_towers.shadow.to_float64 import as_written, widen
 
 
 class Program(object):

@@ -5,7 +5,7 @@ import collections
 import numpy as np
 
 from parity.trace import parse_key, quantity_of
-from tf_towers.shadow.graph_def import add_placeholder, by_name, full, op_of
+from tf_towers.float64.graph_def import add_placeholder, by_name, full, op_of
 
 RACING = frozenset(["state", "slot"])
 UPDATED = frozenset(["var", "slot"])

@@ -6,8 +6,8 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.python.ops import script_ops
 
 from parity.trace import quantity_of
-from tf_towers.shadow.errors import refuse
-from tf_towers.shadow.graph_def import by_name, op_of
+from tf_towers.float64.errors import refuse
+from tf_towers.float64.graph_def import by_name, op_of
 
 FAR = 2.0**-10
 

@@ -4,9 +4,9 @@ import collections
 
 import tensorflow.compat.v1 as tf
 
-from tf_towers.shadow.errors import refuse
-from tf_towers.shadow.graph_def import add_placeholder, by_name, full, needed, op_of, pruned, redirect
-from tf_towers.shadow.op_rewrites import plain_concats
+from tf_towers.float64.errors import refuse
+from tf_towers.float64.graph_def import add_placeholder, by_name, full, needed, op_of, pruned, redirect
+from tf_towers.float64.op_rewrites import plain_concats
 from tf_towers.shadow.racing_reads import hand_racing_reads
 from tf_towers.shadow.random_ops import is_drawn_inside, replace_draws
 

@@ -9,8 +9,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from torch_ddp.errors import TorchDdpError
-from torch_ddp.worker.forward import PASSING, ForwardWatch
-from torch_ddp.worker.fused import Stages
+from torch_ddp.step.forward_watch import PASSING, ForwardWatch
+from torch_ddp.step.fused_functions import Stages
 
 # Runs a port as if it detached what some of its functions take.
 

@@ -17,13 +17,13 @@ from torch_ddp.process_group import Rank
 from torch_ddp.shard import Shard, shard, shard_uneven
 from torch_ddp.step.backward import Backward, Loss, Part
 from torch_ddp.step.combine import Combining
+from torch_ddp.step.forward_watch import ForwardWatch
 from torch_ddp.step.inference import evaluate_whole
 from torch_ddp.step.mixed_precision import Mixed, in_float32
 from torch_ddp.step.optimizer import Part as OptimizerPart
 from torch_ddp.step.optimizer import named_counters, named_slots, set_counters
 from torch_ddp.step.update import Update
 from torch_ddp.weights import load_weights, named_statistics
-from torch_ddp.worker.forward import ForwardWatch
 
 # Puts what the ranks did in a step under the names of a trace.
 

@@ -6,7 +6,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from parity.trace import SideError, call_as
+from parity.worker.protocol import SideError
+from parity.worker.user_code import call_as
 from torch_ddp.errors import TorchDdpError
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from parity.trace import Channel, SideError, claim_standard_streams, die_with_parent, serve
+from parity.worker.protocol import Channel, SideError, claim_standard_streams, die_with_parent, serve
 from torch_ddp.process_group import Rank, import_what_ddp_imports, process_group
 from torch_ddp.worker.rank import RankServer
 

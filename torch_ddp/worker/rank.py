@@ -10,18 +10,9 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from parity.trace import (
-    COUNTERS_AFTER,
-    SideError,
-    TensorFile,
-    Trace,
-    TraceWriter,
-    UserCode,
-    call_as,
-    counters_after,
-    quantity_of,
-    write_forward,
-)
+from parity.trace import COUNTERS_AFTER, TensorFile, Trace, TraceWriter, counters_after, quantity_of, write_forward
+from parity.worker.protocol import SideError
+from parity.worker.user_code import UserCode, call_as
 from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
 from torch_ddp.parallel import SyncBatchNorm, convert_syncbn_model

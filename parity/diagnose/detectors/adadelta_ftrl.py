@@ -10,8 +10,8 @@ import numpy as np
 
 from parity.diagnose.evidence import Evidence, fit, is_close
 from parity.diagnose.optimizer_input import EXACT, slot_rule
-from parity.judge.metrics import Array
 from parity.judge.result import Cause, FirstDifference
+from parity.trace.arrays import Array
 
 CLOSE = 1e-5
 LEAST = 1e-3  # a strength that is not next to nothing

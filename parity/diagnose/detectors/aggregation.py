@@ -17,8 +17,9 @@ from parity.diagnose.evidence import (
     share_explained,
     told_factor,
 )
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
+from parity.trace.arrays import Array
 
 OF_TWO = (
     "look for what multiplies the loss by a power of two: a loss scale that is not taken out, or a sum over that many"

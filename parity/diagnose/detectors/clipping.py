@@ -7,8 +7,9 @@ import numpy as np
 
 from parity.diagnose.evidence import LEFT, Evidence, common_factor, explained
 from parity.diagnose.optimizer_input import optimizer_inputs
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
+from parity.trace.arrays import Array
 
 ROUGH = 1e-6
 OF_TORCH = 1e-6  # what clip_grad_norm_ adds to the norm that it divides by (torch/nn/utils/clip_grad.py)

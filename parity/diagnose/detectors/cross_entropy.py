@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from parity.diagnose.evidence import LEFT, Evidence, alike, is_close
-from parity.judge.metrics import Array
 from parity.judge.result import Cause, FirstDifference
+from parity.trace.arrays import Array
 
 # What ports make of "cross entropy": ``form(log-probabilities [examples, classes], labels [examples])`` to one loss each.
 FORMS: dict[str, Callable[[Array, Array], Array]] = {

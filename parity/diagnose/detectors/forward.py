@@ -7,8 +7,9 @@ import numpy as np
 from parity.diagnose.evidence import CLOSE, Evidence, alike, common_factor, explained, rounds_to_one, told_factor
 from parity.diagnose.fitting import BITS, narrow_format
 from parity.diagnose.ops.activations import FUNCTIONS, INVERSES
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
+from parity.trace.arrays import Array
 
 # Causes in the forward pass, seen in the first layer whose output differs.
 

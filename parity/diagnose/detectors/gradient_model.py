@@ -15,8 +15,9 @@ from parity.diagnose.detectors.aggregation import (
 from parity.diagnose.detectors.weight_decay import cause_of_decay, decay_of_the_reference
 from parity.diagnose.evidence import LEFT, ROUNDING, Evidence, is_close
 from parity.diagnose.fitting import BITS, Partly, counts, fit_partly, narrow_format
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause
+from parity.trace.arrays import Array
 
 # Reads off several bugs in the gradients of the towers at once. Every gradient of the candidate is fitted by ``a_t
 # b_n (g + d w)``, g the reference's gradient of variable n in tower t, w the weight; beside it the combined

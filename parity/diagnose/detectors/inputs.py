@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.evidence import CLOSE, Evidence, explained, same_values
-from parity.judge.metrics import Array
 from parity.judge.result import Cause, FirstDifference
+from parity.trace.arrays import Array
 
 
 def other_shard(first: FirstDifference, evidence: Evidence) -> Cause | None:

@@ -5,8 +5,9 @@ import numpy as np
 from parity.diagnose.detectors.forward import affine, outputs
 from parity.diagnose.evidence import CLOSE, LEFT, Evidence, common_factor, explained
 from parity.diagnose.fitting import as_dropout_keeps, likely_share
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
+from parity.trace.arrays import Array
 
 BORDER = 3
 FEW = 8  # values may differ at the border for any reason

@@ -7,9 +7,10 @@ import numpy as np
 
 from parity.diagnose.evidence import fit
 from parity.judge.levels.mixed import Halves, all_skipped
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import TensorFile
+from parity.trace.arrays import Array
 
 LARGEST = {"float16": 65504.0, "bfloat16": float(np.finfo(np.float32).max)}
 BITS = {"float16": 11, "bfloat16": 8}

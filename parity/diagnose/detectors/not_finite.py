@@ -3,9 +3,10 @@
 import numpy as np
 
 from parity.diagnose.evidence import Evidence
-from parity.judge.metrics import Array, is_finite
+from parity.judge.metrics import is_finite
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import parse_key
+from parity.trace.arrays import Array
 
 FIXES = {
     "loss": "look for log, sqrt, exp or a division of what can be 0, negative or large, and for a mean over nothing",

@@ -5,8 +5,9 @@ import numpy as np
 from parity.diagnose.detectors.clipping import by_value
 from parity.diagnose.evidence import LEFT, Evidence, common_factor, fit, rounds_to_one
 from parity.diagnose.optimizer_input import Input, linear_slot, optimizer_inputs, slot_rule
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
+from parity.trace.arrays import Array
 
 ROUGH = 1e-6
 

@@ -12,8 +12,9 @@ import numpy as np
 from parity.diagnose.detectors.clipping import limit_of
 from parity.diagnose.evidence import Evidence, common_factor, fit
 from parity.diagnose.optimizer_input import slot_rule
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.trace import RANK_OF
+from parity.trace.arrays import Array
 
 STAGES = ("grad", "clip", "slot", "var", "ema")
 EXACT = 1e-6

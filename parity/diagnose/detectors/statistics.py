@@ -11,9 +11,10 @@ from parity.diagnose.evidence import (
     same_values,
     share_explained,
 )
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import parse_evaluated
+from parity.trace.arrays import Array
 
 # Causes in batch norm's moving statistics.
 

@@ -10,8 +10,9 @@ from parity.diagnose.detectors.weight_decay import cause_of_decay
 from parity.diagnose.evidence import Evidence, is_close
 from parity.diagnose.fitting import Partly, counts, fit_partly
 from parity.diagnose.optimizer_input import Input, linear_slot, slot_rule
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause
+from parity.trace.arrays import Array
 
 # Reads off what an optimizer did in a step, several bugs at once: from its own slots before and after, and its
 # weights. A slot that is linear in the gradient tells what share of itself it kept and, with that, the gradient

@@ -14,8 +14,9 @@ from parity.diagnose.evidence import (
     told_factor,
 )
 from parity.diagnose.optimizer_input import EXACT, SlotRule, slot_rule
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
+from parity.trace.arrays import Array
 
 SUMS_TO_ONE = 1e-6  # the shares of an average
 SAME_FACTOR = 1e-6  # of updates, from step to step

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.evidence import LEFT, ROUNDING, Evidence, fit
-from parity.judge.metrics import Array, is_finite, norm
+from parity.judge.metrics import is_finite, norm
 from parity.trace import Key, format_key
+from parity.trace.arrays import Array
 
 GRADIENT = "gradient"
 SAMPLE = 20_000  # elements of a variable, evenly spaced: far more than there are unknowns

@@ -7,8 +7,9 @@ import numpy as np
 
 from parity.diagnose.evidence import Evidence, Fit, alike, fit
 from parity.diagnose.optimizer_input import optimizer_inputs
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
+from parity.trace.arrays import Array
 
 TELLING = 1e-10
 ALONE = 1e-13  # relative, between gradients over weights that are nothing but decay

@@ -9,7 +9,7 @@ from parity.diagnose.ops.activations import FUNCTIONS, softmax
 from parity.diagnose.ops.forward_pass import Rerun, Taken
 from parity.diagnose.ops.rearranging import LAYOUTS
 from parity.diagnose.ops.table import UNARY, plain
-from parity.judge.metrics import Array
+from parity.trace.arrays import Array
 
 OTHER = "other_operation"
 FIX = "have the port compute what the graph computes there"

@@ -21,10 +21,11 @@ from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.forward_pass import Rerun
 from parity.diagnose.ops.rearranging import PICKING
 from parity.diagnose.ops.table import plain
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.locate.downstream import upstream
 from parity.locate.layouts import MOST_AXES, layouts
 from parity.locate.matching import alike
+from parity.trace.arrays import Array
 
 LEAST_NUMBERS = 3  # different ones, from which on one power of all is no chance
 MOST_PARTS = 8  # of what an op cuts apart

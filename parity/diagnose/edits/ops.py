@@ -26,7 +26,7 @@ from parity.diagnose.ops.forward_pass import Rerun, Taken
 from parity.diagnose.ops.rearranging import JOINING, LAYOUTS, PICKING
 from parity.diagnose.ops.resize import resized
 from parity.diagnose.ops.table import BINARY, REDUCTIONS, UNARY, axes_of, computed, plain
-from parity.judge.metrics import Array
+from parity.trace.arrays import Array
 
 TINY = 1e-2  # below which what is added before a root, a logarithm or a division is an epsilon
 MOST_JOINED = 4

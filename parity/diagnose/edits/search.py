@@ -19,13 +19,13 @@ from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.forward_pass import Rerun
 from parity.diagnose.ops.rearranging import JOINING
 from parity.diagnose.ops.table import UNARY, plain
-from parity.judge.metrics import Array
 from parity.judge.result import Cause
 from parity.locate.divergence import is_drawn
 from parity.locate.downstream import active, losses_of, readers, upstream
 from parity.locate.layouts import align
 from parity.locate.matching import Pass, alike
 from parity.trace import ForwardOp
+from parity.trace.arrays import Array
 
 NEAR = 12  # ops behind the parting that are changed
 FIRST = 3  # ops from the parting whose inputs are changed

@@ -9,7 +9,7 @@ from parity.diagnose.edits.edit import At, Edit
 from parity.diagnose.evidence import same_values
 from parity.diagnose.ops.table import plain
 from parity.diagnose.ops.windows import Pads, TooLarge, convolved, work
-from parity.judge.metrics import Array
+from parity.trace.arrays import Array
 
 PADDING = frozenset(["pad", "padv2", "constant_pad_nd"])
 SPLITS = ("odd one behind", "odd one in front", "in front", "behind")

@@ -5,9 +5,9 @@ import numpy as np
 from parity.diagnose.evidence import ROUNDING
 from parity.diagnose.interventions.probes import TINY, Bench
 from parity.diagnose.interventions.protocol import Change
-from parity.judge.metrics import Array, distance, norm
+from parity.judge.metrics import distance, norm
 from parity.judge.result import Cause
-from parity.mapping.states import Tensors
+from parity.trace.arrays import Array, Tensors
 
 SEEDS = (1, 2, 2, 1, 1)  # what comes back in every second, third or fourth call comes after both
 TIMES = 3  # one rank that does something else in every second or third call does it in one of them

@@ -10,10 +10,10 @@ from parity.diagnose.interventions.protocol import RepeatsOnward
 from parity.diagnose.interventions.search import ahead_of, find_by_experiment
 from parity.diagnose.interventions.two_causes import one_of_two, with_its_change
 from parity.diagnose.interventions.with_fix import Behind, Mended, allowed_at, mended, next_difference
-from parity.judge.metrics import Array
 from parity.judge.result import Cause, Check, Explained, FirstDifference
 from parity.mapping.states import translated
 from parity.trace import Trace, parse_key
+from parity.trace.arrays import Array
 from parity.worker.failures import SideFailed
 
 ROUNDS = 6

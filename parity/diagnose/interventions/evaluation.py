@@ -5,11 +5,12 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from parity.judge.metrics import Array, distance
+from parity.judge.metrics import distance
 from parity.judge.result import Cause, FirstDifference
-from parity.mapping.states import Tensors, read_all
+from parity.mapping.states import read_all
 from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, Trace, parse_evaluated, parse_key
+from parity.trace.arrays import Array, Tensors
 from parity.worker.failures import SideFailed
 
 CLOSE = 1e-12

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from parity.diagnose.interventions.protocol import Change
-from parity.judge.metrics import Array
-from parity.mapping.states import Tensors
+from parity.trace.arrays import Array, Tensors
 
 SCALES = ((255.0, "255", "1/255"), (1 / 255.0, "1/255", "255"), (2.0, "2", "1/2"), (0.5, "1/2", "2"))
 

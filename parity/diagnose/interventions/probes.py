@@ -8,11 +8,11 @@ from math import inf
 import numpy as np
 
 from parity.diagnose.interventions.protocol import Repeats
-from parity.judge.metrics import Array, distance, norm
+from parity.judge.metrics import distance, norm
 from parity.judge.result import Cause, Explained, FirstDifference
-from parity.mapping.states import Tensors
 from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key
+from parity.trace.arrays import Array, Tensors
 
 MARGIN = 3
 FOLLOWING = frozenset(["act", "metric", "loss"])

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from parity.judge.result import Cause
-from parity.mapping.states import Tensors
 from parity.trace import Trace
+from parity.trace.arrays import Tensors
 
 # What an experiment changes.
 

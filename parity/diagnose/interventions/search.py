@@ -16,9 +16,9 @@ from parity.diagnose.interventions.state import changes_of_the_flatten, changes_
 from parity.diagnose.search import told_of
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Cause, FirstDifference
-from parity.mapping.states import Tensors
 from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key
+from parity.trace.arrays import Tensors
 from parity.worker.failures import SideFailed
 
 POLICIES = {

@@ -9,9 +9,9 @@ import numpy as np
 from parity.diagnose.evidence import rounds_to_one
 from parity.diagnose.interventions.probes import Bench
 from parity.diagnose.interventions.protocol import Change, Undone
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause
-from parity.mapping.states import Tensors
+from parity.trace.arrays import Array, Tensors
 
 MOST_ROUNDS = 10
 FIRST = 1e-3

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from parity.diagnose.interventions.protocol import Change
-from parity.judge.metrics import Array
 from parity.judge.result import FirstDifference
-from parity.mapping.states import Tensors
 from parity.trace import Trace
+from parity.trace.arrays import Array, Tensors
 
 MOST_EXCHANGES = 24
 

@@ -9,11 +9,11 @@ import numpy as np
 from parity.diagnose import Evidence
 from parity.diagnose.detectors.inputs import examples_read
 from parity.diagnose.interventions.protocol import Change, Changed, RepeatsOnward, Undone
-from parity.judge.metrics import Array, distance, norm, worst
+from parity.judge.metrics import distance, norm, worst
 from parity.judge.result import Cause, Check, FirstDifference
-from parity.mapping.states import Tensors
 from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, Trace, parse_key
+from parity.trace.arrays import Array, Tensors
 
 # What a step looks like behind something that was taken out of the way, and where it differs next.
 

@@ -10,8 +10,8 @@ from parity.diagnose.evidence import common_factor
 from parity.diagnose.layers.normalization import normalised, norms_behind, softmax_axis, softmax_scale
 from parity.diagnose.layers.rules import Layer, Rule, explains_all, functions, gives, number
 from parity.diagnose.ops.activations import softmax
-from parity.judge.metrics import Array
 from parity.judge.result import Cause
+from parity.trace.arrays import Array
 
 TELLING = 8  # values that have to differ before a rule is believed
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.locate.matching import Value
 from parity.trace import ForwardOp
+from parity.trace.arrays import Array
 
 EXACT = 1e-12  # of numbers that one op of float64 makes of others, relative to their size
 MOST_AXES = 4

@@ -14,8 +14,8 @@ import numpy as np
 
 from parity.diagnose.evidence import LEFT
 from parity.diagnose.layers.loss_forms import BY_LABELS, Form, forms
-from parity.judge.metrics import Array
 from parity.judge.result import Cause
+from parity.trace.arrays import Array
 
 LEAST = 1e-11  # how near two rules of two losses with further terms have to be: there are many pairs of rules
 IGNORED = (-100, -1, 0, 255)

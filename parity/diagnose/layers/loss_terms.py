@@ -13,10 +13,10 @@ import numpy as np
 
 from parity.diagnose.evidence import LEFT
 from parity.diagnose.layers.linear_terms import Term, Terms, terms_of
-from parity.judge.metrics import Array
 from parity.judge.result import Cause
 from parity.locate.downstream import active, upstream
 from parity.locate.matching import Pass, Reached
+from parity.trace.arrays import Array
 
 SAME = 1e-10
 SHOWN = 2

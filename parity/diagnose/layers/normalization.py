@@ -9,8 +9,9 @@ import numpy as np
 from parity.diagnose.evidence import CLOSE, rounds_to_one, same_values
 from parity.diagnose.layers.rules import ALL_ONE, Layer, Rule, explains_all, gives, number
 from parity.diagnose.ops.activations import softmax
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause
+from parity.trace.arrays import Array
 
 # Other rules of a softmax: another axis, scores of another scale.
 

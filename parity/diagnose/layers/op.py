@@ -15,10 +15,11 @@ from parity.diagnose.evidence import CLOSE, LEFT, same_in_order
 from parity.diagnose.layers.rules import functions
 from parity.diagnose.ops.rearranging import JOINING, PADDING
 from parity.diagnose.ops.table import computed, plain
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause
 from parity.locate.layouts import align, same_in_some_layout
 from parity.locate.op_kinds import same
+from parity.trace.arrays import Array
 
 CAST = 1e-7  # of a norm: more than float32 rounds off, less than a bug of a millionth
 TELLING = 8  # numbers from which on the same ones in other places are no chance

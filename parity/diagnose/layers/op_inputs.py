@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.evidence import CLOSE, alike, same_in_order
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause
 from parity.locate.layouts import align
+from parity.trace.arrays import Array
 
 TELLING = 3  # different numbers from which on a line through them is no chance
 MANY = 8  # different numbers from which on the same ones in other places are no chance

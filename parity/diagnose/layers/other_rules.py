@@ -15,8 +15,9 @@ import numpy as np
 from parity.diagnose.evidence import CLOSE
 from parity.diagnose.layers.rules import functions
 from parity.diagnose.ops.resize import resized
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause
+from parity.trace.arrays import Array
 
 TELLING = 8  # numbers that an output has to have before it counts as the same
 NEAR = 1e-9

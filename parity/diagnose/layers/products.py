@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.evidence import reproduces, same_values
-from parity.judge.metrics import Array
 from parity.judge.result import Cause
+from parity.trace.arrays import Array
 
 # Computes a product with a matrix again: what goes into it flattened in another order, the matrix transposed or
 # turned.

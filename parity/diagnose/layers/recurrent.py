@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.layers.recurrent_cells import GATES, Cell, Outputs, Way, Weights, over_steps, step_of, weights_of
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause
+from parity.trace.arrays import Array
 
 CLOSE = 1e-10
 DIFFERENT = 1e-6  # from which on two rules give other numbers, relative

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import Array
+from parity.trace.arrays import Array
 
 Step = Callable[[Array, tuple[Array, ...]], tuple[Array, ...]]
 GATES = {"i": "input", "j": "new", "f": "forget", "o": "output", "r": "reset", "z": "update", "h": "new"}

@@ -7,7 +7,7 @@ import numpy as np
 
 from parity.diagnose.evidence import reproduces, same_values
 from parity.diagnose.ops.activations import FUNCTIONS
-from parity.judge.metrics import Array
+from parity.trace.arrays import Array
 
 Rule = Callable[[Array], Array]
 SLOPES = (0.01, 0.1, 0.2, 0.3)

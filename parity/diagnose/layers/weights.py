@@ -10,9 +10,10 @@ import numpy as np
 from parity.diagnose.edits.edit import FIX, OTHER
 from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.activations import softmax
-from parity.judge.metrics import Array, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause
 from parity.locate.layouts import same_in_some_layout
+from parity.trace.arrays import Array
 
 LEAST = 3  # different numbers, from which on one function of all is no chance
 MOST_AXES = 4

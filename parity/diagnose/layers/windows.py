@@ -9,8 +9,8 @@ import numpy as np
 from parity.diagnose.evidence import reproduces, same_values
 from parity.diagnose.layers.other_rules import is_held
 from parity.diagnose.ops.windows import convolved, pooled, spread
-from parity.judge.metrics import Array
 from parity.judge.result import Cause
+from parity.trace.arrays import Array
 
 TRANSPOSED = "Conv2DBackpropInput"
 CONVOLUTIONS = frozenset(["Conv2D", "DepthwiseConv2dNative", TRANSPOSED])

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from parity.diagnose.layers.loss_terms import place_of
-from parity.judge.metrics import Array, is_finite
+from parity.judge.metrics import is_finite
 from parity.locate.downstream import active, behind_difference, upstream
 from parity.locate.matching import Pass, Reached
+from parity.trace.arrays import Array
 
 MOST_OUTPUTS = 8
 MOST_NUMBERS = 2_000_000

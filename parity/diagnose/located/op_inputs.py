@@ -7,12 +7,12 @@ import numpy as np
 from parity.diagnose.layers.op_inputs import Read, broadcast, other_input
 from parity.diagnose.layers.weights import OfAWeight, other_function
 from parity.diagnose.ops.table import plain
-from parity.judge.metrics import Array
 from parity.judge.result import Cause
 from parity.locate import Location
 from parity.locate.downstream import active, readers, upstream
 from parity.locate.matching import Pass
 from parity.locate.op_kinds import same_kind
+from parity.trace.arrays import Array
 
 # Looks at what goes into the ops at which two forward passes part.
 

@@ -12,12 +12,12 @@ from parity.diagnose.layers.op import Op, Taken, at_op
 from parity.diagnose.located.op_inputs import cause_of_broadcast
 from parity.diagnose.ops.rearranging import LAYOUTS
 from parity.diagnose.ops.table import plain
-from parity.judge.metrics import Array
 from parity.judge.result import Cause
 from parity.locate import Location
 from parity.locate.downstream import behind_difference, losses_of
 from parity.locate.layouts import same_in_some_layout
 from parity.locate.matching import Pass
+from parity.trace.arrays import Array
 
 BOTH = "what goes in is the same on both sides, to rounding, and what comes out is not: all before it is right"
 PORT = "the reference has all that goes into the port's line, to rounding, and nothing like what comes out of it"

@@ -7,11 +7,11 @@ import numpy as np
 from parity.diagnose.layers.other_rules import Op, other_way
 from parity.diagnose.layers.products import other_channels, other_rows
 from parity.diagnose.layers.windows import Windows, windows_among
-from parity.judge.metrics import Array
 from parity.judge.result import Cause
 from parity.locate import Location
 from parity.locate.downstream import readers
 from parity.locate.matching import Pass
+from parity.trace.arrays import Array
 
 MOST = 16  # outputs of a side behind the difference
 

@@ -6,11 +6,12 @@ import numpy as np
 
 from parity.diagnose import Evidence
 from parity.diagnose.layers.recurrent import Recurrent
-from parity.judge.metrics import Array, is_finite
+from parity.judge.metrics import is_finite
 from parity.locate import Location
 from parity.locate.downstream import behind_difference
 from parity.locate.matching import Pass
 from parity.trace import parse_key
+from parity.trace.arrays import Array
 
 MOST_LAYERS = 12
 MOST_SEQUENCES = 12

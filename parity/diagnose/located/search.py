@@ -22,13 +22,14 @@ from parity.diagnose.located.ops import cause_at_op, cause_by_one_change, scale_
 from parity.diagnose.located.other_rules import cause_by_other_ways
 from parity.diagnose.located.recurrent import recurrent_layers
 from parity.diagnose.search import GENERAL, told_of
-from parity.experiment.layers import Located
-from parity.judge.metrics import Array, distance, is_finite, norm
+from parity.judge.metrics import distance, is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
 from parity.locate.layer_names import layer_names
+from parity.locate.located import Located
 from parity.locate.matching import alike, reach, tolerance_for
 from parity.trace import parse_key
+from parity.trace.arrays import Array
 
 # What only holds where the first layers differ already, and what only holds where all layers are right.
 OF_THE_INPUTS = frozenset(

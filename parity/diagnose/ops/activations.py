@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from parity.judge.metrics import Array
+from parity.trace.arrays import Array
 
 
 def _sigmoid(x: Array) -> Array:

@@ -12,10 +12,10 @@ from parity.diagnose.evidence import same_in_order
 from parity.diagnose.ops.rearranging import PICKING, places_of
 from parity.diagnose.ops.table import computed, plain
 from parity.diagnose.ops.windows import work
-from parity.judge.metrics import Array
 from parity.locate.downstream import readers
 from parity.locate.matching import Pass
 from parity.trace import ForwardOp
+from parity.trace.arrays import Array
 
 MOST_AXES = 4
 SIZING = frozenset(["tile", "repeat", "broadcastto", "expand", "fill", "pad", "padv2", "mirrorpad"])  # by whole numbers

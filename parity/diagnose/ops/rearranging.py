@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from parity.judge.metrics import Array
+from parity.trace.arrays import Array
 
 # What picks, cuts, repeats or lays out anew, by `op_table.plain`: no number of the output is computed.
 PICKING = frozenset([

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from parity.judge.metrics import Array
+from parity.trace.arrays import Array
 
 # Sources: tensorflow/core/kernels/image (resize_bilinear_op, resize_nearest_neighbor_op) and torch's UpSample.h.
 ALIGNED, CENTRED, CORNER = "with aligned corners", "between the centres of pixels", "from the first corner on"

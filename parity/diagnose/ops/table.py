@@ -8,7 +8,7 @@ import numpy as np
 
 from parity.diagnose.ops.activations import FUNCTIONS, log_softmax, softmax
 from parity.diagnose.ops.windows import WINDOWS
-from parity.judge.metrics import Array
+from parity.trace.arrays import Array
 
 # More ops of graphs and functions of torch as functions of arrays: joins, choices, lookups, norms, entropies.
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from parity.diagnose.ops.resize import bilinear
-from parity.judge.metrics import Array
+from parity.trace.arrays import Array
 
 Arguments = Sequence[Any]
 Attributes = Mapping[str, Any]

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from parity.judge.metrics import Array
 from parity.locate.matching import Pass
 from parity.mapping import Draft
 from parity.mapping.guesses import Guess
 from parity.mapping.transforms import parse_transform
 from parity.trace import ForwardOp, Operand
+from parity.trace.arrays import Array
 
 PRODUCTS = frozenset(["matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "batchmatmul", "batchmatmulv2"])
 REVERSED = "__rmatmul__"

@@ -14,13 +14,13 @@ from parity.experiment.sides.golden_side import GoldenRole
 from parity.experiment.sides.tensorflow_side import Reference, TensorFlowRole
 from parity.experiment.sides.torch_side import TorchRole
 from parity.experiment.spec import MAPPING, Asked
-from parity.judge.metrics import Array
 from parity.locate.matching import Pass
 from parity.mapping import Draft, Mapping
 from parity.mapping.by_gradients import Gradients, by_trial, tied_values
-from parity.mapping.states import Tensors, read_all, write_init, write_states
+from parity.mapping.states import read_all, write_init, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import Forward, TensorFile, Trace, parse_key
+from parity.trace.arrays import Array, Tensors
 from parity.worker.failures import SideFailed
 
 QUANTITIES = ("grad", "stat")

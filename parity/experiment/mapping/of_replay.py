@@ -8,12 +8,12 @@ from parity.experiment.replay.port_module import write_module
 from parity.experiment.replay.script import Part
 from parity.experiment.sides.densify import DenseTrace
 from parity.experiment.spec import MAPPING
-from parity.judge.metrics import Array
 from parity.mapping import Draft
 from parity.mapping.by_gradients import by_trial
 from parity.mapping.states import translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key
+from parity.trace.arrays import Array
 from parity.worker.process import SideProcess
 
 IN_FLOAT32 = 1e-3  # so far apart gradients are taken for equal that were recorded in float32

@@ -3,9 +3,9 @@
 from collections.abc import Mapping as Map
 
 from parity.experiment.sides.densify import DenseFile
-from parity.judge.metrics import Array
 from parity.mapping import Mapping, MappingEntry, Values, build_mapping, numbers_of, variables_of
 from parity.trace import TensorFile, Trace, parse_key
+from parity.trace.arrays import Array
 
 HELD = {"weight": "var", "statistic": "stat"}
 

@@ -13,8 +13,9 @@ from parity.experiment.runs import EVERYTHING, FREE, replicas
 from parity.experiment.sides.tensorflow_side import TensorFlowRole
 from parity.experiment.spec import FORWARD, Asked
 from parity.judge.metrics import distance, norm
-from parity.mapping.states import Tensors, read_all, write_init, write_states
+from parity.mapping.states import read_all, write_init, write_states
 from parity.trace import SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key, tower_order
+from parity.trace.arrays import Tensors
 
 MOST_BYTES = 1 << 24  # of a forward pass: a golden trace is small
 EMPTY = (

@@ -11,8 +11,9 @@ from parity.judge.allowances import MeasuredSpread
 from parity.judge.levels.function import LIMIT
 from parity.judge.metrics import distance
 from parity.judge.result import Cause, Check, FirstDifference, Level
-from parity.mapping.states import Tensors, read_all, write_states
+from parity.mapping.states import read_all, write_states
 from parity.trace import Trace, parse_key
+from parity.trace.arrays import Tensors
 
 # Sets aside what comes of hyper-parameters that TensorFlow's graph rounds to float32 and a port does not.
 

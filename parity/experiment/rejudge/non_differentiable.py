@@ -12,8 +12,9 @@ from parity.judge.allowances import Replicas
 from parity.judge.levels.function import judge_free, judge_lockstep
 from parity.judge.metrics import distance
 from parity.judge.result import Check
-from parity.mapping.states import Tensors, read_all, translated, translated_batch, write_init, write_states
+from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.trace import Trace, moved_aside, moved_with_inputs, parse_key
+from parity.trace.arrays import Tensors
 
 # Judges again beside a kink, where a tie that rounding breaks leaves the gradient without a value.
 

@@ -10,12 +10,12 @@ from parity.judge.levels.float32 import LIMIT as LIMIT32
 from parity.judge.levels.float32 import UNIT32
 from parity.judge.levels.function import FLOAT32_TO_64, UNIT64, Lockstep
 from parity.judge.levels.function import LIMIT as LIMIT64
-from parity.judge.metrics import Array, distance, norm
+from parity.judge.metrics import distance, norm
 from parity.judge.races import Outcome, averages, decays, kept_part, nearest, nearest_of_each, outcomes
 from parity.judge.result import Check, Verdict
-from parity.mapping.states import Tensors
 from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, Trace, parse_key, quantity_of
+from parity.trace.arrays import Array, Tensors
 
 SHIFT = 1.0
 FREE = "the reference races for it: a free run leaves every step to another order"

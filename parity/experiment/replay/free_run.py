@@ -14,9 +14,10 @@ from parity.experiment.replay.script import Part, write_reference
 from parity.judge.allowances import MeasuredSpread
 from parity.judge.levels.function import judge_free
 from parity.judge.result import Cause, Check
-from parity.mapping.states import Tensors, translated, write_states
+from parity.mapping.states import translated, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import SHADOW_FILE, SHADOW_FREE, SHADOW_SPREAD, Trace, TraceError, quantity_of
+from parity.trace.arrays import Tensors
 
 OLD = "its shadow has none: make it anew with python -m tf_towers.shadow, where TensorFlow is"
 ALONE = (

@@ -12,10 +12,11 @@ from parity.experiment.replay.free_run import judge_freely, told_of_shadow, trai
 from parity.experiment.replay.port import Replayed
 from parity.experiment.replay.script import Part, write_reference
 from parity.judge.levels.function import LIMIT, Lockstep, judge_lockstep
-from parity.judge.metrics import Array, distance, norm
+from parity.judge.metrics import distance, norm
 from parity.judge.result import Check
-from parity.mapping.states import Tensors, translated, write_states
+from parity.mapping.states import translated, write_states
 from parity.trace import SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, SHADOW_EMPTY, Trace, TraceError, parse_key
+from parity.trace.arrays import Array, Tensors
 
 # Judges a replayed port where rounding decides, by what the shadow left: beside kinks, and empty gradients'
 # updates.

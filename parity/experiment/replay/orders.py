@@ -8,9 +8,9 @@ from parity.experiment.replay.script import Part
 from parity.judge.levels.function import Lockstep
 from parity.judge.metrics import distance
 from parity.judge.result import Check, Level, decide, what_differs
-from parity.mapping.states import Tensors
 from parity.mapping.trace_map import Join
 from parity.trace import SHADOW_OTHER_ORDER, Trace, parse_key
+from parity.trace.arrays import Tensors
 
 OTHER = "as in the other order of the script's race"
 FREE = "the script races, and the port takes the other order: a free run leaves every step to another one"

@@ -11,13 +11,13 @@ from parity.experiment.replay.port_module import write_module
 from parity.experiment.replay.script import Part, ReplayError
 from parity.experiment.runs import FREE
 from parity.experiment.sides.densify import DenseTrace
-from parity.experiment.sides.perturb import Tensors
 from parity.experiment.spec import Tick
 from parity.judge.port_values import Written, written_into
 from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, require_total, variables_of
 from parity.mapping.states import translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join, Renaming
 from parity.trace import Forward, Trace
+from parity.trace.arrays import Tensors
 from parity.worker.process import SideProcess
 
 QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var")

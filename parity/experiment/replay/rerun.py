@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from parity.experiment.replay.port import Replayed
-from parity.mapping.states import Tensors, translated_batch
+from parity.mapping.states import translated_batch
 from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace
+from parity.trace.arrays import Tensors
 
 
 class Again:

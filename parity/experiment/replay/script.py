@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from parity.judge.metrics import Array
-from parity.mapping.states import Tensors
 from parity.trace import (
     TensorFile,
     Trace,
@@ -21,6 +19,7 @@ from parity.trace import (
     quantity_of,
     read_graph,
 )
+from parity.trace.arrays import Array, Tensors
 
 # Reads a recorded trace as one optimizer's training: a script with several has a part for each.
 

@@ -17,11 +17,11 @@ from parity.experiment.reproduction.scripts import (
     TORCH_FORWARD,
     TORCH_UPDATE,
 )
-from parity.judge.metrics import Array
 from parity.judge.result import FirstDifference
 from parity.mapping import slot_partner
 from parity.mapping.trace_map import Join
 from parity.trace import Key, Trace, format_key, parse_key
+from parity.trace.arrays import Array
 
 FORWARD = ("act", "loss", "tower_grad")
 UPDATE = ("slot", "var")

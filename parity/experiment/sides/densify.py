@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from parity.judge.metrics import Array
 from parity.trace import TensorFile, Trace, parse_key
+from parity.trace.arrays import Array
 
 VALUES, INDICES = ".values", ".indices"
 

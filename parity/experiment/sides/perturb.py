@@ -5,10 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from parity.judge.metrics import Array
 from parity.trace import quantity_of
-
-Tensors = dict[str, Array]
+from parity.trace.arrays import Array, Tensors
 
 
 def one_ulp(tensors: Mapping[str, Array], seed: int, quantities: frozenset[str]) -> Tensors:

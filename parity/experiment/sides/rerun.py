@@ -9,9 +9,10 @@ from parity.experiment.runs import EVERYTHING
 from parity.experiment.sides.golden_side import GoldenRole
 from parity.experiment.sides.tensorflow_side import TensorFlowRole
 from parity.experiment.spec import BACKWARD, FORWARD, Asked
-from parity.mapping.states import Tensors, read_all, translated_batch, write_states
+from parity.mapping.states import read_all, translated_batch, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import Forward, Trace
+from parity.trace.arrays import Tensors
 
 
 class Again:

@@ -8,10 +8,11 @@ import numpy as np
 
 from parity.judge.allowances import Spread
 from parity.judge.imprecise_ops import is_inexact
-from parity.judge.metrics import Array, distance, is_constant, norm
+from parity.judge.metrics import distance, is_constant, norm
 from parity.judge.result import EXACT, NOT_IN_REFERENCE, Check, judge_exact, refuse, rounding_of
 from parity.mapping.trace_map import OPTIONAL, Join
 from parity.trace import Key, TensorFile, Trace
+from parity.trace.arrays import Array
 
 LIMIT = 64.0
 UNIT64 = 2.0**-53

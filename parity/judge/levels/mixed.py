@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import Array, distance, norm
+from parity.judge.metrics import distance, norm
 from parity.judge.result import Check, refuse
 from parity.trace import RANK_OF, TensorFile, Trace, parse_key
+from parity.trace.arrays import Array
 
 LIMIT = 4.0
 UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}

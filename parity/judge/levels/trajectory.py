@@ -6,10 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.judge.binomial import most_of, rate_interval
-from parity.judge.metrics import Array, distance, is_constant, norm
+from parity.judge.metrics import distance, is_constant, norm
 from parity.judge.result import Check, refuse
 from parity.mapping.trace_map import Join
 from parity.trace import Key, TensorFile, Trace, parse_key
+from parity.trace.arrays import Array
 
 # Measured (benchmarks/trajectory.py): right ports reach 5, gradients sent in float16 stand at 340, a learning rate off by 1%
 # at 38,000. A lone branch flip reaches 400 in one run and vanishes in the median over runs.

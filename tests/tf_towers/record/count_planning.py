@@ -6,9 +6,9 @@ import sys
 
 import tensorflow.compat.v1 as tf
 
+from tf_towers.graph.traversal import ancestors
 from tf_towers.record.hooks import Calls
 from tf_towers.record.manual_updates import update_by_hand
-from tf_towers.record.traversal import ancestors
 
 tf.disable_v2_behavior()
 

@@ -33,10 +33,10 @@ graph, weights = tf.get_default_graph(), tf.trainable_variables()
 wanted = [[loss] + tf.gradients(loss, weights) for loss in (found["first"], found["last"])]
 init = tf.global_variables_initializer()
 from tf_towers.shadow.split import import_graph
-from tf_towers.shadow.graph_def import pruned
-from tf_towers.shadow.op_rewrites import expand
+from tf_towers.float64.graph_def import pruned
+from tf_towers.float64.op_rewrites import expand
 from tf_towers.shadow.nhwc import to_channels_last
-from tf_towers.shadow.to_float64 import widen
+from tf_towers.float64.to_float64 import widen
 needed = [each.op.name for tensors in wanted for each in tensors] + [init.name]
 definition = pruned(graph.as_graph_def(), needed)
 types, renamed = to_channels_last(definition)

@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
 from tf_towers.graph.cross_tower.scheduler import current_turn
-from tf_towers.graph.optimizer import COPY
+from tf_towers.graph.update.optimizer import COPY
 
 Exchange = collections.namedtuple("Exchange", ["place", "sent", "received"])
 Exchange.__doc__ = """What one tower gave and got at one place.

@@ -6,8 +6,8 @@ import re
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
+from tf_towers.graph.op_types import WRITING
 from tf_towers.record.hazards.types import Hazard
-from tf_towers.record.inputs import WRITING
 from tf_towers.record.manual_updates import HandWritten
 
 SUMMING = frozenset(["Add", "AddV2", "AddN", "Identity", "Mul", "RealDiv"])

@@ -3,9 +3,9 @@
 import tensorflow.compat.v1 as tf
 
 from parity.trace import quantity_of
+from tf_towers.graph.races import find_races, unordered_writers, writers_of
+from tf_towers.graph.traversal import ancestors
 from tf_towers.record.hazards.types import Hazard
-from tf_towers.record.races import find_races, unordered_writers, writers_of
-from tf_towers.record.traversal import ancestors
 
 COUNTED = frozenset(["state", "slot"])
 UPDATED = frozenset(["var", "slot"])

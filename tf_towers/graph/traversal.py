@@ -1,6 +1,6 @@
 """Ancestors, functions of TF 2 control flow."""
 
-from tf_towers.record.inputs import RANDOM
+from tf_towers.graph.op_types import RANDOM
 
 # Walks graphs: what an op needs, and what comes before what.
 

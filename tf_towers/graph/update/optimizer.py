@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
-from tf_towers.graph.learning_rate import make_learning_rate
+from tf_towers.graph.update.learning_rate import make_learning_rate
 
 # Several optimizers in one step: one for each part of the variables, some with a loss of their own.
 

@@ -11,8 +11,8 @@ import os
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import op_def_library
 
-from tf_towers.shadow.graph_def import op_def
-from tf_towers.shadow.op_rewrites import EXPANSIONS
+from tf_towers.float64.graph_def import op_def
+from tf_towers.float64.op_rewrites import EXPANSIONS
 
 HELPER = "_apply_op_helper"
 OF_TENSORFLOW_2 = hasattr(op_def_library, HELPER)  # in 1.15 it is a method

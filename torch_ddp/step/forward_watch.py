@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from parity.trace import LOSS, ForwardOp, LaidOut, Operand, SourceLine, UsersLines
-from torch_ddp.worker.fused import Stages, stages_of
+from torch_ddp.step.fused_functions import Stages, stages_of
 
 # What hands its input on as it is, but for its layout.
 PASSING = frozenset(

@@ -2,7 +2,7 @@
 
 import tensorflow.compat.v1 as tf
 
-from tf_towers.graph.batch_norm_updates import choose_updates
+from tf_towers.graph.update.batch_norm_updates import choose_updates
 
 
 def tensors_of(gradients):

@@ -4,8 +4,8 @@ import collections
 
 import tensorflow.compat.v1 as tf
 
-from tf_towers.record.inputs import READS, WRITING
-from tf_towers.record.traversal import ancestors, earlier
+from tf_towers.graph.op_types import READS, WRITING
+from tf_towers.graph.traversal import ancestors, earlier
 
 NEITHER = frozenset(["IsVariableInitialized", "VarIsInitializedOp", "Save", "SaveV2", "VariableShape", "Shape"])
 

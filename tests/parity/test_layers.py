@@ -1,0 +1,74 @@
+"""Each folder of the packages imports what stands before it here, and nothing that stands behind it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LAYERS = {
+    "parity": "trace worker mapping case judge locate diagnose experiment report testing teach pytest_plugin cli",
+    "tf_towers": "errors float64 graph facts session step checkpoint record shadow recording worker",
+    "torch_ddp": "errors shard weights rank_failures rendezvous process_group gather like_tf amp fp16_utils parallel "
+    "reduction step facts recording checkpoint train mutations worker",
+}
+SHARED = ("parity.trace", "parity.worker.protocol", "parity.worker.user_code", "parity.worker.bootstrap")
+MOST_FILES = 20  # in a folder
+
+
+def imported(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def upward(file: str, source: str) -> list[str]:
+    """What a file of a package imports that it may not."""
+    package, room = (*file.removesuffix(".py").split("/"), "")[:2]
+    order = LAYERS[package].split()
+    assert room in ("__init__", *order), f"{file}: no room of this name in {package}; say here what it may import"
+    found = []
+    for name in imported(source):
+        other, layer = (*name.split("."), "", "")[:2]
+        if other not in LAYERS:
+            continue
+        if other != package:
+            found += [] if name.startswith(SHARED) else [name]
+        elif room != "__init__" and layer in order and order.index(layer) > order.index(room):
+            found.append(name)
+    return found
+
+
+FILES = [path.relative_to(ROOT) for package in LAYERS for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_nothing_is_imported_upwards(package):
+    files = [file for file in FILES if file.parts[0] == package]
+    found = {str(file): names for file in files if (names := upward(str(file), (ROOT / file).read_text()))}
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("parity/judge/judge.py", "from parity.experiment.session import run_case"),
+        ("parity/trace/reader.py", "def late():\n    from parity.mapping import entry"),
+        ("tf_towers/graph/build.py", "import tf_towers.record"),
+        ("torch_ddp/step/update.py", "from torch_ddp.worker.rank import RankServer"),
+        ("torch_ddp/amp/session.py", "from parity.judge.metrics import norm"),
+        ("tf_towers/record/plan.py", "from parity.worker.launch import launch_tf"),
+    ],
+)
+def test_what_is_imported_upwards_is_found(file, source):
+    assert len(upward(file, source)) == 1
+
+
+def test_no_folder_holds_more_files_than_a_reader_can_look_through():
+    counts: dict[Path, int] = {}
+    for file in FILES:
+        counts[file.parent] = counts.get(file.parent, 0) + 1
+    assert {str(folder): count for folder, count in counts.items() if count > MOST_FILES} == {}

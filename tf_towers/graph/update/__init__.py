@@ -1,0 +1,1 @@
+"""What becomes of the towers' gradients: combined, clipped, applied."""
