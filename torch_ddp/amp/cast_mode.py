@@ -1,16 +1,72 @@
-"""The torch function mode that casts arguments by the cast lists."""
+"""The torch function mode that casts, and what it sees through."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from torch_ddp.amp import mode_stack
 from torch_ddp.amp.cast_lists import Rule
-from torch_ddp.amp.cast_rules import Arguments, cast_arguments
-from torch_ddp.amp.see_through import without_own_check
-from torch_ddp.amp.weight_cache import WeightCache
+from torch_ddp.amp.cast_rules import Arguments, WeightCache, cast_arguments
+
+# Python functions of torch that call listed functions inside, run so that a mode sees those calls too.
+
+CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+MODULES = ("torch.nn.functional", "torch.functional", "torch.autograd")
+METHODS = ("Tensor.backward", "Tensor.__rmatmul__")
+ALWAYS_NEEDED = ("__builtins__", "__name__", "__package__", "__spec__")
+
+
+class _Needs(NamedTuple):
+    checks: dict[str, Callable[..., bool]]
+    names: tuple[str, ...]
+
+
+def without_own_check(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Returns the function without its question whether a mode is active, or None where that is not needed.
+
+    A mode gets a function such as `multi_head_attention_forward` as a whole and calls it with itself switched off, so
+    the products inside would not be cast, nor would code that `backward` runs. With the mode still on, the function
+    would hand itself to the mode again, for ever. So it is rebuilt over the same code, with globals in which that
+    question is answered no. It is rebuilt per call, hence never stale. `torch.overrides.redispatch_function` is meant
+    for this, but torch 2.11 lacks it, and on 2.13 it never returns from methods that call `super()`.
+    """
+    if not isinstance(function, FunctionType):
+        return None
+    if function.__module__ not in MODULES and function.__qualname__ not in METHODS:
+        return None
+    needs = _needs(function)
+    if needs is None:
+        return None
+    outer = function.__globals__
+    answers = {name: outer[name] for name in needs.names if name in outer} | needs.checks
+    rebuilt = FunctionType(function.__code__, answers, function.__name__, function.__defaults__, function.__closure__)
+    rebuilt.__kwdefaults__ = function.__kwdefaults__
+    return rebuilt
+
+
+@cache
+def _needs(function: FunctionType) -> _Needs | None:
+    names = set(_names(function.__code__))
+    checks = {name: _no for name in CHECKS if name in names and name in function.__globals__}
+    return _Needs(checks, (*ALWAYS_NEEDED, *(names - set(checks)))) if checks else None
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _no(*args: object) -> bool:
+    return False
+
+
+# The torch function mode that casts arguments by the cast lists.
 
 
 class CastMode(TorchFunctionMode):

@@ -6,16 +6,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from torch_ddp.amp.casts import Casts
 from torch_ddp.amp.checkpoint import follow_loaded_weights
 from torch_ddp.amp.errors import AmpError
-from torch_ddp.amp.join_thread import join_threads
 from torch_ddp.amp.loss_scaler import MAXIMUM_SCALE, LossScaler
 from torch_ddp.amp.model import CastOutputs, cast_model, check_model
 from torch_ddp.amp.native import GradScalerAsLossScaler, autocast_model, device_type_of
 from torch_ddp.amp.optimizer import check_fresh, patch_optimizer
 from torch_ddp.amp.options import Properties, level, overridden
-from torch_ddp.amp.session import Session, begin
+from torch_ddp.amp.session import Casts, Session, begin, join_threads
 
 
 def initialize(

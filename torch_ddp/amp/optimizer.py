@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from torch_ddp.amp.casts import Casts
 from torch_ddp.amp.errors import AmpError
 from torch_ddp.amp.optimizer_state import ATTRIBUTE, Stash, make_masters, masters_to_weights, stash_of
+from torch_ddp.amp.session import Casts
 
 
 def check_fresh(optimizer: torch.optim.Optimizer) -> None:

@@ -99,8 +99,7 @@ def register_promote_function(module: object, name: str) -> None:
 def _decorated(function: Function, rule: Rule) -> Function:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        from torch_ddp.amp.casts import call_cast
-        from torch_ddp.amp.session import current_casts
+        from torch_ddp.amp.session import call_cast, current_casts
 
         return call_cast(current_casts(), rule, function, args, kwargs)
 

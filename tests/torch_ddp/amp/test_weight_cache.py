@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from torch_ddp import amp
-from torch_ddp.amp.weight_cache import WeightCache
+from torch_ddp.amp.cast_rules import WeightCache
 
 HALF, FLOAT = torch.float16, torch.float32
 
