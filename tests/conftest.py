@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from parity.experiment import Sides, open_sides
-from parity.worker.interpreters import legacy_interpreters, probe
 
 pytest_plugins = [f"support.{name}" for name in ("tiers", "grouping", "scheduler", "watchdog", "requirements")]
 os.environ.setdefault("PARITY_DEBUG", "1")  # a search for causes that fails is a failure here

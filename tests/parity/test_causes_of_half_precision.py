@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.causes.mixed import find_mixed_causes
+from parity.diagnose.detectors.mixed_precision import find_mixed_causes
 from parity.judge import Check, FirstDifference, Halves
 from parity.trace import Trace, TraceWriter, parse_key
 

@@ -18,7 +18,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from parity.interpreters import legacy_interpreters
+from parity.worker.interpreters import legacy_interpreters
 
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 TF1_PACKAGES = ("tensorflow==1.15.5", "protobuf<3.21")

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from parity.judge.join import Join
-from parity.judge.level1 import Lockstep
+from parity.judge.levels.function import Lockstep
 from parity.mapping import Mapping, Pair, parse_transform
+from parity.mapping.trace_map import Join
 from parity.trace import Trace, TraceWriter
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_pairs import assert_limit, trace
 
-from parity.judge.level4 import Halves, all_skipped, judge_mixed, judge_scale
+from parity.judge.levels.mixed import Halves, all_skipped, judge_mixed, judge_scale
 
 UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 TINIEST = {"float16": 2.0**-25, "bfloat16": 2.0**-134}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_pairs import JOIN, assert_limit, trace
 
-from parity.judge.plain import judge_plain, starts_apart
+from parity.judge.levels.fixed_tolerance import judge_plain, starts_apart
 
 UNITS = {np.float32: 2.0**-24, np.float64: 2.0**-53}
 
