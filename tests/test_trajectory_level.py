@@ -6,11 +6,10 @@ import pytest
 from support.tiers import few
 
 from parity.case import Sgd, load_case
-from parity.judge.level3 import stray_of_candidate
-from parity.prove import Planted, plant
-from parity.run import Recorder, run_case
-from parity.run.trajectory import record_trajectories
-from parity.run.trajectory_power import GROWN, measure_power
+from parity.experiment import Recorder, run_case
+from parity.experiment.power import Planted, plant
+from parity.experiment.trajectories import GROWN, measure_power, record_trajectories
+from parity.judge.levels.trajectory import stray_of_candidate
 
 SQUARE = Path(__file__).parent / "cases" / "square"
 CONVNET = Path(__file__).parents[1] / "examples" / "digits_convnet"
@@ -84,7 +83,7 @@ def test_power_is_measured_with_the_ports_own_optimizer_too_and_leaves_the_sides
 
 
 def test_a_golden_trace_holds_no_perturbed_runs(tf2_sides, tmp_path):
-    from parity.run import keep_golden
+    from parity.experiment import keep_golden
 
     case = small(SQUARE)
     run_case(case, tf2_sides, out=tmp_path / "run")

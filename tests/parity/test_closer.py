@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from parity.judge.closer import _looked_at, histogram
-from parity.judge.losses import Losses
+from parity.experiment.compare import compare_traces
 from parity.judge.result import Check
-from parity.report.html_losses import draw_losses
-from parity.run.compare import compare_traces
+from parity.judge.tensor_details import Losses, _looked_at, histogram
+from parity.report.html.charts import draw_losses
 from parity.trace import TraceWriter
 
 BINS, PLACES = 24, 5

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from made_steps import causes_between
 
-from parity.causes.aggregation import cause_of_factor, cause_of_towers, is_power_of_two
-from parity.causes.clipping import by_value, clipped_before_combining, how, limit_of
-from parity.causes.decay import cause_of_decay
-from parity.causes.evidence import (
+from parity.diagnose.detectors.aggregation import cause_of_factor, cause_of_towers, is_power_of_two
+from parity.diagnose.detectors.clipping import by_value, clipped_before_combining, how, limit_of
+from parity.diagnose.detectors.forward import affine
+from parity.diagnose.detectors.gradient_model import split
+from parity.diagnose.detectors.weight_decay import cause_of_decay
+from parity.diagnose.evidence import (
     alike,
     common_factor,
     explained,
@@ -19,8 +21,6 @@ from parity.causes.evidence import (
     same_values,
     told_factor,
 )
-from parity.causes.gradients_at_once import split
-from parity.causes.normalisation import affine
 from parity.judge import Check, FirstDifference
 
 X = np.array([3.0, 4.0, 0.0])  # of norm 5

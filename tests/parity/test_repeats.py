@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from parity.judge.level1 import judge_init
-from parity.judge.numbers import distance, is_constant, norm
-from parity.judge.repeats import Repeat, judge_repeat
+from parity.experiment.rejudge.repeatability import set_aside_wandering
+from parity.judge.levels.function import judge_init
+from parity.judge.metrics import distance, is_constant, norm
+from parity.judge.repeatability import Repeat, judge_repeat
 from parity.judge.result import Check, Level, Result
-from parity.report.accounts import account, accounting
-from parity.run.repeats import set_aside_wandering
+from parity.report.view import account, accounting
 from parity.trace import Trace, TraceWriter
 
 COMPARABLE = 2.0**-10
@@ -126,8 +126,8 @@ def test_norms_neither_overflow_nor_vanish_and_pass_on_what_is_not_finite(size):
 
 
 def test_a_check_of_the_start_knows_what_is_constant(tmp_path):
-    from parity.judge.join import Join
     from parity.mapping import build_mapping, variables_of
+    from parity.mapping.trace_map import Join
 
     writer = TraceWriter(tmp_path / "t", {"package": "test"})
     writer.init({"var/w": np.array([1.0, 2.0]), "var/b": np.array([3.0, 3.0])})

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from parity.run.replay import _shadow
+from parity.experiment.replay.session import _shadow
 from parity.trace import Trace, TraceWriter
 
 

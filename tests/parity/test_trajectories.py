@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parity.judge.level3 import (
+from parity.experiment.trajectories import Seen, _drawn, level_of, told
+from parity.judge.binomial import at_least, most_of, rate_interval
+from parity.judge.levels.trajectory import (
     Spot,
     Trajectories,
     false_alarms,
@@ -14,11 +16,7 @@ from parity.judge.level3 import (
     stray_of_candidate,
     strays,
 )
-from parity.judge.rates import at_least, most_of, rate_interval
 from parity.judge.result import Check
-from parity.run.trajectory import _drawn
-from parity.run.trajectory_level import level_of, told
-from parity.run.trajectory_power import Seen
 from parity.trace import TraceWriter
 
 LIMIT, ROUNDING = 32.0, 1e-9

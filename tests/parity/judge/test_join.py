@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 from made_pairs import JOIN, join_of, lockstep, trace
 
-from parity.judge.join import Join
-from parity.judge.level2 import judge_float32
-from parity.judge.own_slots import BEYOND, LACKING, after_the_last, set_aside_slots
-from parity.judge.renaming import Renaming
+from parity.experiment.levels import judge_single
+from parity.experiment.recording import Recorded
+from parity.judge.levels.float32 import judge_float32
 from parity.judge.result import Check
+from parity.judge.unmatched_slots import BEYOND, LACKING, after_the_last, set_aside_slots
 from parity.mapping import Mapping, MappingEntry, MappingError, Pair, parse_transform
-from parity.run.levels import judge_single
-from parity.run.recorded import Recorded
+from parity.mapping.trace_map import Join, Renaming
 from parity.trace import parse_key
 
 W = np.arange(6.0).reshape(2, 3)

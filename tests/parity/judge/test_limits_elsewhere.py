@@ -4,11 +4,19 @@ import numpy as np
 import pytest
 from made_pairs import JOIN, assert_limit, trace
 
-from parity.judge.level3 import Spot, Trajectories, apart, false_alarms, judge_trajectory, spots_of, spread_of
-from parity.judge.losses import losses_of
+from parity.judge.levels.trajectory import (
+    Spot,
+    Trajectories,
+    apart,
+    false_alarms,
+    judge_trajectory,
+    spots_of,
+    spread_of,
+)
 from parity.judge.output_layouts import usual_layout
-from parity.judge.own_values import Written, judge_own_values
+from parity.judge.port_values import Written, judge_own_values
 from parity.judge.result import Check, Level
+from parity.judge.tensor_details import losses_of
 from parity.trace import jumps
 
 

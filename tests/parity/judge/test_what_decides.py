@@ -7,15 +7,15 @@ import pytest
 from made_pairs import JOIN, assert_limit, lockstep, trace
 
 from parity.case import Ema
+from parity.experiment.levels import judge_function, judge_single
+from parity.experiment.recording import Recorded
+from parity.experiment.rejudge.ill_conditioned import measure_kept, settle_empty_gradients
+from parity.experiment.rejudge.non_differentiable import NOTE, settle_kinks
+from parity.experiment.rejudge.races import Races, settle_races
+from parity.experiment.replay.levels import Runs, _function
 from parity.judge.races import kept_part
-from parity.judge.repeats import judge_repeat
+from parity.judge.repeatability import judge_repeat
 from parity.judge.result import Check, Explained, Level, Result, decide, what_differs
-from parity.run.empty_gradients import measure_kept, settle_empty_gradients
-from parity.run.kinks import NOTE, settle_kinks
-from parity.run.levels import judge_function, judge_single
-from parity.run.races import Races, settle_races
-from parity.run.recorded import Recorded
-from parity.run.replay_levels import Runs, _function
 
 VERDICTS = ["different", "incomparable", "same", "not_run"]
 
