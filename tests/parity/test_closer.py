@@ -79,7 +79,7 @@ def test_nothing_is_looked_at_unless_asked_or_beyond_what_may_be_read(tmp_path, 
     folders = [write(tmp_path / name, 1, {"a": np.full(9, value, np.float32)}) for name, value in (("x", 0), ("y", 1))]
     result = compare_traces(*folders)
     assert (result.closer, result.losses) == ([], [])
-    monkeypatch.setattr("parity.run.closely.MOST_ELEMENTS", 8)
+    monkeypatch.setattr("parity.experiment.level_details.MOST_ELEMENTS", 8)
     assert compare_traces(*folders, closely=True).closer == []
 
 

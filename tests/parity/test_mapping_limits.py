@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from parity.mapping import MappingEntry, MappingError, Values, Variable, build_mapping, propose, proposed_toml
-from parity.mapping.gradients import Gradients
+from parity.mapping.by_gradients import Gradients, tied_values
 from parity.mapping.guesses import Guess
 from parity.mapping.similarity import words
-from parity.mapping.tied import tied_values
 from parity.mapping.units import Unit
 
 ONE = np.array([3.0, 0.0, 0.0, 0.0])

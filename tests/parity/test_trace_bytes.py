@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from parity.trace import TensorFile, Trace, TraceError, TraceWriter, state_after, tower_order, write_tensors
-from parity.trace.tensor_file import decode
-from parity.trace.tensors import encode
+from parity.trace.safetensors import decode, encode
 
 MIB = 1 << 20
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from made_pairs import JOIN, assert_limit, lockstep, trace
 
-from parity.judge.join import Join
-from parity.judge.level2 import Accuracy, judge_accuracy, judge_float32
+from parity.judge.levels.float32 import Accuracy, judge_accuracy, judge_float32
 from parity.mapping import Mapping, Pair, parse_transform
+from parity.mapping.trace_map import Join
 
 UNIT = 2.0**-24
 
