@@ -108,10 +108,10 @@ def write_case(folder: Path, port: str = PORT) -> Path:
     return folder / "case.toml"
 
 
-def test_a_plain_port_is_the_same_without_a_line_of_mapping_and_the_report_says_what_numbers_decided(tmp_path):
-    case = load_case(write_case(tmp_path))
-    with open_sides(None) as sides:
-        result = run_case(case, sides, ["function"])
+def test_a_plain_port_is_the_same_without_a_line_of_mapping_and_the_report_says_what_numbers_decided(
+    tf2_sides, tmp_path
+):
+    result = run_case(load_case(write_case(tmp_path)), tf2_sides, ["function"])
     found = {pair[0]: pair[1:3] for pair in result.pairs}
     assert result.levels["function"].verdict == "same", result.levels["function"].reason
     assert found["w2"] == ("body.0.weight", "flatten_hwc(4, 4, 4)")
@@ -123,10 +123,8 @@ def test_a_plain_port_is_the_same_without_a_line_of_mapping_and_the_report_says_
 
 
 @pytest.mark.slow
-def test_a_port_with_a_bug_is_compared_under_the_likeliest_mapping_and_the_guesses_are_told(tmp_path):
-    case = load_case(write_case(tmp_path, PORT.replace(*WRONG)))
-    with open_sides(None) as sides:
-        result = run_case(case, sides, ["function"])
+def test_a_port_with_a_bug_is_compared_under_the_likeliest_mapping_and_the_guesses_are_told(tf2_sides, tmp_path):
+    result = run_case(load_case(write_case(tmp_path, PORT.replace(*WRONG))), tf2_sides, ["function"])
     found = {pair[0]: pair[1] for pair in result.pairs}
     assert result.levels["function"].verdict == "different"
     assert (found["w3"], found["w4"]) == ("body.2.weight", "body.4.weight")

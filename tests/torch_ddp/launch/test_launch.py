@@ -1,3 +1,4 @@
+import argparse
 import os
 import socket
 import subprocess
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 from process_tree import end_tree
 from rank_functions import notes
+
+from torch_ddp import TorchDdpError, add_launch_options, launch
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = Path(__file__).with_name("launched.py")
@@ -93,14 +96,29 @@ def test_torchrun_starts_the_ranks_of_two_machines(tmp_path):
     assert notes(tmp_path) == TWO_NODES
 
 
+TWICE = (
+    "launch: expected torchrun alone to say how many ranks there are, got --nodes, --gpus or --nr as well. "
+    "Pass --nnodes and --nproc-per-node to torchrun instead."
+)
+
+
+@pytest.mark.parametrize("words", [["--gpus", "2"], ["--nodes", "2"], ["--nr", "1"]])
+def test_numbers_of_ranks_given_twice_are_refused(monkeypatch, words):
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "1")
+    parser = argparse.ArgumentParser()
+    add_launch_options(parser)
+    with pytest.raises(TorchDdpError) as error:
+        launch(pytest.fail, parser.parse_args(words), "a rank was started")
+    assert str(error.value) == TWICE
+
+
+@pytest.mark.slow
 def test_numbers_of_ranks_given_twice_are_refused_under_torchrun(tmp_path):
     command = [*TORCHRUN, "--standalone", "--nproc-per-node", 1, SCRIPT, tmp_path, "--gpus", 2]
     [(status, log)] = finish(started(command))
     assert status == 1
-    assert (
-        "launch: expected torchrun alone to say how many ranks there are, got --nodes, --gpus or --nr as well. "
-        "Pass --nnodes and --nproc-per-node to torchrun instead." in log
-    )
+    assert TWICE in log
     assert notes(tmp_path) == {}
 
 
