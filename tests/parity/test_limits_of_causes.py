@@ -10,7 +10,7 @@ from parity.diagnose.detectors.aggregation import cause_of_factor, cause_of_towe
 from parity.diagnose.detectors.clipping import by_value, clipped_before_combining, how, limit_of
 from parity.diagnose.detectors.forward import affine
 from parity.diagnose.detectors.gradient_model import split
-from parity.diagnose.detectors.weight_decay import cause_of_decay
+from parity.diagnose.detectors.weight_decay import cause_of_decay, decay_of_the_reference
 from parity.diagnose.evidence import (
     alike,
     common_factor,
@@ -360,3 +360,46 @@ def count_of_cut(one, other):
     return cause.evidence[
         cause.evidence.index("gradients of ") + len("gradients of ") : cause.evidence.index(" are the")
     ]
+
+
+@pytest.mark.parametrize(("most", "names"), [(100, ["weight_decay"]), (103, [])])
+def test_rows_that_decay_by_up_to_a_hundred_multiples_of_one_amount_are_counted(tmp_path, most, names):
+    weight, gradient = DRAW[:5, :4], DRAW[5:10, :4]
+    other = gradient + 1e-3 * np.array([1.0, 2.0, 3.0, 5.0, most])[:, None] * weight
+    one, other = {"tower_grad/0/table": gradient}, {"tower_grad/0/table": other}
+    found = causes_between(tmp_path, "tower_grad/0/table", one, other, {"var/table": weight}, {"table": "weight"})
+    assert [name for name, _ in found if name == "weight_decay"] == names
+
+
+def reference_decays(weight, gradient, towers=4, **plan):
+    evidence = SimpleNamespace(
+        reference=SimpleNamespace(facts={"plan": plan}),
+        towers=towers,
+        tower_names=lambda step, quantity: ["0"],
+        pairs=lambda *_: [("w", gradient, gradient), ("other", 7.0 * weight, weight)],
+        before=lambda *_: weight,
+    )
+    return decay_of_the_reference(evidence, 0, ["w"])
+
+
+@pytest.mark.parametrize(("where", "share"), [("once", 0.0), ("divided", 0.25), ("every", 1.0), (None, 1.0)])
+def test_what_the_towers_decay_by_is_what_their_plan_says(where, share):
+    plan = {"weight_decay": {"coefficient": 0.5}, "regularization": where}
+    assert reference_decays(DRAW[0], DRAW[1], **plan) == 0.5 * share
+
+
+@pytest.mark.parametrize(
+    ("off", "count", "decay"), [(0.7e-13, 4, 0.01), (3e-13, 4, None), (0.0, 3, None), (0.0, 4, 0.01), (1.0, 0, None)]
+)
+def test_without_a_plan_four_elements_that_the_data_does_not_reach_say_what_the_reference_decays_by(off, count, decay):
+    weight, gradient = DRAW[:2].ravel(), DRAW[2:4].ravel().copy()
+    ratios = 0.01 * (1 + off * np.linspace(0.0, 1.0, max(count, 1)))
+    gradient[:count] = ratios[:count] * weight[:count]
+    found = reference_decays(weight, gradient)
+    assert found == (decay and pytest.approx(decay, rel=1e-9))
+
+
+def test_an_element_without_any_gradient_says_that_nothing_decays():
+    gradient = DRAW[2].copy()
+    gradient[1] = 0.0
+    assert reference_decays(DRAW[0], gradient) == 0.0
