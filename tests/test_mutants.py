@@ -83,7 +83,7 @@ def test_every_area_has_modules_and_most_mutants_fall_where_verdicts_are_made(to
     assert sum(share for share, _ in areas.values()) == 100
     assert sum(areas[area][0] for area in WATCHED_CLOSELY) >= 60
     for area, (_, globs) in areas.items():
-        assert any(next(ROOT.glob(glob), None) for glob in globs), area
+        assert all(next(ROOT.glob(glob), None) for glob in globs), area
 
 
 def test_the_tests_that_enter_a_function_are_shown_its_mutants_the_quickest_file_first(tools, tmp_path):

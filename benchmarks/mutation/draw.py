@@ -12,37 +12,17 @@ from mutation.sites import Site, is_readable, sites_of
 # Which modules belong together, and how many of a hundred mutants fall to each area; a module is of the first that fits.
 AREAS: dict[str, tuple[int, tuple[str, ...]]] = {
     "judge": (15, ("parity/judge/**/*.py",)),
-    "mapping": (10, ("parity/mapping/**/*.py",)),
+    "mapping": (10, ("parity/mapping/**/*.py", "parity/experiment/mapping/**/*.py")),
     "trace": (10, ("parity/trace/**/*.py",)),
-    "diagnosis": (15, ("parity/diagnose/**/*.py", "parity/causes/**/*.py", "parity/locate/**/*.py")),
-    "replay": (
-        6,
-        (
-            "parity/experiment/replay/**/*.py",
-            "parity/run/replay*.py",
-            "parity/cli/replay.py",
-            "parity/commands/replay.py",
-        ),
-    ),
+    "diagnosis": (15, ("parity/diagnose/**/*.py", "parity/locate/**/*.py")),
+    "replay": (6, ("parity/experiment/replay/**/*.py", "parity/cli/replay.py")),
     "levels": (
         6,
-        (
-            "parity/experiment/*level*.py",
-            "parity/experiment/ill_conditioned.py",
-            "parity/experiment/races.py",
-            "parity/experiment/repeatability.py",
-            "parity/run/*level*.py",
-            "parity/run/kinks.py",
-            "parity/run/settled.py",
-            "parity/run/races.py",
-            "parity/run/repeats.py",
-            "parity/run/mixed.py",
-            "parity/run/rounded*.py",
-        ),
+        ("parity/experiment/*level*.py", "parity/experiment/rejudge/**/*.py", "parity/experiment/trajectories.py"),
     ),
     "record": (8, ("tf_towers/record/**/*.py",)),
     "shadow": (5, ("tf_towers/shadow/**/*.py",)),
-    "experiment": (8, ("parity/experiment/**/*.py", "parity/run/**/*.py", "parity/prove/**/*.py")),
+    "experiment": (8, ("parity/experiment/**/*.py",)),
     "rest of parity": (5, ("parity/**/*.py",)),
     "tf_towers": (6, ("tf_towers/**/*.py",)),
     "torch_ddp": (6, ("torch_ddp/**/*.py",)),
@@ -64,7 +44,7 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What tells it from others, e.g. "parity/judge/level1.py:17: constant: 64.0 -> (128.0)"."""
+        """What tells it from others, e.g. "parity/judge/races.py:17: constant: 64.0 -> (128.0)"."""
         before = " ".join(self.site.before.split())
         return f"{self.path}:{self.site.line}: {self.site.kind}: {before} -> {self.site.after}"
 

@@ -403,3 +403,22 @@ def test_an_element_without_any_gradient_says_that_nothing_decays():
     gradient = DRAW[2].copy()
     gradient[1] = 0.0
     assert reference_decays(DRAW[0], gradient) == 0.0
+
+
+@pytest.mark.parametrize(("size", "name"), [(0.9e-8, "gradient_factor"), (1.1e-8, None)])
+def test_a_gradient_of_nothing_but_rounding_need_not_share_the_factor_of_all(tmp_path, size, name):
+    faint = size * np.linalg.norm(TWO["grad/v"]) * 0.5
+    one = {"grad/v": 2.0 * X, "grad/w": 4.0 * faint * np.array([[0.6, 0.8], [0.0, 0.0]])}
+    other = {"grad/v": 6.0 * X, "grad/w": one["grad/w"] * np.array([[1.0, 5.0], [1.0, 1.0]])}
+    found = [name for name, _ in causes_between(tmp_path, "grad/v", one, other, {}, WEIGHTS)]
+    assert ("gradient_factor" in found) is (name is not None)
+
+
+@pytest.mark.parametrize(("examples", "name"), [(1, "gradient_factor"), (3, "loss_reduction"), (6, "loss_reduction")])
+def test_only_of_several_examples_a_sum_is_no_mean(tmp_path, examples, name):
+    one = {"feed/0/x": np.zeros((examples, 2)), "loss/0": np.array(2.0), "loss/1": np.array(3.0)}
+    factor = {1: 5.0, 3: 6.0, 6: 1 / 6}[examples]  # 6: the examples of a batch of two towers, or of a shard
+    other = {**one, "loss/0": factor * one["loss/0"], "loss/1": factor * one["loss/1"]}
+    [(found, title)] = causes_between(tmp_path, "loss/0", one, other, {}, {})
+    assert found == name
+    assert {1: "factor 5", 3: "examples of a batch, as a sum", 6: "examples of a shard, as a mean"}[examples] in title

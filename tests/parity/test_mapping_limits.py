@@ -120,3 +120,31 @@ def test_values_that_no_option_exchanges_stay_and_those_that_one_does_become_the
     for texts, wanted in ((("identity",), value), (("identity", "transpose"), (value + value.T) / 2)):
         guess = Guess(variable, unit, "identity", tuple((unit, text) for text in texts), "")
         np.testing.assert_array_equal(tied_values([guess], {"w": value})["w"], wanted)
+
+
+@pytest.mark.parametrize(
+    ("one", "of", "other", "use", "texts"),
+    [
+        ((1, 1, 5, 7), "Conv2D", (7, 5), "Linear", ["reshape(5, 7) | transpose"]),
+        ((2, 3, 5, 7), "Conv2D", (7, 30), "Linear", ["reshape(30, 7) | flatten_hwc(2, 3, 5)"]),
+        ((1, 3, 5, 7), "Conv2D", (7, 15), "Linear", ["reshape(15, 7) | flatten_hwc(1, 3, 5)"]),
+        ((2, 3, 5, 7), "Conv2D", (30, 7), "Linear", []),
+        ((5, 7), "MatMul", (7, 5, 1, 1), "Conv2d", ["transpose | reshape(7, 5, 1, 1)"]),
+        ((5, 7), "MatMul", (5, 7, 1, 1), "Conv2d", []),
+        ((5, 7), "MatMul", (7, 5, 1), "Conv1d", ["transpose | reshape(7, 5, 1)"]),
+        ((1, 3, 5, 7), "Conv2D", (7, 5, 3), "Conv1d", ["reshape(3, 5, 7) | wio_to_oiw"]),
+        ((3, 1, 5, 7), "Conv2D", (7, 5, 3), "Conv1d", ["reshape(3, 5, 7) | wio_to_oiw"]),
+        ((3, 2, 5, 7), "Conv2D", (7, 5, 6), "Conv1d", []),
+        ((3, 4, 5), "Einsum", (20, 3), "Linear", ["reshape(3, 20) | transpose"]),
+        ((3, 4, 5), "Einsum", (5, 12), "Linear", ["reshape(12, 5) | transpose"]),
+        ((3, 4, 5), "Einsum", (12, 5), "Linear", []),
+        ((4, 3), "Mul", (12,), "", ["reshape(12)"]),
+        ((2, 2, 1, 3), "Conv2D", (12,), "BatchNorm2d", []),  # a kernel is no bias
+    ],
+)
+def test_kernels_are_taken_for_those_of_other_axes_as_ops_and_modules_hold_them(one, of, other, use, texts):
+    unit = Unit("p", (Variable("p", other, use=use),))
+    assert unit.transforms(Variable("w", one, use=of)) == texts
+    assert (
+        unit.transforms(Variable("w", (*one, 2), use=of)) == unit.transforms(Variable("w", one, kind="statistic")) == []
+    )

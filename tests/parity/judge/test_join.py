@@ -189,3 +189,17 @@ def test_a_candidate_far_from_float64_in_gradients_and_activations_computes_in_l
 def test_a_reference_that_lacks_a_gradient_at_a_step_is_no_matter_of_level_2(tmp_path):
     found = lockstep(tmp_path, {"loss/0": np.array(1.0)}, {"loss/0": np.array(1.0), "grad/w": W[0]})
     assert [check.key for check in judge_float32(JOIN, found, [], [0])] == ["loss/0"]
+
+
+def test_blocks_of_rows_are_put_together_where_each_belongs():
+    blocks = {f"b{index}": pair(f"b{index}", ("whole",), f"rows({index}, 3)", (2,)) for index in range(3)}
+    join = Join(Mapping([*blocks.values(), pair("kernel", ("weight",), "transpose", (2, 3))]), {}, [])
+    written = join.write_all(
+        {"var/b0": W[0, :2], "var/b2": W[1, :2], "var/kernel": W, "state/global_step": np.array(3)}
+    )
+    assert written.keys() == {"var/whole", "var/weight", "state/global_step"}
+    assert written["var/whole"].tolist() == [0.0, 1.0, 0.0, 0.0, 3.0, 4.0]
+    assert written["var/weight"].tolist() == W.T.tolist()
+    for name, wanted in (("b0", W[0, :2]), ("b1", np.zeros(2)), ("b2", W[1, :2])):
+        assert join.read(parse_key(f"var/{name}"), Held(written)).tolist() == wanted.tolist()
+    assert join.write_all({"slot/unheard_of/kernel": W}) == {}

@@ -13,7 +13,7 @@ from parity.experiment.rejudge.ill_conditioned import measure_kept, settle_empty
 from parity.experiment.rejudge.non_differentiable import NOTE, settle_kinks
 from parity.experiment.rejudge.races import Races, settle_races
 from parity.experiment.replay.levels import Runs, _function
-from parity.judge.races import kept_part
+from parity.judge.races import Outcome, kept_part, nearest, nearest_of_each, outcomes
 from parity.judge.repeatability import judge_repeat
 from parity.judge.result import Check, Explained, Level, Result, decide, what_differs
 
@@ -255,3 +255,26 @@ def test_an_average_that_races_may_be_off_by_a_few_roundings_of_its_move(tmp_pat
         return judged
 
     assert_limit(judge, limit * 2 * unit * 1.0 + 2 * unit * 3.0)
+
+
+def test_the_order_that_is_nearest_is_the_one_that_is_named():
+    found = [
+        Outcome("first", doubles(1.0, 5.0)),
+        Outcome("second", doubles(2.0, 2.0)),
+        Outcome("third", doubles(2.0, 2.0)),
+    ]
+    assert nearest(doubles(2.0, 2.5), found).order == "second"
+    assert nearest(doubles(0.0, 6.0), found).order == "first"
+    each = nearest_of_each(doubles(0.0, 1.0), found)
+    assert (each.order, each.value.tolist()) == ("first and second", [1.0, 2.0])
+    assert nearest_of_each(doubles(1.0, 5.0), found).order == "first"
+
+
+def test_every_order_of_reads_and_writes_of_two_towers_has_its_outcome():
+    before, alone = doubles(8.0), [doubles(6.0), doubles(5.0)]  # half of itself, and 2 and 1
+    found = {(outcome.order, float(outcome.value[0])) for outcome in outcomes(before, alone, doubles(0.5))}
+    assert {value for order, value in found if order == "read 0, write 0, read 1, write 1"} == {4.0}
+    assert {value for order, value in found if order == "read 1, write 1, read 0, write 0"} == {4.5}
+    assert {value for order, value in found if order == "read 0, read 1, write 0, write 1"} == {3.0, 5.0}
+    assert {value for order, value in found if order == "read 0, read 1, write 1, write 0"} == {3.0, 6.0}
+    assert len({order for order, _ in found}) == 6
