@@ -23,9 +23,9 @@ from parity.experiment import Sides, keep_golden, open_sides, run_case  # noqa: 
 from parity.experiment.levels import judge_function  # noqa: E402
 from parity.experiment.recorder import Recorder  # noqa: E402
 from parity.experiment.replay.levels import judge_part  # noqa: E402
-from parity.experiment.replay.port import Port, Replayed  # noqa: E402
+from parity.experiment.replay.port import Port, ReplayedPort  # noqa: E402
 from parity.experiment.replay.script import parts_of  # noqa: E402
-from parity.experiment.sides.golden_side import GoldenRole  # noqa: E402
+from parity.experiment.sides.golden_side import GoldenSide  # noqa: E402
 from parity.judge.result import Level, Result  # noqa: E402
 from parity.trace import Trace  # noqa: E402
 from parity.worker import bootstrap  # noqa: E402
@@ -203,7 +203,7 @@ class Bench:
     def _run(self, cell: Cell, out: Path) -> str:
         case, golden = self._golden(cell.kind, "plain" if cell.hidden else cell.towers)
         case = case.model_copy(update={"torch": case.torch.model_copy(update=cell.port)})
-        recorder = Recorder(case, self._sides(), out, False, reference=GoldenRole(golden, case))
+        recorder = Recorder(case, self._sides(), out, False, reference=GoldenSide(golden, case))
         recorded = recorder.record(recorder.begin())
         level = judge_function(recorded, range(case.steps), case.towers, recorder.settle)
         return outcome(level, recorded.lockstep.candidate32.facts)
@@ -214,7 +214,7 @@ class Bench:
         steps = {"": cell.port["step"]} if "step" in cell.port else {}
         port = Port(cell.port["model"], {"": cell.port["loss"]}, {}, [str(HERE)], SILENCE, steps)
         out.mkdir(parents=True)
-        replayed = Replayed(part, port, self._sides().torch, {}, {}, out)
+        replayed = ReplayedPort(part, port, self._sides().torch, {}, {}, out)
         judged = judge_part(replayed, Trace(Path(recorded.directory) / "shadow"), out, lambda what, done, total: None)
         return outcome(judged.levels[0], replayed.prepared["float32"]["facts"])
 

@@ -128,7 +128,7 @@ def claim_file(option: str, path: Path) -> Path:
 
 # Shows how far a command is, on a terminal and nowhere else.
 
-Tick = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], None]
 
 
 def add_amount(parser: argparse.ArgumentParser) -> None:
@@ -141,7 +141,7 @@ def add_amount(parser: argparse.ArgumentParser) -> None:
 
 
 @contextlib.contextmanager
-def progress(quiet: bool = False) -> Iterator[Tick]:
+def progress(quiet: bool = False) -> Iterator[Progress]:
     """Gives a function that is told what is being done, how much of it is done, and of how much.
 
     It draws a bar for each thing that is under way, on standard error where that is a terminal, and leaves nothing behind.

@@ -5,7 +5,7 @@ from pathlib import Path
 from parity.case import Case, declared_differences, without
 from parity.experiment.levels import judge_function
 from parity.experiment.recorder import Recorder
-from parity.experiment.spec import Tick
+from parity.experiment.spec import Progress
 from parity.judge.result import Cause, DeclaredDifference, Found, Level
 from parity.worker.launch import Sides
 
@@ -13,7 +13,7 @@ ABSENT = "declared_difference_absent"
 
 
 def look_for_declared(
-    case: Case, sides: Sides, out: Path, levels: dict[str, Level], live: bool, tick: Tick
+    case: Case, sides: Sides, out: Path, levels: dict[str, Level], live: bool, tick: Progress
 ) -> list[DeclaredDifference]:
     """Returns the declared differences and what became of them; an absent one becomes the first cause of its level.
 
@@ -48,7 +48,7 @@ def look_for_declared(
     return [DeclaredDifference(*each, "absent" if each.key in absent else found) for each in declared]
 
 
-def _absent(case: Case, sides: Sides, out: Path, keys: tuple[str, ...], tick: Tick) -> tuple[str, ...]:
+def _absent(case: Case, sides: Sides, out: Path, keys: tuple[str, ...], tick: Progress) -> tuple[str, ...]:
     # Each alone, then all together: pairs of more than two are not worth their runs.
     for tried in [*((key,) for key in keys), *([keys] if len(keys) > 1 else [])]:
         changed = without(case, tried)

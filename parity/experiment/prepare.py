@@ -8,10 +8,10 @@ import numpy as np
 
 from parity.case import Case
 from parity.experiment.mapping.by_numbers import Ready, decide_by_numbers
-from parity.experiment.recording import OfBoth, Playing
+from parity.experiment.recording import Setup, SidePaths
 from parity.experiment.sides.tensorflow_side import Reference
-from parity.experiment.sides.torch_side import TorchRole
-from parity.experiment.spec import Tick
+from parity.experiment.sides.torch_side import TorchSide
+from parity.experiment.spec import Progress
 from parity.judge.levels.function import Lockstep
 from parity.judge.port_values import Written, written_into, written_notes
 from parity.mapping import (
@@ -82,7 +82,7 @@ class Prepared(NamedTuple):
       question: the error that asks for lines of the mapping, where it is not total; None where it is.
     """
 
-    playing: Playing
+    playing: Setup
     join: Join
     draft: Draft
     initial_slots: tuple[dict[str, list[float]], dict[str, list[float]]]
@@ -92,7 +92,7 @@ class Prepared(NamedTuple):
     question: MappingError | None
 
 
-def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Path, tick: Tick) -> Prepared:
+def prepare_both(case: Case, reference: Reference, candidate: TorchSide, out: Path, tick: Progress) -> Prepared:
     """Has both sides get ready for float32, joins their variables, and writes feeds and start for each.
 
     Args:
@@ -132,13 +132,13 @@ def prepare_both(case: Case, reference: Reference, candidate: TorchRole, out: Pa
         join = joined(draft.mapping())
         tick("find out what belongs together", 1, 1)
     mapping, own = draft.mapping(), candidate.prepare("float32").result()
-    start = OfBoth(started, write_init(out / "start" / "torch", translated(join, read_all(Trace(started).init()))))
+    start = SidePaths(started, write_init(out / "start" / "torch", translated(join, read_all(Trace(started).init()))))
     known = {} if case.init.startswith("checkpoint") else initial
     written = written_into(mapping, join, known, own["own_values"])
     inference = ("eval",) if tf.get("inference") else ()
     uneven, racing = case.tf.uneven or "refuse", _racing(tf["facts"])
     return Prepared(
-        Playing(reference, candidate, feeds, start, steps, shards, out, inputs, inference, uneven, racing),
+        Setup(reference, candidate, feeds, start, steps, shards, out, inputs, inference, uneven, racing),
         join,
         draft,
         (_slots(initial), dict(own["initial_slots"])),
@@ -162,7 +162,7 @@ def _question(draft: Draft) -> MappingError | None:
     return None
 
 
-def _joined(case: Case, candidate: TorchRole, mapping: Mapping, prepared: dict[str, Any]) -> Join:
+def _joined(case: Case, candidate: TorchSide, mapping: Mapping, prepared: dict[str, Any]) -> Join:
     _choose_what_decays(case, candidate, mapping)
     if case.optimizers:
         _give_to_parts(case, candidate, mapping, prepared["variables"])
@@ -176,14 +176,14 @@ def _racing(facts: dict[str, Any]) -> frozenset[str]:
     return frozenset([f"stat/{name}" for name in statistics] + [f"ema/{name}" for name in averages])
 
 
-def _choose_what_decays(case: Case, candidate: TorchRole, mapping: Mapping) -> None:
+def _choose_what_decays(case: Case, candidate: TorchSide, mapping: Mapping) -> None:
     decay = case.optimizer.weight_decay if case.optimizer else None
     if decay is not None and decay.only:
         chosen = [pair for pair in mapping.pairs if re.search(decay.only, pair.reference)]
         candidate.decay_only([*dict.fromkeys(name for pair in chosen for name in pair.candidate)])
 
 
-def _give_to_parts(case: Case, candidate: TorchRole, mapping: Mapping, variables: dict[str, Any]) -> None:
+def _give_to_parts(case: Case, candidate: TorchSide, mapping: Mapping, variables: dict[str, Any]) -> None:
     weights = [pair for pair in mapping.pairs if variables[pair.reference]["kind"] == "weight"]
     taken = {
         name: [
@@ -196,11 +196,11 @@ def _give_to_parts(case: Case, candidate: TorchRole, mapping: Mapping, variables
     candidate.give_to_parts(taken)
 
 
-def _write_feeds(out: Path, join: Join, steps: list[int]) -> OfBoth:
+def _write_feeds(out: Path, join: Join, steps: list[int]) -> SidePaths:
     tf = out / "feeds" / "tf"
     trace = Trace(tf)
     batches = ((step, translated_batch(join, read_all(trace.step(step)))) for step in steps)
-    return OfBoth(tf, write_states(out / "feeds" / "torch", batches))
+    return SidePaths(tf, write_states(out / "feeds" / "torch", batches))
 
 
 def _no_inference(prepared: dict[str, Any]) -> str:

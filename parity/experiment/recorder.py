@@ -6,7 +6,7 @@ from typing import Any
 
 from parity.case import Case, as_declared
 from parity.experiment.prepare import momentum_ratios, prepare_both
-from parity.experiment.recording import Begun, OfBoth, Playing, Recorded
+from parity.experiment.recording import Begun, Recorded, Setup, SidePaths
 from parity.experiment.rejudge.bless import leave_beside
 from parity.experiment.rejudge.rules import settle
 from parity.experiment.runs import (
@@ -20,10 +20,10 @@ from parity.experiment.runs import (
     run_draws,
     run_orders,
 )
-from parity.experiment.sides.rerun import Again
-from parity.experiment.sides.tensorflow_side import Reference, TensorFlowRole
-from parity.experiment.sides.torch_side import TorchRole
-from parity.experiment.spec import Tick
+from parity.experiment.sides.rerun import Rerun
+from parity.experiment.sides.tensorflow_side import Reference, TensorFlowSide
+from parity.experiment.sides.torch_side import TorchSide
+from parity.experiment.spec import Progress
 from parity.judge.levels.function import Lockstep
 from parity.judge.output_layouts import take_layouts
 from parity.judge.result import Check
@@ -56,7 +56,7 @@ class Recorder:
         sides: Sides,
         out: Path,
         spread: bool = True,
-        tick: Tick = lambda what, done, total: None,
+        tick: Progress = lambda what, done, total: None,
         reference: Reference | None = None,
     ) -> None:
         self._case = case
@@ -64,8 +64,8 @@ class Recorder:
         self._out = out
         self._spread = spread
         self._tick = tick
-        self._reference: Reference = reference or TensorFlowRole(as_declared(case), sides, out / "tf", tick)
-        self._candidate = TorchRole(case, sides, out / "torch", tick)
+        self._reference: Reference = reference or TensorFlowSide(as_declared(case), sides, out / "tf", tick)
+        self._candidate = TorchSide(case, sides, out / "torch", tick)
         out.mkdir(parents=True, exist_ok=True)
 
     def begin(self) -> Begun:
@@ -92,7 +92,7 @@ class Recorder:
         return {**facts, "producer": {"package": "torch_ddp", "framework": facts["framework"]}}
 
     @property
-    def playing(self) -> Playing:
+    def playing(self) -> Setup:
         """The sides and what they are fed, once it has begun."""
         return self._prepared.playing._replace(torch=self._candidate)
 
@@ -111,7 +111,7 @@ class Recorder:
         free = free_candidate(playing)
         rough = asked.result()
         self.states = states = self._write_states(join, rough)
-        self.again = Again(case, playing, join, states)
+        self.again = Rerun(case, playing, join, states)
         candidates = candidate_in_lockstep(playing, states.torch)
         references = reference_in_float64(playing, states.tf)
         repeats = lockstep_repeated(playing, states)
@@ -167,11 +167,11 @@ class Recorder:
         repeats = {**recorded.repeats, "candidate": repeat.result()}
         return replace(recorded, lockstep=lockstep, candidate_free=free.result(), repeats=repeats)
 
-    def _write_states(self, join: Join, rough: Trace) -> OfBoth:
+    def _write_states(self, join: Join, rough: Trace) -> SidePaths:
         out, steps = self._out / "states", self.playing.steps
         states = [*states_before(rough, steps), state_to_evaluate(rough)]
         tf = write_states(out / "tf", states)
-        return OfBoth(tf, write_states(out / "torch", ((n, translated(join, state)) for n, state in states)))
+        return SidePaths(tf, write_states(out / "torch", ((n, translated(join, state)) for n, state in states)))
 
 
 def _rates(trace: Trace) -> dict[int, float]:

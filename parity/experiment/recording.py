@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from parity.experiment.rejudge.races import Races
 from parity.experiment.sides.tensorflow_side import Reference
-from parity.experiment.sides.torch_side import TorchRole
+from parity.experiment.sides.torch_side import TorchSide
 from parity.judge.levels.function import Lockstep
 from parity.judge.port_values import Written
 from parity.mapping.trace_map import Join
 from parity.trace import Trace
 
 
-class OfBoth(NamedTuple):
+class SidePaths(NamedTuple):
     """A folder for each side, which holds the same in each side's own names and layouts."""
 
     tf: Path
@@ -35,7 +35,7 @@ class Begun(NamedTuple):
     reference: "Future[Trace]"
 
 
-class Playing(NamedTuple):
+class Setup(NamedTuple):
     """The two sides of a case that is under way, and what they are fed.
 
     Fields:
@@ -52,9 +52,9 @@ class Playing(NamedTuple):
     """
 
     tf: Reference
-    torch: TorchRole
-    feeds: OfBoth
-    start: OfBoth
+    torch: TorchSide
+    feeds: SidePaths
+    start: SidePaths
     steps: list[int]
     shards: int
     out: Path

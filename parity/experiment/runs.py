@@ -5,11 +5,11 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from parity.case import Case
-from parity.experiment.recording import OfBoth, Playing
+from parity.experiment.recording import Setup, SidePaths
 from parity.experiment.rejudge.races import Races, with_statistics_moved, with_tower_first
 from parity.experiment.sides.perturb import as_float64, one_roundoff, one_ulp, reordered
-from parity.experiment.sides.tensorflow_side import TensorFlowRole
-from parity.experiment.spec import REPETITION, Asked
+from parity.experiment.sides.tensorflow_side import TensorFlowSide
+from parity.experiment.spec import REPETITION, RunSpec
 from parity.judge.levels.mixed import Halves
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
@@ -36,23 +36,23 @@ REPLICAS = 3
 REPEATED = 3
 
 
-def rough_reference(playing: Playing) -> "Future[Trace]":
+def rough_reference(playing: Setup) -> "Future[Trace]":
     """Starts the reference's float32 trajectory, from which all else is made."""
     quantities = EVERYTHING + playing.inference
     return playing.tf.run(
-        Asked("float32", "float32", playing.feeds.tf, playing.start.tf, None, quantities, playing.steps)
+        RunSpec("float32", "float32", playing.feeds.tf, playing.start.tf, None, quantities, playing.steps)
     )
 
 
-def free_candidate(playing: Playing) -> "Future[Trace]":
+def free_candidate(playing: Setup) -> "Future[Trace]":
     """Starts the candidate's float64 run that nobody resets."""
     quantities = FREE + playing.inference
     return playing.torch.run(
-        Asked("free", "float64", playing.feeds.torch, playing.start.torch, None, quantities, playing.steps)
+        RunSpec("free", "float64", playing.feeds.torch, playing.start.torch, None, quantities, playing.steps)
     )
 
 
-def candidate_in_lockstep(playing: Playing, states: Path) -> dict[str, "Future[Trace]"]:
+def candidate_in_lockstep(playing: Setup, states: Path) -> dict[str, "Future[Trace]"]:
     """Starts the candidate's lockstep runs; returns them by precision.
 
     Args:
@@ -61,12 +61,12 @@ def candidate_in_lockstep(playing: Playing, states: Path) -> dict[str, "Future[T
     """
     feeds, start, quantities = playing.feeds.torch, playing.start.torch, EVERYTHING + playing.inference
     return {
-        precision: playing.torch.run(Asked(precision, precision, feeds, start, states, quantities, playing.steps))
+        precision: playing.torch.run(RunSpec(precision, precision, feeds, start, states, quantities, playing.steps))
         for precision in ("float64", "float32")
     }
 
 
-def reference_in_float64(playing: Playing, states: Path) -> dict[str, "Future[Trace]"]:
+def reference_in_float64(playing: Setup, states: Path) -> dict[str, "Future[Trace]"]:
     """Starts the reference's float64 runs; returns them by name: "float64" in lockstep, "free", "replica-0", ...
 
     Args:
@@ -75,19 +75,19 @@ def reference_in_float64(playing: Playing, states: Path) -> dict[str, "Future[Tr
     """
     playing.tf.prepare("float64", playing.inputs).result()
     quantities = EVERYTHING + playing.inference
-    lockstep = Asked("float64", "float64", playing.feeds.tf, playing.start.tf, states, quantities, playing.steps)
+    lockstep = RunSpec("float64", "float64", playing.feeds.tf, playing.start.tf, states, quantities, playing.steps)
     free = lockstep._replace(name="free", follow=None, quantities=FREE + playing.inference)
     asked = [lockstep, free, *replicas(playing, free)]
     return {each.name: playing.tf.run(each) for each in asked}
 
 
-def replicas(playing: Playing, free: Asked) -> list[Asked]:
+def replicas(playing: Setup, free: RunSpec) -> list[RunSpec]:
     """Returns runs like a free one of the reference that start one ulp of float64 away, on batches one ulp away."""
     prefix = "" if free.name == "free" else f"{free.name}-"
     return [_replica(playing, free, f"{prefix}replica-{number}", number) for number in range(REPLICAS)]
 
 
-def _replica(playing: Playing, free: Asked, name: str, number: int) -> Asked:
+def _replica(playing: Setup, free: RunSpec, name: str, number: int) -> RunSpec:
     start, feeds = Trace(free.start), Trace(free.feeds)
     moved = one_ulp(as_float64(read_all(start.init())), number, WEIGHTS)
     batches = (
@@ -100,7 +100,7 @@ def _replica(playing: Playing, free: Asked, name: str, number: int) -> Asked:
     )
 
 
-def lockstep_repeated(playing: Playing, states: OfBoth) -> dict[str, "Future[Trace]"]:
+def lockstep_repeated(playing: Setup, states: SidePaths) -> dict[str, "Future[Trace]"]:
     """Starts the first steps of the float32 lockstep once more; returns them by side, no reference's from a golden trace.
 
     Args:
@@ -108,18 +108,18 @@ def lockstep_repeated(playing: Playing, states: OfBoth) -> dict[str, "Future[Tra
       states: the states before each step.
     """
     repeats = {"candidate": candidate_repeated(playing, states)}
-    if isinstance(playing.tf, TensorFlowRole):
+    if isinstance(playing.tf, TensorFlowSide):
         repeats["reference"] = playing.tf.run(_repetition(playing, playing.feeds.tf, playing.start.tf, states.tf))
     return repeats
 
 
-def candidate_repeated(playing: Playing, states: OfBoth) -> "Future[Trace]":
+def candidate_repeated(playing: Setup, states: SidePaths) -> "Future[Trace]":
     """Starts the first steps of the candidate's float32 lockstep once more."""
     return playing.torch.run(_repetition(playing, playing.feeds.torch, playing.start.torch, states.torch))
 
 
-def _repetition(playing: Playing, feeds: Path, start: Path, states: Path) -> Asked:
-    return Asked(REPETITION, "float32", feeds, start, states, EVERYTHING, playing.steps[:REPEATED])
+def _repetition(playing: Setup, feeds: Path, start: Path, states: Path) -> RunSpec:
+    return RunSpec(REPETITION, "float32", feeds, start, states, EVERYTHING, playing.steps[:REPEATED])
 
 
 # Runs steps under perturbation on both sides: how far single precision carries them apart by rounding alone.
@@ -127,7 +127,7 @@ def _repetition(playing: Playing, feeds: Path, start: Path, states: Path) -> Ask
 PERTURBED_RUNS = 4
 
 
-def run_draws(playing: Playing, join: Join, states: Path) -> Iterator[tuple["Future[Trace]", "Future[Trace]"]]:
+def run_draws(playing: Setup, join: Join, states: Path) -> Iterator[tuple["Future[Trace]", "Future[Trace]"]]:
     """Starts three steps in float32 for each draw, some moved by one ulp, the others with the examples in another order.
 
     Args:
@@ -148,7 +148,7 @@ def run_draws(playing: Playing, join: Join, states: Path) -> Iterator[tuple["Fut
         ]
         moved = [(step, before) for step, before, _ in drawn]
         batches = [(step, batch) for step, _, batch in drawn]
-        asked = Asked(
+        asked = RunSpec(
             name,
             "float32",
             write_states(into / f"tf-{name}", batches),
@@ -167,7 +167,7 @@ def run_draws(playing: Playing, join: Join, states: Path) -> Iterator[tuple["Fut
         yield reference, playing.torch.run(asked)
 
 
-def _drawn(playing: Playing, before: Tensors, batch: Tensors, draw: int, step: int) -> tuple[Tensors, Tensors]:
+def _drawn(playing: Setup, before: Tensors, batch: Tensors, draw: int, step: int) -> tuple[Tensors, Tensors]:
     if draw >= PERTURBED_RUNS:
         return before, reordered(batch, playing.shards, 7901 * draw + step, playing.uneven)
     return one_ulp(before, 7919 * draw + step, WEIGHTS), one_ulp(batch, 7907 * draw + step, FEEDS)
@@ -178,7 +178,7 @@ def _drawn(playing: Playing, before: Tensors, batch: Tensors, draw: int, step: i
 NOISY_RUNS = 4
 
 
-def record_halves(playing: Playing, states: OfBoth, dtype: str, opt_level: str) -> Halves:
+def record_halves(playing: Setup, states: SidePaths, dtype: str, opt_level: str) -> Halves:
     """Runs the candidate at its level, from the states of the other levels and freely, and the draws beside it.
 
     Args:
@@ -200,12 +200,12 @@ def record_halves(playing: Playing, states: OfBoth, dtype: str, opt_level: str) 
     return Halves(full, mixed, free, draws, Trace(states.torch), dtype, opt_level)
 
 
-def _asked(playing: Playing, states: OfBoth, name: str, quantities: Sequence[str]) -> Asked:
+def _asked(playing: Setup, states: SidePaths, name: str, quantities: Sequence[str]) -> RunSpec:
     feeds, start = playing.feeds.torch, playing.start.torch
-    return Asked(name, "float32", feeds, start, states.torch, tuple(quantities), playing.steps)
+    return RunSpec(name, "float32", feeds, start, states.torch, tuple(quantities), playing.steps)
 
 
-def _draw(playing: Playing, states: OfBoth, number: int, unit: float) -> tuple[Trace, Trace]:
+def _draw(playing: Setup, states: SidePaths, number: int, unit: float) -> tuple[Trace, Trace]:
     """Runs all steps in float32 as if a narrower type of roundoff `unit` had rounded weights, batches and products.
 
     Returns:
@@ -225,7 +225,7 @@ def _draw(playing: Playing, states: OfBoth, number: int, unit: float) -> tuple[T
 # in.
 
 
-def run_orders(playing: Playing, states: Path, case: Case, lockstep: "Mapping[str, Future[Trace]]") -> Races:
+def run_orders(playing: Setup, states: Path, case: Case, lockstep: "Mapping[str, Future[Trace]]") -> Races:
     """Runs all steps with each tower first in each precision, and once from statistics moved, where statistics race.
 
     Args:
@@ -245,10 +245,10 @@ def run_orders(playing: Playing, states: Path, case: Case, lockstep: "Mapping[st
         changed = ((n, with_tower_first(read_all(batches.step(n)), tower, towers)) for n in steps)
         swapped = write_states(playing.out / "feeds" / f"torch-{name}", changed)
         for precision, runs in alone.items():
-            asked = Asked(f"{name}-{precision}", precision, swapped, start, states, ("stat",), steps)
+            asked = RunSpec(f"{name}-{precision}", precision, swapped, start, states, ("stat",), steps)
             runs.append(playing.torch.run(asked))
     shifted = ((n, with_statistics_moved(read_all(before.step(n)))) for n in steps)
     moved = write_states(playing.out / "states" / "torch-moved", shifted)
-    last = playing.torch.run(Asked("statistics-moved", "float64", feeds, start, moved, ("stat",), steps))
+    last = playing.torch.run(RunSpec("statistics-moved", "float64", feeds, start, moved, ("stat",), steps))
     traces = {precision: [run.result() for run in runs] for precision, runs in alone.items()}
     return Races(playing.racing, ema, traces, last.result())

@@ -24,8 +24,8 @@ from parity.experiment.rejudge.repeatability import judge_repeats, set_aside_wan
 from parity.experiment.rejudge.rules import settled_notes
 from parity.experiment.reproduction import reproduced
 from parity.experiment.runs import record_halves
-from parity.experiment.sides.golden_side import GoldenRole
-from parity.experiment.spec import Tick
+from parity.experiment.sides.golden_side import GoldenSide
+from parity.experiment.spec import Progress
 from parity.experiment.trajectories import decide_trajectory
 from parity.judge.repeatability import Repeat
 from parity.judge.result import Cause, FirstDifference, Level, Result, own_first
@@ -43,7 +43,7 @@ def run_case(
     sides: Sides,
     levels: Sequence[str] = ("function", "float32"),
     out: Path | None = None,
-    tick: Tick = lambda what, done, total: None,
+    tick: Progress = lambda what, done, total: None,
     golden: Path | None = None,
     closely: bool = False,
     reproduce: Path | None = None,
@@ -69,7 +69,7 @@ def run_case(
     """
     folder = out or Path(tempfile.mkdtemp(prefix="parity-run-"))
     try:
-        reference = GoldenRole(golden, case) if golden else None
+        reference = GoldenSide(golden, case) if golden else None
         recorder = Recorder(case, sides, folder, "float32" in levels, tick, reference)
         begun = recorder.begin()
         decided: dict[str, Level] = {}
@@ -124,7 +124,7 @@ def run_case(
 
 
 def _in_lockstep(
-    case: Case, recorder: Recorder, begun: Begun, levels: Sequence[str], tick: Tick
+    case: Case, recorder: Recorder, begun: Begun, levels: Sequence[str], tick: Progress
 ) -> tuple[Recorded, dict[str, Level]]:
     recorded = recorder.record(begun)
     tick("judge what was recorded", 0, 1)

@@ -9,14 +9,14 @@ from parity.experiment.sides.densify import DenseTrace
 from parity.trace import Trace
 from parity.worker.process import SideProcess
 
-Tick = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], None]
 REPETITION = "again"
 MAPPING = "mapping"
 FORWARD = "forward"
 BACKWARD = "backward"
 
 
-class Asked(NamedTuple):
+class RunSpec(NamedTuple):
     """One run of a side.
 
     Fields:
@@ -57,7 +57,7 @@ class Asked(NamedTuple):
     whole: str = ""
 
 
-def start_run(side: SideProcess, tick: Tick, what: str, asked: Asked, out: Path, **own: Any) -> "Future[Trace]":
+def start_run(side: SideProcess, tick: Progress, what: str, asked: RunSpec, out: Path, **own: Any) -> "Future[Trace]":
     """Starts a run of a side; answers with its trace.
 
     Args:
@@ -83,10 +83,10 @@ def start_run(side: SideProcess, tick: Tick, what: str, asked: Asked, out: Path,
         **({"uncut": list(asked.uncut)} if asked.uncut is not None else {}),
         **own,
     }
-    return then(side.ask("run", ticker(tick, what), **message), lambda _: DenseTrace(out))
+    return map_future(side.ask("run", progress_for(tick, what), **message), lambda _: DenseTrace(out))
 
 
-def start_forward(side: SideProcess, asked: Asked, out: Path, step: int, tower: str, **own: Any) -> "Future[Any]":
+def start_forward(side: SideProcess, asked: RunSpec, out: Path, step: int, tower: str, **own: Any) -> "Future[Any]":
     """Has a side leave the forward pass of one tower in one step, made from what a run is made from.
 
     Args:
@@ -106,12 +106,12 @@ def start_forward(side: SideProcess, asked: Asked, out: Path, step: int, tower: 
     return side.ask("forward", None, **paths, step=step, tower=tower, **own)
 
 
-def ticker(tick: Tick, what: str) -> Callable[[int, int], None]:
+def progress_for(tick: Progress, what: str) -> Callable[[int, int], None]:
     """Returns what tells `tick` of `what`: done, total."""
     return lambda done, total: tick(what, done, total)
 
 
-def then(future: "Future[Any]", change: Callable[[Any], Any]) -> "Future[Any]":
+def map_future(future: "Future[Any]", change: Callable[[Any], Any]) -> "Future[Any]":
     """Returns a future of what `change` makes of an answer; it fails as the answer does, or as the change."""
     changed: Future[Any] = Future()
 
@@ -125,6 +125,6 @@ def then(future: "Future[Any]", change: Callable[[Any], Any]) -> "Future[Any]":
     return changed
 
 
-def settings(optimizer: Any) -> dict[str, Any]:
+def settings_of(optimizer: Any) -> dict[str, Any]:
     """Returns what a case says of an optimizer, as it is told to a side."""
     return dict(optimizer.model_dump(exclude_none=True))

@@ -13,10 +13,10 @@ import numpy as np
 from parity.case import Case
 from parity.case.intended import times
 from parity.experiment.levels import find_first
-from parity.experiment.recording import Playing
+from parity.experiment.recording import Setup
 from parity.experiment.runs import FEEDS, WEIGHTS
 from parity.experiment.sides.perturb import one_ulp, reordered
-from parity.experiment.spec import Asked
+from parity.experiment.spec import RunSpec
 from parity.judge.levels.trajectory import (
     LIMIT,
     FalseAlarms,
@@ -44,10 +44,10 @@ OF_THE_CANDIDATE = 8
 FOLLOWED = ("loss", "grad", "slot", "stat", "var", "ema", "metric")
 IN_FLIGHT = 2
 
-Ask = Callable[[Asked], "Future[Trace]"]
+Ask = Callable[[RunSpec], "Future[Trace]"]
 
 
-def record_trajectories(playing: Playing, join: Join, reference: Trace) -> tuple[Trace, Trajectories]:
+def record_trajectories(playing: Setup, join: Join, reference: Trace) -> tuple[Trace, Trajectories]:
     """Runs the candidate freely in float32, and both sides again and again with other rounding.
 
     Each perturbed run starts from weights moved by an ulp of float32, is fed inputs moved by an ulp, and has the examples
@@ -83,7 +83,7 @@ def record_trajectories(playing: Playing, join: Join, reference: Trace) -> tuple
     return candidate, Trajectories(spots, envelope, held_out, np.array(others), np.array(wandering))
 
 
-def follow_again(playing: Playing, join: Join, reference: Trace, spots: list[Spot]) -> tuple[Array, Array]:
+def follow_again(playing: Setup, join: Join, reference: Trace, spots: list[Spot]) -> tuple[Array, Array]:
     """Runs another candidate alike; returns its distances from the reference and its own wandering."""
     candidate = playing.torch.run(_asked(playing, "float32-free", playing.feeds.torch, playing.start.torch)).result()
     others, wandering = [apart(join, spots, reference, candidate, (False, True))], []
@@ -95,9 +95,9 @@ def follow_again(playing: Playing, join: Join, reference: Trace, spots: list[Spo
     return np.array(others), np.array(wandering)
 
 
-def _in_turn(ask: Ask, asked: Iterator[Asked]) -> Iterator[Trace]:
+def _in_turn(ask: Ask, asked: Iterator[RunSpec]) -> Iterator[Trace]:
     # One run more than is looked at is under way, so that neither the side nor this process waits for the other.
-    waiting: deque[tuple[Asked, Future[Trace]]] = deque()
+    waiting: deque[tuple[RunSpec, Future[Trace]]] = deque()
     for each in asked:
         waiting.append((each, ask(each)))
         if len(waiting) >= IN_FLIGHT:
@@ -106,7 +106,7 @@ def _in_turn(ask: Ask, asked: Iterator[Asked]) -> Iterator[Trace]:
         yield _taken(waiting)
 
 
-def _taken(waiting: "deque[tuple[Asked, Future[Trace]]]") -> Trace:
+def _taken(waiting: "deque[tuple[RunSpec, Future[Trace]]]") -> Trace:
     asked, future = waiting.popleft()
     trace = future.result()
     for folder in (asked.feeds, asked.start):
@@ -114,7 +114,7 @@ def _taken(waiting: "deque[tuple[Asked, Future[Trace]]]") -> Trace:
     return trace
 
 
-def _of_reference(playing: Playing, draw: int) -> Asked:
+def _of_reference(playing: Setup, draw: int) -> RunSpec:
     name = f"drawn-{draw}"
     start, feeds = _drawn(playing, draw)
     return _asked(
@@ -125,7 +125,7 @@ def _of_reference(playing: Playing, draw: int) -> Asked:
     )
 
 
-def _of_candidate(playing: Playing, join: Join, draw: int) -> Asked:
+def _of_candidate(playing: Setup, join: Join, draw: int) -> RunSpec:
     name = f"drawn-{draw}"
     start, feeds = _drawn(playing, draw)
     batches = ((step, translated_batch(join, batch)) for step, batch in feeds)
@@ -137,7 +137,7 @@ def _of_candidate(playing: Playing, join: Join, draw: int) -> Asked:
     )
 
 
-def _drawn(playing: Playing, draw: int) -> tuple[Tensors, Iterator[tuple[int, Tensors]]]:
+def _drawn(playing: Setup, draw: int) -> tuple[Tensors, Iterator[tuple[int, Tensors]]]:
     start, feeds = Trace(playing.start.tf), Trace(playing.feeds.tf)
 
     def batches() -> Iterator[tuple[int, Tensors]]:
@@ -149,8 +149,8 @@ def _drawn(playing: Playing, draw: int) -> tuple[Tensors, Iterator[tuple[int, Te
     return one_ulp(read_all(start.init()), 611_953 + draw, WEIGHTS), batches()
 
 
-def _asked(playing: Playing, name: str, feeds: Path, start: Path) -> Asked:
-    return Asked(name, "float32", feeds, start, None, FOLLOWED, playing.steps)
+def _asked(playing: Setup, name: str, feeds: Path, start: Path) -> RunSpec:
+    return RunSpec(name, "float32", feeds, start, None, FOLLOWED, playing.steps)
 
 
 def _remove(trace: Trace) -> None:
@@ -201,7 +201,7 @@ GROWN = (
 
 def measure_power(
     case: Case,
-    playing: Playing,
+    playing: Setup,
     join: Join,
     reference: Trace,
     trajectories: Trajectories,
@@ -260,7 +260,7 @@ def _with_bug(case: Case, bug: Grown, size: float, out: Path) -> Case:
 MOST_FALSE_ALARMS = 0.01
 
 
-def decide_trajectory(case: Case, playing: Playing, join: Join, reference: Trace) -> tuple[Level, Trace]:
+def decide_trajectory(case: Case, playing: Setup, join: Join, reference: Trace) -> tuple[Level, Trace]:
     """Records and decides level 3; returns it and the candidate's unperturbed run.
 
     Args:

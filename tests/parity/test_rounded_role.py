@@ -5,12 +5,12 @@ from concurrent.futures import Future
 from tiny_case import write_case
 
 from parity.case import load_case
-from parity.experiment.sides.torch_side import TorchRole
+from parity.experiment.sides.torch_side import TorchSide
 
 PART = '\n[optimizers.head]\nonly = "w"\nname = "sgd"\nlearning_rate = 0.2\n'
 
 
-class Asked:
+class RunSpec:
     """A side that keeps what it is asked."""
 
     def __init__(self):
@@ -26,8 +26,8 @@ def test_the_rounded_port_keeps_its_further_optimizers(tmp_path):
     write_case(tmp_path / "case")
     file = tmp_path / "case" / "case.toml"
     file.write_text(file.read_text() + PART)
-    sides = Asked()
-    role = TorchRole(load_case(tmp_path / "case"), sides, tmp_path, lambda what, done, total: None)
+    sides = RunSpec()
+    role = TorchSide(load_case(tmp_path / "case"), sides, tmp_path, lambda what, done, total: None)
     role.give_to_parts({"head": ["w"]})
     role.decay_only(["w"])
     role.prepare("float64")

@@ -63,7 +63,7 @@ Edge = tuple[int, int | str]
 
 @runtime_checkable
 class RunsBackward(Protocol):
-    """Keeps passes of a recorded case, and runs it detached; `parity.experiment.sides.rerun.Again` says how."""
+    """Keeps passes of a recorded case, and runs it detached; `parity.experiment.sides.rerun.Rerun` says how."""
 
     def forward(self, step: int, tower: str) -> Both | None: ...  # noqa: D102
     def gradients(self, step: int, tower: str) -> Both | None: ...  # noqa: D102
@@ -207,7 +207,7 @@ WORDS = {
 
 @runtime_checkable
 class RunsUncut(Protocol):
-    """Runs a step with gradients passing some places; `parity.experiment.sides.rerun.Again` says how."""
+    """Runs a step with gradients passing some places; `parity.experiment.sides.rerun.Rerun` says how."""
 
     def repeat_uncut(self, step: int, places: Sequence[str]) -> Trace: ...  # noqa: D102
 

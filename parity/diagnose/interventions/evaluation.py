@@ -19,7 +19,7 @@ Changed = Callable[[Tensors], Tensors]
 
 @runtime_checkable
 class Evaluates(Protocol):
-    """Evaluates once more with something changed; `parity.experiment.sides.rerun.Again` says what each of these does."""
+    """Evaluates once more with something changed; `parity.experiment.sides.rerun.Rerun` says what each of these does."""
 
     def state_to_evaluate(self) -> Tensors: ...  # noqa: D102
     def evaluate_again(self, change: Changed = lambda state: state, evaluation: str = "eval") -> Trace: ...  # noqa: D102

@@ -48,7 +48,7 @@ Changed = Callable[[Tensors], Tensors]
 
 
 class Repeats(Protocol):
-    """Runs a step once more with something changed; `parity.experiment.sides.rerun.Again` says what each of these does."""
+    """Runs a step once more with something changed; `parity.experiment.sides.rerun.Rerun` says what each of these does."""
 
     @property
     def towers(self) -> int: ...  # noqa: D102

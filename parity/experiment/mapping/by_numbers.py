@@ -9,11 +9,11 @@ import numpy as np
 from parity.experiment.mapping.by_graph import in_layout_of_graph
 from parity.experiment.mapping.by_neighbours import by_neighbours
 from parity.experiment.mapping.by_outputs import Outputs, Proven, most_reached
-from parity.experiment.recording import OfBoth
-from parity.experiment.sides.golden_side import GoldenRole
-from parity.experiment.sides.tensorflow_side import Reference, TensorFlowRole
-from parity.experiment.sides.torch_side import TorchRole
-from parity.experiment.spec import MAPPING, Asked
+from parity.experiment.recording import SidePaths
+from parity.experiment.sides.golden_side import GoldenSide
+from parity.experiment.sides.tensorflow_side import Reference, TensorFlowSide
+from parity.experiment.sides.torch_side import TorchSide
+from parity.experiment.spec import MAPPING, RunSpec
 from parity.locate.matching import Pass
 from parity.mapping import Draft, Mapping
 from parity.mapping.by_gradients import Gradients, by_trial, tied_values
@@ -43,17 +43,17 @@ class Ready(NamedTuple):
 
     reference: Reference
     inputs: Any
-    candidate: TorchRole
+    candidate: TorchSide
     joined: Callable[[Mapping], Join]
     start: Path
-    feeds: OfBoth
+    feeds: SidePaths
     out: Path
 
 
 def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
     """Returns the draft with its guesses decided, or verified, by the gradients of the first step in float64."""
     state = read_all(Trace(ready.start).init())
-    if isinstance(ready.reference, GoldenRole):
+    if isinstance(ready.reference, GoldenSide):
         return _by_trial(draft, ready, state, "float64")
     ready.reference.prepare("float64", ready.inputs).result()
     held = {guess.variable.name: f"{HELD[guess.variable.kind]}/{guess.variable.name}" for guess in draft.guesses}
@@ -117,16 +117,16 @@ class _ForwardPasses:
     def __call__(self, draft: Draft) -> tuple[Pass, Pass] | None:
         """Returns the passes under an assignment, None where one of them cannot be watched; the next replaces the second."""
         ready, theirs = self._ready, self.translated(draft)
-        if not isinstance(ready.reference, TensorFlowRole):
+        if not isinstance(ready.reference, TensorFlowSide):
             return None
         try:
             if self._reference is None:
-                asked = Asked(
+                asked = RunSpec(
                     self._name, "float64", ready.feeds.tf, ready.start, self._states("tf", self.state), (), [0]
                 )
                 self._reference = _pass(ready.reference.forward(0, FIRST_TOWER, asked))
             start = write_init(ready.out / "start" / f"{self._name}-torch", theirs)
-            there = Asked(self._name, "float64", ready.feeds.torch, start, self._states("torch", theirs), (), [0])
+            there = RunSpec(self._name, "float64", ready.feeds.torch, start, self._states("torch", theirs), (), [0])
             return self._reference, _pass(ready.candidate.forward(0, FIRST_TOWER, there))
         except SideFailed:
             return None
@@ -151,12 +151,12 @@ def _by_trial(draft: Draft, ready: Ready, state: Tensors, run: str) -> Draft:
 
 
 def _moved_by_reference(ready: Ready, run: str, start: Path) -> dict[str, Array]:
-    asked = Asked(run, "float64", ready.feeds.tf, start, None, QUANTITIES, [0])
+    asked = RunSpec(run, "float64", ready.feeds.tf, start, None, QUANTITIES, [0])
     return moved_by_step(ready.reference.run(asked).result().step(0))
 
 
 def _moved_by_candidate(draft: Draft, ready: Ready, state: Tensors) -> dict[str, Array]:
     join = ready.joined(draft.mapping())
     start = write_init(ready.out / "start" / f"{MAPPING}-torch", join.write_all(state))
-    asked = Asked(MAPPING, "float64", ready.feeds.torch, start, None, QUANTITIES, [0])
+    asked = RunSpec(MAPPING, "float64", ready.feeds.torch, start, None, QUANTITIES, [0])
     return moved_by_step(ready.candidate.run(asked).result().step(0))

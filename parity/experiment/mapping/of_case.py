@@ -5,14 +5,14 @@ from pathlib import Path
 
 from parity.case import Case, as_declared
 from parity.experiment.prepare import prepare_both
-from parity.experiment.sides.tensorflow_side import TensorFlowRole
-from parity.experiment.sides.torch_side import TorchRole
-from parity.experiment.spec import Tick
+from parity.experiment.sides.tensorflow_side import TensorFlowSide
+from parity.experiment.sides.torch_side import TorchSide
+from parity.experiment.spec import Progress
 from parity.mapping import Mapping, mapping_notes
 from parity.worker.launch import Sides
 
 
-def map_case(case: Case, sides: Sides, tick: Tick = lambda what, done, total: None) -> tuple[Mapping, list[str]]:
+def map_case(case: Case, sides: Sides, tick: Progress = lambda what, done, total: None) -> tuple[Mapping, list[str]]:
     """Returns the mapping of a case, and what a report says of it.
 
     Args:
@@ -26,8 +26,8 @@ def map_case(case: Case, sides: Sides, tick: Tick = lambda what, done, total: No
     """
     with tempfile.TemporaryDirectory(prefix="parity-map-") as folder:
         out = Path(folder)
-        reference = TensorFlowRole(as_declared(case), sides, out / "tf", tick)
-        prepared = prepare_both(case, reference, TorchRole(case, sides, out / "torch", tick), out, tick)
+        reference = TensorFlowSide(as_declared(case), sides, out / "tf", tick)
+        prepared = prepare_both(case, reference, TorchSide(case, sides, out / "torch", tick), out, tick)
         if prepared.question is not None:
             raise prepared.question
         return prepared.draft.mapping(), mapping_notes(prepared.draft)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from parity.experiment.recording import OfBoth, Playing, Recorded
+from parity.experiment.recording import Recorded, Setup, SidePaths
 from parity.experiment.rejudge.ill_conditioned import UPDATED, rounded_runs
 from parity.experiment.rejudge.non_differentiable import BESIDE, moved_batches, moved_state
 from parity.experiment.runs import EVERYTHING, FREE, replicas
-from parity.experiment.sides.tensorflow_side import TensorFlowRole
-from parity.experiment.spec import FORWARD, Asked
+from parity.experiment.sides.tensorflow_side import TensorFlowSide
+from parity.experiment.spec import FORWARD, RunSpec
 from parity.judge.metrics import distance, norm
 from parity.mapping.states import read_all, write_init, write_states
 from parity.trace import SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key, tower_order
@@ -23,7 +23,7 @@ EMPTY = (
 )  # as in tf_towers.shadow.ill_conditioned: float64 rounds 2^-29 of what float32 does, a port's float32 may do far more
 
 
-def leave_beside(recorded: Recorded, playing: Playing, states: OfBoth) -> None:
+def leave_beside(recorded: Recorded, playing: Setup, states: SidePaths) -> None:
     """Leaves, beside the reference's other runs, those from weights moved aside where a step has a kink.
 
     Beside them, always, the forward pass of the first step, and the trace `empty`: how far rounding moves what the
@@ -45,42 +45,42 @@ def leave_beside(recorded: Recorded, playing: Playing, states: OfBoth) -> None:
     write_states(Path(there.directory).parent / SHADOW_EMPTY, _empty(recorded, playing, states))
 
 
-def _leave_forward(recorded: Recorded, playing: Playing, states: OfBoth) -> None:
+def _leave_forward(recorded: Recorded, playing: Setup, states: SidePaths) -> None:
     """The first step's forward pass in the first tower, by which the layer of a port's bug is found."""
-    assert isinstance(playing.tf, TensorFlowRole), "only a live reference is blessed"
+    assert isinstance(playing.tf, TensorFlowSide), "only a live reference is blessed"
     step = playing.steps[0]
     losses = [text for text in recorded.lockstep.reference64.step(step).names() if text.startswith("loss/")]
     tower = min((parse_key(text).tower for text in losses), key=tower_order)
-    asked = Asked(FORWARD, "float64", playing.feeds.tf, playing.start.tf, states.tf, (), [step])
+    asked = RunSpec(FORWARD, "float64", playing.feeds.tf, playing.start.tf, states.tf, (), [step])
     playing.tf.forward(step, tower, asked, MOST_BYTES)
 
 
-def _moved(playing: Playing, states: OfBoth, name: str, inputs: bool, towards: float) -> Trace:
+def _moved(playing: Setup, states: SidePaths, name: str, inputs: bool, towards: float) -> Trace:
     known = Trace(states.tf)
     before = (
         (number, moved_state(read_all(known.step(number)), number, inputs, towards)) for number in known.step_numbers
     )
     follow = write_states(playing.out / "states" / f"tf-{name}", before)
     quantities, feeds = EVERYTHING + playing.inference, _feeds(playing, name, inputs, towards)
-    asked = Asked(name, "float64", feeds, playing.start.tf, follow, quantities, playing.steps)
+    asked = RunSpec(name, "float64", feeds, playing.start.tf, follow, quantities, playing.steps)
     return playing.tf.run(asked).result()
 
 
-def _feeds(playing: Playing, name: str, inputs: bool, towards: float) -> Path:
+def _feeds(playing: Setup, name: str, inputs: bool, towards: float) -> Path:
     batches = moved_batches(Trace(playing.feeds.tf), playing.steps, towards)
     return write_states(playing.out / "feeds" / f"tf-{name}", batches) if inputs else playing.feeds.tf
 
 
-def _leave_free(recorded: Recorded, playing: Playing, name: str, inputs: bool) -> None:
+def _leave_free(recorded: Recorded, playing: Setup, name: str, inputs: bool) -> None:
     start = moved_state(read_all(recorded.start.init()), 0, inputs)
     out = write_init(playing.out / "start" / f"tf-{name}", start)
     quantities, feeds = FREE + playing.inference, _feeds(playing, name, inputs, 1.0)
-    free = Asked(f"free-{name}", "float64", feeds, out, None, quantities, playing.steps)
+    free = RunSpec(f"free-{name}", "float64", feeds, out, None, quantities, playing.steps)
     for asked in (free, *replicas(playing, free)):
         playing.tf.run(asked).result()
 
 
-def _empty(recorded: Recorded, playing: Playing, states: OfBoth) -> Iterator[tuple[int, Tensors]]:
+def _empty(recorded: Recorded, playing: Setup, states: SidePaths) -> Iterator[tuple[int, Tensors]]:
     rough, exact = recorded.lockstep.reference32, recorded.lockstep.reference64
     found = {number: _names(rough.step(number), exact.step(number)) for number in playing.steps}
     steps = [number for number, names in found.items() if names]

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from parity.experiment.recording import OfBoth, Playing, Recorded
+from parity.experiment.recording import Recorded, Setup, SidePaths
 from parity.experiment.runs import FEEDS, WEIGHTS
 from parity.experiment.sides.perturb import as_float64, one_ulp, reordered
-from parity.experiment.spec import Asked
+from parity.experiment.spec import RunSpec
 from parity.judge.allowances import MeasuredSpread
 from parity.judge.levels.function import LIMIT
 from parity.judge.metrics import distance
@@ -166,7 +166,7 @@ def empty_notes(checks: Sequence[Check]) -> list[str]:
 DRAWS = 3
 
 
-def measure_live(recorded: Recorded, playing: Playing, states: OfBoth, lost: Sequence[Check]) -> Moves:
+def measure_live(recorded: Recorded, playing: Setup, states: SidePaths, lost: Sequence[Check]) -> Moves:
     """Has the reference make steps again, other weights and inputs an ulp away and the examples in another order.
 
     Args:
@@ -189,7 +189,7 @@ def _apart(run: Trace, reference: Trace, check: Check) -> float:
     return distance(run.step(check.step).read(check.key), reference.step(check.step).read(check.key))
 
 
-def rounded_runs(playing: Playing, states: OfBoth, steps: Sequence[int], names: set[str]) -> Iterator[Trace]:
+def rounded_runs(playing: Setup, states: SidePaths, steps: Sequence[int], names: set[str]) -> Iterator[Trace]:
     """Yields the reference's runs; the variables that are judged stay where they are, so that only rounding moves them."""
     playing.tf.prepare("float64", playing.inputs).result()
     before, fed = Trace(states.tf), Trace(playing.feeds.tf)
@@ -199,7 +199,7 @@ def rounded_runs(playing: Playing, states: OfBoth, steps: Sequence[int], names: 
         batches = ((n, _drawn(playing, read_all(fed.step(n)), draw + DRAWS * n)) for n in steps)
         feeds = write_states(playing.out / "feeds" / f"tf-{name}", batches)
         follow = write_states(playing.out / "states" / f"tf-{name}", moved)
-        yield playing.tf.run(Asked(name, "float64", feeds, playing.start.tf, follow, UPDATED, steps, True)).result()
+        yield playing.tf.run(RunSpec(name, "float64", feeds, playing.start.tf, follow, UPDATED, steps, True)).result()
 
 
 def _one_ulp(state: Tensors, seed: int, names: set[str]) -> Tensors:
@@ -208,5 +208,5 @@ def _one_ulp(state: Tensors, seed: int, names: set[str]) -> Tensors:
     return {**wide, **one_ulp(others, seed, WEIGHTS)}
 
 
-def _drawn(playing: Playing, batch: Tensors, seed: int) -> Tensors:
+def _drawn(playing: Setup, batch: Tensors, seed: int) -> Tensors:
     return reordered(one_ulp(as_float64(batch), seed, FEEDS), playing.shards, seed, playing.uneven)

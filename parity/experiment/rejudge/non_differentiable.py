@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Protocol
 
-from parity.experiment.recording import OfBoth, Playing, Recorded
+from parity.experiment.recording import Recorded, Setup, SidePaths
 from parity.experiment.runs import EVERYTHING, FREE, replicas
 from parity.experiment.sides.perturb import as_float64
-from parity.experiment.spec import Asked
+from parity.experiment.spec import RunSpec
 from parity.judge.allowances import Replicas
 from parity.judge.levels.function import judge_free, judge_lockstep
 from parity.judge.metrics import distance
@@ -171,7 +171,7 @@ class LiveBeside:
       inputs: whether inputs and zeros are moved too.
     """
 
-    def __init__(self, recorded: Recorded, playing: Playing, states: OfBoth, inputs: bool = False) -> None:
+    def __init__(self, recorded: Recorded, playing: Setup, states: SidePaths, inputs: bool = False) -> None:
         self._recorded, self._playing, self._states, self._inputs = recorded, playing, states, inputs
         self._name = BESIDE[inputs]
 
@@ -185,7 +185,7 @@ class LiveBeside:
         recorded, playing = self._recorded, self._playing
         feeds, start = playing.feeds.torch, playing.start.torch
         quantities = EVERYTHING + playing.inference
-        asked = Asked("once-more", "float64", feeds, start, self._states.torch, quantities, playing.steps)
+        asked = RunSpec("once-more", "float64", feeds, start, self._states.torch, quantities, playing.steps)
         candidate = playing.torch.run(asked).result()
         return judge_lockstep(recorded.join, recorded.lockstep._replace(candidate64=candidate), playing.steps)
 
@@ -204,7 +204,7 @@ class LiveBeside:
         tf = write_init(playing.out / "start" / f"tf-{self._name}", start)
         port = write_init(playing.out / "start" / f"torch-{self._name}", translated(recorded.join, start))
         quantities, feeds = FREE + playing.inference, self._feeds(self._name, playing.steps)
-        asked = Asked(f"free-{self._name}", "float64", feeds.torch, port, None, quantities, playing.steps)
+        asked = RunSpec(f"free-{self._name}", "float64", feeds.torch, port, None, quantities, playing.steps)
         candidate = playing.torch.run(asked)
         free = asked._replace(feeds=feeds.tf, start=tf)
         reference, *moved = (self._reference(each) for each in (free, *replicas(playing, free)))
@@ -220,7 +220,7 @@ class LiveBeside:
         )
         quantities = EVERYTHING + (() if alone else playing.inference)
         feeds = self._feeds(name, steps)
-        asked = Asked(
+        asked = RunSpec(
             name, "float64", feeds.torch, playing.start.torch, port, quantities, steps, alone, whole=self._name
         )
         candidate = playing.torch.run(asked)
@@ -228,14 +228,14 @@ class LiveBeside:
         traces = recorded.lockstep._replace(reference64=reference, candidate64=candidate.result(), states=Trace(tf))
         return judge_lockstep(recorded.join, traces, steps)
 
-    def _feeds(self, name: str, steps: Sequence[int]) -> OfBoth:
+    def _feeds(self, name: str, steps: Sequence[int]) -> SidePaths:
         feeds, out = self._playing.feeds, self._playing.out / "feeds"
         if not self._inputs:
             return feeds
         batches = dict(moved_batches(Trace(feeds.tf), steps))
         port = ((step, translated_batch(self._recorded.join, batch)) for step, batch in batches.items())
-        return OfBoth(write_states(out / f"tf-{name}", batches.items()), write_states(out / f"torch-{name}", port))
+        return SidePaths(write_states(out / f"tf-{name}", batches.items()), write_states(out / f"torch-{name}", port))
 
-    def _reference(self, asked: Asked) -> Trace:
+    def _reference(self, asked: RunSpec) -> Trace:
         self._playing.tf.prepare("float64", self._playing.inputs).result()
         return self._playing.tf.run(asked).result()

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from parity.experiment.recording import OfBoth, Playing, Recorded
+from parity.experiment.recording import Recorded, Setup, SidePaths
 from parity.experiment.rejudge.ill_conditioned import measure_kept, measure_live, settle_empty_gradients
 from parity.experiment.rejudge.non_differentiable import BESIDE, LiveBeside, settle_kinks
 from parity.experiment.runs import REPLICAS
-from parity.experiment.sides.golden_side import GoldenRole
+from parity.experiment.sides.golden_side import GoldenSide
 from parity.judge.result import Check
 from parity.trace import SHADOW_EMPTY, Trace
 
@@ -16,7 +16,7 @@ OLD = (
 )
 
 
-def settle(checks: list[Check], recorded: Recorded, playing: Playing, states: OfBoth) -> list[Check]:
+def settle(checks: list[Check], recorded: Recorded, playing: Setup, states: SidePaths) -> list[Check]:
     """Returns the checks of level 1, judged again where rounding decides: `settle_empty_gradients`, `settle_kinks`.
 
     Args:
@@ -25,7 +25,7 @@ def settle(checks: list[Check], recorded: Recorded, playing: Playing, states: Of
       playing: the sides.
       states: the states before each step.
     """
-    golden = playing.tf if isinstance(playing.tf, GoldenRole) else None
+    golden = playing.tf if isinstance(playing.tf, GoldenSide) else None
     if golden is None:
         checks = settle_empty_gradients(checks, lambda lost: measure_live(recorded, playing, states, lost))
     elif (empty := golden.kept(SHADOW_EMPTY)) is not None:
@@ -36,7 +36,7 @@ def settle(checks: list[Check], recorded: Recorded, playing: Playing, states: Of
     return settle_kinks(checks, [LiveBeside(recorded, playing, states, inputs) for inputs in known])
 
 
-def _is_kept(golden: GoldenRole, name: str) -> bool:
+def _is_kept(golden: GoldenSide, name: str) -> bool:
     free = [f"free-{name}", *(f"free-{name}-replica-{number}" for number in range(REPLICAS))]
     return all(golden.kept(each) for each in [name, *free])
 

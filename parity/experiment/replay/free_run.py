@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.experiment.replay.port import Replayed
+from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.script import Part, write_reference
 from parity.judge.allowances import MeasuredSpread
 from parity.judge.levels.function import judge_free
@@ -43,7 +43,7 @@ class FreeRuns(NamedTuple):
 
 
 def train_freely(
-    replayed: Replayed, shadow: Trace, out: Path, name: str = "free", feeds: Path | None = None
+    replayed: ReplayedPort, shadow: Trace, out: Path, name: str = "free", feeds: Path | None = None
 ) -> tuple[FreeRuns | None, str]:
     """Has a port train freely.
 
@@ -98,7 +98,7 @@ def counts_otherwise(part: Part, runs: FreeRuns) -> list[Cause]:
     return []
 
 
-def _others(replayed: Replayed, freely: Part) -> Iterator[tuple[int, Tensors]]:
+def _others(replayed: ReplayedPort, freely: Part) -> Iterator[tuple[int, Tensors]]:
     trained = freely.trained or frozenset()
     for number in freely.steps:
         state = freely.before(number)

@@ -9,7 +9,7 @@ from typing import Literal
 from parity.experiment.rejudge.ill_conditioned import UPDATED, empty_in, measure_kept, settle_empty_gradients
 from parity.experiment.rejudge.non_differentiable import BESIDE, NOTE, WITH_INPUTS, settle_kinks
 from parity.experiment.replay.free_run import judge_freely, told_of_shadow, train_freely
-from parity.experiment.replay.port import Replayed
+from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.script import Part, write_reference
 from parity.judge.levels.function import LIMIT, Lockstep, judge_lockstep
 from parity.judge.metrics import distance, norm
@@ -41,7 +41,7 @@ class ReplayedBeside:
     """
 
     def __init__(
-        self, replayed: Replayed, aside: Trace, traces: Lockstep, checks: Sequence[Check], out: Path, inputs: bool
+        self, replayed: ReplayedPort, aside: Trace, traces: Lockstep, checks: Sequence[Check], out: Path, inputs: bool
     ) -> None:
         self._replayed, self._aside, self._traces, self._out = replayed, aside, traces, out
         self._checks, self._inputs, self._name = checks, inputs, BESIDE[inputs]
@@ -96,7 +96,9 @@ class ReplayedBeside:
         return judge_freely(self._replayed.join, runs, [*others, *lockstep])
 
 
-def settle_replayed(checks: list[Check], replayed: Replayed, shadow: Trace, traces: Lockstep, out: Path) -> list[Check]:
+def settle_replayed(
+    checks: list[Check], replayed: ReplayedPort, shadow: Trace, traces: Lockstep, out: Path
+) -> list[Check]:
     """Returns the checks of level 1, judged again where rounding decides, as far as the shadow says what it does there.
 
     Args:

@@ -17,11 +17,11 @@ from parity.experiment.rejudge.non_differentiable import kink_notes
 from parity.experiment.replay.free_run import ALONE, FreeRuns, counts_otherwise, judge_freely, train_freely
 from parity.experiment.replay.ill_conditioned import beside_notes, race_notes, settle_replayed
 from parity.experiment.replay.orders import OtherOrder
-from parity.experiment.replay.port import Replayed
-from parity.experiment.replay.rerun import Again
+from parity.experiment.replay.port import ReplayedPort
+from parity.experiment.replay.rerun import Rerun
 from parity.experiment.replay.script import Part, write_reference
 from parity.experiment.runs import REPEATED
-from parity.experiment.spec import Tick
+from parity.experiment.spec import Progress
 from parity.judge.levels.function import Lockstep, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.output_layouts import take_layouts
 from parity.judge.port_values import judge_own_values, written_notes
@@ -70,7 +70,7 @@ class Judged(NamedTuple):
     pairs: dict[str, Pairs]
 
 
-def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judged:
+def judge_part(replayed: ReplayedPort, shadow: Trace, out: Path, tick: Progress) -> Judged:
     """Runs a port in both precisions and judges it.
 
     Args:
@@ -115,25 +115,25 @@ def judge_part(replayed: Replayed, shadow: Trace, out: Path, tick: Tick) -> Judg
 
 
 def _settle(
-    checks: list[Check], traces: Lockstep, orders: OtherOrder, replayed: Replayed, shadow: Trace, out: Path
+    checks: list[Check], traces: Lockstep, orders: OtherOrder, replayed: ReplayedPort, shadow: Trace, out: Path
 ) -> list[Check]:
     checks = orders.function(checks, replayed.join, traces)
     return settle_replayed(checks, replayed=replayed, shadow=shadow, traces=traces, out=out)
 
 
-def _first_steps_again(replayed: Replayed) -> Trace:
+def _first_steps_again(replayed: ReplayedPort) -> Trace:
     steps = replayed.part.steps[:REPEATED]
     batches, states = ([of(step) for step in steps] for of in (replayed.batch, replayed.state))
     return replayed.again("first-steps-again", steps, batches, states, precision="float32")
 
 
-def _run(replayed: Replayed, shadow: Trace, references: tuple[Trace, Trace], states: Trace, out: Path) -> Runs:
+def _run(replayed: ReplayedPort, shadow: Trace, references: tuple[Trace, Trace], states: Trace, out: Path) -> Runs:
     traces = Lockstep(*references, replayed.run("float32"), replayed.run("float64"), states)
     return Runs(traces, *train_freely(replayed, shadow, out))
 
 
 def _set_aside_rounding(
-    replayed: Replayed, runs: Runs, function: Level, settle: Settle, run: Callable[[], Runs]
+    replayed: ReplayedPort, runs: Runs, function: Level, settle: Settle, run: Callable[[], Runs]
 ) -> tuple[Runs, Level]:
     # Numbers of an update by hand are constants of the script, which the shadow reads as they were written.
     own_optimizer = replayed.own_optimizer and not replayed.part.by_hand
@@ -163,7 +163,7 @@ def _fresh(part: Part) -> dict[str, list[float]]:
     return {text: [float(value.min()), float(value.max())] for text, value in slots.items() if value.size}
 
 
-def _function(replayed: Replayed, runs: Runs, settle: Settle) -> Level:
+def _function(replayed: ReplayedPort, runs: Runs, settle: Settle) -> Level:
     part, join = replayed.part, replayed.join
     traces, free, _ = runs
     checks = judge_initial_slots(join, _fresh(part), replayed.initial_slots) + judge_own_values(replayed.written)
@@ -187,7 +187,7 @@ def _function(replayed: Replayed, runs: Runs, settle: Settle) -> Level:
     return level
 
 
-def _diagnose(level: Level, first: FirstDifference, replayed: Replayed, runs: Runs) -> None:
+def _diagnose(level: Level, first: FirstDifference, replayed: ReplayedPort, runs: Runs) -> None:
     """Adds where the first difference is, and what its causes are."""
     part, join, checks = replayed.part, replayed.join, level.checks
     traces, free, _ = runs
@@ -198,7 +198,7 @@ def _diagnose(level: Level, first: FirstDifference, replayed: Replayed, runs: Ru
         level.causes = counts_otherwise(part, free) or _causes(first, checks, evidence)
     else:
         level.causes = _causes(first, checks, evidence)
-    again = Again(replayed)
+    again = Rerun(replayed)
     located = locate_first(first, again, join, traces.reference64)
     level.causes = with_causes_at(located, evidence, level.causes)
     if (not level.causes or level.causes[0].name in VAGUE) and first.check.run != "free":

@@ -11,7 +11,7 @@ from parity.experiment.replay.port_module import write_module
 from parity.experiment.replay.script import Part, ReplayError
 from parity.experiment.runs import FREE
 from parity.experiment.sides.densify import DenseTrace
-from parity.experiment.spec import Tick
+from parity.experiment.spec import Progress
 from parity.judge.port_values import Written, written_into
 from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, require_total, variables_of
 from parity.mapping.states import translated, translated_batch, write_init, write_states
@@ -43,7 +43,7 @@ class Port(NamedTuple):
     steps: TableOf[str, str] = MappingProxyType({})
 
 
-class Replayed:
+class ReplayedPort:
     """The port of one part, ready to run.
 
     Args:
@@ -70,7 +70,7 @@ class Replayed:
         entries: dict[str, MappingEntry],
         named: dict[str, dict[str, MappingEntry]],
         out: Path,
-        tick: Tick = lambda what, done, total: None,
+        tick: Progress = lambda what, done, total: None,
         shadow: Trace | None = None,
     ) -> None:
         self.part = part
@@ -201,7 +201,7 @@ class Replayed:
         precision: str = "float64",
         uncut: Sequence[str] | None = None,
     ) -> Trace:
-        """Runs some steps once more, from states and batches in its own names and layouts; the rest is as of `Asked`."""
+        """Runs some steps once more, from states and batches in its own names and layouts; the rest is as of `RunSpec`."""
         asked = {
             **self._asked,
             "feeds": str(write_states(self._out / f"{name}-feeds", zip(steps, batches, strict=True))),

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from parity.experiment.replay.port import Replayed
+from parity.experiment.replay.port import ReplayedPort
 from parity.mapping.states import translated_batch
 from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace
 from parity.trace.arrays import Tensors
 
 
-class Again:
+class Rerun:
     """Runs a step of a port once more with one thing changed, for those who look for a cause."""
 
-    def __init__(self, replayed: Replayed) -> None:
+    def __init__(self, replayed: ReplayedPort) -> None:
         self._replayed = replayed
         self._made = 0
 
@@ -59,7 +59,7 @@ class Again:
         return self.repeat(step, lambda batch: batch, lambda state: state, random_seed=seed)
 
     def repeat_uncut(self, step: int, places: Sequence[str]) -> Trace:
-        """Runs a step in float64 once more, gradients let pass at some places, as `Again` of a case does."""
+        """Runs a step in float64 once more, gradients let pass at some places, as `Rerun` of a case does."""
         self._made += 1
         name = f"again-{self._made}"
         return self._replayed.again(name, [step], [self.batch(step)], [self.state(step)], uncut=places)

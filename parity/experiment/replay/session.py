@@ -12,12 +12,12 @@ from parity.experiment.compare import compare_traces
 from parity.experiment.levels import not_run
 from parity.experiment.replay.levels import Judged, judge_part
 from parity.experiment.replay.port import Port as Port
-from parity.experiment.replay.port import Replayed, check_port
+from parity.experiment.replay.port import ReplayedPort, check_port
 from parity.experiment.replay.script import Part, parts_of, write_reference
 from parity.experiment.replay.script import ReplayError as ReplayError
 from parity.experiment.replay.sections import Looked, in_section, look_at_part, together
 from parity.experiment.session import LEVELS
-from parity.experiment.spec import Tick
+from parity.experiment.spec import Progress
 from parity.judge.result import Level, Result
 from parity.judge.tensor_details import Pairs
 from parity.mapping import mapping_notes
@@ -45,7 +45,7 @@ def replay(
     port: Port,
     mapping_file: Path | None,
     out: Path,
-    tick: Tick = lambda what, done, total: None,
+    tick: Progress = lambda what, done, total: None,
     closely: bool = False,
     levels: Sequence[str] = ("function", "float32"),
 ) -> Result:
@@ -85,7 +85,7 @@ def replay(
         for part in parts:
             folder = out / part.name if part.name else out
             folder.mkdir(parents=True, exist_ok=True)
-            replayed = Replayed(part, port, side, entries, named, folder, tick, shadow)
+            replayed = ReplayedPort(part, port, side, entries, named, folder, tick, shadow)
             tick("start torch", 1, 1)
             judged = _judge(replayed, shadow, why, mapping_file, folder, tick)
             looked = look_at_part(looked, replayed.join, judged, part.name) if closely else looked
@@ -117,7 +117,7 @@ def replay(
 
 
 def _judge(
-    replayed: Replayed, shadow: Trace | None, why: str, mapping_file: Path | None, folder: Path, tick: Tick
+    replayed: ReplayedPort, shadow: Trace | None, why: str, mapping_file: Path | None, folder: Path, tick: Progress
 ) -> Judged:
     if shadow is not None:
         return judge_part(replayed, shadow, folder, tick)

@@ -9,7 +9,7 @@ from typing import Any
 from parity.case import Case, as_declared
 from parity.experiment.sides.densify import DenseTrace
 from parity.experiment.sides.tensorflow_side import INITIAL_SLOTS, PREPARED
-from parity.experiment.spec import MAPPING, REPETITION, Asked
+from parity.experiment.spec import MAPPING, REPETITION, RunSpec
 from parity.trace import Trace, write_json
 
 FORMAT = "tower-parity-golden"
@@ -23,7 +23,7 @@ class GoldenError(ValueError):
     """A folder is no golden trace, or one of another case; the message says what to do."""
 
 
-class GoldenRole:
+class GoldenSide:
     """Answers as the TensorFlow side of a case did when it was blessed.
 
     Args:
@@ -60,7 +60,7 @@ class GoldenRole:
         shutil.copytree(self._folder / "start", out, dirs_exist_ok=True)
         return dict(self._known["initial_slots"])
 
-    def run(self, asked: Asked) -> "Future[Trace]":
+    def run(self, asked: RunSpec) -> "Future[Trace]":
         """Answers with the trace of the run of that name, or of the one that it is a part of."""
         return _done(DenseTrace(self._folder / "runs" / (asked.whole or asked.name)))
 
@@ -69,7 +69,7 @@ class GoldenRole:
         folder = self._folder / "runs" / name
         return folder if folder.is_dir() else None
 
-    def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: Asked) -> None:
+    def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: RunSpec) -> None:
         """Answers with nothing: no tower is at hand."""
 
 

@@ -4,18 +4,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from parity.case import Case
-from parity.experiment.recording import OfBoth, Playing
+from parity.experiment.recording import Setup, SidePaths
 from parity.experiment.runs import EVERYTHING
-from parity.experiment.sides.golden_side import GoldenRole
-from parity.experiment.sides.tensorflow_side import TensorFlowRole
-from parity.experiment.spec import BACKWARD, FORWARD, Asked
+from parity.experiment.sides.golden_side import GoldenSide
+from parity.experiment.sides.tensorflow_side import TensorFlowSide
+from parity.experiment.spec import BACKWARD, FORWARD, RunSpec
 from parity.mapping.states import read_all, translated_batch, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import Forward, Trace
 from parity.trace.arrays import Tensors
 
 
-class Again:
+class Rerun:
     """Runs single steps of a recorded case, or its evaluation, once more with something changed.
 
     Args:
@@ -25,7 +25,7 @@ class Again:
       states: the states before each step.
     """
 
-    def __init__(self, case: Case, playing: Playing, join: Join, states: OfBoth) -> None:
+    def __init__(self, case: Case, playing: Setup, join: Join, states: SidePaths) -> None:
         self.playing = playing
         self._case = case
         self._join = join
@@ -83,9 +83,9 @@ class Again:
         before = state(self.state(step))
         states = write_states(self.playing.out / "states" / name, ((n, before) for n in steps))
         return self.playing.torch.run(
-            Asked(name, "float64", feeds, self.playing.start.torch, states, EVERYTHING, steps, True, cut=cut)._replace(
-                random_seed=random_seed
-            )
+            RunSpec(
+                name, "float64", feeds, self.playing.start.torch, states, EVERYTHING, steps, True, cut=cut
+            )._replace(random_seed=random_seed)
         ).result()
 
     def repeat_seeded(self, step: int, seed: int) -> Trace:
@@ -111,11 +111,11 @@ class Again:
         """
         return self.playing.torch.run_guarded(self._as_it_is(step)._replace(detached=tuple(edges)))
 
-    def _as_it_is(self, step: int) -> Asked:
+    def _as_it_is(self, step: int) -> RunSpec:
         self._repeats += 1
         playing, name = self.playing, f"repeat-{self._repeats}"
         follow = self._states.torch
-        return Asked(name, "float64", playing.feeds.torch, playing.start.torch, follow, EVERYTHING, [step], True)
+        return RunSpec(name, "float64", playing.feeds.torch, playing.start.torch, follow, EVERYTHING, [step], True)
 
     def gradients(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
         """Returns the forward pass of one tower on both sides, the gradient of its loss in place of each output, in float64.
@@ -123,9 +123,9 @@ class Again:
         None where the reference does not live.
         """
         playing = self.playing
-        if not isinstance(playing.tf, TensorFlowRole):
+        if not isinstance(playing.tf, TensorFlowSide):
             return None
-        asked = Asked(BACKWARD, "float64", playing.feeds.tf, playing.start.tf, self._states.tf, (), [step])
+        asked = RunSpec(BACKWARD, "float64", playing.feeds.tf, playing.start.tf, self._states.tf, (), [step])
         playing.tf.prepare("float64", playing.inputs).result()
         reference = playing.tf.forward(step, tower, asked, gradients=True)
         asked = asked._replace(feeds=playing.feeds.torch, start=playing.start.torch, follow=self._states.torch)
@@ -155,7 +155,7 @@ class Again:
         updates = batch_norm_updates or self.batch_norm_updates
         self._repeats += 1
         name = f"reference-{self._repeats}"
-        asked = Asked(
+        asked = RunSpec(
             name,
             "float64",
             write_states(self.playing.out / "feeds" / name, [(step, batch(self.reference_batch(step)))]),
@@ -170,7 +170,7 @@ class Again:
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
         """Runs one step of the candidate in float64 once more, batch norm over all ranks or (None) over each one's shard."""
         self._repeats += 1
-        asked = Asked(
+        asked = RunSpec(
             f"repeat-{self._repeats}",
             "float64",
             self.playing.feeds.torch,
@@ -188,12 +188,12 @@ class Again:
         Of a golden trace it is the one that was kept, where that is not of an earlier step; else None.
         """
         playing = self.playing
-        asked = Asked(FORWARD, "float64", playing.feeds.tf, playing.start.tf, self._states.tf, (), [step])
-        if isinstance(playing.tf, TensorFlowRole):
+        asked = RunSpec(FORWARD, "float64", playing.feeds.tf, playing.start.tf, self._states.tf, (), [step])
+        if isinstance(playing.tf, TensorFlowSide):
             playing.tf.prepare("float64", playing.inputs).result()
             reference = playing.tf.forward(step, tower, asked)
         else:
-            kept = playing.tf.kept(FORWARD) if isinstance(playing.tf, GoldenRole) else None
+            kept = playing.tf.kept(FORWARD) if isinstance(playing.tf, GoldenSide) else None
             if kept is None or Forward(kept).step < step:
                 return None
             reference = Forward(kept)
@@ -223,7 +223,7 @@ class Again:
 
     def evaluate_reference_again(self, change: Callable[[Tensors], Tensors]) -> Trace | None:
         """Has the reference evaluate once more from a changed state in its own names; None where it is a trace."""
-        if not isinstance(self.playing.tf, TensorFlowRole):
+        if not isinstance(self.playing.tf, TensorFlowSide):
             return None
         self.playing.tf.prepare("float64", self.playing.inputs).result()
         asked = self._asked_to_evaluate(self._states.tf, change, "eval")
@@ -244,16 +244,16 @@ class Again:
         asked = self._asked_to_evaluate(self._states.torch, lambda state: state, "eval")
         feeds = write_states(playing.out / "feeds" / asked.name, [(last, self.translated_batch(changed))])
         candidate = playing.torch.run(asked._replace(feeds=feeds, start=playing.start.torch)).result()
-        if not isinstance(playing.tf, TensorFlowRole):
+        if not isinstance(playing.tf, TensorFlowSide):
             return candidate, None
         playing.tf.prepare("float64", playing.inputs).result()
         asked = self._asked_to_evaluate(self._states.tf, lambda state: state, "eval")
         feeds = write_states(playing.out / "feeds" / asked.name, [(last, changed)])
         return candidate, playing.tf.run(asked._replace(feeds=feeds, start=playing.start.tf)).result()
 
-    def _asked_to_evaluate(self, known: Path, change: Callable[[Tensors], Tensors], evaluation: str) -> Asked:
+    def _asked_to_evaluate(self, known: Path, change: Callable[[Tensors], Tensors], evaluation: str) -> RunSpec:
         self._repeats += 1
         name, last = f"evaluation-{self._repeats}", self.playing.steps[-1]
         before, after = (read_all(Trace(known).step(step)) for step in (last, last + 1))
         states = write_states(self.playing.out / "states" / name, [(last, before), (last + 1, change(after))])
-        return Asked(name, "float64", known, known, states, ("eval",), [last], True, evaluation=evaluation)
+        return RunSpec(name, "float64", known, known, states, ("eval",), [last], True, evaluation=evaluation)

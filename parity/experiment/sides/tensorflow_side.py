@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from parity.case import Case
 from parity.case.schema import OF_THE_BUILDER
-from parity.experiment.spec import Asked, Tick, settings, start_forward, start_run, then, ticker
+from parity.experiment.spec import Progress, RunSpec, map_future, progress_for, settings_of, start_forward, start_run
 from parity.trace import Forward, Trace, write_json
 from parity.worker.failures import SideFailed
 from parity.worker.launch import Sides
@@ -35,14 +35,14 @@ class Reference(Protocol):
     def initialize(self, out: Path) -> dict[str, list[float]]:
         """Leaves a trace at `out` whose init is the state that everything starts from; answers with the initial slots."""
 
-    def run(self, asked: Asked) -> "Future[Trace]":
+    def run(self, asked: RunSpec) -> "Future[Trace]":
         """Starts a run; its precision is prepared."""
 
-    def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: Asked) -> Trace | None:
+    def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: RunSpec) -> Trace | None:
         """Runs with other towers' moving statistics surviving; None where that cannot be had."""
 
 
-class TensorFlowRole:
+class TensorFlowSide:
     """Asks the TensorFlow side of a case, and the side that makes its batches.
 
     Args:
@@ -52,7 +52,7 @@ class TensorFlowRole:
       tick: told how far a run is.
     """
 
-    def __init__(self, case: Case, sides: Sides, out: Path, tick: Tick) -> None:
+    def __init__(self, case: Case, sides: Sides, out: Path, tick: Progress) -> None:
         assert sides.tf is not None and sides.data is not None, "these sides were opened without a reference"
         self._case, self._side, self._out, self._tick = case, sides.tf, out, tick
         self._sides = sides
@@ -65,7 +65,7 @@ class TensorFlowRole:
         case = self._case
         return self._data.ask(
             "batches",
-            ticker(self._tick, "batches"),
+            progress_for(self._tick, "batches"),
             batches=case.batches,
             folders=self._folders,
             steps=case.steps,
@@ -80,9 +80,9 @@ class TensorFlowRole:
         case = self._case
         described: dict[str, Any] = {
             "tower": case.tf.tower,
-            "optimizer": case.tf.optimizer or settings(case.optimizer),
+            "optimizer": case.tf.optimizer or settings_of(case.optimizer),
             "towers": case.towers,
-            "optimizers": {name: settings(part) for name, part in case.optimizers.items()},
+            "optimizers": {name: settings_of(part) for name, part in case.optimizers.items()},
             "combine": case.tf.reduce or case.combine,
             "seed": case.seed,
             "threads": case.tf.threads or 1,
@@ -99,7 +99,7 @@ class TensorFlowRole:
             write_json(self._out / PREPARED, {"inputs": inputs, "prepared": prepared})
             return prepared
 
-        return then(answer, kept)
+        return map_future(answer, kept)
 
     def initialize(self, out: Path) -> dict[str, list[float]]:
         """Leaves a trace at `out` whose init is the state that everything starts from; answers with the initial values.
@@ -116,16 +116,18 @@ class TensorFlowRole:
         write_json(self._out / INITIAL_SLOTS, slots)
         return slots
 
-    def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: Asked) -> Trace | None:
+    def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: RunSpec) -> Trace | None:
         """Builds the graph once more with another choice of the statistics that survive, and runs it."""
         if self._case.tf.batch_norm == "synchronised" and batch_norm_updates != "first":
             return None  # there is one update, of all towers
         changed = self._case.tf.model_copy(update={"batch_norm_updates": batch_norm_updates})
-        role = TensorFlowRole(self._case.model_copy(update={"tf": changed}), self._sides, self._out, self._tick)
+        role = TensorFlowSide(self._case.model_copy(update={"tf": changed}), self._sides, self._out, self._tick)
         role.prepare(asked.precision, inputs).result()
         return role.run(asked).result()
 
-    def forward(self, step: int, tower: str, asked: Asked, most: int | None = None, gradients: bool = False) -> Forward:
+    def forward(
+        self, step: int, tower: str, asked: RunSpec, most: int | None = None, gradients: bool = False
+    ) -> Forward:
         """Returns the forward pass of one tower in one step, or the gradient of the loss in place of each output.
 
         Args:
@@ -145,7 +147,7 @@ class TensorFlowRole:
             raise
         return Forward(out)
 
-    def run(self, asked: Asked) -> "Future[Trace]":
+    def run(self, asked: RunSpec) -> "Future[Trace]":
         """Starts a run; its precision is prepared."""
         out = self._out / asked.name
         return start_run(self._side, self._tick, f"TensorFlow {asked.name}", asked, out, precision=asked.precision)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import Case
-from parity.experiment.spec import Asked, Tick, settings, start_forward, start_run
+from parity.experiment.spec import Progress, RunSpec, settings_of, start_forward, start_run
 from parity.trace import Forward, Trace
 from parity.worker.failures import SideFailed
 from parity.worker.launch import Sides
@@ -16,7 +16,7 @@ from parity.worker.launch import Sides
 OF_THE_RANKS = {"prescaled": "prescaled", "examples": "examples"}
 
 
-class TorchRole:
+class TorchSide:
     """Asks the torch side of a case.
 
     Args:
@@ -35,7 +35,7 @@ class TorchRole:
         case: Case,
         sides: Sides,
         out: Path,
-        tick: Tick,
+        tick: Progress,
         round_hyper_parameters: bool = False,
         rates: Mapping[int, float] | None = None,
         momentum_ratios: Mapping[str, float] | None = None,
@@ -59,9 +59,9 @@ class TorchRole:
         described = {
             "model": case.torch.model,
             "loss": case.torch.loss,
-            "optimizer": case.torch.optimizer or settings(case.optimizer),
+            "optimizer": case.torch.optimizer or settings_of(case.optimizer),
             "optimizers": {
-                name: {**settings(part), "names": self._taken[name]}
+                name: {**settings_of(part), "names": self._taken[name]}
                 for name, part in case.optimizers.items()
                 if name in self._taken
             },
@@ -94,16 +94,16 @@ class TorchRole:
         )
         return self._prepared[key]
 
-    def playing(self, case: Case, out: Path) -> "TorchRole":
+    def playing(self, case: Case, out: Path) -> "TorchSide":
         """Returns a role like this one for another port of the same case; what this one has prepared is then forgotten."""
-        role = TorchRole(case, self._sides, out, self._tick, self._round)
+        role = TorchSide(case, self._sides, out, self._tick, self._round)
         role._rates, role._momentum_ratios = self._rates, self._momentum_ratios
         role._told_as(self)
         return role
 
     def rounded(
         self, out: Path, rates: Mapping[int, float] | None, momentum_ratios: Mapping[str, float] | None
-    ) -> "TorchRole":
+    ) -> "TorchSide":
         """Returns a role like this one whose hyper-parameters are rounded to float32.
 
         Args:
@@ -111,11 +111,11 @@ class TorchRole:
           rates: as of the class.
           momentum_ratios: as of the class.
         """
-        role = TorchRole(self._case, self._sides, out, self._tick, True, rates, momentum_ratios)
+        role = TorchSide(self._case, self._sides, out, self._tick, True, rates, momentum_ratios)
         role._told_as(self)
         return role
 
-    def _told_as(self, other: "TorchRole") -> None:
+    def _told_as(self, other: "TorchSide") -> None:
         self._decaying, self._taken = other._decaying, other._taken
 
     def forget(self) -> None:
@@ -132,7 +132,7 @@ class TorchRole:
         self._taken = {name: list(names) for name, names in taken.items()}
         self._prepared.clear()
 
-    def run_with_batch_norm(self, over_all_ranks: bool | None, asked: Asked) -> Trace:
+    def run_with_batch_norm(self, over_all_ranks: bool | None, asked: RunSpec) -> Trace:
         """Runs with batch norm over all ranks, or None: over each rank's own shard, whatever the port itself does."""
         kept = self._sync_batch_norm
         self._sync_batch_norm = over_all_ranks
@@ -147,19 +147,19 @@ class TorchRole:
             self._sync_batch_norm = kept
             self._prepared.clear()
 
-    def run(self, asked: Asked) -> "Future[Trace]":
+    def run(self, asked: RunSpec) -> "Future[Trace]":
         """Starts a run."""
         out = self._out / asked.name
         prepared = self.prepare(asked.precision, asked.mixed).result()["prepared"]
         what = f"torch {asked.name}"
         return start_run(self._side, self._tick, what, asked, out, prepared=prepared, noise=asked.noise)
 
-    def run_guarded(self, asked: Asked) -> Trace:
+    def run_guarded(self, asked: RunSpec) -> Trace:
         """Runs what the port may not take, so that it can be asked for other runs afterwards."""
         with self._outliving():
             return self.run(asked).result()
 
-    def forward(self, step: int, tower: str, asked: Asked, gradients: bool = False) -> Forward:
+    def forward(self, step: int, tower: str, asked: RunSpec, gradients: bool = False) -> Forward:
         """Returns the forward pass of one rank in one step, or the gradient of the loss in place of each output.
 
         Args:
@@ -196,7 +196,7 @@ class TorchRole:
         # of the weights follow the update, whoever makes it.
         if self._case.optimizer is None:
             return {}
-        table, port = settings(self._case.optimizer), self._case.torch
+        table, port = settings_of(self._case.optimizer), self._case.torch
         found: dict[str, Any] = {name: table[name] for name in ("accumulate", "loss_scale") if name in table}
         # Nothing inside an optimizer can clip what is not combined yet; a step can.
         if table.get("clip", {}).get("at") == "tower" and not port.step:
