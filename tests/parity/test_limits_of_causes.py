@@ -422,3 +422,57 @@ def test_only_of_several_examples_a_sum_is_no_mean(tmp_path, examples, name):
     [(found, title)] = causes_between(tmp_path, "loss/0", one, other, {}, {})
     assert found == name
     assert {1: "factor 5", 3: "examples of a batch, as a sum", 6: "examples of a shard, as a mean"}[examples] in title
+
+
+SCALES = np.linspace(1.01, 1.06, 6)
+VARIANCE = np.linspace(1.0, 2.0, 6)
+
+
+def normalised(tmp_path, other, gamma=None, moved=VARIANCE, before=0.5 * VARIANCE):
+    """Name and title of causes of a layer with a moving statistic that was `before` and is VARIANCE and `moved`."""
+    states = {"stat/variance": before, **({} if gamma is None else {"var/gamma": gamma})}
+    kinds = {"variance": "statistic", **({} if gamma is None else {"gamma": "weight"})}
+    one = {"act/0/layer": DRAW, "stat/variance": VARIANCE}
+    found = causes_between(tmp_path, "act/0/layer", one, {"act/0/layer": other, "stat/variance": moved}, states, kinds)
+    return [(name, title) for name, title in found if name in ("normalisation", "gamma_missing")]
+
+
+EPSILON = [("normalisation", "batch norm normalises layer by another epsilon")]
+EVALUATION = [("normalisation", "batch norm normalises layer by the moving statistics, as in evaluation")]
+
+
+@pytest.mark.parametrize(("off", "told"), [(0.9e-5, EPSILON), (1.1e-5, [])])
+def test_another_epsilon_scales_about_nothing_but_beta(tmp_path, off, told):
+    assert normalised(tmp_path, SCALES * DRAW + off * 0.06) == told
+
+
+@pytest.mark.parametrize(("off", "told"), [(0.9e-7, EPSILON), (1.2e-7, [])])
+def test_scale_and_shift_leave_a_ten_millionth_of_what_differs(tmp_path, off, told):
+    other = SCALES * DRAW
+    noise = np.random.default_rng(5).standard_normal(DRAW.shape)
+    for channel in range(6):
+        lines = np.stack([DRAW[:, channel], np.ones(len(DRAW))], axis=1)
+        noise[:, channel] -= lines @ np.linalg.lstsq(lines, noise[:, channel], rcond=None)[0]
+    noise *= off * np.linalg.norm(other - DRAW) / np.linalg.norm(noise)
+    assert normalised(tmp_path, other + noise) == told
+
+
+@pytest.mark.parametrize(
+    ("off", "told"),
+    [(0.9e-6, [("gamma_missing", "the candidate's batch norm does not multiply by gamma")]), (1.1e-6, EPSILON)],
+)
+def test_a_gamma_is_missing_where_every_channel_is_divided_by_it(tmp_path, off, told):
+    assert normalised(tmp_path, DRAW / SCALES, gamma=SCALES * (1 + off)) == told
+
+
+@pytest.mark.parametrize(
+    ("moved", "told"),
+    [
+        (VARIANCE * (1 + 0.9e-12), EPSILON),
+        (VARIANCE * (1 + 1.2e-12), []),  # what goes into the norm differs
+        (0.5 * VARIANCE * (1 + 0.9e-12), EVALUATION),
+        (0.5 * VARIANCE * (1 + 1.2e-12), []),
+    ],
+)
+def test_where_statistics_went_says_by_what_batch_norm_normalises(tmp_path, moved, told):
+    assert normalised(tmp_path, SCALES * DRAW, moved=moved) == told
