@@ -10,7 +10,7 @@ import pytest
 from support.machine import INSTALL, required
 
 ROOT = Path(__file__).parents[1]
-# A Python 3.7 that says of itself what `parity.interpreters` asks; its environments are copies of it, and pip writes a file.
+# A Python 3.7 that says of itself what it is asked for; its environments are copies of it, and pip writes a file.
 PYTHON37 = """#!/bin/sh
 case "$1 $2" in
   -c*) test -e "$0.tf" && tf=', "tensorflow": "1.15.5"'
@@ -112,7 +112,9 @@ def test_words_are_read_with_spaces_or_none():
 @pytest.fixture
 def checkout(tmp_path):
     """What `.ci/run` needs of this project, with a test command that says what is required."""
-    for name in (".ci/run", "tests/support/machine.py", "parity/__init__.py", "parity/interpreters.py"):
+    package = Path("parity", "worker")
+    ours = [Path("parity", "__init__.py"), package / "__init__.py", package / "interpreters.py"]
+    for name in (".ci/run", "tests/support/machine.py", *ours):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "README.md").write_text("<!-- tests -->\n```bash\necho tested with $PARITY_REQUIRE && echo two\n```\n")
