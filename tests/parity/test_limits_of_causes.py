@@ -476,3 +476,15 @@ def test_a_gamma_is_missing_where_every_channel_is_divided_by_it(tmp_path, off, 
 )
 def test_where_statistics_went_says_by_what_batch_norm_normalises(tmp_path, moved, told):
     assert normalised(tmp_path, SCALES * DRAW, moved=moved) == told
+
+
+@pytest.mark.parametrize(("off", "names"), [(0.9e-8, ["some_towers"]), (1.2e-8, [])])
+def test_combined_gradients_are_made_of_those_of_the_towers_to_a_hundred_millionth(tmp_path, off, names):
+    towers = {"tower_grad/0/w": DRAW[:2], "tower_grad/1/w": DRAW[2:4]}
+    flat = np.stack([value.ravel() for value in towers.values()], axis=1)
+    noise = DRAW[4:6].ravel()
+    noise = (noise - flat @ np.linalg.lstsq(flat, noise, rcond=None)[0]).reshape(2, 6)
+    alone = towers["tower_grad/0/w"] + off * noise * np.linalg.norm(DRAW[:2]) / np.linalg.norm(noise)
+    one, other = {**towers, "grad/w": (DRAW[:2] + DRAW[2:4]) / 2}, {**towers, "grad/w": alone}
+    found = causes_between(tmp_path, "grad/w", one, other, {}, {"w": "weight"})
+    assert [name for name, _ in found if name == "some_towers"] == names
