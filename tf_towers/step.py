@@ -5,7 +5,7 @@ import time
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from parity.trace import RANK_OF, evaluated, quantity_of
+from parity.trace import EXECUTION_RANK, evaluated, quantity_of
 from tf_towers.errors import TowerError
 from tf_towers.graph.forward import forward_of, gradients_of, with_values
 from tf_towers.graph.input_pipeline import STEP_WITHIN
@@ -149,7 +149,7 @@ class Stepper(object):
 
 def in_order(tensors):
     """Returns a dict of trace name to array in the order in which a step computes what the names stand for."""
-    return {name: tensors[name] for name in sorted(tensors, key=lambda name: RANK_OF[quantity_of(name)])}
+    return {name: tensors[name] for name in sorted(tensors, key=lambda name: EXECUTION_RANK[quantity_of(name)])}
 
 
 def _state_keys(training):

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as real
 import tensorflow.compat.v1 as tf
 
-from parity.trace import COMPUTED, COUNTERS_AFTER, Trace, TraceWriter, counters_after, quantity_of, write_forward
+from parity.trace import COUNTERS_AFTER, Trace, TraceWriter, counters_after, is_computed, quantity_of, write_forward
 from parity.worker.protocol import SideError, claim_standard_streams, serve
 from parity.worker.user_code import UserCode, call_as
 from tf_towers.checkpoint import start_from_checkpoint
@@ -225,7 +225,7 @@ def _constants(once, again):
 
 def _variables(file, counters):
     quantities = ("var", "stat", "slot", "ema", "state") if counters else ("var", "stat", "slot", "ema")
-    names = [name for name in file.names() if quantity_of(name) in quantities and not name.endswith(tuple(COMPUTED))]
+    names = [name for name in file.names() if quantity_of(name) in quantities and not is_computed(name)]
     return {name: file.read(name) for name in names}
 
 

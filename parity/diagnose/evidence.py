@@ -12,7 +12,7 @@ import numpy as np
 from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Explained, FirstDifference
 from parity.mapping.trace_map import Join
-from parity.trace import OF_A_VARIABLE, Key, TensorFile, Trace, format_key, parse_key, tower_order
+from parity.trace import PER_VARIABLE, TensorFile, TensorKey, Trace, parse_key, tower_order
 from parity.trace.arrays import Array
 
 CLOSE = 1e-9  # of float64 traces, relative
@@ -84,7 +84,7 @@ class Evidence:
 
     def pairs(self, step: int, quantity: str, slot: str = "", tower: str = "") -> Iterator[tuple[str, Array, Array]]:
         """Yields name, reference and candidate of every tensor of a quantity that both sides have, finite on both."""
-        if quantity in OF_A_VARIABLE and self._room:
+        if quantity in PER_VARIABLE and self._room:
             yield from self.once(
                 ("pairs", step, quantity, slot, tower), lambda: list(self._read(step, quantity, slot, tower))
             )
@@ -108,8 +108,8 @@ class Evidence:
         files = self.reference.step(step), self.candidate.step(step)
         found = {}
         for name, one, other in self.pairs(step, "grad"):
-            key = Key("", "clip", "", "", name)
-            text, clipped = format_key(key), self.join.read(key, files[1])
+            key = TensorKey("", "clip", "", "", name)
+            text, clipped = str(key), self.join.read(key, files[1])
             one = np.asarray(files[0].read(text), np.float64) if text in files[0] else one
             other = other if clipped is None else np.asarray(clipped, np.float64)
             if is_finite(one) and is_finite(other):
@@ -132,7 +132,7 @@ class Evidence:
 
     def before(self, step: int, quantity: str, name: str, slot: str = "") -> Array | None:
         """Returns a part of the state before a step, or None where there is none, or none that is finite."""
-        text = format_key(Key("", quantity, "", slot, name))
+        text = str(TensorKey("", quantity, "", slot, name))
         file = self._state(step)
         found = np.asarray(file.read(text), np.float64) if file and text in file else None
         return found if found is not None and is_finite(found) else None

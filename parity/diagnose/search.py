@@ -57,7 +57,7 @@ from parity.diagnose.detectors.weight_decay import weight_decay
 from parity.diagnose.evidence import Evidence
 from parity.judge.metrics import distance, norm, worst
 from parity.judge.result import Cause, Check, Explained, FirstDifference
-from parity.trace import RANK_OF, Key, format_key, parse_key
+from parity.trace import EXECUTION_RANK, TensorKey, parse_key
 
 # Tries the hypotheses about a difference, and keeps those that the numbers support.
 
@@ -233,7 +233,7 @@ def _before(
         key = parse_key(check.key)
         independent = (
             first.check.run != "lockstep"
-            or (check.step != first.check.step and RANK_OF[key.quantity] < RANK_OF[first.quantity])
+            or (check.step != first.check.step and EXECUTION_RANK[key.quantity] < EXECUTION_RANK[first.quantity])
             or (first.quantity == "stat" and key.quantity in ("loss", "tower_grad"))
         )
         if check.run != "lockstep" or check.verdict != "different" or not independent or key.quantity in seen:
@@ -249,7 +249,7 @@ def _after(first: FirstDifference, evidence: Evidence) -> Iterator[tuple[FirstDi
         return
     for step in evidence.steps:
         for quantity in STAGES:
-            if RANK_OF[quantity] < RANK_OF[first.quantity]:
+            if EXECUTION_RANK[quantity] < EXECUTION_RANK[first.quantity]:
                 continue
             if quantity == "clip" != first.quantity:
                 yield from _unclipped(evidence, step)
@@ -276,13 +276,13 @@ def _first_of(basis: OwnInputs, step: int, quantity: str, slot: str) -> Iterator
         moved = norm(made - before) if before is not None and quantity in ("var", "ema") else norm(made)
         difference = distance(made, other)
         if difference > TOLD * moved + 1e-14 * norm(made):
-            text = format_key(Key("", quantity, "", slot, name))
+            text = str(TensorKey("", quantity, "", slot, name))
             check = Check("lockstep", step, text, "different", difference, TOLD * moved, moved, norm(made))
             yield FirstDifference(check, quantity, name, "", worst(made, other)), basis
             return
 
 
-def _difference(key: Key, check: Check, evidence: Evidence) -> FirstDifference:
+def _difference(key: TensorKey, check: Check, evidence: Evidence) -> FirstDifference:
     one = evidence.reference.step(check.step).read(check.key)
     other = evidence.join.read(key, evidence.candidate.step(check.step))
     shown = worst(one, other) if other is not None and other.shape == one.shape else None

@@ -9,12 +9,19 @@ import numpy as np
 
 from parity.mapping import Mapping, MappingError
 from parity.mapping.trace_map import Join
-from parity.trace import RANK_OF, TensorFile, Trace, TraceError, TraceWriter, parse_key, state_after
+from parity.trace import (
+    EXECUTION_RANK,
+    STATE,
+    TensorFile,
+    Trace,
+    TraceError,
+    TraceWriter,
+    parse_key,
+    quantity_of,
+    state_after,
+    trace_name,
+)
 from parity.trace.arrays import Array
-from parity.trace.reader import STATE_OF_A_STEP
-
-STATE = STATE_OF_A_STEP | {"state"}
-COUNTER = "state/"  # in a file of weights too, e.g. state/global_step
 
 
 class Translated(NamedTuple):
@@ -87,7 +94,7 @@ def of_file(path: Path, candidate: Trace) -> dict[str, Array]:
     except TraceError as error:
         raise TraceError(f"{error} A state_dict is written so by safetensors.torch.save_file.") from error
     found = {name: name for name in file.names() if name.split(".")[-1] != "num_batches_tracked"}
-    if not all(name.split("/", 1)[0] in RANK_OF for name in found):
+    if not all(quantity_of(name) in EXECUTION_RANK for name in found):
         found = _with_quantities(found, path, candidate)
     state = {text: np.array(file.read(name)) for text, name in found.items()}
     for text, value in state.items():
@@ -103,7 +110,7 @@ def of_file(path: Path, candidate: Trace) -> dict[str, Array]:
 
 def _with_quantities(names: Iterable[str], path: Path, candidate: Trace) -> dict[str, str]:
     """Returns dict of trace name to the file's name."""
-    plain = [name for name in names if not name.startswith(COUNTER)]
+    plain = [name for name in names if not _is_counter(name)]
     prefix = "module." if all(name.startswith("module.") for name in plain) else ""
     unknown = [name for name in plain if name.removeprefix(prefix) not in candidate.variables]
     if unknown:
@@ -112,12 +119,17 @@ def _with_quantities(names: Iterable[str], path: Path, candidate: Trace) -> dict
             "Save the state_dict of the port itself."
         )
     kinds = {name: "var" if entry["kind"] == "weight" else "stat" for name, entry in candidate.variables.items()}
-    found = {f"{kinds[name.removeprefix(prefix)]}/{name.removeprefix(prefix)}": name for name in plain}
-    return {**found, **{name: name for name in names if name.startswith(COUNTER)}}
+    found = {trace_name(kinds[own], own): name for own, name in ((name.removeprefix(prefix), name) for name in plain)}
+    return {**found, **{name: name for name in names if _is_counter(name)}}
+
+
+def _is_counter(name: str) -> bool:
+    # A file of weights may hold them too, e.g. state/global_step.
+    return "/" in name and quantity_of(name) == "state"
 
 
 def _of_state(reference: Trace) -> list[str]:
-    return [text for text in reference.init().names() if parse_key(text).quantity in STATE]
+    return reference.init().names(*STATE)
 
 
 class _Held(dict[str, Array]):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from parity.trace import Key, parse_evaluated
+from parity.trace import TensorKey, parse_evaluated
 
 FACT = "inexact_in_float64"
 LOSS = ""
@@ -11,7 +11,7 @@ OUTPUTS = frozenset(["act", "metric"])
 OF_GRADIENTS = frozenset(["tower_grad", "tower_clip", "grad", "clip", "slot", "var", "ema"])
 
 
-def is_inexact(key: Key, facts: Mapping[str, Any]) -> bool:
+def is_inexact(key: TensorKey, facts: Mapping[str, Any]) -> bool:
     """Returns whether a tensor of the reference's float64 run is known to float32 only.
 
     Args:

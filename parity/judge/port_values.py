@@ -10,7 +10,7 @@ from parity.judge.result import Check
 from parity.mapping import Mapping as VariableMapping
 from parity.mapping import Pair, Variable
 from parity.mapping.trace_map import Join
-from parity.trace import Key, format_key
+from parity.trace import TensorKey
 from parity.trace.arrays import Array
 
 SHOWN = 4  # names of a kind
@@ -50,8 +50,8 @@ def written_into(mapping: VariableMapping, join: Join, reference: Values, candid
     for pair in mapping.pairs:
         if not pair.candidate:
             continue
-        key = Key("", "stat", "", "", pair.reference)
-        text, own = format_key(key), {n: np.array(candidate[n]) for n in join.candidates(key) if n in candidate}
+        key = TensorKey("", "stat", "", "", pair.reference)
+        text, own = str(key), {n: np.array(candidate[n]) for n in join.candidates(key) if n in candidate}
         if own or text in reference:
             expected = _reshaped(reference.get(text), pair.shape)
             found.append(Written(text, pair.candidate, "buffer", expected, _read(pair, own)))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from parity.judge.levels.function import Lockstep
 from parity.judge.result import NOT_IN_REFERENCE, Check
 from parity.mapping.trace_map import Join
-from parity.trace import Key, TensorFile, Trace, parse_key
+from parity.trace import TensorFile, TensorKey, Trace, parse_key
 
 LACKING = "the candidate's optimizer keeps no such slot; judged by the updates alone"
 BEYOND = "the reference's optimizer keeps no such slot; judged by the updates alone"
@@ -77,7 +77,11 @@ def _slots(checks: Sequence[Check]) -> set[str]:
 
 
 def _aside(
-    alone: Sequence[tuple[Check, Key]], judged: set[tuple[int, str]], before: Before, names: dict[str, str], note: str
+    alone: Sequence[tuple[Check, TensorKey]],
+    judged: set[tuple[int, str]],
+    before: Before,
+    names: dict[str, str],
+    note: str,
 ) -> dict[Check, Check]:
     variables = {(key.slot, check.key): names.get(key.name, key.name) for check, key in alone}
     steps = sorted({step for step, _ in judged})

@@ -4,10 +4,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from parity.mapping.trace_map import Join
-from parity.trace import TensorFile, Trace, TraceWriter, quantity_of, state_after
+from parity.trace import (
+    STATE_OF_A_STEP,
+    TensorFile,
+    Trace,
+    TraceWriter,
+    batch_input,
+    batch_name,
+    parse_key,
+    select,
+    state_after,
+    trace_name,
+)
 from parity.trace.arrays import Array, Tensors
 
-STATE = frozenset(["state", "stat", "slot", "var", "ema"])
 PRODUCER = {"package": "parity"}
 
 
@@ -33,16 +43,16 @@ def states_before(trace: Trace, steps: Sequence[int]) -> Iterable[tuple[int, Ten
     """Yields the state before each step of a recorded free run: what the step before left, and its own counters."""
     for number in steps:
         file = trace.step(number - 1) if number else trace.init()
-        state = {text: file.read(text) for text in _of_state(file) if quantity_of(text) != "state"}
+        state = {text: file.read(text) for text in file.names(*STATE_OF_A_STEP)}
         now = trace.step(number)
-        state.update((text, now.read(text)) for text in now.names() if quantity_of(text) == "state")
+        state.update((text, now.read(text)) for text in now.names("state"))
         yield number, state
 
 
 def state_to_evaluate(trace: Trace) -> tuple[int, Tensors]:
     """Returns the state after the last step of a recorded free run, without counters, and the number that follows it."""
     last = trace.step_numbers[-1]
-    return last + 1, {text: value for text, value in state_after(trace).items() if quantity_of(text) != "state"}
+    return last + 1, select(state_after(trace), *STATE_OF_A_STEP)
 
 
 def translated(join: Join, tensors: Mapping[str, Array]) -> Tensors:
@@ -52,14 +62,10 @@ def translated(join: Join, tensors: Mapping[str, Array]) -> Tensors:
 
 def translated_batch(join: Join, batch: Mapping[str, Array]) -> Tensors:
     """Returns a whole batch ("feed/<input>", which has no tower) in the candidate's names and layouts."""
-    fed = {text.replace("feed/", "feed/0/", 1): value for text, value in batch.items()}
-    return {text.replace("feed/0/", "feed/", 1): value for text, value in translated(join, fed).items()}
+    fed = {trace_name("feed", batch_input(text), tower=0): value for text, value in batch.items()}
+    return {batch_name(parse_key(text).name): value for text, value in translated(join, fed).items()}
 
 
 def read_all(file: TensorFile) -> Tensors:
     """Reads a whole file of tensors."""
     return {text: file.read(text) for text in file.names()}
-
-
-def _of_state(file: TensorFile) -> list[str]:
-    return [text for text in file.names() if quantity_of(text) in STATE]

@@ -8,12 +8,13 @@ import numpy as np
 from parity.mapping import Mapping as VariableMapping
 from parity.mapping import MappingEntry, MappingError, only_slots_left, parse_transform, slot_partner
 from parity.trace import (
-    OF_A_VARIABLE,
-    RANK_OF,
-    Key,
+    EXECUTION_RANK,
+    GRADIENTS,
+    PER_VARIABLE,
+    UPDATED,
     TensorFile,
+    TensorKey,
     format_evaluated,
-    format_key,
     parse_evaluated,
     parse_key,
     tower_order,
@@ -79,7 +80,6 @@ class Renaming:
 # Joins the names and layouts of two traces: for every tensor of the reference, the candidate's in the same layout.
 
 OPTIONAL = frozenset(["state"])
-VALUES = frozenset(["var", "stat", "ema"])  # everything else that hangs on a variable is a difference or a rate
 
 
 class Held(Protocol):
@@ -115,21 +115,21 @@ class Join:
         self.left_slots = only_slots_left(tuple(reference_slots), self._slots)
         self._order = {pair.reference: place for place, pair in enumerate(variables.pairs)}
 
-    def candidates(self, key: Key) -> tuple[str, ...]:
+    def candidates(self, key: TensorKey) -> tuple[str, ...]:
         """Returns the names in the candidate's trace that make up a tensor of the reference; none for a missing slot."""
-        if key.quantity in OF_A_VARIABLE:
+        if key.quantity in PER_VARIABLE:
             slot = self.left_slots.get(key.slot) or slot_partner(key.slot, self._slots) if key.slot else ""
             if slot is None:
                 return ()
             pair = self._variables.pair(key.name)
-            return tuple(format_key(key._replace(name=name, slot=slot)) for name in pair.candidate)
+            return tuple(str(key._replace(name=name, slot=slot)) for name in pair.candidate)
         names, name = self._renaming(key)
         if names is None:
-            return (format_key(key),)
+            return (str(key),)
         renamed = names.to_candidate(name)
         if key.quantity == "eval":
             renamed = format_evaluated(parse_evaluated(key.name)._replace(output=renamed))
-        return (format_key(key._replace(name=renamed)),)
+        return (str(key._replace(name=renamed)),)
 
     @property
     def mapping(self) -> VariableMapping:
@@ -144,12 +144,12 @@ class Join:
         """Returns whether one of the reference's variables is a sum of several in the candidate."""
         return self._variables.pair(name).transform.is_sum
 
-    def read(self, key: Key, file: Held) -> Array | None:
+    def read(self, key: TensorKey, file: Held) -> Array | None:
         """Returns the candidate's counterpart in the reference's layout, or None where it has none."""
         found = [name for name in self.candidates(key) if name in file]
-        if key.quantity in OF_A_VARIABLE:
+        if key.quantity in PER_VARIABLE:
             pair = self._variables.pair(key.name)
-            linear = key.quantity not in VALUES
+            linear = key.quantity not in UPDATED
             # The frozen term of a sum has no gradient and no slot.
             if not found or (len(found) < len(pair.candidate) and not (linear and pair.transform.is_sum)):
                 return None
@@ -161,7 +161,7 @@ class Join:
         mapped, name = self._renaming(key)
         return mapped.backward(name, arrays[0]) if mapped else arrays[0]
 
-    def write(self, key: Key, value: Array) -> dict[str, Array]:
+    def write(self, key: TensorKey, value: Array) -> dict[str, Array]:
         """Returns a tensor of the reference under the candidate's names and in its layout; empty for a missing slot.
 
         Where the candidate holds it as a block of rows, this is the block: `write_all` puts blocks together.
@@ -169,9 +169,9 @@ class Join:
         found = self.candidates(key)
         if not found:
             return {}
-        if key.quantity in OF_A_VARIABLE:
+        if key.quantity in PER_VARIABLE:
             names = self._variables.pair(key.name).candidate
-            parts = self._variables.to_candidate(key.name, value, linear=key.quantity not in VALUES)
+            parts = self._variables.to_candidate(key.name, value, linear=key.quantity not in UPDATED)
             return {text: parts[name] for text, name in zip(found, names, strict=True)}
         mapped, name = self._renaming(key)
         return {found[0]: mapped.forward(name, value) if mapped else value}
@@ -185,7 +185,7 @@ class Join:
         for text, value in tensors.items():
             key = parse_key(text)
             written = self.write(key, value)
-            rows = self._variables.pair(key.name).transform.rows if key.quantity in OF_A_VARIABLE else None
+            rows = self._variables.pair(key.name).transform.rows if key.quantity in PER_VARIABLE else None
             if rows is None:
                 moved.update(written)
                 continue
@@ -205,10 +205,10 @@ class Join:
         """Has an output that no entry gives a transform, "act" or "metric", be carried by one."""
         self._names.setdefault(quantity, Renaming(quantity, {})).take_layout(name, transform)
 
-    def _alone(self, key: Key) -> bool:
-        return key.quantity in OF_A_VARIABLE and key.name in self._order and not self.parts(key.name)
+    def _alone(self, key: TensorKey) -> bool:
+        return key.quantity in PER_VARIABLE and key.name in self._order and not self.parts(key.name)
 
-    def _renaming(self, key: Key) -> tuple[Renaming | None, str]:
+    def _renaming(self, key: TensorKey) -> tuple[Renaming | None, str]:
         """Returns what renames a tensor that hangs on no variable, and the name that it goes by there."""
         if key.quantity != "eval":
             return self._names.get(key.quantity), key.name
@@ -228,7 +228,7 @@ class Join:
         keys = [(name, parse_key(name)) for name in candidate.names() if name not in used]
         return [name for name, key in keys if not _is_of(key, kept) and not _at_rest(key, candidate)]
 
-    def ordered(self, texts: Iterable[str]) -> list[tuple[Key, str]]:
+    def ordered(self, texts: Iterable[str]) -> list[tuple[TensorKey, str]]:
         """Returns the reference's names in the order in which a step computes them.
 
         Gradients come in the order of the backward pass, the last variable first: an error spreads from there. What hangs on
@@ -237,20 +237,22 @@ class Join:
         keys = [(key, text) for text in texts if not self._alone(key := parse_key(text))]
         places = {text: place for place, (_, text) in enumerate(keys)}
 
-        def order(item: tuple[Key, str]) -> tuple[int, tuple[int, ...], int]:
+        def order(item: tuple[TensorKey, str]) -> tuple[int, tuple[int, ...], int]:
             key, text = item
-            place = self._order.get(key.name, 0) if key.quantity in OF_A_VARIABLE else places[text]
-            backwards = key.quantity in ("tower_grad", "tower_clip", "grad", "clip")
-            return RANK_OF[key.quantity], tower_order(key.tower), -place if backwards else place
+            place = self._order.get(key.name, 0) if key.quantity in PER_VARIABLE else places[text]
+            backwards = key.quantity in GRADIENTS
+            return EXECUTION_RANK[key.quantity], tower_order(key.tower), -place if backwards else place
 
         return sorted(keys, key=order)
 
 
-def _is_of(key: Key, variables: set[str]) -> bool:
-    return key.quantity in OF_A_VARIABLE and key.name in variables
+def _is_of(key: TensorKey, variables: set[str]) -> bool:
+    return key.quantity in PER_VARIABLE and key.name in variables
 
 
-def _at_rest(key: Key, file: TensorFile) -> bool:
-    return key.quantity in OPTIONAL or (
-        key.quantity == "slot" and format_key(Key("", "grad", "", "", key.name)) not in file
-    )
+def _at_rest(key: TensorKey, file: TensorFile) -> bool:
+    if key.quantity != "slot":
+        return key.quantity in OPTIONAL
+    # The live towers' gradients belong to no section, a recorded script's to that of its optimizer.
+    gradient = key.of("grad")
+    return gradient not in file and gradient._replace(section="") not in file

@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from parity.trace.errors import TraceError
+from parity.trace.keys import trace_name
 from parity.trace.reader import Trace
 from parity.trace.safetensors import Path, write_json
 from parity.trace.source_line import SourceLine, line_of
@@ -214,8 +215,8 @@ def _kept_operands(ops: Sequence[ForwardOp], most: int) -> Tuple[List[Any], List
 
 
 def _operand_key(tower: str, number: int) -> str:
-    return f"act/{tower}/operand-{number}"
+    return trace_name("act", f"operand-{number}", tower=tower)
 
 
 def _key(tower: str, number: int) -> str:
-    return f"act/{tower}/{number}"
+    return trace_name("act", str(number), tower=tower)

@@ -1,7 +1,10 @@
 """The quantities of a training step, in the order in which a step computes them, and how tensors of a trace are named."""
 
 import functools
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+import re
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple, TypeVar, Union
+
+T = TypeVar("T")
 
 # The quantities of a training step, in the order in which a step computes them. The order is the diagnosis: the
 # first quantity that differs, in the first step that differs, is where the bug lives.
@@ -23,13 +26,24 @@ QUANTITIES = (
     "metric",
     "eval",
 )
-RANK_OF = {quantity: rank for rank, quantity in enumerate(QUANTITIES)}
-OF_A_TOWER = frozenset(["feed", "noise", "act", "loss", "tower_grad", "tower_clip"])
-OF_A_VARIABLE = frozenset(["stat", "tower_grad", "tower_clip", "grad", "clip", "slot", "var", "ema"])
+EXECUTION_RANK = {quantity: rank for rank, quantity in enumerate(QUANTITIES)}
+PER_TOWER = frozenset(["feed", "noise", "act", "loss", "tower_grad", "tower_clip"])
+PER_VARIABLE = frozenset(["stat", "tower_grad", "tower_clip", "grad", "clip", "slot", "var", "ema"])
 
 
-class Key(NamedTuple):
-    """One name in a trace, taken apart.
+# What a step leaves behind, and what it changes. The counters (`state`) of a step are those before it.
+STATE = frozenset(["var", "stat", "slot", "ema", "state"])
+STATE_OF_A_STEP = STATE - frozenset(["state"])
+UPDATED = frozenset(["var", "stat", "ema"])  # values that a step adds to; all else is a difference or a rate
+OPTIMIZED = frozenset(["slot", "var", "ema"])  # moved by the update from gradients, as statistics are not
+GRADIENTS = frozenset(["tower_grad", "tower_clip", "grad", "clip"])
+
+Quantity = str
+_SECTION = "section"
+
+
+class TensorKey(NamedTuple):
+    """The name of a tensor in a trace, taken apart; `str` puts it together again.
 
     Fields:
       section: the optimizer it belongs to where there are several, else "".
@@ -40,14 +54,43 @@ class Key(NamedTuple):
     """
 
     section: str
-    quantity: str
+    quantity: Quantity
     tower: str
     slot: str
     name: str
 
+    def __str__(self) -> str:
+        """Returns the name as a trace has it, e.g. "slot/m/conv1/kernel"; the inverse of `parse_key`."""
+        prefix = [_SECTION, self.section] if self.section else []
+        return "/".join(prefix + [part for part in (self.quantity, self.tower, self.slot, self.name) if part])
+
+    def of(self, quantity: Quantity) -> "TensorKey":
+        """Returns the key of another quantity of the same variable in the same section: of a gradient the weight's."""
+        tower = self.tower if quantity in PER_TOWER else ""
+        return TensorKey(self.section, quantity, tower, self.slot if quantity == "slot" else "", self.name)
+
+
+# The rows of a sparse gradient are two tensors: what is added, and to which rows.
+ROW_VALUES = ".values"
+ROW_INDICES = ".indices"
+
+
+def key_of(
+    quantity: Quantity, name: str = "", *, tower: Union[int, str] = "", slot: str = "", section: str = ""
+) -> TensorKey:
+    """Returns the key of a tensor, e.g. ``key_of("slot", "conv1/kernel", slot="m")``."""
+    return TensorKey(section, quantity, str(tower), slot, name)
+
+
+def trace_name(
+    quantity: Quantity, name: str = "", *, tower: Union[int, str] = "", slot: str = "", section: str = ""
+) -> str:
+    """Returns how a trace calls a tensor, e.g. ``trace_name("slot", "conv1/kernel", slot="m")``: "slot/m/conv1/kernel"."""
+    return str(TensorKey(section, quantity, str(tower), slot, name))
+
 
 @functools.lru_cache(maxsize=1 << 16)
-def parse_key(text: str) -> Key:
+def parse_key(text: str) -> TensorKey:
     """Takes a trace's name apart, e.g. "slot/m/conv1/kernel" or "tower_grad/0/conv1/kernel".
 
     Raises:
@@ -55,34 +98,87 @@ def parse_key(text: str) -> Key:
     """
     parts = text.split("/")
     section = ""
-    if parts[0] == "section" and len(parts) > 2:
+    if parts[0] == _SECTION and len(parts) > 2:
         section, parts = parts[1], parts[2:]
     quantity, rest = parts[0], parts[1:]
-    if quantity not in RANK_OF:
+    if quantity not in EXECUTION_RANK:
         raise ValueError(
             "trace: expected a name that starts with one of {}, got {!r}.".format(", ".join(QUANTITIES), text)
         )
-    tower = rest.pop(0) if quantity in OF_A_TOWER and rest else ""
+    tower = rest.pop(0) if quantity in PER_TOWER and rest else ""
     slot = rest.pop(0) if quantity == "slot" and rest else ""
     name = "/".join(rest)
-    incomplete = (quantity in OF_A_TOWER and not tower) or (quantity == "slot" and not slot)
+    incomplete = (quantity in PER_TOWER and not tower) or (quantity == "slot" and not slot)
     if incomplete or (not name and quantity != "loss"):
         raise ValueError(
             f"trace: expected {text!r} to go on (quantity, then tower or slot, then name). Record it again."
         )
-    return Key(section, quantity, tower, slot, name)
+    return TensorKey(section, quantity, tower, slot, name)
 
 
-def quantity_of(text: str) -> str:
+def quantity_of(text: str) -> Quantity:
     """Returns the quantity in a trace's name, whatever section it belongs to; unlike `parse_key` it checks nothing."""
     parts = text.split("/", 3)
-    return parts[2] if parts[0] == "section" and len(parts) > 2 else parts[0]
+    return parts[2] if parts[0] == _SECTION and len(parts) > 2 else parts[0]
 
 
-def format_key(key: Key) -> str:
-    """Puts a `Key` together again; the inverse of `parse_key`."""
-    prefix = ["section", key.section] if key.section else []
-    return "/".join(prefix + [part for part in (key.quantity, key.tower, key.slot, key.name) if part])
+def role_of(key: TensorKey) -> str:
+    """Returns what a tensor is to its variable, e.g. "slot/m" or "section/head/slot/m": the key without the variable."""
+    return str(key._replace(tower="", name=""))
+
+
+def select(tensors: Mapping[str, T], *quantities: Quantity) -> Dict[str, T]:
+    """Returns those of some quantities, of every section, out of a dict by trace name."""
+    return {text: value for text, value in tensors.items() if quantity_of(text) in quantities}
+
+
+# Sections: a recorded script with several optimizers keeps all that belongs to one of them under its name.
+
+
+def section_prefix(section: str) -> str:
+    """Returns what a section's names start with; "" where there is one optimizer only."""
+    return f"{_SECTION}/{section}/" if section else ""
+
+
+def section_of(text: str) -> str:
+    """Returns the section that a trace's name belongs to, or ""; unlike `parse_key` it checks nothing else."""
+    parts = text.split("/", 2)
+    return parts[1] if parts[0] == _SECTION and len(parts) > 2 else ""
+
+
+# Counters with a meaning of their own.
+GLOBAL_STEP = "state/global_step"
+LEARNING_RATE = "state/learning_rate"
+LOSS_SCALE = "state/loss_scale"
+SKIPPED = "state/skipped"
+_COMPUTED = frozenset(["learning_rate", "skipped"])
+
+
+def is_computed(text: str) -> bool:
+    """Tells whether a counter is recorded although no variable holds it: it is computed in the step."""
+    return quantity_of(text) == "state" and parse_key(text).name in _COMPUTED
+
+
+# A file of whole batches names its inputs without a tower.
+
+
+def batch_name(name: str) -> str:
+    """Returns how a file of batches calls an input: a whole batch belongs to no tower."""
+    return f"feed/{name}"
+
+
+def batch_input(text: str) -> str:
+    """Returns the input that a file of batches calls so; the inverse of `batch_name`."""
+    return text[len("feed/") :] if text.startswith("feed/") else text
+
+
+_INPUT = re.compile(r"(?:.*/)?feed/(?:[0-9.]+/)?(.+)")
+
+
+def input_of(text: str) -> Optional[str]:
+    """Returns the input that a name stands for, of a tower's shard and of a whole batch alike; None for all else."""
+    found = _INPUT.match(text) if quantity_of(text) == "feed" else None
+    return found.group(1) if found else None
 
 
 def tower_order(tower: str) -> Tuple[int, ...]:

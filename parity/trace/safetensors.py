@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
 import numpy as np
 
 from parity.trace.errors import TraceError
+from parity.trace.keys import Quantity, TensorKey, parse_key, quantity_of
 
 # The header of a safetensors file: which tensors it holds, of which dtype and shape, and where their bytes lie. The
 # format is eight bytes (the header's length, little endian), a JSON header and the raw buffers in order, so that a
@@ -294,24 +295,30 @@ class TensorFile(object):
             ) from error
         self._map: "Optional[np.ndarray[Any, Any]]" = None
 
-    def names(self) -> List[str]:
-        """Returns the tensors' names in the order of writing."""
-        return list(self._entries)
+    def names(self, *quantities: Quantity) -> List[str]:
+        """Returns the tensors' names in the order of writing: all of them, or those of some quantities in any section."""
+        if not quantities:
+            return list(self._entries)
+        return [name for name in self._entries if quantity_of(name) in quantities]
+
+    def keys(self, *quantities: Quantity) -> List[TensorKey]:
+        """Returns the tensors' keys in the order of writing: all of them, or those of some quantities in any section."""
+        return [parse_key(name) for name in self.names(*quantities)]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return (name if isinstance(name, str) else str(name)) in self._entries
 
-    def shape(self, name: str) -> Tuple[int, ...]:
+    def shape(self, name: Union[str, TensorKey]) -> Tuple[int, ...]:
         """Returns a tensor's shape as a tuple."""
-        return self._entries[name][1]
+        return self._entries[str(name)][1]
 
-    def dtype(self, name: str) -> str:
+    def dtype(self, name: Union[str, TensorKey]) -> str:
         """Returns a tensor's logical dtype: "float64", "float32", "bfloat16", "int64", "bool", ..."""
-        return _LOGICAL_OF[self._entries[name][0]]
+        return _LOGICAL_OF[self._entries[str(name)][0]]
 
-    def read(self, name: str) -> "np.ndarray[Any, Any]":
+    def read(self, name: Union[str, TensorKey]) -> "np.ndarray[Any, Any]":
         """Returns one tensor as a read-only array over the mapped file; bfloat16 comes as float32."""
-        dtype, shape, begin, end = self._entries[name]
+        dtype, shape, begin, end = self._entries[str(name)]
         if end - begin >= ALONE:
             alone = np.memmap(self.path, dtype=np.uint8, mode="r", offset=self._start + begin, shape=(end - begin,))
             return _array(np.asarray(alone), dtype, shape)

@@ -1,12 +1,11 @@
 """Moves weights and inputs aside by the least amount, alike on every side, and tells what jumps: ties broken by rounding."""
 
-import re
 import zlib
 from collections.abc import Mapping
 
 import numpy as np
 
-from parity.trace.keys import quantity_of
+from parity.trace.keys import batch_name, input_of, quantity_of
 
 # Far above what float64 rounds, so that the move breaks a tie the same way on both sides; far below an ulp of float32.
 ASIDE = 2.0**-30
@@ -14,7 +13,6 @@ FELT = frozenset(["loss", "tower_grad", "grad", "clip"])
 # A smooth function moves by 2^-29 of itself, times its condition; where one gradient of a million jumps, by 2^-20 and more.
 JUMP = 2.0**-26
 FAINT = 2.0**-10
-_INPUT = re.compile(r"(?:.*/)?feed/(?:[0-9.]+/)?(.+)")
 
 
 def moved_aside(tensors: "Mapping[str, np.ndarray]", seed: int, towards: float = 1.0) -> "dict[str, np.ndarray]":
@@ -47,9 +45,9 @@ def moved_with_inputs(tensors: "Mapping[str, np.ndarray]", seed: int, towards: f
     """
     moved = {}
     for name, value in tensors.items():
-        found = _INPUT.match(name) if quantity_of(name) == "feed" and np.ndim(value) else None
-        key = "feed/" + found.group(1) if found else name
-        wanted = (found or quantity_of(name) == "var") and np.asarray(value).dtype.kind == "f"
+        fed = input_of(name) if np.ndim(value) else None
+        key = batch_name(fed) if fed else name
+        wanted = (fed or quantity_of(name) == "var") and np.asarray(value).dtype.kind == "f"
         moved[name] = _moved_by_scale(key, value, seed, towards) if wanted else value
     return moved
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.trace import TraceWriter
+from parity.trace import TraceWriter, batch_name
 from parity.worker.protocol import SideError, claim_standard_streams, serve
 from parity.worker.user_code import UserCode, call_as
 
@@ -39,7 +39,7 @@ class Data:
             inputs = inputs or found
             if found != inputs:
                 raise SideError(f"{arguments['batches']}: expected every batch like the first, {inputs}, got {found}.")
-            writer.step(done, {f"feed/{name}": value for name, value in arrays.items()})
+            writer.step(done, {batch_name(name): value for name, value in arrays.items()})
             done += 1
             progress(done, steps)
             if done == steps:

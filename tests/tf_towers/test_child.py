@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.trace import RANK_OF, Trace, TraceWriter, parse_key
+from parity.trace import EXECUTION_RANK, Trace, TraceWriter, parse_key
 from parity.worker.launch import launch_tf
 from parity.worker.process import SideFailed
 
@@ -96,7 +96,7 @@ def test_a_case_s_options_reach_the_graph_and_what_they_add_is_in_the_trace(side
     trace = recorded(side, folder)
     keys = [parse_key(name) for name in trace.step(1).names()]
     assert {key.quantity for key in keys} == PLAIN | more
-    ranks = [RANK_OF[key.quantity] for key in keys]
+    ranks = [EXECUTION_RANK[key.quantity] for key in keys]
     assert ranks == sorted(ranks)
     assert set(described["variables"]) == {"w", "b"}
     assert trace.facts["plan"]["variables"] == changes.get("variables", "cpu")

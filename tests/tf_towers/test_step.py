@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from parity.trace import RANK_OF, parse_key
+from parity.trace import EXECUTION_RANK, parse_key
 
 
 def _tower(x, y):
@@ -49,14 +49,14 @@ def test_a_step_gives_these_quantities_of_every_tower(tf, towers):
         expected |= {f"feed/{tower}/x", f"feed/{tower}/y", f"act/{tower}/hidden", f"loss/{tower}"}
         expected |= {f"tower_grad/{tower}/{name}" for name in VARIABLES}
     assert set(answer["recorded"]) == expected
-    assert all(parse_key(name).quantity in RANK_OF for name in answer["recorded"])
+    assert all(parse_key(name).quantity in EXECUTION_RANK for name in answer["recorded"])
 
 
 def test_quantities_come_in_the_order_in_which_a_step_computes_them(tf):
     answer = tf(_a_step, towers=2, optimizer=ADAM)
-    ranks = [RANK_OF[parse_key(name).quantity] for name in answer["recorded"]]
+    ranks = [EXECUTION_RANK[parse_key(name).quantity] for name in answer["recorded"]]
     assert ranks == sorted(ranks)
-    assert {ranks[0], ranks[-1]} == {RANK_OF["state"], RANK_OF["metric"]}
+    assert {ranks[0], ranks[-1]} == {EXECUTION_RANK["state"], EXECUTION_RANK["metric"]}
     losses = [name for name in answer["recorded"] if name.startswith("loss")]
     assert losses == ["loss/0", "loss/1"]
 

@@ -4,7 +4,7 @@ import collections
 
 import numpy as np
 
-from parity.trace import COMPUTED, parse_key
+from parity.trace import is_computed, parse_key
 from tf_towers.checkpoint.read import read_checkpoint
 from tf_towers.errors import CheckpointError
 
@@ -32,7 +32,7 @@ def start_from_checkpoint(path, fresh, variables):
     state, missing = {}, []
     for text, value in fresh.items():
         key = parse_key(text)
-        if text.endswith(tuple(COMPUTED)) or key.name.startswith("local/"):
+        if is_computed(text) or key.name.startswith("local/"):
             state[text] = value
             continue
         name = saved_as(key, variables)
@@ -79,7 +79,7 @@ def checkpoint_of(state, variables, dtype=None):
     arrays, left_out = {}, []
     for text, value in state.items():
         key = parse_key(text)
-        if text.endswith(tuple(COMPUTED)) or key.name.startswith("local/"):
+        if is_computed(text) or key.name.startswith("local/"):
             continue  # tensors, and local variables, which no Saver takes
         name = saved_as(key, variables)
         if name is None:

@@ -13,7 +13,7 @@ from parity.diagnose.detectors.clipping import limit_of
 from parity.diagnose.evidence import Evidence, common_factor, fit
 from parity.diagnose.optimizer_input import slot_rule
 from parity.judge.metrics import norm
-from parity.trace import RANK_OF
+from parity.trace import EXECUTION_RANK
 from parity.trace.arrays import Array
 
 STAGES = ("grad", "clip", "slot", "var", "ema")
@@ -42,14 +42,14 @@ class OwnInputs(Evidence):
             if quantity == self.stage
             else None
         )
-        an_input = quantity in ("tower_grad", *STAGES) and RANK_OF[quantity] < RANK_OF[self.stage]
+        an_input = quantity in ("tower_grad", *STAGES) and EXECUTION_RANK[quantity] < EXECUTION_RANK[self.stage]
         for name, one, other in plain.pairs(step, quantity, slot, tower):
             made = other if an_input else rule(name) if rule is not None else None
             yield name, one if made is None or made.shape != one.shape else made, other
 
     def applied(self, step: int) -> Named:
         """Returns what the candidate's optimizer was given, for both sides; in an earlier stage each side's own."""
-        later = RANK_OF[self.stage] > RANK_OF["clip"]
+        later = EXECUTION_RANK[self.stage] > EXECUTION_RANK["clip"]
         return {name: (other if later else one, other) for name, (one, other) in self._plain.applied(step).items()}
 
     @cached_property

@@ -12,7 +12,7 @@ import numpy as np
 
 from parity.diagnose.evidence import LEFT, ROUNDING, Evidence, fit
 from parity.judge.metrics import is_finite, norm
-from parity.trace import Key, format_key
+from parity.trace import TensorKey
 from parity.trace.arrays import Array
 
 GRADIENT = "gradient"
@@ -132,11 +132,11 @@ def _slots(evidence: Evidence, step: int, candidate: bool) -> dict[str, dict[str
 
 
 def _alone(evidence: Evidence, step: int, slot: str, name: str, candidate: bool) -> Array | None:
-    key = Key("", "slot", "", slot, name)
+    key = TensorKey("", "slot", "", slot, name)
     if candidate:
         value = evidence.join.read(key, evidence.candidate.step(step))
     else:
-        file, text = evidence.reference.step(step), format_key(key)
+        file, text = evidence.reference.step(step), str(key)
         value = file.read(text) if text in file else None
     return np.asarray(value, np.float64) if value is not None and is_finite(value) else None
 
@@ -145,7 +145,7 @@ def _own_names(evidence: Evidence, slot: str, step: int) -> set[str]:
     name = next((name for name, _, _ in evidence.pairs(step, "var")), None)
     if name is None:
         return set()
-    return {text.split("/")[1] for text in evidence.join.candidates(Key("", "slot", "", slot, name))}
+    return {text.split("/")[1] for text in evidence.join.candidates(TensorKey("", "slot", "", slot, name))}
 
 
 def forms(slots: Sequence[str]) -> Iterator[Form]:

@@ -12,7 +12,6 @@ from parity.trace import (
     Trace,
     TraceError,
     TraceWriter,
-    format_key,
     moved_aside,
     moved_with_inputs,
     parse_key,
@@ -228,7 +227,7 @@ def _dense(part: Part, file: TensorFile, text: str, own: str) -> tuple[str, Arra
     values = file.read(text)
     dense = np.zeros(part.trace.variables[name]["shape"], values.dtype)
     np.add.at(dense, file.read(text[: -len(".values")] + ".indices"), values)
-    return format_key(key._replace(name=name)), dense
+    return str(key._replace(name=name)), dense
 
 
 def _draws(part: Part, file: TensorFile) -> dict[str, str]:

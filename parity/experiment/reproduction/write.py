@@ -20,7 +20,7 @@ from parity.experiment.reproduction.scripts import (
 from parity.judge.result import FirstDifference
 from parity.mapping import slot_partner
 from parity.mapping.trace_map import Join
-from parity.trace import Key, Trace, format_key, parse_key
+from parity.trace import TensorKey, Trace, parse_key
 from parity.trace.arrays import Array
 
 FORWARD = ("act", "loss", "tower_grad")
@@ -219,19 +219,17 @@ def _filled(text: str, **values: str) -> str:
     return text
 
 
-def _placed(join: Join, key: Key, first: FirstDifference, shape: tuple[int, ...]) -> _Place:
+def _placed(join: Join, key: TensorKey, first: FirstDifference, shape: tuple[int, ...]) -> _Place:
     assert first.worst is not None
     if not first.worst.index:
         return _Place(join.candidates(key)[0], ())
     numbered = np.arange(1, int(np.prod(shape)) + 1, dtype=np.float64).reshape(shape)
     wanted = numbered[first.worst.index]
-    for text, values in join.write_all({format_key(key): numbered}).items():
+    for text, values in join.write_all({str(key): numbered}).items():
         found = np.argwhere(values == wanted)
         if len(found):
             return _Place(text, tuple(int(part) for part in found[0]))
-    raise ReproductionError(
-        f"reproduce: expected {format_key(key)} in the candidate too, got none. Keep it with --out."
-    )
+    raise ReproductionError(f"reproduce: expected {key!s} in the candidate too, got none. Keep it with --out.")
 
 
 def _float64(value: Any) -> Array:

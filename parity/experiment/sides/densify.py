@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from parity.trace import TensorFile, Trace, parse_key
+from parity.trace import Quantity, TensorFile, TensorKey, Trace, parse_key
 from parity.trace.arrays import Array
-
-VALUES, INDICES = ".values", ".indices"
+from parity.trace.keys import ROW_INDICES, ROW_VALUES
 
 
 class DenseTrace(Trace):
@@ -30,40 +29,43 @@ class DenseFile(TensorFile):
     def __init__(self, file: TensorFile, variables: Mapping[str, Mapping[str, Any]]) -> None:
         self._file, self._variables = file, variables
 
-    def names(self) -> list[str]:
-        """Returns the names, in the order of the file."""
+    def names(self, *quantities: Quantity) -> list[str]:
+        """Returns the names, all of them or those of some quantities, in the order of the file."""
         found = []
-        for text in self._file.names():
+        for text in self._file.names(*quantities):
             name, _, part = text.rpartition(".")
             if not self._is_sparse(name):
                 found.append(text)
-            elif "." + part == VALUES:
+            elif "." + part == ROW_VALUES:
                 found.append(name)
         return found
 
     def __contains__(self, name: object) -> bool:
         return name in self._file or self._is_sparse(str(name))
 
-    def shape(self, name: str) -> tuple[int, ...]:
+    def shape(self, name: str | TensorKey) -> tuple[int, ...]:
         """Returns the shape of a tensor."""
+        name = str(name)
         return self._dense_shape(name) if self._is_sparse(name) else self._file.shape(name)
 
-    def dtype(self, name: str) -> str:
+    def dtype(self, name: str | TensorKey) -> str:
         """Returns the dtype of a tensor as the format spells it."""
-        return self._file.dtype(name + VALUES if self._is_sparse(name) else name)
+        name = str(name)
+        return self._file.dtype(name + ROW_VALUES if self._is_sparse(name) else name)
 
-    def read(self, name: str) -> Array:
+    def read(self, name: str | TensorKey) -> Array:
         """Reads a tensor."""
+        name = str(name)
         if not self._is_sparse(name):
             return self._file.read(name)
-        values = self._file.read(name + VALUES)
+        values = self._file.read(name + ROW_VALUES)
         dense = np.zeros(self._dense_shape(name), values.dtype)
-        np.add.at(dense, self._file.read(name + INDICES), values)
+        np.add.at(dense, self._file.read(name + ROW_INDICES), values)
         return dense
 
     def _is_sparse(self, name: str) -> bool:
         # Asked of one name at a time: files of many tensors are opened for one of them, again and again.
-        return name + VALUES in self._file and name + INDICES in self._file
+        return name + ROW_VALUES in self._file and name + ROW_INDICES in self._file
 
     def _dense_shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._variables[parse_key(name).name]["shape"])

@@ -8,7 +8,7 @@ from parity.judge.levels.function import judge_counter
 from parity.judge.metrics import distance, is_constant, norm, unit_roundoff
 from parity.judge.result import EXACT, NOT_IN_REFERENCE, Check, Verdict, judge_exact, refuse
 from parity.mapping.trace_map import OPTIONAL, Join
-from parity.trace import Key, TensorFile, Trace
+from parity.trace import TensorFile, TensorKey, Trace
 
 MARGIN = 2.0**16
 FAINT = 1e-3
@@ -87,7 +87,7 @@ def starts_apart(join: Join, reference: Trace, candidate: Trace) -> list[str]:
 
 
 class _Pair(NamedTuple):
-    key: Key
+    key: TensorKey
     text: str
     unit: float = 0.0
     measured: Measured | None = None
@@ -97,7 +97,7 @@ class _Pair(NamedTuple):
 
 
 def _read(
-    join: Join, key: Key, text: str, step: int, one_file: TensorFile, other_file: TensorFile, previous: TensorFile
+    join: Join, key: TensorKey, text: str, step: int, one_file: TensorFile, other_file: TensorFile, previous: TensorFile
 ) -> _Pair:
     one, other = one_file.read(text), join.read(key, other_file)
     if key.quantity in OPTIONAL:

@@ -11,7 +11,7 @@ from parity.judge.imprecise_ops import is_inexact
 from parity.judge.metrics import distance, is_constant, norm
 from parity.judge.result import EXACT, NOT_IN_REFERENCE, Check, judge_exact, refuse, rounding_of
 from parity.mapping.trace_map import OPTIONAL, Join
-from parity.trace import Key, TensorFile, Trace
+from parity.trace import TensorFile, TensorKey, Trace
 from parity.trace.arrays import Array
 
 LIMIT = 64.0
@@ -176,7 +176,7 @@ def _louder(reference: Trace, ulp: float, lockstep: Sequence[Check]) -> dict[int
     return {step: max(1.0, float(sum_) / ulp) if ulp > 0.0 else 1.0 for step, sum_ in zip(rounded, sums, strict=True)}
 
 
-def judge_counter(run: str, step: int, key: Key, text: str, reference: Array, candidate: Array | None) -> Check:
+def judge_counter(run: str, step: int, key: TensorKey, text: str, reference: Array, candidate: Array | None) -> Check:
     """Judges a counter: equal once rounded to float32, which is what TensorFlow's graph holds."""
     if candidate is None:
         return Check(run, step, text, "not_run", note="the candidate keeps no such counter")
@@ -185,7 +185,7 @@ def judge_counter(run: str, step: int, key: Key, text: str, reference: Array, ca
 
 
 def _settled(
-    run: str, step: int, key: Key, text: str, one: Array, other: Array | None, unobserved: Collection[str]
+    run: str, step: int, key: TensorKey, text: str, one: Array, other: Array | None, unobserved: Collection[str]
 ) -> Check | None:
     if key.quantity in OPTIONAL:
         return judge_counter(run, step, key, text, one, other)
@@ -203,7 +203,7 @@ def _not_told(check: Check) -> Check:
 
 
 def _judged(
-    step: int, text: str, key: Key, one: Array, other: Array, before: TensorFile, rough: float, as_float32: bool
+    step: int, text: str, key: TensorKey, one: Array, other: Array, before: TensorFile, rough: float, as_float32: bool
 ) -> Check:
     size = norm(one)
     moved, stored = size, 0.0

@@ -7,7 +7,7 @@ import numpy as np
 
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Check, refuse
-from parity.trace import RANK_OF, TensorFile, Trace, parse_key
+from parity.trace import EXECUTION_RANK, TensorFile, Trace, parse_key
 from parity.trace.arrays import Array
 
 LIMIT = 4.0
@@ -171,7 +171,7 @@ def _skipped_updates(trace: Trace) -> list[Check]:
 
 def _in_order(file: TensorFile) -> list[str]:
     names = file.names()
-    place = {text: (RANK_OF[parse_key(text).quantity], number) for number, text in enumerate(names)}
+    place = {text: (EXECUTION_RANK[parse_key(text).quantity], number) for number, text in enumerate(names)}
 
     def order(text: str) -> tuple[int, int]:
         rank, number = place[text]

@@ -9,7 +9,7 @@ from parity.judge.binomial import most_of, rate_interval
 from parity.judge.metrics import distance, is_constant, norm
 from parity.judge.result import Check, refuse
 from parity.mapping.trace_map import Join
-from parity.trace import Key, TensorFile, Trace, parse_key
+from parity.trace import TensorFile, TensorKey, Trace, parse_key
 from parity.trace.arrays import Array
 
 # Measured (benchmarks/trajectory.py): right ports reach 5, gradients sent in float16 stand at 340, a learning rate off by 1%
@@ -192,13 +192,15 @@ def _root_mean_square(runs: Array) -> Array:
     return np.asarray(np.sqrt(np.mean(np.square(runs), axis=0)))
 
 
-def _since(start: TensorFile, key: Key, text: str, value: Array) -> Array:
+def _since(start: TensorFile, key: TensorKey, text: str, value: Array) -> Array:
     if key.quantity in MOVED and text in start:
         return np.asarray(value, np.float64) - np.asarray(start.read(text), np.float64)
     return value
 
 
-def _moved(join: Join, key: Key, text: str, start: TensorFile, file: TensorFile, of_candidate: bool) -> Array | None:
+def _moved(
+    join: Join, key: TensorKey, text: str, start: TensorFile, file: TensorFile, of_candidate: bool
+) -> Array | None:
     if not of_candidate:
         return _since(start, key, text, file.read(text))
     value = join.read(key, file)

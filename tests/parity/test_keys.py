@@ -1,0 +1,149 @@
+"""How tensors of a trace are named, in sections too, and that one module alone knows it."""
+
+import ast
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parity.experiment.translate import of_file
+from parity.mapping import Mapping
+from parity.mapping.trace_map import Join
+from parity.trace import (
+    PER_TOWER,
+    QUANTITIES,
+    TensorFile,
+    TensorKey,
+    Trace,
+    TraceWriter,
+    batch_input,
+    batch_name,
+    input_of,
+    is_computed,
+    key_of,
+    parse_key,
+    quantity_of,
+    role_of,
+    section_of,
+    section_prefix,
+    select,
+    trace_name,
+    write_tensors,
+)
+
+ROOT = Path(__file__).parents[2]
+WORD = st.text("abc.:_0", min_size=1, max_size=4)
+
+
+@st.composite
+def keys(draw):
+    quantity = draw(st.sampled_from(QUANTITIES))
+    return TensorKey(
+        draw(st.one_of(st.just(""), WORD)),
+        quantity,
+        draw(WORD) if quantity in PER_TOWER else "",
+        draw(WORD) if quantity == "slot" else "",
+        "/".join(draw(st.lists(WORD, min_size=quantity != "loss", max_size=3))),
+    )
+
+
+@given(keys())
+def test_a_key_is_what_its_name_is_taken_apart_into(key):
+    text = str(key)
+    assert parse_key(text) == key
+    assert quantity_of(text) == key.quantity
+    assert section_of(text) == key.section
+    assert text.startswith(section_prefix(key.section))
+    assert key_of(key.quantity, key.name, tower=key.tower, slot=key.slot, section=key.section) == key
+    assert trace_name(**key._asdict()) == text
+
+
+def test_another_quantity_of_the_variable_stays_in_the_section():
+    slot = parse_key("section/head/slot/m/out/kernel")
+    assert str(slot.of("var")) == "section/head/var/out/kernel"
+    assert str(slot.of("slot")) == str(slot)
+    assert str(parse_key("tower_grad/1/w").of("grad")) == "grad/w"
+    assert str(parse_key("tower_grad/1/w").of("tower_clip")) == "tower_clip/1/w"
+    assert role_of(slot) == "section/head/slot/m"
+    assert role_of(parse_key("ema/w")) == "ema"
+
+
+def test_selecting_and_files_tell_quantities_in_every_section(tmp_path):
+    tensors = {name: np.zeros(1) for name in ("slot/m/w", "section/head/slot/m/v", "var/w", "state/slot")}
+    assert list(select(tensors, "slot")) == ["slot/m/w", "section/head/slot/m/v"]
+    write_tensors(tmp_path / "x.safetensors", tensors)
+    file = TensorFile(tmp_path / "x.safetensors")
+    assert file.names() == list(tensors)
+    assert file.names("slot", "var") == ["slot/m/w", "section/head/slot/m/v", "var/w"]
+    assert [key.section for key in file.keys("slot")] == ["", "head"]
+    assert all(key in file and file.read(key).shape == file.shape(key) == (1,) for key in map(parse_key, tensors))
+    assert key_of("var", "v") not in file
+
+
+def test_computed_counters_are_told_in_every_section():
+    assert is_computed("state/learning_rate") and is_computed("section/head/state/skipped")
+    assert not is_computed("state/global_step") and not is_computed("var/learning_rate")
+
+
+def test_inputs_are_told_with_and_without_a_tower():
+    assert batch_input(batch_name("image/left")) == "image/left"
+    names = ("feed/image/left", "feed/0.1/image", "section/head/feed/2/image", "var/image")
+    assert [input_of(name) for name in names] == ["image/left", "image", "image", None]
+
+
+def test_weights_under_the_names_of_a_trace_may_belong_to_sections(tmp_path):
+    described = {"w": {"shape": [2], "dtype": "float32", "kind": "weight"}}
+    TraceWriter(tmp_path / "trace", {"package": "test"}, {}, described).close()
+    tensors = {"var/w": np.ones(2), "section/head/slot/m/w": np.zeros(2)}
+    write_tensors(tmp_path / "x.safetensors", tensors)
+    assert list(of_file(tmp_path / "x.safetensors", Trace(tmp_path / "trace"))) == list(tensors)
+
+
+@pytest.mark.parametrize(
+    ("section", "of_gradient"), [("", ""), ("section/head/", ""), ("section/head/", "section/head/")]
+)
+def test_a_slot_that_gradients_move_is_not_at_rest_in_a_section_either(tmp_path, section, of_gradient):
+    names = {f"{section}slot/m/w": np.ones(1), f"{of_gradient}grad/w": np.ones(1)}
+    write_tensors(tmp_path / "one.safetensors", {})
+    write_tensors(tmp_path / "other.safetensors", names)
+    files = (TensorFile(tmp_path / name) for name in ("one.safetensors", "other.safetensors"))
+    assert f"{section}slot/m/w" in Join(Mapping([]), {}, ["m"]).unjoined(*files)
+
+
+# Names spelt outside the module that knows how: none may be added.
+BUDGET = 250
+PREFIX = re.compile(rf"({'|'.join(QUANTITIES)}|section)/")
+
+
+def spelt(source):
+    """Yields the lines with a string, plain or formatted, that begins as the name of a tensor does; docstrings aside."""
+    tree = ast.parse(source)
+    aside = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            aside.update(id(part) for part in node.values[1:])
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) and id(node) not in aside else None
+        if isinstance(text, str) and PREFIX.match(text):
+            yield node.lineno
+
+
+def test_one_module_spells_names():
+    files = [path for package in ("parity", "tf_towers", "torch_ddp") for path in (ROOT / package).rglob("*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted(files)
+        if path != ROOT / "parity" / "trace" / "keys.py"
+        for line in spelt(path.read_text("utf-8"))
+    ]
+    assert len(found) <= BUDGET, "use parity.trace.keys: " + ", ".join(found)
+
+
+def test_the_proof_that_one_module_spells_names_can_fail():
+    source = (
+        'def f(name):\n    """var/x"""\n    return f"grad/{name}", name.startswith(("slot/", "x")), f"{name}var/x"\n'
+    )
+    assert list(spelt(source)) == [3, 3]
