@@ -11,7 +11,7 @@ from parity.experiment.levels import find_first, not_run
 from parity.experiment.mapping.of_traces import mapping_of_traces
 from parity.experiment.recover import outliving
 from parity.experiment.session import LEVELS
-from parity.experiment.spec import Progress
+from parity.experiment.spec import Progress, silent
 from parity.judge.levels.fixed_tolerance import judge_plain, starts_apart
 from parity.judge.output_layouts import take_layouts
 from parity.judge.result import Check, Level, Result, decide
@@ -31,7 +31,7 @@ def compare_traces(
     candidate: Path,
     mapping_file: Path | None = None,
     closely: bool = False,
-    tick: Progress = lambda what, done, total: None,
+    tick: Progress = silent,
 ) -> Result:
     """Judges two traces step by step.
 

@@ -23,7 +23,7 @@ from parity.experiment.runs import (
 from parity.experiment.sides.rerun import Rerun
 from parity.experiment.sides.tensorflow_side import Reference, TensorFlowSide
 from parity.experiment.sides.torch_side import TorchSide
-from parity.experiment.spec import Progress
+from parity.experiment.spec import Progress, silent
 from parity.judge.levels.function import Lockstep
 from parity.judge.output_layouts import take_layouts
 from parity.judge.result import Check
@@ -56,7 +56,7 @@ class Recorder:
         sides: Sides,
         out: Path,
         spread: bool = True,
-        tick: Progress = lambda what, done, total: None,
+        tick: Progress = silent,
         reference: Reference | None = None,
     ) -> None:
         self._case = case

@@ -25,7 +25,7 @@ from parity.experiment.rejudge.rules import settled_notes
 from parity.experiment.reproduction import reproduced
 from parity.experiment.runs import record_halves
 from parity.experiment.sides.golden_side import GoldenSide
-from parity.experiment.spec import Progress
+from parity.experiment.spec import Progress, silent
 from parity.experiment.trajectories import decide_trajectory
 from parity.judge.repeatability import Repeat
 from parity.judge.result import Cause, FirstDifference, Level, Result, own_first
@@ -43,7 +43,7 @@ def run_case(
     sides: Sides,
     levels: Sequence[str] = ("function", "float32"),
     out: Path | None = None,
-    tick: Progress = lambda what, done, total: None,
+    tick: Progress = silent,
     golden: Path | None = None,
     closely: bool = False,
     reproduce: Path | None = None,

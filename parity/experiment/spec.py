@@ -16,6 +16,10 @@ FORWARD = "forward"
 BACKWARD = "backward"
 
 
+def silent(what: str, done: int, total: int) -> None:
+    """Tells nobody."""
+
+
 class RunSpec(NamedTuple):
     """One run of a side.
 
@@ -37,6 +41,7 @@ class RunSpec(NamedTuple):
         looks for such places.
       detached: edges of the candidate's forward pass that no gradient passes, see `torch_ddp.step.activation_patching`.
       whole: name of the run of all steps that this one is a part of, where there is such a one.
+      partly: whether `start` lacks slots and counters, which then stay as the candidate's optimizer made them.
     """
 
     name: str
@@ -55,6 +60,7 @@ class RunSpec(NamedTuple):
     uncut: Sequence[str] | None = None
     detached: Sequence[tuple[int, int | str]] = ()
     whole: str = ""
+    partly: bool = False
 
 
 def start_run(side: SideProcess, tick: Progress, what: str, asked: RunSpec, out: Path, **own: Any) -> "Future[Trace]":
@@ -78,6 +84,7 @@ def start_run(side: SideProcess, tick: Progress, what: str, asked: RunSpec, out:
         "evaluation": asked.evaluation,
         "out": str(out),
         **({"cut": True} if asked.cut else {}),
+        **({"partly": True} if asked.partly else {}),
         **({"random_seed": asked.random_seed} if asked.random_seed is not None else {}),
         **({"detached": [list(edge) for edge in asked.detached]} if asked.detached else {}),
         **({"uncut": list(asked.uncut)} if asked.uncut is not None else {}),

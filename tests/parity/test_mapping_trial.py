@@ -111,9 +111,9 @@ class Part:
 
 
 class Trying:
-    part, loss, out = Part(), "port:loss", None
+    part, out = Part(), None
 
-    def prepare(self, functions):
+    def prepare(self, recorded):
         return {"prepared": "tried"}
 
 
@@ -124,7 +124,7 @@ def test_a_later_step_decides_what_the_first_one_says_nothing_of(monkeypatch):
     first = Recorded(port, values_of(port, as_they_begin), silent=norms)
     last = Recorded(port, values_of(port, lambda name: random.standard_normal(8)))
     by_step = {0: first, 5: last}
-    monkeypatch.setattr(map_of_replay, "write_module", lambda *words, **more: {})
+    monkeypatch.setattr(map_of_replay, "recorded_training", lambda part, mapping: {})
     monkeypatch.setattr(map_of_replay, "_by_step", lambda draft, trying, made, number: by_step[number].decide(draft))
     decided = decide_by_recorded(draft_mapping(port.reference, port.candidate, {}), Trying())
     assert first.trials and last.trials

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from torch_ddp.step.unregistered import unregistered
 from torch_ddp.step.update import Update
 from torch_ddp.step.user_calls import call_optimizer
 from torch_ddp.weights import named_statistics
+from torch_ddp.worker.replay_optimizer import recorded_optimizer, train_only
+from torch_ddp.worker.replay_random import with_recorded_draws
 from torch_ddp.worker.rounding_noise import RoundingNoise
 from torch_ddp.worker.user_schedule import PortSchedule, ScheduledUpdate
 from torch_ddp.worker.user_step import OwnStepper, WatchedStepper
@@ -221,12 +224,7 @@ class RankServer:
         for parameter in unregistered(model).values():  # what torch does not move the port computes with all the same
             parameter.data = parameter.data.to(self._device, dtype)
         model = _batch_norm(model, case.get("sync_batch_norm", False))
-        described = case["optimizer"]
-        if isinstance(described, str):
-            optimizer = call_optimizer(described, self._code.load(described), wrapper or model)
-            make_lazy_state(optimizer)
-        else:
-            optimizer = make_optimizer(described, model, _of_the_first(model, case))
+        optimizer = self._optimizer(case, model, wrapper or model)
         if round_hyper_parameters:
             round_to_float32(optimizer)
             round_momenta(model, case.get("momentum_ratios"))
@@ -241,6 +239,25 @@ class RankServer:
         own = {f"stat/{name}": array(value) for name, value in named_statistics(stepper.model).items()}
         own.update((f"var/{name}", array(value)) for name, value in stepper.model.named_parameters())
         return stepper, {**known, **brought, **(mixed or {})}, fresh, own
+
+    def _optimizer(
+        self, case: dict[str, Any], model: torch.nn.Module, wrapped: torch.nn.Module
+    ) -> torch.optim.Optimizer:
+        described = case["optimizer"]
+        if case.get("trained") is not None:
+            train_only(model, case["trained"])
+        if isinstance(described, str):
+            optimizer = call_optimizer(described, self._code.load(described), wrapped)
+            make_lazy_state(optimizer)
+            return optimizer
+        if "recorded" in described:
+            return recorded_optimizer(model, described["recorded"]["optimizer"], described["recorded"]["rates"])
+        return make_optimizer(described, model, _of_the_first(model, case))
+
+    def _load(self, case: dict[str, Any], name: str) -> Callable[..., Any]:
+        """Loads a function that a case names; it is given the draws that come with its inputs, where some were recorded."""
+        function: Callable[..., Any] = self._code.load(case[name])
+        return with_recorded_draws(function) if case.get("draws") else function
 
     def _stepper(
         self,
@@ -266,7 +283,7 @@ class RankServer:
             update = ScheduledUpdate(trained, optimizer, described, schedule, rates)
         cap = case.get("bucket_cap_mb")
         combining = Combining(case["combine"], **case.get("combining", {}))
-        known = (model, self._code.load(case["loss"]), optimizer, self._rank, combining, update)
+        known = (model, self._load(case, "loss"), optimizer, self._rank, combining, update)
         if not own_step:
             others = (case.get("optimizers") or {}).items()
             parts = [Part(name, described, model, rounded) for name, described in others]
@@ -276,8 +293,8 @@ class RankServer:
             return stepper
         combining = combining._replace(reduce=case.get("own_reduction") or "mean")
         return OwnStepper(
-            *(model, self._code.load(case["loss"]), optimizer, self._rank, combining, update),
-            function=self._code.load(own_step),
+            *(model, self._load(case, "loss"), optimizer, self._rank, combining, update),
+            function=self._load(case, "step"),
             schedule=schedule,
             clips=case.get("clips") or "",
             mixed=mixed,

@@ -7,12 +7,12 @@ from parity.case import Case, as_declared
 from parity.experiment.prepare import prepare_both
 from parity.experiment.sides.tensorflow_side import TensorFlowSide
 from parity.experiment.sides.torch_side import TorchSide
-from parity.experiment.spec import Progress
+from parity.experiment.spec import Progress, silent
 from parity.mapping import Mapping, mapping_notes
 from parity.worker.launch import Sides
 
 
-def map_case(case: Case, sides: Sides, tick: Progress = lambda what, done, total: None) -> tuple[Mapping, list[str]]:
+def map_case(case: Case, sides: Sides, tick: Progress = silent) -> tuple[Mapping, list[str]]:
     """Returns the mapping of a case, and what a report says of it.
 
     Args:

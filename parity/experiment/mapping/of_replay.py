@@ -4,10 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from parity.experiment.replay.port_module import write_module
+from parity.experiment.replay.recorded_training import recorded_training
 from parity.experiment.replay.script import Part
-from parity.experiment.sides.densify import DenseTrace
-from parity.experiment.spec import MAPPING
+from parity.experiment.spec import MAPPING, RunSpec, silent, start_run
 from parity.mapping import Draft
 from parity.mapping.by_gradients import by_trial
 from parity.mapping.states import translated, translated_batch, write_init, write_states
@@ -27,8 +26,7 @@ class Trying(NamedTuple):
       part: what was recorded.
       shadow: its float64 shadow, or None.
       side: the port's process.
-      prepare: builds the port in float64 with functions that a case names; answers with the build.
-      loss: the port's, "module:function".
+      prepare: builds the port in float64 for what was recorded; answers with the build.
       joined: makes names and layouts of a draft's mapping.
       out: folder for what is written.
     """
@@ -36,8 +34,7 @@ class Trying(NamedTuple):
     part: Part
     shadow: Trace | None
     side: SideProcess
-    prepare: Callable[[dict[str, str]], dict[str, Any]]
-    loss: str
+    prepare: Callable[[dict[str, Any]], dict[str, Any]]
     joined: Callable[[Draft], Join]
     out: Path
 
@@ -49,8 +46,7 @@ def decide_by_recorded(draft: Draft, trying: Trying) -> Draft:
     the last one does, by when weights that began as equal numbers have moved apart.
     """
     part = trying.part
-    functions = write_module(trying.out, part, draft.mapping(), trying.loss, None, prefix="tried_part")
-    prepared = trying.prepare(functions)["prepared"]
+    prepared = trying.prepare(recorded_training(part, draft.mapping()))["prepared"]
     first = _by_step(draft, trying, prepared, part.steps[0])
     if not first.agrees or not first.undecided or len(part.steps) == 1:
         return first
@@ -75,16 +71,14 @@ def _gradients(draft: Draft, trying: Trying, prepared: str, number: int) -> dict
     join = trying.joined(draft)
     state = {text: value for text, value in part.before(number).items() if parse_key(text).quantity in TRIED}
     batch = translated_batch(join, part.batch(number))
-    trying.side.ask(
-        "run",
-        prepared=prepared,
-        feeds=str(write_states(out / "feeds", [(number, batch)])),
-        start=str(write_init(out / "start", translated(join, state))),
-        follow=None,
-        recorded_counters=False,
-        quantities=["grad"],
-        steps=[number],
-        out=str(out / "torch"),
-    ).result()
-    file = DenseTrace(out / "torch").step(number)
+    spec = RunSpec(
+        MAPPING,
+        "float64",
+        write_states(out / "feeds", [(number, batch)]),
+        write_init(out / "start", translated(join, state)),
+        None,
+        ("grad",),
+        [number],
+    )
+    file = start_run(trying.side, silent, MAPPING, spec, out / "torch", prepared=prepared).result().step(number)
     return {parse_key(text).name: file.read(text) for text in file.names() if parse_key(text).quantity == "grad"}

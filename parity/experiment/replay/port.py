@@ -7,11 +7,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from parity.experiment.mapping.of_replay import Trying, decide_by_recorded
-from parity.experiment.replay.port_module import write_module
+from parity.experiment.replay.recorded_training import recorded_training
 from parity.experiment.replay.script import Part, ReplayError
 from parity.experiment.runs import FREE
-from parity.experiment.sides.densify import DenseTrace
-from parity.experiment.spec import Progress
+from parity.experiment.spec import FORWARD, Progress, RunSpec, silent, start_forward, start_run
 from parity.judge.port_values import Written, written_into
 from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, require_total, variables_of
 from parity.mapping.states import translated, translated_batch, write_init, write_states
@@ -70,7 +69,7 @@ class ReplayedPort:
         entries: dict[str, MappingEntry],
         named: dict[str, dict[str, MappingEntry]],
         out: Path,
-        tick: Progress = lambda what, done, total: None,
+        tick: Progress = silent,
         shadow: Trace | None = None,
     ) -> None:
         self.part = part
@@ -81,7 +80,6 @@ class ReplayedPort:
         found = self._prepare(plain, "float32")
         variables = variables_of(found["variables"])
         self._own_values: dict[str, list[float]] = found["own_values"]  # before what this part does not train is frozen
-        loss, own, step = port.losses[part.name], port.optimizers.get(part.name), port.steps.get(part.name)
         names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
         self.draft = draft_mapping(variables_of(part.trace.variables), variables, entries)
         require_total(self.draft)
@@ -90,17 +88,18 @@ class ReplayedPort:
             def joined(draft: Draft) -> Join:
                 return Join(draft.mapping(), names, [])
 
-            def prepare(functions: dict[str, str]) -> dict[str, Any]:
+            def prepare(recorded: dict[str, Any]) -> dict[str, Any]:
                 tried = {name: value for name, value in plain.items() if name not in ("step", "watch")}
-                loss = {name: value for name, value in functions.items() if name == "loss"}
-                return self._prepare({**tried, **loss}, "float64", "tried")
+                return self._prepare({**tried, "draws": recorded["draws"]}, "float64", "tried")
 
-            self.draft = decide_by_recorded(self.draft, Trying(part, shadow, side, prepare, loss, joined, out))
+            self.draft = decide_by_recorded(self.draft, Trying(part, shadow, side, prepare, joined, out))
         self.mapping: Mapping = self.draft.mapping()
-        self._case.update(write_module(out, part, self.mapping, loss, own, step))
+        recorded = recorded_training(part, self.mapping)
+        self._case.update(draws=recorded["draws"], trained=recorded["trained"])
+        self._case["optimizer"] = port.optimizers.get(part.name) or {"recorded": recorded}
         self.prepared = self._both()
         self.join = Join(self.mapping, names, self.prepared["float32"]["facts"]["slots"])
-        self._asked = self._write_asked()
+        self._spec = self._write_spec()
 
     @property
     def initial_slots(self) -> dict[str, list[float]]:
@@ -127,7 +126,7 @@ class ReplayedPort:
 
     def run(self, precision: str) -> Trace:
         """Runs every step in lockstep; returns the trace."""
-        return self._run(precision, self.prepared[precision]["prepared"], self._asked)
+        return self._run(self._spec._replace(name=precision, precision=precision), self.prepared[precision])
 
     def run_from(self, name: str, states: Iterable[tuple[int, Tensors]], feeds: Path | None = None) -> Trace:
         """Runs every step in lockstep in float64 from other states, in a build that has made no step.
@@ -140,11 +139,13 @@ class ReplayedPort:
         Returns:
           The trace, without feeds.
         """
-        quantities = [quantity for quantity in self._asked["quantities"] if quantity != "feed"]
-        follow = str(write_states(self._out / f"{name}-states", states))
-        prepared = self._prepare(self._case, "float64", name)["prepared"]  # learning rates go by the steps of a build
-        asked = {**self._asked, "follow": follow, "quantities": quantities}
-        return self._run(name, prepared, {**asked, "feeds": str(feeds)} if feeds else asked)
+        spec = self._spec._replace(
+            name=name,
+            feeds=feeds or self._spec.feeds,
+            follow=write_states(self._out / f"{name}-states", states),
+            quantities=tuple(quantity for quantity in self._spec.quantities if quantity != "feed"),
+        )
+        return self._run(spec, self._prepare(self._case, "float64", name))  # learning rates go by the steps of a build
 
     def write_feeds(self, name: str, part: Part) -> Path:
         """Leaves every batch of a part in its own names and layouts; returns the trace."""
@@ -167,29 +168,20 @@ class ReplayedPort:
           name: of the run.
           feeds: other batches, as `write_feeds` leaves them.
         """
-        asked = {
-            **self._asked,
-            **({"feeds": str(feeds)} if feeds else {}),
-            "start": str(write_init(self._out / f"{name}-start", start)),
-            "follow": str(write_states(self._out / f"{name}-others", others)) if others is not None else None,
-            "partly": True,
-            "quantities": [name for name in FREE if name in self._asked["quantities"]],
-        }
-        return self._run(name, self._prepare(self._case, "float64", name)["prepared"], asked)
-
-    def _run(self, name: str, prepared: str, asked: dict[str, Any]) -> Trace:
-        out = self._out / (f"torch-{name}-rounded" if self._round else f"torch-{name}")
-        what = f"torch {self.part.name} {name}" if self.part.name else f"torch {name}"
-        running = self._side.ask(
-            "run",
-            lambda done, total: self._tick(what, done, total),
-            prepared=prepared,
-            **asked,
-            steps=self.part.steps,
-            out=str(out),
+        spec = self._spec._replace(
+            name=name,
+            feeds=feeds or self._spec.feeds,
+            start=write_init(self._out / f"{name}-start", start),
+            follow=write_states(self._out / f"{name}-others", others) if others is not None else None,
+            quantities=tuple(quantity for quantity in FREE if quantity in self._spec.quantities),
+            partly=True,
         )
-        running.result()
-        return DenseTrace(out)
+        return self._run(spec, self._prepare(self._case, "float64", name))
+
+    def _run(self, spec: RunSpec, prepared: dict[str, Any]) -> Trace:
+        out = self._out / (f"torch-{spec.name}-rounded" if self._round else f"torch-{spec.name}")
+        what = f"torch {self.part.name} {spec.name}" if self.part.name else f"torch {spec.name}"
+        return start_run(self._side, self._tick, what, spec, out, prepared=prepared["prepared"]).result()
 
     def again(
         self,
@@ -202,24 +194,23 @@ class ReplayedPort:
         uncut: Sequence[str] | None = None,
     ) -> Trace:
         """Runs some steps once more, from states and batches in its own names and layouts; the rest is as of `RunSpec`."""
-        asked = {
-            **self._asked,
-            "feeds": str(write_states(self._out / f"{name}-feeds", zip(steps, batches, strict=True))),
-            "follow": str(write_states(self._out / f"{name}-states", zip(steps, states, strict=True))),
-            "recorded_counters": True,
-            "random_seed": random_seed,
-            "uncut": None if uncut is None else list(uncut),
-        }
+        spec = self._spec._replace(
+            name=name,
+            precision=precision,
+            feeds=write_states(self._out / f"{name}-feeds", zip(steps, batches, strict=True)),
+            follow=write_states(self._out / f"{name}-states", zip(steps, states, strict=True)),
+            steps=steps,
+            recorded_counters=True,
+            random_seed=random_seed,
+            uncut=uncut,
+        )
         prepared = self.prepared[precision]["prepared"]
-        self._side.ask("run", prepared=prepared, **asked, steps=steps, out=str(self._out / name)).result()
-        return DenseTrace(self._out / name)
+        return start_run(self._side, silent, name, spec, self._out / name, prepared=prepared).result()
 
     def forward(self, number: int, tower: str) -> Forward:
         """Returns the forward pass of one rank in one step, in float64, from the recorded state."""
-        out = self._out / "forward"
-        asked = {name: self._asked[name] for name in ("feeds", "start", "follow")}
-        prepared = self.prepared["float64"]["prepared"]
-        self._side.ask("forward", prepared=prepared, **asked, step=number, tower=tower, out=str(out)).result()
+        out, prepared = self._out / FORWARD, self.prepared["float64"]["prepared"]
+        start_forward(self._side, self._spec, out, number, tower, prepared=prepared).result()
         return Forward(out)
 
     def batch(self, number: int) -> Tensors:
@@ -245,19 +236,21 @@ class ReplayedPort:
         found: dict[str, Any] = asked.result()
         return found
 
-    def _write_asked(self) -> dict[str, Any]:
+    def _write_spec(self) -> RunSpec:
         steps = self.part.steps
         feeds = ((number, self.batch(number)) for number in steps)
         states = ((number, self.state(number)) for number in steps)
         without = {"stat"} if self.part.racing else set()
         without |= set() if self.part.has_tower_gradients else {"tower_grad"}
-        return {
-            "feeds": str(write_states(self._out / "feeds", feeds)),
-            "start": str(write_init(self._out / "start", self.state(steps[0]))),
-            "follow": str(write_states(self._out / "states", states)),
-            "recorded_counters": False,
-            "quantities": [quantity for quantity in QUANTITIES if quantity not in without],
-        }
+        return RunSpec(
+            "lockstep",
+            "float64",
+            write_states(self._out / "feeds", feeds),
+            write_init(self._out / "start", self.state(steps[0])),
+            write_states(self._out / "states", states),
+            tuple(quantity for quantity in QUANTITIES if quantity not in without),
+            steps,
+        )
 
 
 def check_port(part: Part, port: Port) -> None:

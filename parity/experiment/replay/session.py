@@ -17,7 +17,7 @@ from parity.experiment.replay.script import Part, parts_of, write_reference
 from parity.experiment.replay.script import ReplayError as ReplayError
 from parity.experiment.replay.sections import Looked, in_section, look_at_part, together
 from parity.experiment.session import LEVELS
-from parity.experiment.spec import Progress
+from parity.experiment.spec import Progress, silent
 from parity.judge.result import Level, Result
 from parity.judge.tensor_details import Pairs
 from parity.mapping import mapping_notes
@@ -45,7 +45,7 @@ def replay(
     port: Port,
     mapping_file: Path | None,
     out: Path,
-    tick: Progress = lambda what, done, total: None,
+    tick: Progress = silent,
     closely: bool = False,
     levels: Sequence[str] = ("function", "float32"),
 ) -> Result:
