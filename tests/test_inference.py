@@ -24,7 +24,7 @@ ALWAYS_TRAINING = """class Forgetful(BatchNorm1d):
 
 """
 NO_MODE = (
-    "inference was not judged, for the tower says nothing of it: write def tower(..., training=True), and return with "
+    "inference was not judged, for the tower has no inference mode: write def tower(..., training=True), and return with "
     "training=False what the model computes after training"
 )
 

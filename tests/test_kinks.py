@@ -12,7 +12,10 @@ from parity.experiment import run_case
 from parity.experiment.rejudge.non_differentiable import WITH_INPUTS
 
 TIED = Path(__file__).parent / "cases" / "tied"
-NOTE = "at a kink: two things tie that rounding tells apart; judged with weights moved by up to 2^-30 of themselves"
+NOTE = (
+    "at a non-differentiable point: two values are equal up to rounding; re-run from weights perturbed by up to 2^-30 of "
+    "themselves"
+)
 
 
 @pytest.fixture

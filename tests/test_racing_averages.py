@@ -28,8 +28,9 @@ def test_averages_beside_the_update_are_those_of_old_weights_or_of_new_ones_and_
     assert result.verdict == "same", [(each.reason, each.first_difference) for each in result.levels.values()]
     function = result.levels["function"]
     assert re.match(
-        r"the reference races: ema/.*/bias, ema/.*/kernel are moved beside the update, and take the old weights or the new "
-        r"ones, so that a step has several right results\. 12 of 12 are what one of the possible orders gives",
+        r"the reference races: ema/.*/bias, ema/.*/kernel are updated unordered with the weights, and take the old "
+        r"weights or the new ones, so that a step has several right results\. 12 of 12 are what one of the possible orders "
+        r"gives",
         function.notes[0],
     )
     found = [check for check in function.checks if check.key.startswith("ema/")]

@@ -46,7 +46,7 @@ def describe(where: str, problems: Sequence[tuple[str, Problem]]) -> str:
       problems: pairs of place ("case.toml:12" or "--towers") and problem.
     """
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    lines = [f"case: expected {where} to be a case, got {count}. Mend what is listed."]
+    lines = [f"case: expected {where} to be a case, got {count}. Fix what is listed."]
     for place, problem in problems:
         key = ".".join(problem.key) or "the file"
         lines.append(f"  {place}: {key}: expected {problem.expected}, got {problem.got}. {problem.write}")

@@ -275,7 +275,7 @@ def _parse(file: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise CaseError(f"case: expected TOML in {file}, got: {error}. Mend that line.") from None
+        raise CaseError(f"case: expected TOML in {file}, got: {error}. Fix that line.") from None
 
 
 def _apply(data: dict[str, Any], overrides: dict[str, Any]) -> dict[tuple[str, ...], str]:
@@ -341,5 +341,5 @@ def load_mapping(path: str | Path) -> tuple[dict[str, MappingEntry], dict[str, d
         read = MappingTables.model_validate(data)
     except ValidationError as error:
         found = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise CaseError(f"case: expected [mapping] tables in {file}, got: {found}. Mend these entries.") from None
+        raise CaseError(f"case: expected [mapping] tables in {file}, got: {found}. Fix these entries.") from None
     return read.mapping, {str(name): entries for name, entries in read.mapping_of.items()}

@@ -78,7 +78,7 @@ def find_source(spec: str, directory: Path) -> Path:
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         reason = getattr(error, "msg", None) or str(error)
-        raise CaseError(f"case: expected Python in {path}, got at line {line}: {reason}. Mend it.") from None
+        raise CaseError(f"case: expected Python in {path}, got at line {line}: {reason}. Fix it.") from None
     defined = set(_top_level(tree.body))
     if name not in defined and "*" not in defined:
         near = suggest(name, defined)
@@ -142,10 +142,10 @@ def value_of(data: dict[str, Any], key: tuple[str, ...]) -> Any:
 def _reductions(data: dict[str, Any]) -> Iterator[Problem]:
     reduce, combine = value_of(data, ("tf", "reduce")), data.get("combine")
     if reduce in MEANS and combine == "sum":
-        expected = f'combine = "mean" beside it, since {reduce} is a way to average'
+        expected = f'combine = "mean" with it, since {reduce} is a way to average'
         yield Problem(("tf", "reduce"), expected, 'combine = "sum"', "Leave tf.reduce out, or write the mean.")
     if reduce in ("mean", "sum") and combine in ("mean", "sum") and reduce != combine:
-        yield Problem(("tf", "reduce"), f'"{combine}", as combine says', f'"{reduce}"', "Leave tf.reduce out.")
+        yield Problem(("tf", "reduce"), f'"{combine}", as combine requires', f'"{reduce}"', "Leave tf.reduce out.")
 
 
 def _excluded(data: dict[str, Any]) -> Iterator[Problem]:
@@ -172,7 +172,7 @@ def _excluded(data: dict[str, Any]) -> Iterator[Problem]:
     )
     for both, name, other in rows:
         if both:
-            yield Problem(("tf", name), f"no {other} beside it", "both", "Leave one of them out.")
+            yield Problem(("tf", name), f"no {other} with it", "both", "Leave one of them out.")
 
 
 def _parts(data: dict[str, Any]) -> Iterator[Problem]:
@@ -195,16 +195,16 @@ def _parts(data: dict[str, Any]) -> Iterator[Problem]:
     for path in own:
         if value_of(data, path) is not None:
             yield Problem(
-                path, "no [optimizers] beside it, which say what trains on both sides", "both", "Leave one out."
+                path, "no [optimizers] with it, which say what trains on both sides", "both", "Leave one out."
             )
     level = value_of(data, ("torch", "opt_level"))
     if level not in (None, "O0"):
-        expected = "O0 beside [optimizers], since mixed precision patches one optimizer here"
+        expected = "O0 with [optimizers], since mixed precision patches one optimizer here"
         yield Problem(("torch", "opt_level"), expected, str(level), "Leave one of them out.")
     if value_of(data, ("tf", "reduce")) == "mean_of_losses" and any(
         isinstance(part, dict) and "loss" in part for part in parts.values()
     ):
-        expected = "no losses of [optimizers] beside it, since there is one mean of one loss"
+        expected = "no losses of [optimizers] with it, since there is one mean of one loss"
         yield Problem(("tf", "reduce"), expected, "both", "Leave one of them out.")
 
 
@@ -213,36 +213,36 @@ def _races(data: dict[str, Any]) -> Iterator[Problem]:
         return
     key, towers = ("tf", "batch_norm_updates"), data.get("towers")
     if type(towers) is int and towers > MOST_RACING:
-        expected = f"at most {MOST_RACING} towers beside it, for which all possible orders can be tried"
+        expected = f"at most {MOST_RACING} towers with it, for which all possible orders can be tried"
         yield Problem(key, expected, str(towers), 'Write fewer towers, or "all_ordered".')
     if value_of(data, ("optimizer", "accumulate")) is not None:
-        yield Problem(key, "no optimizer.accumulate beside it", "both", "Leave one of them out.")
+        yield Problem(key, "no optimizer.accumulate with it", "both", "Leave one of them out.")
     if value_of(data, ("tf", "uneven")) not in (None, "refuse"):
-        yield Problem(key, "no tf.uneven beside it", "both", "Leave one of them out.")
+        yield Problem(key, "no tf.uneven with it", "both", "Leave one of them out.")
 
 
 def _synchronised(data: dict[str, Any]) -> Iterator[Problem]:
-    key, beside = ("tf", "batch_norm"), 'tf.batch_norm = "synchronised"'
+    key, both = ("tf", "batch_norm"), 'tf.batch_norm = "synchronised"'
     if value_of(data, key) != "synchronised":
         return
     share, updates = (value_of(data, ("tf", name)) for name in ("share", "batch_norm_updates"))
     if share in ("make_template", "model_first"):
-        expected = f'no tf.share = "{share}" beside it, which builds one whole model before the others'
+        expected = f'no tf.share = "{share}" with it, which builds one whole model before the others'
         yield Problem(key, expected, "both", "Leave one of them out.")
     if updates not in (None, "first"):
-        expected = f'no tf.batch_norm_updates = "{updates}" beside it, since the statistics move once, for all towers'
+        expected = f'no tf.batch_norm_updates = "{updates}" with it, since the statistics move once, for all towers'
         yield Problem(key, expected, "both", "Leave one of them out.")
     if value_of(data, ("tf", "reduce")) == "examples":
-        expected = "no tf.reduce = \"examples\" beside it, since each tower's gradient has a part of every tower's loss"
+        expected = "no tf.reduce = \"examples\" with it, since each tower's gradient has a part of every tower's loss"
         yield Problem(key, expected, "both", "Weight the losses, in the tower and in the port.")
     if value_of(data, ("torch", "sync_batch_norm")) is None:
         write = "Write true to have the port's batch norm converted, false where it has SyncBatchNorm of its own."
-        yield Problem(("torch", "sync_batch_norm"), f"true or false beside {beside}", "neither", write)
+        yield Problem(("torch", "sync_batch_norm"), f"true or false with {both}", "neither", write)
 
 
 def _without_effect(data: dict[str, Any]) -> Iterator[Problem]:
     if value_of(data, ("tf", "regularization")) == "none" and value_of(data, ("optimizer", "weight_decay")) is not None:
-        expected = "no optimizer.weight_decay beside it, which no tower would add to its loss"
+        expected = "no optimizer.weight_decay with it, which no tower would add to its loss"
         yield Problem(("tf", "regularization"), expected, "both", "Leave one of them out.")
     clip = value_of(data, ("optimizer", "clip"))
     kept = value_of(data, ("tf", "sparse")) in ("slices", "slices_unscaled")
@@ -378,7 +378,7 @@ def _optimizers(data: dict[str, Any]) -> list[Problem]:
         return [Problem(("optimizer",), "an optimizer", "none", write)]
     one, other = ("tf", "torch") if of_tf else ("torch", "tf")
     write = f"Write {other}.optimizer, or an [optimizer] table."
-    return [Problem((other, "optimizer"), f"an optimizer beside {one}.optimizer", "none", write)]
+    return [Problem((other, "optimizer"), f"an optimizer with {one}.optimizer", "none", write)]
 
 
 def _own_step(data: dict[str, Any]) -> list[Problem]:
@@ -387,7 +387,7 @@ def _own_step(data: dict[str, Any]) -> list[Problem]:
     return [
         Problem(
             ("torch", "step"),
-            f"no optimizer.{name} beside it, since what happens inside of the port's own step is not seen piece by piece",
+            f"no optimizer.{name} with it, since what happens inside of the port's own step is not seen piece by piece",
             "both",
             f"Leave torch.step or optimizer.{name} out.",
         )

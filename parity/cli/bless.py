@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
     parser.add_argument("case", type=Path, help="a case.toml, or the folder that holds one")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="the golden trace (default: the folder golden beside the case)"
+        "--out", type=Path, metavar="DIR", help="the golden trace (default: the folder golden next to the case)"
     )
     parser.add_argument(
         "--steps", type=int, metavar="N", help="number of updates, instead of the case's: few keep it small"

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     console, works = Console(highlight=False), has_tf and "torch" in here
     print_trimmed(console, table)
-    told = "works here" if works else "needs what says no in the first two lines"
+    told = "works here" if works else "needs what the first two lines lack"
     console.print(f"\n`parity run` {told}.", markup=False)
     return 0 if works else 2
 

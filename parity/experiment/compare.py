@@ -22,7 +22,7 @@ APART = "the ranks hold different weights: some gradient or update is not shared
 NO_FLOAT64 = "neither trace is in float64"
 OF_FLOAT32 = 1e-4  # of outputs that one side has in float32: what differs by less is not located
 UNMEASURED = (
-    "no float64 shadow of either side is at hand, so allowances are not measured: weaker evidence than `parity run`"
+    "no float64 shadow of either side is at hand, so tolerances are not measured: weaker evidence than `parity run`"
 )
 
 

@@ -153,7 +153,7 @@ def _reason(checks: Sequence[Check]) -> str:
     scale = max((check.of_scale for check in judged), default=0.0)
     return (
         what_differs(checks)
-        or f"{len(judged):,} tensors; at most {highest:.2g} of what is allowed, {scale:.1g} of the scale"
+        or f"{len(judged):,} tensors; at most {highest:.2g} of the tolerance, {scale:.1g} of the scale"
     )
 
 

@@ -62,7 +62,7 @@ def momentum_ratios(join: Join, traces: Lockstep) -> dict[str, float]:
 # Gets both sides of a case ready: joins their names, and writes what they are fed and where they start.
 
 NO_MODE = (
-    "inference was not judged, for the tower says nothing of it: write def tower(..., training=True), and return with "
+    "inference was not judged, for the tower has no inference mode: write def tower(..., training=True), and return with "
     "training=False what the model computes after training"
 )
 NOT_BLESSED = "inference was not judged, for the golden trace has none of it: bless it again"
@@ -208,7 +208,7 @@ def _no_inference(prepared: dict[str, Any]) -> str:
 
 
 def _slot_notes(join: Join) -> list[str]:
-    told = "the slot {} of the reference was taken for {} of the port: each is the only one that no name joins"
+    told = "the slot {} of the reference was taken for {} of the port: each is the only one that no name matches"
     return [told.format(one, other) for one, other in join.left_slots.items()]
 
 

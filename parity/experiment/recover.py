@@ -26,14 +26,14 @@ def outliving(notes: list[str], look: Callable[[], T]) -> T | None:
     except SideFailed as error:
         if os.environ.get(DEBUG):
             raise
-        notes.append(f"causes were not looked for to the end: {error} The verdict does not rest on them")
+        notes.append(f"the search for causes did not finish: {error} The verdict does not depend on it")
         return None
     except FAULTS as error:
         if os.environ.get(DEBUG):
             raise
         told = (str(error).splitlines() or [""])[0]
         notes.append(
-            f"causes were not looked for to the end: {type(error).__name__}: {told}. The verdict does not rest on "
-            f"them; this is a fault of parity, not of the port: please report it, with what {DEBUG}=1 shows"
+            f"the search for causes did not finish: {type(error).__name__}: {told}. The verdict does not depend on "
+            f"it; this is a fault of parity, not of the port: please report it, with what {DEBUG}=1 shows"
         )
         return None

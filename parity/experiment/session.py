@@ -225,7 +225,7 @@ def _level(name: str, asked: Sequence[str], decided: dict[str, Level], case: Cas
         return not_run(name, DOUBLE if wide else 'the port runs in float32: [torch] opt_level = "O0"')
     if name == "float32" and name in asked:
         return not_run(name, DOUBLE)
-    return not_run(name, "not asked for")
+    return not_run(name, "not requested")
 
 
 def _unjudged(result: Result, asked: Sequence[str]) -> list[str]:

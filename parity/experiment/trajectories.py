@@ -296,13 +296,13 @@ def level_of(checks: list[Check], trajectories: Trajectories) -> Level:
     stray = stray_of_candidate(trajectories)
     verdict: Verdict = decide(checks)
     reason = (
-        f"training strays {stray:.3g} times as far as rounding does (limit {LIMIT:g}), "
+        f"training deviates {stray:.3g} times as far as rounding does (limit {LIMIT:g}), "
         f"by {len(trajectories.envelope)} perturbed runs over {len(trajectories.spots):,} tensors"
     )
     if verdict == "different" and alarms.of_verdict > MOST_FALSE_ALARMS:
         verdict = "incomparable"
         reason = (
-            f"the reference strays from itself: {_counted(alarms)}, so that {stray:.3g} says nothing about the port"
+            f"the reference deviates from itself: {_counted(alarms)}, so that {stray:.3g} is no evidence about the port"
         )
     return Level("trajectory", verdict, reason, checks, notes=[_told_alarms(alarms, len(trajectories.candidate))])
 
@@ -326,6 +326,6 @@ def _told_alarms(alarms: FalseAlarms, runs: int) -> str:
 
 def _counted(alarms: FalseAlarms) -> str:
     return (
-        f"{alarms.outside} of {alarms.runs} held-out runs of the reference stray beyond the limit "
+        f"{alarms.outside} of {alarms.runs} held-out runs of the reference deviate beyond the limit "
         f"({alarms.outside / max(alarms.runs, 1):.0%}, 95% interval {alarms.low:.1%} to {alarms.high:.1%})"
     )

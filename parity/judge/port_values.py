@@ -124,7 +124,7 @@ def written_notes(written: Sequence[Written], kept: Sequence[Variable]) -> list[
         alike.setdefault(f"{each.what}{_how(each)}", []).extend(each.names)
     told = [f"{_some(names)} ({what})" for what, names in alike.items()]
     if told:
-        notes.append(f"written into the port beside its weights: {'; '.join(told)}")
+        notes.append(f"written into the port besides its weights: {'; '.join(told)}")
     if kept:
         names = _some([variable.name for variable in kept])
         notes.append(f"the port's own, with no counterpart in the reference, and left as the port makes it: {names}")

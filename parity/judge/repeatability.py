@@ -38,12 +38,13 @@ class Repeat(NamedTuple):
         if not self.unequal:
             return f"{self.side}: runs repeat bit for bit"
         return (
-            f"{self.side}: wanders by {self.wanders:.2g} ({self.where}; {self.unequal:,} of {self.tensors:,} tensors)"
+            f"{self.side}: run-to-run difference {self.wanders:.2g} ({self.where}; {self.unequal:,} of {self.tensors:,} "
+            "tensors)"
         )
 
     @property
     def comparable(self) -> bool:
-        """Whether it wanders little enough for a difference from it to mean anything."""
+        """Whether its run-to-run difference is small enough for a difference from it to mean anything."""
         return self.wanders <= COMPARABLE
 
 

@@ -111,7 +111,7 @@ def _pair(reference: Variable, candidates: list[Variable], written: str | None) 
 
 def _chosen(reference: Variable, candidates: list[Variable]) -> str:
     if len(candidates) > 1:
-        raise MappingError(f"{reference.name}: expected a transform beside several names, such as lstm_gates or sum")
+        raise MappingError(f"{reference.name}: expected a transform with several names, such as lstm_gates or sum")
     (candidate,) = candidates
     found = fits(reference, candidate)
     if len(found) == 1:

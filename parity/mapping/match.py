@@ -25,7 +25,7 @@ def describe_problems(problems: Sequence[str], reference: Sequence[Variable], ca
     do = "does" if count == 1 else "do"
     parts = [
         "mapping: expected every variable of each side to have its counterpart on the other, "
-        f"got {count} that {do} not. Write the lines that are meant into [mapping], or mend the model."
+        f"got {count} that {do} not. Write the lines that are meant into [mapping], or fix the model."
     ]
     if problems:
         parts += ["wrong in [mapping]:", *(f"  {problem}" for problem in problems)]

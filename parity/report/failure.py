@@ -39,7 +39,7 @@ def described(error: BaseException, verdict: bool = True) -> Failure:
         return Failure(str(error), **parts)
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else " a file"
-        return Failure(f"expected to read or write{where}, got: {error.strerror or error}. Mend that and run again.")
+        return Failure(f"expected to read or write{where}, got: {error.strerror or error}. Fix that and run again.")
     whole = "".join(traceback.format_exception(error))
     return Failure(
         f"expected to finish, got {type(error).__name__}: {error}. This is a bug here: report it.", "", whole

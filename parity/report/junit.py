@@ -78,7 +78,7 @@ def _told(level: Level) -> str:
     for heading, cause in headings(level.causes, level.first_difference):
         lines += ["", f"{heading.lower()}: {cause.title}", cause.evidence]
         lines += [f"explains: {cause.explains.sentence}"] if cause.explains else []
-        lines += [f"mend: {cause.fix}"]
+        lines += [f"fix: {cause.fix}"]
     return "\n".join(lines)
 
 

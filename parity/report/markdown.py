@@ -49,7 +49,7 @@ def as_markdown(result: Result, title: str) -> str:
     for heading, cause in headings(result.causes, result.first_difference):
         explains = f"\n\nExplains: {_text(cause.explains.sentence)}." if cause.explains else ""
         told = f"**{_text(heading)}: {_text(cause.title)}.** {_text(cause.evidence)}.{explains}"
-        parts.append(f"{told}\n\n> **Mend:** {_text(cause.fix)}")
+        parts.append(f"{told}\n\n> **Fix:** {_text(cause.fix)}")
     one, other = flat(result.reference), flat(result.candidate)
     names = differing(one, other)
     if names:
@@ -73,7 +73,7 @@ def _levels(result: Result) -> str:
         )
         for level in result.levels.values()
     ]
-    return _table(("level", "verdict", "rests on"), rows)
+    return _table(("level", "verdict", "evidence"), rows)
 
 
 def _first(level: Level, first: FirstDifference) -> str:
@@ -87,7 +87,7 @@ def _worst(level: Level) -> str:
         (str(check.step), _code(name_of(check, level)), f"{check.multiple:.2g}", f"{check.of_scale:.2g}", check.verdict)
         for check in sorted(judged, key=lambda check: check.multiple, reverse=True)[:WORST]
     ]
-    table = _table(("step", "tensor", "of allowed", "of scale", "verdict"), rows)
+    table = _table(("step", "tensor", "of tolerance", "of scale", "verdict"), rows)
     return f"<details><summary>Worst tensors of level {level.name}</summary>\n\n{table}\n\n</details>"
 
 

@@ -44,21 +44,21 @@ def _add_losses(values: dict[str, list[tuple[int, Any]]], losses: Losses) -> Non
         one, other = losses.reference[place], losses.candidate[place]
         values["reference"].append((step, _scalar(title, one)))
         values["candidate"].append((step, _scalar(title, other)))
-        values["difference"].append((step, _scalar(f"{title}, apart", abs(other - one))))
-        values["difference"].append((step, _scalar(f"{title}, allowed", losses.allowed[place])))
+        values["difference"].append((step, _scalar(f"{title}, absolute error", abs(other - one))))
+        values["difference"].append((step, _scalar(f"{title}, tolerance", losses.allowed[place])))
 
 
 def _multiples(level: Level) -> list[tuple[int, Any]]:
     judged = [check for check in level.checks if check.verdict in ("same", "different")]
     worst: dict[tuple[str, int], float] = {}
     for check in judged:
-        tag = f"worst multiple of the allowance/{_where(level.name, check.run)}/{parse_key(check.key).quantity}"
+        tag = f"largest ratio to the tolerance/{_where(level.name, check.run)}/{parse_key(check.key).quantity}"
         worst[tag, check.step] = max(check.multiple, worst.get((tag, check.step), 0.0))
     found = [(step, _scalar(tag, multiple)) for (tag, step), multiple in worst.items()]
     chosen = _chosen(judged)
     for check in judged:
         if (check.run, check.key) in chosen:
-            tag = f"multiple of the allowance/{_where(level.name, check.run)}/{check.key}"
+            tag = f"ratio to the tolerance/{_where(level.name, check.run)}/{check.key}"
             found.append((check.step, _scalar(tag, check.multiple)))
     return found
 

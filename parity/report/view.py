@@ -11,7 +11,7 @@ from rich.text import Text
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.mapping import Proposal
 
-# Says what a verdict rests on: how many tensors, how many of them say little, and whether the sides repeat
+# The evidence of a verdict: how many tensors, how many of them say little, and whether the sides repeat
 # themselves.
 
 
@@ -35,7 +35,7 @@ def accounting(result: Result) -> str:
     text = (
         f"compared {counts['compared']:,} tensors; skipped {counts['skipped']:,}; all zero {counts['all_zero']:,}; "
         f"constant {counts['constant']:,}; not finite {counts['not_finite']:,}; "
-        f"smaller than their own allowance {counts['trivial']:,}"
+        f"smaller than their tolerance {counts['trivial']:,}"
     )
     if not result.repeats:
         return text
@@ -58,7 +58,7 @@ def show_levels(result: Result) -> Group:
     sides = Table.grid(padding=(0, 2))
     sides.add_row("reference", Text(who(result.reference)))
     sides.add_row("candidate", Text(who(result.candidate)))
-    table = plain_table("level", "verdict", "rests on")
+    table = plain_table("level", "verdict", "evidence")
     for level in result.levels.values():
         style = COLOURS[level.verdict]
         table.add_row(
@@ -70,9 +70,9 @@ def show_levels(result: Result) -> Group:
 
 
 def show_worst(level: Level) -> Group:
-    """Shows the tensors of a level that came nearest to what is allowed, or went furthest beyond it."""
+    """Shows the tensors of a level with the largest ratios of difference to tolerance."""
     judged = [check for check in level.checks if check.verdict != "not_run"]
-    table = plain_table("step", "tensor", "of allowed", "of scale", "verdict")
+    table = plain_table("step", "tensor", "of tolerance", "of scale", "verdict")
     for check in sorted(judged, key=lambda check: check.multiple, reverse=True)[:WORST]:
         table.add_row(
             str(check.step),
@@ -193,6 +193,7 @@ def plain(value: Any) -> str:
 
 # Shows where two sides differ first, by how much, and why.
 
+LATER = "and then"  # the term of the row that counts what differs behind the first difference
 HEADINGS = {"different": "First difference", "incomparable": "First tensor that cannot be compared"}
 ADVICE = (
     (
@@ -203,14 +204,14 @@ ADVICE = (
     ("not finite", "only one side breaks down here: look for an epsilon, a clip or a mask that the other side has"),
     (
         "has no such tensor",
-        "have both sides return it under one name, or join the names in the case's [mapping] tables",
+        "have both sides return it under one name, or match the names in the case's [mapping] tables",
     ),
     ("has no step", "record both sides with as many steps"),
 )
 
 
 def show_first_difference(level: Level, first: FirstDifference) -> Group:
-    """Shows the first tensor that is not the same: its place, both values, how far apart they are and what is allowed."""
+    """Shows the first tensor that is not the same: its place, both values, the error and the tolerance."""
     check = first.check
     style = COLOURS[check.verdict]
     heading = Text.assemble(
@@ -240,7 +241,7 @@ def _where(cause: Cause) -> str:
 
 
 def show_causes(causes: Sequence[Cause], first: FirstDifference | None = None) -> Group:
-    """Shows every cause with its evidence, what it explains and its mend, best first; those of other differences last."""
+    """Shows every cause with its evidence, what it explains and its fix, best first; those of other differences last."""
     shown: list[RenderableType] = []
     for place, (heading, cause) in enumerate(headings(causes, first)):
         shown += [Text()] if place else []
@@ -248,7 +249,7 @@ def show_causes(causes: Sequence[Cause], first: FirstDifference | None = None) -
         shown.append(Padding(Text(cause.evidence), (0, 0, 0, 2)))
         if cause.explains:
             shown.append(Padding(Text.assemble(("explains: ", "bold"), cause.explains.sentence), (0, 0, 0, 2)))
-        shown.append(Padding(Text.assemble(("mend: ", "bold green"), cause.fix), (0, 0, 0, 2)))
+        shown.append(Padding(Text.assemble(("fix: ", "bold green"), cause.fix), (0, 0, 0, 2)))
     return Group(*shown)
 
 
@@ -266,24 +267,25 @@ def first_rows(level: Level, first: FirstDifference) -> list[tuple[str, str]]:
         at = f"  at {list(worst.index)}" if worst.index else ""
         rows += [("reference", f"{worst.reference:.9g}{at}"), ("candidate", f"{worst.candidate:.9g}")]
         if check.allowed > 0:
-            rows.append(("apart", f"{worst.max_abs:.3g}: {worst.max_rel:.2g} relative, {worst.ulp:.3g} ulp"))
+            rows.append(("error", f"{worst.max_abs:.3g} absolute, {worst.max_rel:.2g} relative, {worst.ulp:.3g} ulp"))
     if check.allowed > 0:
-        rows.append(("the tensor", f"{check.difference:.3g} apart, {check.of_scale:.2g} of its scale"))
-        rows.append(("allowed", f"{check.allowed:.3g}; this is {check.multiple:.3g} times as much"))
+        rows.append(("whole tensor", f"{check.difference:.3g} absolute, {check.of_scale:.2g} relative to the scale"))
+        rows.append(("tolerance", f"{check.allowed:.3g}; the error is {check.multiple:.3g} times the tolerance"))
     advice = _advice(check)
     if advice:
         rows.append(("do", advice))
     others = sum(1 for other in level.checks if other.verdict == check.verdict) - 1
     if others:
-        what = "different" if check.verdict == "different" else "not comparable"
-        rows.append(("after it", f"{others:,} more tensor{'s' if others > 1 else ''} {what}"))
+        tensors, verb = ("tensors", "") if others > 1 else ("tensor", "s")
+        what = f"also differ{verb}" if check.verdict == "different" else "cannot be compared either"
+        rows.append((LATER, f"{others:,} later {tensors} {what}"))
     return rows
 
 
 def _rows(level: Level, first: FirstDifference) -> Table:
     table = Table.grid(padding=(0, 2))
     for term, text in first_rows(level, first):
-        table.add_row(term, Text(text, "dim" if term == "after it" else ""))
+        table.add_row(term, Text(text, "dim" if term == LATER else ""))
     return table
 
 

@@ -58,7 +58,7 @@ def code(source: str, file: str, names: Iterable[str]) -> str:
     found = []
     for name in names:
         if name not in nodes:
-            raise TeachError(f"text: expected a function {name} in {file}, got none. Mend the lesson's text.")
+            raise TeachError(f"text: expected a function {name} in {file}, got none. Fix the lesson's text.")
         found.append(ast.get_source_segment(source, nodes[name]))
     return "```python\n" + "\n\n\n".join(text for text in found if text) + "\n```"
 

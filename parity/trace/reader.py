@@ -98,7 +98,7 @@ def _load(directory: str) -> Dict[str, Any]:
             f"trace: expected {directory} to be a trace, got no trace.json in it. Name the folder that holds it{write}"
         ) from error
     except OSError as error:
-        raise TraceError(f"trace: expected to read {path}, got: {error.strerror}. Mend that and run again.") from error
+        raise TraceError(f"trace: expected to read {path}, got: {error.strerror}. Fix that and run again.") from error
     except ValueError as error:
         raise TraceError(f"trace: expected JSON in {path}, got {error}. Record the trace again.") from error
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:

@@ -74,7 +74,7 @@ def failure(side: str, request: str, error: Mapping[str, Any], printed: str = ""
     place = last_frame(traceback)
     where = f" ({place})" if place else ""
     known = hint(side, f"{error['type']}: {error['message']}", error["traceback"])
-    cure = f"{known} Its traceback is above." if known else "Mend it there; its traceback is above."
+    cure = f"{known} Its traceback is above." if known else "Fix it there; its traceback is above."
     return SideFailed(side, f"{who}expected {task_of(request)}, got {got}{where}. {cure}", traceback)
 
 

@@ -218,7 +218,7 @@ class SideProcess:
         else:
             how = f"ended with status {status}"
         printed = last_words(self._log, LOG_LINES)
-        cure = "Look above for why" if printed else "It printed nothing; try its interpreter by hand"
+        cure = "Look above for why" if printed else "It printed nothing; try its interpreter manually"
         if status and status < 0 and -status not in CRASHES:
             cure = "Look for memory limits or whoever ends processes here"
         return SideFailed(

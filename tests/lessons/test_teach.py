@@ -189,7 +189,7 @@ def test_a_part_that_hangs_is_ended(small_lesson):
 def test_code_is_quoted_from_the_file_that_ran():
     source = "def one():\n    return 1\n\n\ndef two():\n    return 2\n"
     assert code(source, "x.py", ["two"]) == "```python\ndef two():\n    return 2\n```"
-    with pytest.raises(TeachError, match=r"text: expected a function three in x.py, got none. Mend the lesson's text."):
+    with pytest.raises(TeachError, match=r"text: expected a function three in x.py, got none. Fix the lesson's text."):
         code(source, "x.py", ["three"])
 
 

@@ -286,21 +286,21 @@ DECAY = OPTIMIZER + "weight_decay = { coefficient = 0.1 }\n"
 @pytest.mark.parametrize(
     ("combine", "optimizer", "lines", "message"),
     [
-        ("sum", OPTIMIZER, 'reduce = "prescaled"', 'tf.reduce: expected combine = "mean" beside it, since prescaled is a way to average, got combine = "sum". Leave tf.reduce out, or write the mean.'),
-        ("mean", OPTIMIZER, 'reduce = "sum"', 'tf.reduce: expected "mean", as combine says, got "sum". Leave tf.reduce out.'),
-        ("mean", ACCUMULATE, 'uneven = "pad"', "tf.uneven: expected no optimizer.accumulate beside it, got both. Leave one of them out."),
-        ("mean", OPTIMIZER, 'uneven = "pad"\ncut = "feeds"', 'tf.uneven: expected no tf.cut = "feeds" beside it, got both.'),
-        ("mean", OPTIMIZER, 'variables = "replicated"\nshare = "own"', 'tf.share: expected no tf.variables = "replicated" beside it, got both.'),
-        ("mean", OPTIMIZER, 'variables = "replicated"\nreduce = "mean_of_losses"', 'tf.reduce: expected no tf.variables = "replicated" beside it'),
-        ("mean", ACCUMULATE, 'reduce = "mean_of_losses"', "tf.reduce: expected no optimizer.accumulate beside it"),
-        ("mean", OPTIMIZER + "loss_scale = 2\n", 'reduce = "mean_of_losses"', "tf.reduce: expected no optimizer.loss_scale beside it"),
-        ("mean", AT_TOWER, 'reduce = "mean_of_losses"', 'tf.reduce: expected no optimizer.clip.at = "tower" beside it'),
-        ("mean", OPTIMIZER, 'reduce = "mean_of_losses"\nmissing = "zeros"', 'tf.missing: expected no tf.reduce = "mean_of_losses" beside it'),
-        ("mean", OPTIMIZER, 'reduce = "mean_of_losses"\nsparse = "slices"', 'tf.sparse: expected no tf.reduce = "mean_of_losses" beside it'),
-        ("mean", DECAY, 'regularization = "none"', "tf.regularization: expected no optimizer.weight_decay beside it, which no tower would add to its loss, got both."),
+        ("sum", OPTIMIZER, 'reduce = "prescaled"', 'tf.reduce: expected combine = "mean" with it, since prescaled is a way to average, got combine = "sum". Leave tf.reduce out, or write the mean.'),
+        ("mean", OPTIMIZER, 'reduce = "sum"', 'tf.reduce: expected "mean", as combine requires, got "sum". Leave tf.reduce out.'),
+        ("mean", ACCUMULATE, 'uneven = "pad"', "tf.uneven: expected no optimizer.accumulate with it, got both. Leave one of them out."),
+        ("mean", OPTIMIZER, 'uneven = "pad"\ncut = "feeds"', 'tf.uneven: expected no tf.cut = "feeds" with it, got both.'),
+        ("mean", OPTIMIZER, 'variables = "replicated"\nshare = "own"', 'tf.share: expected no tf.variables = "replicated" with it, got both.'),
+        ("mean", OPTIMIZER, 'variables = "replicated"\nreduce = "mean_of_losses"', 'tf.reduce: expected no tf.variables = "replicated" with it'),
+        ("mean", ACCUMULATE, 'reduce = "mean_of_losses"', "tf.reduce: expected no optimizer.accumulate with it"),
+        ("mean", OPTIMIZER + "loss_scale = 2\n", 'reduce = "mean_of_losses"', "tf.reduce: expected no optimizer.loss_scale with it"),
+        ("mean", AT_TOWER, 'reduce = "mean_of_losses"', 'tf.reduce: expected no optimizer.clip.at = "tower" with it'),
+        ("mean", OPTIMIZER, 'reduce = "mean_of_losses"\nmissing = "zeros"', 'tf.missing: expected no tf.reduce = "mean_of_losses" with it'),
+        ("mean", OPTIMIZER, 'reduce = "mean_of_losses"\nsparse = "slices"', 'tf.sparse: expected no tf.reduce = "mean_of_losses" with it'),
+        ("mean", DECAY, 'regularization = "none"', "tf.regularization: expected no optimizer.weight_decay with it, which no tower would add to its loss, got both."),
         ("mean", OPTIMIZER + 'clip = { by = "norm", limit = 1.0, sum_duplicates = true }\n', "", 'optimizer.clip.sum_duplicates: expected sparse gradients to clip: at = "tower", or tf.sparse = "slices", got neither. Leave it out, or write one of them.'),
-        ("mean", ACCUMULATE, 'batch_norm_updates = "unordered"', "tf.batch_norm_updates: expected no optimizer.accumulate beside it, got both. Leave one of them out."),
-        ("mean", OPTIMIZER, 'batch_norm_updates = "unordered"\nuneven = "drop"', "tf.batch_norm_updates: expected no tf.uneven beside it, got both. Leave one of them out."),
+        ("mean", ACCUMULATE, 'batch_norm_updates = "unordered"', "tf.batch_norm_updates: expected no optimizer.accumulate with it, got both. Leave one of them out."),
+        ("mean", OPTIMIZER, 'batch_norm_updates = "unordered"\nuneven = "drop"', "tf.batch_norm_updates: expected no tf.uneven with it, got both. Leave one of them out."),
         ("mean", OPTIMIZER, 'shre = "own"', "tf.shre: expected a key of this table, got an unknown one. Did you mean 'share'?"),
         ("mean", OPTIMIZER, 'cut = "cue"', "tf.cut: expected 'split', 'slices', 'feeds', 'queue' or 'iterator', got 'cue'."),
     ],
@@ -330,9 +330,9 @@ def test_further_optimizers_are_read_by_name(folder):
         (WHOLE + PART.replace("0.2", "-0.2"), "optimizers.head.learning_rate: expected more than 0.0, got -0.2."),
         (WHOLE + PART.replace('"sgd"', '"sdg"'), "optimizers.head.name: expected one of 'sgd', 'momentum'"),
         (WHOLE.replace(OPTIMIZER, OPTIMIZER + 'only = "x"\n'), "optimizer.only: expected it in a table [optimizers.NAME], got it in [optimizer]. Leave it out here: the first optimizer has what no other takes."),
-        (WHOLE.replace(TORCH, TORCH + 'optimizer = "model_torch:optimizer"\n') + PART, "torch.optimizer: expected no [optimizers] beside it, which say what trains on both sides, got both."),
-        (WHOLE.replace(TORCH, TORCH + 'opt_level = "O1"\n') + PART, "torch.opt_level: expected O0 beside [optimizers], since mixed precision patches one optimizer here, got O1."),
-        (WHOLE.replace(TF, TF + 'reduce = "mean_of_losses"\n') + PART + 'loss = "x"\n', "tf.reduce: expected no losses of [optimizers] beside it, since there is one mean of one loss, got both."),
+        (WHOLE.replace(TORCH, TORCH + 'optimizer = "model_torch:optimizer"\n') + PART, "torch.optimizer: expected no [optimizers] with it, which say what trains on both sides, got both."),
+        (WHOLE.replace(TORCH, TORCH + 'opt_level = "O1"\n') + PART, "torch.opt_level: expected O0 with [optimizers], since mixed precision patches one optimizer here, got O1."),
+        (WHOLE.replace(TF, TF + 'reduce = "mean_of_losses"\n') + PART + 'loss = "x"\n', "tf.reduce: expected no losses of [optimizers] with it, since there is one mean of one loss, got both."),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_further_optimizer_is_told_by_its_key(folder, text, message):
@@ -346,7 +346,7 @@ def test_a_race_of_more_towers_than_orders_can_be_tried_for_is_refused(folder):
         folder, WHOLE.replace("towers = 2", "towers = 8").replace(TF, TF + 'batch_norm_updates = "unordered"\n')
     )
     assert (
-        "tf.batch_norm_updates: expected at most 4 towers beside it, for which all possible orders can be tried, got 8. "
+        "tf.batch_norm_updates: expected at most 4 towers with it, for which all possible orders can be tried, got 8. "
         'Write fewer towers, or "all_ordered".'
     ) in text
 
@@ -404,15 +404,15 @@ def test_optimizers_of_the_users_own_come_in_pairs_or_beside_a_description(folde
     own_tf, own_torch = TF + 'optimizer = "model_tf:optimizer"\n', TORCH + 'optimizer = "model_torch:optimizer"\n'
     assert load(folder, TOP + own_tf + own_torch).optimizer is None
     assert load(folder, TOP + OPTIMIZER + TF + own_torch).torch.optimizer == "model_torch:optimizer"
-    assert "torch.optimizer: expected an optimizer beside tf.optimizer" in refused(folder, TOP + own_tf + TORCH)
-    assert "tf.optimizer: expected an optimizer beside torch.optimizer" in refused(folder, TOP + TF + own_torch)
+    assert "torch.optimizer: expected an optimizer with tf.optimizer" in refused(folder, TOP + own_tf + TORCH)
+    assert "tf.optimizer: expected an optimizer with torch.optimizer" in refused(folder, TOP + TF + own_torch)
 
 
 JOINED = TF + 'batch_norm = "synchronised"\n'
 
 
 def test_synchronised_towers_ask_what_the_port_does(folder):
-    assert 'torch.sync_batch_norm: expected true or false beside tf.batch_norm = "synchronised", got neither. ' in (
+    assert 'torch.sync_batch_norm: expected true or false with tf.batch_norm = "synchronised", got neither. ' in (
         refused(folder, TOP + OPTIMIZER + JOINED + TORCH)
     )
     for value in ("true", "false"):
@@ -424,12 +424,12 @@ def test_synchronised_towers_ask_what_the_port_does(folder):
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ('share = "make_template"', 'no tf.share = "make_template" beside it, which builds one whole model before'),
-        ('share = "model_first"', 'no tf.share = "model_first" beside it, which builds one whole model before'),
-        ('batch_norm_updates = "last"', 'no tf.batch_norm_updates = "last" beside it, since the statistics move once'),
+        ('share = "make_template"', 'no tf.share = "make_template" with it, which builds one whole model before'),
+        ('share = "model_first"', 'no tf.share = "model_first" with it, which builds one whole model before'),
+        ('batch_norm_updates = "last"', 'no tf.batch_norm_updates = "last" with it, since the statistics move once'),
         (
             'reduce = "examples"',
-            'no tf.reduce = "examples" beside it, since each tower\'s gradient has a part of every',
+            'no tf.reduce = "examples" with it, since each tower\'s gradient has a part of every',
         ),
     ],
 )
@@ -451,7 +451,7 @@ def test_a_schedule_and_a_step_of_the_ports_own_are_read_and_looked_up(folder):
 def test_a_step_of_the_ports_own_has_no_table_that_cuts_it_up(folder, name):
     value = {"accumulate": "accumulate = { steps = 2 }", "loss_scale": "loss_scale = 128.0"}[name]
     text = refused(folder, TOP + OPTIMIZER + value + "\n" + TF + TORCH + 'step = "model_torch:loss"\n')
-    assert f"torch.step: expected no optimizer.{name} beside it" in text
+    assert f"torch.step: expected no optimizer.{name} with it" in text
     assert f"Leave torch.step or optimizer.{name} out." in text
 
 

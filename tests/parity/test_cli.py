@@ -266,7 +266,7 @@ def test_doctor_tells_an_interpreter_that_does_not_run(capsys):
     code, printed, _ = ended(capsys, "doctor", "--tf-python", "/none")
     assert code == 2
     assert "\nTensorFlow side            no  /none does not run " in printed
-    assert printed.endswith("`parity run` needs what says no in the first two lines.\n")
+    assert printed.endswith("`parity run` needs what the first two lines lack.\n")
 
 
 def test_doctor_finds_the_frameworks_of_this_interpreter(capsys, monkeypatch):

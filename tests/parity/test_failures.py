@@ -91,7 +91,7 @@ def test_a_tower_that_raises_shows_the_users_traceback_and_place(attempt):
     could_not_compare(outcome, "tf")
     assert outcome.message == (
         "parity: TensorFlow side: expected to build the model, got RuntimeError: boom (model_tf.py, line 4, in tower). "
-        "Mend it there; its traceback is above."
+        "Fix it there; its traceback is above."
     )
     frames = [line for line in outcome.errors.splitlines() if line.strip().startswith("File ")]
     assert len(frames) == 1  # the user's own, none of ours

@@ -61,13 +61,13 @@ def test_a_failure_tells_the_first_difference_and_its_cause(tmp_path):
     )
     assert "reference: 0.16568217  at [0, 0, 2, 8]" in failure.text
     assert "cause: sum instead of mean, ratio 2\nthe reference sums over 2 towers" in failure.text
-    assert "mend: divide once" in failure.text
+    assert "fix: divide once" in failure.text
 
 
 def test_a_level_that_was_not_run_is_skipped_with_the_reason(tmp_path):
     write_junit(different(), tmp_path / "junit.xml", "convnet")
     skipped = [each.get("message") for each in suite_of(tmp_path / "junit.xml").iter("skipped")]
-    assert skipped == ["not asked for", "this version does not offer it", "this version does not offer it"]
+    assert skipped == ["not requested", "this version does not offer it", "this version does not offer it"]
 
 
 @given(st.text(alphabet=st.characters(codec=None), max_size=30))
@@ -116,7 +116,7 @@ def test_the_markdown_tells_verdict_difference_cause_and_facts():
     assert "**First difference:** step 0, `grad/tower/conv1/weights`" in lines
     assert "- reference: 0.16568217 at \\[0, 0, 2, 8\\]" in lines
     assert any(line.startswith("**Cause: sum instead of mean, ratio 2.** the reference sums") for line in lines)
-    assert "> **Mend:** divide once" in lines
+    assert "> **Fix:** divide once" in lines
     assert "| `combine` | `sum` | `mean` |" in lines
     assert "| 3 | `var/tower/conv1/weights, free run` | 2e+13 | 0.18 | different |" in lines
 

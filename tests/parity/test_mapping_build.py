@@ -207,7 +207,7 @@ def test_a_flattened_kernel_is_joined_as_the_case_says():
             r"identity makes \[4, 3\] of it, got fc.weight \[3",
         ),
         ("fc/weights", "fc.mean", r"expected another weight, got fc.mean \[4\] \(statistic\)"),
-        ("fc/weights", ["fc.weight", "fc.bias"], "expected a transform beside several names"),
+        ("fc/weights", ["fc.weight", "fc.bias"], "expected a transform with several names"),
         ("fc/weights", {"to": ["fc.weight", "fc.bias"], "transform": "transpose"}, "transpose makes 1 arrays, got 2"),
         ("fc/weights", {"to": "fc.weight", "transform": "hwio_to_oihw"}, "expected 4 axes"),
         ("fc/bias", "fc.weight", "expected a transform, for no layout is known that makes fc.weight"),

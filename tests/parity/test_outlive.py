@@ -34,7 +34,7 @@ def test_a_side_that_hangs_in_an_experiment_costs_the_causes_that_are_left(monke
 
     notes = []
     assert outliving(notes, end) is None
-    assert notes[0].startswith("causes were not looked for to the end: ") and "it ended." in notes[0]
+    assert notes[0].startswith("the search for causes did not finish: ") and "it ended." in notes[0]
     monkeypatch.setenv(DEBUG, "1")
     with pytest.raises(SideFailed):
         outliving(notes, end)
@@ -46,4 +46,4 @@ def test_the_verdict_stands_where_causes_cannot_be_looked_for(tf2_sides, tmp_pat
     monkeypatch.setattr(session, step, fail)
     result = run_case(load_case(write_case(tmp_path / "tiny", torch=f"{BREAK} -> {OTHER}")), tf2_sides)
     assert result.verdict == "different" and result.first_difference is not None
-    assert any("causes were not looked for to the end" in note for note in result.levels["function"].notes)
+    assert any("the search for causes did not finish" in note for note in result.levels["function"].notes)

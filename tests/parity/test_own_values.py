@@ -68,7 +68,7 @@ def test_what_is_drawn_at_random_is_listed_and_not_judged():
     assert judge_own_values(written) == []
     [note] = written_notes(written, [])
     assert note.startswith(
-        "written into the port beside its weights: pixel_mean (buffer, whose start was not judged: it is drawn"
+        "written into the port besides its weights: pixel_mean (buffer, whose start was not judged: it is drawn"
     )
 
 
@@ -78,7 +78,7 @@ def test_what_is_written_and_what_is_kept_is_listed():
         Written("var/bias", ("bias_hh",), "constant of lstm_bias(1.0)", np.ones(8), np.ones(8)),
     ]
     assert written_notes(written, [Variable("mask", (2, 2), kind="statistic")]) == [
-        "written into the port beside its weights: pixel_mean (buffer, its own start judged first); bias_hh (constant of "
+        "written into the port besides its weights: pixel_mean (buffer, its own start judged first); bias_hh (constant of "
         "lstm_bias(1.0), its own start judged first)",
         "the port's own, with no counterpart in the reference, and left as the port makes it: mask",
     ]

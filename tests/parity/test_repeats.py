@@ -36,7 +36,7 @@ def test_a_side_that_adds_in_another_order_wanders_a_little_on_the_scale_of_all_
     found = judge_repeat("candidate", once, again, [0])
     assert (found.unequal, found.where, found.comparable) == (1, "step 0, grad/b", True)
     assert found.wanders == pytest.approx(2e-9 / 5)
-    assert found.sentence == "candidate: wanders by 4e-10 (step 0, grad/b; 1 of 2 tensors)"
+    assert found.sentence == "candidate: run-to-run difference 4e-10 (step 0, grad/b; 1 of 2 tensors)"
 
 
 @pytest.mark.parametrize("value", [np.array([3.0, 4.0 * (1 + 2 * COMPARABLE)]), np.array([3.0, np.nan]), np.zeros(3)])
@@ -50,7 +50,7 @@ def test_nothing_can_match_a_reference_that_does_not_repeat():
     set_aside_wandering(levels, [Repeat("reference", 9, 3, 0.5, "step 0, loss/0")])
     assert [level.verdict for level in levels.values()] == ["incomparable", "same"]
     assert levels["function"].notes == [
-        "the reference does not repeat itself: wanders by 0.5 (step 0, loss/0; 3 of 9 tensors). "
+        "the reference does not repeat itself: run-to-run difference 0.5 (step 0, loss/0; 3 of 9 tensors). "
         "An op draws anew in every run: leave it out, or feed it"
     ]
 
@@ -84,14 +84,14 @@ def test_a_verdict_says_how_many_tensors_it_rests_on_and_how_many_say_little():
     assert counts == {"compared": 5, "skipped": 1, "all_zero": 1, "constant": 1, "not_finite": 1, "trivial": 1}
     result = Result({"function": Level("function", "different", "", checks)}, {}, {})
     assert accounting(result) == (
-        "compared 5 tensors; skipped 1; all zero 1; constant 1; not finite 1; smaller than their own allowance 1"
+        "compared 5 tensors; skipped 1; all zero 1; constant 1; not finite 1; smaller than their tolerance 1"
     )
     one, other = Repeat("reference", 9, 0, 0.0, ""), Repeat("candidate", 9, 1, 1e-8, "step 1, loss/0")
     result.repeats = [one, one]
     assert accounting(result).endswith("; runs of either side repeat bit for bit")
     result.repeats = [one, other]
     assert accounting(result).endswith(
-        "; reference: runs repeat bit for bit; candidate: wanders by 1e-08 (step 1, loss/0; 1 of 9 tensors)"
+        "; reference: runs repeat bit for bit; candidate: run-to-run difference 1e-08 (step 1, loss/0; 1 of 9 tensors)"
     )
 
 

@@ -57,7 +57,7 @@ def right(step: int, key: str, run: str = "lockstep") -> Check:
 def same() -> Result:
     checks = [right(0, "var/tower/conv1/weights", "init"), right(0, "loss/0"), right(1, "grad/tower/conv1/weights")]
     checks.append(Check("lockstep", 0, "state/learning_rate", "not_run", note="the candidate keeps no such counter"))
-    reason = "4 tensors; at most 0.01 of what is allowed, 1e-17 of the scale"
+    reason = "4 tensors; at most 0.01 of the tolerance, 1e-17 of the scale"
     unmoved = "gradient never non-zero, so nothing is proven about: tower/unused/bias"
     levels = {
         "function": Level("function", "same", reason, checks, notes=[unmoved]),
@@ -84,7 +84,7 @@ def different() -> Result:
     checks = [right(0, "loss/0"), wrong, later]
     levels = {
         "function": Level("function", "different", "2 of 3 tensors", checks, first, [cause, other]),
-        "float32": Level("float32", "not_run", "not asked for"),
+        "float32": Level("float32", "not_run", "not requested"),
         **LATER,
     }
     return Result(levels, REFERENCE, CANDIDATE, PAIRS)
@@ -97,7 +97,7 @@ def incomparable() -> Result:
     first = FirstDifference(broken, "loss", "", "1", Worst((), nan, nan, nan, nan, nan))
     levels = {
         "function": Level("function", "incomparable", "1 of 2 tensors", [right(0, "loss/0"), broken], first),
-        "float32": Level("float32", "not_run", "not asked for"),
+        "float32": Level("float32", "not_run", "not requested"),
         **LATER,
     }
     return Result(levels, REFERENCE, CANDIDATE, PAIRS)
@@ -284,9 +284,7 @@ def test_a_bug_of_ours_is_told_as_one_with_its_traceback():
 
 def test_a_full_disk_is_told_without_a_traceback():
     failure = described(OSError(28, "No space left on device", "/data/x"))
-    assert (
-        failure.message == "expected to read or write /data/x, got: No space left on device. Mend that and run again."
-    )
+    assert failure.message == "expected to read or write /data/x, got: No space left on device. Fix that and run again."
     assert failure.traceback == ""
 
 

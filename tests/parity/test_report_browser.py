@@ -63,9 +63,9 @@ def test_a_click_on_a_cell_opens_that_tensor(tmp_path, chromium):
         " return [cell.x + 1.5 * cell.width, frame.y + 23 + 2.5 * 21]; })()"
     )
     tab.click(x, y)
-    assert shown(tab).startswith("grad/c step 1 verdict same difference 0.001 allowed 1 multiple 0.001 times")
+    assert shown(tab).startswith("grad/c step 1 verdict same difference 0.001 tolerance 1 ratio 0.001 times")
     assert tab.evaluate("document.querySelectorAll('#tensor circle').length") == 5
-    assert "at most 0.01 times the allowance, at step 0" in tab.evaluate(
+    assert "at most 0.01 times the tolerance, at step 0" in tab.evaluate(
         "document.querySelector('#tensor svg').getAttribute('aria-label')"
     )
 
@@ -95,9 +95,9 @@ def test_the_map_works_from_the_keyboard_and_is_a_grid_to_a_screen_reader(tmp_pa
     tab.open(path)
     tab.evaluate("document.getElementById('heat').focus()")
     now = "document.getElementById(document.activeElement.getAttribute('aria-activedescendant'))"
-    assert tab.evaluate(f"{now}.textContent") == "step 0: different, 1.07e+13 times the allowance"
+    assert tab.evaluate(f"{now}.textContent") == "step 0: different, 1.07e+13 times the tolerance"
     tab.press("ArrowUp")
-    assert tab.evaluate(f"{now}.textContent") == "step 0: same, 0.01 times the allowance"
+    assert tab.evaluate(f"{now}.textContent") == "step 0: same, 0.01 times the tolerance"
     assert tab.evaluate(f"{now}.parentNode.firstChild.textContent") == "loss/0"
     tab.press("n")
     assert tab.evaluate(f"{now}.closest('[role=row]').getAttribute('aria-rowindex')") == "3"

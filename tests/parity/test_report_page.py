@@ -91,13 +91,13 @@ def test_the_page_is_whole_and_says_what_the_terminal_says(name):
     first = result.first_difference
     assert (first is None) or f"{first.check.key} step {first.check.step}, level 1 function" in page.text
     for cause in result.causes:
-        assert f"{cause.title} {cause.evidence} Mend: {cause.fix}" in page.text
+        assert f"{cause.title} {cause.evidence} Fix: {cause.fix}" in page.text
 
 
 def test_the_facts_that_differ_come_first_and_are_marked_in_words():
     text = Reader(as_html(different(), "x")).text
     assert "fact reference candidate differs combine sum mean differs optimizer.learning_rate" in text
-    assert "No setting that both sides tell differs." in Reader(as_html(Result({}, {}, {"a": 1}), "x")).text
+    assert "No setting that both sides report differs." in Reader(as_html(Result({}, {}, {"a": 1}), "x")).text
 
 
 def test_nothing_in_a_result_becomes_markup():
@@ -127,8 +127,8 @@ def test_what_is_known_of_a_tensor_is_packed_with_its_cell_and_without_a_number_
 def test_the_losses_are_drawn_and_told():
     page = as_html(looked_at(), "x")
     assert "Loss, mean over the towers: level 1 function, free run" in Reader(page).text
-    assert "step reference candidate apart allowed 0 2 2 0 0.1 1 1 1.5 0.5 0.2" in Reader(page).text
-    assert "at most 2.5 times what is allowed" in page
+    assert "step reference candidate absolute error tolerance 0 2 2 0 0.1 1 1 1.5 0.5 0.2" in Reader(page).text
+    assert "at most 2.5 times the tolerance" in page
     assert (Reader(page).open, Reader(page).unmatched) == ([], [])
 
 

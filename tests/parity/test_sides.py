@@ -145,7 +145,7 @@ def test_a_side_whose_answer_was_given_up_stays_lost(side):
     ("program", "how"),
     [
         ("import sys; sys.exit('mine')", "ended with status 1. Look above for why, and run again."),
-        ("import sys; sys.exit(3)", "ended with status 3. It printed nothing; try its interpreter by hand, and run"),
+        ("import sys; sys.exit(3)", "ended with status 3. It printed nothing; try its interpreter manually, and run"),
         ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL. Look for memory limits"),
         ("print('{\"resu', end='')", "ended with status 0."),
         ("print('this is no message')", "ended with status 0."),
@@ -233,6 +233,6 @@ def test_an_error_of_several_lines_is_told_by_its_first_with_the_rest_in_the_tra
     failed = failure("data", "batches", error)
     assert str(failed) == (
         "data side: expected to get the batches, got E: first (m.py, line 2, in f). "
-        "Mend it there; its traceback is above."
+        "Fix it there; its traceback is above."
     )
     assert failed.traceback == trace

@@ -46,8 +46,8 @@ def test_the_losses_of_both_sides_share_a_tag_and_so_a_chart(tmp_path):
     found = events(tmp_path)
     assert scalars(found["reference"], "loss/function, free run") == [(0, 2.0), (1, 1.0)]
     assert scalars(found["candidate"], "loss/function, free run") == [(0, 2.0), (1, 1.5)]
-    assert scalars(found["difference"], "loss/function, free run, apart") == [(0, 0.0), (1, 0.5)]
-    assert scalars(found["difference"], "loss/function, free run, allowed") == [
+    assert scalars(found["difference"], "loss/function, free run, absolute error") == [(0, 0.0), (1, 0.5)]
+    assert scalars(found["difference"], "loss/function, free run, tolerance") == [
         (0, pytest.approx(0.1)),
         (1, pytest.approx(0.2)),
     ]
@@ -56,9 +56,9 @@ def test_the_losses_of_both_sides_share_a_tag_and_so_a_chart(tmp_path):
 def test_multiples_of_the_allowance_are_scalars_by_quantity_and_by_tensor(tmp_path):
     write_tensorboard(looked_at(), tmp_path)
     difference = events(tmp_path)["difference"]
-    worst = scalars(difference, "worst multiple of the allowance/function, lockstep/grad")
+    worst = scalars(difference, "largest ratio to the tolerance/function, lockstep/grad")
     assert worst == [(0, pytest.approx(0.154 / 1.44e-14))]
-    of_tensor = scalars(difference, "multiple of the allowance/function, free run/var/tower/conv1/weights")
+    of_tensor = scalars(difference, "ratio to the tolerance/function, free run/var/tower/conv1/weights")
     assert of_tensor == [(3, pytest.approx(2e13))]
 
 
@@ -85,9 +85,9 @@ def test_of_many_tensors_those_that_differ_have_curves_of_their_own(tmp_path):
     checks.append(Check("free", 0, "grad/bad", "different", math.inf, 0.0))
     write_tensorboard(Result({"function": Level("function", "different", "", checks)}, {}, {}), tmp_path)
     difference = events(tmp_path)["difference"]
-    own = {value.tag for _, value in difference if value.tag.startswith("multiple of")}
+    own = {value.tag for _, value in difference if value.tag.startswith("ratio to")}
     assert len(own) == MOST_TENSORS
-    assert scalars(difference, "multiple of the allowance/function, free run/grad/bad") == [(0, math.inf)]
+    assert scalars(difference, "ratio to the tolerance/function, free run/grad/bad") == [(0, math.inf)]
 
 
 def test_what_an_earlier_run_left_is_gone_and_other_files_stay(tmp_path):

@@ -88,8 +88,8 @@ def test_where_the_reference_strays_from_itself_nothing_is_said_about_the_port()
     level = level_of(judge_trajectory(wild), wild)
     assert level.verdict == "incomparable"
     assert level.reason == (
-        "the reference strays from itself: 8 of 20 held-out runs of the reference stray beyond the limit "
-        "(40%, 95% interval 19.1% to 63.9%), so that 1e+03 says nothing about the port"
+        "the reference deviates from itself: 8 of 20 held-out runs of the reference deviate beyond the limit "
+        "(40%, 95% interval 19.1% to 63.9%), so that 1e+03 is no evidence about the port"
     )
 
 
@@ -97,10 +97,10 @@ def test_the_level_says_what_it_rests_on_its_false_alarms_and_its_power():
     found = trajectories(2.0)
     level = level_of(judge_trajectory(found), found)
     assert level.reason == (
-        "training strays 2 times as far as rounding does (limit 32), by 20 perturbed runs over 2 tensors"
+        "training deviates 2 times as far as rounding does (limit 32), by 20 perturbed runs over 2 tensors"
     )
     assert level.notes == [
-        "false alarms: 0 of 20 held-out runs of the reference stray beyond the limit (0%, 95% interval 0.0% to 16.8%); "
+        "false alarms: 0 of 20 held-out runs of the reference deviate beyond the limit (0%, 95% interval 0.0% to 16.8%); "
         "the verdict takes the median of 9 runs, which by that rate calls 0.00% of right ports different (at most 0.94%)"
     ]
     assert told([Seen("a learning rate off by 1%", 8123.0, True), Seen("stale moving statistics", 3.0, False)]) == [

@@ -21,7 +21,7 @@ def test_a_reference_that_draws_anew_in_every_run_is_incomparable(tf2_sides, tmp
     folder: Path = write_case(tmp_path / "tiny", tf=f"{BREAK} -> {DRAWS}")
     result = run_case(load_case(folder, steps=2), tf2_sides, levels=("function",))
     assert result.verdict == "incomparable" and result.exit_code == 2
-    assert result.levels["function"].notes[0].startswith("the reference does not repeat itself: wanders by ")
+    assert result.levels["function"].notes[0].startswith("the reference does not repeat itself: run-to-run difference ")
     assert (
         " in every run (tower_0/random_normal/RandomStandardNormal): leave it out, "
         in result.levels["function"].notes[0]

@@ -17,7 +17,7 @@ HOST = {"cpu_capability", "mkldnn", "python", "numpy", "threads", "OMP_NUM_THREA
 NUMBER = r"-?\d(?:\d|,\d)*(?:\.\d+)?(?:e[-+]?\d+)?"
 DECIMAL = r"(?<![\w.])-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)(?![\w.]*\w)"
 BEFORE_ROUNDING = (
-    "of what is allowed|of the scale|of its scale|of what half precision|times as far as rounding|"
+    "of the tolerance|of the scale|relative to the scale|of what half precision|times as far as rounding|"
     "times what storing|ulp"
 )
 # Sentences that say how large rounding is; a blank in them is any space, for reports are wrapped.
@@ -28,11 +28,11 @@ PHRASES = [
         r"runs of either side repeat bit for bit",
         "reference: runs repeat bit for bit; candidate: runs repeat bit for bit",
     ),
-    (r"(reference|candidate): (?:runs repeat bit for bit|wanders by [^)]*\))", rf"\1: repeats {MASK}"),
+    (r"(reference|candidate): (?:runs repeat bit for bit|run-to-run difference [^)]*\))", rf"\1: repeats {MASK}"),
     (rf"candidate {NUMBER}, reference {NUMBER}(?= times the other)", f"candidate {MASK}, reference {MASK}"),
     (rf"{NUMBER}(?= (?:{BEFORE_ROUNDING})\b)", MASK),
     (rf"\(orders seen: {NUMBER}\)", f"(orders seen: {MASK})"),
-    (rf"allowed {NUMBER}; this is {NUMBER}", f"allowed {MASK}; this is {MASK}"),
+    (rf"tolerance {NUMBER}; the error is {NUMBER}", f"tolerance {MASK}; the error is {MASK}"),
     (rf"{NUMBER} times what rounding allows, where it was {NUMBER} times", f"{MASK} times what rounding allows"),
     (rf"\({NUMBER}(?=, limit)", f"({MASK}"),
     (rf"false alarms: {NUMBER} of", f"false alarms: {MASK} of"),

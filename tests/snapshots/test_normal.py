@@ -9,7 +9,7 @@ from snapshots.normal import digits, normal_result, normal_text
 FOLDER, ROOT = Path("/somewhere/kept"), Path("/checkout")
 RESULT = {
     "levels": {
-        "float32": {"reason": "114 tensors; at most 0.19 of what is allowed, 5e-08 of the scale", "compared": 114}
+        "float32": {"reason": "114 tensors; at most 0.19 of the tolerance, 5e-08 of the scale", "compared": 114}
     },
     "causes": [{"name": "clipping", "title": "gradients clipped at 0.5", "evidence": "1 step", "fix": "clip at 0.25"}],
     "checks": [
@@ -21,15 +21,15 @@ RESULT = {
 }
 REPORT = """verdict: different
   reference   0.33136434
-  apart       0.249: 0.75 relative, 4.48e+15 ulp
-  allowed     2.37e-14; this is 1.95e+13 times as much
+  error       0.249 absolute, 0.75 relative, 4.48e+15 ulp
+  tolerance   2.37e-14; the error is 1.95e+13 times the tolerance
 
 Cause: gradients off by the factor 48
-  mend: sum in the port too
+  fix: sum in the port too
 
 Cause: the candidate's statistics move 0.5 times as far
 
-compared 9 tensors; smaller than their own allowance 0; runs of either
+compared 9 tensors; smaller than their tolerance 0; runs of either
 side repeat bit for bit
 """
 
@@ -56,8 +56,8 @@ def changed(value, old=None, new=None):
         ("torch 2.13.0+cpu", "torch 2.14.1"),
         ("AVX512", "DEFAULT"),
         (
-            "114 tensors; at most 0.19 of what is allowed, 5e-08 of the scale",
-            "114 tensors; at most 0.2 of what is allowed, 1e-07 of the scale",
+            "114 tensors; at most 0.19 of the tolerance, 5e-08 of the scale",
+            "114 tensors; at most 0.2 of the tolerance, 1e-07 of the scale",
         ),
     ],
 )
@@ -88,10 +88,10 @@ def test_a_result_may_not_change_in_a_title_a_fix_a_place_a_verdict_or_a_count(o
     [
         ("0.33136434", "0.33136521"),
         ("4.48e+15", "8.1e+15"),
-        ("2.37e-14; this is 1.95e+13", "1.1e-13; this is 402,000"),
+        ("2.37e-14; the error is 1.95e+13", "1.1e-13; the error is 402,000"),
         (
             "runs of either\nside repeat bit for bit",
-            "reference: runs repeat bit for bit; candidate:\nwanders by 1e-8 (a; 3)",
+            "reference: runs repeat bit for bit; candidate:\nrun-to-run difference 1e-8 (a; 3)",
         ),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_report_may_come_from_another_processor(old, new):
     [
         ("48", "47"),
         ("move 0.5", "move 0.6"),
-        ("mend", "fix"),
+        ("fix", "mend"),
         ("0.331", "0.332"),
         ("0.75", "0.7"),
         ("9 tensors", "8 tensors"),

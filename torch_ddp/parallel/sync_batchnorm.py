@@ -222,7 +222,7 @@ class SyncBatchNorm(_BatchNorm):
         if input.dim() < 2 or input.shape[axis] != self.num_features or not input.is_floating_point():
             raise ParallelError(
                 f"SyncBatchNorm: expected floats with {self.num_features} channels on axis {axis}, got {input.dtype} of "
-                f"shape {tuple(input.shape)}. Mend num_features or channel_last."
+                f"shape {tuple(input.shape)}. Fix num_features or channel_last."
             )
         return axis
 

@@ -68,7 +68,7 @@ def train_only(model: nn.Module, names: Collection[str]) -> nn.Module:
     known = dict(bare.named_parameters())
     missing = sorted(set(names) - set(known))
     if missing:
-        raise TorchDdpError(f"replay: expected a parameter named {missing[0]!r}, got none. Mend the mapping.")
+        raise TorchDdpError(f"replay: expected a parameter named {missing[0]!r}, got none. Fix the mapping.")
     for name, parameter in known.items():
         parameter.requires_grad_(name in names)
     return model

@@ -54,7 +54,8 @@ def set_aside_rounding(
     level.notes.insert(
         0,
         f"up to float32 {what}: the graph holds them rounded to float32, the port does not, which alone makes "
-        f"differences of {effect:.1g} of the scale (first in {first.check.key}); judged with the port's rounded alike",
+        f"differences of {effect:.1g} of the scale (first in {first.check.key}); "
+        "judged with the port's rounded to float32 too",
     )
     return rounded, level
 
@@ -90,9 +91,7 @@ def but_for_rounding(
 # Judges again what optimizers make of gradients that are nothing but rounding.
 
 UPDATED = ("slot", "var", "ema")
-NOTE = (
-    "its gradient is nothing but rounding; judged by what an ulp and another order of the examples make of its update"
-)
+NOTE = "its gradient is structurally zero; judged by how one-ulp changes and other orders of the examples change its update"
 Moves = Callable[[Check], float]
 
 

@@ -18,9 +18,13 @@ from parity.trace.arrays import Tensors
 
 # Judges again beside a kink, where a tie that rounding breaks leaves the gradient without a value.
 
-NOTE = "at a kink: two things tie that rounding tells apart; judged with weights moved by up to 2^-30 of themselves"
+NOTE = (
+    "at a non-differentiable point: two values are equal up to rounding; re-run from weights perturbed by up to 2^-30 of "
+    "themselves"
+)
 WITH_INPUTS = (
-    "at a kink: two things tie that rounding tells apart; judged with weights and inputs moved by 2^-30 of their scale"
+    "at a non-differentiable point: two values are equal up to rounding; re-run from weights and inputs perturbed by 2^-30 "
+    "of their scale"
 )
 # What is fed, drawn and computed forward has a value at a tie too: where that differs, no choice of gradients explains it.
 CONTINUOUS = frozenset(["state", "feed", "noise", "act", "stat", "loss", "metric", "eval"])

@@ -89,7 +89,7 @@ def race_notes(races: Races | None, checks: Sequence[Check]) -> list[str]:
     notes = []
     for quantity, told in (
         ("stat", "all towers write {names} without an order"),
-        ("ema", "{names} are moved beside the update, and take the old weights or the new ones"),
+        ("ema", "{names} are updated unordered with the weights, and take the old weights or the new ones"),
     ):
         names = sorted(text for text in (races.racing if races else ()) if quantity_of(text) == quantity)
         found = [check for check in checks if check.key in names and check.run == "lockstep"]

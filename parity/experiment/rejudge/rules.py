@@ -11,8 +11,8 @@ from parity.judge.result import Check
 from parity.trace import SHADOW_EMPTY, Trace
 
 OLD = (
-    "where two things tie that rounding tells apart, and where a gradient is nothing but rounding, a right port may be "
-    "called different here: the golden trace does not say what rounding does there. Bless the case again."
+    "at non-differentiable points, and where a gradient is structurally zero, a right port may be called different here: "
+    "the golden trace does not hold what rounding does there. Bless the case again."
 )
 
 

@@ -19,7 +19,7 @@ from parity.mapping.trace_map import Join
 from parity.trace import SHADOW_FILE, SHADOW_FREE, SHADOW_SPREAD, Trace, TraceError, quantity_of
 from parity.trace.arrays import Tensors
 
-OLD = "its shadow has none: make it anew with python -m tf_towers.shadow, where TensorFlow is"
+OLD = "its float64 shadow has none: make it anew with python -m tf_towers.shadow, where TensorFlow is"
 ALONE = (
     "each step alone, from the recorded state, is the same: what differs is what the port carries from step to step, "
     "or what its optimizer begins with"

@@ -22,8 +22,8 @@ from parity.trace.arrays import Array, Tensors
 # updates.
 
 SILENT = (
-    "where two things tie that rounding tells apart, and where a gradient is nothing but rounding, a right port may be "
-    "called different here: the shadow does not say what rounding does there; "
+    "at non-differentiable points, and where a gradient is structurally zero, a right port may be called different here: "
+    "the float64 shadow does not hold what rounding does there; "
 )
 OLD = "make it anew with python -m tf_towers.shadow, where TensorFlow is"
 
@@ -171,8 +171,8 @@ def race_notes(part: Part, traces: Lockstep, shadow: Trace, checks: Sequence[Che
             units = apart / (2.0**-24 * size) if size else 0.0
             worst[key.quantity] = max(worst.get(key.quantity, (0.0, "")), (units, f"{text} of step {number}"))
     return [
-        f"the script's own {quantity} is not what its graph says: {where} is {units:.2g} unit roundoffs from it. "
-        "It races, or changes variables between its steps; level 1 judges what the graph says."
+        f"the script's own {quantity} is not what its graph computes: {where} is {units:.2g} unit roundoffs from it. "
+        "It races, or changes variables between its steps; level 1 judges what the graph computes."
         for quantity, (units, where) in worst.items()
         if units > FAR
     ]

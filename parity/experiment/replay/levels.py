@@ -229,4 +229,4 @@ def _causes(first: FirstDifference, checks: Sequence[Check], evidence: Evidence)
 def _reason(checks: Sequence[Check], steps: int) -> str:
     judged = [check for check in checks if check.verdict != "not_run"]
     highest = max((check.multiple for check in judged), default=0.0)
-    return what_differs(checks) or f"{len(judged):,} tensors of {steps} steps; at most {highest:.2g} of what is allowed"
+    return what_differs(checks) or f"{len(judged):,} tensors of {steps} steps; at most {highest:.2g} of the tolerance"

@@ -29,11 +29,11 @@ NOT_DECIDED = {
     "mixed": "a replay decides levels 1 and 2: this one needs a case that names the port's precision (`parity run`)",
 }
 JOINED_LOSSES = (
-    "the towers' own gradients were not judged: the script joins the towers' losses and differentiates once, so that only "
+    "the towers' own gradients were not judged: the script adds up the towers' losses and differentiates once, so that only "
     "their combination is recorded"
 )
 CLIP_WITHOUT_EFFECT = "clipping never took effect in the recorded steps: it is not judged"
-NOT_ASKED = "it was not asked for"
+NOT_ASKED = "it was not requested"
 NO_INFERENCE = (
     "inference was not judged, for training steps hold none of it: what the script computes after training, with moving "
     "statistics, averages for weights and without dropout, is proven by a case and `parity run` only"

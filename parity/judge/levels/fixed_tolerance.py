@@ -55,7 +55,7 @@ def judge_plain(
             if pair.key.quantity in ("grad", "tower_grad") and check.size < 1e-8 * all_gradients:
                 empty.add(pair.key.name)
             if pair.key.quantity in ("slot", "var", "ema") and pair.key.name in empty and check.verdict == "different":
-                note = "not judged: its gradient is zero but for rounding"
+                note = "not judged: its gradient is structurally zero"
                 check = check._replace(verdict="not_run", note=note)
             checks.append(check)
         previous = one_file

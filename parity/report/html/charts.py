@@ -141,7 +141,7 @@ def _side(facts: dict[str, Any]) -> Side:
     return Side(
         towers=towers,
         copies=max(1, count) if isinstance(count, int) else 1,
-        combine=str(facts.get("combine", "not told")),
+        combine=str(facts.get("combine", "unknown")),
         optimizer=str(name).rpartition(".")[2].removesuffix("Optimizer"),
         variables=str(facts.get("variables_on", "one device")).replace("_", " "),
     )
@@ -158,7 +158,7 @@ def _told(side: Side, rows: list[tuple[str, str, bool]], part: str, mark: str) -
     return f"{_title(side)}; " + "; then ".join(told)
 
 
-# Draws the losses of both sides over the steps, and how far apart they are against what is allowed.
+# Draws the losses of both sides over the steps, and their difference against the tolerance.
 
 LOSSES_WIDTH, LOSSES_HEIGHT = 520, 230
 LEFT, RIGHT, TOP, BOTTOM = 64, 10, 10, 26
@@ -202,7 +202,7 @@ class Drawn(NamedTuple):
 
 
 def draw_losses(losses: Losses) -> Drawn:
-    """Returns the drawings of a run's losses: their course with the allowance about it, and their difference."""
+    """Returns the drawings of a run's losses: their course with the tolerance about it, and their difference."""
     every = max(1, math.ceil(len(losses.steps) / MOST_POINTS))
     columns = (losses.steps, losses.reference, losses.candidate, losses.allowed)
     rows = list(zip(*(column[::every] for column in columns), strict=True))
@@ -232,7 +232,7 @@ def _course(rows: Sequence[tuple[int, float, float, float]]) -> Chart:
         f"Losses over {len(rows)} steps: the reference's from {first[1]:.4g} to {last[1]:.4g}, the candidate's from "
         f"{first[2]:.4g} to {last[2]:.4g}"
     )
-    return Chart("line: reference; dashed: candidate; band: what is allowed", told, lines, ticks, _steps(rows))
+    return Chart("line: reference; dashed: candidate; band: tolerance", told, lines, ticks, _steps(rows))
 
 
 def _difference(rows: Sequence[tuple[int, float, float, float]]) -> Chart:
@@ -252,8 +252,8 @@ def _difference(rows: Sequence[tuple[int, float, float, float]]) -> Chart:
     every = max(1, math.ceil((high - low) / TICKS))
     ticks = [(height(power), f"1e{power}") for power in range(low, high + 1, every)]
     multiples = [found / most for _, found, most in apart if most > 0 and math.isfinite(found)]
-    told = f"Difference of the losses, logarithmic: at most {max(multiples, default=0.0):.3g} times what is allowed"
-    return Chart("line: difference; dashed: allowed; zero is drawn at the foot", told, lines, ticks, _steps(rows))
+    told = f"Difference of the losses, logarithmic: at most {max(multiples, default=0.0):.3g} times the tolerance"
+    return Chart("line: difference; dashed: tolerance; zero is drawn at the foot", told, lines, ticks, _steps(rows))
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-// Shows how the values of one tensor are spread on both sides, how far apart they are, and where most.
+// Shows how the values of one tensor are spread on both sides, how their difference is, and where it is largest.
 
 const BARS = { width: 380, height: 120, left: 8, right: 8, top: 8, bottom: 22 };
 
@@ -12,7 +12,7 @@ function closely(data, grid, run, row, column) {
   if (!data.closer.length) return [];
   const found = closerOf(data, run, row, column);
   if (!found) {
-    return [element("h4", { text: "Values" }), element("p", { class: "dim", text: "Not kept: only those of the first tensors that differ, and of the ones nearest to their allowance, are in this page." })];
+    return [element("h4", { text: "Values" }), element("p", { class: "dim", text: "Not kept: only those of the first tensors that differ, and of the ones nearest to their tolerance, are in this page." })];
   }
   const step = grid.steps[found.place[2]], left = found.size - found.finite;
   const which = found.place[2] === column ? "" : " (kept for that step only)";
@@ -20,8 +20,8 @@ function closely(data, grid, run, row, column) {
     element("h4", { text: "Values at step " + step + which }),
     barsOf(found.values, ["reference", "candidate"], "line: reference; filled: candidate; " + found.size.toLocaleString("en") + " values" + (left ? ", " + left.toLocaleString("en") + " not finite and left out" : "")),
     element("h4", { text: "Candidate minus reference" }),
-    barsOf(found.apart, ["apart"], "how many values are how far apart"),
-    element("h4", { text: "Furthest apart" }), placesOf(found.worst),
+    barsOf(found.apart, ["apart"], "number of values by their difference"),
+    element("h4", { text: "Largest differences" }), placesOf(found.worst),
   ];
 }
 

@@ -1,5 +1,5 @@
 "use strict";
-// Unpacks the numbers of a grid, tells them to people and gives them colours. See html_grid.py for how they are packed.
+// Unpacks the numbers of a grid, writes them for people and gives them colours. See html_grid.py for how they are packed.
 
 const VERDICTS = { same: "same", different: "different", incomparable: "incomparable", not_run: "not judged", absent: "no such tensor here" };
 
@@ -44,7 +44,7 @@ function shown(number, digits = 3) {
   return String(Number(number.toPrecision(digits)));
 }
 
-// Far beyond the allowance: every power of ten to 10^12 has its shade. Far within: every power down to 10^-6.
+// Far beyond the tolerance: every power of ten to 10^12 has its shade. Far within: every power down to 10^-6.
 function shadeOf(verdict, multiple) {
   if (verdict === "same") return multiple > 0 ? Math.max(0, Math.min(1, 1 + Math.log10(multiple) / 6)) : 0;
   return multiple > 0 ? Math.max(0, Math.min(1, Math.log10(multiple) / 12)) : 1;
@@ -81,6 +81,6 @@ function cellOf(grid, row, column) {
 
 function told(cell) {
   const judged = cell.verdict === "same" || cell.verdict === "different";
-  const much = judged && !cell.note ? ", " + (cell.allowed > 0 ? shown(cell.multiple) + " times the allowance" : "must be equal") : "";
+  const much = judged && !cell.note ? ", " + (cell.allowed > 0 ? shown(cell.multiple) + " times the tolerance" : "must be equal") : "";
   return "step " + cell.step + ": " + VERDICTS[cell.verdict] + much + (cell.note ? ", " + cell.note : "");
 }

@@ -74,7 +74,7 @@ function legend(box, colours) {
     return element("span", {}, mark, text);
   };
   box.replaceChildren(
-    ramp("same", "same: 1e-6 or less", "1"), ramp("different", "different: 1", "1e12 or more times the allowance"),
+    ramp("same", "same: 1e-6 or less", "1"), ramp("different", "different: 1", "1e12 or more times the tolerance"),
     plain("incomparable", "cannot be compared"), plain("not_run", "not judged"));
 }
 

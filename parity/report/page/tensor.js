@@ -1,4 +1,4 @@
-// Shows one tensor: its numbers at a step, and its course over the steps against the allowance.
+// Shows one tensor: its numbers at a step, and its course over the steps against the tolerance.
 
 const SVG = "http://www.w3.org/2000/svg";
 const PLOT = { width: 380, height: 200, left: 46, right: 8, top: 10, bottom: 26 };
@@ -23,8 +23,8 @@ function showTensor(panel, grid, row, column, first, closer) {
   const facts = [["step", cell.step], ["verdict", VERDICTS[cell.verdict]]];
   if (cell.note) facts.push(["what", cell.note]);
   if (measured(cell)) {
-    facts.push(["difference", shown(cell.difference, 4)], ["allowed", cell.allowed > 0 ? shown(cell.allowed, 4) : "none: must be equal"]);
-    if (cell.allowed > 0) facts.push(["multiple", shown(cell.multiple, 4) + " times the allowance"]);
+    facts.push(["difference", shown(cell.difference, 4)], ["tolerance", cell.allowed > 0 ? shown(cell.allowed, 4) : "none: must be equal"]);
+    if (cell.allowed > 0) facts.push(["ratio", shown(cell.multiple, 4) + " times the tolerance"]);
   }
   const known = first ? [element("h4", { text: first.heading }), listOf(first.rows)] : [];
   const parts = [
@@ -44,7 +44,7 @@ function listOf(facts) {
 }
 
 function tableOf(course) {
-  const head = ["step", "difference", "allowed", "multiple", "verdict"].map((text) => element("th", { scope: "col", text }));
+  const head = ["step", "difference", "tolerance", "ratio", "verdict"].map((text) => element("th", { scope: "col", text }));
   const rows = course.map((cell) => element("tr", {}, element("th", { scope: "row", text: cell.step }),
     ...[...(measured(cell) ? [cell.difference, cell.allowed, cell.multiple].map((n) => shown(n)) : ["-", "-", "-"]), VERDICTS[cell.verdict]].map((text) => element("td", { text }))));
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
@@ -73,8 +73,8 @@ function chartOf(course, step) {
     svg.append(drawn("circle", { class: cell.verdict === "different" ? "dot over" : "dot", cx: x(cell.step), cy: y(cell.difference), r: cell.step === step ? 4.5 : 2.4 }));
   }
   const worst = course.reduce((a, b) => (b.multiple > a.multiple ? b : a));
-  svg.setAttribute("aria-label", "Difference (line) and allowance (dashed), logarithmic, over " + course.length + " steps; at most " + shown(worst.multiple) + " times the allowance, at step " + worst.step);
-  return element("figure", {}, svg, element("figcaption", { class: "dim", text: "line: difference; dashed: allowance; zero is drawn at the foot" }));
+  svg.setAttribute("aria-label", "Difference (line) and tolerance (dashed), logarithmic, over " + course.length + " steps; at most " + shown(worst.multiple) + " times the tolerance, at step " + worst.step);
+  return element("figure", {}, svg, element("figcaption", { class: "dim", text: "line: difference; dashed: tolerance; zero is drawn at the foot" }));
 }
 
 function axes(svg, low, high, begin, end, x, y) {

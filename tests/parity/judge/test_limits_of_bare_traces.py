@@ -71,7 +71,7 @@ def test_what_is_made_of_a_gradient_of_nothing_but_rounding_is_not_judged(tmp_pa
     beside = {"grad/b": np.array([1.0, 0.0], np.float32), "grad/w": np.array([size, 0.0], np.float32)}
     check = judged(tmp_path / "other", key, beside=beside)(1.0)
     assert check.verdict == verdict
-    assert check.note == ("not judged: its gradient is zero but for rounding" if verdict == "not_run" else "")
+    assert check.note == ("not judged: its gradient is structurally zero" if verdict == "not_run" else "")
     assert judged(tmp_path / "same", key, beside=beside)(0.0).verdict == "same"
 
 

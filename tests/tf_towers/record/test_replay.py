@@ -236,7 +236,7 @@ def _change(folder: Path, number: int, name: str, part: float) -> None:
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({}, "its shadow has none: make it anew with python -m tf_towers.shadow, where TensorFlow is"),
+        ({}, "its float64 shadow has none: make it anew with python -m tf_towers.shadow, where TensorFlow is"),
         ({"free": "the script writes variables between its steps"}, "the script writes variables between its steps"),
     ],
 )
@@ -278,7 +278,7 @@ def test_a_port_that_drops_what_the_wrapper_leaves_whole_is_found(recorded, repl
 @pytest.mark.slow
 def test_a_script_that_races_is_said_to(recorded, replayed):
     _, result = replayed(recorded("ungated").out, "ungated", "loss")
-    assert any(note.startswith("the script's own slot is not what its graph says") for note in result["notes"])
+    assert any(note.startswith("the script's own slot is not what its graph computes") for note in result["notes"])
 
 
 @pytest.mark.slow
@@ -305,7 +305,7 @@ def test_without_a_shadow_level_2_only_is_judged_which_is_no_success_unless_it_w
     assert result["levels"]["float32"]["verdict"] == "same"
     code, result = replayed(copy, "placeholder_slices", "loss", levels="2")
     assert code == 0
-    assert result["levels"]["function"]["reason"] == "it was not asked for"
+    assert result["levels"]["function"]["reason"] == "it was not requested"
     assert "only float32" not in capsys.readouterr().out
 
 

@@ -23,7 +23,7 @@ def noted(result, note):
 
 
 def races(result):
-    return [note for note in result["notes"] if "is not what its graph says" in note]
+    return [note for note in result["notes"] if "is not what its graph computes" in note]
 
 
 @pytest.mark.slow

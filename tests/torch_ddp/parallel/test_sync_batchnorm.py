@@ -298,7 +298,7 @@ def test_an_input_that_does_not_fit_is_refused(channel_last, given, said):
     with pytest.raises(ParallelError) as refused:
         SyncBatchNorm(3, channel_last=channel_last)(given)
     assert str(refused.value) == (
-        f"SyncBatchNorm: expected floats with 3 channels {said}. Mend num_features or channel_last."
+        f"SyncBatchNorm: expected floats with 3 channels {said}. Fix num_features or channel_last."
     )
 
 
