@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from parity.diagnose.catalogue import CAUSES, Trait, causes_with, is_place_only
 from parity.diagnose.detectors.adadelta_ftrl import adadelta_epsilon, ftrl_setting
 from parity.diagnose.detectors.aggregation import (
     gradient_factor,
@@ -109,26 +110,6 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
 )
 
 
-# What always holds beside something more exact, and is said only where nothing more exact is found.
-GENERAL = frozenset(
-    [
-        "order_of_examples",
-        "repeated_examples",
-        "dropout_active",
-        "activation_factor",
-        "activation_function",
-        "normalisation",
-        "gradient_factor",
-        "batch_norm_momentum",
-        "learning_rate",
-    ]
-)
-
-
-# What says where the trouble is rather than what it is: an experiment may know better.
-VAGUE = frozenset(["border", "activation_factor", "moved_values", "not_finite", "other_operation"])
-
-
 def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:
     """Returns the causes that the numbers support, best first."""
     if first.check.run == "fresh":
@@ -142,9 +123,9 @@ def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:
     causes: list[Cause] = []
     for hypothesis in HYPOTHESES:
         cause = hypothesis(first, evidence)
-        if cause is not None and not (causes and cause.name in GENERAL):
+        if cause is not None and not (causes and cause.name in causes_with(Trait.ONLY_ALONE)):
             causes.append(cause)
-    return [told_of(first, cause) for cause in sorted(causes, key=lambda cause: cause.name in VAGUE)]
+    return [told_of(first, cause) for cause in sorted(causes, key=lambda cause: is_place_only(cause.name))]
 
 
 def told_of(first: FirstDifference, cause: Cause) -> Cause:
@@ -155,14 +136,6 @@ def told_of(first: FirstDifference, cause: Cause) -> Cause:
 # Goes on after the first cause: names the bugs that the first difference does not explain.
 
 TOLD = 1e-7
-# What follows from a bug and is none of its own: the powers of another beta, the updates of another schedule.
-FOLLOWS = {
-    "adam_beta": ("learning_rate", "bias_correction", "adam_epsilon"),
-    "optimizer_rule": ("learning_rate", "bias_correction", "adam_epsilon", "momentum", "nesterov"),
-    "updated_twice": ("learning_rate", "momentum", "nesterov", "gradient_factor", "bias_correction"),
-    "shifted_schedule": ("learning_rate",),
-    "slow_schedule": ("learning_rate",),
-}
 
 
 def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence, checks: list[Check]) -> list[Cause]:
@@ -189,23 +162,21 @@ def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence,
     together = _told(updates_at_once(evidence, step), step, "the updates") if first.check.run == "lockstep" else []
     # Fitted together with another beta nothing follows from it any more.
     fitted = names - {"adam_beta"}
-    found += [cause for cause in together if cause.name not in names | _doubted(names) and not _follows(cause, fitted)]
+    doubted = {
+        name for known in names for name in CAUSES[known].doubts
+    }  # the rate of what trains twice is twice as large
+    found += [cause for cause in together if cause.name not in names | doubted and not _follows(cause, fitted)]
     return found
 
 
 def _follows(cause: Cause, names: set[str]) -> bool:
-    return any(cause.name in FOLLOWS.get(name, ()) for name in names)
+    return any(cause.name in CAUSES[name].implies for name in names)
 
 
 def first_in_lockstep(evidence: Evidence, checks: list[Check]) -> FirstDifference | None:
     """Returns the first tensor that differs in lockstep, whatever differed before any step; None where none does."""
     check = next((each for each in checks if each.run == "lockstep" and each.verdict == "different"), None)
     return None if check is None else _difference(parse_key(check.key), check, evidence)
-
-
-def _doubted(names: set[str]) -> set[str]:
-    # The rate of what trains twice is twice as large.
-    return {"learning_rate", "gradient_factor"} if "trained_twice" in names else set()
 
 
 def _all(first: FirstDifference, evidence: Evidence, checks: list[Check]) -> Iterator[Cause]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import CLOSE, Evidence
 from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, Check, Explained
@@ -104,22 +105,20 @@ def _untied(one: Variable, parts: Sequence[Variable], evidence: Evidence, explai
     told = "each of them gets a gradient of its own, and moves by that"
     if pair is not None and is_finite(pair[1]) and norm(pair[1] - pair[0]) <= CLOSE * norm(pair[0]):
         told = f"their gradients together are the gradient of {one.name}, to the last digits; each moves by its own"
-    return Cause(
-        "untied_weights",
-        f"{names} are parameters of their own in the port; in the reference both are {one.name}",
-        told,
-        f"tie them: assign one parameter to both modules, as in head.weight = embedding.weight ({parts[0].name})",
-        explains,
+    return build_cause(
+        "untied_weights", evidence=told, explains=explains, names=names, variable=one.name, parameter=parts[0].name
     )
 
 
 def _resized(one: Variable, other: Variable, explains: Explained) -> Cause:
-    return Cause(
+    return build_cause(
         "parameter_shape",
-        f"{other.name} is {list(other.shape)} in the port, where the reference's {one.name} is {list(one.shape)}",
-        "no order of axes makes one of the other: they hold different numbers of elements",
-        "give the port's module the sizes of the graph",
-        explains,
+        evidence="no order of axes makes one of the other: they hold different numbers of elements",
+        explains=explains,
+        parameter=other.name,
+        shape=list(other.shape),
+        variable=one.name,
+        wanted=list(one.shape),
     )
 
 
@@ -130,12 +129,12 @@ def _missing(variables: Sequence[Variable], evidence: Evidence, read: Read | Non
     shared = [name for name in there if any(joined[name] == one.shape for one in variables)]
     if shared:
         of = evidence.join.mapping.pair_of(shared[0]).reference
-        return Cause(
+        return build_cause(
             "shared_parameter",
-            f"the port computes with {shared[0]} where the reference has {names}, a variable of its own",
-            f"{shared[0]} is {of}; nothing in the port belongs to {variables[0].name}",
-            "make a module for each layer, in place of one that is called twice",
-            explains,
+            evidence=f"{shared[0]} is {of}; nothing in the port belongs to {variables[0].name}",
+            explains=explains,
+            shared=shared[0],
+            names=names,
         )
     hidden = evidence.candidate.facts.get("unregistered") or []
     if hidden:
@@ -152,10 +151,9 @@ def _missing(variables: Sequence[Variable], evidence: Evidence, read: Read | Non
 def _extra(parts: Sequence[Variable], trained: Sequence[Variable], explains: Explained) -> Cause:
     names = ", ".join(f"{part.name} {list(part.shape)}" for part in parts)
     gets = "it gets a gradient, and is updated" if any(part in trained for part in parts) else "it is not trained"
-    return Cause(
+    return build_cause(
         "extra_parameter",
-        f"the port has {names}, which the reference has not",
-        f"no variable of the reference belongs to it; {gets}",
-        "leave out the parameter or the layer (bias=False, affine=False), as the graph does",
-        explains,
+        evidence=f"no variable of the reference belongs to it; {gets}",
+        explains=explains,
+        names=names,
     )

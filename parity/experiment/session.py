@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import Case
-from parity.diagnose import VAGUE, Evidence, find_causes, find_further, first_in_lockstep
+from parity.diagnose import Evidence, find_causes, find_further, first_in_lockstep
+from parity.diagnose.catalogue import is_place_only
 from parity.diagnose.interventions import ahead_of, find_by_experiment, find_onward, with_cut, with_parting
 from parity.diagnose.located.search import fitting, with_causes_at
 from parity.experiment.intended import look_for_declared
@@ -148,7 +149,7 @@ def _diagnose(
     """Adds to level 1 where its first difference is, and what its causes are."""
     first = function.first_difference
     function.causes = with_causes_at(located, _evidence(case, recorded), function.causes)
-    if first is not None and (not function.causes or function.causes[0].name in VAGUE):
+    if first is not None and (not function.causes or is_place_only(function.causes[0].name)):
         traces = recorded.lockstep
         tried = find_by_experiment(first, recorder.again, recorded.join, traces.reference64, traces.candidate64)
         function.causes = ahead_of(function.causes, fitting(tried, located, undone=True))
@@ -187,7 +188,7 @@ def _behind_the_start(
         return []
     evidence = _evidence(case, recorded)
     causes = find_causes(first, evidence)
-    if not causes or causes[0].name in VAGUE:
+    if not causes or is_place_only(causes[0].name):
         tried = find_by_experiment(first, recorder.again, evidence.join, evidence.reference, evidence.candidate)
         causes = ahead_of(causes, tried)
     causes = find_onward(first, causes, recorder.again, evidence, checks)

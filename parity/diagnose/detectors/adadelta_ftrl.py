@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import Evidence, fit, is_close
 from parity.diagnose.optimizer_input import EXACT, slot_rule
 from parity.judge.result import Cause, FirstDifference
@@ -46,11 +47,12 @@ def adadelta_epsilon(first: FirstDifference, evidence: Evidence) -> Cause | None
     if solved[0] is None or solved[1] is None or is_close(solved[1][0], solved[0][0], 1e-3):
         return None
     wanted, got = solved[0][0], solved[1][0]
-    return Cause(
+    return build_cause(
         "optimizer_epsilon",
-        f"Adadelta's epsilon is {got:.6g} where the reference has {wanted:.6g}",
-        f"each side's slots and gradients at step {step} follow Adadelta's rule with its own epsilon inside both roots",
-        f"give the port's optimizer {wanted:.6g}",
+        evidence=f"each side's slots and gradients at step {step} follow Adadelta's rule with its own epsilon "
+        "inside both roots",
+        got=got,
+        wanted=wanted,
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import (
     CLOSE,
     Evidence,
@@ -36,19 +37,16 @@ def not_shared(first: FirstDifference, evidence: Evidence) -> Cause | None:
         and pairs
         and all(same_values(one, other, evidence.close) for _, one, other in pairs)
     ):
-        return Cause(
+        return build_cause(
             "not_shared",
-            "the ranks make different updates of the same gradients",
-            f"after a step the ranks hold different weights, though all {len(pairs)} combined gradients are the "
+            "updates",
+            evidence=f"after a step the ranks hold different weights, though all {len(pairs)} combined gradients are the "
             f"reference's; what is shown of {first.check.key} is rank 0's own",
-            "look for what depends on the rank behind the backward pass: settings or state of the optimizer, a limit of "
-            "clipping, a condition on the rank around optimizer.step()",
         )
-    return Cause(
+    return build_cause(
         "not_shared",
-        "gradients are not shared between the ranks",
-        f"after a step the ranks hold different weights; what is shown of {first.check.key} is rank 0's own",
-        "call the DistributedDataParallel module itself, not its .module, and leave no_sync() before the last backward pass",
+        "gradients",
+        evidence=f"after a step the ranks hold different weights; what is shown of {first.check.key} is rank 0's own",
     )
 
 
@@ -176,14 +174,13 @@ def cause_of_factor(
       scaled: whether a side scales its losses.
     """
     if abs(factor) <= close:
-        return Cause(
+        return build_cause(
             "zero_gradient",
-            f"no gradient reaches {where}",
-            f"the candidate's gradient of {where} is zero where the reference's is not",
-            "look for detach(), no_grad(), requires_grad = False or .data between this variable and the loss",
+            evidence=f"the candidate's gradient of {where} is zero where the reference's is not",
+            where=where,
         )
     if is_close(factor, -1.0, close):
-        return Cause("sign", "the gradient has the wrong sign", text, "minimise the loss, not its negative")
+        return build_cause("sign", "gradient", evidence=text)
     power_of_two = whole and is_power_of_two(factor, close)
     if power_of_two and scaled:
         return loss_scale(factor, text)
@@ -229,12 +226,13 @@ def other_reduction(factor: float, text: str, evidence: Evidence, step: int) -> 
             is_close(factor, count, evidence.close_losses) or is_close(factor, 1 / count, evidence.close_losses)
         ):
             kind = "a sum" if factor > 1 else "a mean"
-            return Cause(
+            return build_cause(
                 "loss_reduction",
-                f"the loss is off by the number of {what}, as {kind} over examples is where the reference takes "
-                f"{'a mean' if factor > 1 else 'a sum'}",
-                f"{text}: the number of {what} is {count}",
-                'give the loss the reduction of the graph: reduction="mean", or "sum"',
+                "count",
+                evidence=f"{text}: the number of {what} is {count}",
+                what=what,
+                kind=kind,
+                other="a mean" if factor > 1 else "a sum",
             )
     return None
 
@@ -246,12 +244,7 @@ def loss_scale(factor: float, evidence: str) -> Cause:
       factor: by which they are off.
       evidence: how that is known.
     """
-    return Cause(
-        "loss_scale",
-        f"the loss scale of {max(factor, 1 / factor):g} is not taken out",
-        f"{evidence}, a power of two",
-        "unscale before the update: scaler.unscale_, or leave amp.scale_loss before step()",
-    )
+    return build_cause("loss_scale", evidence=f"{evidence}, a power of two", scale=max(factor, 1 / factor))
 
 
 def has_scaler(evidence: Evidence, step: int) -> bool:

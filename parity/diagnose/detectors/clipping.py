@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import LEFT, Evidence, common_factor, explained
 from parity.diagnose.optimizer_input import optimizer_inputs
 from parity.judge.metrics import norm
@@ -54,12 +55,11 @@ def clipping_rule(first: FirstDifference, evidence: Evidence) -> Cause | None:
         if not all(explained(other - made[name], other - one, one) for name, (one, other) in clipped.items()):
             return None  # the limits are alike, and what differs is something else
     if reference is not None and candidate is not None and _adds_a_millionth(reference, candidate, own):
-        return Cause(
+        return build_cause(
             "clipping",
-            "torch's clip_grad_norm_ divides by the norm + 1e-6, TensorFlow's clip_by_global_norm by the norm",
-            f"the candidate clips by global norm to {candidate.value:.12g} where the reference clips to "
+            "epsilon",
+            evidence=f"the candidate clips by global norm to {candidate.value:.12g} where the reference clips to "
             f"{reference.value:.12g}: norm / (norm + 1e-6) of it",
-            "use torch_ddp.like_tf.clip_grads_by_global_norm_",
         )
     scaled = _one_factor(evidence)
     if scaled is not None and candidate is not None and candidate.by == "global norm":

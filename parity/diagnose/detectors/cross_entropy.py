@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import LEFT, Evidence, alike, is_close
 from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array
@@ -24,11 +25,11 @@ def cross_entropy_variant(first: FirstDifference, evidence: Evidence) -> Cause |
         found = _variant(ones, others, evidence.close_losses)
         if found is not None:
             what, text = found
-            return Cause(
+            return build_cause(
                 "cross_entropy",
-                f"the candidate's loss has {what}",
-                f"the mean cross entropy of {names} is the reference's loss in every tower; {text} is the candidate's",
-                "give the port the loss of the graph",
+                evidence=f"the mean cross entropy of {names} is the reference's loss in every tower; {text} is "
+                "the candidate's",
+                what=what,
             )
     return None
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import CLOSE, Evidence, alike, common_factor, explained, rounds_to_one, told_factor
 from parity.diagnose.fitting import BITS, narrow_format
 from parity.diagnose.ops.activations import FUNCTIONS, INVERSES
@@ -32,12 +33,13 @@ def rectifier(first: FirstDifference, evidence: Evidence) -> Cause | None:
             continue
         left = other[~zero] - one[~zero]
         if norm(left) <= CLOSE * norm(one) and explained(left, other[zero], one):
-            return Cause(
+            return build_cause(
                 "rectifier",
-                f"the {leaking} lets negative values through where the {whose} has a ReLU",
-                f"{first.name} is the same wherever it is positive; of {int(zero.sum())} values that are 0 in the {whose}, "
+                evidence=f"{first.name} is the same wherever it is positive; of {int(zero.sum())} values that are "
+                f"0 in the {whose}, "
                 f"{int((other[zero] < 0).sum())} are negative in the {leaking}",
-                "use the activation of the graph: a plain ReLU on both sides, or the same negative slope",
+                leaking=leaking,
+                whose=whose,
             )
     return None
 
@@ -62,12 +64,15 @@ def reduced_precision(first: FirstDifference, evidence: Evidence) -> Cause | Non
         unit = 2.0 ** -BITS[name] * norm(one)
         if not unit / 32 <= norm(one - other) <= 8 * unit:
             continue
-        return Cause(
+        return build_cause(
             "reduced_precision",
-            f"{first.name} goes through {name} in the {whose}",
-            f"all {values.size} values of {first.check.key} fit {name} exactly in the {whose}'s float64 run, and not in the "
+            "tensor",
+            evidence=f"all {values.size} values of {first.check.key} fit {name} exactly in the {whose}'s float64 "
+            "run, and not in the "
             f"other's; they are {norm(one - other) / norm(one):.2g} apart",
-            "look for half(), bfloat16(), autocast or a cast before communication; levels 1 and 2 need full precision",
+            tensor=first.name,
+            name=name,
+            whose=whose,
         )
     return None
 
@@ -80,11 +85,14 @@ def activation_function(first: FirstDifference, evidence: Evidence) -> Cause | N
     for share, how in ((1e-7, "all"), (2e-2, "98% of what differs among")):
         for (one, other), who in ((found, "candidate"), (found[::-1], "reference")):
             for name, function, count in _functions(one, other, share):
-                return Cause(
+                return build_cause(
                     "activation_function",
-                    f"{first.name} goes through {function} in the {who}, through {name} on the other side",
-                    f"{function} of what {name} was applied to gives {how} {count} values that can be told",
-                    "use the activation of the graph on both sides",
+                    "output",
+                    evidence=f"{function} of what {name} was applied to gives {how} {count} values that can be told",
+                    tensor=first.name,
+                    function=function,
+                    who=who,
+                    name=name,
                 )
     return None
 
@@ -133,11 +141,12 @@ def bias_missing(first: FirstDifference, evidence: Evidence) -> Cause | None:
         if factor is None or rounds_to_one(1 + factor):
             continue
         what = "is not added" if abs(factor + 1) <= 1e-6 else f"counts {1 + factor:.6g} times"
-        return Cause(
+        return build_cause(
             "bias_missing",
-            f"the bias {name} {what} in the candidate",
-            f"in every example {first.name} is off by {factor:.6g} times {name}, channel by channel",
-            "give the layer its bias once",
+            "layer",
+            evidence=f"in every example {first.name} is off by {factor:.6g} times {name}, channel by channel",
+            name=name,
+            what=what,
         )
     return None
 
@@ -148,11 +157,11 @@ def activation_factor(first: FirstDifference, evidence: Evidence) -> Cause | Non
     factor = told_factor([found]) if found else None
     if factor is None:
         return None
-    return Cause(
+    return build_cause(
         "activation_factor",
-        f"{first.name} is off by the factor {factor:.6g}",
-        f"every value of it is {factor:.9g} times the reference's, to the last digits",
-        "look for a scale of the input (1/255, standardisation) or of this layer",
+        evidence=f"every value of it is {factor:.9g} times the reference's, to the last digits",
+        tensor=first.name,
+        factor=factor,
     )
 
 
@@ -184,12 +193,11 @@ def normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
     lowest, highest = float(np.nanmin(scales)), float(np.nanmax(scales))
     gamma = _inverse_of(scales, first, evidence)
     if gamma:
-        return Cause(
+        return build_cause(
             "gamma_missing",
-            f"the candidate's batch norm does not multiply by {gamma}",
-            f"every channel of {first.name} is the reference's divided by {gamma}, and shifted, to {whole:.1g} of "
+            evidence=f"every channel of {first.name} is the reference's divided by {gamma}, and shifted, to {whole:.1g} of "
             "what differs",
-            "normalise with affine=True, or scale=True, as the graph does",
+            gamma=gamma,
         )
     moved = _moved(first, evidence, found[0].shape[-1])
     if moved is None:
@@ -197,13 +205,13 @@ def normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if moved and not _about_beta(scales, shifts, first, evidence):
         return None
     hint = "another epsilon" if moved else "the moving statistics, as in evaluation"
-    return Cause(
+    return build_cause(
         "normalisation",
-        f"batch norm normalises {first.name} by {hint}",
-        f"every channel of the candidate is the reference's, scaled by {lowest:.6g} to {highest:.6g} and shifted, to "
+        evidence=f"every channel of the candidate is the reference's, scaled by {lowest:.6g} to {highest:.6g} and "
+        "shifted, to "
         f"{whole:.1g} of what differs",
-        "epsilon as in the graph (tf.layers 1e-3, torch 1e-5; below 1.001e-5 TensorFlow 1.15 raises a fused one, not 2: "
-        "fused_epsilon_floor=0 of torch_ddp.like_tf's); training mode on both sides; the statistics of one shard",
+        tensor=first.name,
+        hint=hint,
     )
 
 

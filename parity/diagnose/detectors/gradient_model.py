@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.aggregation import (
     cause_of_factor,
     cause_of_towers,
@@ -255,26 +256,27 @@ def _nearest(value: float, close: float, towers: int) -> float:
 
 def _of_the_elements(rules: Rules) -> Iterator[Cause]:
     if rules.narrow:
-        yield Cause(
+        yield build_cause(
             "reduced_precision",
-            f"the gradients go through {rules.narrow} in the candidate",
-            f"all values of them fit {rules.narrow} exactly in the candidate's float64 run, and not in the reference's",
-            "look for half(), bfloat16(), autocast or a cast before communication; levels 1 and 2 need full precision",
+            "gradients",
+            evidence=f"all values of them fit {rules.narrow} exactly in the candidate's float64 run, and not in "
+            "the reference's",
+            narrow=rules.narrow,
         )
     if rules.limits:
-        yield Cause(
+        yield build_cause(
             "clipping",
-            "the candidate clips before the ranks are combined: it cuts off the largest elements in every rank",
-            f"the largest elements of the gradient of {', '.join(rules.limits)} are of one size, and would be larger by the "
+            "largest in every rank",
+            evidence=f"the largest elements of the gradient of {', '.join(rules.limits)} are of one size, and "
+            "would be larger by the "
             f"rule that the others follow, {FITTED}",
-            "clip as the graph does: to the same limit, before or after the towers are combined as it does",
         )
     for name, rows in rules.rows.items():
-        yield Cause(
+        yield build_cause(
             "rows_without_gradient",
-            f"no gradient reaches row {', '.join(map(str, rows[:8]))} of {name}",
-            f"{len(rows)} rows have the gradient zero in the candidate alone, the others follow one rule, {FITTED}",
-            "leave out padding_idx, which freezes its row; TensorFlow's embedding_lookup trains all rows",
+            evidence=f"{len(rows)} rows have the gradient zero in the candidate alone, the others follow one rule, {FITTED}",
+            rows=", ".join(map(str, rows[:8])),
+            name=name,
         )
 
 
@@ -328,12 +330,10 @@ def _of_the_decay(rules: Rules) -> Iterator[Cause]:
 
 def _of_the_step_before(rules: Rules, step: int) -> Iterator[Cause]:
     if abs(rules.earlier) > rules.close:
-        yield Cause(
+        yield build_cause(
             "stale_gradient",
-            "the gradient of an earlier step is still in it",
-            f"the candidate's gradients at step {step} hold {rules.earlier:.6g} times what it had combined at step "
+            evidence=f"the candidate's gradients at step {step} hold {rules.earlier:.6g} times what it had combined at step "
             f"{step - 1}, {FITTED}",
-            "call optimizer.zero_grad() before every backward pass, unless the graph accumulates too",
         )
 
 

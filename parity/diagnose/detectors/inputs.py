@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import CLOSE, Evidence, explained, same_values
 from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array
@@ -71,11 +72,11 @@ def repeated_examples(first: FirstDifference, evidence: Evidence) -> Cause | Non
     if not explained(others - ones[went], others - ones, ones):
         return None
     shown = ", ".join(map(str, missing[:8]))
-    return Cause(
+    return build_cause(
         "repeated_examples",
-        f"{len(missing)} of {len(ones)} examples of the batch are not read, and others twice",
-        f"every row of {_named(first)} is that of an example of the batch; none is that of example {shown}",
-        "read every example once: check sampling with replacement, padding of the last batch, and drop_last",
+        evidence=f"every row of {_named(first)} is that of an example of the batch; none is that of example {shown}",
+        missing=len(missing),
+        examples=len(ones),
     )
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.forward import affine, outputs
 from parity.diagnose.evidence import CLOSE, LEFT, Evidence, common_factor, explained
 from parity.diagnose.fitting import as_dropout_keeps, likely_share
@@ -41,12 +42,14 @@ def pooling(first: FirstDifference, evidence: Evidence) -> Cause | None:
         window = next((n for n in WINDOWS if ratio.min() >= (1 - 1e-6) / n), 0)
         if not window or ratio.max() > 1 + 1e-6 or ratio.min() > 1.2 / window or (ratio > 0.999).mean() > 0.9:
             continue
-        return Cause(
+        return build_cause(
             "pooling",
-            f"the {averaging} averages where the {largest} takes the largest of each window",
-            f"each of the {int(positive.sum())} non-zero values of {first.name} is {ratio.min():.4g} to {ratio.max():.4g} "
+            "average",
+            evidence=f"each of the {int(positive.sum())} non-zero values of {first.name} is {ratio.min():.4g} to "
+            f"{ratio.max():.4g} "
             f"times the {largest}'s: at least 1/{window} of it, as the mean of {window} values is of the largest",
-            "pool as the graph does: max_pool or avg_pool on both sides",
+            averaging=averaging,
+            largest=largest,
         )
     return None
 
@@ -64,12 +67,14 @@ def dropout_active(first: FirstDifference, evidence: Evidence) -> Cause | None:
         factor = common_factor([(one[kept], other[kept])])
         if factor is None or not factor > LEAST_DROPPED or not as_dropout_keeps(kept, dropped, 1 / factor):
             continue
-        return Cause(
+        return build_cause(
             "dropout_active",
-            f"dropout is active in the {whose} only, keeping {1 / factor:.3g}",
-            f"of {int(dropped.sum() + kept.sum())} non-zero values of {first.name}, {int(dropped.sum())} are zero in the "
+            "output",
+            evidence=f"of {int(dropped.sum() + kept.sum())} non-zero values of {first.name}, {int(dropped.sum())} "
+            "are zero in the "
             f"{whose}, and the others are {factor:.6g} times the other side's",
-            "switch it off on both sides, or record the masks and replay them",
+            whose=whose,
+            kept=1 / factor,
         )
     return None
 
@@ -90,12 +95,14 @@ def dropout_before_pooling(first: FirstDifference, evidence: Evidence) -> Cause 
             continue
         if not likely_share(kept, 1 / factor, int(positive.sum()) // 2):  # neighbouring windows share what is largest
             continue
-        return Cause(
+        return build_cause(
             "dropout_active",
-            f"dropout is active in the {whose} only, keeping {1 / factor:.3g}, before a pooling layer",
-            f"{kept:.0%} of the {int(positive.sum())} non-zero values of {first.name} are {factor:.6g} times the other "
+            "before pooling",
+            evidence=f"{kept:.0%} of the {int(positive.sum())} non-zero values of {first.name} are {factor:.6g} "
+            "times the other "
             "side's, none is more, and the rest is less: there the largest value of the window was dropped",
-            "switch it off on both sides, or record the masks and replay them",
+            whose=whose,
+            kept=1 / factor,
         )
     return None
 
@@ -138,11 +145,12 @@ def rows_without_gradient(first: FirstDifference, evidence: Evidence) -> Cause |
         if not len(silent) or not other.any() or norm(other[rest] - one[rest]) > CLOSE * norm(one):
             return None
         shown = ", ".join(map(str, silent[:8])) + (", ..." if len(silent) > 8 else "")
-        return Cause(
+        return build_cause(
             "rows_without_gradient",
-            f"no gradient reaches row {shown} of {name}",
-            f"{len(silent)} of its {len(one)} rows have the gradient zero in the candidate alone; the others are the same",
-            "leave out padding_idx, which freezes its row; TensorFlow's embedding_lookup trains all rows",
+            evidence=f"{len(silent)} of its {len(one)} rows have the gradient zero in the candidate alone; the "
+            "others are the same",
+            rows=shown,
+            name=name,
         )
     return None
 
@@ -167,12 +175,13 @@ def trained_twice(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if not twice:
         return None
     parts = " and ".join(evidence.join.parts(twice[0]))
-    return Cause(
+    return build_cause(
         "trained_twice",
-        f"{parts} both train where the reference has one variable",
-        f"both have a gradient in the candidate, the same one; their sum, {twice[0]}, moves as far as both together, and a "
+        evidence=f"both have a gradient in the candidate, the same one; their sum, {twice[0]}, moves as far as "
+        "both together, and a "
         "global norm counts it twice",
-        f"freeze one of them: {evidence.join.parts(twice[0])[-1]}.requires_grad_(False)",
+        parts=parts,
+        last=evidence.join.parts(twice[0])[-1],
     )
 
 
@@ -186,24 +195,22 @@ def _border(first: FirstDifference, found: tuple[Array, Array]) -> Cause | None:
     same = norm(left) <= CLOSE * norm(one[inner]) and explained(left, other - one, one)
     if not same and (scales is None or inside > 1e-7):
         return None
-    return Cause(
+    return build_cause(
         "border",
-        f"{first.name} differs at the border of the image",
-        f"{BORDER} pixels from the border on, the channels are the same"
+        evidence=f"{BORDER} pixels from the border on, the channels are the same"
         + ("" if same else " up to the scale and shift that batch norm gives them")
         + "; at the border they are not",
-        "pad as SAME does: with zeros, the odd one at the end (torch_ddp.like_tf.Conv2dSame, MaxPool2dSame)",
+        tensor=first.name,
     )
 
 
 def _lrn(first: FirstDifference, what: str, where: str, left: float) -> Cause:
-    return Cause(
+    return build_cause(
         "response_normalisation",
-        f"local response normalisation by other numbers: {what}",
-        f"the logarithm of what the candidate's {first.name} is of the reference's is proportional to the sum of squares "
+        evidence=f"the logarithm of what the candidate's {first.name} is of the reference's is proportional to "
+        "the sum of squares "
         f"{where}, to {left:.1g}",
-        "torch divides alpha by the number of channels: use torch_ddp.like_tf.local_response_normalization with the graph's "
-        "depth_radius, bias, alpha and beta",
+        what=what,
     )
 
 

@@ -5,6 +5,7 @@ from math import isfinite, log2
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import fit
 from parity.judge.levels.mixed import Halves, all_skipped
 from parity.judge.metrics import norm
@@ -40,12 +41,14 @@ def overflow(first: FirstDifference, halves: Halves) -> Cause | None:
         if largest > limit
         else f"reaches {largest:.6g} itself; what leads to it exceeds"
     )
-    return Cause(
+    return build_cause(
         "overflow",
-        f"{first.check.key} overflows in {halves.dtype}",
-        f"{int((~np.isfinite(got)).sum())} of {got.size} values are not finite at step {first.check.step}; in float32 it "
+        "tensor",
+        evidence=f"{int((~np.isfinite(got)).sum())} of {got.size} values are not finite at step "
+        f"{first.check.step}; in float32 it "
         f"{size} {halves.dtype}'s largest number, {limit:.6g}",
-        'compute that sum or product in float32 (amp.float_function), or scale it before, or use half_dtype = "bfloat16"',
+        key=first.check.key,
+        dtype=halves.dtype,
     )
 
 
@@ -53,12 +56,11 @@ def loss_scale_rule(first: FirstDifference, halves: Halves) -> Cause | None:
     """The loss scale moves otherwise than by Apex's rule, or a step is made that should be skipped."""
     if first.quantity != "state":
         return None
-    return Cause(
+    return build_cause(
         "loss_scale_rule",
-        "the loss scale does not follow Apex's rule",
-        f"{first.check.key} at step {first.check.step} of the {'free run' if first.check.run == 'free' else 'lockstep'} is "
+        evidence=f"{first.check.key} at step {first.check.step} of the "
+        f"{'free run' if first.check.run == 'free' else 'lockstep'} is "
         f"{first.check.note}",
-        "let amp.scale_loss alone move the scale, once per update, and restore it only when resuming",
     )
 
 
@@ -67,12 +69,13 @@ def batch_norm_in_half(first: FirstDifference, halves: Halves) -> Cause | None:
     values = _after(first, halves)
     if first.quantity != "stat" or values is None or halves.opt_level == "O3" or not _fits(values[1], halves.dtype):
         return None
-    return Cause(
+    return build_cause(
         "batch_norm_in_half",
-        f"batch norm runs in {halves.dtype}: {first.name} is kept in it",
-        f"all {values[1].size} values of {first.check.key} fit {halves.dtype} exactly after step {first.check.step}, of the "
+        evidence=f"all {values[1].size} values of {first.check.key} fit {halves.dtype} exactly after step "
+        f"{first.check.step}, of the "
         f"float32 run's {_share_that_fits(values[0], halves.dtype):.0%}; it is {first.check.of_scale:.2g} of its scale off",
-        "keep batch norm in float32 (keep_batchnorm_fp32): give it weights (affine), or use opt_level O1",
+        dtype=halves.dtype,
+        tensor=first.name,
     )
 
 
@@ -93,25 +96,19 @@ def master_weights(first: FirstDifference, halves: Halves) -> Cause | None:
         )
     else:
         return None
-    return Cause(
-        "master_weights",
-        f"the update is made to {halves.dtype} weights, not to float32 masters",
-        text,
-        "let the optimizer step what is in its param_groups (amp.master_params), not parameters it kept from before",
-    )
+    return build_cause("master_weights", evidence=text, dtype=halves.dtype)
 
 
 def half_optimizer(first: FirstDifference, halves: Halves) -> Cause | None:
     """At O3 the optimizer's own state is half, too coarse for what it adds up."""
     if halves.opt_level != "O3" or first.quantity not in ("slot", "var"):
         return None
-    return Cause(
+    return build_cause(
         "half_optimizer",
-        f"the optimizer's own arithmetic is in {halves.dtype}",
-        f"gradients are as good as they should be at step {first.check.step}, {first.check.key} is "
+        evidence=f"gradients are as good as they should be at step {first.check.step}, {first.check.key} is "
         f"{first.check.multiple:.3g} times what storing it in {halves.dtype} explains: decays such as 0.999 and epsilons "
         f"such as 1e-8 have no {halves.dtype} near them",
-        "use O2, which keeps float32 masters and float32 slots",
+        dtype=halves.dtype,
     )
 
 
@@ -130,12 +127,11 @@ def loss_scale_in_clipping(first: FirstDifference, halves: Halves) -> Cause | No
         products.append(size * float(file.read("state/loss_scale")))
     if len(products) < 2 or max(factors) > 0.1 or max(products) - min(products) > 0.01 * max(products):
         return None
-    return Cause(
+    return build_cause(
         "loss_scale_in_clipping",
-        "the gradients are clipped before the loss scale is taken out",
-        f"what the optimizer is given has {factors[0]:.3g} times the norm of the combined gradient; times the loss scale "
+        evidence=f"what the optimizer is given has {factors[0]:.3g} times the norm of the combined gradient; "
+        "times the loss scale "
         f"it is {products[0]:.6g} at all {len(products)} steps: the limit",
-        "clip after leaving amp.scale_loss, amp.master_params(optimizer)",
     )
 
 
@@ -154,11 +150,10 @@ def loss_scale_left(first: FirstDifference, halves: Halves) -> Cause | None:
         return None
     factor = found.coefficients[0]
     power = round(log2(factor)) if factor > 0 else 0
-    return Cause(
+    return build_cause(
         "loss_scale_left",
-        f"the gradients still hold a loss scale of {2.0**power:g}",
-        f"the {first.quantity}s are {factor:.6g} times float32's at step {step}, to {found.residual:.1g}",
-        "unscale before the update: leave amp.scale_loss first, or scaler.unscale_(optimizer)",
+        evidence=f"the {first.quantity}s are {factor:.6g} times float32's at step {step}, to {found.residual:.1g}",
+        scale=2.0**power,
     )
 
 
@@ -179,11 +174,10 @@ def _always_overflowing(halves: Halves) -> Cause | None:
     steps = list(halves.mixed.step_numbers)
     last = halves.mixed.step(steps[-1])
     scale = float(last.read("state/loss_scale")) if "state/loss_scale" in last else 1.0
-    return Cause(
+    return build_cause(
         "overflow",
-        "the gradients overflow at every loss scale",
-        f"all {len(steps)} steps were skipped, the last one at a scale of {scale:g}, and every output is finite",
-        "look for an op whose gradient is infinite (sqrt at 0, log, norm), or record more steps: the scale halves at each",
+        "gradients",
+        evidence=f"all {len(steps)} steps were skipped, the last one at a scale of {scale:g}, and every output is finite",
     )
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.clipping import by_value
 from parity.diagnose.evidence import LEFT, Evidence, common_factor, fit, rounds_to_one
 from parity.diagnose.optimizer_input import Input, linear_slot, optimizer_inputs, slot_rule
@@ -50,12 +51,11 @@ def left_over(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if found.residual * float(np.sqrt(sum(norm(other) ** 2 for _, _, other in pairs))) > LEFT * apart:
         return None
     now, before = found.coefficients
-    return Cause(
+    return build_cause(
         "stale_gradient",
-        "the gradient of an earlier step is still in it",
-        f"the candidate's gradient at step {step} is {now:.6g} times the reference's plus {before:.6g} times that of step "
+        evidence=f"the candidate's gradient at step {step} is {now:.6g} times the reference's plus {before:.6g} "
+        "times that of step "
         f"{step - 1}",
-        "call optimizer.zero_grad() before every backward pass, unless the graph accumulates too",
     )
 
 
@@ -98,12 +98,13 @@ def _to_one_norm(evidence: Evidence) -> Cause | None:
         return None
     if max(known) - min(known) <= ROUGH * max(known):
         return None
-    return Cause(
+    return build_cause(
         "clipping",
-        f"the gradients are brought to the global norm {norms[0]:.6g} before the update",
-        f"at all {len(steps)} steps the candidate's optimizer works with gradients of that norm, {min(known):.4g} to "
+        "to one norm",
+        evidence=f"at all {len(steps)} steps the candidate's optimizer works with gradients of that norm, "
+        f"{min(known):.4g} to "
         f"{max(known):.4g} times the combined ones",
-        "clip as the graph does: by this norm on both sides, or on neither; clipping leaves smaller gradients as they are",
+        norm=norms[0],
     )
 
 
@@ -125,24 +126,20 @@ def _factor(inputs: list[Input], changed: list[Input], dampened: list[float], st
     where = "every variable" if len(changed) == len(inputs) else ", ".join(each.name for each in changed)
     text = f"the candidate's optimizer works with {factor:.9g} times the gradient of {where}"
     if abs(factor + 1) <= ROUGH:
-        return Cause("sign", "the update goes uphill", text, "minimise: check maximize=True and the loss's sign")
+        return build_cause("sign", "update", evidence=text)
     if len(changed) == len(inputs) and any(abs(factor - share) <= ROUGH for share in dampened):
-        return Cause(
-            "momentum",
-            f"the momentum is dampened: the gradient enters the slot {factor:.6g} times",
-            text,
-            "TensorFlow's momentum takes the whole gradient: dampening=0, or torch_ddp.like_tf.Momentum",
-        )
+        return build_cause("momentum", "dampened", evidence=text, factor=factor)
     if 0 < factor < 1 and len(changed) == len(inputs) and len(inputs) > 1 and not steady:
         norms = float(np.sqrt(sum(norm(each.used) ** 2 for each in changed)))
         rule = "by clipping by global norm or by a factor" if steady is None else "as clipping by global norm does"
-        return Cause(
+        return build_cause(
             "clipping",
-            f"the gradients are scaled to {factor:.4g} of what they are before the update, {rule}",
-            f"{text}; their global norm is then {norms:.6g}",
-            "clip as the graph does: by this norm on both sides, or on neither",
+            "before the update",
+            evidence=f"{text}; their global norm is then {norms:.6g}",
+            factor=factor,
+            rule=rule,
         )
-    return Cause("gradient_factor", f"the update's gradient is off by the factor {factor:.6g}", text, "take it out")
+    return build_cause("gradient_factor", "update", evidence=text, factor=factor)
 
 
 def _clipped_by_norm(inputs: list[Input], changed: list[Input]) -> Cause | None:
@@ -152,12 +149,13 @@ def _clipped_by_norm(inputs: list[Input], changed: list[Input]) -> Cause | None:
     norms = [norm(each.used) for each in changed]
     if max(norms) - min(norms) > ROUGH * max(norms):
         return None
-    return Cause(
+    return build_cause(
         "clipping",
-        f"each variable's gradient is clipped to norm {norms[0]:.6g}",
-        f"the candidate's optimizer works with gradients of norm {norms[0]:.9g} for {len(changed)} of {len(inputs)} "
+        "by variable",
+        evidence=f"the candidate's optimizer works with gradients of norm {norms[0]:.9g} for {len(changed)} of "
+        f"{len(inputs)} "
         "variables, in the direction of the combined ones",
-        "clip where the graph clips: per variable or by global norm, before or after combining",
+        norm=norms[0],
     )
 
 
@@ -165,11 +163,12 @@ def _clipped_by_value(inputs: list[Input], changed: list[Input]) -> Cause | None
     rule = by_value([(each.gradient, each.used) for each in changed], ROUGH)
     if rule is None or not rule.fully:
         return None
-    return Cause(
+    return build_cause(
         "clipping",
-        f"the candidate {rule.text}",
-        f"in {len(changed)} of {len(inputs)} variables the larger elements of the gradient are cut off, no others differ",
-        "clip as the graph does: by value, by norm or not at all",
+        "by value",
+        evidence=f"in {len(changed)} of {len(inputs)} variables the larger elements of the gradient are cut off, "
+        "no others differ",
+        rule=rule.text,
     )
 
 

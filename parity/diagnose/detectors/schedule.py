@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import pairwise
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import Evidence
 from parity.judge.result import Cause, FirstDifference
 
@@ -122,12 +123,12 @@ def _at_lower_speed(one: list[float], other: list[float]) -> Cause | None:
             and all(_same(*pair) for pair in told)
             and _between(one, other, slower)
         ):
-            return Cause(
+            return build_cause(
                 "slow_schedule",
-                f"the schedule runs {slower} times as slowly",
-                f"at steps 0, {slower}, ... the candidate's learning rate is the reference's of steps 0, 1, ...: "
+                "slower",
+                evidence=f"at steps 0, {slower}, ... the candidate's learning rate is the reference's of steps 0, 1, ...: "
                 f"{_listed(other)} where the reference has {_listed(one)}",
-                "give the schedule the graph's number of steps, counted in updates as the graph's global step is",
+                slower=slower,
             )
     return None
 

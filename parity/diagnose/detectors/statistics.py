@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import (
     CLOSE,
     Evidence,
@@ -36,11 +37,10 @@ def statistics_frozen(first: FirstDifference, evidence: Evidence) -> Cause | Non
             still.append(name)
     if first.name not in still:
         return None
-    return Cause(
+    return build_cause(
         "statistics_frozen",
-        "the moving statistics never move",
-        f"{len(still)} of {len(pairs)} statistics of the candidate are as they were before step {step}: {', '.join(still)}",
-        "train in training mode, with a momentum; in the towers: run UPDATE_OPS",
+        evidence=f"{len(still)} of {len(pairs)} statistics of the candidate are as they were before step {step}: "
+        f"{', '.join(still)}",
     )
 
 
@@ -56,11 +56,12 @@ def bias_before_norm(first: FirstDifference, evidence: Evidence) -> Cause | None
             continue
         factor = common_factor([(bias, other - one)], STORED)
         if factor is not None:
-            return Cause(
+            return build_cause(
                 "bias_missing",
-                f"the bias {name} in front of a batch norm does not count as in the reference",
-                f"every channel of {first.name} is off by {factor:.6g} times {name}; what comes out of the norm is the same",
-                "give the layer in front of the norm its bias once, or leave it out on both sides",
+                "before a norm",
+                evidence=f"every channel of {first.name} is off by {factor:.6g} times {name}; what comes out of "
+                "the norm is the same",
+                name=name,
             )
     return None
 
@@ -87,12 +88,11 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
     if rounds_to_one(of_new):
         return None  # they move as far, and differ by something else
     if abs(of_new + of_old - 1) <= CLOSE:
-        return Cause(
+        return build_cause(
             "batch_norm_momentum",
-            f"batch norm's momentum: the candidate's statistics move {of_new:.6g} times as far",
-            f"every channel of {first.name} fits moving' = moving + {of_new:.6g} (reference' - moving)",
-            "torch's momentum is the weight of the new value: 1 - TensorFlow's; or use torch_ddp.like_tf.BatchNorm2d",
-            share_explained(first, [(of_new * one + of_old * before, other, one)]),
+            evidence=f"every channel of {first.name} fits moving' = moving + {of_new:.6g} (reference' - moving)",
+            explains=share_explained(first, [(of_new * one + of_old * before, other, one)]),
+            of_new=of_new,
         )
     count = 1 / (1 - of_new) if of_new < 1 else of_new / (of_new - 1)
     if not count > 1.5 or abs(count - round(count)) > WHOLE * count:
@@ -102,12 +102,12 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
     if not 0.0 <= kept < 1.0 or not _may_be_values(n, evidence, step) or not _others_agree(first.name, found):
         return None
     whose = "biased variance (n)" if of_new < 1 else "unbiased variance (n - 1)"
-    return Cause(
+    return build_cause(
         "batch_norm_variance",
-        f"batch norm's moving variance takes the {whose}",
-        f"every channel of {first.name} is off by the factor {of_new:.9g} = {n - 1}/{n} or its inverse, for n = {n} values "
+        evidence=f"every channel of {first.name} is off by the factor {of_new:.9g} = {n - 1}/{n} or its inverse, "
+        f"for n = {n} values "
         "per channel, while the normalised activations are the same",
-        "fused batch norm moves by the unbiased variance, unfused by the biased: torch_ddp.like_tf.BatchNorm2d(fused=…)",
+        whose=whose,
     )
 
 
@@ -184,12 +184,11 @@ def stale_average(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     step, share = next(iter(told.items()))
     count = len(_moves_to_earlier(evidence, step))
-    return Cause(
+    return build_cause(
         "stale_average",
-        "the averages move towards the weights of the step before",
-        f"{count} averages of the candidate move by {share:.9g} of the way to what the weights were before the update at "
+        evidence=f"{count} averages of the candidate move by {share:.9g} of the way to what the weights were "
+        "before the update at "
         f"step {step}" + (f", and so at {len(told)} steps" if len(told) > 1 else ""),
-        "move the averages after the optimizer's step",
     )
 
 
@@ -236,10 +235,9 @@ def averages_not_used(first: FirstDifference, evidence: Evidence) -> Cause | Non
     telling = [(averaged, plain) for averaged, plain in pairs if not same_values(plain[0], averaged[0], evidence.close)]
     if not telling or not all(same_values(plain[1], averaged[1], evidence.close) for averaged, plain in telling):
         return None
-    return Cause(
+    return build_cause(
         "averages_not_used",
-        "the averages of the weights are not used in evaluation",
-        f"with the averages in place of the weights, {len(telling)} outputs of the candidate are what they are with the "
+        evidence=f"with the averages in place of the weights, {len(telling)} outputs of the candidate are what "
+        "they are with the "
         "weights themselves; the reference's change",
-        "let the evaluation read the parameters anew: look for weights that are cached, folded or copied by eval()",
     )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.update_solver import GRADIENT, Form, Formula, Move, forms, holds, moves_of, solve
 from parity.diagnose.detectors.weight_decay import cause_of_decay
 from parity.diagnose.evidence import ROUNDING, Evidence, is_close, rounds_to_one
@@ -207,13 +208,12 @@ def _of_the_epsilon(
         f"each of its own gradients and slots at step {sides.steps[0]}"
     )
     if of_adam and second is not None and is_close(got, wanted * float(np.sqrt(1 - second)), 1e-4):
-        return Cause(
+        return build_cause(
             "adam_epsilon_placement",
-            "Adam's epsilon inside the bias correction",
-            f"{text}: the candidate adds {wanted:g} to the bias-corrected root (torch's rule); TensorFlow adds {wanted:g} "
+            evidence=f"{text}: the candidate adds {wanted:g} to the bias-corrected root (torch's rule); "
+            f"TensorFlow adds {wanted:g} "
             "before correcting the bias",
-            "use torch_ddp.like_tf.Adam, whose epsilon is TensorFlow's",
-            _all_of(first),
+            explains=_all_of(first),
         )
     name, whose = _epsilon_of(own.form, evidence)
     candidate = evidence.optimizers[1].get("eps")
@@ -277,12 +277,13 @@ def _of_the_form(
             "give the port's optimizer the momentum of the graph" + ("" if lost else ": none"),
             _all_of(first),
         )
-    return Cause(
+    return build_cause(
         "optimizer_rule",
-        f"the update is {theirs.words()} where the reference's is {mine.words()}",
-        text,
-        "use the optimizer of the graph: torch_ddp.like_tf has TensorFlow's",
-        _all_of(first),
+        "formula",
+        evidence=text,
+        explains=_all_of(first),
+        candidate=theirs.words(),
+        reference=mine.words(),
     )
 
 
@@ -306,12 +307,14 @@ def _of_two_terms(
         return Cause("nesterov", f"Nesterov momentum in the {whose} only", text, fix, _all_of(first))
     if is_close(share, -rule.take, NEAR):
         who, other = ("candidate", "reference") if candidate else ("reference", "candidate")
-        return Cause(
+        return build_cause(
             "optimizer_rule",
-            f"the update of the {who} uses {slot} from before the step, the {other}'s from after it",
-            f"{text}: {slot} less what the gradient has added to it",
-            "move the slots first, and then the weights by them, as the graph does",
-            _all_of(first),
+            "slot before the step",
+            evidence=f"{text}: {slot} less what the gradient has added to it",
+            explains=_all_of(first),
+            who=who,
+            slot=slot,
+            other=other,
         )
     return None
 
@@ -355,30 +358,32 @@ def _of_the_slot(first: FirstDifference, evidence: Evidence, sides: Sides, own: 
     if found is not None:
         kept, factor = round(found[0].decay, 9), found[0].shares[0] / own.shares[0]
         if abs(kept - own.decay) > CLOSE:
-            return Cause(
+            return build_cause(
                 "momentum",
-                f"the momentum is {kept:.6g} where the reference has {own.decay:.6g}",
-                f"momentum' = {kept:g} momentum + {_words(found[0]._replace(decay=0.0))} gives that of {_which(sides)}",
-                f"give the port's optimizer {own.decay:.6g}",
-                _all_of(first),
+                "other",
+                evidence=f"momentum' = {kept:g} momentum + {_words(found[0]._replace(decay=0.0))} gives that of "
+                f"{_which(sides)}",
+                explains=_all_of(first),
+                got=kept,
+                wanted=own.decay,
             )
         if is_close(factor, 1.0, CLOSE):
             return None
         if is_close(found[0].shares[0], 1.0, CLOSE):
-            return Cause(
+            return build_cause(
                 "optimizer_rule",
-                "the momentum takes up the update without the learning rate, which the reference multiplies it by before",
-                f"momentum' = {own.decay:g} momentum + {_words(found[0]._replace(decay=0.0))} gives {_which(sides)}', "
+                "rate outside the momentum",
+                evidence=f"momentum' = {own.decay:g} momentum + {_words(found[0]._replace(decay=0.0))} gives "
+                f"{_which(sides)}', "
                 f"{own.shares[0]:.6g} in place of the 1 gives the reference's",
-                "multiply by the learning rate before the momentum, as TensorFlow does: changing rates add up otherwise",
-                _all_of(first),
+                explains=_all_of(first),
             )
-        return Cause(
+        return build_cause(
             "learning_rate",
-            f"learning rate off by the factor {factor:.6g}",
-            f"what the momentum takes up is {factor:.9g} times the reference's for {_which(sides)}",
-            "give the port the learning rate of the graph, and check the schedule's unit",
-            _all_of(first),
+            "factor",
+            evidence=f"what the momentum takes up is {factor:.9g} times the reference's for {_which(sides)}",
+            explains=_all_of(first),
+            factor=factor,
         )
     taken, plain = _taken_up(sides, own.decay), own._replace(decay=0.0)
     slots = [

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.optimizer_gradients import dampened_shares
 from parity.diagnose.detectors.weight_decay import cause_of_decay
 from parity.diagnose.evidence import Evidence, is_close
@@ -186,12 +187,7 @@ def _of_the_slot(told: Given) -> Iterator[Cause]:
         return
     text = f"the slot {told.slot} of every variable keeps {told.kept:.9g} of itself, {FITTED}"
     if abs(told.kept) <= CLOSE:
-        yield Cause(
-            "slot_reset",
-            f"the slot {told.slot} is forgotten in every step",
-            text,
-            "make the optimizer once, before the loop, and load its state with the weights",
-        )
+        yield build_cause("slot_reset", evidence=text, slot=told.slot)
         return
     name, what = ("adam_beta", "beta1") if told.averages else ("momentum", "the momentum")
     yield Cause(
@@ -245,28 +241,21 @@ def _of_the_gradient(evidence: Evidence, step: int, told: Given) -> Iterator[Cau
 def _of_the_factors(factors: list[float], told: Given, evidence: Evidence, step: int) -> Iterator[Cause]:
     text = f"the candidate's optimizer works with {factors[0]:.9g} times the gradient, {FITTED}"
     if all(factor < 0 for factor in factors):
-        yield Cause("sign", "the update goes uphill", text, "minimise: check maximize=True and the loss's sign")
+        yield build_cause("sign", "update", evidence=text)
     sizes = [abs(factor) for factor in factors]
     same = max(sizes) - min(sizes) <= 10 * CLOSE * max(sizes)
     if same and is_close(sizes[0], 1.0, CLOSE):
         return
     dampened = [] if told.averages else dampened_shares(evidence, told.wanted)
     if same and any(is_close(sizes[0], share, CLOSE) for share in dampened):
-        yield Cause(
-            "momentum",
-            f"the momentum is dampened: the gradient enters the slot {sizes[0]:.6g} times",
-            text,
-            "TensorFlow's momentum takes the whole gradient: dampening=0, or torch_ddp.like_tf.Momentum",
-        )
+        yield build_cause("momentum", "dampened", evidence=text, factor=sizes[0])
     elif same and (_one_norm(evidence, step, told) or (sizes[0] < 1 and not _one_factor(evidence, step, told))):
         yield _clipping(
             f"the gradients are scaled to {sizes[0]:.4g} of what they are, as clipping by global norm does",
             f"{text}; their global norm is then {_norm_of_all(told.inputs):.6g}",
         )
     elif same:
-        yield Cause(
-            "gradient_factor", f"the update's gradient is off by the factor {sizes[0]:.6g}", text, "take it out"
-        )
+        yield build_cause("gradient_factor", "update", evidence=text, factor=sizes[0])
 
 
 def _of_momentum(evidence: Evidence, step: int, told: Given, went: dict[str, Moved]) -> Iterator[Cause]:
@@ -305,11 +294,11 @@ def _adam_causes(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
     rates = [each.rate / rate for each in went.values()]
     uncorrected = sum(is_close(each, 1.0, CLOSE) for each in rates) * 2 >= len(rates)
     if uncorrected and not is_close(corrected, 1.0, CLOSE) and not _another_beta2(evidence, step):
-        yield Cause(
+        yield build_cause(
             "bias_correction",
-            "Adam without bias correction",
-            f"lr m / (sqrt(v) + epsilon) gives the update of most of {len(went)} variables at step {step}, {FITTED}",
-            "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments",
+            "missing",
+            evidence=f"lr m / (sqrt(v) + epsilon) gives the update of most of {len(went)} variables at step "
+            f"{step}, {FITTED}",
         )
     scale = 1.0 if uncorrected else corrected
     epsilon = float(np.median([each.other for each in went.values()]))
@@ -346,11 +335,13 @@ def _of_the_rates(factors: dict[str, float]) -> Iterator[Cause]:
     middle = float(np.median(list(wrong.values()))) if wrong else 1.0
     if wrong and all(is_close(factor, middle, 1e-4) for factor in wrong.values()):
         where = "" if len(wrong) == len(factors) else f" for {', '.join(wrong)}"
-        yield Cause(
+        yield build_cause(
             "learning_rate",
-            f"learning rate off by the factor {middle:.6g}{where}",
-            f"the candidate's update of {len(wrong)} of {len(factors)} variables goes {middle:.9g} times as far, {FITTED}",
-            "give the port the learning rate of the graph, and check the schedule's unit",
+            "factor",
+            evidence=f"the candidate's update of {len(wrong)} of {len(factors)} variables goes {middle:.9g} times "
+            f"as far, {FITTED}",
+            factor=middle,
+            where=where,
         )
 
 

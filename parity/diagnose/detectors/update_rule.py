@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import (
     CLOSE,
     Evidence,
@@ -42,19 +43,19 @@ def not_updated(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if first.name not in still:
         return None
     if not moved:
-        return Cause(
+        return build_cause(
             "not_updated",
-            f"no variable moves at step {step}",
-            f"the candidate leaves all {len(still)} variables that move in the reference as they were, though "
+            "all",
+            evidence=f"the candidate leaves all {len(still)} variables that move in the reference as they were, though "
             "their gradients are not zero",
-            "call optimizer.step() after every backward pass, unless the graph accumulates, and look at the learning rate",
+            step=step,
         )
-    return Cause(
+    return build_cause(
         "not_updated",
-        f"{', '.join(still)} gets no update",
-        f"the candidate leaves {', '.join(still)} as it was at step {step}, though its gradient is not zero; "
+        "variables",
+        evidence=f"the candidate leaves {', '.join(still)} as it was at step {step}, though its gradient is not zero; "
         f"{moved} others move",
-        "give the optimizer all of model.parameters(), after the last of them is made",
+        variables=", ".join(still),
     )
 
 
@@ -81,13 +82,7 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     )
     explains = share_explained(first, made)
     if abs(got.keep) <= EXACT and abs(got.take - wanted.take) <= EXACT * abs(wanted.take):
-        return Cause(
-            "slot_reset",
-            f"the slot {slot} is forgotten in every step{where}",
-            text,
-            "make the optimizer once, before the loop, and load its state with the weights",
-            explains,
-        )
+        return build_cause("slot_reset", evidence=text, explains=explains, slot=slot, where=where)
     if wanted.power == 2 and _sums(wanted) != _sums(got):
         here, there = _of_squares(got), _of_squares(wanted)
     elif _averages(wanted) and abs(got.take - 1) <= EXACT < abs(got.keep):
@@ -95,21 +90,16 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     else:
         here, there = "", ""
     if here:
-        return Cause(
-            "optimizer_rule",
-            f"the slot {slot} {here}, where the reference's {there}",
-            text,
-            "use the optimizer of the graph: torch_ddp.like_tf has TensorFlow's",
-            explains,
+        return build_cause(
+            "optimizer_rule", "slot", evidence=text, explains=explains, slot=slot, here=here, there=there
         )
     times = _times(wanted, got)
     if times and _all_of_them(evidence, step, slot, times):
-        return Cause(
+        return build_cause(
             "updated_twice",
-            f"the optimizer makes {times} steps where the reference makes one",
-            f"{text}: {wanted.keep:.6g} to the power of {times}, as after {times} steps with the same gradient",
-            "call optimizer.step() once for each backward pass: look for a hook, a closure or a wrapper that calls it too",
-            explains,
+            evidence=f"{text}: {wanted.keep:.6g} to the power of {times}, as after {times} steps with the same gradient",
+            explains=explains,
+            times=times,
         )
     name, what = _share_of(evidence, slot, wanted)
     return Cause(
@@ -188,22 +178,17 @@ def _made(
 
 def slot_initial_value(first: FirstDifference) -> Cause:
     """The optimizers start with other values in a slot."""
-    return Cause(
-        "slot_initial_value",
-        "the optimizers start with other values in their slots",
-        f"{first.check.key} {first.check.note}, before anything is loaded",
-        "give the port's optimizer TensorFlow's initial value (Adagrad: initial_accumulator_value, RMSProp: 1), as "
-        "torch_ddp.like_tf's have it",
+    return build_cause(
+        "slot_initial_value", evidence=f"{first.check.key} {first.check.note}, before anything is loaded"
     )
 
 
 def own_value(first: FirstDifference) -> Cause:
     """A buffer or constant of the port is another than what is written into it."""
-    return Cause(
+    return build_cause(
         "own_value",
-        f"the port's own {first.name} is another than the reference's",
-        f"{first.check.key}: {first.check.note}; all else was compared with the reference's in its place",
-        "have the port make the value that the graph has: elsewhere than here nobody writes it into the port",
+        evidence=f"{first.check.key}: {first.check.note}; all else was compared with the reference's in its place",
+        tensor=first.name,
     )
 
 
@@ -225,20 +210,21 @@ def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | 
     if counted is not None or any(not is_close(each, factor, SAME_FACTOR) for each in factors.values()):
         return counted or _varying(factors, where)
     if abs(factor + 1) <= 10 * CLOSE and len(wrong) == len(moves):
-        return Cause(
+        return build_cause(
             "sign",
-            "the update goes uphill",
-            f"the candidate's update of all {len(moves)} variables is the reference's with the other sign at step {step}",
-            "minimise: check maximize=True and the loss's sign",
+            "update",
+            evidence=f"the candidate's update of all {len(moves)} variables is the reference's with the other "
+            f"sign at step {step}",
         )
-    return Cause(
+    return build_cause(
         "learning_rate",
-        f"learning rate off by the factor {factor:.6g}{where}",
-        f"the candidate's update of {len(wrong)} of {len(moves)} variables is {factor:.9g} times the reference's "
+        "factor",
+        evidence=f"the candidate's update of {len(wrong)} of {len(moves)} variables is {factor:.9g} times the reference's "
         f"at step {step}, "
         "from the same gradients and slots",
-        "give the port the learning rate of the graph, and check the schedule's unit",
-        share_explained(first, [(factor * one, other, one) for _, one, other in wrong]),
+        explains=share_explained(first, [(factor * one, other, one) for _, one, other in wrong]),
+        factor=factor,
+        where=where,
     )
 
 
@@ -277,11 +263,12 @@ def _factors(evidence: Evidence, names: set[str]) -> dict[int, float] | None:
 
 def _varying(factors: dict[int, float], where: str) -> Cause:
     listed = ", ".join(f"{factor:.6g}" for factor in list(factors.values())[:MOST_SHOWN])
-    return Cause(
+    return build_cause(
         "learning_rate",
-        f"the updates are off by another factor at every step{where}",
-        f"from the same gradients and slots the candidate's updates are {listed} times the reference's, step by step",
-        "look for what scales the update anew in every step: a schedule of the learning rate, a correction by its count",
+        "varying",
+        evidence=f"from the same gradients and slots the candidate's updates are {listed} times the reference's, "
+        "step by step",
+        where=where,
     )
 
 
@@ -298,12 +285,14 @@ def _other_count(evidence: Evidence, factors: dict[int, float]) -> Cause | None:
         wanted = {step: _correction(n, betas) / _correction(own[step], betas) for step, n in tried.items() if n > 0}
         if len(wanted) == len(own) and all(is_close(factors[step], wanted[step], COUNTED) for step in own):
             step = min(own)
-            return Cause(
+            return build_cause(
                 "bias_correction",
-                f"Adam's bias correction is that of step {tried[step]} where the reference is at step {own[step]}",
-                f"sqrt(1 - beta2^t) / (1 - beta1^t) for t = {', '.join(str(tried[each]) for each in own)} in place of "
+                "count",
+                evidence="sqrt(1 - beta2^t) / (1 - beta1^t) for t = "
+                f"{', '.join(str(tried[each]) for each in own)} in place of "
                 f"{', '.join(map(str, own.values()))} is what the candidate's updates are off by in these steps",
-                "count the first update as step 1: torch_ddp.like_tf.Adam, with its step count restored",
+                counted=tried[step],
+                wanted=own[step],
             )
     return None
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import Evidence, Fit, alike, fit
 from parity.diagnose.optimizer_input import optimizer_inputs
 from parity.judge.metrics import norm
@@ -146,20 +147,14 @@ def _of_amounts(
         of_norm, of_square = squares.coefficients
         if not _holds(lambda name, weight: (of_norm / norm(weight) - of_square) * weight, told, others):
             return None
-        return Cause(
+        return build_cause(
             "weight_decay",
-            "the penalty takes the norms of the weights where the reference takes half their squares",
-            f"{text}: {of_norm:.6g} over the norm of the variable less {of_square:.6g}",
-            "tf.nn.l2_loss is sum(w ** 2) / 2, without a root",
+            "norms",
+            evidence=f"{text}: {of_norm:.6g} over the norm of the variable less {of_square:.6g}",
         )
     if not _holds(lambda name, weight: amounts[name] * weight, told, others):
         return None
-    return Cause(
-        "weight_decay",
-        f"weight decay off by {_listed(amounts)}",
-        text,
-        "decay what the graph decays, each variable by its coefficient, once",
-    )
+    return build_cause("weight_decay", "amounts", evidence=text, amounts=_listed(amounts))
 
 
 def _of_sizes(known: dict[str, tuple[float, ...]], where: str) -> Cause:
@@ -189,12 +184,13 @@ def _of_rows(every: list[Apart]) -> Cause | None:
         return None
     first = {name: shown[name][0] for name in every[0].told}
     spans = ", ".join(f"{shares.min():.6g} to {shares.max():.6g} in {name}" for name, shares in first.items())
-    return Cause(
+    return build_cause(
         "weight_decay",
-        f"the rows of {', '.join(first)} decay otherwise, each by an amount of its own",
-        f"every row of the {every[0].where} is off by a multiple of the row of the weight, {spans}, all of them whole "
+        "rows",
+        evidence=f"every row of the {every[0].where} is off by a multiple of the row of the weight, {spans}, all "
+        "of them whole "
         "multiples of one coefficient apart, and by nothing else",
-        "decay the rows that the graph decays: those that are looked up, each as often as the graph counts it, or all",
+        variables=", ".join(first),
     )
 
 

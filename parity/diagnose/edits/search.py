@@ -8,11 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from parity.diagnose.edits.edit import ACTIVATIONS, FIX, OTHER, Edit, Near
+from parity.diagnose.catalogue import build_cause
+from parity.diagnose.edits.edit import ACTIVATIONS, OTHER, Edit, Near
 from parity.diagnose.edits.operands import exchanged, followed, moved_edits, operand_edits
 from parity.diagnose.edits.ops import FILLING, plain_edits
 from parity.diagnose.evidence import CLOSE
@@ -367,23 +368,17 @@ def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: b
     target = f"{plain(other.passed.ops[hit.number].kind)} at {_shown(other, hit.number)}"
     what = "the loss" if hit.of_loss else f"the {hit.size:,} numbers of {target}"
     evidence = f"the {whose[0]} pass, with that one op done so, gives {what} that the {whose[1]} has, to rounding"
+    at: dict[str, Any] = {"port": port, "graph": graph}
     if turned and edit.dropped == "mask" and FILLING & _kinds(reference):
-        name = "loss_function" if of_loss else OTHER
-        return Cause(
-            name, f"the port's choice changes what the reference's leaves as it is: {port} / {graph}", evidence, FIX
-        )
-    if turned and edit.dropped and _later(edit, reference):
-        title = f"the port does {edit.dropped} sooner than the reference, in front of other ops"
-        return Cause(_of_extra(edit, of_loss), f"{title}: {port} / {graph}", evidence, FIX)
+        return build_cause("loss_function" if of_loss else OTHER, "choice", evidence=evidence, **at)
     if turned and edit.dropped:
-        title = f"the port has {edit.dropped} where the reference has none"
-        return Cause(_of_extra(edit, of_loss), f"{title}: {port} / {graph}", evidence, FIX)
+        variant = "sooner" if _later(edit, reference) else "added"
+        return build_cause(_of_extra(edit, of_loss), variant, evidence=evidence, dropped=edit.dropped, **at)
     if edit.name == "op_left_out" and _later(edit, candidate):
-        title = f"the port does {edit.dropped} later than the reference, behind other ops"
-        return Cause(OTHER, f"{title}: {port} / {graph}", evidence, FIX)
+        return build_cause(OTHER, "later", evidence=evidence, dropped=edit.dropped, **at)
     there, here = (edit.as_is, edit.changed) if turned else (edit.changed, edit.as_is)
-    title = f"the port {there}, where the reference {here}: {port} / {graph}"
-    return Cause(edit.name, title, evidence, FIX, op=None if turned else _lacking(edit, reference, candidate))
+    lacking = None if turned else _lacking(edit, reference, candidate)
+    return build_cause(edit.name, "one change", evidence=evidence, op=lacking, there=there, here=here, **at)
 
 
 def _lacking(edit: Edit, reference: Side, candidate: Side) -> int | None:

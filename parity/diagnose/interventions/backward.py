@@ -5,7 +5,8 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from parity.diagnose import VAGUE, Evidence
+from parity.diagnose import Evidence
+from parity.diagnose.catalogue import CAUSES, Trait, build_cause, causes_with, is_place_only
 from parity.diagnose.interventions.with_fix import TINY, allowed_at
 from parity.judge.metrics import distance, is_finite, norm
 from parity.judge.result import Cause, Check, Explained, FirstDifference, Level
@@ -81,7 +82,7 @@ def with_parting(level: Level, again: object, evidence: Evidence) -> None:
     first, known = level.first_difference, level.causes
     if first is None or first.check.run != "lockstep" or first.quantity != "tower_grad" or first.where:
         return
-    if not isinstance(again, RunsBackward) or (known and known[0].name not in VAGUE):
+    if not isinstance(again, RunsBackward) or (known and not is_place_only(known[0].name)):
         return
     if any(text.startswith("section/") for text in evidence.reference.step(first.check.step).names()):
         return  # one backward pass is kept, which need not be that of the optimizer whose gradient it is
@@ -152,12 +153,11 @@ def _stopped(
             f"towers are the reference's, {max(after.values()):.2g} times what rounding allows at most, where "
             f"{first.check.key} was {was:.3g} times; the losses stay the same"
         )
-        cause = Cause(
+        cause = build_cause(
             "not_detached",
-            f"gradients pass in the port that the reference stops, behind {place.name}",
-            evidence,
-            "detach() there, as the graph's stop_gradient does",
-            Explained(first.check.step, first.check.key, 1.0 - after[first.check.key] / was),
+            evidence=evidence,
+            explains=Explained(first.check.step, first.check.key, 1.0 - after[first.check.key] / was),
+            layer=place.name,
         )
         return cause, ops[edges[0][0]]
     return None
@@ -192,9 +192,6 @@ def _where_parted(found: Parting) -> str:
 # Lets gradients pass where a port keeps them from passing: does it then have the reference's?
 
 MOST_PLACES = 12
-# What says that gradients are missing, and not where they are lost.
-LESS = VAGUE | {"reduced_precision"}  # what gradients that are not there at all look like too
-PLACED = frozenset(["zero_gradient", "rows_without_gradient"])
 WORDS = {
     "detach": "detach()",
     "data": ".data",
@@ -265,15 +262,24 @@ def with_cut(level: Level, again: object, evidence: Evidence) -> None:
     first, known = level.first_difference, level.causes
     if first is None or first.check.run != "lockstep" or first.quantity != "tower_grad":
         return
-    if not isinstance(again, RunsUncut) or (known and known[0].name not in LESS | PLACED):
+    if not isinstance(again, RunsUncut) or (known and not _may_be_cut(known[0].name)):
         return
     found = find_cut(first, again, evidence, level.checks)
     if found is None:
         return
     level.first_difference = found.first
-    own, behind = ([each for each in known if (each.name in LESS) == vague] for vague in (False, True))
+    own, behind = ([each for each in known if _is_vague(each.name) == vague] for vague in (False, True))
     named = [found.cause] if found.cause.name not in [each.name for each in own] else []
     level.causes = [*own, *named, *behind]
+
+
+def _is_vague(name: str) -> bool:
+    """Whether a cause names a place, or a part of a difference: gradients that are not there look like it too."""
+    return is_place_only(name) or not CAUSES[name].complete
+
+
+def _may_be_cut(name: str) -> bool:
+    return _is_vague(name) or name in causes_with(Trait.NO_GRADIENT)
 
 
 def _tried_places(places: list[str]) -> Iterator[tuple[str, ...]]:

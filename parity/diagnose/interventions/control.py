@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import ROUNDING
 from parity.diagnose.interventions.probes import TINY, Bench
 from parity.diagnose.interventions.protocol import Change
@@ -28,22 +29,22 @@ def of_the_repetition(bench: Bench) -> Cause | None:
     ones, others = ([each for each, seed in zip(seeded, SEEDS, strict=True) if seed == which] for which in (1, 2))
     same = all(alike(found[0], each) for found in (ones, others) for each in found)
     if same and not alike(ones[0], others[0]):
-        return Cause(
+        return build_cause(
             "random_draw",
-            f"the port draws random numbers on the way to {key}, of which the reference knows nothing",
-            f"the same step once more gives another {key} of the candidate, {apart}; after the same random seed it is the "
+            evidence=f"the same step once more gives another {key} of the candidate, {apart}; after the same "
+            "random seed it is the "
             "same, after another seed it is not",
-            "take the draw out, or have the reference make it: dropout, noise, augmentation, values made anew in forward",
+            key=key,
         )
     found = [bench.candidate_once_more() for _ in range(TIMES)]
     if all(each is not None and alike(each, found[0]) for each in found):
         return None
-    return Cause(
+    return build_cause(
         "not_repeatable",
-        f"the port does not repeat itself: the same step once more gives another {key}",
-        f"from the same state and the same batch the candidate gives another {key} when the step is made once more, "
+        evidence=f"from the same state and the same batch the candidate gives another {key} when the step is made "
+        "once more, "
         f"{apart}, after the same random seed too",
-        "look for what the port keeps between its calls beside weights and optimizer: counters, caches, plain attributes",
+        key=key,
     )
 
 

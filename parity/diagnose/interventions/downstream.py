@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from parity.diagnose import VAGUE, Evidence, find_causes, gradients_at_once
+from parity.diagnose import Evidence, find_causes, gradients_at_once
+from parity.diagnose.catalogue import Trait, causes_with, is_place_only
 from parity.diagnose.interventions.protocol import RepeatsOnward
 from parity.diagnose.interventions.search import ahead_of, find_by_experiment
 from parity.diagnose.interventions.two_causes import one_of_two, with_its_change
@@ -18,8 +19,6 @@ from parity.worker.failures import SideFailed
 
 ROUNDS = 6
 MENDS = 2
-# What differs behind a loss that does is that loss's consequence, but for causes that tell towers or elements apart.
-BEHIND_A_LOSS = frozenset(["some_towers", "clipping", "rows_without_gradient", "stale_gradient", "reduced_precision"])
 FORWARD = ("act", "loss")
 
 
@@ -49,7 +48,7 @@ def find_onward(
         return known
     found = known
     try:
-        if mends and (not known or known[0].name in VAGUE):
+        if mends and (not known or is_place_only(known[0].name)):
             found = ahead_of(known, list(one_of_two(first, again, evidence, checks) or ()))
         elif mends:
             found = with_its_change(first, known, again, evidence, checks)
@@ -99,8 +98,9 @@ def _by_layers(first: FirstDifference, again: RepeatsOnward, evidence: Evidence,
         if following is None:
             return found
         causes = _causes_of(following, again, basis, given)
+        # What differs behind a loss that does is its consequence, but for causes that tell towers or elements apart.
         if after_a_loss and following.quantity != "loss":
-            causes = [cause for cause in causes if cause.name in BEHIND_A_LOSS]
+            causes = [cause for cause in causes if cause.name in causes_with(Trait.BESIDE_A_LOSS)]
         found += causes[:1]
         if following.quantity not in FORWARD:
             return found + gradients_at_once(basis, step)
@@ -112,7 +112,7 @@ def _causes_of(
     following: FirstDifference, again: RepeatsOnward, basis: Behind, given: dict[str, Array] | None = None
 ) -> list[Cause]:
     causes = find_causes(following, basis)
-    if following.quantity in (*FORWARD, "stat") and (not causes or causes[0].name in VAGUE):
+    if following.quantity in (*FORWARD, "stat") and (not causes or is_place_only(causes[0].name)):
         tried = find_by_experiment(following, again, basis.join, basis.reference, basis.candidate, given)
         causes = ahead_of(causes, tried)
     return causes

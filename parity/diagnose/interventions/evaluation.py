@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.judge.metrics import distance
 from parity.judge.result import Cause, FirstDifference
 from parity.mapping.states import read_all
@@ -104,18 +105,8 @@ def _read_in_evaluation(first: FirstDifference, names: str, drops: bool, followe
         f"allows, where it was {was:.3g} times off{'; the reference evaluates to the same with them' if followed else ''}"
     )
     if drops:
-        return Cause(
-            "dropout_active",
-            f"the port drops units by {names} in evaluation, where the towers keep all",
-            evidence,
-            "apply the mask in training only: if self.training, as the towers do with training=True",
-        )
-    return Cause(
-        "train_mode_in_evaluation",
-        f"train mode in evaluation: the port takes {names} in, which the towers leave out",
-        evidence,
-        f"take {names} in training only: if self.training, as the towers do with training=True",
-    )
+        return build_cause("dropout_active", "evaluation", evidence=evidence, names=names)
+    return build_cause("train_mode_in_evaluation", "tensor", evidence=evidence, names=names)
 
 
 def _of_the_statistics(recorder: Evaluates, own: Tensors) -> list[Cause]:
@@ -134,13 +125,11 @@ def _of_the_statistics(recorder: Evaluates, own: Tensors) -> list[Cause]:
         return []
     names = ", ".join(unused)
     return [
-        Cause(
+        build_cause(
             "batch_statistics_in_evaluation",
-            f"batch statistics instead of moving statistics in evaluation: {names}",
-            f"with the moving statistics of {names} changed, the candidate's evaluation is the same to the bit; "
+            evidence=f"with the moving statistics of {names} changed, the candidate's evaluation is the same to the bit; "
             f"those of {len(layers) - len(unused)} other layers count",
-            "normalise with the moving statistics after training: hand self.training on to F.batch_norm, and keep "
-            "track_running_stats",
+            names=names,
         )
     ]
 
@@ -153,31 +142,30 @@ def _of_the_towers(recorder: Evaluates, own: Tensors) -> list[Cause]:
     if moved is None or not _same(own, _evaluations(moved)):
         return []
     return [
-        Cause(
+        build_cause(
             "towers_in_train_mode",
-            "the towers normalise with the batch's statistics in inference",
-            "with all moving statistics changed, the reference's evaluation is the same to the bit; the candidate's is not",
-            "hand the tower's training=False on to its batch norm",
+            evidence="with all moving statistics changed, the reference's evaluation is the same to the bit; the "
+            "candidate's is not",
         )
     ]
 
 
 def _train_mode() -> Cause:
-    return Cause(
+    return build_cause(
         "train_mode_in_evaluation",
-        "train mode in evaluation: model.eval() changes nothing in the port",
-        "after model.train() the candidate evaluates to the same values to the bit; what training=False changes in the "
+        "eval ignored",
+        evidence="after model.train() the candidate evaluates to the same values to the bit; what training=False "
+        "changes in the "
         "towers, it does not",
-        "make it depend on self.training what training alone does, such as dropout(x, training=self.training)",
     )
 
 
 def _random() -> Cause:
-    return Cause(
+    return build_cause(
         "train_mode_in_evaluation",
-        "train mode in evaluation: the port draws random numbers",
-        "after another random seed the candidate evaluates to other values, in evaluation mode and from the same state",
-        "hand self.training on to dropout: F.dropout(x, p, training=self.training)",
+        "random",
+        evidence="after another random seed the candidate evaluates to other values, in evaluation mode and from "
+        "the same state",
     )
 
 

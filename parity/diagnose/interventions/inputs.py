@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
+from parity.diagnose.catalogue import describe
 from parity.diagnose.interventions.protocol import Change
 from parity.trace.arrays import Array, Tensors
 
@@ -14,9 +15,7 @@ def changes_of_the_order(towers: int) -> Iterator[Change]:
     """Yields the change that undoes dealing the examples out in turn."""
     if towers > 1:
         yield Change(
-            "order_of_examples",
-            "the examples are dealt out in turn (rank, rank + world size, ...)",
-            "cut the batch into contiguous pieces as tf.split does: torch_ddp.shard",
+            *describe("order_of_examples", "dealt"),
             "fed with the batch in the order that undoes dealing it out",
             batch=lambda batch: {name: _dealt_back(value, towers) for name, value in batch.items()},
         )
@@ -50,18 +49,14 @@ def changes_of_the_inputs(batch: Tensors, widths: Iterable[int] = ()) -> Iterato
             for axis in (1, 2, 3):
                 if value.shape[axis] > 1:
                     yield Change(
-                        "reversed_input",
-                        f"the port reverses axis {axis} of {plain}",
-                        "check flips and the order of the channels (RGB, BGR)",
+                        *describe("reversed_input", "axis", axis=axis, input=plain),
                         f"with axis {axis} of {plain} reversed",
                         batch=only(lambda x, axis=axis: np.flip(x, axis)),  # type: ignore[misc]
                     )
         if value.dtype.kind == "f":
             for factor, text, inverse in SCALES:
                 yield Change(
-                    "input_scale",
-                    f"the port multiplies {plain} by {inverse}",
-                    "scale the inputs once, where the graph does",
+                    *describe("input_scale", "power", input=plain, inverse=inverse),
                     f"with {plain} times {text}",
                     batch=only(lambda x, factor=factor: (x * factor).astype(x.dtype)),  # type: ignore[misc]
                 )
@@ -85,9 +80,7 @@ def changes_of_the_inputs(batch: Tensors, widths: Iterable[int] = ()) -> Iterato
         elif value.dtype.kind in "iu" and value.ndim == 1:
             for step, classes in [(step, count) for step in (-1, 1) for count in _classes(value, widths)]:
                 yield Change(
-                    "labels_shifted",
-                    f"the port shifts {plain} by {-step:+d}",
-                    "count the classes from where the graph does",
+                    *describe("labels_shifted", "classes", input=plain, by=-step),
                     f"with {plain} shifted by {step:+d}",
                     batch=only(lambda x, step=step, n=classes: ((x.astype(np.int64) + step) % n).astype(x.dtype)),  # type: ignore[misc]
                 )

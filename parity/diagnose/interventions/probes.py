@@ -7,6 +7,7 @@ from math import inf
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.interventions.protocol import Repeats
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Cause, Explained, FirstDifference
@@ -144,13 +145,14 @@ def ignored_input(bench: Bench) -> Cause | None:
         if bench.reads(rolled):
             continue  # something else comes of it: it is used, if not there
         plain = text.removeprefix("feed/")
-        return Cause(
+        return build_cause(
             "input_ignored",
-            f"the port does not use {plain}",
-            f"with the examples' {plain} exchanged, {bench.first.check.key} of the candidate stays the same to the last "
+            "whole",
+            evidence=f"with the examples' {plain} exchanged, {bench.first.check.key} of the candidate stays the "
+            "same to the last "
             "bit; "
             f"the reference's moves by {distance(followed, bench.wanted):.3g}",
-            f"use {plain} where the graph does",
+            input=plain,
         )
     return None
 
@@ -194,12 +196,13 @@ def _shifted_back(bench: Bench, text: str, axes: tuple[int, int]) -> Cause | Non
         got = bench.candidate_with(lambda batch, moved=moved: moved)  # type: ignore[misc]
         if got is not None and distance(wanted, got) <= 4 * bench.first.check.allowed:
             down, right = -shift[0], -shift[1]
-            return Cause(
+            return build_cause(
                 "shifted_image",
-                f"the port's convolution sees the image shifted by {down:+d}, {right:+d}: padding on the wrong side",
-                f"on images with a black border, shifted by {shift[0]:+d}, {shift[1]:+d} for the candidate alone, both "
+                evidence=f"on images with a black border, shifted by {shift[0]:+d}, {shift[1]:+d} for the "
+                "candidate alone, both "
                 f"sides give the same {bench.first.check.key}",
-                "pad as SAME does: evenly, the odd one at the end (torch_ddp.like_tf.Conv2d, or pad_same before it)",
+                down=down,
+                right=right,
             )
     return None
 
@@ -230,10 +233,12 @@ def less_precision(bench: Bench) -> Cause | None:
     name = next((name for least, name in FORMATS if size > least), None)
     if name is None:
         return None
-    return Cause(
+    return build_cause(
         "reduced_precision",
-        f"part of what leads to {bench.first.check.key} goes through a narrower float, {name} by the size of it",
-        f"inputs larger by {TINY:g} of themselves leave the candidate's float64 result as it is to the last bit, and move "
+        "part",
+        evidence=f"inputs larger by {TINY:g} of themselves leave the candidate's float64 result as it is to the "
+        "last bit, and move "
         f"the reference's; the two are {size:.2g} apart",
-        "look for half(), bfloat16(), float(), autocast or a cast of the inputs; levels 1 and 2 need full precision",
+        key=bench.first.check.key,
+        name=name,
     )

@@ -5,7 +5,7 @@ For causes that no trace can show alone, such as what the port does to its input
 
 from collections.abc import Iterator
 
-from parity.diagnose import VAGUE
+from parity.diagnose.catalogue import CAUSES, build_cause, describe, is_place_only
 from parity.diagnose.interventions.control import of_the_repetition, undone_by_chance
 from parity.diagnose.interventions.evaluation import Evaluates, of_the_evaluation
 from parity.diagnose.interventions.inputs import changes_of_the_inputs, changes_of_the_order
@@ -28,17 +28,8 @@ POLICIES = {
 }
 
 
-# Of what these experiments find nobody knows whether it is all of the difference.
-NOT_ALL = frozenset(["reduced_precision"])
 PLACE = "other_operation"  # of which it is known that all that goes in is right
-DRAWN = {"random_draw": frozenset(["dropout_active"])}  # that the port draws is proven; what it draws the numbers tell
-STALE = Change(
-    "stale_batch",
-    "the port works on the batch of the step before",
-    "use the batch of this step: check prefetching and where next() is called",
-    "fed with this step's batch once more",
-    twice=True,
-)
+STALE = Change(*describe("stale_batch"), "fed with this step's batch once more", twice=True)
 
 
 def ahead_of(known: list[Cause], tried: list[Cause]) -> list[Cause]:
@@ -50,10 +41,12 @@ def ahead_of(known: list[Cause], tried: list[Cause]) -> list[Cause]:
       known: what the hypotheses name.
       tried: what experiments found, of the same difference.
     """
-    whole = any(cause.name not in NOT_ALL for cause in tried)
-    exact = frozenset[str]().union(*(DRAWN.get(cause.name, ()) for cause in tried))
+    whole = any(CAUSES[cause.name].complete for cause in tried)
+    exact = {name for cause in tried for name in CAUSES[cause.name].refined_by}
     proven = [cause for cause in known if cause.name in exact or (cause.name == PLACE and not whole)]
-    return proven + tried + [cause for cause in known if cause not in proven and not (whole and cause.name in VAGUE)]
+    return (
+        proven + tried + [cause for cause in known if cause not in proven and not (whole and is_place_only(cause.name))]
+    )
 
 
 def find_by_experiment(
@@ -164,11 +157,11 @@ def _of_the_statistics(first: FirstDifference, recorder: Repeats, join: Join, ca
         wanted = traced.step(step).read(first.check.key)
         if wanted.shape == got.shape and distance(wanted, got) <= first.check.allowed:
             return [
-                Cause(
+                build_cause(
                     "statistics_of_another_tower",
-                    f"the statistics that survive are {survivor}, not {POLICIES.get(asked, asked)}",
-                    f'with [tf] batch_norm_updates = "{policy}" the towers give the candidate\'s {first.check.key}',
-                    "keep the statistics of the rank that stands for the surviving tower: rank 0 under DDP's broadcast",
+                    evidence=f'with [tf] batch_norm_updates = "{policy}" the towers give the candidate\'s {first.check.key}',
+                    survivor=survivor,
+                    wanted=POLICIES.get(asked, asked),
                 )
             ]
     return []

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from parity.diagnose.catalogue import describe
 from parity.diagnose.interventions.protocol import Change
 from parity.judge.result import FirstDifference
 from parity.trace import Trace
@@ -27,15 +28,12 @@ def changes_of_the_flatten(first: FirstDifference, reference: Trace, state: Tens
         for h, w, c in sorted(image for image in images if int(np.prod(image)) == weight.shape[1]):
             order = np.arange(h * w * c).reshape(h, w, c).transpose(2, 0, 1).reshape(-1)
             yield Change(
-                "flatten_order",
-                f"the flatten before {text[4:]} counts channels first in the port, last in the towers",
-                f'map its kernel with transform = "flatten_hwc({h}, {w}, {c})", or flatten in the order of the towers '
-                "(torch_ddp.like_tf.flatten)",
+                *describe("flatten_order", "image", variable=text[4:], h=h, w=w, c=c),
                 f"with the inputs of {text[4:]} taken from the order {h}, {w}, {c} to {c}, {h}, {w}",
-                state=lambda state, text=text, order=order: {
+                state=lambda state, text=text, order=order: {  # type: ignore[misc]
                     **state,
                     text: np.ascontiguousarray(state[text][:, order]),
-                },  # type: ignore[misc]
+                },
             )
 
 
@@ -44,9 +42,7 @@ def changes_of_the_gates(state: Tensors) -> Iterator[Change]:
     layers = [text for text in state if re.search(r"(weight|bias)_(ih|hh)", text) and not len(state[text]) % 4]
     if layers:
         yield Change(
-            "gate_order",
-            "the LSTM's gates come in TensorFlow's order (i, j, f, o) where torch's is i, f, g, o",
-            'map the kernel with transform = "lstm_gates" and the bias with "lstm_bias(...)", which reorder the gates',
+            *describe("gate_order"),
             f"with the second and third quarter of {', '.join(text[4:] for text in layers)} exchanged",
             state=lambda state: {**state, **{text: _exchanged_gates(state[text]) for text in layers}},
         )
@@ -65,26 +61,20 @@ def changes_of_the_state(first: FirstDifference, state: Tensors) -> Iterator[Cha
         value = weights[text]
         if value.ndim >= 2 and value.shape[0] == value.shape[1]:
             yield Change(
-                "transposed_kernel",
-                f"the square kernel {text[4:]} is used transposed",
-                f'map it the other way round: [mapping] … = {{ to = "{text[4:]}", transform = … }} (identity or transpose)',
+                *describe("transposed_kernel", "square", variable=text[4:]),
                 f"with {text[4:]} transposed",
                 state=lambda state, text=text: {**state, text: np.ascontiguousarray(np.swapaxes(state[text], 0, 1))},  # type: ignore[misc]
             )
     for one, other in list(_alike(near, weights))[:MOST_EXCHANGES]:
         yield Change(
-            "swapped_variables",
-            f"{one[4:]} and {other[4:]} stand for each other",
-            f"exchange {one[4:]} and {other[4:]} in the mapping, or where the port uses them",
+            *describe("swapped_variables", "variables", one=one[4:], other=other[4:]),
             f"with {one[4:]} and {other[4:]} exchanged",
             state=lambda state, one=one, other=other: {**state, one: state[other], other: state[one]},  # type: ignore[misc]
         )
     layers = {text.rpartition(".")[0] for text in near}
     for one, other in list(_layers_alike(sorted(layers), weights))[:MOST_EXCHANGES]:
         yield Change(
-            "swapped_variables",
-            f"the layers {one[4:]} and {other[4:]} stand for each other",
-            f"exchange {one[4:]} and {other[4:]} in the mapping, or where the port uses them",
+            *describe("swapped_variables", "layers", one=one[4:], other=other[4:]),
             f"with all variables of {one[4:]} and {other[4:]} exchanged",
             state=lambda state, one=one, other=other: _exchanged(state, one, other),  # type: ignore[misc]
         )

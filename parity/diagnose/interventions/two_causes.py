@@ -1,6 +1,7 @@
 """Finds two causes in one tensor, and the change that undoes what is named already."""
 
 from parity.diagnose import Evidence, find_causes
+from parity.diagnose.catalogue import Trait, causes_with
 from parity.diagnose.interventions.inputs import changes_of_the_inputs, changes_of_the_order
 from parity.diagnose.interventions.probes import Bench
 from parity.diagnose.interventions.protocol import RepeatsOnward, Undone
@@ -57,9 +58,6 @@ def _alone(bench: Bench, name: str) -> Undone | None:
 # Finds two bugs in one tensor: what an experiment leaves of a difference another one undoes, or a hypothesis
 # explains.
 
-# Those that explain all of a difference to rounding; the others would hold beside nearly anything.
-EXACT = frozenset(["rectifier", "dropout_active", "bias_missing", "other_shard", "cross_entropy"])
-
 
 def one_of_two(
     first: FirstDifference, again: RepeatsOnward, evidence: Evidence, checks: list[Check], name: str = ""
@@ -79,6 +77,7 @@ def one_of_two(
     step, key = first.check.step, first.check.key
     allowed = allowed_at(step, checks)
     bench = Bench(first, again, evidence.join, evidence.reference, evidence.candidate)
+    left_over = causes_with(Trait.FITS_WHAT_IS_LEFT)
     for change in (STALE, *changes_to_try(bench)):
         if name not in ("", change.name):
             continue
@@ -87,7 +86,7 @@ def one_of_two(
         left = next_difference(basis.evidence, step, allowed, (first.quantity,)) if basis else None
         if basis is None or left is None:
             continue
-        cause = next((each for each in find_causes(left, basis.evidence) if each.name in EXACT), None)
+        cause = next((each for each in find_causes(left, basis.evidence) if each.name in left_over), None)
         if cause is not None:
             text = f"{change.what}, what is left of {key} is explained: {cause.title}; neither explains it alone"
             return Undone(change.name, change.title, text, change.fix, cause.explains, change), cause

@@ -7,6 +7,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from parity.diagnose import Evidence
+from parity.diagnose.catalogue import Trait, causes_with
 from parity.diagnose.detectors.inputs import examples_read
 from parity.diagnose.interventions.protocol import Change, Changed, RepeatsOnward, Undone
 from parity.judge.metrics import distance, norm, worst
@@ -175,7 +176,7 @@ def mended(first: FirstDifference, cause: Cause, again: RepeatsOnward, evidence:
         hidden = _changed(again.state(step), changed.state(step), evidence.join, evidence.reference.step(step))
         basis = Behind(evidence.join, evidence.reference, candidate, evidence.states, evidence.towers, hidden)
         return Mended(basis, changed)
-    read = examples_read(first, evidence) if cause.name in READ else None
+    read = examples_read(first, evidence) if cause.name in causes_with(Trait.OTHER_EXAMPLES) else None
     sizes = {len(value) for value in again.reference_batch(step).values() if value.ndim}
     if read is None or sizes != {len(read)}:
         return None
@@ -184,9 +185,6 @@ def mended(first: FirstDifference, cause: Cause, again: RepeatsOnward, evidence:
     if followed is None:
         return None
     return Mended(Behind(evidence.join, followed, evidence.candidate, evidence.states, evidence.towers), following)
-
-
-READ = frozenset(["other_shard", "order_of_examples", "repeated_examples"])
 
 
 def _changed(before: Tensors, after: Tensors, join: Join, file: TensorFile) -> frozenset[str]:

@@ -6,6 +6,7 @@ down to rounding, and the reference's own rule, computed the same way, gives the
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import common_factor
 from parity.diagnose.layers.normalization import normalised, norms_behind, softmax_axis, softmax_scale
 from parity.diagnose.layers.rules import Layer, Rule, explains_all, functions, gives, number
@@ -47,9 +48,7 @@ def extra_op(layer: str, calls: str, before: Array, after: Array) -> Cause | Non
     for name, function in functions():
         if name != "no activation" and gives(function, before, after):
             text = f"{name} of it is what {calls} gives, to the last digits"
-            return Cause(
-                "activation_function", f"{what}: a {name}", text, "use the activation of the graph on both sides"
-            )
+            return build_cause("activation_function", "extra", evidence=text, what=what, function=name)
     kept, dropped = (after != 0.0) & (before != 0.0), (after == 0.0) & (before != 0.0)
     factor = common_factor([(before[kept], after[kept])]) if kept.any() else None
     if factor is None or factor == 1.0:
@@ -59,9 +58,7 @@ def extra_op(layer: str, calls: str, before: Array, after: Array) -> Cause | Non
         fix = "switch it off on both sides, or record the masks and replay them"
         return Cause("dropout_active", f"dropout is active in the candidate only, in front of {layer}", text, fix)
     text = f"every value that {calls} gives is {factor:.9g} times what it takes, to the last digits"
-    return Cause(
-        "extra_scale", f"{what}: multiplied by {factor:.6g}", text, "scale what goes into it as the graph does"
-    )
+    return build_cause("extra_scale", evidence=text, what=what, factor=factor)
 
 
 def _activation(layer: Layer, x: Array) -> Cause | None:
@@ -70,12 +67,15 @@ def _activation(layer: Layer, x: Array) -> Cause | None:
             continue
         for other, rule in functions():
             if other != name and explains_all(rule(x), layer):
-                return Cause(
+                return build_cause(
                     "activation_function",
-                    f"{layer.name} goes through {other} in the candidate, through {name} in the reference",
-                    f"{other} of what goes in, which is the same on both sides, gives the candidate's output to the last "
+                    "layer",
+                    evidence=f"{other} of what goes in, which is the same on both sides, gives the candidate's "
+                    "output to the last "
                     f"digits, {name} the reference's",
-                    "use the activation of the graph on both sides",
+                    layer=layer.name,
+                    other=other,
+                    function=name,
                 )
     return None
 
@@ -84,11 +84,13 @@ def _scaled(layer: Layer, x: Array) -> Cause | None:
     own, other = common_factor([(x, layer.reference)]), common_factor([(x, layer.candidate)])
     if own is None or other is None or not explains_all(other * x, layer) or number(own) == number(other):
         return None
-    return Cause(
+    return build_cause(
         "scale",
-        f"{layer.name} multiplies by {number(other)} in the candidate, by {number(own)} in the reference",
-        f"each value is what goes in, which is the same on both sides, times {other:.9g} and {own:.9g}, to the last digits",
-        "scale as the graph does: attention by the square root of the size of one head",
+        evidence=f"each value is what goes in, which is the same on both sides, times {other:.9g} and {own:.9g}, "
+        "to the last digits",
+        layer=layer.name,
+        other=number(other),
+        own=number(own),
     )
 
 
@@ -96,11 +98,11 @@ def _left_out(layer: Layer, x: Array) -> Cause | None:
     """The reference's first op that differs is missing in the candidate, whatever comes behind it."""
     if not _comes_of(layer, x):
         return None
-    return Cause(
+    return build_cause(
         "op_left_out",
-        f"the candidate leaves out {layer.op} ({layer.kind})",
-        "what comes behind it, given what goes into it, gives the candidate's output, to the last digits",
-        "do what the graph does there: add the mask, the bias, the residual",
+        evidence="what comes behind it, given what goes into it, gives the candidate's output, to the last digits",
+        left_out=layer.op,
+        kind=layer.kind,
     )
 
 
@@ -113,11 +115,12 @@ def _other_mask(layer: Layer, x: Array) -> Cause | None:
     inverted = np.where(mask > mask.min() / 2, mask.min(), 0.0)
     for other, words in ((turned, "along the other of the two last axes"), (inverted, "where the reference adds none")):
         if _comes_of(layer, x + other):
-            return Cause(
+            return build_cause(
                 "mask",
-                f"the candidate adds the mask of {layer.op} {words}",
-                "the scores with that mask, which are the same without it, give the candidate's output, to the last digits",
-                "mask what the graph masks: keys, with [:, None, None, :]",
+                evidence="the scores with that mask, which are the same without it, give the candidate's output, "
+                "to the last digits",
+                masked=layer.op,
+                words=words,
             )
     return None
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import CLOSE, rounds_to_one, same_values
 from parity.diagnose.layers.rules import ALL_ONE, Layer, Rule, explains_all, gives, number
 from parity.diagnose.ops.activations import softmax
@@ -24,11 +25,13 @@ def softmax_axis(layer: Layer, x: Array) -> Cause | None:
     axis = next((axis for axis in range(x.ndim) if gives(lambda x, a=axis: softmax(x, a), x, layer.reference)), None)  # type: ignore[misc]
     for other in range(x.ndim) if axis is not None else ():
         if other != axis and explains_all(softmax(x, other), layer):
-            return Cause(
+            return build_cause(
                 "softmax_axis",
-                f"the softmax of {layer.name} goes over axis {other} in the candidate, over axis {axis} in the reference",
-                f"what goes in is the same; taken over axis {other} it gives the candidate's output to the last digits",
-                "name the axis of the graph: dim=-1 where tf.nn.softmax has none",
+                evidence=f"what goes in is the same; taken over axis {other} it gives the candidate's output to "
+                "the last digits",
+                layer=layer.name,
+                other=other,
+                axis=axis,
             )
     return None
 
@@ -43,11 +46,12 @@ def softmax_scale(layer: Layer) -> Cause | None:
             and not rounds_to_one(factor)
             and explains_all(_raised(layer.reference, factor, axis), layer)
         ):
-            return Cause(
+            return build_cause(
                 "softmax_scale",
-                f"what goes into the softmax of {layer.name} is {number(factor)} times as large in the candidate",
-                f"the logarithms of all probabilities, each less its largest, are {factor:.9g} times the reference's",
-                "divide the scores once, by the square root of the size of a head where the graph does",
+                evidence=f"the logarithms of all probabilities, each less its largest, are {factor:.9g} times the "
+                "reference's",
+                layer=layer.name,
+                factor=number(factor),
             )
     return None
 
@@ -116,12 +120,14 @@ def _other_axes(layer: Layer, x: Array) -> Cause | None:
                 for y in (layer.reference, layer.candidate)
             )
         if own and other and not set(own) & set(other):
-            return Cause(
+            return build_cause(
                 "normalised_axis",
-                f"{layer.name} normalises {other[0]} in the candidate, {own[0]} in the reference",
-                "what goes in is the same; less its mean and divided by the root of its variance and one epsilon, over "
+                evidence="what goes in is the same; less its mean and divided by the root of its variance and "
+                "one epsilon, over "
                 "these axes, it gives each side's output to the last digits",
-                "take the norm of the graph: BatchNorm, InstanceNorm and LayerNorm go over other axes",
+                layer=layer.name,
+                other=other[0],
+                own=own[0],
             )
     return None
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import reproduces, same_values
 from parity.judge.result import Cause
 from parity.trace.arrays import Array
@@ -107,12 +108,13 @@ def other_rows(name: str, table: Array, wanted: Array, beyond: Sequence[Array]) 
             continue
         off = np.unique((there - own) % len(table))
         how = f"each {int(off[0])} rows on" if len(off) == 1 else "their indices are computed otherwise"
-        return Cause(
+        return build_cause(
             "other_rows",
-            f"the candidate looks up other rows of {name}: {how}",
-            f"{int((own != there).sum())} of {own.size} rows are others, e.g. {_shown(there)} where the reference takes "
+            evidence=f"{int((own != there).sum())} of {own.size} rows are others, e.g. {_shown(there)} where the "
+            "reference takes "
             f"{_shown(own)}; each is a row of the same table, to the last bit",
-            "compute the indices as the graph does: its offsets, hash and modulus",
+            name=name,
+            how=how,
         )
     return None
 
@@ -132,11 +134,12 @@ def other_channels(name: str, pairs: Sequence[tuple[Array, Array]], lengths: Col
         one, other = (each.reshape(-1) if each.size == max(each.shape) else each for each in given)
         order = _order(one, other) if one.ndim == other.ndim <= MOST_AXES else None
         if order is not None and (order != np.arange(len(order))).any():
-            return Cause(
+            return build_cause(
                 "channel_order",
-                f"{name} takes channels in another order: the candidate's are the reference's {_runs(order)}",
-                "each of them holds the reference's numbers, and the weights that it meets are in the reference's order",
-                "join and split channels in the order of the graph: the arguments of torch.cat",
+                evidence="each of them holds the reference's numbers, and the weights that it meets are in the "
+                "reference's order",
+                name=name,
+                order=_runs(order),
             )
     return None
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import reproduces, same_values
 from parity.diagnose.layers.other_rules import is_held
 from parity.diagnose.ops.windows import convolved, pooled, spread
@@ -192,9 +193,7 @@ def _cause(op: Windows, own: _Way, way: _Way) -> Cause:
         what = (
             f"{op.name} takes the {POOLINGS[way.kind]} of each window in the candidate, the {POOLINGS[own.kind]} in the"
         )
-        return Cause(
-            "pooling", f"{what} reference", evidence, "pool as the graph does: max_pool or avg_pool on both sides"
-        )
+        return build_cause("pooling", "kind", evidence=evidence, what=what)
     if way.words:
         what = f"{op.name} is computed {way.words} in the candidate"
         if op.kernel is None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parity.diagnose import VAGUE, Evidence, find_causes
-from parity.diagnose.catalogue import OF_A_LAYER, OF_AN_OP
+from parity.diagnose import Evidence, find_causes
+from parity.diagnose.catalogue import Trait, build_cause, causes_with, is_exact, is_place_only
 from parity.diagnose.detectors.aggregation import loss_scale
 from parity.diagnose.evidence import is_close
 from parity.diagnose.layers.layer import extra_op, other_rule
@@ -21,7 +21,7 @@ from parity.diagnose.located.op_inputs import cause_of_input, cause_of_weights
 from parity.diagnose.located.ops import cause_at_op, cause_by_one_change, scale_of_loss
 from parity.diagnose.located.other_rules import cause_by_other_ways
 from parity.diagnose.located.recurrent import recurrent_layers
-from parity.diagnose.search import GENERAL, told_of
+from parity.diagnose.search import told_of
 from parity.judge.metrics import distance, is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
@@ -31,26 +31,7 @@ from parity.locate.matching import alike, reach, tolerance_for
 from parity.trace import parse_key
 from parity.trace.arrays import Array
 
-# What only holds where the first layers differ already, and what only holds where all layers are right.
-OF_THE_INPUTS = frozenset(
-    [
-        "order_of_examples",
-        "repeated_examples",
-        "other_shard",
-        "transposed_input",
-        "reversed_input",
-        "rolled_input",
-        "input_scale",
-        "input_shift",
-        "shifted_image",
-        "stale_batch",
-    ]
-)
-OF_THEIR_ORDER = frozenset(["transposed_input", "reversed_input", "rolled_input"])
-OF_THE_LOSS = frozenset(["cross_entropy", "gradient_factor", "loss_scale", "labels_shifted"])
-BEHIND_THE_LOSS = frozenset(["some_towers"])  # what the losses of towers make of gradients is no cause of theirs
 LOSSES = frozenset(["loss", "metric"])
-FACTORS = frozenset(["gradient_factor", "loss_scale"])  # of all losses
 ROUNDED = 1e-14  # of an output's norm: how far a bias is from being one number in a channel
 SAME = 1e-10
 NARROWEST = 0.05  # how far bfloat16 carries an output, relative: more is something else
@@ -89,17 +70,18 @@ def with_causes_at(located: Located | None, evidence: Evidence, known: Sequence[
       known: causes of the difference as it was found.
     """
     proven, rest = _causes_of(located, evidence, known)
-    told = [cause for cause in proven if cause.name not in VAGUE]
+    told = [cause for cause in proven if not is_place_only(cause.name)]
     beside = _without_guesses(located, rest) if told else _with_op(located, rest, proven)
     # What names the place alone comes behind what says exactly what is wrong there; of one op the whole pass says more.
-    vague = [cause for cause in proven if cause.name in VAGUE]
-    exact = [cause for cause in beside if cause.name not in GENERAL | VAGUE | OF_AN_OP] if vague else []
+    vague = [cause for cause in proven if is_place_only(cause.name)]
+    of_an_op = causes_with(Trait.OF_AN_OP)
+    exact = [cause for cause in beside if is_exact(cause.name) and cause.name not in of_an_op] if vague else []
     return [*told, *exact, *vague, *(cause for cause in beside if cause not in exact)]
 
 
 def _without_guesses(located: Located | None, causes: list[Cause]) -> list[Cause]:
     """What numbers support beside a cause that makes the port's numbers of the reference's, or the other way round."""
-    return causes if located is None else [each for each in causes if each.name not in GENERAL | VAGUE]
+    return causes if located is None else [each for each in causes if is_exact(each.name)]
 
 
 def _with_op(located: Located | None, causes: list[Cause], proven: Sequence[Cause]) -> list[Cause]:
@@ -108,9 +90,9 @@ def _with_op(located: Located | None, causes: list[Cause], proven: Sequence[Caus
     if located is None or cause is None:
         return causes
     # Of an output that a case declares its own numbers tell which function gives them; a layer's may be anything's.
-    guessed = (GENERAL | VAGUE) - ({"activation_function"} if located.first.decisive is None else set())
-    exact = [each for each in causes if each.name not in guessed]
-    rest = [each for each in causes if each.name in guessed and each.name != cause.name]
+    proven_so = {"activation_function"} if located.first.decisive is None else set()
+    exact = [each for each in causes if is_exact(each.name) or each.name in proven_so]
+    rest = [each for each in causes if each not in exact and each.name != cause.name]
     named = {each.name for each in [*proven, *exact]}
     told = [told_of(located.first, cause)] if cause.name not in named else []
     return [*exact, *told, *rest]
@@ -124,11 +106,11 @@ def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Caus
         proven, rest = _causes_at(located, evidence)
     if located is not None and not located.place.layer and not proven and not rest:
         proven = _causes_of_loss(located, evidence, fitting(known, located))
-    of_loss = [cause for cause in fitting(known, located) if cause.name not in GENERAL | VAGUE]
+    of_loss = [cause for cause in fitting(known, located) if is_exact(cause.name)]
     if located is not None and not proven and (located.place.layer or not of_loss):
         proven, rest = behind_layers(_by_one_change(located), [*rest, *fitting(known, located)])
     first = next(iter([*proven, *rest]), None)
-    if located is not None and located.place.layer and (first is None or first.name in VAGUE):
+    if located is not None and located.place.layer and (first is None or is_place_only(first.name)):
         proven = [*_by_other_ways(located, evidence), *proven]
     names = {cause.name for cause in [*proven, *rest]}
     return proven, [*rest, *(cause for cause in fitting(known, located) if cause.name not in names)]
@@ -147,8 +129,9 @@ def behind_layers(changed: list[Cause], known: Sequence[Cause]) -> tuple[list[Ca
     named = dict[str, Cause]()
     for cause in known:
         named.setdefault(cause.name, cause)
-    of_an_op = bool(changed) and changed[0].name in OF_AN_OP
-    ahead = [each for each in named.values() if of_an_op and each.name in OF_A_LAYER - GENERAL - VAGUE]
+    of_an_op = bool(changed) and changed[0].name in causes_with(Trait.OF_AN_OP)
+    of_a_layer = causes_with(Trait.OF_A_LAYER)
+    ahead = [each for each in named.values() if of_an_op and each.name in of_a_layer and is_exact(each.name)]
     proven = [*ahead, *changed]
     names = {cause.name for cause in proven}
     return proven, [each for each in named.values() if each.name not in names]
@@ -210,7 +193,7 @@ def _causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause]
         tries = [given._replace(**rest._asdict()), given] if rest is not None else [given]
     if cause is None and not known:
         cause = next((found for each in tries if (found := other_loss(each)) is not None), None)
-    factors = bool(known) and known[0].name in FACTORS
+    factors = bool(known) and known[0].name in causes_with(Trait.FACTOR_OF_LOSSES)
     if factors and (cause is None or not is_a_count(given, losses, evidence.towers, reduced)):
         cause = _scale(located, losses)  # all losses are off by one number: that says it shorter than any term does
     return [told_of(located.first, cause)] if cause is not None else []
@@ -278,7 +261,7 @@ def _causes_at(located: Located | None, evidence: Evidence) -> tuple[list[Cause]
     found = fitting(find_causes(first, at), located)
     if exact is None:
         return [], found
-    rest = [cause for cause in found if cause.name != exact.name and cause.name not in VAGUE]
+    rest = [cause for cause in found if cause.name != exact.name and not is_place_only(cause.name)]
     return [told_of(first, exact)], rest
 
 
@@ -326,11 +309,11 @@ def _turned_image(place: Location) -> Cause | None:
         if not any(np.array_equal(own, each) for each in plain) and any(
             np.array_equal(own, each) for each in exchanged
         ):
-            return Cause(
+            return build_cause(
                 "transposed_input",
-                f"rows and columns of what goes into {place.layer} are exchanged in the candidate",
-                "with these axes exchanged it is what goes in on the other side, to the last bit",
-                "permute images as the graph has them: rows, then columns",
+                "layer",
+                evidence="with these axes exchanged it is what goes in on the other side, to the last bit",
+                layer=place.layer,
             )
     return None
 
@@ -412,8 +395,9 @@ def fitting(causes: Sequence[Cause], located: Located | None, undone: bool = Fal
     if located is None:
         return list(causes)
     place = located.place
-    never = OF_THE_LOSS if place.layer else BEHIND_THE_LOSS
-    of_inputs = OF_THE_INPUTS - OF_THEIR_ORDER if undone else OF_THE_INPUTS
+    never = causes_with(Trait.BEHIND_LAYERS if place.layer else Trait.BEHIND_LOSSES)
+    of_inputs = causes_with(Trait.FIRST_LAYERS)
+    of_inputs -= causes_with(Trait.INPUT_LAYOUT) if undone else frozenset()
     never |= of_inputs if place.layer and place.fed_by else frozenset()
     if place.reference is not None and place.candidate is not None:
         off = distance(place.reference, place.candidate) / max(norm(place.reference), 1e-300)

@@ -5,7 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from parity.diagnose import VAGUE, Evidence, find_causes
+from parity.diagnose import Evidence, find_causes
+from parity.diagnose.catalogue import is_place_only
 from parity.diagnose.interventions import ahead_of, find_by_experiment, with_cut
 from parity.diagnose.located.search import fitting, with_causes_at
 from parity.experiment.layers import locate_first, with_location
@@ -201,7 +202,7 @@ def _diagnose(level: Level, first: FirstDifference, replayed: ReplayedPort, runs
     again = Rerun(replayed)
     located = locate_first(first, again, join, traces.reference64)
     level.causes = with_causes_at(located, evidence, level.causes)
-    if (not level.causes or level.causes[0].name in VAGUE) and first.check.run != "free":
+    if (not level.causes or is_place_only(level.causes[0].name)) and first.check.run != "free":
         tried = find_by_experiment(first, again, join, traces.reference64, traces.candidate64)
         level.causes = ahead_of(level.causes, fitting(tried, located, undone=True))
     if first.check.run != "free":

@@ -1,0 +1,90 @@
+"""The causes of the gradients of a tower."""
+
+from parity.diagnose.catalogue.info import GENERAL, PLACE, CauseInfo, Trait, Wording
+
+ROWS = (
+    CauseInfo(
+        "rows_without_gradient",
+        "no gradient reaches some rows of an embedding",
+        {
+            "": Wording(
+                "no gradient reaches row {rows} of {name}",
+                "leave out padding_idx, which freezes its row; TensorFlow's embedding_lookup trains all rows",
+            ),
+        },
+        traits=Trait.BESIDE_A_LOSS | Trait.NO_GRADIENT,
+    ),
+    CauseInfo(
+        "zero_gradient",
+        "no gradient reaches a weight",
+        {
+            "": Wording(
+                "no gradient reaches {where}",
+                "look for detach(), no_grad(), requires_grad = False or .data between this variable and the loss",
+            ),
+        },
+        traits=Trait.NO_GRADIENT,
+    ),
+    CauseInfo(
+        "detached", "the port keeps gradients from passing where they pass in the reference: detach, no_grad, .data", {}
+    ),
+    CauseInfo(
+        "not_detached",
+        "gradients pass in the port where the reference stops them",
+        {
+            "": Wording(
+                "gradients pass in the port that the reference stops, behind {layer}",
+                "detach() there, as the graph's stop_gradient does",
+            ),
+        },
+    ),
+    CauseInfo(
+        "gradient_factor",
+        "gradients are off by a factor",
+        {
+            "update": Wording("the update's gradient is off by the factor {factor:.6g}", "take it out"),
+        },
+        specificity=GENERAL,
+        traits=Trait.BEHIND_LAYERS | Trait.FACTOR_OF_LOSSES,
+    ),
+    CauseInfo(
+        "sign",
+        "the gradient or the update has the wrong sign",
+        {
+            "gradient": Wording("the gradient has the wrong sign", "minimise the loss, not its negative"),
+            "update": Wording("the update goes uphill", "minimise: check maximize=True and the loss's sign"),
+        },
+    ),
+    CauseInfo(
+        "stale_gradient",
+        "the gradient of an earlier step is still in it",
+        {
+            "": Wording(
+                "the gradient of an earlier step is still in it",
+                "call optimizer.zero_grad() before every backward pass, unless the graph accumulates too",
+            ),
+        },
+        traits=Trait.BESIDE_A_LOSS,
+    ),
+    CauseInfo("not_finite", "one side gives NaN or infinity", {}, specificity=PLACE),
+    CauseInfo(
+        "overflow",
+        "a value overflows in half precision",
+        {
+            "tensor": Wording(
+                "{key} overflows in {dtype}",
+                (
+                    "compute that sum or product in float32 (amp.float_function), or scale it before, or use "
+                    'half_dtype = "bfloat16"'
+                ),
+            ),
+            "gradients": Wording(
+                "the gradients overflow at every loss scale",
+                (
+                    "look for an op whose gradient is infinite (sqrt at 0, log, norm), or record more steps: the "
+                    "scale halves at each"
+                ),
+            ),
+        },
+    ),
+)

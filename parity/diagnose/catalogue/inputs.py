@@ -1,0 +1,104 @@
+"""The causes of what goes into the towers and the ranks."""
+
+from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Trait, Wording
+
+ROWS = (
+    CauseInfo(
+        "order_of_examples",
+        "the examples of the batch come in another order",
+        {
+            "dealt": Wording(
+                "the examples are dealt out in turn (rank, rank + world size, ...)",
+                "cut the batch into contiguous pieces as tf.split does: torch_ddp.shard",
+            ),
+        },
+        specificity=GENERAL,
+        traits=Trait.FIRST_LAYERS | Trait.OTHER_EXAMPLES,
+    ),
+    CauseInfo(
+        "repeated_examples",
+        "some examples of the batch are not read, others twice",
+        {
+            "": Wording(
+                "{missing} of {examples} examples of the batch are not read, and others twice",
+                ("read every example once: check sampling with replacement, padding of the last batch, and drop_last"),
+            ),
+        },
+        specificity=GENERAL,
+        traits=Trait.FIRST_LAYERS | Trait.OTHER_EXAMPLES,
+    ),
+    CauseInfo(
+        "other_shard",
+        "a rank reads the shard of another tower",
+        {},
+        traits=Trait.FIRST_LAYERS | Trait.OTHER_EXAMPLES | Trait.FITS_WHAT_IS_LEFT,
+    ),
+    CauseInfo(
+        "stale_batch",
+        "the port works on the batch of the step before",
+        {
+            "": Wording(
+                "the port works on the batch of the step before",
+                "use the batch of this step: check prefetching and where next() is called",
+            ),
+        },
+        traits=Trait.FIRST_LAYERS,
+    ),
+    CauseInfo(
+        "input_ignored",
+        "the port does not use one of its inputs",
+        {
+            "whole": Wording("the port does not use {input}", "use {input} where the graph does"),
+        },
+    ),
+    CauseInfo(
+        "input_scale",
+        "an input is multiplied by another factor",
+        {
+            "power": Wording("the port multiplies {input} by {inverse}", "scale the inputs once, where the graph does"),
+        },
+        traits=Trait.FIRST_LAYERS,
+    ),
+    CauseInfo("input_shift", "a constant is added to an input", {}, traits=Trait.FIRST_LAYERS),
+    CauseInfo(
+        "transposed_input",
+        "the axes of an input are exchanged",
+        {
+            "layer": Wording(
+                "rows and columns of what goes into {layer} are exchanged in the candidate",
+                "permute images as the graph has them: rows, then columns",
+            ),
+        },
+        traits=Trait.FIRST_LAYERS | Trait.INPUT_LAYOUT,
+    ),
+    CauseInfo(
+        "reversed_input",
+        "an input is reversed along an axis",
+        {
+            "axis": Wording(
+                "the port reverses axis {axis} of {input}", "check flips and the order of the channels (RGB, BGR)"
+            ),
+        },
+        traits=Trait.FIRST_LAYERS | Trait.INPUT_LAYOUT,
+    ),
+    CauseInfo("rolled_input", "an input is shifted along an axis", {}, traits=Trait.FIRST_LAYERS | Trait.INPUT_LAYOUT),
+    CauseInfo(
+        "shifted_image",
+        "a convolution sees its image shifted: padding on the wrong side",
+        {
+            "": Wording(
+                ("the port's convolution sees the image shifted by {down:+d}, {right:+d}: padding on the wrong side"),
+                ("pad as SAME does: evenly, the odd one at the end (torch_ddp.like_tf.Conv2d, or pad_same before it)"),
+            ),
+        },
+        traits=Trait.FIRST_LAYERS,
+    ),
+    CauseInfo(
+        "labels_shifted",
+        "the labels are shifted against the reference's",
+        {
+            "classes": Wording("the port shifts {input} by {by:+d}", "count the classes from where the graph does"),
+        },
+        traits=Trait.BEHIND_LAYERS,
+    ),
+)

@@ -1,0 +1,97 @@
+"""The causes of precision, mixed precision among it."""
+
+from parity.diagnose.catalogue.info import CauseInfo, Trait, Wording
+
+ROWS = (
+    CauseInfo(
+        "reduced_precision",
+        "something goes through a narrower float",
+        {
+            "tensor": Wording(
+                "{tensor} goes through {name} in the {whose}",
+                (
+                    "look for half(), bfloat16(), autocast or a cast before communication; levels 1 and 2 need full "
+                    "precision"
+                ),
+            ),
+            "gradients": Wording(
+                "the gradients go through {narrow} in the candidate",
+                (
+                    "look for half(), bfloat16(), autocast or a cast before communication; levels 1 and 2 need full "
+                    "precision"
+                ),
+            ),
+            "part": Wording(
+                "part of what leads to {key} goes through a narrower float, {name} by the size of it",
+                (
+                    "look for half(), bfloat16(), float(), autocast or a cast of the inputs; levels 1 and 2 need "
+                    "full precision"
+                ),
+            ),
+        },
+        traits=Trait.BESIDE_A_LOSS,
+        complete=False,
+    ),
+    CauseInfo(
+        "batch_norm_in_half",
+        "batch norm runs in half precision",
+        {
+            "": Wording(
+                "batch norm runs in {dtype}: {tensor} is kept in it",
+                "keep batch norm in float32 (keep_batchnorm_fp32): give it weights (affine), or use opt_level O1",
+            ),
+        },
+    ),
+    CauseInfo(
+        "half_optimizer",
+        "the optimizer's arithmetic is in half precision",
+        {
+            "": Wording(
+                "the optimizer's own arithmetic is in {dtype}", "use O2, which keeps float32 masters and float32 slots"
+            ),
+        },
+    ),
+    CauseInfo(
+        "master_weights",
+        "half-precision weights are updated, not float32 masters",
+        {
+            "": Wording(
+                "the update is made to {dtype} weights, not to float32 masters",
+                (
+                    "let the optimizer step what is in its param_groups (amp.master_params), not parameters it kept "
+                    "from before"
+                ),
+            ),
+        },
+    ),
+    CauseInfo(
+        "loss_scale_left",
+        "the gradients still hold the loss scale",
+        {
+            "": Wording(
+                "the gradients still hold a loss scale of {scale:g}",
+                "unscale before the update: leave amp.scale_loss first, or scaler.unscale_(optimizer)",
+            ),
+        },
+    ),
+    CauseInfo(
+        "loss_scale_in_clipping",
+        "the gradients are clipped before the loss scale is taken out",
+        {
+            "": Wording(
+                "the gradients are clipped before the loss scale is taken out",
+                "clip after leaving amp.scale_loss, amp.master_params(optimizer)",
+            ),
+        },
+    ),
+    CauseInfo(
+        "loss_scale_rule",
+        "the loss scale does not follow Apex's rule",
+        {
+            "": Wording(
+                "the loss scale does not follow Apex's rule",
+                "let amp.scale_loss alone move the scale, once per update, and restore it only when resuming",
+            ),
+        },
+    ),
+)

@@ -1,0 +1,64 @@
+"""The causes of combining the towers."""
+
+from parity.diagnose.catalogue.info import CauseInfo, Trait, Wording
+
+ROWS = (
+    CauseInfo(
+        "not_shared",
+        "gradients are not shared between the ranks",
+        {
+            "gradients": Wording(
+                "gradients are not shared between the ranks",
+                (
+                    "call the DistributedDataParallel module itself, not its .module, and leave no_sync() before "
+                    "the last backward pass"
+                ),
+            ),
+            "updates": Wording(
+                "the ranks make different updates of the same gradients",
+                (
+                    "look for what depends on the rank behind the backward pass: settings or state of the "
+                    "optimizer, a limit of clipping, a condition on the rank around optimizer.step()"
+                ),
+            ),
+        },
+    ),
+    CauseInfo(
+        "sum_instead_of_mean", "gradients are summed where the reference takes the mean, or the other way round", {}
+    ),
+    CauseInfo(
+        "some_towers", "not all towers count, or not all the same", {}, traits=Trait.BEHIND_LOSSES | Trait.BESIDE_A_LOSS
+    ),
+    CauseInfo("sync_batch_norm", "batch norm goes over the whole batch on one side, over each shard on the other", {}),
+    CauseInfo(
+        "clipping",
+        "gradients are clipped by another rule, to another norm, before they are combined, or not at all",
+        {
+            "epsilon": Wording(
+                ("torch's clip_grad_norm_ divides by the norm + 1e-6, TensorFlow's clip_by_global_norm by the norm"),
+                "use torch_ddp.like_tf.clip_grads_by_global_norm_",
+            ),
+            "largest in every rank": Wording(
+                ("the candidate clips before the ranks are combined: it cuts off the largest elements in every rank"),
+                "clip as the graph does: to the same limit, before or after the towers are combined as it does",
+            ),
+            "to one norm": Wording(
+                "the gradients are brought to the global norm {norm:.6g} before the update",
+                (
+                    "clip as the graph does: by this norm on both sides, or on neither; clipping leaves smaller "
+                    "gradients as they are"
+                ),
+            ),
+            "by variable": Wording(
+                "each variable's gradient is clipped to norm {norm:.6g}",
+                "clip where the graph clips: per variable or by global norm, before or after combining",
+            ),
+            "by value": Wording("the candidate {rule}", "clip as the graph does: by value, by norm or not at all"),
+            "before the update": Wording(
+                "the gradients are scaled to {factor:.4g} of what they are before the update, {rule}",
+                "clip as the graph does: by this norm on both sides, or on neither",
+            ),
+        },
+        traits=Trait.BESIDE_A_LOSS,
+    ),
+)
