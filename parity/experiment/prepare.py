@@ -9,7 +9,7 @@ import numpy as np
 from parity.case import Case
 from parity.experiment.mapping.by_numbers import Ready, decide_by_numbers
 from parity.experiment.recording import Setup, SidePaths
-from parity.experiment.sides.tensorflow_side import Reference
+from parity.experiment.sides.tensorflow_side import ReferenceSide
 from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import Progress
 from parity.judge.levels.function import Lockstep
@@ -92,7 +92,7 @@ class Prepared(NamedTuple):
     question: MappingError | None
 
 
-def prepare_both(case: Case, reference: Reference, candidate: TorchSide, out: Path, tick: Progress) -> Prepared:
+def prepare_both(case: Case, reference: ReferenceSide, candidate: TorchSide, out: Path, tick: Progress) -> Prepared:
     """Has both sides get ready for float32, joins their variables, and writes feeds and start for each.
 
     Args:

@@ -21,7 +21,7 @@ from parity.experiment.runs import (
     run_orders,
 )
 from parity.experiment.sides.rerun import Rerun
-from parity.experiment.sides.tensorflow_side import Reference, TensorFlowSide
+from parity.experiment.sides.tensorflow_side import ReferenceSide, TensorFlowSide
 from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import Progress, silent
 from parity.judge.levels.function import Lockstep
@@ -57,14 +57,14 @@ class Recorder:
         out: Path,
         spread: bool = True,
         tick: Progress = silent,
-        reference: Reference | None = None,
+        reference: ReferenceSide | None = None,
     ) -> None:
         self._case = case
         self._sides = sides
         self._out = out
         self._spread = spread
         self._tick = tick
-        self._reference: Reference = reference or TensorFlowSide(as_declared(case), sides, out / "tf", tick)
+        self._reference: ReferenceSide = reference or TensorFlowSide(as_declared(case), sides, out / "tf", tick)
         self._candidate = TorchSide(case, sides, out / "torch", tick)
         out.mkdir(parents=True, exist_ok=True)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.experiment.rejudge.races import Races
-from parity.experiment.sides.tensorflow_side import Reference
+from parity.experiment.sides.tensorflow_side import ReferenceSide
 from parity.experiment.sides.torch_side import TorchSide
 from parity.judge.levels.function import Lockstep
 from parity.judge.port_values import Written
@@ -51,7 +51,7 @@ class Setup(NamedTuple):
       racing: the trace names of the statistics and averages that the reference writes in no order.
     """
 
-    tf: Reference
+    tf: ReferenceSide
     torch: TorchSide
     feeds: SidePaths
     start: SidePaths

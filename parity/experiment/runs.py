@@ -8,8 +8,7 @@ from parity.case import Case
 from parity.experiment.recording import Setup, SidePaths
 from parity.experiment.rejudge.races import Races, with_statistics_moved, with_tower_first
 from parity.experiment.sides.perturb import as_float64, one_roundoff, one_ulp, reordered
-from parity.experiment.sides.tensorflow_side import TensorFlowSide
-from parity.experiment.spec import REPETITION, RunSpec
+from parity.experiment.spec import REPETITION, Capability, RunSpec
 from parity.judge.levels.mixed import Halves
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
@@ -108,7 +107,7 @@ def lockstep_repeated(playing: Setup, states: SidePaths) -> dict[str, "Future[Tr
       states: the states before each step.
     """
     repeats = {"candidate": candidate_repeated(playing, states)}
-    if isinstance(playing.tf, TensorFlowSide):
+    if Capability.RERUN in playing.tf.capabilities:
         repeats["reference"] = playing.tf.run(_repetition(playing, playing.feeds.tf, playing.start.tf, states.tf))
     return repeats
 

@@ -1,5 +1,6 @@
 """What is asked of a side: one run of a case, and who is told how far it is."""
 
+import enum
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -14,6 +15,16 @@ REPETITION = "again"
 MAPPING = "mapping"
 FORWARD = "forward"
 BACKWARD = "backward"
+
+
+class Capability(enum.Flag):
+    """What not every side can do.
+
+    RERUN: runs, evaluations and forward passes that were not recorded, from any state on any batch.
+    """
+
+    NONE = 0
+    RERUN = enum.auto()
 
 
 def silent(what: str, done: int, total: int) -> None:

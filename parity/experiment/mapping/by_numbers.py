@@ -10,10 +10,9 @@ from parity.experiment.mapping.by_graph import in_layout_of_graph
 from parity.experiment.mapping.by_neighbours import by_neighbours
 from parity.experiment.mapping.by_outputs import Outputs, Proven, most_reached
 from parity.experiment.recording import SidePaths
-from parity.experiment.sides.golden_side import GoldenSide
-from parity.experiment.sides.tensorflow_side import Reference, TensorFlowSide
+from parity.experiment.sides.tensorflow_side import ReferenceSide
 from parity.experiment.sides.torch_side import TorchSide
-from parity.experiment.spec import MAPPING, RunSpec
+from parity.experiment.spec import MAPPING, Capability, RunSpec
 from parity.locate.matching import Pass
 from parity.mapping import Draft, Mapping
 from parity.mapping.by_gradients import Gradients, by_trial, tied_values
@@ -41,7 +40,7 @@ class Ready(NamedTuple):
       out: folder for what is written.
     """
 
-    reference: Reference
+    reference: ReferenceSide
     inputs: Any
     candidate: TorchSide
     joined: Callable[[Mapping], Join]
@@ -53,7 +52,7 @@ class Ready(NamedTuple):
 def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
     """Returns the draft with its guesses decided, or verified, by the gradients of the first step in float64."""
     state = read_all(Trace(ready.start).init())
-    if isinstance(ready.reference, GoldenSide):
+    if Capability.RERUN not in ready.reference.capabilities:
         return _by_trial(draft, ready, state, "float64")
     ready.reference.prepare("float64", ready.inputs).result()
     held = {guess.variable.name: f"{HELD[guess.variable.kind]}/{guess.variable.name}" for guess in draft.guesses}
@@ -117,14 +116,17 @@ class _ForwardPasses:
     def __call__(self, draft: Draft) -> tuple[Pass, Pass] | None:
         """Returns the passes under an assignment, None where one of them cannot be watched; the next replaces the second."""
         ready, theirs = self._ready, self.translated(draft)
-        if not isinstance(ready.reference, TensorFlowSide):
+        if Capability.RERUN not in ready.reference.capabilities:
             return None
         try:
             if self._reference is None:
                 asked = RunSpec(
                     self._name, "float64", ready.feeds.tf, ready.start, self._states("tf", self.state), (), [0]
                 )
-                self._reference = _pass(ready.reference.forward(0, FIRST_TOWER, asked))
+                kept = ready.reference.forward(0, FIRST_TOWER, asked)
+                if kept is None:
+                    return None
+                self._reference = _pass(kept)
             start = write_init(ready.out / "start" / f"{self._name}-torch", theirs)
             there = RunSpec(self._name, "float64", ready.feeds.torch, start, self._states("torch", theirs), (), [0])
             return self._reference, _pass(ready.candidate.forward(0, FIRST_TOWER, there))

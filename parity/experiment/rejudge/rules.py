@@ -6,7 +6,8 @@ from parity.experiment.recording import Recorded, Setup, SidePaths
 from parity.experiment.rejudge.ill_conditioned import measure_kept, measure_live, settle_empty_gradients
 from parity.experiment.rejudge.non_differentiable import BESIDE, LiveBeside, settle_kinks
 from parity.experiment.runs import REPLICAS
-from parity.experiment.sides.golden_side import GoldenSide
+from parity.experiment.sides.tensorflow_side import ReferenceSide
+from parity.experiment.spec import Capability
 from parity.judge.result import Check
 from parity.trace import SHADOW_EMPTY, Trace
 
@@ -25,18 +26,18 @@ def settle(checks: list[Check], recorded: Recorded, playing: Setup, states: Side
       playing: the sides.
       states: the states before each step.
     """
-    golden = playing.tf if isinstance(playing.tf, GoldenSide) else None
-    if golden is None:
+    live = Capability.RERUN in playing.tf.capabilities
+    if live:
         checks = settle_empty_gradients(checks, lambda lost: measure_live(recorded, playing, states, lost))
-    elif (empty := golden.kept(SHADOW_EMPTY)) is not None:
+    elif (empty := playing.tf.kept(SHADOW_EMPTY)) is not None:
         checks = settle_empty_gradients(checks, measure_kept(Trace(empty)))
     if recorded.races:
         return checks
-    known = [inputs for inputs, name in BESIDE.items() if golden is None or _is_kept(golden, name)]
+    known = [inputs for inputs, name in BESIDE.items() if live or _is_kept(playing.tf, name)]
     return settle_kinks(checks, [LiveBeside(recorded, playing, states, inputs) for inputs in known])
 
 
-def _is_kept(golden: GoldenSide, name: str) -> bool:
+def _is_kept(golden: ReferenceSide, name: str) -> bool:
     free = [f"free-{name}", *(f"free-{name}-replica-{number}" for number in range(REPLICAS))]
     return all(golden.kept(each) for each in [name, *free])
 

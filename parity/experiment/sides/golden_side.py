@@ -9,8 +9,8 @@ from typing import Any
 from parity.case import Case, as_declared
 from parity.experiment.sides.densify import DenseTrace
 from parity.experiment.sides.tensorflow_side import INITIAL_SLOTS, PREPARED
-from parity.experiment.spec import MAPPING, REPETITION, RunSpec
-from parity.trace import Trace, write_json
+from parity.experiment.spec import FORWARD, MAPPING, REPETITION, Capability, RunSpec
+from parity.trace import Forward, Trace, write_json
 
 FORMAT = "tower-parity-golden"
 FORMAT_VERSION = 1
@@ -37,6 +37,7 @@ class GoldenSide:
     def __init__(self, folder: Path, case: Case) -> None:
         self._folder = folder
         self.notes: list[str] = []
+        self.capabilities = Capability.NONE
         self._known = _load(folder)
         now, blessed = of_the_reference(case), self._known["case"]
         for name in sorted(set(now) | set(blessed)):
@@ -63,6 +64,14 @@ class GoldenSide:
     def run(self, asked: RunSpec) -> "Future[Trace]":
         """Answers with the trace of the run of that name, or of the one that it is a part of."""
         return _done(DenseTrace(self._folder / "runs" / (asked.whole or asked.name)))
+
+    def forward(
+        self, step: int, tower: str, asked: RunSpec, most: int | None = None, gradients: bool = False
+    ) -> Forward | None:
+        """Returns the forward pass that was kept, where that is of `step` or a later one; no gradients."""
+        kept = None if gradients else self.kept(FORWARD)
+        found = None if kept is None else Forward(kept)
+        return None if found is None or found.step < step else found
 
     def kept(self, name: str) -> Path | None:
         """Returns the folder of the run of that name, None where none was kept."""

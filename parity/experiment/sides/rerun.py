@@ -6,9 +6,7 @@ from pathlib import Path
 from parity.case import Case
 from parity.experiment.recording import Setup, SidePaths
 from parity.experiment.runs import EVERYTHING
-from parity.experiment.sides.golden_side import GoldenSide
-from parity.experiment.sides.tensorflow_side import TensorFlowSide
-from parity.experiment.spec import BACKWARD, FORWARD, RunSpec
+from parity.experiment.spec import BACKWARD, FORWARD, Capability, RunSpec
 from parity.mapping.states import read_all, translated_batch, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import Forward, Trace
@@ -123,11 +121,11 @@ class Rerun:
         None where the reference does not live.
         """
         playing = self.playing
-        if not isinstance(playing.tf, TensorFlowSide):
-            return None
         asked = RunSpec(BACKWARD, "float64", playing.feeds.tf, playing.start.tf, self._states.tf, (), [step])
         playing.tf.prepare("float64", playing.inputs).result()
         reference = playing.tf.forward(step, tower, asked, gradients=True)
+        if reference is None:
+            return None
         asked = asked._replace(feeds=playing.feeds.torch, start=playing.start.torch, follow=self._states.torch)
         return reference, playing.torch.forward(step, tower, asked, gradients=True)
 
@@ -189,14 +187,10 @@ class Rerun:
         """
         playing = self.playing
         asked = RunSpec(FORWARD, "float64", playing.feeds.tf, playing.start.tf, self._states.tf, (), [step])
-        if isinstance(playing.tf, TensorFlowSide):
-            playing.tf.prepare("float64", playing.inputs).result()
-            reference = playing.tf.forward(step, tower, asked)
-        else:
-            kept = playing.tf.kept(FORWARD) if isinstance(playing.tf, GoldenSide) else None
-            if kept is None or Forward(kept).step < step:
-                return None
-            reference = Forward(kept)
+        playing.tf.prepare("float64", playing.inputs).result()
+        reference = playing.tf.forward(step, tower, asked)
+        if reference is None:
+            return None
         asked = asked._replace(feeds=playing.feeds.torch, start=playing.start.torch, follow=self._states.torch)
         return reference, playing.torch.forward(reference.step, reference.tower, asked)
 
@@ -223,7 +217,7 @@ class Rerun:
 
     def evaluate_reference_again(self, change: Callable[[Tensors], Tensors]) -> Trace | None:
         """Has the reference evaluate once more from a changed state in its own names; None where it is a trace."""
-        if not isinstance(self.playing.tf, TensorFlowSide):
+        if Capability.RERUN not in self.playing.tf.capabilities:
             return None
         self.playing.tf.prepare("float64", self.playing.inputs).result()
         asked = self._asked_to_evaluate(self._states.tf, change, "eval")
@@ -244,7 +238,7 @@ class Rerun:
         asked = self._asked_to_evaluate(self._states.torch, lambda state: state, "eval")
         feeds = write_states(playing.out / "feeds" / asked.name, [(last, self.translated_batch(changed))])
         candidate = playing.torch.run(asked._replace(feeds=feeds, start=playing.start.torch)).result()
-        if not isinstance(playing.tf, TensorFlowSide):
+        if Capability.RERUN not in playing.tf.capabilities:
             return candidate, None
         playing.tf.prepare("float64", playing.inputs).result()
         asked = self._asked_to_evaluate(self._states.tf, lambda state: state, "eval")

@@ -8,7 +8,16 @@ from typing import Any, Protocol
 
 from parity.case import Case
 from parity.case.schema import OF_THE_BUILDER
-from parity.experiment.spec import Progress, RunSpec, map_future, progress_for, settings_of, start_forward, start_run
+from parity.experiment.spec import (
+    Capability,
+    Progress,
+    RunSpec,
+    map_future,
+    progress_for,
+    settings_of,
+    start_forward,
+    start_run,
+)
 from parity.trace import Forward, Trace, write_json
 from parity.worker.failures import SideFailed
 from parity.worker.launch import Sides
@@ -17,14 +26,16 @@ PREPARED = "prepared.json"
 INITIAL_SLOTS = "initial-slots.json"
 
 
-class Reference(Protocol):
-    """What plays the reference: live TensorFlow, or a golden trace of what it did.
+class ReferenceSide(Protocol):
+    """The reference: live TensorFlow, or a golden trace of what it did.
 
     Attributes:
       notes: what the report is to say of it.
+      capabilities: what it can do beside the runs that every comparison needs.
     """
 
     notes: list[str]
+    capabilities: Capability
 
     def batches(self, out: Path) -> "Future[Any]":
         """Leaves a trace of the batches at `out`; answers with dict of input name to dtype and shape."""
@@ -40,6 +51,24 @@ class Reference(Protocol):
 
     def run_with_statistics(self, batch_norm_updates: str, inputs: Any, asked: RunSpec) -> Trace | None:
         """Runs with other towers' moving statistics surviving; None where that cannot be had."""
+
+    def forward(
+        self, step: int, tower: str, asked: RunSpec, most: int | None = None, gradients: bool = False
+    ) -> Forward | None:
+        """Returns the forward pass of one tower, or the gradient of the loss in place of each output; None if not to be had.
+
+        A side that cannot rerun answers with the pass that it keeps, of that step or a later one.
+
+        Args:
+          step: its number.
+          tower: its name.
+          asked: from what it is made, and its name; its precision is prepared.
+          most: bytes of outputs to keep; by default as `write_forward` has it.
+          gradients: whether gradients are wanted.
+        """
+
+    def kept(self, name: str) -> Path | None:
+        """Returns the folder of the run of that name from when the case was blessed; None where none was kept."""
 
 
 class TensorFlowSide:
@@ -57,6 +86,7 @@ class TensorFlowSide:
         self._case, self._side, self._out, self._tick = case, sides.tf, out, tick
         self._sides = sides
         self._data = sides.data
+        self.capabilities = Capability.RERUN
         self._folders = [str(folder) for folder in case.folders]
         self.notes: list[str] = []
 
@@ -146,6 +176,9 @@ class TensorFlowSide:
                 side.outlive_failure()
             raise
         return Forward(out)
+
+    def kept(self, name: str) -> None:
+        """Returns None: it runs again."""
 
     def run(self, asked: RunSpec) -> "Future[Trace]":
         """Starts a run; its precision is prepared."""
