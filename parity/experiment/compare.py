@@ -16,7 +16,7 @@ from parity.judge.levels.fixed_tolerance import judge_plain, starts_apart
 from parity.judge.output_layouts import take_layouts
 from parity.judge.result import Check, Level, Result, decide
 from parity.mapping.trace_map import Join, Renaming
-from parity.trace import Trace
+from parity.trace import Trace, trace_name
 
 APART = "the ranks hold different weights: some gradient or update is not shared between them"
 NO_FLOAT64 = "neither trace is in float64"
@@ -56,7 +56,9 @@ def compare_traces(
     checks = judge_plain(join, one, other, steps, lambda done: tick("judge steps", done, len(steps)))
     for step in sorted(set(one.step_numbers) ^ set(other.step_numbers)):
         whose = "candidate" if step in one.step_numbers else "reference"
-        checks.append(Check("free", step, "loss/0", "incomparable", note=f"the {whose} has no step {step}"))
+        checks.append(
+            Check("free", step, trace_name("loss", tower=0), "incomparable", note=f"the {whose} has no step {step}")
+        )
     first = find_first(join, checks, {"free": (one, other)})
     towers = int(one.facts.get("towers", one.facts.get("ranks", 1)))
     evidence = Evidence(join, one, other, None, towers)

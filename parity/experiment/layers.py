@@ -17,7 +17,7 @@ from parity.locate.description import where_apart
 from parity.locate.located import Located
 from parity.locate.matching import Pass, tolerances_for
 from parity.mapping.trace_map import Join
-from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace, TraceError, parse_key
+from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace, TraceError, parse_key, tower_order, trace_name
 from parity.worker.failures import SideFailed
 
 # Names the layer of a first difference: both sides' forward pass of the step is kept, and compared op by op. Only
@@ -165,7 +165,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _at(first: FirstDifference, tower: str, place: Location, step: int) -> FirstDifference:
-    key = f"act/{tower}/{place.layer}"
+    key = trace_name("act", place.layer, tower=tower)
     if place.reference is None or place.candidate is None:
         note = f"the port has no output of the size of {place.op.name}'s to compare it with"
         check = first.check._replace(key=key, note=note, difference=0.0, allowed=0.0)
@@ -182,8 +182,7 @@ def _at(first: FirstDifference, tower: str, place: Location, step: int) -> First
 
 
 def _towers(reference: Trace, step: int) -> list[str]:
-    names = reference.step(step).names()
-    return sorted({name.split("/")[1] for name in names if name.startswith("loss/")})
+    return sorted({key.tower for key in reference.step(step).keys("loss")}, key=tower_order)
 
 
 # Places a difference of gradients at the loss that they are of, where an optimizer minimises a loss of its own.
@@ -203,7 +202,7 @@ def place_at_own_loss(level: Level, losses: Collection[str], evidence: Evidence)
     if first is None or first.check.run != "lockstep" or first.quantity != "tower_grad":
         return
     differing = (each for each in level.checks if (each.run, each.verdict) == ("lockstep", "different"))
-    keys = {(first.check.step, f"metric/{name}") for name in losses}
+    keys = {(first.check.step, trace_name("metric", name)) for name in losses}
     check = next((each for each in differing if (each.step, each.key) in keys), None)
     if check is None:
         return

@@ -15,7 +15,7 @@ from parity.locate.layer_names import layer_names
 from parity.locate.located import Located
 from parity.mapping import MappingError, Structure
 from parity.mapping.trace_map import Join
-from parity.trace import Trace, parse_key
+from parity.trace import SKIPPED, Trace, parse_key
 
 # Level 4: decides what the port did at its level of mixed precision beside its own float32.
 
@@ -66,7 +66,7 @@ def _notes(halves: Halves) -> list[str]:
 
 def _skipped(trace: Trace, step: int) -> bool:
     file = trace.step(step)
-    return "state/skipped" in file and bool(file.read("state/skipped"))
+    return SKIPPED in file and bool(file.read(SKIPPED))
 
 
 # Adds to a result what only the traces know: how the values of tensors that differ are spread, and the losses.

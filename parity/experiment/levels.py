@@ -18,7 +18,7 @@ from parity.judge.repeatability import judge_repeat
 from parity.judge.result import Check, FirstDifference, Level, decide, what_differs
 from parity.judge.unmatched_slots import slot_notes, slots_aside
 from parity.mapping.trace_map import Join
-from parity.trace import Trace, parse_key
+from parity.trace import Trace, parse_key, trace_name
 
 
 def judge_function(
@@ -172,10 +172,10 @@ def _never_moved(traces: Lockstep) -> list[str]:
     names: list[str] = []
     for step in traces.reference64.step_numbers:
         file = traces.reference64.step(step)
-        names = names or [text for text in file.names() if text.startswith("grad/")]
+        names = names or file.names("grad")
         moved.update(text for text in names if text not in moved and file.read(text).any())
-    still = [text[len("grad/") :] for text in names if text not in moved]
-    missing = [name for name in _weights(traces.reference64) if f"grad/{name}" not in names]
+    still = [parse_key(text).name for text in names if text not in moved]
+    missing = [name for name in _weights(traces.reference64) if trace_name("grad", name) not in names]
     notes = []
     if still:
         notes.append(f"gradient never non-zero, so nothing is proven about: {', '.join(still)}")

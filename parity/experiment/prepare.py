@@ -27,7 +27,7 @@ from parity.mapping import (
 )
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join, Renaming
-from parity.trace import Trace, parse_key
+from parity.trace import Trace, parse_key, quantity_of, trace_name
 
 # How much farther the reference moves each moving statistic than the candidate does.
 
@@ -173,7 +173,7 @@ def _joined(case: Case, candidate: TorchSide, mapping: Mapping, prepared: dict[s
 
 def _racing(facts: dict[str, Any]) -> frozenset[str]:
     statistics, averages = facts.get("racing_statistics", ()), facts.get("racing_averages", ())
-    return frozenset([f"stat/{name}" for name in statistics] + [f"ema/{name}" for name in averages])
+    return frozenset([trace_name("stat", name) for name in statistics] + [trace_name("ema", name) for name in averages])
 
 
 def _choose_what_decays(case: Case, candidate: TorchSide, mapping: Mapping) -> None:
@@ -213,4 +213,4 @@ def _slot_notes(join: Join) -> list[str]:
 
 
 def _slots(initial: dict[str, list[float]]) -> dict[str, list[float]]:
-    return {text: values for text, values in initial.items() if not text.startswith("stat/")}
+    return {text: values for text, values in initial.items() if quantity_of(text) != "stat"}

@@ -30,7 +30,7 @@ from parity.judge.result import Check
 from parity.mapping import MappingError, Structure
 from parity.mapping.states import state_to_evaluate, states_before, translated, write_states
 from parity.mapping.trace_map import Join
-from parity.trace import Trace
+from parity.trace import LEARNING_RATE, Trace
 from parity.worker.launch import Sides
 
 
@@ -176,5 +176,4 @@ class Recorder:
 
 def _rates(trace: Trace) -> dict[int, float]:
     files = {step: trace.step(step) for step in trace.step_numbers}
-    key = "state/learning_rate"
-    return {step: float(file.read(key)) for step, file in files.items() if key in file}
+    return {step: float(file.read(LEARNING_RATE)) for step, file in files.items() if LEARNING_RATE in file}

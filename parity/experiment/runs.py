@@ -12,7 +12,7 @@ from parity.experiment.spec import REPETITION, Capability, RunSpec
 from parity.judge.levels.mixed import Halves
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
-from parity.trace import QUANTITIES, Trace
+from parity.trace import QUANTITIES, Trace, quantity_of
 from parity.trace.arrays import Tensors
 
 # The quantities that a run records, by what it is for.
@@ -234,7 +234,7 @@ def run_orders(playing: Setup, states: Path, case: Case, lockstep: "Mapping[str,
       lockstep: the candidate's lockstep runs by precision, in which the first tower is first.
     """
     ema = case.optimizer.ema if case.optimizer else None
-    if not any(text.startswith("stat/") for text in playing.racing):
+    if not any(quantity_of(text) == "stat" for text in playing.racing):
         return Races(playing.racing, ema)
     feeds, start, steps, towers = playing.feeds.torch, playing.start.torch, playing.steps, case.towers
     alone: dict[str, list[Future[Trace]]] = {precision: [run] for precision, run in lockstep.items()}

@@ -32,7 +32,7 @@ from parity.judge.result import Check, Level, Verdict, decide
 from parity.judge.unmatched_slots import after_the_last, set_aside_slots
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
-from parity.trace import Trace
+from parity.trace import Trace, quantity_of
 from parity.trace.arrays import Array, Tensors
 from parity.worker.failures import SideFailed
 
@@ -220,7 +220,7 @@ def measure_power(
     Returns:
       What became of each bug that the port can have and can carry.
     """
-    statistics = any(spot.key.startswith("stat/") for spot in trajectories.spots)
+    statistics = any(quantity_of(spot.key) == "stat" for spot in trajectories.spots)
     found = []
     for bug in grown:
         if bug.statistics and not statistics:

@@ -40,6 +40,7 @@ from parity.trace.keys import evaluated as evaluated
 from parity.trace.keys import format_evaluated as format_evaluated
 from parity.trace.keys import input_of as input_of
 from parity.trace.keys import is_computed as is_computed
+from parity.trace.keys import is_learning_rate as is_learning_rate
 from parity.trace.keys import key_of as key_of
 from parity.trace.keys import parse_evaluated as parse_evaluated
 from parity.trace.keys import parse_key as parse_key

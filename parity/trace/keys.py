@@ -65,9 +65,10 @@ class TensorKey(NamedTuple):
         return "/".join(prefix + [part for part in (self.quantity, self.tower, self.slot, self.name) if part])
 
     def of(self, quantity: Quantity) -> "TensorKey":
-        """Returns the key of another quantity of the same variable in the same section: of a gradient the weight's."""
+        """Returns the key of another quantity of the same variable: of a slot that of its weight, which has no section."""
+        section = "" if quantity in UPDATED else self.section
         tower = self.tower if quantity in PER_TOWER else ""
-        return TensorKey(self.section, quantity, tower, self.slot if quantity == "slot" else "", self.name)
+        return TensorKey(section, quantity, tower, self.slot if quantity == "slot" else "", self.name)
 
 
 # The rows of a sparse gradient are two tensors: what is added, and to which rows.
@@ -132,7 +133,8 @@ def select(tensors: Mapping[str, T], *quantities: Quantity) -> Dict[str, T]:
     return {text: value for text, value in tensors.items() if quantity_of(text) in quantities}
 
 
-# Sections: a recorded script with several optimizers keeps all that belongs to one of them under its name.
+# Sections: of several optimizers each has its slots and counters in one, and in a recorded script its feeds, losses and
+# gradients too. Weights, statistics and averages belong to the model, and are in none.
 
 
 def section_prefix(section: str) -> str:
@@ -157,6 +159,11 @@ _COMPUTED = frozenset(["learning_rate", "skipped"])
 def is_computed(text: str) -> bool:
     """Tells whether a counter is recorded although no variable holds it: it is computed in the step."""
     return quantity_of(text) == "state" and parse_key(text).name in _COMPUTED
+
+
+def is_learning_rate(text: str) -> bool:
+    """Tells whether a counter is the learning rate, of whichever section."""
+    return quantity_of(text) == "state" and parse_key(text).name == "learning_rate"
 
 
 # A file of whole batches names its inputs without a tower.

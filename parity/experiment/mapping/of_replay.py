@@ -11,7 +11,7 @@ from parity.mapping import Draft
 from parity.mapping.by_gradients import by_trial
 from parity.mapping.states import translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
-from parity.trace import Trace, parse_key
+from parity.trace import Trace, parse_key, select
 from parity.trace.arrays import Array
 from parity.worker.process import SideProcess
 
@@ -69,7 +69,7 @@ def _by_step(draft: Draft, trying: Trying, prepared: str, number: int) -> Draft:
 def _gradients(draft: Draft, trying: Trying, prepared: str, number: int) -> dict[str, Array]:
     part, out = trying.part, trying.out / MAPPING
     join = trying.joined(draft)
-    state = {text: value for text, value in part.before(number).items() if parse_key(text).quantity in TRIED}
+    state = select(part.before(number), *TRIED)
     batch = translated_batch(join, part.batch(number))
     spec = RunSpec(
         MAPPING,
@@ -81,4 +81,4 @@ def _gradients(draft: Draft, trying: Trying, prepared: str, number: int) -> dict
         [number],
     )
     file = start_run(trying.side, silent, MAPPING, spec, out / "torch", prepared=prepared).result().step(number)
-    return {parse_key(text).name: file.read(text) for text in file.names() if parse_key(text).quantity == "grad"}
+    return {parse_key(text).name: file.read(text) for text in file.names("grad")}

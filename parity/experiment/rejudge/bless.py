@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from parity.experiment.recording import Recorded, Setup, SidePaths
-from parity.experiment.rejudge.ill_conditioned import UPDATED, rounded_runs
+from parity.experiment.rejudge.ill_conditioned import rounded_runs
 from parity.experiment.rejudge.non_differentiable import BESIDE, moved_batches, moved_state
 from parity.experiment.runs import EVERYTHING, FREE, replicas
 from parity.experiment.spec import FORWARD, RunSpec
 from parity.judge.metrics import distance, norm
 from parity.mapping.states import read_all, write_init, write_states
-from parity.trace import SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key, tower_order
+from parity.trace import OPTIMIZED, SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key, tower_order
 from parity.trace.arrays import Tensors
 
 MOST_BYTES = 1 << 24  # of a forward pass: a golden trace is small
@@ -47,8 +47,7 @@ def leave_beside(recorded: Recorded, playing: Setup, states: SidePaths) -> None:
 def _leave_forward(recorded: Recorded, playing: Setup, states: SidePaths) -> None:
     """The first step's forward pass in the first tower, by which the layer of a port's bug is found."""
     step = playing.steps[0]
-    losses = [text for text in recorded.lockstep.reference64.step(step).names() if text.startswith("loss/")]
-    tower = min((parse_key(text).tower for text in losses), key=tower_order)
+    tower = min((key.tower for key in recorded.lockstep.reference64.step(step).keys("loss")), key=tower_order)
     asked = RunSpec(FORWARD, "float64", playing.feeds.tf, playing.start.tf, states.tf, (), [step])
     playing.tf.forward(step, tower, asked, MOST_BYTES)
 
@@ -87,8 +86,7 @@ def _empty(recorded: Recorded, playing: Setup, states: SidePaths) -> Iterator[tu
     runs = list(rounded_runs(playing, states, steps, set().union(*found.values())))
     for number in steps:
         file = exact.step(number)
-        keys = [text for text in file.names() if parse_key(text).quantity in UPDATED]
-        keys = [text for text in keys if parse_key(text).name in found[number]]
+        keys = [text for text in file.names(*OPTIMIZED) if parse_key(text).name in found[number]]
         files = [run.step(number) for run in runs]
         yield (
             number,
@@ -97,6 +95,6 @@ def _empty(recorded: Recorded, playing: Setup, states: SidePaths) -> Iterator[tu
 
 
 def _names(rough: TensorFile, exact: TensorFile) -> set[str]:
-    grads = [text for text in exact.names() if parse_key(text).quantity == "grad"]
+    grads = exact.names("grad")
     apart = {text: (exact.read(text), rough.read(text)) for text in grads}
     return {parse_key(text).name for text, (one, other) in apart.items() if norm(one) <= EMPTY * distance(one, other)}

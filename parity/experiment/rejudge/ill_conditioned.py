@@ -12,14 +12,14 @@ from parity.judge.levels.function import LIMIT
 from parity.judge.metrics import distance
 from parity.judge.result import Cause, Check, FirstDifference, Level
 from parity.mapping.states import read_all, write_states
-from parity.trace import Trace, parse_key
+from parity.trace import OPTIMIZED, Trace, is_learning_rate, parse_key, quantity_of
 from parity.trace.arrays import Tensors
 
 # Sets aside what comes of hyper-parameters that TensorFlow's graph rounds to float32 and a port does not.
 
 Recording = TypeVar("Recording")
 EARLY = ("init", "fresh")
-OF_UPDATES = ("slot/", "var/", "ema/", "state/", "the updates")
+OF_UPDATES = frozenset([*OPTIMIZED, "state", "the updates"])  # the last is how a cause calls them all
 
 
 def set_aside_rounding(
@@ -62,7 +62,7 @@ def set_aside_rounding(
 
 def of_the_optimizer(first: FirstDifference) -> bool:
     """Returns whether a difference is in what optimizers compute, or in what schedules do."""
-    return first.quantity in ("slot", "var") or first.check.key == "state/learning_rate"
+    return first.quantity in ("slot", "var") or is_learning_rate(first.check.key)
 
 
 def but_for_rounding(
@@ -83,14 +83,13 @@ def but_for_rounding(
       own_optimizer: whether the port brings its optimizer or its schedule.
     """
     found = find(recorded)
-    if own_optimizer and any(cause.explains and cause.explains.key.startswith(OF_UPDATES) for cause in found):
+    if own_optimizer and any(cause.explains and quantity_of(cause.explains.key) in OF_UPDATES for cause in found):
         return find(again()[0])
     return found
 
 
 # Judges again what optimizers make of gradients that are nothing but rounding.
 
-UPDATED = ("slot", "var", "ema")
 NOTE = "its gradient is structurally zero; judged by how one-ulp changes and other orders of the examples change its update"
 Moves = Callable[[Check], float]
 
@@ -143,7 +142,7 @@ def _is_lost(check: Check, empty: set[tuple[int, str]]) -> bool:
     if check.run != "lockstep" or check.verdict != "different":
         return False
     key = parse_key(check.key)
-    return key.quantity in UPDATED and (check.step, key.name) in empty
+    return key.quantity in OPTIMIZED and (check.step, key.name) in empty
 
 
 def _judged(check: Check, spread: float) -> Check:
@@ -198,7 +197,9 @@ def rounded_runs(playing: Setup, states: SidePaths, steps: Sequence[int], names:
         batches = ((n, _drawn(playing, read_all(fed.step(n)), draw + DRAWS * n)) for n in steps)
         feeds = write_states(playing.out / "feeds" / f"tf-{name}", batches)
         follow = write_states(playing.out / "states" / f"tf-{name}", moved)
-        yield playing.tf.run(RunSpec(name, "float64", feeds, playing.start.tf, follow, UPDATED, steps, True)).result()
+        yield playing.tf.run(
+            RunSpec(name, "float64", feeds, playing.start.tf, follow, tuple(sorted(OPTIMIZED)), steps, True)
+        ).result()
 
 
 def _one_ulp(state: Tensors, seed: int, names: set[str]) -> Tensors:

@@ -13,7 +13,7 @@ from parity.judge.levels.function import judge_free, judge_lockstep
 from parity.judge.metrics import distance
 from parity.judge.result import Check
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
-from parity.trace import Trace, moved_aside, moved_with_inputs, parse_key
+from parity.trace import GRADIENTS, Trace, moved_aside, moved_with_inputs, parse_key
 from parity.trace.arrays import Tensors
 
 # Judges again beside a kink, where a tie that rounding breaks leaves the gradient without a value.
@@ -28,7 +28,6 @@ WITH_INPUTS = (
 )
 # What is fed, drawn and computed forward has a value at a tie too: where that differs, no choice of gradients explains it.
 CONTINUOUS = frozenset(["state", "feed", "noise", "act", "stat", "loss", "metric", "eval"])
-GRADIENTS = ("tower_grad", "tower_clip", "grad", "clip")
 
 
 class Beside(Protocol):

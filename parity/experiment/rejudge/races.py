@@ -14,7 +14,7 @@ from parity.judge.metrics import distance, norm
 from parity.judge.races import Outcome, averages, decays, kept_part, nearest, nearest_of_each, outcomes
 from parity.judge.result import Check, Verdict
 from parity.mapping.trace_map import Join
-from parity.trace import TensorFile, Trace, parse_key, quantity_of
+from parity.trace import GLOBAL_STEP, TensorFile, Trace, key_of, parse_evaluated, parse_key, quantity_of, select
 from parity.trace.arrays import Array, Tensors
 
 SHIFT = 1.0
@@ -40,8 +40,10 @@ class Races(NamedTuple):
 
     def is_evaluated_from(self, text: str) -> bool:
         """Says whether a tensor comes of an inference from statistics, or from averages, that race."""
-        kinds = {quantity_of(each) for each in self.racing}
-        return text.startswith("eval/ema/" if kinds == {"ema"} else "eval/")
+        if quantity_of(text) != "eval":
+            return False
+        only_averages = {quantity_of(each) for each in self.racing} == {"ema"}
+        return not only_averages or parse_evaluated(parse_key(text).name).averages
 
 
 def with_tower_first(batch: Tensors, tower: int, towers: int) -> Tensors:
@@ -53,7 +55,7 @@ def with_tower_first(batch: Tensors, tower: int, towers: int) -> Tensors:
 
 def with_statistics_moved(state: Tensors) -> Tensors:
     """Returns a state whose statistics are larger by `SHIFT`, in float64: in float32 the sum would round."""
-    moved = {text: value.astype("float64") + SHIFT for text, value in state.items() if text.startswith("stat/")}
+    moved = {text: value.astype("float64") + SHIFT for text, value in select(state, "stat").items()}
     return {**state, **moved}
 
 
@@ -77,7 +79,7 @@ def settle_races(checks: list[Check], races: Races | None, join: Join, traces: L
             settled.append(check)
         elif check.run == "free":
             settled.append(check._replace(verdict="not_run", difference=0.0, allowed=0.0, note=FREE))
-        elif check.key.startswith("ema/"):
+        elif quantity_of(check.key) == "ema":
             settled.append(_judged_average(check, races, join, traces, precision))
         else:
             settled.append(_judged(check, races, join, traces, precision))
@@ -145,9 +147,9 @@ def _judged_average(check: Check, races: Races, join: Join, traces: Lockstep, pr
         (traces.reference64, traces.candidate64) if precision == "float64" else (traces.reference32, traces.candidate32)
     )
     reference, candidate = (trace.step(step) for trace in sides)
-    weight = parse_key(f"var/{key.name}")
+    weight = key.of("var")
     averaged = reference.read(check.key), join.read(key, candidate)
-    weights = reference.read(f"var/{key.name}"), join.read(weight, candidate)
+    weights = reference.read(weight), join.read(weight, candidate)
     before = traces.states.step(step)
     best, differences = [], []
     for average, taken in zip(averaged, weights, strict=True):
@@ -165,6 +167,6 @@ def _judged_average(check: Check, races: Races, join: Join, traces: Lockstep, pr
 
 
 def _of_weights(ema: Ema, before: TensorFile, name: str, new: Array) -> list[Outcome]:
-    average, old = (before.read(f"{quantity}/{name}").astype(new.dtype) for quantity in ("ema", "var"))
-    updates = int(before.read("state/global_step"))
+    average, old = (before.read(key_of(quantity, name)).astype(new.dtype) for quantity in ("ema", "var"))
+    updates = int(before.read(GLOBAL_STEP))
     return averages(average, {OLD: old, NEW: new}, decays(ema.decay, ema.num_updates, updates))

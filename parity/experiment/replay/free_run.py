@@ -16,7 +16,16 @@ from parity.judge.levels.function import judge_free
 from parity.judge.result import Cause, Check
 from parity.mapping.states import translated, write_states
 from parity.mapping.trace_map import Join
-from parity.trace import SHADOW_FILE, SHADOW_FREE, SHADOW_SPREAD, Trace, TraceError, quantity_of
+from parity.trace import (
+    SHADOW_FILE,
+    SHADOW_FREE,
+    SHADOW_SPREAD,
+    Trace,
+    TraceError,
+    is_learning_rate,
+    parse_key,
+    select,
+)
 from parity.trace.arrays import Tensors
 
 OLD = "its float64 shadow has none: make it anew with python -m tf_towers.shadow, where TensorFlow is"
@@ -69,7 +78,7 @@ def train_freely(
     freely = replace(part, trace=free)
     start = freely.before(part.steps[0])
     if part.begins:
-        start = {text: value for text, value in start.items() if quantity_of(text) in ("var", "stat")}
+        start = select(start, "var", "stat")
     others = _others(replayed, freely) if part.trained is not None else None
     states = write_states(out / f"{name}-states", ((number, freely.before(number)) for number in part.steps))
     candidate = replayed.run_freely(translated(replayed.join, start), others, name, feeds)
@@ -86,12 +95,12 @@ def counts_otherwise(part: Part, runs: FreeRuns) -> list[Cause]:
     """Compares what both optimizers count before their first step, which loading a state would hide."""
     number = part.steps[0]
     one, other = runs.reference.step(number), runs.candidate.step(number)
-    for text in one.names():
-        if quantity_of(text) != "state" or text not in other or text == "state/learning_rate":
+    for text in one.names("state"):
+        if text not in other or is_learning_rate(text):
             continue
         wanted, got = float(one.read(text)), float(other.read(text))
         if np.float32(wanted) != np.float32(got):
-            name = text.partition("/")[2]
+            name = parse_key(text).name
             evidence = f"{name} is {got:.9g} before the candidate's first step, {wanted:.9g} before the script's"
             fix = "begin to count where the script does: with a fresh optimizer, or with the whole of its saved state"
             return [Cause("step_count", "the candidate's optimizer begins to count elsewhere", evidence, fix)]
@@ -102,8 +111,8 @@ def _others(replayed: ReplayedPort, freely: Part) -> Iterator[tuple[int, Tensors
     trained = freely.trained or frozenset()
     for number in freely.steps:
         state = freely.before(number)
-        theirs = {text: value for text, value in state.items() if text.startswith("var/") and text[4:] not in trained}
-        theirs.update((text, value) for text, value in state.items() if text.startswith("stat/"))
+        theirs = {text: value for text, value in select(state, "var").items() if parse_key(text).name not in trained}
+        theirs.update(select(state, "stat"))
         yield number, translated(replayed.join, theirs)
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from parity.experiment.rejudge.ill_conditioned import UPDATED, empty_in, measure_kept, settle_empty_gradients
+from parity.experiment.rejudge.ill_conditioned import empty_in, measure_kept, settle_empty_gradients
 from parity.experiment.rejudge.non_differentiable import BESIDE, NOTE, WITH_INPUTS, settle_kinks
 from parity.experiment.replay.free_run import judge_freely, told_of_shadow, train_freely
 from parity.experiment.replay.port import ReplayedPort
@@ -15,7 +15,7 @@ from parity.judge.levels.function import LIMIT, Lockstep, judge_lockstep
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Check
 from parity.mapping.states import translated, write_states
-from parity.trace import SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, SHADOW_EMPTY, Trace, TraceError, parse_key
+from parity.trace import OPTIMIZED, SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, SHADOW_EMPTY, Trace, TraceError, parse_key
 from parity.trace.arrays import Array, Tensors
 
 # Judges a replayed port where rounding decides, by what the shadow left: beside kinks, and empty gradients'
@@ -156,13 +156,13 @@ def race_notes(part: Part, traces: Lockstep, shadow: Trace, checks: Sequence[Che
     empty = empty_in(checks)
     for number in part.steps:
         rough, exact = traces.reference32.step(number), traces.reference64.step(number)
-        total = float(sum(norm(exact.read(text)) ** 2 for text in exact.names() if text.startswith("grad/")) ** 0.5)
+        total = float(sum(norm(exact.read(text)) ** 2 for text in exact.names("grad")) ** 0.5)
         beside = _beside(part, shadow, number, SHADOW_ASIDE), _beside(part, shadow, number, SHADOW_ASIDE_WITH_INPUTS)
         for text in rough.names():
             key, one = parse_key(text), rough.read(text)
             if one.dtype.kind != "f" or key.quantity in ("state", "feed"):
                 continue
-            if key.quantity in UPDATED and (number, key.name) in empty:
+            if key.quantity in OPTIMIZED and (number, key.name) in empty:
                 continue
             wanted = exact.read(text)
             size = norm(wanted)

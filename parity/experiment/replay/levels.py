@@ -30,7 +30,7 @@ from parity.judge.result import Cause, Check, FirstDifference, Level, decide, wh
 from parity.judge.tensor_details import Pairs
 from parity.judge.unmatched_slots import slot_notes, slots_aside
 from parity.mapping.states import write_states
-from parity.trace import Trace
+from parity.trace import Trace, select
 
 CARRIED = (
     "in lockstep, each step from the recorded state, and freely from the first weights, with nobody resetting the port"
@@ -160,7 +160,7 @@ def _fresh(part: Part) -> dict[str, list[float]]:
     """What the script's optimizer put into its slots, where the recording starts with the training."""
     if not part.begins:
         return {}
-    slots = {text: value for text, value in part.before(part.steps[0]).items() if text.startswith("slot/")}
+    slots = select(part.before(part.steps[0]), "slot")
     return {text: [float(value.min()), float(value.max())] for text, value in slots.items() if value.size}
 
 

@@ -8,22 +8,32 @@ from typing import Any, Literal
 import numpy as np
 
 from parity.trace import (
+    GLOBAL_STEP,
+    LEARNING_RATE,
+    ROW_INDICES,
+    ROW_VALUES,
+    STATE,
     TensorFile,
     Trace,
     TraceError,
     TraceWriter,
+    batch_name,
     moved_aside,
     moved_with_inputs,
     parse_key,
     quantity_of,
     read_graph,
+    section_of,
+    section_prefix,
+    select,
+    trace_name,
 )
 from parity.trace.arrays import Array, Tensors
 
 # Reads a recorded trace as one optimizer's training: a script with several has a part for each.
 
 REPLAYED = frozenset(["state", "feed", "noise", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var"])
-STATE = frozenset(["state", "stat", "slot", "var"])
+REPLAYED_STATE = REPLAYED & STATE  # averages are not replayed
 RACING = "unordered_statistics"
 DRAW = "recorded_draw_"
 
@@ -58,7 +68,7 @@ class Part:
     @property
     def prefix(self) -> str:
         """What its names start with in the trace."""
-        return f"section/{self.name}/" if self.name else ""
+        return section_prefix(self.name)
 
     @property
     def racing(self) -> bool:
@@ -68,8 +78,7 @@ class Part:
     @property
     def has_tower_gradients(self) -> bool:
         """Whether each tower's gradients are recorded: not where the towers' losses are joined and differentiated once."""
-        names = (self.own(text) for text in self.trace.step(self.steps[0]).names())
-        return any(name is not None and name.startswith("tower_grad/") for name in names)
+        return any(self.own(text) is not None for text in self.trace.step(self.steps[0]).names("tower_grad"))
 
     @property
     def by_hand(self) -> bool:
@@ -79,8 +88,8 @@ class Part:
     @property
     def applies_rows(self) -> bool:
         """Whether the script's optimizer is given rows for some variable, so that it leaves the others alone."""
-        owned = (self.own(text) or "" for text in self.trace.step(self.steps[0]).names())
-        return any(text.startswith("grad/") and text.endswith(".indices") for text in owned)
+        owned = (text for text in self.trace.step(self.steps[0]).names("grad") if self.own(text) is not None)
+        return any(text.endswith(ROW_INDICES) for text in owned)
 
     @property
     def towers(self) -> int:
@@ -94,9 +103,9 @@ class Part:
         No optimizer of TensorFlow's fills a slot with different numbers: such come from a checkpoint.
         """
         start = self.before(self.steps[0])
-        if self.facts.get("skipped_steps") or int(start.get("state/global_step", np.zeros(()))) != 0:
+        if self.facts.get("skipped_steps") or int(start.get(GLOBAL_STEP, np.zeros(()))) != 0:
             return False
-        filled = [value for text, value in start.items() if text.startswith("slot/") and value.size]
+        filled = [value for value in select(start, "slot").values() if value.size]
         return all(value.min() == value.max() for value in filled) and (self.steps[0] == 0 or bool(self.name))
 
     def tensors(self, number: int, file: TensorFile) -> Tensors:
@@ -108,44 +117,45 @@ class Part:
     def before(self, number: int) -> Tensors:
         """Returns the state before a step: what the step before left, and its own counters."""
         last = self.trace.step(number - 1) if number else self.trace.init()
-        state = {key: last.read(text) for text, key in self._own(last) if not key.startswith("state/")}
+        state = {own: last.read(text) for text, own in self._own(last) if quantity_of(own) != "state"}
         now = self.trace.step(number)
-        counters = {key: now.read(text) for text, key in self._own(now) if key.startswith("state/")}
+        counters = {own: now.read(text) for text, own in self._own(now) if quantity_of(own) == "state"}
         if self.name:
-            counters.pop("state/global_step", None)  # counts the updates of several optimizers
+            counters.pop(GLOBAL_STEP, None)  # counts the updates of several optimizers
         return self._moved({**state, **counters}, number)
 
     def batch(self, number: int) -> Tensors:
         """Returns a whole batch, dict of "feed/<input>" to array, the towers' pieces put together."""
         tensors = self.tensors(number, self.trace.step(number))
-        fed = {text: value for text, value in tensors.items() if quantity_of(text) == "feed" and f"/{DRAW}" not in text}
+        fed = {text: value for text, value in select(tensors, "feed").items() if f"/{DRAW}" not in text}
         tensors.update(self._moved(fed, number))
-        names = [parse_key(text).name for text in tensors if text.startswith("feed/0/")]
+        names = [key.name for key in map(parse_key, tensors) if (key.quantity, key.tower) == ("feed", "0")]
         batch: Tensors = {}
         for name in names:
-            keys = [f"feed/{tower}/{name}" for tower in range(self.towers)]
+            keys = [trace_name("feed", name, tower=tower) for tower in range(self.towers)]
             pieces = [tensors[key] for key in keys if key in tensors]
             if len({piece.shape for piece in pieces}) != 1 or len(pieces) != self.towers:
                 raise ReplayError(
                     f"replay: expected equal shards of {name!r} for {self.towers} towers in step {number}, got "
                     f"{', '.join(str(piece.shape) for piece in pieces)}. Record batches that divide."
                 )
-            batch[f"feed/{name}"] = np.concatenate(pieces)
+            batch[batch_name(name)] = np.concatenate(pieces)
         return batch
 
     def rate(self, number: int) -> float:
         """Returns the learning rate of a step."""
         file = self.trace.step(number)
-        text = f"{self.prefix}state/learning_rate"
+        text = self.prefix + LEARNING_RATE
         if text in file:
             return float(file.read(text))
         return float(self.facts["optimizer"].get("learning_rate", 0.0))
 
     def own(self, text: str) -> str | None:
         """Returns a trace's name as this part has it, or None where it is another optimizer's."""
-        if text.startswith("section/"):
-            return text[len(self.prefix) :] if self.prefix and text.startswith(self.prefix) else None
-        return text
+        section = section_of(text)
+        if not section:
+            return text
+        return text[len(self.prefix) :] if section == self.name else None
 
     def _moved(self, tensors: Tensors, number: int) -> Tensors:
         if self.aside == "inputs":
@@ -153,10 +163,10 @@ class Part:
         return moved_aside(tensors, number) if self.aside else tensors
 
     def _own(self, file: TensorFile) -> Iterator[tuple[str, str]]:
-        for text in file.names():
-            key = self.own(text)
-            if key is not None and key.split("/", 1)[0] in STATE:
-                yield text, key
+        for text in file.names(*REPLAYED_STATE):
+            own = self.own(text)
+            if own is not None:
+                yield text, own
 
 
 def parts_of(trace: Trace) -> list[Part]:
@@ -170,13 +180,12 @@ def parts_of(trace: Trace) -> list[Part]:
     sections: dict[str, dict[str, Any]] = trace.facts.get("sections") or {"": {}}
     parts = []
     for name, facts in sections.items():
-        prefix = f"section/{name}/" if name else ""
-        steps = [number for number in trace.step_numbers if _trains(trace, number, prefix)]
+        steps = [number for number in trace.step_numbers if not name or _trained(trace, number, name)]
         if not steps:
             continue
         merged = {**trace.facts, **facts}
         merged.pop("sections", None)
-        trained = frozenset(_trained(trace, steps[0], prefix)) if name else None
+        trained = frozenset(_trained(trace, steps[0], name)) if name else None
         parts.append(Part(name, trace, merged, steps, trained, set()))
         if merged.get("combine") not in ("mean", "sum"):
             raise ReplayError(
@@ -186,16 +195,9 @@ def parts_of(trace: Trace) -> list[Part]:
     return parts
 
 
-def _trains(trace: Trace, number: int, prefix: str) -> bool:
-    if not prefix:
-        return True
-    return any(text.startswith(f"{prefix}grad/") for text in trace.step(number).names())
-
-
-def _trained(trace: Trace, number: int, prefix: str) -> Iterator[str]:
-    for text in trace.step(number).names():
-        if text.startswith(f"{prefix}grad/"):
-            yield parse_key(text).name.removesuffix(".values").removesuffix(".indices")
+def _trained(trace: Trace, number: int, section: str) -> set[str]:
+    own = (key.name for key in trace.step(number).keys("grad") if key.section == section)
+    return {name.removesuffix(ROW_VALUES).removesuffix(ROW_INDICES) for name in own}
 
 
 def _kept(part: Part, file: TensorFile, before: Tensors, draws: dict[str, str]) -> Iterator[tuple[str, Array]]:
@@ -210,23 +212,23 @@ def _kept(part: Part, file: TensorFile, before: Tensors, draws: dict[str, str]) 
             part.left.add(key.quantity)
         elif key.quantity == "feed" and not file.shape(text):
             part.left.add(f"the scalar feed {key.name}")
-        elif part.name and own == "state/global_step":
+        elif part.name and own == GLOBAL_STEP:
             part.left.add("global_step, which several optimizers count")
         elif part.trained is not None and key.quantity == "var" and key.name not in part.trained:
             value = before[own]
             yield own, value.astype(file.read(text).dtype)
-        elif key.name.endswith(".values"):
+        elif key.name.endswith(ROW_VALUES):
             yield _dense(part, file, text, own)
-        elif not key.name.endswith(".indices"):
+        elif not key.name.endswith(ROW_INDICES):
             yield own, file.read(text)
 
 
 def _dense(part: Part, file: TensorFile, text: str, own: str) -> tuple[str, Array]:
     key = parse_key(own)
-    name = key.name[: -len(".values")]
+    name = key.name[: -len(ROW_VALUES)]
     values = file.read(text)
     dense = np.zeros(part.trace.variables[name]["shape"], values.dtype)
-    np.add.at(dense, file.read(text[: -len(".values")] + ".indices"), values)
+    np.add.at(dense, file.read(text[: -len(ROW_VALUES)] + ROW_INDICES), values)
     return str(key._replace(name=name)), dense
 
 
@@ -245,7 +247,7 @@ def _draws(part: Part, file: TensorFile) -> dict[str, str]:
         for place, (_, text) in enumerate(sorted(found)):
             loop = loops.get(text)
             number = f"_in_loop_{numbers.setdefault(loop, len(numbers))}" if loop else ""
-            named[text] = f"feed/{tower}/{DRAW}{place}{number}"
+            named[text] = trace_name("feed", f"{DRAW}{place}{number}", tower=tower)
     return named
 
 
@@ -280,8 +282,8 @@ def write_reference(part: Part, recorded: Trace, out: Path) -> Trace:
 
 
 def _judged(part: Part, text: str) -> bool:
-    return not (part.racing and text.startswith("stat/"))
+    return not (part.racing and quantity_of(text) == "stat")
 
 
 def _wider(text: str, value: Array) -> Array:
-    return value.astype("float64") if value.dtype.kind == "f" and not text.startswith("state/") else value
+    return value.astype("float64") if value.dtype.kind == "f" and quantity_of(text) != "state" else value

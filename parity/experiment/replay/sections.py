@@ -8,6 +8,7 @@ from parity.experiment.replay.levels import Judged
 from parity.judge.result import Check, Level
 from parity.judge.tensor_details import MOST_ELEMENTS, Closer, Losses, look_closer, losses_of
 from parity.mapping.trace_map import Join
+from parity.trace import section_prefix
 
 
 class Looked(NamedTuple):
@@ -54,7 +55,7 @@ def _named(check: Check, name: str) -> Check:
 
 
 def _in(key: str, name: str) -> str:
-    return f"section/{name}/{key}" if name else key
+    return section_prefix(name) + key
 
 
 def together(levels: Sequence[Level], names: Sequence[str]) -> Level:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.experiment.replay.script import DRAW, Part, ReplayError, parts_of
-from parity.trace import Trace, TraceError, parse_key, read_graph
+from parity.trace import TensorKey, Trace, TraceError, parse_key, read_graph, trace_name
 
 PORT, MAPPING = "port.py", "port.toml"
 OUTPUT_FIRST = ("MatMul", "BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv1D", "Conv3D", "DepthwiseConv2dNative")
@@ -108,7 +108,7 @@ def _loss(part: Part) -> list[str]:
     for name in names:
         key = f"{part.prefix}feed/0/{name}"
         lines += [f"    # {name}: {first.dtype(key)} {list(first.shape(key))} in each tower"]
-    value = f"{part.prefix}loss/0"
+    value = trace_name("loss", tower=0, section=part.name)
     if value in first:
         lines += [f"    # In the first recorded step tower 0 has {float(first.read(value).sum()):.9g}."]
     combine = part.facts["combine"]
@@ -132,7 +132,7 @@ def _function(what: str, part: Part) -> str:
 
 def _inputs(part: Part) -> list[str]:
     tensors = part.tensors(part.steps[0], part.trace.step(part.steps[0]))
-    found = [parse_key(text).name for text in tensors if text.startswith("feed/0/")]
+    found = [key.name for key in map(parse_key, tensors) if _is_fed_to_the_first(key)]
     for name in found:
         if not name.isidentifier():
             raise ReplayError(
@@ -143,13 +143,17 @@ def _inputs(part: Part) -> list[str]:
 
 def _draws(part: Part) -> list[tuple[int, list[int], bool]]:
     tensors = part.tensors(part.steps[0], part.trace.step(part.steps[0]))
-    prefix = f"feed/0/{DRAW}"
+    named = ((parse_key(text), value) for text, value in tensors.items())
     found = [
-        (int(text[len(prefix) :].partition("_")[0]), list(value.shape), "_in_loop_" in text)
-        for text, value in tensors.items()
-        if text.startswith(prefix)
+        (int(key.name[len(DRAW) :].partition("_")[0]), list(value.shape), "_in_loop_" in key.name)
+        for key, value in named
+        if _is_fed_to_the_first(key) and key.name.startswith(DRAW)
     ]
     return sorted(found)
+
+
+def _is_fed_to_the_first(key: TensorKey) -> bool:
+    return (key.quantity, key.tower) == ("feed", "0")
 
 
 def _ops(trace: Trace, part: Part) -> list[str]:
@@ -158,12 +162,16 @@ def _ops(trace: Trace, part: Part) -> list[str]:
         graph = read_graph(trace.directory)
     except TraceError:
         return []
-    key = f"{part.prefix}loss/0"
+    key = trace_name("loss", tower=0, section=part.name)
     run: dict[str, Any] | None = next((run for run in graph.runs if key in run["values"]), None)
     if run is None:
         return []
     nodes = {node["name"]: node for node in graph.nodes}
-    fed = {value["tensor"].partition(":")[0] for text, value in run["values"].items() if "feed/0/" in text}
+    fed = {
+        value["tensor"].partition(":")[0]
+        for text, value in run["values"].items()
+        if _is_fed_to_the_first(parse_key(text))
+    }
     pending, seen = [run["values"][key]["tensor"].partition(":")[0]], set(fed)
     while pending:
         name = pending.pop()

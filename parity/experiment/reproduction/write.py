@@ -20,7 +20,7 @@ from parity.experiment.reproduction.scripts import (
 from parity.judge.result import FirstDifference
 from parity.mapping import slot_partner
 from parity.mapping.trace_map import Join
-from parity.trace import TensorKey, Trace, parse_key
+from parity.trace import TensorKey, Trace, parse_key, select, trace_name
 from parity.trace.arrays import Array
 
 FORWARD = ("act", "loss", "tower_grad")
@@ -95,8 +95,8 @@ def _write_forward(
     case: Case, recorded: Recorded, first: FirstDifference, state: dict[str, Array], place: _Place, into: Path
 ) -> list[Path]:
     file, tower = recorded.lockstep.reference64.step(first.check.step), first.tower
-    feeds = {text: _float64(file.read(text)) for text in file.names() if text.startswith(f"feed/{tower}/")}
-    held = {text: value for text, value in state.items() if text.startswith(("var/", "stat/"))}
+    feeds = {str(key): _float64(file.read(key)) for key in file.keys("feed") if key.tower == tower}
+    held = select(state, "var", "stat")
     translated = recorded.join.write_all({**feeds, **held})
     _save(into / "batch_tf.npz", {parse_key(text).name: value for text, value in feeds.items()})
     _save(into / "state_tf.npz", {parse_key(text).name: value for text, value in held.items()})
@@ -138,15 +138,13 @@ def _write_update(
     step, name = first.check.step, first.name
     reference = recorded.lockstep.reference64
     given = _given(reference, step)
-    counters = {text[len("state/") :]: value for text, value in state.items() if text.startswith("state/")}
-    slots = {
-        parse_key(t).slot: v for t, v in state.items() if parse_key(t).quantity == "slot" and parse_key(t).name == name
-    }
-    own = {f"slot/{slot}": value for slot, value in slots.items()}
-    _save(into / "state_tf.npz", {"var": state[f"var/{name}"], **own, **counters})
-    _save(into / "gradient_tf.npz", {"gradient": given[f"grad/{name}"]})
+    counters = {parse_key(text).name: value for text, value in select(state, "state").items()}
+    slots = {parse_key(t).slot: v for t, v in select(state, "slot").items() if parse_key(t).name == name}
+    own = {trace_name("slot", slot=slot): value for slot, value in slots.items()}
+    _save(into / "state_tf.npz", {"var": state[trace_name("var", name)], **own, **counters})
+    _save(into / "gradient_tf.npz", {"gradient": given[trace_name("grad", name)]})
     _save(into / "counters.npz", counters)
-    of_variables = {t: v for t, v in state.items() if t.startswith(("var/", "slot/"))}
+    of_variables = select(state, "var", "slot")
     _save(into / "state_torch.npz", recorded.join.write_all(of_variables))
     _save(into / "gradient_torch.npz", {parse_key(t).name: v for t, v in recorded.join.write_all(given).items()})
     table = case.optimizer.model_dump(exclude_none=True)
@@ -187,8 +185,8 @@ def _write_update(
 def _given(reference: Trace, step: int) -> dict[str, Array]:
     # What the reference's optimizer was given: the clipped gradients where it clips, under the names of the combined.
     file = reference.step(step)
-    given = {text: file.read(text) for text in file.names() if text.startswith("grad/")}
-    given.update((f"grad/{text[len('clip/') :]}", file.read(text)) for text in file.names() if text.startswith("clip/"))
+    given = {text: file.read(text) for text in file.names("grad")}
+    given.update((str(key.of("grad")), file.read(key)) for key in file.keys("clip"))
     return {text: _float64(np.asarray(value)) for text, value in given.items()}
 
 

@@ -39,7 +39,7 @@ def one_roundoff(tensors: Mapping[str, Array], seed: int, quantities: frozenset[
     random = np.random.default_rng(seed)
     moved = {}
     for text, value in tensors.items():
-        if text.split("/", 1)[0] in quantities and value.dtype.kind == "f":
+        if quantity_of(text) in quantities and value.dtype.kind == "f":
             value = (value * (1 + unit * random.choice([-1.0, 1.0], value.shape))).astype(value.dtype)
         moved[text] = value
     return moved

@@ -18,7 +18,7 @@ from parity.experiment.spec import (
     start_forward,
     start_run,
 )
-from parity.trace import Forward, Trace, write_json
+from parity.trace import Forward, Trace, quantity_of, write_json
 from parity.worker.failures import SideFailed
 from parity.worker.launch import Sides
 
@@ -189,7 +189,7 @@ class TensorFlowSide:
 def _filled_up(names: Sequence[str]) -> list[str]:
     if not names:
         return []
-    counts = Counter(name.split("/", 1)[0] for name in names)
+    counts = Counter(quantity_of(name) for name in names)
     what = {"slot": "slots", "ema": "averages", "state": "counters"}
     listed = ", ".join(f"{count} {what.get(quantity, quantity)}" for quantity, count in counts.items())
     return [f"init: not in the checkpoint: {listed}; averages start at their weights, the rest as the graph makes it"]
