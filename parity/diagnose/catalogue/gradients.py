@@ -2,6 +2,10 @@
 
 from parity.diagnose.catalogue.info import GENERAL, PLACE, CauseInfo, Trait, Wording
 
+_OF_TWO = (
+    "look for what multiplies the loss by a power of two: a loss scale that is not taken out, or a sum over that many"
+)
+
 ROWS = (
     CauseInfo(
         "rows_without_gradient",
@@ -43,6 +47,20 @@ ROWS = (
         "gradients are off by a factor",
         {
             "update": Wording("the update's gradient is off by the factor {factor:.6g}", "take it out"),
+            "power of two": Wording("gradients off by the factor {factor:.6g}", _OF_TWO),
+            "towers": Wording(
+                "gradients off by the factor {factor:.6g}", "divide by the number of towers once: DDP does it already"
+            ),
+            "gradients": Wording(
+                "gradients off by the factor {factor:.6g}",
+                "look for what multiplies the loss, or this variable's gradient, by that factor",
+            ),
+            "loss, power of two": Wording("the loss is off by the factor {factor:.6g}", _OF_TWO),
+            "loss": Wording(
+                "the loss is off by the factor {factor:.6g}",
+                "look for what multiplies or divides the loss by that factor",
+            ),
+            "in place of clipping": Wording("gradients off by the factor {factor:.6g}", "take it out"),
         },
         specificity=GENERAL,
         traits=Trait.BEHIND_LAYERS | Trait.FACTOR_OF_LOSSES,
@@ -66,7 +84,25 @@ ROWS = (
         },
         traits=Trait.BESIDE_A_LOSS,
     ),
-    CauseInfo("not_finite", "one side gives NaN or infinity", {}, specificity=PLACE),
+    CauseInfo(
+        "not_finite",
+        "one side gives NaN or infinity",
+        {
+            "": Wording(
+                "{told} at step {step}", "look for log, sqrt, exp or a division of what can be 0, negative or large"
+            ),
+            "loss": Wording(
+                "{told} at step {step}",
+                "look for log, sqrt, exp or a division of what can be 0, negative or large, and for a mean over nothing",
+            ),
+            "tower_grad": Wording(
+                "{told} at step {step}",
+                "look for sqrt, norm, log or a division at exactly 0, and for where() around them, which does "
+                "not stop a gradient",
+            ),
+        },
+        specificity=PLACE,
+    ),
     CauseInfo(
         "overflow",
         "a value overflows in half precision",

@@ -2,6 +2,8 @@
 
 from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Trait, Wording
 
+_PIECES = "cut the batch into contiguous pieces as tf.split does: torch_ddp.shard"
+
 ROWS = (
     CauseInfo(
         "order_of_examples",
@@ -9,8 +11,10 @@ ROWS = (
         {
             "dealt": Wording(
                 "the examples are dealt out in turn (rank, rank + world size, ...)",
-                "cut the batch into contiguous pieces as tf.split does: torch_ddp.shard",
+                _PIECES,
             ),
+            "in the ranks": Wording("the examples of the batch come in another order", _PIECES),
+            "to other ranks": Wording("the examples of the batch come in another order and to other ranks", _PIECES),
         },
         specificity=GENERAL,
         traits=Trait.FIRST_LAYERS | Trait.OTHER_EXAMPLES,
@@ -30,7 +34,18 @@ ROWS = (
     CauseInfo(
         "other_shard",
         "a rank reads the shard of another tower",
-        {},
+        {
+            "one": Wording(
+                "every rank reads the shard of tower {tower}",
+                "give rank k the k-th contiguous piece of the batch: torch_ddp.shard, or DistributedSampler over "
+                "ordered examples",
+            ),
+            "exchanged": Wording(
+                "the ranks read each other's shards",
+                "give rank k the k-th contiguous piece of the batch: torch_ddp.shard, or DistributedSampler over "
+                "ordered examples",
+            ),
+        },
         traits=Trait.FIRST_LAYERS | Trait.OTHER_EXAMPLES | Trait.FITS_WHAT_IS_LEFT,
     ),
     CauseInfo(

@@ -2,6 +2,12 @@
 
 from parity.diagnose.catalogue.info import CauseInfo, Trait, Wording
 
+# Which towers count, and how.
+_ONCE = "let the gradient of every rank take part once: no condition on the rank around loss and backward pass"
+_CLIP_ALIKE = (
+    "clip as the graph does: by the same norm, to the same limit, before or after the towers are combined as it does"
+)
+
 ROWS = (
     CauseInfo(
         "not_shared",
@@ -24,10 +30,25 @@ ROWS = (
         },
     ),
     CauseInfo(
-        "sum_instead_of_mean", "gradients are summed where the reference takes the mean, or the other way round", {}
+        "sum_instead_of_mean",
+        "gradients are summed where the reference takes the mean, or the other way round",
+        {
+            "candidate": Wording("sum instead of mean, ratio {towers}", "divide by the world size, or let DDP average"),
+            "reference": Wording(
+                "sum instead of mean, ratio {towers}",
+                'sum in the port too ([torch] combine = "sum"), or average in the towers and scale the learning rate',
+            ),
+        },
     ),
     CauseInfo(
-        "some_towers", "not all towers count, or not all the same", {}, traits=Trait.BEHIND_LOSSES | Trait.BESIDE_A_LOSS
+        "some_towers",
+        "not all towers count, or not all the same",
+        {
+            "one": Wording("only the gradient of tower {tower} is used", _ONCE),
+            "left out": Wording("the gradient of tower {towers} is left out", _ONCE),
+            "unequal": Wording("the gradients of the towers do not count alike", _ONCE),
+        },
+        traits=Trait.BEHIND_LOSSES | Trait.BESIDE_A_LOSS,
     ),
     CauseInfo("sync_batch_norm", "batch norm goes over the whole batch on one side, over each shard on the other", {}),
     CauseInfo(
@@ -58,6 +79,11 @@ ROWS = (
                 "the gradients are scaled to {factor:.4g} of what they are before the update, {rule}",
                 "clip as the graph does: by this norm on both sides, or on neither",
             ),
+            "rule": Wording("the candidate {candidate} where the reference {reference}", _CLIP_ALIKE),
+            "in every rank": Wording(
+                "the candidate clips before the ranks are combined: it {rule} in every rank", _CLIP_ALIKE
+            ),
+            "never": Wording("the candidate does not clip where the reference does", _CLIP_ALIKE),
         },
         traits=Trait.BESIDE_A_LOSS,
     ),

@@ -2,6 +2,9 @@
 
 from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Wording
 
+_EVERY_UPDATE = "step the schedule after every update, as the graph's global step counts, not once per epoch"
+_SCHEDULE = "give the port the learning rate of the graph, and check the schedule's unit, boundaries and ends"
+
 ROWS = (
     CauseInfo(
         "learning_rate",
@@ -18,11 +21,33 @@ ROWS = (
                     "correction by its count"
                 ),
             ),
+            "ftrl": Wording("Ftrl's {text}", "give the port's optimizer what the graph's has: torch_ddp.like_tf.Ftrl"),
+            "of a schedule": Wording("learning rate off by the factor {factor:.6g}", _SCHEDULE),
+            "up to a step": Wording(
+                "another learning rate up to step {last}, and the same from step {then} on", _SCHEDULE
+            ),
+            "from a step": Wording("another learning rate from step {start} on", _SCHEDULE),
+            "by a factor a step": Wording(
+                "the learning rate changes by the factor {got:.6g} a step, the reference's by {wanted:.6g}", _SCHEDULE
+            ),
+            "by a step": Wording(
+                "the learning rate changes by {got:.6g} a step, the reference's by {wanted:.6g}", _SCHEDULE
+            ),
         },
         specificity=GENERAL,
     ),
     CauseInfo(
-        "shifted_schedule", "the learning rate comes a step too early or too late", {}, implies=("learning_rate",)
+        "shifted_schedule",
+        "the learning rate comes a step too early or too late",
+        {
+            "late": Wording(
+                "the learning rate comes a step too late", "step the schedule once before the first update"
+            ),
+            "early": Wording(
+                "the learning rate comes a step too early", "call scheduler.step() after optimizer.step()"
+            ),
+        },
+        implies=("learning_rate",),
     ),
     CauseInfo(
         "slow_schedule",
@@ -32,6 +57,11 @@ ROWS = (
                 "the schedule runs {slower} times as slowly",
                 "give the schedule the graph's number of steps, counted in updates as the graph's global step is",
             ),
+            "never": Wording(
+                "the learning rate stays {rate:.6g} over the {count} recorded steps, where the reference's changes",
+                _EVERY_UPDATE,
+            ),
+            "seldom": Wording("the schedule is stepped once in {period} updates", _EVERY_UPDATE),
         },
         implies=("learning_rate",),
     ),
@@ -142,7 +172,13 @@ ROWS = (
             "nesterov",
         ),
     ),
-    CauseInfo("optimizer_setting", "another setting of the optimizer, such as Ftrl's penalties", {}),
+    CauseInfo(
+        "optimizer_setting",
+        "another setting of the optimizer, such as Ftrl's penalties",
+        {
+            "": Wording("Ftrl's {text}", "give the port's optimizer what the graph's has: torch_ddp.like_tf.Ftrl"),
+        },
+    ),
     CauseInfo(
         "updated_twice",
         "the optimizer makes several steps for one",

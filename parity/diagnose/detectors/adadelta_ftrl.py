@@ -79,11 +79,12 @@ def ftrl_setting(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if not wrong:
         return None
     text = ", ".join(f"{names[k]} {_shown(values[1][k])} where the reference has {_shown(values[0][k])}" for k in wrong)
-    return Cause(
-        "learning_rate" if wrong == [0] else "optimizer_setting",
-        f"Ftrl's {text}",
-        f"each side's weights at step {step} are what Ftrl's rule makes of its slots with these numbers",
-        "give the port's optimizer what the graph's has: torch_ddp.like_tf.Ftrl",
+    name, variant = ("learning_rate", "ftrl") if wrong == [0] else ("optimizer_setting", "")
+    return build_cause(
+        name,
+        variant,
+        evidence=f"each side's weights at step {step} are what Ftrl's rule makes of its slots with these numbers",
+        text=text,
     )
 
 

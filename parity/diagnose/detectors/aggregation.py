@@ -22,10 +22,6 @@ from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array
 
-OF_TWO = (
-    "look for what multiplies the loss by a power of two: a loss scale that is not taken out, or a sum over that many"
-)
-
 
 def not_shared(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The ranks end a step with different weights: a gradient, or an update, stays on its rank."""
@@ -61,19 +57,18 @@ def sum_instead_of_mean(first: FirstDifference, evidence: Evidence) -> Cause | N
     towers, sums = evidence.towers, evidence.reference.facts.get("combine") == "sum"
     if is_close(factor, towers, evidence.close) and not sums:
         summing, averaging = "candidate", "reference"
-        fix = "divide by the world size, or let DDP average"
     elif is_close(factor, 1 / towers, evidence.close) and sums:
         summing, averaging = "reference", "candidate"
-        fix = 'sum in the port too ([torch] combine = "sum"), or average in the towers and scale the learning rate'
     else:
         return None
-    return Cause(
+    return build_cause(
         "sum_instead_of_mean",
-        f"sum instead of mean, ratio {towers}",
-        f"the {summing} sums over {towers} towers where the {averaging} averages: all {len(pairs)} combined gradients "
+        summing,
+        evidence=f"the {summing} sums over {towers} towers where the {averaging} averages: all {len(pairs)} "
+        "combined gradients "
         f"differ by the factor {max(factor, 1 / factor):.12g}, and the gradients of the single towers are the same",
-        fix,
-        share_explained(first, [(factor * one, other, one) for _, one, other in pairs]),
+        explains=share_explained(first, [(factor * one, other, one) for _, one, other in pairs]),
+        towers=towers,
     )
 
 
@@ -110,18 +105,14 @@ def follow_other_losses(weights: list[float], evidence: Evidence, step: int) -> 
 def cause_of_towers(weights: list[float], close: float) -> Cause:
     """Returns what it is called that the gradients of the towers, in their order, count by these weights."""
     silent = [tower for tower, weight in enumerate(weights) if abs(weight) <= close]
-    if len(silent) == len(weights) - 1:
-        title = f"only the gradient of tower {next(t for t in range(len(weights)) if t not in silent)} is used"
-    elif silent:
-        title = f"the gradient of tower {', '.join(map(str, silent))} is left out"
-    else:
-        title = "the gradients of the towers do not count alike"
+    variant = "one" if len(silent) == len(weights) - 1 else "left out" if silent else "unequal"
     shown = ", ".join(f"{weight:.6g}" for weight in weights)
-    return Cause(
+    return build_cause(
         "some_towers",
-        title,
-        f"the candidate's gradients are the reference's towers' times {shown}, for every variable",
-        "let the gradient of every rank take part once: no condition on the rank around loss and backward pass",
+        variant,
+        evidence=f"the candidate's gradients are the reference's towers' times {shown}, for every variable",
+        tower=next((tower for tower in range(len(weights)) if tower not in silent), None),
+        towers=", ".join(map(str, silent)),
     )
 
 
@@ -184,13 +175,9 @@ def cause_of_factor(
     power_of_two = whole and is_power_of_two(factor, close)
     if power_of_two and scaled:
         return loss_scale(factor, text)
-    if power_of_two:
-        fix = OF_TWO
-    elif is_close(factor, 1 / towers, close):
-        fix = "divide by the number of towers once: DDP does it already"
-    else:
-        fix = "look for what multiplies the loss, or this variable's gradient, by that factor"
-    return Cause("gradient_factor", f"gradients off by the factor {factor:.6g}", text, fix)
+    of_towers = is_close(factor, 1 / towers, close)
+    variant = "power of two" if power_of_two else "towers" if of_towers else "gradients"
+    return build_cause("gradient_factor", variant, evidence=text, factor=factor)
 
 
 def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -213,9 +200,9 @@ def loss_factor(first: FirstDifference, evidence: Evidence) -> Cause | None:
     power_of_two = is_power_of_two(factor, evidence.close_losses)
     if power_of_two and has_scaler(evidence, step):
         return loss_scale(factor, text)
-    fix = OF_TWO if power_of_two else "look for what multiplies or divides the loss by that factor"
+    variant = "loss, power of two" if power_of_two else "loss"
     share = share_explained(first, [(factor * one, other, one) for one, other in pairs])
-    return Cause("gradient_factor", f"the loss is off by the factor {factor:.6g}", text, fix, share)
+    return build_cause("gradient_factor", variant, evidence=text, explains=share, factor=factor)
 
 
 def other_reduction(factor: float, text: str, evidence: Evidence, step: int) -> Cause | None:

@@ -15,7 +15,6 @@ from parity.trace.arrays import Array
 ROUGH = 1e-6
 OF_TORCH = 1e-6  # what clip_grad_norm_ adds to the norm that it divides by (torch/nn/utils/clip_grad.py)
 PAIRS = list[tuple[Array, Array]]
-FIX = "clip as the graph does: by the same norm, to the same limit, before or after the towers are combined as it does"
 
 
 class Rule(NamedTuple):
@@ -65,19 +64,21 @@ def clipping_rule(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if scaled is not None and candidate is not None and candidate.by == "global norm":
         text = f"multiplies the combined gradients by {scaled:.6g} at every step, whatever their norm"
         if reference == NONE:
-            fix = "take it out"
-            return Cause("gradient_factor", f"gradients off by the factor {scaled:.6g}", f"the candidate {text}", fix)
+            evidence_of = f"the candidate {text}"
+            return build_cause("gradient_factor", "in place of clipping", evidence=evidence_of, factor=scaled)
         candidate = Rule(text, True)
     if reference is not None and candidate is not None and reference.text == candidate.text:
         # Limits that are alike in the usual digits are told with all of them.
         reference, candidate = (r._replace(text=f"{r.text} ({r.value:.12g})") for r in (reference, candidate))
     otherwise = Rule("changes them by a rule of its own", False)
-    return Cause(
+    return build_cause(
         "clipping",
-        f"the candidate {(candidate or otherwise).text} where the reference {(reference or otherwise).text}",
-        f"that is what turns the combined gradients of all {len(clipped)} variables into the clipped ones on either side; "
+        "rule",
+        evidence=f"that is what turns the combined gradients of all {len(clipped)} variables into the clipped "
+        "ones on either side; "
         "the combined gradients are the same",
-        FIX,
+        candidate=(candidate or otherwise).text,
+        reference=(reference or otherwise).text,
     )
 
 
@@ -92,11 +93,12 @@ def clipped_before_combining(first: FirstDifference, evidence: Evidence) -> Caus
     rule = how(changed) if changed else None
     if rule is None or not rule.fully:
         return None
-    return Cause(
+    return build_cause(
         "clipping",
-        f"the candidate clips before the ranks are combined: it {rule.text} in every rank",
-        f"rank {first.tower}'s gradients of {len(changed)} of {len(pairs)} variables are the reference's, cut off so",
-        FIX,
+        "in every rank",
+        evidence=f"rank {first.tower}'s gradients of {len(changed)} of {len(pairs)} variables are the "
+        "reference's, cut off so",
+        rule=rule.text,
     )
 
 
@@ -203,10 +205,10 @@ def _never_clipped(step: int, evidence: Evidence) -> Cause | None:
     whole = {name: other for name, _, other in evidence.pairs(step, "grad")}
     if not inputs or any(norm(each.used - whole[each.name]) > ROUGH * norm(whole[each.name]) for each in inputs):
         return None
-    return Cause(
+    return build_cause(
         "clipping",
-        "the candidate does not clip where the reference does",
-        f"its optimizer works with the combined gradients of all {len(inputs)} variables as they are, and it records no "
+        "never",
+        evidence=f"its optimizer works with the combined gradients of all {len(inputs)} variables as they are, "
+        "and it records no "
         "clipped ones",
-        FIX,
     )

@@ -24,11 +24,11 @@ def other_shard(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     shown = ", ".join(f"rank {rank} that of tower {tower}" for rank, tower in enumerate(read))
     alike = len(set(read)) == 1
-    return Cause(
+    return build_cause(
         "other_shard",
-        f"every rank reads the shard of tower {read[0]}" if alike else "the ranks read each other's shards",
-        f"each rank's {_named(first)} is a tower's to the last bit but rounding: {shown}",
-        "give rank k the k-th contiguous piece of the batch: torch_ddp.shard, or DistributedSampler over ordered examples",
+        "one" if alike else "exchanged",
+        evidence=f"each rank's {_named(first)} is a tower's to the last bit but rounding: {shown}",
+        tower=read[0],
     )
 
 
@@ -51,12 +51,11 @@ def order_of_examples(first: FirstDifference, evidence: Evidence) -> Cause | Non
         "dealt out in turn (rank, rank + world size, ...), as DistributedSampler does" if (went == dealt).all() else ""
     )
     within = all((went[rank * size : (rank + 1) * size] // size == rank).all() for rank in range(ranks))
-    return Cause(
+    return build_cause(
         "order_of_examples",
-        "the examples of the batch come in another order" + ("" if within else " and to other ranks"),
-        f"the rows of {_named(first)} over all ranks are those of the towers in another order"
+        "in the ranks" if within else "to other ranks",
+        evidence=f"the rows of {_named(first)} over all ranks are those of the towers in another order"
         + (f": {how}" if how else ""),
-        "cut the batch into contiguous pieces as tf.split does: torch_ddp.shard",
     )
 
 

@@ -2,18 +2,12 @@
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import Evidence
 from parity.judge.metrics import is_finite
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import parse_key
 from parity.trace.arrays import Array
-
-FIXES = {
-    "loss": "look for log, sqrt, exp or a division of what can be 0, negative or large, and for a mean over nothing",
-    "tower_grad": "look for sqrt, norm, log or a division at exactly 0, and for where() around them, which does not stop a "
-    "gradient",
-}
-ANY = "look for log, sqrt, exp or a division of what can be 0, negative or large"
 
 
 def not_finite(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -30,11 +24,12 @@ def not_finite(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     told = " and ".join(f"the {who}'s {key} is {_what(value)}" for who, value in wrong)
     count = "; ".join(f"{who}: {int((~np.isfinite(value)).sum())} of {value.size} values" for who, value in wrong)
-    return Cause(
+    return build_cause(
         "not_finite",
-        f"{told} at step {first.check.step}",
-        f"{count} are not finite, and all that was compared before them agrees",
-        FIXES.get(first.quantity, ANY),
+        first.quantity if first.quantity in ("loss", "tower_grad") else "",
+        evidence=f"{count} are not finite, and all that was compared before them agrees",
+        told=told,
+        step=first.check.step,
     )
 
 

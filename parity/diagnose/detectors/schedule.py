@@ -22,20 +22,19 @@ def shifted_schedule(first: FirstDifference, evidence: Evidence) -> Cause | None
         return None
     one, other = rates
     count = len(one)
-    for late, pairs, cure in (
-        (True, [(one[k - 1], other[k]) for k in range(1, count)], "step the schedule once before the first update"),
-        (False, [(one[k + 1], other[k]) for k in range(count - 1)], "call scheduler.step() after optimizer.step()"),
+    for late, pairs in (
+        (True, [(one[k - 1], other[k]) for k in range(1, count)]),
+        (False, [(one[k + 1], other[k]) for k in range(count - 1)]),
     ):
         told = [wanted for wanted, _ in pairs]
         if len(pairs) < 2 or not _varies(told) or not all(_same(*pair) for pair in pairs):
             continue
         whose = "before" if late else "after"
-        return Cause(
+        return build_cause(
             "shifted_schedule",
-            f"the learning rate comes a step too {'late' if late else 'early'}",
-            f"at all {len(pairs)} steps the candidate's learning rate is the reference's of the step {whose}, e.g. "
+            "late" if late else "early",
+            evidence=f"at all {len(pairs)} steps the candidate's learning rate is the reference's of the step {whose}, e.g. "
             f"{other[first.check.step]:.6g} at step {first.check.step}",
-            cure,
         )
     return None
 
@@ -46,24 +45,25 @@ def slow_schedule(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if rates is None:
         return None
     one, other = rates
-    cure = "step the schedule after every update, as the graph's global step counts, not once per epoch"
     if all(_same(one[0], rate) for rate in other) and _varies(one):
-        return Cause(
+        return build_cause(
             "slow_schedule",
-            f"the learning rate stays {other[0]:.6g} over the {len(other)} recorded steps, where the reference's changes",
-            f"the candidate's learning rate is the reference's first one at all {len(other)} steps, while the reference's "
+            "never",
+            evidence=f"the candidate's learning rate is the reference's first one at all {len(other)} steps, "
+            "while the reference's "
             f"goes to {one[-1]:.6g}: a schedule that is never stepped, or once per epoch; or one in stairs, or with later "
             "boundaries, that first moves behind these steps",
-            cure,
+            rate=other[0],
+            count=len(other),
         )
     period = _first_that(lambda n: all(_same(one[k // n], rate) for k, rate in enumerate(other)), len(one))
     if period is None or not _varies(other):
         return _at_lower_speed(one, other)
-    return Cause(
+    return build_cause(
         "slow_schedule",
-        f"the schedule is stepped once in {period} updates",
-        f"at all {len(other)} steps the candidate's learning rate is the reference's of step floor(k / {period})",
-        cure,
+        "seldom",
+        evidence=f"at all {len(other)} steps the candidate's learning rate is the reference's of step floor(k / {period})",
+        period=period,
     )
 
 
@@ -79,26 +79,27 @@ def other_rates(first: FirstDifference, evidence: Evidence) -> Cause | None:
     factors = [mine / rate for mine, rate in zip(other, one, strict=True) if rate]
     listed = f"step by step the candidate's learning rate is {_listed(other)}, the reference's {_listed(one)}"
     if len(factors) == len(one) and all(_same(factors[0], factor) for factor in factors):
-        title = f"learning rate off by the factor {factors[0]:.6g}"
-    elif apart == [*range(apart[-1] + 1)] and len(apart) < len(one):
-        title = f"another learning rate up to step {apart[-1]}, and the same from step {apart[-1] + 1} on"
-    else:
-        title = _shape(one, other) or f"another learning rate from step {apart[0]} on"
-    fix = "give the port the learning rate of the graph, and check the schedule's unit, boundaries and ends"
-    return Cause("learning_rate", title, listed, fix)
+        return build_cause("learning_rate", "of a schedule", evidence=listed, factor=factors[0])
+    if apart == [*range(apart[-1] + 1)] and len(apart) < len(one):
+        return build_cause("learning_rate", "up to a step", evidence=listed, last=apart[-1], then=apart[-1] + 1)
+    shape = _shape(one, other)
+    if shape is not None:
+        variant, wanted, got = shape
+        return build_cause("learning_rate", variant, evidence=listed, got=got, wanted=wanted)
+    return build_cause("learning_rate", "from a step", evidence=listed, start=apart[0])
 
 
-def _shape(one: list[float], other: list[float]) -> str:
+def _shape(one: list[float], other: list[float]) -> tuple[str, float, float] | None:
     # Schedules that are straight, or fall by one factor, are said by what they do in a step.
     if len(one) < LONG or not _same(one[0], other[0]):
-        return ""
+        return None
     ratios = [_ratio(rates) for rates in (one, other)]
     if ratios[0] is not None and ratios[1] is not None:
-        return f"the learning rate changes by the factor {ratios[1]:.6g} a step, the reference's by {ratios[0]:.6g}"
+        return "by a factor a step", ratios[0], ratios[1]
     slopes = [_slope(rates) for rates in (one, other)]
     if slopes[0] is not None and slopes[1] is not None:
-        return f"the learning rate changes by {slopes[1]:.6g} a step, the reference's by {slopes[0]:.6g}"
-    return ""
+        return "by a step", slopes[0], slopes[1]
+    return None
 
 
 def _ratio(rates: list[float]) -> float | None:
