@@ -20,8 +20,9 @@ from parity.case import Adam, Case, Momentum, Sgd, load_case
 from parity.experiment import Recorder, Sides, open_sides
 from parity.experiment.plant import Planted, plant
 from parity.experiment.trajectories import record_trajectories
+from parity.judge.allowances import TRAJECTORY_LIMIT
 from parity.judge.binomial import rate_interval
-from parity.judge.levels.trajectory import LIMIT, Trajectories, stray_of_candidate, strays
+from parity.judge.levels.trajectory import Trajectories, stray_of_candidate, strays
 from torch_ddp.mutations import MUTATIONS
 
 ROOT = Path(__file__).parents[1]
@@ -111,7 +112,7 @@ def main() -> int:
     parser.add_argument("--bugs", type=int, default=1, help="of every bug in every net")
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
-    print(f"seed {arguments.seed}, limit {LIMIT:g}")
+    print(f"seed {arguments.seed}, limit {TRAJECTORY_LIMIT:g}")
     right: list[Right] = []
     with open_sides(None) as sides:
         for net in NETS:
@@ -126,14 +127,14 @@ def main() -> int:
     _print_rate("single held-out runs", [stray for each in right for stray in each.held_out])
     for bug in dict.fromkeys(bug for bug, _, _ in seen):
         found = [stray for name, _, stray in seen if name == bug]
-        count = sum(stray > LIMIT for stray in found)
+        count = sum(stray > TRAJECTORY_LIMIT for stray in found)
         print(f"{bug:45} seen {count} of {len(found)}; {min(found):,.4g} to {max(found):,.4g}")
-    alarms = sum(stray > LIMIT for stray in ports)
-    return 0 if not alarms and all(stray > LIMIT for _, _, stray in seen) else 1
+    alarms = sum(stray > TRAJECTORY_LIMIT for stray in ports)
+    return 0 if not alarms and all(stray > TRAJECTORY_LIMIT for _, _, stray in seen) else 1
 
 
 def _print_rate(what: str, found: list[float]) -> None:
-    outside = sum(stray > LIMIT for stray in found)
+    outside = sum(stray > TRAJECTORY_LIMIT for stray in found)
     low, high = rate_interval(outside, len(found))
     print(
         f"{what:45} beyond the limit {outside} of {len(found)}: {outside / len(found):.2%}, "

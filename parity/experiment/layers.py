@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from parity.diagnose import Evidence
-from parity.judge.levels.function import LIMIT, UNIT64
+from parity.judge.allowances import FUNCTION_LIMIT, UNIT64
 from parity.judge.metrics import distance, norm, worst
 from parity.judge.result import Check, FirstDifference, Level
 from parity.locate import Location, at_the_mover, in_front, locate
@@ -173,7 +173,7 @@ def _at(first: FirstDifference, tower: str, place: Location, step: int) -> First
     one, other = place.reference, place.candidate
     size = norm(one)
     shown = "" if step == first.check.step else f"as it is in step {step}, the nearest whose layers are kept"
-    allowed = LIMIT * 4 * UNIT64 * size
+    allowed = FUNCTION_LIMIT * 4 * UNIT64 * size
     check = Check(first.check.run, first.check.step, key, "different", distance(one, other), allowed, size, size, shown)
     if not (np.isfinite(one).all() and np.isfinite(other).all()):
         note = "; ".join(part for part in (first.check.note, shown) if part)

@@ -8,14 +8,15 @@ from parity.experiment.recover import outliving
 from parity.experiment.rejudge.ill_conditioned import empty_notes
 from parity.experiment.rejudge.non_differentiable import apart_at_kinks, kink_notes
 from parity.experiment.rejudge.races import race_notes, settle_races
-from parity.judge.allowances import Replicas
+from parity.judge.allowances import ACCURACY_LIMIT, ACCURACY_NOTED, FLOAT32_LIMIT
 from parity.judge.imprecise_ops import inexact_notes
-from parity.judge.levels.float32 import ACCURACY_LIMIT, ACCURACY_NOTED, LIMIT, judge_accuracy, judge_float32
+from parity.judge.levels.float32 import judge_accuracy, judge_float32
 from parity.judge.levels.function import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.metrics import worst
 from parity.judge.port_values import judge_own_values
 from parity.judge.repeatability import judge_repeat
 from parity.judge.result import Check, FirstDifference, Level, decide, what_differs
+from parity.judge.spread import Replicas
 from parity.judge.unmatched_slots import slot_notes, slots_aside
 from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key, trace_name
@@ -87,7 +88,7 @@ def judge_single(
     checks = slots_aside(checks, recorded.join, traces)
     checks = settle_races(checks, recorded.races, recorded.join, traces, "float32")
     apart = apart_at_kinks(function, recorded)
-    checks = [_with_allowance(check, LIMIT * apart.get((check.step, check.key), 0.0)) for check in checks]
+    checks = [_with_allowance(check, FLOAT32_LIMIT * apart.get((check.step, check.key), 0.0)) for check in checks]
     accuracy = judge_accuracy(recorded.join, traces, recorded.reference_draws, recorded.candidate_draws)
     level = Level("float32", decide(checks), _reason(checks), checks)
     level.first_difference = find_first(recorded.join, checks, {"lockstep": (traces.reference32, traces.candidate32)})

@@ -9,6 +9,7 @@ from parity.experiment.recording import Setup, SidePaths
 from parity.experiment.rejudge.races import Races, with_statistics_moved, with_tower_first
 from parity.experiment.sides.perturb import as_float64, one_roundoff, one_ulp, reordered
 from parity.experiment.spec import REPETITION, Capability, RunSpec
+from parity.judge.allowances import UNIT16
 from parity.judge.levels.mixed import Halves
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
@@ -194,7 +195,7 @@ def record_halves(playing: Setup, states: SidePaths, dtype: str, opt_level: str)
     freely = _asked(playing, states, "mixed-free", FREE)._replace(mixed=True, follow=None)
     free = playing.torch.run(freely).result()
     full = playing.torch.run(lockstep._replace(name="full", mixed=False)).result()
-    unit = Halves(full, mixed, free, (), full, dtype, opt_level).unit
+    unit = UNIT16[dtype]
     draws = [_draw(playing, states, number, unit) for number in range(NOISY_RUNS)]
     return Halves(full, mixed, free, draws, Trace(states.torch), dtype, opt_level)
 

@@ -17,8 +17,8 @@ from parity.experiment.recording import Setup
 from parity.experiment.runs import FEEDS, WEIGHTS
 from parity.experiment.sides.perturb import one_ulp, reordered
 from parity.experiment.spec import RunSpec
+from parity.judge.allowances import TRAJECTORY_LIMIT
 from parity.judge.levels.trajectory import (
-    LIMIT,
     FalseAlarms,
     Spot,
     Trajectories,
@@ -183,7 +183,7 @@ class Seen(NamedTuple):
 
     Fields:
       words: what it is.
-      stray: its statistic, to be held against `LIMIT`.
+      stray: its statistic, to be held against `TRAJECTORY_LIMIT`.
       seen: whether the level would have called it different.
     """
 
@@ -235,7 +235,7 @@ def measure_power(
             finally:
                 shutil.rmtree(out, ignore_errors=True)
             stray = stray_of_candidate(trajectories._replace(candidate=there, wandering=wandering))
-            seen = Seen(bug.words.format(f"{size:.0%}"), stray, not stray <= LIMIT)
+            seen = Seen(bug.words.format(f"{size:.0%}"), stray, not stray <= TRAJECTORY_LIMIT)
             if seen.seen or size == bug.sizes[-1]:
                 found.append(seen)
                 break
@@ -296,7 +296,7 @@ def level_of(checks: list[Check], trajectories: Trajectories) -> Level:
     stray = stray_of_candidate(trajectories)
     verdict: Verdict = decide(checks)
     reason = (
-        f"training deviates {stray:.3g} times as far as rounding does (limit {LIMIT:g}), "
+        f"training deviates {stray:.3g} times as far as rounding does (limit {TRAJECTORY_LIMIT:g}), "
         f"by {len(trajectories.envelope)} perturbed runs over {len(trajectories.spots):,} tensors"
     )
     if verdict == "different" and alarms.of_verdict > MOST_FALSE_ALARMS:
@@ -311,7 +311,7 @@ def told(power: Sequence[Seen]) -> list[str]:
     """Returns what the level would have seen of bugs planted in this port, and what not, in words."""
     notes = []
     for seen, words in ((True, "would have seen"), (False, "would not have seen")):
-        found = [f"{each.words} ({each.stray:,.0f}, limit {LIMIT:g})" for each in power if each.seen == seen]
+        found = [f"{each.words} ({each.stray:,.0f}, limit {TRAJECTORY_LIMIT:g})" for each in power if each.seen == seen]
         if found:
             notes.append(f"power: {words} {', '.join(found)}")
     return notes

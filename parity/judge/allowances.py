@@ -1,84 +1,287 @@
-"""How far one unit in the last place carries in training that nobody resets: from replicas, or as it was measured."""
+"""What rounding explains, level by level: every formula, with the derivation and the measurement behind its constants.
 
-from collections.abc import Sequence
-from typing import Protocol
+Notation, as in docs/method.md: T is a tensor of the reference and P the candidate's, of any shape and in the
+reference's layout; ``|.|`` is the Euclidean norm over all elements, summed in float64. ``|dT|`` is the norm of the
+reference's update, for weights, statistics and averages, and of the tensor itself for all else: a bug moves the
+update, and not the weight that it arrives at. eT and eP are the distances of the sides' float32 runs from their own
+float64 ones, made from the same state. u64 = 2^-53, u32 = 2^-24 and u16 (2^-11, of bfloat16 2^-8) are unit roundoffs.
+`stored` is the last bit of a stored value, which no update near zero can avoid. A pair is the same where ``|P - T|``
+is at most the limit; docs/method.md has the same table.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 
 import numpy as np
 
-from parity.judge.metrics import distance, norm
-from parity.trace import TensorFile, Trace
-from parity.trace.arrays import Array
+from parity.judge.judge import Allowance, Allowed, MeasuredPair
+from parity.judge.result import Check
+
+UNIT64, UNIT32 = 2.0**-53, 2.0**-24
+UNIT16: Mapping[str, float] = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+# Half the spacing of the smallest numbers: what rounding does to a value that is too small for a relative error.
+TINIEST: Mapping[str, float] = {"float16": 2.0**-25, "bfloat16": 2.0**-134}
+FLOAT32_TO_64 = UNIT64 / UNIT32  # 2^-29
+
+FUNCTION_LIMIT = 64.0
+FLOAT32_LIMIT = 3.0
+TRAJECTORY_LIMIT = 32.0
+MIXED_LIMIT = 4.0
+FIXED_MARGIN = 2.0**16
+
+FREE_FLOOR = 2.0**-50  # of |T|: 8 unit roundoffs, where no run of the reference was moved at all
+FAINT = 1e-3  # of all gradients of a step: a gradient that is zero but for rounding has a norm of rounding
+REMADE = 2.0**-22  # of float32 values that were made by another way: 4 unit roundoffs
 
 
-class Spread(Protocol):
-    """What is known of runs of the reference that were started one ulp away."""
-
-    @property
-    def ulp(self) -> float:
-        """The smallest distance by which the weights of such a run were moved; 0 where there is none."""
-
-    def at(self, step: int, text: str, reference: Array) -> float:
-        """Returns the largest distance of such a run from the reference in one tensor of one step."""
+# Before the first step.
 
 
-class Replicas:
-    """Measures the spread of the replicas of a run.
+def started(pair: MeasuredPair) -> Allowed:
+    """Values that a side starts from by itself, both read as float32.
+
+        2**-22 * max(T, P)
+
+    T and P are the sizes of both sides' values, largest elements of slots and norms of buffers: an initialiser may be
+    computed another way. P, where it is known, is `rounding[0]`.
+    """
+    return Allowed(REMADE * max((pair.size, *pair.rounding)), pair.size)
+
+
+def loaded(pair: MeasuredPair) -> Allowed:
+    """State after loading, before anything is computed: a copy, but for the sums and differences of a layout's transform.
+
+    4 * u64 * T
+    """
+    return Allowed(4 * UNIT64 * pair.size, pair.size)
+
+
+# Level 1, `function`: float64 runs.
+
+
+def function(pair: MeasuredPair) -> Allowed:
+    """Level 1 in lockstep: what float64 may round, foretold by what float32 did.
+
+        64 * (2**-29 * (eT + eP) + 4 * u64 * dT) + stored
+        stored = 2 * u64 * T
+
+    Rounding errors scale with the unit roundoff, u64 / u32 = 2^-29, cancellation and structurally zero gradients
+    included; 4 u64 ``|dT|`` stands in where float32 happened to round nothing. `stored` is allowed of updates alone.
+    eT and eP are `rounding`.
+
+    64: of 200 right ports, varied in the machine's choices too, the largest difference is 0.90 of the limit
+    (benchmarks/bugs/bench.py, seed 2030 in docs/method.md). Where float32 is finite on neither side nobody knows what
+    rounding does: beyond the limit is incomparable then.
+    """
+    lost = sum(pair.rounding)
+    limit = FUNCTION_LIMIT * (FLOAT32_TO_64 * lost + 4 * UNIT64 * pair.moved) + _last_bit(pair)
+    return _foretold(pair, Allowed(limit, lost / UNIT32 + pair.moved))
+
+
+def function_in_float32(pair: MeasuredPair) -> Allowed:
+    """Level 1 in lockstep where the reference's float64 run is float32 inside, as of everything in `tf.losses`.
+
+        64 * (2**-29 * (eT + eP) + 4 * u64 * dT) + 3 * (eT + eP + 2 * u32 * dT)
+
+    What level 2 allows, by the sum of both sides' errors, comes in place of `stored`.
+    """
+    lost = sum(pair.rounding)
+    rough = FLOAT32_LIMIT * (lost + 2 * UNIT32 * pair.moved)
+    limit = FUNCTION_LIMIT * (FLOAT32_TO_64 * lost + 4 * UNIT64 * pair.moved) + rough
+    return _foretold(pair, Allowed(limit, lost / UNIT32 + pair.moved))
+
+
+def _last_bit(pair: MeasuredPair) -> float:
+    return 2 * UNIT64 * pair.size if pair.updated else 0.0
+
+
+def _foretold(pair: MeasuredPair, allowed: Allowed) -> Allowed:
+    note = "in float32 it is not finite on either side, in float64 it is"
+    return allowed._replace(beyond="incomparable", note=note) if pair.unknown else allowed
+
+
+def free_running(steps: Sequence[int], ulp: float, lockstep: Sequence[Check]) -> Allowance:
+    """Level 1 in free runs: the step's own rounding, and what training makes of that of all steps before it.
+
+        step + 64 * max(amplification * spread, 2**-50 * T)
+        amplification = max(1, sqrt(sum of (a / 64)^2) / ulp)
+
+    `step` is what lockstep allows this tensor at this step. `spread`, from `rounding`, is the largest distance up to
+    the step that a run of the reference started one ulp away has had from it. Such a run is moved once, by `ulp` of
+    the weights; rounding moves the weights in every step. Their ratio, the roundings of all steps so far taken as
+    independent of each other (a are the allowances of all weights in lockstep), carries the spread of the one over to
+    the other. Without that ratio a right port with batch norm is beyond the limit: batch norm in float64 rounds more
+    than an ulp of the weights does.
 
     Args:
-      reference: the run.
-      replicas: of it.
+      steps: numbers of the free run's steps, in order.
+      ulp: the smallest distance by which weights were moved, 0 where no run was.
+      lockstep: the checks of the lockstep.
     """
+    alone = {(check.step, check.key): check.allowed for check in lockstep if check.run == "lockstep"}
+    amplification = _amplification(steps, ulp, lockstep)
+    spread: dict[str, float] = {}
 
-    def __init__(self, reference: Trace, replicas: Sequence[Trace]) -> None:
-        self._reference, self._replicas = reference, replicas
-        self._step: int | None = None
-        self._files: list[TensorFile] = []
+    def allowance(pair: MeasuredPair) -> Allowed:
+        # Invariant: `spread` holds the largest distance of the steps judged so far; pairs come in the order of the
+        # steps.
+        further = max(pair.rounding, default=0.0)
+        spread[pair.text] = max(spread.get(pair.text, 0.0), further if isfinite(further) else 0.0)
+        carried = max(amplification[pair.step] * spread[pair.text], FREE_FLOOR * pair.size)
+        limit = alone.get((pair.step, pair.text), 0.0) + FUNCTION_LIMIT * carried
+        return Allowed(limit, max(limit / (FUNCTION_LIMIT * UNIT64), pair.size))
 
-    @property
-    def ulp(self) -> float:
-        """The smallest distance by which the weights of a replica were moved."""
-        start = self._reference.init()
-        weights = [text for text in start.names() if text.startswith("var/")]
-        moved = [
-            norm(np.array([distance(file.read(text), start.read(text)) for text in weights]))
-            for file in (replica.init() for replica in self._replicas)
-        ]
-        return min(moved, default=0.0)
-
-    def at(self, step: int, text: str, reference: Array) -> float:
-        """Returns the largest distance of a replica from the run."""
-        if step != self._step:
-            self._step, self._files = step, [replica.step(step) for replica in self._replicas]
-        return max((distance(file.read(text), reference) for file in self._files), default=0.0)
+    return allowance
 
 
-class MeasuredSpread:
-    """Reads the spread that was measured where the replicas were made.
+def _amplification(steps: Sequence[int], ulp: float, lockstep: Sequence[Check]) -> dict[int, float]:
+    rounded = dict.fromkeys(steps, 0.0)
+    for check in lockstep:
+        if check.run == "lockstep" and check.key.startswith("var/") and check.step in rounded:
+            rounded[check.step] += (check.allowed / FUNCTION_LIMIT) ** 2
+    sums = np.sqrt(np.cumsum(list(rounded.values())))
+    return {step: max(1.0, float(sum_) / ulp) if ulp > 0.0 else 1.0 for step, sum_ in zip(rounded, sums, strict=True)}
+
+
+# Level 2, `float32`: float32 runs in lockstep.
+
+
+def float32(pair: MeasuredPair) -> Allowed:
+    """Level 2: what either side's float32 loses beside its own float64, or what rounding is seen to do to the reference.
+
+        3 * (max(eT, eP, W, S) + 2 * u32 * dT)
+
+    W and S are the reference's spread under one-ulp changes of weights and inputs and under another order of the
+    examples; all four are `rounding`. By the triangle inequality ``|P - T| <= eP + |P64 - T64| + eT``, so that two
+    sides that level 1 calls the same can hardly be beyond 3 times the largest.
+    """
+    rough = max(pair.rounding, default=0.0)
+    return Allowed(FLOAT32_LIMIT * (rough + 2 * UNIT32 * pair.moved), rough / UNIT32 + pair.moved)
+
+
+# How many times less accurate than the other side's a side's float32 may be. A kernel that sums 25,000 values naively
+# (batch norm over channels-last tensors on the CPU, in either framework) reaches 13, TensorFloat-32 at least 390
+# (measured). Above ACCURACY_NOTED the report says which side is the less accurate one.
+ACCURACY_LIMIT = 64.0
+ACCURACY_NOTED = 4.0
+# Relative, of activations. Branch flips make gradients, never activations, 1e-3 off in plain float32, and a side that
+# sums carelessly flips where the other does not. Activations in TensorFloat-32 are 3e-4 off and more, after careless
+# sums 4e-5 (measured).
+FORWARD_LIMIT = 2.0**-13
+
+
+# What the reference's towers race for: levels 1 and 2.
+
+
+def racing_statistic(precision: str) -> Allowance:
+    """A moving statistic against the nearest of what every order of the towers' reads and writes makes of it.
+
+        float64: 64 * (2**-29 * 2 * e + 4 * u64 * dT) + 2 * u64 * T
+        float32: 3 * (2 * e + 2 * u32 * dT) + 2 * u32 * T
+
+    e (`rounding[0]`) is the distance of that order in float32 from the same in float64, counted for both sides.
 
     Args:
-      measured: a trace of distances; its fact `ulp` is the smallest one by which the weights were moved.
-      prefix: what names start with in it.
+      precision: that the level decides in, "float64" or "float32".
     """
 
-    def __init__(self, measured: Trace, prefix: str = "") -> None:
-        self._measured, self._prefix = measured, prefix
-        self._step: int | None = None
+    def allowance(pair: MeasuredPair) -> Allowed:
+        (rough,) = pair.rounding
+        scale = 2 * rough / UNIT32 + pair.moved
+        if precision == "float64":
+            limit = FUNCTION_LIMIT * (FLOAT32_TO_64 * 2 * rough + 4 * UNIT64 * pair.moved) + 2 * UNIT64 * pair.size
+        else:
+            limit = FLOAT32_LIMIT * (2 * rough + 2 * UNIT32 * pair.moved) + 2 * UNIT32 * pair.size
+        return Allowed(limit, scale)
 
-    @property
-    def ulp(self) -> float:
-        """The smallest distance by which the weights of a replica were moved."""
-        return float(self._measured.facts["ulp"])
+    return allowance
 
-    def at(self, step: int, text: str, reference: Array) -> float:
-        """Returns the largest distance of a replica from the run."""
-        return self.measured(step, text)
 
-    def measured(self, step: int, text: str) -> float:
-        """Returns what was measured of one tensor of one step, 0 where nothing was.
+def racing_average(precision: str) -> Allowance:
+    """A moving average, on each side, against what the old weights or the new ones of that side give, element by element.
 
-        What no optimizer has by itself has no prefix.
-        """
-        if step != self._step:
-            self._step, self._file = step, self._measured.step(step)
-        name = next((name for name in (self._prefix + text, text) if name in self._file), None)
-        return float(self._file.read(name)) if name is not None else 0.0
+        float64: 64 * 2 * u64 * dT + 2 * u64 * T
+        float32: 3 * 2 * u32 * dT + 2 * u32 * T
+
+    Args:
+      precision: that the level decides in, "float64" or "float32".
+    """
+    limit, unit = (FUNCTION_LIMIT, UNIT64) if precision == "float64" else (FLOAT32_LIMIT, UNIT32)
+    return lambda pair: Allowed(limit * 2 * unit * pair.moved + 2 * unit * pair.size, pair.moved)
+
+
+# Level 3, `trajectory`: free float32 runs.
+
+
+def trajectory(pair: MeasuredPair) -> Allowed:
+    """Level 3: how far perturbed runs stray, as root mean squares; `difference` is the median over the candidate's runs.
+
+        32 * max(sR, sP, u32 * T)
+
+    sR and sP are of the reference's and of the candidate's perturbed runs, each from its own unperturbed one; the
+    maximum is `rounding[0]`, see `spread_of`. The median tells what holds for the candidate from a lone branch flip
+    (a ReLU or max pool that rounding switches), which reaches 400 in one run and is drawn anew in every other.
+
+    32: right ports reach 7.06, gradients reduced in float16 stand at 569 and more (benchmarks/trajectory.py, seeds
+    2026 and 2027 in docs/method.md).
+    """
+    (spread,) = pair.rounding
+    return Allowed(TRAJECTORY_LIMIT * spread, spread)
+
+
+# Level 4, `mixed`: the port at its level of mixed precision against its own float32.
+
+
+def mixed(dtype: str, loss_scale: Callable[[MeasuredPair], float]) -> Allowance:
+    """Level 4: what half precision is predicted to do here, measured on the port itself.
+
+        4 * (H + 2 * u16 * dT + tiny) + 2 * u16 * w
+        tiny = z * sqrt(n) / loss_scale
+
+    T is the port in float32, H (`rounding[0]`) the largest distance of a run from it whose weights, inputs, products
+    and their gradients were rounded to half at random. `tiny` is for values below the smallest normal number: z is
+    half the spacing of the smallest ones, n the number of elements. w (`rounding[1]`) is the norm of the stored value
+    where that is kept in half itself (O3), 0 elsewhere: updates below half an ulp are lost there by design.
+
+    Args:
+      dtype: "float16" or "bfloat16".
+      loss_scale: returns what a tensor is multiplied by while it is in half precision, 1 where it is by nothing.
+    """
+    unit = UNIT16[dtype]
+
+    def allowance(pair: MeasuredPair) -> Allowed:
+        predicted, kept = pair.rounding
+        tiny = TINIEST[dtype] * float(np.sqrt(pair.elements)) / loss_scale(pair)
+        limit = MIXED_LIMIT * (predicted + 2 * unit * pair.moved + tiny) + 2 * unit * kept
+        return Allowed(limit, max(limit / (MIXED_LIMIT * unit), pair.moved))
+
+    return allowance
+
+
+# Two bare traces, without float64 shadows: a tolerance that nobody measured.
+
+
+def fixed(made: int, all_gradients: float) -> Allowance:
+    """Two bare traces: a fixed part of the tensor's size, for each of the n steps made so far.
+
+        n * (2**16 * u * S + stored)
+        stored = 4 * u * T
+
+    u is the unit roundoff of the tensor's dtype, S is ``|dT|``, but of gradients at least a thousandth of the norm of
+    all gradients of the step, since one that is zero but for rounding has a norm of rounding. `stored` is allowed of
+    updates alone.
+
+    Args:
+      made: steps so far, the one that is judged included.
+      all_gradients: norm of all combined gradients of the step.
+    """
+
+    def allowance(pair: MeasuredPair) -> Allowed:
+        scale, stored = pair.size, 0.0
+        if pair.key.quantity in ("grad", "tower_grad", "clip", "tower_clip"):
+            scale = max(pair.size, FAINT * all_gradients)
+        elif pair.updated:
+            scale, stored = pair.moved, 4 * pair.unit * pair.size
+        return Allowed(made * (FIXED_MARGIN * pair.unit * scale + stored), scale)
+
+    return allowance

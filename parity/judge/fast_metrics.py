@@ -29,7 +29,7 @@ class Measured(NamedTuple):
     moved: float = 0.0
 
 
-def measure(one: Array, other: Array, before: Array | None = None) -> Measured | None:
+def fused_norms(one: Array, other: Array, before: Array | None = None) -> Measured | None:
     """Returns norms of two float arrays of one shape and dtype, or None where something in them is not finite.
 
     Float32 is subtracted in float32, which is exact where the two are within a factor of 2 of each other, and summed in

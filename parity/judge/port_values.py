@@ -5,16 +5,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.judge import allowances
+from parity.judge.judge import MeasuredPair, allow
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Check
 from parity.mapping import Mapping as VariableMapping
 from parity.mapping import Pair, Variable
 from parity.mapping.trace_map import Join
-from parity.trace import TensorKey
+from parity.trace import TensorKey, parse_key
 from parity.trace.arrays import Array
 
 SHOWN = 4  # names of a kind
-ROUNDING = 2.0**-22  # of float32 values that were made by another way
 Values = Mapping[str, Sequence[float]]
 
 
@@ -98,16 +99,12 @@ def judge_own_values(written: Iterable[Written]) -> list[Check]:
         if each.expected is None or each.own is None:
             continue
         one, other = (np.asarray(value, np.float32) for value in (each.expected, each.own))
-        difference, size = distance(one, other), norm(one)
-        allowed = ROUNDING * max(size, norm(other))
-        same = difference <= allowed
-        note = (
-            ""
-            if same
-            else f"the port's own {', '.join(each.names)} is {shown(other)}, and {shown(one)} is written into it"
+        note = f"the port's own {', '.join(each.names)} is {shown(other)}, and {shown(one)} is written into it"
+        size = norm(one)
+        found = MeasuredPair(
+            0, parse_key(each.key), each.key, size, distance(one, other), size, rounding=(norm(other),)
         )
-        verdict = "same" if same else "different"
-        checks.append(Check("fresh", 0, each.key, verdict, difference, allowed, size, size, "" if same else note))  # type: ignore[arg-type]
+        checks.append(allow("fresh", found, lambda pair, note=note: allowances.started(pair)._replace(note=note)))
     return checks
 
 

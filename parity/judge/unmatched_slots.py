@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from parity.judge.judge import NOT_IN_REFERENCE
 from parity.judge.levels.function import Lockstep
-from parity.judge.result import NOT_IN_REFERENCE, Check
+from parity.judge.result import Check
 from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, TensorKey, Trace, parse_key
 

@@ -5,8 +5,8 @@ import pytest
 from made_steps import trace
 
 from parity.judge import Check, Join
+from parity.judge.judge import NOT_IN_REFERENCE
 from parity.judge.levels.function import Lockstep
-from parity.judge.result import NOT_IN_REFERENCE
 from parity.judge.unmatched_slots import BEYOND, LACKING, slot_notes, slots_aside
 from parity.mapping import Mapping, Pair, parse_transform
 

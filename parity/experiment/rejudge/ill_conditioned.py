@@ -7,10 +7,10 @@ from parity.experiment.recording import Recorded, Setup, SidePaths
 from parity.experiment.runs import FEEDS, WEIGHTS
 from parity.experiment.sides.perturb import as_float64, one_ulp, reordered
 from parity.experiment.spec import RunSpec
-from parity.judge.allowances import MeasuredSpread
-from parity.judge.levels.function import LIMIT
+from parity.judge.allowances import FUNCTION_LIMIT
 from parity.judge.metrics import distance
 from parity.judge.result import Cause, Check, FirstDifference, Level
+from parity.judge.spread import MeasuredSpread
 from parity.mapping.states import read_all, write_states
 from parity.trace import OPTIMIZED, Trace, is_learning_rate, parse_key, quantity_of
 from parity.trace.arrays import Tensors
@@ -146,7 +146,7 @@ def _is_lost(check: Check, empty: set[tuple[int, str]]) -> bool:
 
 
 def _judged(check: Check, spread: float) -> Check:
-    allowed = check.allowed + LIMIT * spread
+    allowed = check.allowed + FUNCTION_LIMIT * spread
     if check.difference > allowed:
         return check
     return check._replace(verdict="same", allowed=allowed, note=NOTE)

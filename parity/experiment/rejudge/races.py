@@ -6,13 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.case import Ema
-from parity.judge.levels.float32 import LIMIT as LIMIT32
-from parity.judge.levels.float32 import UNIT32
-from parity.judge.levels.function import FLOAT32_TO_64, UNIT64, Lockstep
-from parity.judge.levels.function import LIMIT as LIMIT64
+from parity.judge import allowances
+from parity.judge.judge import MeasuredPair, allow
+from parity.judge.levels.function import Lockstep
 from parity.judge.metrics import distance, norm
 from parity.judge.races import Outcome, averages, decays, kept_part, nearest, nearest_of_each, outcomes
-from parity.judge.result import Check, Verdict
+from parity.judge.result import Check
 from parity.mapping.trace_map import Join
 from parity.trace import GLOBAL_STEP, TensorFile, Trace, key_of, parse_evaluated, parse_key, quantity_of, select
 from parity.trace.arrays import Array, Tensors
@@ -116,16 +115,20 @@ def _judged(check: Check, races: Races, join: Join, traces: Lockstep, precision:
     rough = next(
         (distance(a.value, b.value) for a, b in zip(found64, found32, strict=True) if a.order == best.order), 0.0
     )
-    size, difference = norm(one), distance(one, best.value)
-    moved = distance(one, before)
-    if precision == "float64":
-        allowed = LIMIT64 * (FLOAT32_TO_64 * 2 * rough + 4 * UNIT64 * moved) + 2 * UNIT64 * size
-        scale = 2 * rough * 2.0**24 + moved
-    else:
-        allowed, scale = LIMIT32 * (2 * rough + 2 * UNIT32 * moved) + 2 * UNIT32 * size, 2 * rough / UNIT32 + moved
-    same = difference <= allowed
+    found = MeasuredPair(
+        step,
+        parse_key(text),
+        text,
+        norm(one),
+        distance(one, best.value),
+        distance(one, before),
+        True,
+        rounding=(rough,),
+    )
+    judged = allow("lockstep", found, allowances.racing_statistic(precision))
+    same = judged.verdict == "same"
     note = f"as in the order: {best.order}" if same else f"none of {len(found64)} possible orders gives it"
-    return Check("lockstep", step, text, "same" if same else "different", difference, allowed, scale, size, note)
+    return judged._replace(note=note)
 
 
 def _possible(races: Races, join: Join, step: int, text: str, before: Array, precision: str) -> list[Outcome]:
@@ -157,13 +160,11 @@ def _judged_average(check: Check, races: Races, join: Join, traces: Lockstep, pr
             return check  # one side lacks it, as the check says
         best.append(nearest_of_each(average, _of_weights(races.ema, before, key.name, taken)))
         differences.append(distance(average, best[-1].value))
-    one, unit, limit = averaged[0], *((UNIT64, LIMIT64) if precision == "float64" else (UNIT32, LIMIT32))
-    size, moved = norm(one), distance(one, before.read(check.key))
-    allowed = limit * 2 * unit * moved + 2 * unit * size
-    same = all(difference <= allowed for difference in differences)
-    note = f"as of {best[0].order}" if same else f"neither of {OLD} nor of {NEW}"
-    verdict: Verdict = "same" if same else "different"
-    return Check("lockstep", step, check.key, verdict, max(differences), allowed, moved, size, note)
+    size, moved = norm(averaged[0]), distance(averaged[0], before.read(check.key))
+    found = MeasuredPair(step, key, check.key, size, float(np.max(differences)), moved, True)
+    judged = allow("lockstep", found, allowances.racing_average(precision))
+    note = f"as of {best[0].order}" if judged.verdict == "same" else f"neither of {OLD} nor of {NEW}"
+    return judged._replace(note=note)
 
 
 def _of_weights(ema: Ema, before: TensorFile, name: str, new: Array) -> list[Outcome]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.script import Part, write_reference
-from parity.judge.allowances import MeasuredSpread
 from parity.judge.levels.function import judge_free
 from parity.judge.result import Cause, Check
+from parity.judge.spread import MeasuredSpread
 from parity.mapping.states import translated, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import (

@@ -11,7 +11,8 @@ from parity.experiment.rejudge.non_differentiable import BESIDE, NOTE, WITH_INPU
 from parity.experiment.replay.free_run import judge_freely, told_of_shadow, train_freely
 from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.script import Part, write_reference
-from parity.judge.levels.function import LIMIT, Lockstep, judge_lockstep
+from parity.judge.allowances import FUNCTION_LIMIT
+from parity.judge.levels.function import Lockstep, judge_lockstep
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Check
 from parity.mapping.states import translated, write_states
@@ -188,4 +189,4 @@ def _beside(part: Part, shadow: Trace, number: int, name: str) -> Tensors:
 
 def _jumps(one: Array, wanted: Array, beside: Array | None) -> bool:
     """Tells whether a number is no farther from float64's than what a move of weights and inputs by 2^-30 makes of that."""
-    return beside is not None and distance(one, wanted) <= LIMIT * distance(beside, wanted)
+    return beside is not None and distance(one, wanted) <= FUNCTION_LIMIT * distance(beside, wanted)

@@ -1,18 +1,27 @@
 """Judges two traces that came without float64 shadows: weaker evidence, with allowances that nobody measured."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
-from parity.judge.fast_metrics import Measured, measure
-from parity.judge.levels.function import judge_counter
-from parity.judge.metrics import distance, is_constant, norm, unit_roundoff
-from parity.judge.result import EXACT, NOT_IN_REFERENCE, Check, Verdict, judge_exact, refuse
-from parity.mapping.trace_map import OPTIONAL, Join
-from parity.trace import TensorFile, TensorKey, Trace
+from parity.judge import allowances
+from parity.judge.allowances import FIXED_MARGIN
+from parity.judge.fast_metrics import fused_norms
+from parity.judge.judge import (
+    NOT_IN_REFERENCE,
+    MeasuredPair,
+    Missing,
+    Norms,
+    TensorPair,
+    allow,
+    comparison,
+    measure,
+    missing,
+)
+from parity.judge.metrics import distance, is_constant, is_finite, norm, unit_roundoff
+from parity.judge.result import Check
+from parity.mapping.trace_map import Join
+from parity.trace import UPDATED, TensorFile, Trace, parse_key
 
-MARGIN = 2.0**16
-FAINT = 1e-3
-UPDATED = frozenset(["var", "stat", "ema"])
+EMPTY = 1e-8  # of all gradients of a step: what is smaller is taken for zero but for rounding
 
 
 def judge_plain(
@@ -22,12 +31,10 @@ def judge_plain(
     steps: Sequence[int],
     judged: Callable[[int], None] = lambda count: None,
 ) -> list[Check]:
-    """Judges every tensor of every step: within ``2^16 u S`` for each step made so far.
+    """Judges every tensor of every step: by `allowances.fixed`.
 
-    u is the unit roundoff of the tensor's dtype. S is the tensor's norm; for gradients at least a thousandth of the norm of
-    all gradients of the step, since a gradient that is zero but for rounding has a norm of rounding; for weights and
-    statistics the norm of the update. What an optimizer makes of a gradient that is zero but for rounding is not judged:
-    dividing one rounding by another gives any number.
+    What an optimizer makes of a gradient that is zero but for rounding is not judged: dividing one rounding by another gives
+    any number.
 
     Args:
       join: names and layouts of both sides.
@@ -42,25 +49,54 @@ def judge_plain(
         one_file, other_file = reference.step(step), candidate.step(step)
         for text in join.unjoined(one_file, other_file):
             checks.append(Check("free", step, text, "incomparable", note=NOT_IN_REFERENCE))
-        pairs = [
-            _read(join, key, text, step, one_file, other_file, previous) for key, text in join.ordered(one_file.names())
-        ]
-        gradients = [each.measured.size for each in pairs if each.measured and each.key.quantity == "grad"]
-        all_gradients = float(sum(size * size for size in gradients)) ** 0.5
-        empty: set[str] = set()
-        pairs.reverse()
-        while pairs:  # each goes as its check comes: of 100,000 tensors both would not be small
-            pair = pairs.pop()
-            check = pair.check or _judged(pair, step, made, all_gradients)
-            if pair.key.quantity in ("grad", "tower_grad") and check.size < 1e-8 * all_gradients:
-                empty.add(pair.key.name)
-            if pair.key.quantity in ("slot", "var", "ema") and pair.key.name in empty and check.verdict == "different":
-                note = "not judged: its gradient is structurally zero"
-                check = check._replace(verdict="not_run", note=note)
-            checks.append(check)
+        checks += _step(_pairs(join, step, one_file, other_file, previous), made)
         previous = one_file
         judged(made)
     return checks
+
+
+def _step(pairs: Iterator[TensorPair | Missing], made: int) -> Iterator[Check]:
+    # Each allowance needs all gradients of the step, so that all pairs are measured before the first is judged.
+    found = list(measure("free", pairs, _norms))
+    gradients = [each.size for each in found if isinstance(each, MeasuredPair) and each.key.quantity == "grad"]
+    all_gradients = float(sum(size * size for size in gradients)) ** 0.5
+    allowance = allowances.fixed(made, all_gradients)
+    empty: set[str] = set()
+    found.reverse()
+    while found:  # each goes as its check comes: of 100,000 tensors both would not be small
+        each = found.pop()
+        check = allow("free", each, allowance)
+        key = each.key if isinstance(each, MeasuredPair) else parse_key(each.key)
+        if key.quantity in ("grad", "tower_grad") and check.size < EMPTY * all_gradients:
+            empty.add(key.name)
+        if key.quantity in ("slot", "var", "ema") and key.name in empty and check.verdict == "different":
+            note = "not judged: its gradient is structurally zero"
+            check = check._replace(verdict="not_run", note=note)
+        yield check
+
+
+def _pairs(
+    join: Join, step: int, reference: TensorFile, candidate: TensorFile, previous: TensorFile
+) -> Iterator[TensorPair | Missing]:
+    for key, text in join.ordered(reference.names()):
+        one, other = reference.read(text), join.read(key, candidate)
+        if other is None:
+            yield missing(step, key, text)
+            continue
+        compare = comparison(key, one)
+        updated = compare == "norm" and key.quantity in UPDATED and text in previous
+        yield TensorPair(step, key, text, one, other, previous.read(text) if updated else None, compare)
+
+
+def _norms(pair: TensorPair) -> Norms | None:
+    one, other, before = pair.reference, pair.candidate, pair.before
+    known = fused_norms(one, other, before)
+    if known is not None:
+        return Norms(known.size, known.difference, known.size if before is None else known.moved, is_constant(one))
+    if not (is_finite(one) and is_finite(other)):
+        return None
+    # What it was before is what is not finite.
+    return Norms(norm(one), distance(one, other), float("inf"), is_constant(one))
 
 
 def starts_apart(join: Join, reference: Trace, candidate: Trace) -> list[str]:
@@ -80,49 +116,7 @@ def starts_apart(join: Join, reference: Trace, candidate: Trace) -> list[str]:
         one = one_file.read(text)
         if other is None or one.dtype.kind != "f":
             continue
-        allowed = MARGIN * max(unit_roundoff(one.dtype), unit_roundoff(other.dtype)) * norm(one)
+        allowed = FIXED_MARGIN * max(unit_roundoff(one.dtype), unit_roundoff(other.dtype)) * norm(one)
         if one.shape != other.shape or not distance(one, other) <= allowed:
             apart.append(key.name)
     return apart
-
-
-class _Pair(NamedTuple):
-    key: TensorKey
-    text: str
-    unit: float = 0.0
-    measured: Measured | None = None
-    updated: bool = False
-    constant: bool = False
-    check: Check | None = None
-
-
-def _read(
-    join: Join, key: TensorKey, text: str, step: int, one_file: TensorFile, other_file: TensorFile, previous: TensorFile
-) -> _Pair:
-    one, other = one_file.read(text), join.read(key, other_file)
-    if key.quantity in OPTIONAL:
-        return _Pair(key, text, check=judge_counter("free", step, key, text, one, other))
-    alike = other is not None and one.dtype == other.dtype and one.shape == other.shape
-    if other is None or not alike or key.quantity in EXACT or one.dtype.kind != "f":
-        refused = refuse("free", step, text, one, other)
-        assert refused or other is not None
-        return _Pair(key, text, check=refused or judge_exact("free", step, text, one, other))  # type: ignore[arg-type]
-    updated = key.quantity in UPDATED and text in previous
-    measured = measure(one, other, previous.read(text) if updated else None)
-    check = refuse("free", step, text, one, other) if measured is None else None
-    if measured is None and check is None:  # what it was before is what is not finite
-        measured = Measured(norm(one), distance(one, other), float("inf"))
-    return _Pair(key, text, unit_roundoff(one.dtype), measured, updated, is_constant(one), check)
-
-
-def _judged(pair: _Pair, step: int, made: int, all_gradients: float) -> Check:
-    assert pair.measured is not None
-    size, difference, moved = pair.measured
-    scale, stored = size, 0.0
-    if pair.key.quantity in ("grad", "tower_grad", "clip", "tower_clip"):
-        scale = max(size, FAINT * all_gradients)
-    elif pair.updated:
-        scale, stored = moved, 4 * pair.unit * size
-    allowed = made * (MARGIN * pair.unit * scale + stored)
-    verdict: Verdict = "same" if difference <= allowed else "different"
-    return Check("free", step, pair.text, verdict, difference, allowed, scale, size, "", pair.constant)

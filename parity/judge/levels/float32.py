@@ -1,25 +1,32 @@
 """Level 2, `float32`: does float32 differ by rounding only? Decided against what rounding was measured to do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from statistics import median
 
-from parity.judge.levels.function import UPDATED, Lockstep, judge_counter
-from parity.judge.metrics import distance, is_constant, norm
-from parity.judge.result import EXACT, Check, judge_exact, refuse, rounding_of
-from parity.mapping.trace_map import OPTIONAL, Join
-from parity.trace import Trace
+from parity.judge import allowances
+from parity.judge.allowances import ACCURACY_LIMIT, FORWARD_LIMIT, UNIT32
+from parity.judge.judge import (
+    EXACT,
+    Comparison,
+    Missing,
+    TensorPair,
+    comparison,
+    judge,
+    missing,
+    rounding_between,
+)
+from parity.judge.levels.function import Lockstep
+from parity.judge.metrics import distance, norm
+from parity.judge.result import Check
+from parity.mapping.trace_map import Join
+from parity.trace import UPDATED, TensorFile, TensorKey, Trace
+from parity.trace.arrays import Array
 
-LIMIT = 3.0
-UNIT32 = 2.0**-24
-# Measured: a kernel that sums 25,000 values naively (batch norm over channels-last tensors on the CPU, in either framework)
-# reaches 13, TensorFloat-32 at least 390. Above NOTED the report says which side is the less accurate one.
-ACCURACY_LIMIT = 64.0
-ACCURACY_NOTED = 4.0
-# Branch flips make gradients, never activations, 1e-3 off in plain float32, and a side that sums carelessly flips where the
-# other does not. Activations in TensorFloat-32 are 3e-4 off and more, after careless sums 4e-5 (measured).
-FORWARD_LIMIT = 2.0**-13
+# Another order of the examples moves what belongs to single examples: only sums over them can be compared.
+OF_EXAMPLES = frozenset(["act", "feed", "noise"])
 
 
 @dataclass(frozen=True)
@@ -46,46 +53,53 @@ class Accuracy:
 
 
 def judge_float32(join: Join, traces: Lockstep, draws: Sequence[Trace], steps: Sequence[int]) -> list[Check]:
-    """Judges float32 runs from the same states: ``3 (max(eT, eP, W, S) + 2 u ||T||)``.
+    """Judges float32 runs from the same states: by `allowances.float32`.
 
-    eT and eP are the distances of the sides from their own float64 runs; W and S are the reference's spread under one-ulp
-    changes of weights and inputs and under another order of the examples in each shard, where `draws` has the step. By the
-    triangle inequality two sides that are the same function (level 1) can never exceed it.
+    Args:
+      join: names and layouts.
+      traces: the sides in both precisions.
+      draws: float32 steps of the reference under one-ulp changes and other orders of the examples, where it has the step.
+      steps: those to judge.
     """
-    checks: list[Check] = []
+    return judge("lockstep", _pairs(join, traces, draws, steps), allowances.float32)
+
+
+def _pairs(
+    join: Join, traces: Lockstep, draws: Sequence[Trace], steps: Sequence[int]
+) -> Iterator[TensorPair | Missing]:
+    unobserved = traces.candidate32.facts.get("unobserved", ())
     for step in steps:
-        one32, one64 = traces.reference32.step(step), traces.reference64.step(step)
-        other32, other64 = traces.candidate32.step(step), traces.candidate64.step(step)
+        reference, candidate = traces.reference32.step(step), traces.candidate32.step(step)
+        exact = traces.reference64.step(step), traces.candidate64.step(step)
         before = traces.states.step(step)
-        spread = [draw.step(step) for draw in draws if step in draw.step_numbers]
-        for key, text in join.ordered(one32.names()):
-            one, other = one32.read(text), join.read(key, other32)
-            if key.quantity in OPTIONAL:
-                checks.append(judge_counter("lockstep", step, key, text, one, other))
+        moved = [draw.step(step) for draw in draws if step in draw.step_numbers]
+        for key, text in join.ordered(reference.names()):
+            one, other = reference.read(text), join.read(key, candidate)
+            if other is None:
+                yield missing(step, key, text, unobserved)
                 continue
-            refused = refuse("lockstep", step, text, one, other, traces.candidate32.facts.get("unobserved", ()))
-            if refused or other is None:
-                checks += [refused] if refused else []
-                continue
-            if key.quantity in EXACT or one.dtype.kind != "f":
-                if key.quantity in EXACT:
-                    checks.append(judge_exact("lockstep", step, text, one, other))
-                continue
-            exact = join.read(key, other64)
-            told = [rounding_of(one, one64.read(text)), rounding_of(other, exact)]
-            # Another order of the examples moves what belongs to single examples: only sums over them can be compared.
-            per_example = key.quantity in ("act", "feed", "noise")
-            told += [rounding_of(file.read(text), one) for file in spread if text in file and not per_example]
-            rough = [each for each in told if each is not None]  # beside what is not finite nothing is measured
-            moved = distance(one, before.read(text)) if key.quantity in UPDATED and text in before else norm(one)
-            allowed = LIMIT * (max(rough, default=0.0) + 2 * UNIT32 * moved)
-            difference = distance(one, other)
-            verdict = "same" if difference <= allowed else "different"
-            size, scale = norm(one), max(rough, default=0.0) / UNIT32 + moved
-            checks.append(
-                Check("lockstep", step, text, verdict, difference, allowed, scale, size, "", is_constant(one))  # type: ignore[arg-type]
-            )
-    return checks
+            start = before.read(text) if key.quantity in UPDATED and text in before else None
+            pair = TensorPair(step, key, text, one, other, start, _comparison(key, one))
+            yield pair._replace(rounding=partial(_rounding, join, pair, *exact, moved))
+
+
+def _comparison(key: TensorKey, reference: Array) -> Comparison:
+    # Integers level 1 compares.
+    found = comparison(key, reference)
+    return "form" if found == "exact" and key.quantity not in EXACT else found
+
+
+def _rounding(
+    join: Join, pair: TensorPair, reference64: TensorFile, candidate64: TensorFile, moved: Sequence[TensorFile]
+) -> list[float | None]:
+    """Returns eT, eP, and the distances of the draws; beside what is not finite nothing is measured."""
+    one, text = pair.reference, pair.text
+    known = [
+        rounding_between(one, reference64.read(text)),
+        rounding_between(pair.candidate, join.read(pair.key, candidate64)),
+    ]
+    drawn = [] if pair.key.quantity in OF_EXAMPLES else [file for file in moved if text in file]
+    return known + [rounding_between(file.read(text), one) for file in drawn]
 
 
 def judge_accuracy(

@@ -1,20 +1,17 @@
 """Level 4, `mixed`: is reduced precision as good as half precision's rounding lets it be? The port against itself."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from parity.judge.metrics import distance, norm
-from parity.judge.result import Check, refuse
-from parity.trace import EXECUTION_RANK, TensorFile, Trace, parse_key
-from parity.trace.arrays import Array
+from parity.judge import allowances
+from parity.judge.judge import MeasuredPair, Missing, Norms, TensorPair, allow, measure, missing
+from parity.judge.metrics import distance, is_finite, norm
+from parity.judge.result import Check
+from parity.trace import EXECUTION_RANK, UPDATED, TensorFile, Trace, parse_key
 
-LIMIT = 4.0
-UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
-# Half the spacing of the smallest numbers: what rounding does to a value that is too small for a relative error.
-TINIEST = {"float16": 2.0**-25, "bfloat16": 2.0**-134}
-UPDATED = frozenset(["var", "stat", "ema"])
 JUDGED = frozenset(["act", "loss", "metric", "tower_grad", "grad", "clip", "slot", "stat", "var", "ema"])
 OF_GRADIENTS = frozenset(["tower_grad", "grad", "clip"])
 FIRST_SCALE, LARGEST_SCALE, WINDOW = 2.0**16, 2.0**24, 2000
@@ -42,36 +39,60 @@ class Halves(NamedTuple):
     dtype: str
     opt_level: str
 
-    @property
-    def unit(self) -> float:
-        """The unit roundoff of the half type."""
-        return UNITS[self.dtype]
-
 
 def judge_mixed(halves: Halves) -> list[Check]:
-    """Judges every tensor of every step: within ``4 (H + 2 u ||P|| + z)`` of the port's own float32 run.
-
-    H is the largest distance that a draw has from the float32 run: what roundings by the unit roundoff u of the half type in
-    weights, inputs, products and their gradients do to this tensor at this state. P is the tensor; of a weight or statistic
-    its update, and where these are kept in half precision themselves (O3) storing them adds ``2 u ||w||``: what that level
-    costs. z is what becomes of values below the smallest normal number.
+    """Judges every tensor of every step against the port's own float32 run: by `allowances.mixed`.
 
     What comes of a gradient that overflowed is not judged: the step is skipped, which `judge_scale` looks at.
     """
-    checks: list[Check] = []
+    allowance = allowances.mixed(halves.dtype, partial(_loss_scale, halves))
+    return [allow("lockstep", found, allowance) for found in measure("lockstep", _pairs(halves), _norms)]
+
+
+def _pairs(halves: Halves) -> Iterator[TensorPair | Missing]:
     for step in halves.mixed.step_numbers:
-        full, mixed = halves.full.step(step), halves.mixed.step(step)
+        full, mixed, before = (trace.step(step) for trace in (halves.full, halves.mixed, halves.states))
         skipped = "state/skipped" in mixed and bool(mixed.read("state/skipped"))
         for text in _in_order(full):
-            quantity = parse_key(text).quantity
-            if quantity not in JUDGED:
+            key = parse_key(text)
+            if key.quantity not in JUDGED:
                 continue
-            if skipped and quantity not in ("act", "loss", "metric", "stat"):
+            if skipped and key.quantity not in ("act", "loss", "metric", "stat"):
                 note = "not judged: the gradients overflowed, and the step is skipped"
-                checks.append(Check("lockstep", step, text, "not_run", note=note))
-                continue
-            checks.append(_judged(halves, step, text, full, mixed))
-    return checks
+                yield Missing(step, text, note, "not_run", 0.0)
+            elif text not in mixed:
+                yield missing(step, key, text)
+            else:
+                start = before.read(text) if key.quantity in UPDATED and text in before else None
+                pair = TensorPair(step, key, text, full.read(text), mixed.read(text), start)
+                yield pair._replace(rounding=partial(_rounding, halves, pair))
+
+
+def _norms(pair: TensorPair) -> Norms | None:
+    one, other = pair.reference, pair.candidate
+    if not (is_finite(one) and is_finite(other)):
+        return None
+    update = one if pair.before is None else one - pair.before
+    return Norms(norm(one), distance(one, other), norm(update))
+
+
+def _rounding(halves: Halves, pair: TensorPair) -> list[float | None]:
+    """Returns H, the largest distance of a draw from the float32 run, and the size of what is stored in half itself."""
+    step, text, start = pair.step, pair.text, pair.before
+    update = pair.reference if start is None else pair.reference - start
+    predicted = 0.0
+    for draw, states in halves.draws:
+        value = draw.step(step).read(text)
+        predicted = max(predicted, distance(value if start is None else value - states.step(step).read(text), update))
+    # At O3 everything is kept in half precision; at O1 and O2 nothing that is carried from step to step is.
+    return [predicted, norm(start) if start is not None and halves.opt_level == "O3" else 0.0]
+
+
+def _loss_scale(halves: Halves, pair: MeasuredPair) -> float:
+    if pair.key.quantity not in OF_GRADIENTS:
+        return 1.0
+    mixed = halves.mixed.step(pair.step)
+    return float(mixed.read("state/loss_scale")) if "state/loss_scale" in mixed else 1.0
 
 
 def judge_scale(halves: Halves) -> list[Check]:
@@ -114,36 +135,6 @@ def all_skipped(trace: Trace) -> bool:
     """Returns whether no step of a run was made."""
     files = [trace.step(step) for step in trace.step_numbers]
     return all("state/skipped" in file and bool(file.read("state/skipped")) for file in files)
-
-
-def _judged(halves: Halves, step: int, text: str, full: TensorFile, mixed: TensorFile) -> Check:
-    wanted, got = full.read(text), mixed.read(text) if text in mixed else None
-    refused = refuse("lockstep", step, text, wanted, got)
-    if refused or got is None:
-        return refused or Check("lockstep", step, text, "incomparable", note="the mixed run has no such tensor")
-    before = halves.states.step(step)
-    updated = parse_key(text).quantity in UPDATED and text in before
-    start = before.read(text) if updated else np.zeros((), wanted.dtype)
-    update = wanted - start
-    spread = 0.0
-    for draw, states in halves.draws:
-        moved_from = states.step(step).read(text) if updated else start
-        spread = max(spread, distance(draw.step(step).read(text) - moved_from, update))
-    # At O3 everything is kept in half precision; at O1 and O2 nothing that is carried from step to step is.
-    stored = 2 * halves.unit * norm(start) if updated and halves.opt_level == "O3" else 0.0
-    tiny = _tiny(halves, mixed, text, wanted)
-    allowed = LIMIT * (spread + 2 * halves.unit * norm(update) + tiny) + stored
-    difference = distance(got, wanted)
-    verdict = "same" if difference <= allowed else "different"
-    scale = max(allowed / (LIMIT * halves.unit), norm(update))
-    return Check("lockstep", step, text, verdict, difference, allowed, scale, norm(wanted))  # type: ignore[arg-type]
-
-
-def _tiny(halves: Halves, mixed: TensorFile, text: str, wanted: Array) -> float:
-    quantity = parse_key(text).quantity
-    scaled = quantity in OF_GRADIENTS and "state/loss_scale" in mixed
-    scale = float(mixed.read("state/loss_scale")) if scaled else 1.0
-    return TINIEST[halves.dtype] * float(np.sqrt(wanted.size)) / scale
 
 
 def _exact(run: str, step: int, text: str, wanted: float, got: float) -> Check:

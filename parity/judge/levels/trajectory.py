@@ -5,20 +5,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.judge import allowances
+from parity.judge.allowances import TRAJECTORY_LIMIT, UNIT32
 from parity.judge.binomial import most_of, rate_interval
+from parity.judge.judge import MeasuredPair, TensorPair, allow, measure, missing
 from parity.judge.metrics import distance, is_constant, norm
-from parity.judge.result import Check, refuse
+from parity.judge.result import Check
 from parity.mapping.trace_map import Join
-from parity.trace import TensorFile, TensorKey, Trace, parse_key
+from parity.trace import UPDATED, TensorFile, TensorKey, Trace, parse_key
 from parity.trace.arrays import Array
 
-# Measured (benchmarks/trajectory.py): right ports reach 5, gradients sent in float16 stand at 340, a learning rate off by 1%
-# at 38,000. A lone branch flip reaches 400 in one run and vanishes in the median over runs.
-LIMIT = 32.0
-UNIT32 = 2.0**-24
 FOLLOWED = frozenset(["loss", "grad", "slot", "stat", "var", "ema", "metric"])
-# They are stored beside what they are moved by: judged is how far they have come since the start.
-MOVED = frozenset(["stat", "var", "ema"])
 
 
 class Spot(NamedTuple):
@@ -96,7 +93,11 @@ def spots_of(join: Join, reference: Trace, candidate: Trace, racing: Collection[
             if key.quantity not in FOLLOWED or text in racing or not one_file.dtype(text).startswith("float"):
                 continue
             one = one_file.read(text)
-            refused = refuse("free", step, text, one, join.read(key, other_file))
+            other = join.read(key, other_file)
+            pair = (
+                missing(step, key, text) if other is None else TensorPair(step, key, text, one, other, compare="form")
+            )
+            refused = next((check for check in measure("free", [pair]) if isinstance(check, Check)), None)
             size = norm(_since(start, key, text, one))
             spots.append(Spot(step, text, size, UNIT32 * norm(one), refused, is_constant(one)))
     return spots
@@ -134,27 +135,22 @@ def apart(join: Join, spots: Sequence[Spot], one: Trace, other: Trace, candidate
 
 
 def judge_trajectory(trajectories: Trajectories) -> list[Check]:
-    """Judges the candidate at every spot: the median over its runs against ``32 max(sR, sP, u ||T||)``.
-
-    sR and sP are how far perturbed runs of the reference and of the candidate stray from their own unperturbed run, as
-    root mean squares. The median over runs tells what holds for the candidate from a lone branch flip in one run of it.
-    """
+    """Judges the candidate at every spot: the median over its runs, by `allowances.trajectory`."""
     spread = spread_of(trajectories)
     typical = np.median(trajectories.candidate, axis=0)
     checks = []
     for place, spot in enumerate(trajectories.spots):
-        if spot.refused:
-            checks.append(spot.refused)
-            continue
-        difference, scale = float(typical[place]), float(spread[place])
-        if not np.isfinite(scale):
-            note = "a perturbed run is not finite here, so that nothing can be said"
-            checks.append(Check("free", spot.step, spot.key, "incomparable", difference, scale, scale, spot.size, note))
-            continue
-        verdict = "same" if difference <= LIMIT * scale else "different"
-        known = (difference, LIMIT * scale, scale, spot.size, "", spot.constant)
-        checks.append(Check("free", spot.step, spot.key, verdict, *known))  # type: ignore[arg-type]
+        found = spot.refused or _measured(spot, float(typical[place]), float(spread[place]))
+        checks.append(allow("free", found, allowances.trajectory))
     return checks
+
+
+def _measured(spot: Spot, difference: float, spread: float) -> Check | MeasuredPair:
+    if not np.isfinite(spread):
+        note = "a perturbed run is not finite here, so that nothing can be said"
+        return Check("free", spot.step, spot.key, "incomparable", difference, spread, spread, spot.size, note)
+    known = spot.size, difference, spot.size
+    return MeasuredPair(spot.step, parse_key(spot.key), spot.key, *known, constant=spot.constant, rounding=(spread,))
 
 
 def spread_of(trajectories: Trajectories) -> Array:
@@ -180,7 +176,7 @@ def stray_of_candidate(trajectories: Trajectories) -> float:
 
 def false_alarms(trajectories: Trajectories) -> FalseAlarms:
     """Counts the held-out runs of the reference that stray beyond the limit, which are right by construction."""
-    outside = int(np.sum(strays(trajectories, trajectories.held_out) > LIMIT))
+    outside = int(np.sum(strays(trajectories, trajectories.held_out) > TRAJECTORY_LIMIT))
     runs, judged = len(trajectories.held_out), len(trajectories.candidate)
     low, high = rate_interval(outside, runs)
     return FalseAlarms(
@@ -193,7 +189,7 @@ def _root_mean_square(runs: Array) -> Array:
 
 
 def _since(start: TensorFile, key: TensorKey, text: str, value: Array) -> Array:
-    if key.quantity in MOVED and text in start:
+    if key.quantity in UPDATED and text in start:
         return np.asarray(value, np.float64) - np.asarray(start.read(text), np.float64)
     return value
 
@@ -204,7 +200,7 @@ def _moved(
     if not of_candidate:
         return _since(start, key, text, file.read(text))
     value = join.read(key, file)
-    before = join.read(key, start) if key.quantity in MOVED else None
+    before = join.read(key, start) if key.quantity in UPDATED else None
     if value is None or before is None or before.shape != value.shape:
         return value
     return np.subtract(value, before, dtype=np.float64)

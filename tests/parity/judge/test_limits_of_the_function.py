@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from made_pairs import JOIN, assert_limit, lockstep, trace
 
-from parity.judge.allowances import MeasuredSpread, Replicas
 from parity.judge.levels.function import judge_free, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.result import Check
+from parity.judge.spread import MeasuredSpread, Replicas
 
 UNIT = 2.0**-53
 
