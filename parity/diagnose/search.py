@@ -56,7 +56,8 @@ from parity.diagnose.detectors.update_rule import (
 )
 from parity.diagnose.detectors.weight_decay import weight_decay
 from parity.diagnose.evidence import Evidence
-from parity.judge.metrics import distance, norm, worst
+from parity.judge.judge import Allowed, MeasuredPair, TensorPair, first_beyond
+from parity.judge.metrics import worst
 from parity.judge.result import Cause, Check, Explained, FirstDifference
 from parity.trace import EXECUTION_RANK, TensorKey, parse_key
 
@@ -242,15 +243,21 @@ def _unclipped(evidence: Evidence, step: int) -> Iterator[tuple[FirstDifference,
 
 
 def _first_of(basis: OwnInputs, step: int, quantity: str, slot: str) -> Iterator[tuple[FirstDifference, Evidence]]:
+    found = first_beyond("lockstep", _of_stage(basis, step, quantity, slot), _beside_rounding)
+    if found is not None:
+        check, (_, key, _, made, other, *_) = found
+        yield FirstDifference(check, key.quantity, key.name, "", worst(made, other)), basis
+
+
+def _of_stage(basis: OwnInputs, step: int, quantity: str, slot: str) -> Iterator[TensorPair]:
     for name, made, other in basis.pairs(step, quantity, slot):
-        before = basis.before(step, quantity, name, slot)
-        moved = norm(made - before) if before is not None and quantity in ("var", "ema") else norm(made)
-        difference = distance(made, other)
-        if difference > TOLD * moved + 1e-14 * norm(made):
-            text = str(TensorKey("", quantity, "", slot, name))
-            check = Check("lockstep", step, text, "different", difference, TOLD * moved, moved, norm(made))
-            yield FirstDifference(check, quantity, name, "", worst(made, other)), basis
-            return
+        before = basis.before(step, quantity, name, slot) if quantity in ("var", "ema") else None
+        key = TensorKey("", quantity, "", slot, name)
+        yield TensorPair(step, key, str(key), made, other, before)
+
+
+def _beside_rounding(pair: MeasuredPair) -> Allowed:
+    return Allowed(TOLD * pair.moved + 1e-14 * pair.size, pair.moved)
 
 
 def _difference(key: TensorKey, check: Check, evidence: Evidence) -> FirstDifference:

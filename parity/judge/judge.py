@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from parity.judge.metrics import distance, is_constant, norm, unit_roundoff
+from parity.judge.metrics import distance, is_constant, is_finite, norm, unit_roundoff
 from parity.judge.result import Check, Verdict
 from parity.mapping.trace_map import OPTIONAL
 from parity.trace import TensorKey
@@ -178,6 +178,18 @@ def allow(run: str, found: Check | MeasuredPair, allowance: Allowance) -> Check:
     return Check(run, found.step, found.text, verdict, *known)
 
 
+def first_beyond(run: str, pairs: Iterable[TensorPair], allowance: Allowance) -> tuple[Check, TensorPair] | None:
+    """Returns the first of pairs of one shape whose difference is beyond its allowance, or None.
+
+    Nothing is prechecked, and a difference that is NaN is passed over.
+    """
+    for pair in pairs:
+        check = allow(run, _numbers(pair, unchecked_norms(pair)), allowance)
+        if check.difference > check.allowed:  # NaN is not
+            return check, pair
+    return None
+
+
 def _numbers(pair: TensorPair, norms: Norms) -> MeasuredPair:
     asked = list(pair.rounding())
     rounding = tuple(each for each in asked if each is not None)
@@ -201,12 +213,15 @@ def _numbers(pair: TensorPair, norms: Norms) -> MeasuredPair:
 
 def float64_norms(pair: TensorPair) -> Norms | None:
     """Returns the norms of a pair, summed in float64, or None where one of the sides is not finite."""
-    one, other = pair.reference, pair.candidate
-    if not (np.isfinite(one).all() and np.isfinite(other).all()):
-        return None
+    return unchecked_norms(pair) if is_finite(pair.reference) and is_finite(pair.candidate) else None
+
+
+def unchecked_norms(pair: TensorPair) -> Norms:
+    """Returns the norms of a pair of one shape, summed in float64; NaN or infinite where something in it is not finite."""
+    one, before = pair.reference, pair.before
     size = norm(one)
-    moved = size if pair.before is None else distance(one, pair.before)
-    return Norms(size, distance(one, other), moved, is_constant(one))
+    moved = size if before is None else distance(one, before)
+    return Norms(size, distance(one, pair.candidate), moved, is_constant(one))
 
 
 # What is checked before any number.

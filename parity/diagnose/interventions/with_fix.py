@@ -10,7 +10,8 @@ from parity.diagnose import Evidence
 from parity.diagnose.catalogue import Trait, causes_with
 from parity.diagnose.detectors.inputs import examples_read
 from parity.diagnose.interventions.protocol import Change, Changed, RepeatsOnward, Undone
-from parity.judge.metrics import distance, norm, worst
+from parity.judge.judge import Allowed, MeasuredPair, TensorPair, first_beyond
+from parity.judge.metrics import worst
 from parity.judge.result import Cause, Check, FirstDifference
 from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, Trace, parse_key
@@ -55,20 +56,29 @@ def next_difference(
       quantities: where to look.
       layers: outputs that are given, and passed over too.
     """
+
+    def allowance(pair: MeasuredPair) -> Allowed:
+        return Allowed(
+            allowed[pair.text] or TINY * pair.size, pair.size
+        )  # what came in another shape was allowed nothing
+
+    pairs = (pair for pair in _pairs(basis, step, quantities, layers) if pair.text in allowed)
+    found = first_beyond("lockstep", pairs, allowance)
+    if found is None:
+        return None
+    check, (_, key, _, one, other, *_) = found
+    return FirstDifference(check, key.quantity, key.name, key.tower, worst(one, other))
+
+
+def _pairs(basis: Behind, step: int, quantities: Collection[str], layers: Collection[str]) -> Iterator[TensorPair]:
     one_file, other_file = basis.reference.step(step), basis.candidate.step(step)
     for key, text in basis.join.ordered(one_file.names()):
         given = key.quantity == "act" and key.name in layers
         if key.quantity not in quantities or given or (key.quantity == "tower_grad" and key.name in basis.hidden):
             continue
         one, other = one_file.read(text), basis.join.read(key, other_file)
-        if other is None or other.shape != one.shape or text not in allowed:
-            continue
-        difference = distance(one, other)
-        limit = allowed[text] or TINY * norm(one)  # what came in another shape was allowed nothing
-        if difference > limit:
-            check = Check("lockstep", step, text, "different", difference, limit)
-            return FirstDifference(check, key.quantity, key.name, key.tower, worst(one, other))
-    return None
+        if other is not None and other.shape == one.shape:
+            yield TensorPair(step, key, text, one, other)
 
 
 # Runs a step again with what was found mended, so that what else is wrong shows in all of it.
