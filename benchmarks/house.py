@@ -20,7 +20,21 @@ from rich.table import Table
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("parity", "tf_towers", "torch_ddp")
 NUMERICS = ("parity/judge", "parity/diagnose/detectors", "parity/diagnose/layers")
-QUANTITIES = ("state", "feed", "noise", "act", "loss", "tower_grad", "grad", "clip", "slot", "stat", "var", "ema", "eval")
+QUANTITIES = (
+    "state",
+    "feed",
+    "noise",
+    "act",
+    "loss",
+    "tower_grad",
+    "grad",
+    "clip",
+    "slot",
+    "stat",
+    "var",
+    "ema",
+    "eval",
+)
 
 sys.path.insert(0, str(ROOT / "tests" / "parity"))
 
