@@ -6,7 +6,7 @@ import pytest
 from parity.diagnose.edits.edit import Near
 from parity.diagnose.edits.operands import operand_edits, power_between
 from parity.diagnose.edits.search import Side, repaired
-from parity.diagnose.ops.forward_pass import Rerun
+from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import places_of
 from parity.diagnose.ops.resize import resized
 from parity.diagnose.ops.table import computed
@@ -288,7 +288,7 @@ def test_the_huge_numbers_of_a_mask_hide_nothing():
 
 
 def test_an_op_is_changed_only_if_computed_again_it_gives_what_it_gave():
-    run = Rerun(net(("Relu", [0], np.maximum(H, 0)), ("Sigmoid", [1], np.maximum(H, 0) ** 2)))
+    run = RecomputedPass(net(("Relu", [0], np.maximum(H, 0)), ("Sigmoid", [1], np.maximum(H, 0) ** 2)))
     assert run.computes(1) and not run.computes(2)
     assert [number for number, _ in run.after({0: 2 * H}, 9)] == [1]
 
@@ -299,9 +299,9 @@ def test_an_op_is_changed_only_if_computed_again_it_gives_what_it_gave():
 def test_an_equation_is_read_where_either_framework_has_it(takes, attributes):
     first = X @ W
     left = first if isinstance(takes[0], int) else X
-    run = Rerun(passed(("MatMul", [X, W], first), ("Einsum", takes, left @ Y.T, attributes)))
+    run = RecomputedPass(passed(("MatMul", [X, W], first), ("Einsum", takes, left @ Y.T, attributes)))
     assert run.computes(1)
-    run = Rerun(passed(("matmul", [X, W], first), ("einsum", [], first @ Y.T, {"0": "ij,kj->ik"})))
+    run = RecomputedPass(passed(("matmul", [X, W], first), ("einsum", [], first @ Y.T, {"0": "ij,kj->ik"})))
     assert not run.computes(1)
 
 
@@ -335,7 +335,7 @@ def test_an_op_inside_of_a_module_that_is_one_thing_is_named_by_that():
 def test_the_bounds_of_a_slice_are_no_numbers_that_another_may_have():
     begin, end, other, strides = (np.array(each) for each in ([0, 1], [0, 3], [0, 2], [1, 1]))
     attributes = {"begin_mask": 1, "end_mask": 1}
-    run = Rerun(passed(("sigmoid", [X], X), ("StridedSlice", [0, begin, end, strides], X[:, 1:3], attributes)))
+    run = RecomputedPass(passed(("sigmoid", [X], X), ("StridedSlice", [0, begin, end, strides], X[:, 1:3], attributes)))
     assert run.computes(1)
     near = Near(set(), [], arrays=[("stack", other)], choices=[], fed=[], right=set(), of_loss=False)
     assert not [edit for edit in operand_edits(run, 1, near) if not edit.follows]

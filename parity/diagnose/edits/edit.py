@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.diagnose.ops.activations import FUNCTIONS, softmax
-from parity.diagnose.ops.forward_pass import Rerun, Taken
+from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
 from parity.diagnose.ops.rearranging import LAYOUTS
 from parity.diagnose.ops.table import UNARY, plain
 from parity.trace.arrays import Array
@@ -71,7 +71,7 @@ class Near(NamedTuple):
 class At(NamedTuple):
     """An op that is changed."""
 
-    run: Rerun
+    run: RecomputedPass
     number: int
     kind: str
     taken: Sequence[Taken]
@@ -92,7 +92,7 @@ class At(NamedTuple):
         return of_loss if self.near.of_loss else otherwise
 
 
-def at_number(run: Rerun, number: int, near: Near) -> At | None:
+def at_number(run: RecomputedPass, number: int, near: Near) -> At | None:
     """Returns an op that may be changed, None where what it gives or takes is not known."""
     output, taken = run.output(number), run.takes(number)
     return At(run, number, plain(run.ops[number].kind), taken, output, near) if output is not None and taken else None
@@ -114,7 +114,7 @@ def functions_of(x: Array, near: Collection[str]) -> Iterator[tuple[str, Array]]
                 yield name.lower(), FUNCTIONS[name](x)
 
 
-def adds_up(run: Rerun, number: int) -> bool:
+def adds_up(run: RecomputedPass, number: int) -> bool:
     """Returns whether the loss is a sum of what an op gives: nothing else is done to it on the way."""
     pending, seen = list(run.readers[number]), set[int]()
     while pending:
@@ -130,12 +130,12 @@ def is_mask(values: Array) -> bool:
     return values.size > 1 and len(np.unique(values.reshape(-1)[: 1 << 16])) == 2
 
 
-def origin(run: Rerun, taken: Taken) -> str:
+def origin(run: RecomputedPass, taken: Taken) -> str:
     """Returns the line of source that makes what an op takes, or the name of the variable or constant that it is."""
     return line_of(run, taken.source) if taken.source is not None else taken.name or "a constant"
 
 
-def line_of(run: Rerun, number: int) -> str:
+def line_of(run: RecomputedPass, number: int) -> str:
     """Returns the line of source that calls an op, its name where that is not known."""
     op = run.ops[number]
     return op.line.shown if op.line is not None else plain(op.kind)

@@ -18,7 +18,7 @@ from parity.diagnose.edits.edit import (
     origin,
 )
 from parity.diagnose.evidence import CLOSE
-from parity.diagnose.ops.forward_pass import Rerun
+from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import PICKING
 from parity.diagnose.ops.table import plain
 from parity.judge.metrics import norm
@@ -34,7 +34,7 @@ MOST_LEFT_OUT = 3  # ops in a row
 TELLING = 8  # numbers from which on the same ones in other places are no chance
 
 
-def operand_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+def operand_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
     """Yields the changes of what one op takes, and of what is done to what it gives.
 
     Args:
@@ -49,7 +49,7 @@ def operand_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
     yield from followed(run, number, near)
 
 
-def followed(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+def followed(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
     """Yields the changes that do something to an op's output: a function of it, a factor.
 
     Args:
@@ -60,7 +60,7 @@ def followed(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
     yield from (edit._replace(follows=True) for edit in _followed(run, number, near))
 
 
-def _followed(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+def _followed(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
     output, kind = run.output(number), plain(run.ops[number].kind)
     if output is None or output.dtype.kind != "f":
         return
@@ -104,7 +104,7 @@ def _operands(at: At) -> Iterator[Edit]:
             yield from at.edit(made, "input_ignored" if unused else at.by("loss_function", OTHER), *words)
 
 
-def _chain(run: Rerun, number: int, other: int) -> list[str]:
+def _chain(run: RecomputedPass, number: int, other: int) -> list[str]:
     """The kinds of the ops from one up to another that it comes of, none where there are several ways or many ops."""
     found = list[str]()
     while len(found) < MOST_LEFT_OUT and not run.ops[number].weights:
@@ -118,7 +118,7 @@ def _chain(run: Rerun, number: int, other: int) -> list[str]:
     return []
 
 
-def exchanged(run: Rerun, number: int) -> Iterator[Edit]:
+def exchanged(run: RecomputedPass, number: int) -> Iterator[Edit]:
     """Yields the changes that give one part of what an op cuts apart for another part of it, and that one for this.
 
     Args:
@@ -139,7 +139,7 @@ def exchanged(run: Rerun, number: int) -> Iterator[Edit]:
             yield Edit(number, value, "channel_order", *words, beside=((other, own),))
 
 
-def moved_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+def moved_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
     """Yields the changes of what an op takes to the same numbers in the places in which the other side has them.
 
     Args:

@@ -22,7 +22,7 @@ from parity.diagnose.edits.edit import (
 from parity.diagnose.edits.windows import window_edits
 from parity.diagnose.evidence import same_values
 from parity.diagnose.ops.activations import log_softmax, softmax
-from parity.diagnose.ops.forward_pass import Rerun, Taken
+from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
 from parity.diagnose.ops.rearranging import JOINING, LAYOUTS, PICKING
 from parity.diagnose.ops.resize import resized
 from parity.diagnose.ops.table import BINARY, REDUCTIONS, UNARY, axes_of, computed, plain
@@ -49,7 +49,7 @@ COMPARED = {
 }
 
 
-def plain_edits(run: Rerun, number: int, near: Near) -> Iterator[Edit]:
+def plain_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
     """Yields the changes of what one op computes.
 
     Args:
@@ -105,7 +105,7 @@ def _left_out(at: At) -> Iterator[Edit]:
         yield from at.edit(value.reshape(at.output.shape), name, *words, dropped)
 
 
-def _counts(run: Rerun, taken: Taken) -> bool:
+def _counts(run: RecomputedPass, taken: Taken) -> bool:
     """Whether what is taken is a number of things: a sum, kept from being 0 where it may be."""
     number = taken.source
     while number is not None and plain(run.ops[number].kind) in ("maximum", "add", "clamp", *LAYOUTS):

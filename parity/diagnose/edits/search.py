@@ -17,7 +17,7 @@ from parity.diagnose.edits.edit import ACTIVATIONS, OTHER, Edit, Near
 from parity.diagnose.edits.operands import exchanged, followed, moved_edits, operand_edits
 from parity.diagnose.edits.ops import FILLING, plain_edits
 from parity.diagnose.evidence import CLOSE
-from parity.diagnose.ops.forward_pass import Rerun
+from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import JOINING
 from parity.diagnose.ops.table import UNARY, plain
 from parity.judge.result import Cause
@@ -101,7 +101,7 @@ def _of_module(cause: Cause, candidate: Side, number: int | None) -> Cause:
 def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
     if own.start is None or other.start is None:
         return None
-    run, targets, ways = Rerun(own.passed), _Targets(other), _Ways(other)
+    run, targets, ways = RecomputedPass(own.passed), _Targets(other), _Ways(other)
     first, left = None, PATIENCE
     for edits in _changes(own, other, run, of_loss):
         for edit in edits:
@@ -118,7 +118,7 @@ def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
     return first
 
 
-def _changes(own: Side, other: Side, run: Rerun, of_loss: bool) -> Iterator[Iterable[Edit]]:
+def _changes(own: Side, other: Side, run: RecomputedPass, of_loss: bool) -> Iterator[Iterable[Edit]]:
     """Yields the ops that may be changed, each with its changes: where the side parts, behind it, and in front of it."""
     ops, start = own.passed.ops, own.start
     assert start is not None
@@ -150,7 +150,7 @@ def _changes(own: Side, other: Side, run: Rerun, of_loss: bool) -> Iterator[Iter
     yield _at_once(own, run, near)
 
 
-def _at_once(own: Side, run: Rerun, near: Near) -> Iterator[Edit]:
+def _at_once(own: Side, run: RecomputedPass, near: Near) -> Iterator[Edit]:
     """Yields the changes of the op where a side parts, done to all like it too that take what is right and are wrong."""
     ops, start = own.passed.ops, own.start
     assert start is not None
@@ -182,7 +182,7 @@ def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:
     return found
 
 
-def _hits(run: Rerun, edit: Edit, wrong: frozenset[int], targets: "_Targets") -> list[_Hit]:
+def _hits(run: RecomputedPass, edit: Edit, wrong: frozenset[int], targets: "_Targets") -> list[_Hit]:
     """Returns where the other side has what comes of an edit, in order."""
     hits, since, changes = list[_Hit](), 0, {edit.number: edit.value, **dict(edit.beside)}
     for number, value in chain(changes.items(), run.after(changes, FARTHEST)):

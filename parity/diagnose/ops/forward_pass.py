@@ -41,7 +41,7 @@ class Taken(NamedTuple):
     name: str
 
 
-class Rerun:
+class RecomputedPass:
     """A forward pass whose ops can be computed again.
 
     Args:

@@ -11,6 +11,7 @@ from parity.mapping.states import read_all, translated_batch, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import Forward, Trace
 from parity.trace.arrays import Tensors
+from parity.worker.failures import SideFailed
 
 
 class Rerun:
@@ -29,6 +30,7 @@ class Rerun:
         self._join = join
         self._states = states
         self._repeats = 0
+        self._reference_failed = False
 
     @property
     def towers(self) -> int:
@@ -143,13 +145,17 @@ class Rerun:
         batch_norm_updates: str | None = None,
         batch: Callable[[Tensors], Tensors] = lambda batch: batch,
     ) -> Trace | None:
-        """Runs one step of the reference in float64 once more, where that can be had.
+        """Runs one step of the reference in float64 once more, where that can be had; None after it has failed once.
+
+        A step that TensorFlow does not end is given up after a minute: an experiment costs that once, not each time.
 
         Args:
           step: its number.
           batch_norm_updates: which towers' statistics survive; by default the case's.
           batch: what becomes of the whole batch.
         """
+        if self._reference_failed:
+            return None
         updates = batch_norm_updates or self.batch_norm_updates
         self._repeats += 1
         name = f"reference-{self._repeats}"
@@ -163,7 +169,11 @@ class Rerun:
             [step],
             True,
         )
-        return self.playing.tf.run_with_statistics(updates, self.playing.inputs, asked)
+        try:
+            return self.playing.tf.run_with_statistics(updates, self.playing.inputs, asked)
+        except SideFailed:
+            self._reference_failed = True
+            raise
 
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
         """Runs one step of the candidate in float64 once more, batch norm over all ranks or (None) over each one's shard."""
