@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "parity").rglob("*.py"))
 BUILDING = ("build_cause", "describe", "Knob")  # what takes an identifier first
 # Calls that give a cause words which do not stand in the catalogue: the number may only fall.
-ELSEWHERE = 58
+ELSEWHERE = 14
 
 
 def calls(path: Path, *names: str) -> Iterator[ast.Call]:

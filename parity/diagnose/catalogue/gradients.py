@@ -61,6 +61,10 @@ ROWS = (
                 "look for what multiplies or divides the loss by that factor",
             ),
             "in place of clipping": Wording("gradients off by the factor {factor:.6g}", "take it out"),
+            "data": Wording(
+                "what data bring to the loss is off by the factor {factor:.6g}",
+                "look for what multiplies or divides the loss by that factor",
+            ),
         },
         specificity=GENERAL,
         traits=Trait.BEHIND_LAYERS | Trait.FACTOR_OF_LOSSES,

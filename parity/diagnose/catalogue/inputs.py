@@ -4,6 +4,8 @@ from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Trait, Wording
 
 _PIECES = "cut the batch into contiguous pieces as tf.split does: torch_ddp.shard"
 
+_READ = "scale and shift the inputs once, as the graph does"
+
 ROWS = (
     CauseInfo(
         "order_of_examples",
@@ -64,6 +66,10 @@ ROWS = (
         "the port does not use one of its inputs",
         {
             "whole": Wording("the port does not use {input}", "use {input} where the graph does"),
+            "read": Wording(
+                "the port does not use {input}, it takes {value:g} for all its numbers in front of {layer}{where}",
+                "use {input} where the graph does",
+            ),
         },
     ),
     CauseInfo(
@@ -71,16 +77,32 @@ ROWS = (
         "an input is multiplied by another factor",
         {
             "power": Wording("the port multiplies {input} by {inverse}", "scale the inputs once, where the graph does"),
+            "read": Wording("the port multiplies {input} by {factor:.9g} in front of {layer}{where}", _READ),
+            "read, and shift": Wording(
+                "the port multiplies {input} by {factor:.9g} and adds {shift:.9g} to it in front of {layer}{where}",
+                _READ,
+            ),
         },
         traits=Trait.FIRST_LAYERS,
     ),
-    CauseInfo("input_shift", "a constant is added to an input", {}, traits=Trait.FIRST_LAYERS),
+    CauseInfo(
+        "input_shift",
+        "a constant is added to an input",
+        {
+            "read": Wording("the port adds {shift:.9g} to {input} in front of {layer}{where}", _READ),
+        },
+        traits=Trait.FIRST_LAYERS,
+    ),
     CauseInfo(
         "transposed_input",
         "the axes of an input are exchanged",
         {
             "layer": Wording(
                 "rows and columns of what goes into {layer} are exchanged in the candidate",
+                "permute images as the graph has them: rows, then columns",
+            ),
+            "read": Wording(
+                "the port exchanges rows and columns of {input} in front of {layer}{where}",
                 "permute images as the graph has them: rows, then columns",
             ),
         },
@@ -93,6 +115,11 @@ ROWS = (
             "axis": Wording(
                 "the port reverses axis {axis} of {input}", "check flips and the order of the channels (RGB, BGR)"
             ),
+            "read": Wording(
+                "the port reverses {axis} of {input} in front of {layer}{where}",
+                "check flips and the order of the channels (RGB, BGR)",
+            ),
+            "product": Wording("{layer} takes what goes in backwards in the candidate", "leave out the flip"),
         },
         traits=Trait.FIRST_LAYERS | Trait.INPUT_LAYOUT,
     ),
@@ -113,6 +140,7 @@ ROWS = (
         "the labels are shifted against the reference's",
         {
             "classes": Wording("the port shifts {input} by {by:+d}", "count the classes from where the graph does"),
+            "form": Wording("the loss is {what}", "take the labels from where the graph takes them"),
         },
         traits=Trait.BEHIND_LAYERS,
     ),

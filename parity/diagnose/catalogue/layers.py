@@ -15,8 +15,21 @@ OF_ANY = {
     "later": Wording(
         "the port does {dropped} later than the reference, behind other ops: {port} / {graph}", _AS_THE_GRAPH
     ),
+    "computes": Wording(
+        "the port computes {other} where the reference computes {own}: {port} / {graph}{where}", _AS_THE_GRAPH
+    ),
+    "broadcast": Wording(
+        "the port broadcasts {told} to {got}, where the reference has {wanted}: {lines}",
+        "take the axis of size 1 away before: squeeze(-1), or keep it on both",
+    ),
     "added": Wording("the port has {dropped} where the reference has none: {port} / {graph}", _AS_THE_GRAPH),
 }
+
+_SWITCHED_OFF = "switch it off on both sides, or record the masks and replay them"
+_ACTIVATION = "use the activation of the graph on both sides"
+_CELL = "compute the cell as the graph does"
+
+_NORM = "epsilon and statistics as in the graph: tf.layers.batch_normalization has 1e-3, torch 1e-5"
 
 ROWS = (
     CauseInfo(
@@ -25,12 +38,24 @@ ROWS = (
         {
             "output": Wording(
                 "{tensor} goes through {function} in the {who}, through {name} on the other side",
-                "use the activation of the graph on both sides",
+                _ACTIVATION,
             ),
-            "extra": Wording("{what}: a {function}", "use the activation of the graph on both sides"),
+            "extra": Wording(
+                "what goes into {layer} passes {calls} in the candidate, and goes in as it is in the reference: "
+                "a {function}",
+                _ACTIVATION,
+            ),
             "layer": Wording(
                 "{layer} goes through {other} in the candidate, through {function} in the reference",
-                "use the activation of the graph on both sides",
+                _ACTIVATION,
+            ),
+            "weight": Wording(
+                "of {weight} the port {there}, where the reference {here}: {lines}",
+                "make of the weight what the graph makes of it",
+            ),
+            "rule": Wording(
+                "{layer}: the candidate takes {other}, the reference {own}",
+                "use the activation of the graph on both sides, with its slope",
             ),
         },
         specificity=GENERAL,
@@ -93,10 +118,29 @@ ROWS = (
                     "the statistics of one shard"
                 ),
             ),
+            "weight": Wording(
+                "of {weight} the port {there}, where the reference {here}: {lines}",
+                "normalise the weight where the graph does, and nowhere else",
+            ),
+            "divisor": Wording(
+                "the {what} {name} divides by {rule} and the epsilon {epsilon:.6g} in the candidate, by "
+                "{own_rule} and {own_epsilon:.6g} in the reference",
+                _NORM,
+            ),
         },
         specificity=GENERAL,
     ),
-    CauseInfo("epsilon", "the epsilon of a norm", {}),
+    CauseInfo(
+        "epsilon",
+        "the epsilon of a norm",
+        {
+            "": Wording(
+                "the {what} {name} divides by {rule} and the epsilon {epsilon:.6g} in the candidate, by "
+                "{own_rule} and {own_epsilon:.6g} in the reference",
+                _NORM,
+            ),
+        },
+    ),
     CauseInfo(
         "border",
         "an output differs at the border of the image only",
@@ -108,7 +152,21 @@ ROWS = (
         },
         specificity=PLACE,
     ),
-    CauseInfo("padding", "an image is padded by other amounts or on other sides", {}),
+    CauseInfo(
+        "padding",
+        "an image is padded by other amounts or on other sides",
+        {
+            "transposed": Wording(
+                "{layer} cuts off {there} of what its windows spread in the candidate, {here} in the reference",
+                "cut as SAME does: torch_ddp.like_tf.ConvTranspose2d",
+            ),
+            "": Wording(
+                "{layer} pads {there} of the image in the candidate, {here} in the reference",
+                "pad as SAME does: evenly, the odd one at the end (torch_ddp.like_tf.Conv2d and MaxPool2d, or "
+                "pad_same before them)",
+            ),
+        },
+    ),
     CauseInfo(
         "pooling",
         "another kind of pooling, another window, or another position of a sequence",
@@ -117,7 +175,11 @@ ROWS = (
                 "the {averaging} averages where the {largest} takes the largest of each window",
                 "pool as the graph does: max_pool or avg_pool on both sides",
             ),
-            "kind": Wording("{what} reference", "pool as the graph does: max_pool or avg_pool on both sides"),
+            "kind": Wording(
+                "{layer} takes the {other} of each window in the candidate, the {own} in the reference",
+                "pool as the graph does: max_pool or avg_pool on both sides",
+            ),
+            "padding counted": Wording("{layer} is computed {words} in the candidate", "count_include_pad=False"),
         },
     ),
     CauseInfo(
@@ -145,10 +207,35 @@ ROWS = (
                     "or transpose)"
                 ),
             ),
+            "product": Wording(
+                "{layer} has its matrix transposed in the candidate", "carry it over transposed, as Linear has it"
+            ),
+            "windows": Wording(
+                "{layer} is computed {words} in the candidate",
+                "carry the kernel over with its rows and columns as they are",
+            ),
         },
     ),
-    CauseInfo("dilation", "a convolution is dilated otherwise", {}),
-    CauseInfo("resizing", "an image is resized by another rule: aligned corners, half pixels, nearest", {}),
+    CauseInfo(
+        "dilation",
+        "a convolution is dilated otherwise",
+        {
+            "": Wording(
+                "{layer} has its kernel dilated by {other} in the candidate, by {own} in the reference",
+                "give the layer the graph's dilation_rate",
+            ),
+        },
+    ),
+    CauseInfo(
+        "resizing",
+        "an image is resized by another rule: aligned corners, half pixels, nearest",
+        {
+            "rule": Wording(
+                "{layer}: the candidate takes {other}, the reference {own}",
+                "resize as the graph does: align_corners and the mode of torch's interpolate",
+            ),
+        },
+    ),
     CauseInfo(
         "channel_order",
         "channels are taken or joined in another order",
@@ -162,12 +249,35 @@ ROWS = (
     CauseInfo(
         "moved_values",
         "the numbers that go into an op stand in other places: a reshape, transpose or split before it",
-        {},
+        {
+            "op": Wording(
+                "the numbers that go into {kind} stand in other places in the port: {lines}",
+                "reshape, transpose, split and join as the graph does, axis for axis",
+            ),
+        },
         specificity=PLACE,
         traits=Trait.OF_AN_OP,
     ),
-    CauseInfo("gate_halves", "the halves of a gated unit are exchanged", {}),
-    CauseInfo("transposed_product", "a matrix goes into a product transposed", {}),
+    CauseInfo(
+        "gate_halves",
+        "the halves of a gated unit are exchanged",
+        {
+            "rule": Wording(
+                "{layer}: the candidate takes {other}, the reference {own}",
+                "take the halves in the graph's order: torch's glu gates with the second",
+            ),
+        },
+    ),
+    CauseInfo(
+        "transposed_product",
+        "a matrix goes into a product transposed",
+        {
+            "rule": Wording(
+                "{layer}: the candidate takes {other}, the reference {own}",
+                "multiply as the graph does, with its transpose_a and transpose_b",
+            ),
+        },
+    ),
     CauseInfo(
         "normalised_axis",
         "a norm goes over other axes",
@@ -176,9 +286,27 @@ ROWS = (
                 "{layer} normalises {other} in the candidate, {own} in the reference",
                 "take the norm of the graph: BatchNorm, InstanceNorm and LayerNorm go over other axes",
             ),
+            "weight": Wording(
+                "of {weight} the port {there}, where the reference {here}: {lines}",
+                "normalise over the axes of the weight that the graph does: torch's weights lie in another order",
+            ),
+            "rule": Wording(
+                "{layer}: the candidate takes {other}, the reference {own}",
+                "normalise over the graph's axis: dim of torch.nn.functional.normalize",
+            ),
         },
     ),
-    CauseInfo("reduction", "another reduction, or over other axes", {}, traits=Trait.OF_AN_OP),
+    CauseInfo(
+        "reduction",
+        "another reduction, or over other axes",
+        {
+            "rule": Wording(
+                "{layer}: the candidate takes {other}, the reference {own}",
+                "reduce over the graph's axes, by the graph's rule",
+            ),
+        },
+        traits=Trait.OF_AN_OP,
+    ),
     CauseInfo(
         "other_rows",
         "other rows of a table are looked up",
@@ -197,6 +325,14 @@ ROWS = (
                 "{layer} multiplies by {other} in the candidate, by {own} in the reference",
                 "scale as the graph does: attention by the square root of the size of one head",
             ),
+            "weight": Wording(
+                "of {weight} the port {there}, where the reference {here}: {lines}",
+                "multiply the weight by what the graph multiplies it by",
+            ),
+            "factor of a weight": Wording(
+                "the port multiplies what is made of {weight} by {factor:.9g}: {lines}",
+                "multiply the weight by what the graph multiplies it by",
+            ),
         },
         traits=Trait.OF_AN_OP,
     ),
@@ -204,7 +340,15 @@ ROWS = (
         "extra_scale",
         "what goes into a layer is multiplied where the reference takes it as it is",
         {
-            "": Wording("{what}: multiplied by {factor:.6g}", "scale what goes into it as the graph does"),
+            "": Wording(
+                "what goes into {layer} passes {calls} in the candidate, and goes in as it is in the reference: "
+                "multiplied by {factor:.6g}",
+                "scale what goes into it as the graph does",
+            ),
+            "factor of a weight": Wording(
+                "the port multiplies what is made of {weight} by {factor:.9g}: {lines}",
+                "multiply the weight by what the graph multiplies it by",
+            ),
         },
         traits=Trait.OF_AN_OP,
     ),
@@ -215,6 +359,9 @@ ROWS = (
             "": Wording(
                 "the candidate leaves out {left_out} ({kind})",
                 "do what the graph does there: add the mask, the bias, the residual",
+            ),
+            "op": Wording(
+                "the port leaves out {kind}: {line}; it goes on with {onward}", "do what the graph does there"
             ),
         },
         traits=Trait.OF_AN_OP,
@@ -236,6 +383,10 @@ ROWS = (
             "": Wording(
                 ("the softmax of {layer} goes over axis {other} in the candidate, over axis {axis} in the reference"),
                 "name the axis of the graph: dim=-1 where tf.nn.softmax has none",
+            ),
+            "weight": Wording(
+                "of {weight} the port {there}, where the reference {here}: {lines}",
+                "take the softmax over the axis that the graph takes: torch's weights lie in another order",
             ),
         },
     ),
@@ -260,7 +411,9 @@ ROWS = (
     CauseInfo(
         "other_operation",
         "what goes into the port's line is right, and what comes out is not: it computes another thing",
-        {},
+        {
+            "weight": Wording("of {weight} the port {there}, where the reference {here}: {lines}", _AS_THE_GRAPH),
+        },
         specificity=PLACE,
         traits=Trait.OF_AN_OP,
     ),
@@ -270,16 +423,17 @@ ROWS = (
         {
             "output": Wording(
                 "dropout is active in the {whose} only, keeping {kept:.3g}",
-                "switch it off on both sides, or record the masks and replay them",
+                _SWITCHED_OFF,
             ),
             "before pooling": Wording(
                 "dropout is active in the {whose} only, keeping {kept:.3g}, before a pooling layer",
-                "switch it off on both sides, or record the masks and replay them",
+                _SWITCHED_OFF,
             ),
             "evaluation": Wording(
                 "the port drops units by {names} in evaluation, where the towers keep all",
                 "apply the mask in training only: if self.training, as the towers do with training=True",
             ),
+            "before a layer": Wording("dropout is active in the candidate only, in front of {layer}", _SWITCHED_OFF),
         },
         specificity=GENERAL,
         traits=Trait.FITS_WHAT_IS_LEFT,

@@ -2,12 +2,16 @@
 
 from parity.diagnose.catalogue.info import CauseInfo, Trait, Wording
 
+_REDUCTION = "reduce the loss as the graph does: over which numbers, and divided by how many"
+_COUNTS = "weigh the terms of the loss as the graph does"
+
 ROWS = (
     CauseInfo(
         "cross_entropy",
         "another cross entropy: smoothing, classes, weights, softmax taken twice",
         {
             "": Wording("the candidate's loss has {what}", "give the port the loss of the graph"),
+            "form": Wording("the loss is {what}", "give the port the graph's loss"),
         },
         traits=Trait.BEHIND_LAYERS | Trait.FITS_WHAT_IS_LEFT,
     ),
@@ -22,10 +26,51 @@ ROWS = (
                 ),
                 'give the loss the reduction of the graph: reduction="mean", or "sum"',
             ),
+            "form": Wording(
+                "the loss is {what}", "reduce the loss as the graph does, over what it counts, with its weights"
+            ),
+            "all": Wording("the loss is {share} times the reference's: {name} counts {theirs}, not {mine}", _REDUCTION),
+            "several": Wording("terms of the loss are reduced otherwise in the candidate: {told}", _REDUCTION),
+            "weights": Wording(
+                "the candidate's loss takes {theirs} of {name}, the reference's {mine}",
+                "weigh, or leave out, what the graph does",
+            ),
+            "one": Wording("the candidate's loss takes {theirs} of {name}, the reference's {mine}", _REDUCTION),
+            "scalar": Wording("{name} counts {theirs} in the candidate's loss, {mine} in the reference's", _REDUCTION),
         },
     ),
-    CauseInfo("loss_function", "another form of loss: margin, norm, beta, CTC's blank or lengths", {}),
-    CauseInfo("loss_term", "a term of the loss is left out, added, or counts another number of times", {}),
+    CauseInfo(
+        "loss_function",
+        "another form of loss: margin, norm, beta, CTC's blank or lengths",
+        {
+            "form": Wording("the loss is {what}", "give the port the graph's loss"),
+            "inverted": Wording(
+                "the labels are inverted in the candidate's loss: {names} count where they do not count in the reference's",
+                "compare with the labels as the graph does: what is 0 there is 1 here",
+            ),
+        },
+    ),
+    CauseInfo(
+        "loss_term",
+        "a term of the loss is left out, added, or counts another number of times",
+        {
+            "added": Wording(
+                "the candidate's loss has a term that the reference's has not: {names}",
+                "leave that term out of the port's loss",
+            ),
+            "left out": Wording(
+                "the candidate's loss lacks a term that the reference's has: {names}",
+                "add that term to the port's loss",
+            ),
+            "constant": Wording(
+                "the candidate adds the constant {other:.6g} to the loss, the reference {own:.6g}", _COUNTS
+            ),
+            "several": Wording("terms of the loss are weighed otherwise in the candidate: {told}", _COUNTS),
+            "one": Wording(
+                "the term {name} of the loss counts {theirs} in the candidate, {mine} in the reference", _COUNTS
+            ),
+        },
+    ),
     CauseInfo(
         "weight_decay",
         "weight decay or an l2 term of another size, or on other weights",
@@ -43,6 +88,22 @@ ROWS = (
             "norms": Wording(
                 "the penalty takes the norms of the weights where the reference takes half their squares",
                 "tf.nn.l2_loss is sum(w ** 2) / 2, without a root",
+            ),
+            "sizes": Wording(
+                "the penalty takes the sizes of the weights where the reference takes none or their squares",
+                "penalise what the graph penalises: l1 by sum(|w|), l2 by sum(w ** 2) / 2",
+            ),
+            "squares": Wording(
+                "the penalty takes the squares of the weights, or none, where the reference takes their sizes",
+                "penalise what the graph penalises: l1 by sum(|w|), l2 by sum(w ** 2) / 2",
+            ),
+            "candidate": Wording(
+                "weight decay of {amount:.4g} in the {who} that the {other} does not have",
+                "decay what the graph decays, once: {variables} by {amount:.4g} less in the port",
+            ),
+            "reference": Wording(
+                "weight decay of {amount:.4g} in the {who} that the {other} does not have",
+                "decay what the graph decays, once: {variables} by {amount:.4g}",
             ),
         },
     ),

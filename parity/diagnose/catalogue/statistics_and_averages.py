@@ -2,6 +2,11 @@
 
 from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Wording
 
+_AVERAGES = (
+    "give ExponentialMovingAverage the graph's decay, with num_updates where the graph passes it, and update it once "
+    "after every step"
+)
+
 ROWS = (
     CauseInfo(
         "batch_norm_momentum",
@@ -50,7 +55,16 @@ ROWS = (
             ),
         },
     ),
-    CauseInfo("average_decay", "the averages of the weights decay at another rate", {}),
+    CauseInfo(
+        "average_decay",
+        "the averages of the weights decay at another rate",
+        {
+            "still": Wording("the averages of the weights stay as they were", _AVERAGES),
+            "other": Wording(
+                "the averages of the weights decay by {got:.6g} where the reference's decay by {wanted:.6g}", _AVERAGES
+            ),
+        },
+    ),
     CauseInfo(
         "stale_average",
         "the averages move towards the weights of the step before",

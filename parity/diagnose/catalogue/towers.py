@@ -84,6 +84,14 @@ ROWS = (
                 "the candidate clips before the ranks are combined: it {rule} in every rank", _CLIP_ALIKE
             ),
             "never": Wording("the candidate does not clip where the reference does", _CLIP_ALIKE),
+            "fitted by value": Wording(
+                "gradients are clipped by value to {limit:.4g}{more}",
+                "clip as the graph does: by this norm or value on both sides, or on neither",
+            ),
+            "fitted by global norm": Wording(
+                "the gradients are scaled to {factor:.4g} of what they are, as clipping by global norm does",
+                "clip as the graph does: by this norm or value on both sides, or on neither",
+            ),
         },
         traits=Trait.BESIDE_A_LOSS,
     ),

@@ -74,29 +74,79 @@ ROWS = (
                 "TensorFlow's momentum takes the whole gradient: dampening=0, or torch_ddp.like_tf.Momentum",
             ),
             "other": Wording(
-                "the momentum is {got:.6g} where the reference has {wanted:.6g}",
+                "the momentum is {got:.6g} where the reference has {wanted:.6g}{where}",
                 "give the port's optimizer {wanted:.6g}",
+            ),
+            "lost": Wording(
+                "the update is plain gradient descent: the momentum is lost",
+                "give the port's optimizer the momentum of the graph",
+            ),
+            "added": Wording(
+                "the update has a momentum where the reference's is plain gradient descent",
+                "give the port's optimizer the momentum of the graph: none",
             ),
         },
     ),
-    CauseInfo("nesterov", "Nesterov momentum on one side only", {}),
+    CauseInfo(
+        "nesterov",
+        "Nesterov momentum on one side only",
+        {
+            "": Wording(
+                "Nesterov momentum in the {whose} only",
+                "use_nesterov={wanted} (torch: nesterov={wanted}), as the graph has it",
+            ),
+        },
+    ),
     CauseInfo(
         "adam_beta",
         "another decay rate of Adam's moments",
-        {},
+        {
+            "beta1": Wording(
+                "beta1 is {got:.6g} where the reference has {wanted:.6g}{where}",
+                "give the port's optimizer {wanted:.6g}",
+            ),
+            "beta2": Wording(
+                "beta2 is {got:.6g} where the reference has {wanted:.6g}{where}",
+                "give the port's optimizer {wanted:.6g}",
+            ),
+        },
         implies=(
             "learning_rate",
             "bias_correction",
             "adam_epsilon",
         ),
     ),
-    CauseInfo("adam_epsilon", "Adam's epsilon has another value", {}),
+    CauseInfo(
+        "adam_epsilon",
+        "Adam's epsilon has another value",
+        {
+            "value": Wording(
+                "Adam's epsilon is {shown} where the reference has {wanted:g}",
+                "give the port's optimizer epsilon={wanted:g}: torch_ddp.like_tf.Adam",
+            ),
+            "zero": Wording(
+                "Adam's epsilon is {shown} where the reference has {wanted:g}", "leave epsilon out, as the graph does"
+            ),
+            "added": Wording(
+                "Adam's epsilon is {epsilon:.6g} {place} where the reference has none",
+                "leave epsilon out, as the graph does",
+            ),
+            "fitted": Wording(
+                "Adam's epsilon is {epsilon:.6g} where the reference has {wanted:g}",
+                "use torch_ddp.like_tf.Adam(epsilon={wanted:g})",
+            ),
+        },
+    ),
     CauseInfo(
         "adam_epsilon_placement",
         "Adam's epsilon is inside the bias correction (torch) or outside (TensorFlow)",
         {
             "": Wording(
                 "Adam's epsilon inside the bias correction", "use torch_ddp.like_tf.Adam, whose epsilon is TensorFlow's"
+            ),
+            "root": Wording("Adam's epsilon {place}", "add epsilon {wanted}, as torch_ddp.like_tf's optimizers do"),
+            "fitted": Wording(
+                "Adam's epsilon inside the bias correction", "use torch_ddp.like_tf.Adam(epsilon={wanted:g})"
             ),
         },
     ),
@@ -112,9 +162,35 @@ ROWS = (
                 "Adam's bias correction is that of step {counted} where the reference is at step {wanted}",
                 "count the first update as step 1: torch_ddp.like_tf.Adam, with its step count restored",
             ),
+            "first moment": Wording(
+                "Adam without the correction of its first moment",
+                "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments",
+            ),
+            "second moment": Wording(
+                "Adam without the correction of its second moment",
+                "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments",
+            ),
         },
     ),
-    CauseInfo("rmsprop_epsilon", "RMSProp's epsilon outside the root", {}),
+    CauseInfo(
+        "rmsprop_epsilon",
+        "RMSProp's epsilon outside the root",
+        {
+            "value": Wording(
+                "RMSProp's epsilon is {shown} where the reference has {wanted:g}",
+                "give the port's optimizer epsilon={wanted:g}",
+            ),
+            "zero": Wording(
+                "RMSProp's epsilon is {shown} where the reference has {wanted:g}",
+                "leave epsilon out, as the graph does",
+            ),
+            "added": Wording(
+                "RMSProp's epsilon is {epsilon:.6g} {place} where the reference has none",
+                "leave epsilon out, as the graph does",
+            ),
+            "root": Wording("RMSProp's epsilon {place}", "add epsilon {wanted}, as torch_ddp.like_tf's optimizers do"),
+        },
+    ),
     CauseInfo(
         "slot_reset",
         "a slot of the optimizer is forgotten in every step",
@@ -126,7 +202,20 @@ ROWS = (
         },
     ),
     CauseInfo("step_count", "the optimizer begins to count its steps elsewhere", {}),
-    CauseInfo("decay_rate", "RMSProp's decay or Adadelta's rho", {}),
+    CauseInfo(
+        "decay_rate",
+        "RMSProp's decay or Adadelta's rho",
+        {
+            "Adadelta's rho": Wording(
+                "Adadelta's rho is {got:.6g} where the reference has {wanted:.6g}{where}",
+                "give the port's optimizer {wanted:.6g}",
+            ),
+            "RMSProp's decay": Wording(
+                "RMSProp's decay is {got:.6g} where the reference has {wanted:.6g}{where}",
+                "give the port's optimizer {wanted:.6g}",
+            ),
+        },
+    ),
     CauseInfo(
         "optimizer_epsilon",
         "the epsilon of an optimizer other than Adam and RMSProp",
@@ -134,6 +223,21 @@ ROWS = (
             "": Wording(
                 "Adadelta's epsilon is {got:.6g} where the reference has {wanted:.6g}",
                 "give the port's optimizer {wanted:.6g}",
+            ),
+            "value": Wording(
+                "the optimizer's epsilon is {shown} where the reference has {wanted:g}",
+                "give the port's optimizer epsilon={wanted:g}",
+            ),
+            "zero": Wording(
+                "the optimizer's epsilon is {shown} where the reference has {wanted:g}",
+                "leave epsilon out, as the graph does",
+            ),
+            "added": Wording(
+                "the optimizer's epsilon is {epsilon:.6g} {place} where the reference has none",
+                "leave epsilon out, as the graph does",
+            ),
+            "root": Wording(
+                "the optimizer's epsilon {place}", "add epsilon {wanted}, as torch_ddp.like_tf's optimizers do"
             ),
         },
     ),

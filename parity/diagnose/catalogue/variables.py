@@ -51,6 +51,10 @@ ROWS = (
                     "towers (torch_ddp.like_tf.flatten)"
                 ),
             ),
+            "product": Wording(
+                "{layer} takes what goes in flattened as {there} in place of {here} in the candidate",
+                "flatten in the graph's order, or say it in the mapping's transform",
+            ),
         },
     ),
     CauseInfo(

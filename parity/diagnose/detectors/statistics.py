@@ -156,16 +156,14 @@ def average_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     still = abs(shares[1]) <= STILL
     if still and not all(_stand_still(evidence, each) for each in evidence.steps):
         return None  # they only do where they begin as what they move to
-    return Cause(
+    return build_cause(
         "average_decay",
-        "the averages of the weights stay as they were"
-        if still
-        else f"the averages of the weights decay by {got:.6g} where the reference's decay by {wanted:.6g}",
-        f"average' = {got:.9g} average + {1 - got:.9g} weight fits all {len(moves)} averages at step "
+        "still" if still else "other",
+        evidence=f"average' = {got:.9g} average + {1 - got:.9g} weight fits all {len(moves)} averages at step "
         f"{step}; "
         f"the reference's keep {wanted:.9g}",
-        "give ExponentialMovingAverage the graph's decay, with num_updates where the graph passes it, and update it once "
-        "after every step",
+        got=got,
+        wanted=wanted,
     )
 
 

@@ -180,18 +180,17 @@ def _of_the_rate(
     powers = [evidence.counter(sides.steps[0], f"beta{k}_power") for k in (1, 2)]
     if powers[0] is not None and powers[1] is not None and found[0].form.root:
         corrections = {
-            "Adam without bias correction": float(np.sqrt(1 - powers[1]) / (1 - powers[0])),
-            "Adam without the correction of its first moment": 1 / (1 - powers[0]),
-            "Adam without the correction of its second moment": float(np.sqrt(1 - powers[1])),
+            "missing": float(np.sqrt(1 - powers[1]) / (1 - powers[0])),
+            "first moment": 1 / (1 - powers[0]),
+            "second moment": float(np.sqrt(1 - powers[1])),
         }
-        for title, corrected in corrections.items():
+        for variant, corrected in corrections.items():
             if is_close(factor * corrected, 1.0, CLOSE) and not is_close(corrected, 1.0, CLOSE):
                 text = (
                     f"{_words(found[0])} gives the candidate's update of {_which(sides)} at step {sides.steps[0]}, "
                     f"{factor:.6g} times the reference's"
                 )
-                fix = "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments"
-                return Cause("bias_correction", title, text, fix, _all_of(first))
+                return build_cause("bias_correction", variant, evidence=text, explains=_all_of(first))
     return None  # by the factor alone it is named
 
 
@@ -215,7 +214,6 @@ def _of_the_epsilon(
             "before correcting the bias",
             explains=_all_of(first),
         )
-    name, whose = _epsilon_of(own.form, evidence)
     candidate = evidence.optimizers[1].get("eps")
     after = (
         isinstance(candidate, float)
@@ -224,23 +222,22 @@ def _of_the_epsilon(
     )
     shown = f"{candidate:g}" if after and of_adam else f"{got:.6g}"
     text += f", which is {shown} beside the bias-corrected root (torch's rule)" if after and of_adam else ""
-    return Cause(
-        name,
-        f"{whose} epsilon is {shown} where the reference has {wanted:g}",
-        text,
-        f"give the port's optimizer epsilon={wanted:g}" + (": torch_ddp.like_tf.Adam" if of_adam else "")
-        if wanted
-        else "leave epsilon out, as the graph does",
-        _all_of(first),
+    return build_cause(
+        _epsilon_of(own.form, evidence),
+        "value" if wanted else "zero",
+        evidence=text,
+        explains=_all_of(first),
+        shown=shown,
+        wanted=wanted,
     )
 
 
-def _epsilon_of(form: Form, evidence: Evidence) -> tuple[str, str]:
+def _epsilon_of(form: Form, evidence: Evidence) -> str:
     if form.numerators[0] != GRADIENT:
-        return "adam_epsilon", "Adam's"
+        return "adam_epsilon"
     if "rms" in form.root or ("decay" in evidence.optimizers[0] and "accumulator" not in form.root):
-        return "rmsprop_epsilon", "RMSProp's"
-    return "optimizer_epsilon", "the optimizer's"
+        return "rmsprop_epsilon"
+    return "optimizer_epsilon"
 
 
 def _of_the_form(
@@ -258,25 +255,17 @@ def _of_the_form(
             return cause
     if mine.numerators == theirs.numerators and mine.root == theirs.root and not theirs.plain and not mine.plain:
         inside, outside = "inside the root", "outside the root"
-        name, whose = _epsilon_of(mine, evidence)
+        name = _epsilon_of(mine, evidence)
         place = (inside, outside) if theirs.inside else (outside, inside)
         if not own.epsilon:
-            title = f"{whose} epsilon is {formula.epsilon:.6g} {place[0]} where the reference has none"
-            return Cause(name, title, text, "leave epsilon out, as the graph does", _all_of(first))
+            return build_cause(
+                name, "added", evidence=text, explains=_all_of(first), epsilon=formula.epsilon, place=place[0]
+            )
         name = "adam_epsilon_placement" if name == "adam_epsilon" else name
-        fix = f"add epsilon {place[1]}, as torch_ddp.like_tf's optimizers do"
-        return Cause(name, f"{whose} epsilon {place[0]}", text, fix, _all_of(first))
+        return build_cause(name, "root", evidence=text, explains=_all_of(first), place=place[0], wanted=place[1])
     if not theirs.root and not mine.root and GRADIENT in (theirs.numerators[0], mine.numerators[0]):
         lost = theirs.numerators[0] == GRADIENT
-        return Cause(
-            "momentum",
-            "the update is plain gradient descent: the momentum is lost"
-            if lost
-            else "the update has a momentum where the reference's is plain gradient descent",
-            text,
-            "give the port's optimizer the momentum of the graph" + ("" if lost else ": none"),
-            _all_of(first),
-        )
+        return build_cause("momentum", "lost" if lost else "added", evidence=text, explains=_all_of(first))
     return build_cause(
         "optimizer_rule",
         "formula",
@@ -303,8 +292,7 @@ def _of_two_terms(
     share = formula.shares[1] / formula.shares[0]
     if is_close(share, rule.take / rule.keep, NEAR):
         whose = "candidate" if candidate else "reference"
-        fix = f"use_nesterov={not candidate} (torch: nesterov={not candidate}), as the graph has it"
-        return Cause("nesterov", f"Nesterov momentum in the {whose} only", text, fix, _all_of(first))
+        return build_cause("nesterov", evidence=text, explains=_all_of(first), whose=whose, wanted=not candidate)
     if is_close(share, -rule.take, NEAR):
         who, other = ("candidate", "reference") if candidate else ("reference", "candidate")
         return build_cause(

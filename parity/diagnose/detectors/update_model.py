@@ -189,13 +189,8 @@ def _of_the_slot(told: Given) -> Iterator[Cause]:
     if abs(told.kept) <= CLOSE:
         yield build_cause("slot_reset", evidence=text, slot=told.slot)
         return
-    name, what = ("adam_beta", "beta1") if told.averages else ("momentum", "the momentum")
-    yield Cause(
-        name,
-        f"{what} is {told.kept:.6g} where the reference has {told.wanted:.6g}",
-        text,
-        f"give the port's optimizer {told.wanted:.6g}",
-    )
+    name, variant = ("adam_beta", "beta1") if told.averages else ("momentum", "other")
+    yield build_cause(name, variant, evidence=text, got=told.kept, wanted=told.wanted)
 
 
 def _of_the_gradient(evidence: Evidence, step: int, told: Given) -> Iterator[Cause]:
@@ -225,10 +220,13 @@ def _of_the_gradient(evidence: Evidence, step: int, told: Given) -> Iterator[Cau
     yield from _of_the_factors(factors, told, evidence, step)
     if any(fit.limit for fit in fits.values()):
         limits = [fit.limit for fit in fits.values() if fit.limit]
-        yield _clipping(
-            f"gradients are clipped by value to {min(limits):.4g}"
-            + (" or more" if max(limits) > min(limits) * 1.001 else ""),
-            f"the largest elements of {len(limits)} of {len(fits)} variables' gradients are of one size each, {FITTED}",
+        yield build_cause(
+            "clipping",
+            "fitted by value",
+            limit=min(limits),
+            more=" or more" if max(limits) > min(limits) * 1.001 else "",
+            evidence=f"the largest elements of {len(limits)} of {len(fits)} variables' gradients are of one size "
+            f"each, {FITTED}",
         )
     amounts = list(decayed.values())
     if amounts and all(is_close(amount, amounts[0], 1e-3) for amount in amounts):
@@ -250,9 +248,11 @@ def _of_the_factors(factors: list[float], told: Given, evidence: Evidence, step:
     if same and any(is_close(sizes[0], share, CLOSE) for share in dampened):
         yield build_cause("momentum", "dampened", evidence=text, factor=sizes[0])
     elif same and (_one_norm(evidence, step, told) or (sizes[0] < 1 and not _one_factor(evidence, step, told))):
-        yield _clipping(
-            f"the gradients are scaled to {sizes[0]:.4g} of what they are, as clipping by global norm does",
-            f"{text}; their global norm is then {_norm_of_all(told.inputs):.6g}",
+        yield build_cause(
+            "clipping",
+            "fitted by global norm",
+            factor=sizes[0],
+            evidence=f"{text}; their global norm is then {_norm_of_all(told.inputs):.6g}",
         )
     elif same:
         yield build_cause("gradient_factor", "update", evidence=text, factor=sizes[0])
@@ -271,12 +271,13 @@ def _of_momentum(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
             for each in ahead
         )
     ):
-        yield Cause(
+        yield build_cause(
             "nesterov",
-            "Nesterov momentum in the candidate only",
-            f"the candidate's update is {ahead[0].other:.6g} times the gradient and {ahead[0].rate:.6g} times the slot "
+            evidence=f"the candidate's update is {ahead[0].other:.6g} times the gradient and {ahead[0].rate:.6g} "
+            "times the slot "
             f"{told.slot}, {FITTED}",
-            "use_nesterov=False (torch: nesterov=False), as the graph has it",
+            whose="candidate",
+            wanted=False,
         )
         yield from _of_the_rates({name: each.other / rate for name, each in went.items()})
     elif not ahead:
@@ -313,13 +314,12 @@ def _adam_causes(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
         and all(is_close(each.other, epsilon, 1e-2) for each in went.values())
     ):
         torchs = is_close(epsilon, inside, 1e-3)
-        yield Cause(
+        yield build_cause(
             "adam_epsilon_placement" if torchs else "adam_epsilon",
-            "Adam's epsilon inside the bias correction"
-            if torchs
-            else f"Adam's epsilon is {epsilon:.6g} where the reference has {wanted:g}",
-            f"m / u of every variable is linear in the root of v, with {epsilon:.6g} beside it, {FITTED}",
-            f"use torch_ddp.like_tf.Adam(epsilon={wanted:g})",
+            "fitted",
+            evidence=f"m / u of every variable is linear in the root of v, with {epsilon:.6g} beside it, {FITTED}",
+            epsilon=epsilon,
+            wanted=wanted,
         )
     yield from _of_the_shrinking(went, rate)
 
@@ -356,10 +356,6 @@ def _of_the_shrinking(went: dict[str, Moved], rate: float) -> Iterator[Cause]:
 
 def _decay(amount: float, where: str, what: str) -> Cause:
     return cause_of_decay(amount, where, f"{what} the weight, in {where}, {FITTED}")
-
-
-def _clipping(title: str, text: str) -> Cause:
-    return Cause("clipping", title, text, "clip as the graph does: by this norm or value on both sides, or on neither")
 
 
 def _one_norm(evidence: Evidence, step: int, told: Given) -> bool:

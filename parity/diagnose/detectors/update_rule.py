@@ -101,14 +101,9 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
             explains=explains,
             times=times,
         )
-    name, what = _share_of(evidence, slot, wanted)
-    return Cause(
-        name,
-        f"{what} is {round(got.keep, 9):.6g} where the reference has {round(wanted.keep, 9):.6g}{where}",
-        text,
-        f"give the port's optimizer {round(wanted.keep, 9):.6g}",
-        explains,
-    )
+    name, variant = _share_of(evidence, slot, wanted)
+    kept = [round(rule.keep, 9) for rule in (got, wanted)]
+    return build_cause(name, variant, evidence=text, explains=explains, where=where, got=kept[0], wanted=kept[1])
 
 
 def _same_rule(wanted: SlotRule, got: SlotRule) -> bool:
@@ -138,7 +133,7 @@ def _sums(rule: SlotRule) -> bool:
 
 def _share_of(evidence: Evidence, slot: str, rule: SlotRule) -> tuple[str, str]:
     if not _averages(rule):
-        return "momentum", "the momentum"
+        return "momentum", "other"
     settings = evidence.optimizers[0]
     if "rho" in settings:
         return "decay_rate", "Adadelta's rho"

@@ -159,14 +159,11 @@ def _of_amounts(
 
 def _of_sizes(known: dict[str, tuple[float, ...]], where: str) -> Cause:
     signs = {name: each[1] for name, each in known.items()}
-    return Cause(
+    return build_cause(
         "weight_decay",
-        "the penalty takes the sizes of the weights where the reference takes none or their squares"
-        if next(iter(signs.values())) > 0.0
-        else "the penalty takes the squares of the weights, or none, where the reference takes their sizes",
-        f"the {where} is off by {_listed(signs)} times the sign of the weight, and by "
+        "sizes" if next(iter(signs.values())) > 0.0 else "squares",
+        evidence=f"the {where} is off by {_listed(signs)} times the sign of the weight, and by "
         f"{_listed({name: each[0] for name, each in known.items()})} times the weight, and nothing else",
-        "penalise what the graph penalises: l1 by sum(|w|), l2 by sum(w ** 2) / 2",
     )
 
 
@@ -226,13 +223,7 @@ def cause_of_decay(amount: float, where: str, text: str) -> Cause:
       text: the evidence.
     """
     who, other = ("candidate", "reference") if amount > 0 else ("reference", "candidate")
-    return Cause(
-        "weight_decay",
-        f"weight decay of {abs(amount):.4g} in the {who} that the {other} does not have",
-        text,
-        f"decay what the graph decays, once: {where} by {abs(amount):.4g}"
-        + ("" if amount < 0 else " less in the port"),
-    )
+    return build_cause("weight_decay", who, evidence=text, amount=abs(amount), who=who, other=other, variables=where)
 
 
 def decay_of_the_reference(evidence: Evidence, step: int, names: Collection[str]) -> float | None:

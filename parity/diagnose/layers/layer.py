@@ -44,21 +44,19 @@ def extra_op(layer: str, calls: str, before: Array, after: Array) -> Cause | Non
       before: what it takes, which the reference has too and gives to the layer as it is.
       after: what it makes of it.
     """
-    what = f"what goes into {layer} passes {calls} in the candidate, and goes in as it is in the reference"
     for name, function in functions():
         if name != "no activation" and gives(function, before, after):
             text = f"{name} of it is what {calls} gives, to the last digits"
-            return build_cause("activation_function", "extra", evidence=text, what=what, function=name)
+            return build_cause("activation_function", "extra", evidence=text, layer=layer, calls=calls, function=name)
     kept, dropped = (after != 0.0) & (before != 0.0), (after == 0.0) & (before != 0.0)
     factor = common_factor([(before[kept], after[kept])]) if kept.any() else None
     if factor is None or factor == 1.0:
         return None
     if dropped.sum() >= 2 and factor > 1.0:
         text = f"{int(dropped.sum())} of {int(dropped.sum() + kept.sum())} values are dropped, the others {factor:.6g} times"
-        fix = "switch it off on both sides, or record the masks and replay them"
-        return Cause("dropout_active", f"dropout is active in the candidate only, in front of {layer}", text, fix)
+        return build_cause("dropout_active", "before a layer", evidence=text, layer=layer)
     text = f"every value that {calls} gives is {factor:.9g} times what it takes, to the last digits"
-    return build_cause("extra_scale", evidence=text, what=what, factor=factor)
+    return build_cause("extra_scale", evidence=text, layer=layer, calls=calls, factor=factor)
 
 
 def _activation(layer: Layer, x: Array) -> Cause | None:

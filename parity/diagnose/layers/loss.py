@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import LEFT
 from parity.diagnose.layers.loss_forms import BY_LABELS, Form, forms
 from parity.judge.result import Cause
@@ -21,12 +22,6 @@ LEAST = 1e-11  # how near two rules of two losses with further terms have to be:
 IGNORED = (-100, -1, 0, 255)
 MOST_RULES = 40_000
 MOST_CLASSES = 1000
-FIXES = {
-    "cross_entropy": "give the port the graph's loss",
-    "loss_function": "give the port the graph's loss",
-    "labels_shifted": "take the labels from where the graph takes them",
-    "loss_reduction": "reduce the loss as the graph does, over what it counts, with its weights",
-}
 # How many numbers become one.
 WAYS = {
     "mean": "the mean{weighted}",
@@ -174,7 +169,7 @@ def _cause(own: _Rule, rule: _Rule, exact: bool) -> Cause | None:
     if unlike == ["of"] and own.of != rule.of and _CUT.sub("", own.of) == _CUT.sub("", rule.of):
         name = "labels_shifted"  # the same labels from another position on
     evidence = f"computed from what goes into it, which is the same on both sides, these are the two losses{rest}"
-    return Cause(name, f"the loss is {what}", evidence, FIXES[name])
+    return build_cause(name, "form", evidence=evidence, what=what)
 
 
 def _rules(loss: Loss) -> Iterator[_Rule]:

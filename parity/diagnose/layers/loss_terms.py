@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import LEFT
 from parity.diagnose.layers.linear_terms import Term, Terms, terms_of
 from parity.judge.result import Cause
@@ -21,15 +22,6 @@ from parity.trace.arrays import Array
 SAME = 1e-10
 SHOWN = 2
 MOST_COUNTED = 20_000  # what a mean is over: a fraction of two such numbers is an accident once in 40,000
-FIXES = {
-    "left out": "add that term to the port's loss",
-    "added": "leave that term out of the port's loss",
-    "counts": "weigh the terms of the loss as the graph does",
-    "reduction": "reduce the loss as the graph does: over which numbers, and divided by how many",
-    "factor": "look for what multiplies or divides the loss by that factor",
-    "labels": "compare with the labels as the graph does: what is 0 there is 1 here",
-    "weights": "weigh, or leave out, what the graph does",
-}
 
 
 class Sums(NamedTuple):
@@ -203,9 +195,8 @@ def _exchanged(one: Term, other: Term) -> bool:
 
 def _inverted(sums: Sums, keys: list[str]) -> Cause:
     names = " and ".join(sums.names[key] for key in keys[:SHOWN])
-    title = f"the labels are inverted in the candidate's loss: {names} count where they do not count in the reference's"
     evidence = f"each number of the {len(keys)} terms counts on one side only, and that is the whole difference"
-    return Cause("loss_function", title, evidence, FIXES["labels"])
+    return build_cause("loss_function", "inverted", evidence=evidence, names=names)
 
 
 class Rest(NamedTuple):
@@ -270,19 +261,14 @@ def _of_one_side(sums: Sums, left_out: list[str], added: list[str]) -> Cause | N
     if not (_as_much(sums, sums.constants, abs(apart)) and _as_much(sums, sums.of_weights, abs(apart))):
         return None
     named = " and ".join(sums.names[key] for key in keys[:SHOWN])
-    what = "has a term that the reference's has not" if added else "lacks a term that the reference's has"
     evidence = f"{named} brings {parts:.9g} to the loss, which is the whole difference; all other terms count the same"
-    return Cause(
-        "loss_term", f"the candidate's loss {what}: {named}", evidence, FIXES["added" if added else "left out"]
-    )
+    return build_cause("loss_term", "added" if added else "left out", evidence=evidence, names=named)
 
 
 def _constant(sums: Sums) -> Cause:
     one, other = sums.constants
-    title = f"the candidate adds the constant {other:.6g} to the loss, the reference {one:.6g}"
-    return Cause(
-        "loss_term", title, "all terms count the same on both sides: gradients are not touched", FIXES["counts"]
-    )
+    evidence = "all terms count the same on both sides: gradients are not touched"
+    return build_cause("loss_term", "constant", evidence=evidence, other=other, own=one)
 
 
 def _same_counts(one: Term, other: Term) -> bool:
@@ -322,11 +308,10 @@ def _all_of_them(sums: Sums, keys: list[str]) -> Cause:
     one, other = sums.reference[keys[0]], sums.candidate[keys[0]]
     share = _number(_share(one, other) or 0.0)
     names = ", ".join(sums.names[key] for key in keys)
-    title = (
-        f"the loss is {share} times the reference's: {sums.names[keys[0]]} counts {_words(other)}, not {_words(one)}"
-    )
     evidence = f"so do all its terms, {names}, and that is the whole difference"
-    return Cause("loss_reduction", title, evidence, FIXES["reduction"])
+    first = sums.names[keys[0]]
+    theirs, mine = _words(other), _words(one)
+    return build_cause("loss_reduction", "all", evidence=evidence, share=share, name=first, theirs=theirs, mine=mine)
 
 
 def _several(sums: Sums, keys: list[str]) -> Cause:
@@ -334,9 +319,8 @@ def _several(sums: Sums, keys: list[str]) -> Cause:
         f"{sums.names[key]} counts {_words(sums.candidate[key])}, not {_words(sums.reference[key])}" for key in keys
     ]
     reduced = all(_counted(sums, key).name == "loss_reduction" for key in keys)
-    name, what, fix = ("loss_reduction", "reduced", "reduction") if reduced else ("loss_term", "weighed", "counts")
-    title = f"terms of the loss are {what} otherwise in the candidate: {told[0]}"
-    return Cause(name, title, f"{'; '.join(told)}: that is the whole difference", FIXES[fix])
+    evidence = f"{'; '.join(told)}: that is the whole difference"
+    return build_cause("loss_reduction" if reduced else "loss_term", "several", evidence=evidence, told=told[0])
 
 
 def _counted(sums: Sums, key: str) -> Cause:
@@ -345,8 +329,8 @@ def _counted(sums: Sums, key: str) -> Cause:
     if share is None:
         a, b = _in_one_order(one, other)
         evidence = f"{int((a != b).sum())} of its {a.size} numbers count otherwise, and that is the whole difference"
-        title = f"the candidate's loss takes {theirs} of {name}, the reference's {mine if mine != theirs else 'others'}"
-        return Cause("loss_reduction", title, evidence, FIXES["weights"])
+        others = mine if mine != theirs else "others"
+        return build_cause("loss_reduction", "weights", evidence=evidence, theirs=theirs, name=name, mine=others)
     evidence = f"it counts {_number(share)} times as much in the candidate, and that is the whole difference"
     scalar = one.value.size == 1
     if _is_factor(sums, key, share):
@@ -354,12 +338,9 @@ def _counted(sums: Sums, key: str) -> Cause:
     divided = "sum" in sums.kinds[key].lower() or len(sums.reference) == 1
     reduced = _is_reduced(one, sums.divisors[0]) and _is_reduced(other, sums.divisors[1])
     if (not _is_fraction(share) and not reduced) or share < 0.0 or (scalar and not divided):
-        title = f"the term {name} of the loss counts {theirs} in the candidate, {mine} in the reference"
-        return Cause("loss_term", title, evidence, FIXES["counts"])
-    title = f"the candidate's loss takes {theirs} of {name}, the reference's {mine}"
-    if scalar:
-        title = f"{name} counts {theirs} in the candidate's loss, {mine} in the reference's"
-    return Cause("loss_reduction", title, evidence, FIXES["reduction"])
+        return build_cause("loss_term", "one", evidence=evidence, name=name, theirs=theirs, mine=mine)
+    variant = "scalar" if scalar else "one"
+    return build_cause("loss_reduction", variant, evidence=evidence, name=name, theirs=theirs, mine=mine)
 
 
 def _is_factor(sums: Sums, key: str, share: float) -> bool:
@@ -377,8 +358,7 @@ def _factor(sums: Sums, key: str, share: float) -> Cause:
     )
     if any(sums.of_weights):
         evidence += "; the factor does not reach what weights alone add"
-    title = f"what data bring to the loss is off by the factor {share:.6g}"
-    return Cause("gradient_factor", title, evidence, FIXES["factor"])
+    return build_cause("gradient_factor", "data", evidence=evidence, factor=share)
 
 
 def _is_reduced(term: Term, divisors: Sequence[float]) -> bool:

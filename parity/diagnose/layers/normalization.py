@@ -209,14 +209,19 @@ def _other_norm(layer: Layer, given: _Given, affine: tuple[Array, Array], what: 
 
 
 def _cause(name: str, what: str, own: _Norm, other: _Norm) -> Cause:
-    return Cause(
-        "epsilon" if own.rule == other.rule else "normalisation",
-        f"the {what} {name} divides by {other.rule} and the epsilon {other.epsilon:.6g} in the candidate, by "
-        f"{own.rule} and {own.epsilon:.6g} in the reference",
-        "what goes in is the same; the square of what each side divides it by is that and the epsilon, in every "
+    cause, variant = ("epsilon", "") if own.rule == other.rule else ("normalisation", "divisor")
+    return build_cause(
+        cause,
+        variant,
+        evidence="what goes in is the same; the square of what each side divides it by is that and the epsilon, in every "
         + ("channel" if what == BATCH else "example")
         + ", and so divided it gives each side's output to the last digits",
-        "epsilon and statistics as in the graph: tf.layers.batch_normalization has 1e-3, torch 1e-5",
+        what=what,
+        name=name,
+        rule=other.rule,
+        epsilon=other.epsilon,
+        own_rule=own.rule,
+        own_epsilon=own.epsilon,
     )
 
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from parity.diagnose.edits.edit import FIX, OTHER
+from parity.diagnose.catalogue import build_cause
+from parity.diagnose.edits.edit import OTHER
 from parity.diagnose.evidence import CLOSE, LEFT, same_in_order
 from parity.diagnose.layers.rules import functions
 from parity.diagnose.ops.rearranging import JOINING, PADDING
@@ -137,14 +138,12 @@ def _moved(reference: Op, candidate: Op) -> Cause | None:
             pair = align(x, moved)
             if (pair is None or pair.apart > CLOSE) and same_in_order(_gives(candidate, other), candidate.output):
                 made = next((each.line for each in candidate.takes if same_in_order(moved, each.value)), "")
-                title = f"the numbers that go into {plain(candidate.kind)} stand in other places in the port"
                 text = (
                     f"sorted, the {x.size} numbers are the same on both sides; under no order of their axes are they in the "
                     f"same places; and each side's {plain(candidate.kind)} of its own gives what it has"
                 )
                 lines = f"{candidate.line}{f', of what {made} gives' if made else ''} / {reference.line}"
-                fix = "reshape, transpose, split and join as the graph does, axis for axis"
-                return Cause("moved_values", f"{title}: {lines}", text, fix)
+                return build_cause("moved_values", "op", evidence=text, kind=plain(candidate.kind), lines=lines)
     return None
 
 
@@ -167,8 +166,7 @@ def _left_out(reference: Op, candidate: Op, reader: Op) -> Cause | None:
         if _explains(made, reader, candidate):
             kind = plain(reference.kind)
             text = f"{plain(reader.kind)} of what {kind} takes, rather than gives, is what the port has, to rounding"
-            title = f"the port leaves out {kind}: {reference.line}; it goes on with {candidate.line}"
-            return Cause("op_left_out", title, text, "do what the graph does there")
+            return _without(reference, candidate, text)
     return None
 
 
@@ -187,9 +185,13 @@ def _passed_by(reference: Op, candidate: Op, reader: Op) -> Cause | None:
         if all(any(_alike(one, two) for two in others) for one in beside):
             kind = plain(reference.kind)
             text = f"the port goes on with what {kind} takes, rather than gives, and all else that its reader takes"
-            title = f"the port leaves out {kind}: {reference.line}; it goes on with {candidate.line}"
-            return Cause("op_left_out", title, text, "do what the graph does there")
+            return _without(reference, candidate, text)
     return None
+
+
+def _without(reference: Op, candidate: Op, evidence: str) -> Cause:
+    kind = plain(reference.kind)
+    return build_cause("op_left_out", "op", evidence=evidence, kind=kind, line=reference.line, onward=candidate.line)
 
 
 def _floats(op: Op) -> list[Array]:
@@ -218,7 +220,7 @@ def _function(reference: Op, candidate: Op) -> Cause | None:
         other = next((name for name, made in names if _explains(made, reference, candidate)), None)
         if own and other and own != other:
             text = f"{other} of what goes in gives the port's numbers to rounding, {own} the reference's"
-            return Cause("activation_function", _title(reference, candidate), text, FIX)
+            return _computes("activation_function", reference, candidate, text)
     return None
 
 
@@ -226,7 +228,7 @@ def _other(reference: Op, candidate: Op, proven: str) -> Cause:
     """What goes in is right and what comes out is not: what differs is what is computed."""
     told = list(_settings(reference, candidate))
     apart = f"; {'; '.join(told)}" if told else ""
-    return Cause(OTHER, f"{_title(reference, candidate)}{apart}", proven, FIX)
+    return _computes(OTHER, reference, candidate, proven, apart)
 
 
 def _settings(reference: Op, candidate: Op) -> Iterator[str]:
@@ -250,10 +252,16 @@ def _written(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def _title(reference: Op, candidate: Op) -> str:
-    return (
-        f"the port computes {plain(candidate.kind)} where the reference computes {plain(reference.kind)}: "
-        f"{candidate.line} / {reference.line}"
+def _computes(name: str, reference: Op, candidate: Op, evidence: str, apart: str = "") -> Cause:
+    return build_cause(
+        name,
+        "computes",
+        evidence=evidence,
+        other=plain(candidate.kind),
+        own=plain(reference.kind),
+        port=candidate.line,
+        graph=reference.line,
+        where=apart,
     )
 
 

@@ -1,10 +1,11 @@
 """Says what is done to the numbers that go into an op: scaled, turned, not read at all, or broadcast against each other."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import CLOSE, alike, same_in_order
 from parity.judge.metrics import norm
 from parity.judge.result import Cause
@@ -66,9 +67,10 @@ class Read(NamedTuple):
     lines: str = ""
     first: bool = True
 
-    def title(self, words: str) -> str:
-        """What is done, where."""
-        return f"the port {words} in front of {self.layer}{f': {self.lines}' if self.lines else ''}"
+    def cause(self, name: str, variant: str, evidence: str, **fields: Any) -> Cause:
+        """Returns what it is called that something is done to it, and where."""
+        where = f": {self.lines}" if self.lines else ""
+        return build_cause(name, variant, evidence=evidence, input=self.name, layer=self.layer, where=where, **fields)
 
 
 def other_input(read: Read) -> Cause | None:
@@ -110,12 +112,12 @@ def _unread(read: Read, own: Array, other: Array) -> Cause | None:
     if np.ptp(other) != 0.0 or alike([own]):
         return None
     value = float(other.reshape(-1)[0])
-    return Cause(
+    return read.cause(
         "input_ignored",
-        read.title(f"does not use {read.name}, it takes {value:g} for all its numbers"),
+        "read",
         f"what it reads there is one number, {value:g}, {other.size:,} times; in the reference it is {read.name}, and all "
         "else that goes in is the same",
-        f"use {read.name} where the graph does",
+        value=value,
     )
 
 
@@ -123,26 +125,19 @@ def _arranged(read: Read, own: Array, other: Array) -> Cause | None:
     if len(np.unique(own.reshape(-1)[: 1 << 16])) < MANY:
         return None
     text = f"so changed it is what goes into {read.layer} in the port, to rounding"
-    for name, words, made, fix in _arrangements(own):
+    for name, axis, made in _arrangements(own):
         if norm(made.reshape(other.shape) - other) <= CLOSE * norm(other):
-            return Cause(name, read.title(f"{words} of {read.name}"), text, fix)
+            return read.cause(name, "read", text, axis=axis)
     return None
 
 
-def _arrangements(own: Array) -> Iterator[tuple[str, str, Array, str]]:
+def _arrangements(own: Array) -> Iterator[tuple[str, str, Array]]:
     names = AXES.get(own.ndim, tuple(f"axis {axis}" for axis in range(1, own.ndim)))
     if own.ndim == 4:
-        fix = "permute images as the graph has them: rows, then columns"
-        yield "transposed_input", "exchanges rows and columns", own.transpose(0, 2, 1, 3), fix
+        yield "transposed_input", "", own.transpose(0, 2, 1, 3)
     for axis, name in enumerate(names, start=1):
-        fix = "check flips and the order of the channels (RGB, BGR)"
         if own.shape[axis] > 1:
-            yield (
-                "reversed_input",
-                f"reverses the {name}" if own.ndim > 2 else f"reverses {name}",
-                np.flip(own, axis),
-                fix,
-            )
+            yield "reversed_input", f"the {name}" if own.ndim > 2 else name, np.flip(own, axis)
 
 
 def _scaled(read: Read, own: Array, other: Array) -> Cause | None:
@@ -151,13 +146,12 @@ def _scaled(read: Read, own: Array, other: Array) -> Cause | None:
     scaled = line is not None and abs(line.factor - 1.0) > SMALL
     if line is None or not (scaled or line.shift):
         return None
-    words = [f"multiplies {read.name} by {line.factor:.9g}"] if scaled else []
-    words += [f"adds {line.shift:.9g} to {'it' if words else read.name}"] if line.shift else []
-    return Cause(
+    return read.cause(
         "input_scale" if scaled else "input_shift",
-        read.title(" and ".join(words)),
+        "read, and shift" if scaled and line.shift else "read",
         f"all {own.size:,} numbers that go in there are those of the reference, so changed, to rounding",
-        "scale and shift the inputs once, as the graph does",
+        factor=line.factor,
+        shift=line.shift,
     )
 
 
@@ -184,10 +178,14 @@ def broadcast(reference: Sequence[Array], candidate: Sequence[Array], made: int,
     for pairs in (candidate, candidate[::-1]):
         if all(same_in_order(one, two) for one, two in zip(reference, pairs, strict=True)):
             told = " against ".join(str(list(shape)) for shape in other)
-            return Cause(
+            return build_cause(
                 name,
-                f"the port broadcasts {told} to {list(shapes[1])}, where the reference has {list(shapes[0])}: {lines}",
-                "the numbers that go in are the same on both sides, to rounding; an axis of size 1 pairs each with each",
-                "take the axis of size 1 away before: squeeze(-1), or keep it on both",
+                "broadcast",
+                evidence="the numbers that go in are the same on both sides, to rounding; an axis of size 1 "
+                "pairs each with each",
+                told=told,
+                got=list(shapes[1]),
+                wanted=list(shapes[0]),
+                lines=lines,
             )
     return None

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import CLOSE
 from parity.diagnose.layers.rules import functions
 from parity.diagnose.ops.resize import resized
@@ -55,7 +56,7 @@ def other_way(op: Op) -> Cause | None:
     if not op.beyond:
         return None
     beyond = _ordered(op.beyond)
-    for name, fix, family in FAMILIES:
+    for name, family in FAMILIES:
         for ways in family(op):
             own = next((way for way in ways if any(_equal(way.made, each) for each in op.outputs)), None)
             if own is None:
@@ -64,12 +65,15 @@ def other_way(op: Op) -> Cause | None:
             other = next((way for way in others if _is_held(way.made, own.made, beyond)), None)
             if other is None:
                 continue
-            return Cause(
+            return build_cause(
                 name,
-                f"{op.name}: the candidate takes {other.words}, the reference {own.words}",
-                "computed so from what goes in, which is the same on both sides, it gives an output of the candidate, and "
+                "rule",
+                evidence="computed so from what goes in, which is the same on both sides, it gives an output of "
+                "the candidate, and "
                 "the reference's rule the reference's, to the last digits",
-                fix,
+                layer=op.name,
+                other=other.words,
+                own=own.words,
             )
     return None
 
@@ -188,11 +192,11 @@ def _resizes(op: Op) -> Iterator[list[Way]]:
             yield [Way(words, made) for words, made in resized(x, size)]
 
 
-FAMILIES: tuple[tuple[str, str, Family], ...] = (
-    ("resizing", "resize as the graph does: align_corners and the mode of torch's interpolate", _resizes),
-    ("activation_function", "use the activation of the graph on both sides, with its slope", _activations),
-    ("reduction", "reduce over the graph's axes, by the graph's rule", _reductions),
-    ("normalised_axis", "normalise over the graph's axis: dim of torch.nn.functional.normalize", _norms),
-    ("gate_halves", "take the halves in the graph's order: torch's glu gates with the second", _halves),
-    ("transposed_product", "multiply as the graph does, with its transpose_a and transpose_b", _products),
+FAMILIES: tuple[tuple[str, Family], ...] = (
+    ("resizing", _resizes),
+    ("activation_function", _activations),
+    ("reduction", _reductions),
+    ("normalised_axis", _norms),
+    ("gate_halves", _halves),
+    ("transposed_product", _products),
 )

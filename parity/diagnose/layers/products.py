@@ -50,35 +50,25 @@ def other_product(product: Product) -> Cause | None:
     bias = (wanted - own @ product.matrix).mean(axis=0)
     if not same_values(wanted, own @ product.matrix + bias):
         return None
-    for name, words, made, fix in _ways(product, own):
+    for name, order, made in _ways(product, own):
         if reproduces(made + bias, wanted, got):
             text = "computed so from what goes in, which is the same on both sides, it gives the candidate's output"
-            return Cause(name, f"{product.name} {words} in the candidate", text, fix)
+            there, here = order
+            return build_cause(name, "product", evidence=text, layer=product.name, there=there, here=here)
     return None
 
 
-def _ways(product: Product, own: Array) -> Iterator[tuple[str, str, Array, str]]:
+def _ways(product: Product, own: Array) -> Iterator[tuple[str, tuple[str, str], Array]]:
     given, matrix = product.given, product.matrix
     names = AXES.get(given.ndim, ())
     if names and given[0].size == len(matrix):
         for order in list(permutations(range(len(names))))[1:]:
             flat = given.transpose(0, *(1 + axis for axis in order)).reshape(own.shape)
             there, here = (", ".join(each) for each in ([names[axis] for axis in order], names))
-            words = f"takes what goes in flattened as {there} in place of {here}"
-            yield (
-                "flatten_order",
-                words,
-                flat @ matrix,
-                "flatten in the graph's order, or say it in the mapping's transform",
-            )
-    yield "reversed_input", "takes what goes in backwards", own[:, ::-1] @ matrix, "leave out the flip"
+            yield "flatten_order", (there, here), flat @ matrix
+    yield "reversed_input", ("", ""), own[:, ::-1] @ matrix
     if matrix.shape[0] == matrix.shape[1]:
-        yield (
-            "transposed_kernel",
-            "has its matrix transposed",
-            own @ matrix.T,
-            "carry it over transposed, as Linear has it",
-        )
+        yield "transposed_kernel", ("", ""), own @ matrix.T
 
 
 # What goes into an op holds the right numbers in other places: other rows of a table, channels in another order.

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.diagnose.edits.edit import FIX, OTHER
+from parity.diagnose.catalogue import build_cause
+from parity.diagnose.edits.edit import OTHER
 from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.activations import softmax
 from parity.judge.metrics import norm
@@ -36,14 +37,6 @@ POINTWISE: Mapping[str, Callable[[Array], Array]] = {
     "relu of it": lambda x: np.maximum(x, 0.0),
     "1 plus it": lambda x: 1.0 + x,
     "minus it": lambda x: -x,
-}
-FIXES = {
-    "normalised_axis": "normalise over the axes of the weight that the graph does: torch's weights lie in another order",
-    "softmax_axis": "take the softmax over the axis that the graph takes: torch's weights lie in another order",
-    "normalisation": "normalise the weight where the graph does, and nowhere else",
-    "activation_function": "make of the weight what the graph makes of it",
-    "scale": "multiply the weight by what the graph multiplies it by",
-    OTHER: FIX,
 }
 
 
@@ -110,11 +103,14 @@ def other_function(taken: OfAWeight) -> Cause | None:
         return None  # laid out otherwise: what is made of it is the same
     name = _name(own, other)
     shape = weight.shape
-    return Cause(
+    return build_cause(
         name,
-        f"of {taken.name} the port {other.words(shape)}, where the reference {own.words(shape)}: {taken.lines}",
-        f"so made of {taken.name}, {weight.size:,} numbers are what each side's op takes, to rounding",
-        FIXES[name],
+        "weight",
+        evidence=f"so made of {taken.name}, {weight.size:,} numbers are what each side's op takes, to rounding",
+        weight=taken.name,
+        there=other.words(shape),
+        here=own.words(shape),
+        lines=taken.lines,
     )
 
 
@@ -141,12 +137,15 @@ def _scaled(taken: OfAWeight, own: Made | None) -> Cause | None:
     for factor in (ratio, -ratio) if is_written(ratio) else ():
         if _is(taken.candidate, factor * np.asarray(taken.reference, np.float64)):
             name = "extra_scale" if own is not None and own.kind == AS_IT_IS else "scale"
-            return Cause(
+            return build_cause(
                 name,
-                f"the port multiplies what is made of {taken.name} by {factor:.9g}: {taken.lines}",
-                f"so multiplied, the {taken.reference.size:,} numbers that the reference's op takes are what the port's op "
+                "factor of a weight",
+                evidence=f"so multiplied, the {taken.reference.size:,} numbers that the reference's op takes are "
+                "what the port's op "
                 "takes, to rounding",
-                FIXES["scale"],
+                weight=taken.name,
+                factor=factor,
+                lines=taken.lines,
             )
     return None
 

@@ -18,9 +18,6 @@ CONVOLUTIONS = frozenset(["Conv2D", "DepthwiseConv2dNative", TRANSPOSED])
 MOST_WORK = 1e10  # multiplications
 DILATIONS = (2, 3, 4, 6)
 POOLINGS = {"MaxPool": "maximum", "AvgPool": "mean"}
-FIX = (
-    "pad as SAME does: evenly, the odd one at the end (torch_ddp.like_tf.Conv2d and MaxPool2d, or pad_same before them)"
-)
 
 
 class Windows(NamedTuple):
@@ -190,25 +187,13 @@ def _computed(op: Windows, way: _Way) -> Array:
 def _cause(op: Windows, own: _Way, way: _Way) -> Cause:
     evidence = f"computed so from what goes in, which is the same on both sides, {op.name} gives the candidate's output"
     if way.kind != own.kind:
-        what = (
-            f"{op.name} takes the {POOLINGS[way.kind]} of each window in the candidate, the {POOLINGS[own.kind]} in the"
-        )
-        return build_cause("pooling", "kind", evidence=evidence, what=what)
+        kinds = POOLINGS[way.kind], POOLINGS[own.kind]
+        return build_cause("pooling", "kind", evidence=evidence, layer=op.name, other=kinds[0], own=kinds[1])
     if way.words:
-        what = f"{op.name} is computed {way.words} in the candidate"
-        if op.kernel is None:
-            return Cause("pooling", what, evidence, "count_include_pad=False")
-        return Cause("transposed_kernel", what, evidence, "carry the kernel over with its rows and columns as they are")
+        name, variant = ("pooling", "padding counted") if op.kernel is None else ("transposed_kernel", "windows")
+        return build_cause(name, variant, evidence=evidence, layer=op.name, words=way.words)
     if way.dilation != own.dilation:
-        what = (
-            f"{op.name} has its kernel dilated by {way.dilation} in the candidate, by {own.dilation} in the reference"
-        )
-        return Cause("dilation", what, evidence, "give the layer the graph's dilation_rate")
-    if op.kind == TRANSPOSED:
-        there, here = (f"{each.top} above and {each.left} to the left" for each in (way, own))
-        what = f"{op.name} cuts off {there} of what its windows spread in the candidate, {here} in the reference"
-        return Cause("padding", what, evidence, "cut as SAME does: torch_ddp.like_tf.ConvTranspose2d")
+        return build_cause("dilation", evidence=evidence, layer=op.name, other=way.dilation, own=own.dilation)
     there, here = (f"{each.top} above and {each.left} to the left" for each in (way, own))
-    return Cause(
-        "padding", f"{op.name} pads {there} of the image in the candidate, {here} in the reference", evidence, FIX
-    )
+    variant = "transposed" if op.kind == TRANSPOSED else ""
+    return build_cause("padding", variant, evidence=evidence, layer=op.name, there=there, here=here)
