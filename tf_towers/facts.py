@@ -5,6 +5,7 @@ import os
 import tensorflow as real
 import tensorflow.compat.v1 as tf
 
+from parity.trace import key_of, parse_key, quantity_of, role_of, trace_name
 from tf_towers.graph.op_types import RANDOM, WRITING
 from tf_towers.graph.races import find_races
 from tf_towers.graph.traversal import ancestors
@@ -78,15 +79,15 @@ def describe_variables(training):
 def _saved_as(training):
     found, parts = {}, training.parts
     for (slot, name), variable in training.slots.items():
-        section = f"section/{parts.variables[name]}/" if name in parts.variables else ""
-        found.setdefault(name, {})[f"{section}slot/{slot}"] = variable.op.name
+        key = key_of("slot", name, slot=slot, section=parts.variables.get(name, ""))
+        found.setdefault(name, {})[role_of(key)] = variable.op.name
     for name, variable in training.averages.items():
         found.setdefault(name, {})["ema"] = variable.op.name
     # What a further optimizer counts for all of its variables hangs on each of them.
     for name, part in parts.variables.items():
         for counted, (owner, counter) in parts.counters.items():
             if owner == part:
-                found.setdefault(name, {})[f"section/{part}/state/{counter}"] = counted
+                found.setdefault(name, {})[trace_name("state", counter, section=part)] = counted
     return found
 
 
@@ -132,12 +133,13 @@ def hazard_facts(training):
     """
     run = ancestors([training.train_op])
     counters = training.counters
-    watched = {f"state/{name}": variable for name, variable in counters.items()}
-    watched.update((f"var/{name}", variable) for name, variable in training.weights.items())
-    races = [race for race in find_races(watched, run, []) if any(key.startswith("var/") for key in race.reaches)]
+    watched = {trace_name("state", name): variable for name, variable in counters.items()}
+    watched.update((trace_name("var", name), variable) for name, variable in training.weights.items())
+    races = [race for race in find_races(watched, run, []) if any(quantity_of(key) == "var" for key in race.reaches)]
+    racing = [parse_key(race.variable) for race in races]
     trainable = {variable.op.name for variable in training.graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)}
     return {
-        "racing_counters": sorted({race.variable[len("state/") :] for race in races if race.variable[:6] == "state/"}),
+        "racing_counters": sorted({key.name for key in racing if key.quantity == "state"}),
         "trainable_counters": sorted(name for name, one in counters.items() if one.op.name in trainable),
         "step_counted": len(_writers(training.global_step, run)),
         "statistics_written": {name: len(_writers(one, run)) for name, one in training.statistics.items()},

@@ -5,7 +5,18 @@ import time
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from parity.trace import EXECUTION_RANK, evaluated, quantity_of
+from parity.trace import (
+    EXECUTION_RANK,
+    LEARNING_RATE,
+    ROW_INDICES,
+    ROW_VALUES,
+    SKIPPED,
+    evaluated,
+    parse_key,
+    quantity_of,
+    section_prefix,
+    trace_name,
+)
 from tf_towers.errors import TowerError
 from tf_towers.graph.forward import forward_of, gradients_of, with_values
 from tf_towers.graph.input_pipeline import STEP_WITHIN
@@ -81,7 +92,7 @@ class Stepper(object):
             return {}
         feeds = {placeholder: batch[name] for name, placeholder in inference.inputs.items()}
         found = evaluated(*self._session.run([inference.loss, inference.outputs], feeds))
-        averages = {f"var/{name}": self._keys[f"ema/{name}"] for name in self._training.averages}
+        averages = {trace_name("var", name): self._keys[trace_name("ema", name)] for name in self._training.averages}
         if averages:
             # As programs that evaluate restore the averages under the names of the weights.
             weights = self._session.run({name: self._keys[name] for name in averages})
@@ -156,12 +167,12 @@ def _state_keys(training):
     keys, parts = {}, training.parts
     for name, variable in training.counters.items():
         part, counter = parts.counters.get(variable.op.name, (None, name))
-        keys[f"{_section(part)}state/{counter}"] = variable
-    keys.update((f"stat/{name}", variable) for name, variable in training.statistics.items())
+        keys[trace_name("state", counter, section=part or "")] = variable
+    keys.update((trace_name("stat", name), variable) for name, variable in training.statistics.items())
     for (slot, name), variable in training.slots.items():
-        keys[f"{_section(parts.variables.get(name))}slot/{slot}/{name}"] = variable
-    keys.update((f"var/{name}", variable) for name, variable in training.weights.items())
-    keys.update((f"ema/{name}", variable) for name, variable in training.averages.items())
+        keys[trace_name("slot", name, slot=slot, section=parts.variables.get(name, ""))] = variable
+    keys.update((trace_name("var", name), variable) for name, variable in training.weights.items())
+    keys.update((trace_name("ema", name), variable) for name, variable in training.averages.items())
     return keys
 
 
@@ -170,34 +181,30 @@ def _step_fetches(training):
     dense = training.plan.sparse == "dense"
     for replica in training.towers:
         for name, tensor in replica.inputs.items():
-            fetches[f"feed/{replica.name}/{name}"] = tensor
+            fetches[trace_name("feed", name, tower=replica.name)] = tensor
         for name, tensor in replica.outputs.items():
             quantity = "act" if tensor.shape.ndims else "metric"
-            fetches[f"{quantity}/{replica.name}/{name}"] = tensor
-        fetches[f"loss/{replica.name}"] = replica.loss
-        fetches.update(_of_gradients(f"tower_grad/{replica.name}", replica.gradients, dense))
+            fetches[trace_name(quantity, name, tower=replica.name)] = tensor
+        fetches[trace_name("loss", tower=replica.name)] = replica.loss
+        fetches.update(_of_gradients("tower_grad", replica.gradients, dense, replica.name))
     for replica, clipped in zip(training.towers, training.tower_clipped):
-        fetches.update(_of_gradients(f"tower_clip/{replica.name}", clipped, dense))
+        fetches.update(_of_gradients("tower_clip", clipped, dense, replica.name))
     fetches.update(_of_gradients("grad", training.combined, dense))
     fetches.update(_of_gradients("clip", training.clipped, dense))
-    for part, rate in [(None, training.rate)] + list(training.parts.rates.items()):
+    for part, rate in [("", training.rate)] + list(training.parts.rates.items()):
         if rate is not None:
-            fetches[_section(part) + "state/learning_rate"] = rate
+            fetches[section_prefix(part) + LEARNING_RATE] = rate
     if training.finite is not None:
-        fetches["state/skipped"] = tf.logical_not(training.finite)
+        fetches[SKIPPED] = tf.logical_not(training.finite)
     return fetches
 
 
-def _section(part):
-    return f"section/{part}/" if part else ""
-
-
-def _of_gradients(prefix, gradients, dense):
+def _of_gradients(quantity, gradients, dense, tower=""):
     fetches = {}
     for gradient, variable in gradients:
-        name = f"{prefix}/{variable.op.name}"
+        name = trace_name(quantity, variable.op.name, tower=tower)
         if isinstance(gradient, tf.IndexedSlices) and not dense:
-            fetches[name + ".values"], fetches[name + ".indices"] = tensors_of([gradient])
+            fetches[name + ROW_VALUES], fetches[name + ROW_INDICES] = tensors_of([gradient])
         elif gradient is not None:
             with tf.device(variable.device):
                 fetches[name] = tf.convert_to_tensor(gradient)
@@ -208,10 +215,10 @@ def _with_metrics(values):
     # Metrics come last in a step's order as well.
     recorded, metrics = {}, {}
     for key, value in values.items():
-        if key.startswith("metric/"):
-            metrics.setdefault(key.split("/", 2)[2], []).append(value)
+        if quantity_of(key) == "metric":
+            metrics.setdefault(parse_key(key).name.partition("/")[2], []).append(value)
         else:
             recorded[key] = value
     for name, towers in metrics.items():
-        recorded[f"metric/{name}"] = np.mean(towers, axis=0, dtype=towers[0].dtype)
+        recorded[trace_name("metric", name)] = np.mean(towers, axis=0, dtype=towers[0].dtype)
     return recorded

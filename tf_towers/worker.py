@@ -9,7 +9,16 @@ import numpy as np
 import tensorflow as real
 import tensorflow.compat.v1 as tf
 
-from parity.trace import COUNTERS_AFTER, Trace, TraceWriter, counters_after, is_computed, quantity_of, write_forward
+from parity.trace import (
+    COUNTERS_AFTER,
+    Trace,
+    TraceWriter,
+    batch_input,
+    counters_after,
+    is_computed,
+    quantity_of,
+    write_forward,
+)
 from parity.worker.protocol import SideError, claim_standard_streams, serve
 from parity.worker.user_code import UserCode, call_as
 from tf_towers.checkpoint import start_from_checkpoint
@@ -209,7 +218,7 @@ def _batch(file, precision):
     batch = {}
     for name in file.names():
         value = file.read(name)
-        batch[name[len("feed/") :]] = value.astype(precision) if value.dtype.name in FLOATS else value
+        batch[batch_input(name)] = value.astype(precision) if value.dtype.name in FLOATS else value
     return batch
 
 

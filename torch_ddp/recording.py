@@ -12,7 +12,16 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from parity.trace import SHADOW_FORWARD, TraceWriter, write_forward
+from parity.trace import (
+    GLOBAL_STEP,
+    LEARNING_RATE,
+    SHADOW_FORWARD,
+    TraceWriter,
+    parse_key,
+    select,
+    trace_name,
+    write_forward,
+)
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.facts import describe_variables
 from torch_ddp.gather import gather
@@ -94,8 +103,8 @@ class Recording:
         """
         if self._writer is None and self._rank.rank == 0:
             self._writer = self._open()
-        counters = {"state/learning_rate": np.array(self._optimizer.param_groups[0]["lr"], np.float64)}
-        counters["state/global_step"] = np.array(self._made, np.int64)
+        counters = {LEARNING_RATE: np.array(self._optimizer.param_groups[0]["lr"], np.float64)}
+        counters[GLOBAL_STEP] = np.array(self._made, np.int64)
         self._loss, self._combined, self._given, self._updates = None, {}, None, 0
         if self._reduction:
             self._reduction.keep = True
@@ -110,17 +119,17 @@ class Recording:
                 f"recording: expected one backward and one update in a step, got {self._updates} updates. "
                 "Put exactly one into the block of `record.step`."
             )
-        own = {f"feed/{self._rank.rank}/{name}": array(value) for name, value in inputs.items()}
-        own[f"loss/{self._rank.rank}"] = array(self._loss)
+        own = {trace_name("feed", name, tower=self._rank.rank): array(value) for name, value in inputs.items()}
+        own[trace_name("loss", tower=self._rank.rank)] = array(self._loss)
         local = self._reduction.local if self._reduction else {}
         gradients = {name: array(value) for name, value in local.items()} if self._reduction else self._combined
-        own.update((f"tower_grad/{self._rank.rank}/{name}", value) for name, value in gradients.items())
+        own.update((trace_name("tower_grad", name, tower=self._rank.rank), value) for name, value in gradients.items())
         towers = gather(own, self._rank, self._device)
         if self._writer is not None and towers is not None:
             tensors = {**counters, **merged(towers)}
-            tensors.update((f"grad/{name}", value) for name, value in self._combined.items())
+            tensors.update((trace_name("grad", name), value) for name, value in self._combined.items())
             if self._given is not None and _differ(self._given, self._combined):
-                tensors.update((f"clip/{name}", value) for name, value in self._given.items())
+                tensors.update((trace_name("clip", name), value) for name, value in self._given.items())
             self._writer.step(self._made, {**tensors, **self._state()})
         self._made += 1
 
@@ -131,7 +140,7 @@ class Recording:
         if self._reduction:
             self._reduction.keep = False
         if self._writer is not None and whole:
-            self._writer.close(slots=sorted({name.split("/")[1] for name in self._state() if name.startswith("slot/")}))
+            self._writer.close(slots=sorted({parse_key(name).slot for name in select(self._state(), "slot")}))
 
     @contextlib.contextmanager
     def _seeing_losses(self) -> Iterator[None]:
@@ -159,12 +168,12 @@ class Recording:
 
     def _state(self) -> Arrays:
         """Weights, statistics and those slots that are there already: making them here could change the first update."""
-        found = {f"stat/{name}": array(value) for name, value in named_statistics(self._model).items()}
+        found = {trace_name("stat", name): array(value) for name, value in named_statistics(self._model).items()}
         for name, parameter in self._model.named_parameters():
-            found[f"var/{name}"] = array(parameter)
+            found[trace_name("var", name)] = array(parameter)
             for slot, value in self._optimizer.state.get(parameter, {}).items():
                 if isinstance(value, Tensor) and value.shape == parameter.shape and slot != "step":
-                    found[f"slot/{slot}/{name}"] = array(value)
+                    found[trace_name("slot", name, slot=slot)] = array(value)
         return found
 
     def _open(self) -> TraceWriter:

@@ -39,7 +39,7 @@ def write_tensorboard(result: Result, folder: Path) -> None:
 
 
 def _add_losses(values: dict[str, list[tuple[int, Any]]], losses: Losses) -> None:
-    title = f"loss/{_where(losses.level, losses.run)}" + (f"/{losses.section}" if losses.section else "")
+    title = "/".join(filter(None, ("loss", _where(losses.level, losses.run), losses.section)))
     for place, step in enumerate(losses.steps):
         one, other = losses.reference[place], losses.candidate[place]
         values["reference"].append((step, _scalar(title, one)))

@@ -4,7 +4,7 @@ import collections
 
 import numpy as np
 
-from parity.trace import is_computed, parse_key
+from parity.trace import is_computed, parse_key, role_of
 from tf_towers.checkpoint.read import read_checkpoint
 from tf_towers.errors import CheckpointError
 
@@ -48,8 +48,9 @@ def start_from_checkpoint(path, fresh, variables):
             state[text] = value
             missing.append(text)
     for text in missing:
-        if text.startswith("ema/"):
-            state[text] = state["var/" + text[len("ema/") :]]
+        key = parse_key(text)
+        if key.quantity == "ema":
+            state[text] = state[str(key.of("var"))]
     return state, sorted(missing)
 
 
@@ -99,16 +100,15 @@ def saved_as(key, variables):
     """Returns the name that a checkpoint gives to what a trace calls `key`, or None where the trace does not tell.
 
     Args:
-      key: a `Key`.
+      key: a `TensorKey`.
       variables: see `checkpoint_of`.
 
     Raises:
       CheckpointError: the trace does not describe the variable.
     """
-    section = f"section/{key.section}/" if key.section else ""
     if key.quantity == "state":
-        hanging = [described.get("saved_as", {}).get(f"{section}state/{key.name}") for described in variables.values()]
-        return next(filter(None, hanging), None) if section else key.name
+        hanging = [described.get("saved_as", {}).get(str(key)) for described in variables.values()]
+        return next(filter(None, hanging), None) if key.section else key.name
     described = variables.get(key.name)
     if described is None:
         raise CheckpointError(
@@ -117,5 +117,4 @@ def saved_as(key, variables):
         )
     if key.quantity in ("var", "stat"):
         return key.name
-    what = f"slot/{key.slot}" if key.quantity == "slot" else key.quantity
-    return described.get("saved_as", {}).get(section + what)
+    return described.get("saved_as", {}).get(role_of(key))

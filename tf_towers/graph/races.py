@@ -9,6 +9,9 @@ from tf_towers.graph.traversal import ancestors, earlier
 
 NEITHER = frozenset(["IsVariableInitialized", "VarIsInitializedOp", "Save", "SaveV2", "VariableShape", "Shape"])
 
+OF_OPTIMIZERS = frozenset(["state", "slot"])  # read by updates alone: which value one gets is what a race is about
+WRITTEN_BY_UPDATES = frozenset(["var", "slot"])  # where such a race ends up; an average has a race of its own
+
 PASSED_INSIDE = frozenset(["Enter", "Switch", "RefEnter", "RefSwitch"])
 
 Race = collections.namedtuple("Race", ["variable", "reader", "writer", "reaches"])

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from parity.trace import LEARNING_RATE, trace_name
 from tf_towers.graph.races import writers_of
 from tf_towers.record.inputs import is_fed, is_source
 from tf_towers.record.manual_updates import HandWritten
@@ -31,12 +32,12 @@ def given_to_updates(sections, wanted, own, variables, fed):
     known |= {each.source.name for section in sections for inputs in section.inputs for each in inputs}
     writers = [op for variable in variables.keys.values() for op in writers_of(variable, own)]
     given = [each for each in _sources(writers, known, fed) if _is_recordable(each)]
-    found = collections.OrderedDict((f"state/{tensor.op.name}", tensor) for tensor in given)
+    found = collections.OrderedDict((trace_name("state", tensor.op.name), tensor) for tensor in given)
     for section in sections:
         rate = _rate(given) if isinstance(section.apply.optimizer, HandWritten) else None
         if rate is not None:
-            del found[f"state/{rate.op.name}"]
-            found[section.prefix + "state/learning_rate"] = rate
+            del found[trace_name("state", rate.op.name)]
+            found[section.prefix + LEARNING_RATE] = rate
     return found
 
 

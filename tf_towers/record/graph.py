@@ -7,7 +7,7 @@ import tensorflow as real
 from google.protobuf import json_format
 from tensorflow.core.framework import graph_pb2
 
-from parity.trace import RecordedGraph
+from parity.trace import RecordedGraph, quantity_of, trace_name
 from tf_towers.graph.races import writers_of
 from tf_towers.graph.traversal import ancestors
 from tf_towers.record.hooks import loop_of
@@ -64,7 +64,7 @@ def _run(plan, variables):
     for section in plan.sections:
         for number, inputs in enumerate(section.inputs):
             for each in inputs:
-                key = f"{section.prefix}feed/{number}/{each.name}"
+                key = section.prefix + trace_name("feed", each.name, tower=number)
                 if key in values:
                     values[key]["source"] = each.source.name
     for key, share in plan.shares.items():
@@ -90,7 +90,7 @@ def _run(plan, variables):
 def _written(apply, variables, ops):
     names = {variable.op.name for _, variable in apply.pairs}
     for key, variable in variables.keys.items():
-        if variable.op.name in names or "slot/" in key:
+        if variable.op.name in names or quantity_of(key) == "slot":
             for op in writers_of(variable, ops):
                 yield op
 

@@ -5,6 +5,7 @@ import collections
 import tensorflow.compat.v1 as tf
 from tensorflow.python.client import session as session_module
 
+from parity.trace import LEARNING_RATE, ROW_INDICES, ROW_VALUES, trace_name
 from tf_towers.graph.op_types import PLACEHOLDERS
 from tf_towers.graph.traversal import ancestors, ops_that_draw_in_functions
 from tf_towers.record.fed_values import given_to_updates
@@ -147,13 +148,13 @@ def make_plan(graph, fetched, sections, left_out, variables, can_watch=False, fe
         reasons.update((tensor.op.name, WITHOUT_DEBUGGER) for tensor in watched.values())
         watched = {}
     reductions = {
-        f"{section.prefix}loss/{number}": tower.reduction
+        section.prefix + trace_name("loss", tower=number): tower.reduction
         for section in sections
         for number, tower in enumerate(section.towers)
         if tower.reduction
     }
     shares = {
-        f"{section.prefix}feed/{number}/{each.name}": each.share
+        section.prefix + trace_name("feed", each.name, tower=number): each.share
         for section in sections
         for number, inputs in enumerate(section.inputs)
         for each in inputs
@@ -166,7 +167,7 @@ def make_plan(graph, fetched, sections, left_out, variables, can_watch=False, fe
 
 def _watched(sections):
     return collections.OrderedDict(
-        (f"{section.prefix}noise/{number}/{name}", draw)
+        (section.prefix + trace_name("noise", name, tower=number), draw)
         for section in sections
         for number, inside in enumerate(section.inside)
         for name, draw in inside.items()
@@ -176,20 +177,20 @@ def _watched(sections):
 def _wanted(section):
     rate = learning_rate(section.apply.optimizer)
     if rate is not None:
-        yield "state/learning_rate", rate
+        yield LEARNING_RATE, rate
     for number, tower in enumerate(section.towers):
         for each in section.inputs[number]:
-            yield f"feed/{number}/{each.name}", each.tensor
+            yield trace_name("feed", each.name, tower=number), each.tensor
         for name, draw in section.draws[number].items():
-            yield f"noise/{number}/{name}", draw
+            yield trace_name("noise", name, tower=number), draw
         for loss in tower.losses:
-            name = "" if len(tower.losses) == 1 else "/" + loss.op.name
-            yield f"loss/{number}{name}", loss
+            name = "" if len(tower.losses) == 1 else loss.op.name
+            yield trace_name("loss", name, tower=number), loss
         for name, gradient in tower.gradients.items():
-            yield from _of_gradient(f"tower_grad/{number}/{name}", gradient)
+            yield from _of_gradient(trace_name("tower_grad", name, tower=number), gradient)
         for name, combination in section.combinations.items():
             if number in combination.entries:
-                yield f"tower_clip/{number}/{name}", combination.entries[number]
+                yield trace_name("tower_clip", name, tower=number), combination.entries[number]
     for gradient, variable in section.apply.pairs:
         yield from _combined(variable.op.name, gradient, section.combinations[variable.op.name])
 
@@ -198,19 +199,19 @@ def _combined(name, applied, combination):
     sparse = isinstance(applied, tf.IndexedSlices)
     changed = combination.combined.name != values_of(applied).name
     if not changed:
-        yield from _of_gradient(f"grad/{name}", applied)
+        yield from _of_gradient(trace_name("grad", name), applied)
     elif sparse:
-        yield f"grad/{name}.values", combination.combined
-        yield f"grad/{name}.indices", applied.indices
-        yield from _of_gradient(f"clip/{name}", applied)
+        yield trace_name("grad", name + ROW_VALUES), combination.combined
+        yield trace_name("grad", name + ROW_INDICES), applied.indices
+        yield from _of_gradient(trace_name("clip", name), applied)
     else:
-        yield f"grad/{name}", combination.combined
-        yield f"clip/{name}", applied
+        yield trace_name("grad", name), combination.combined
+        yield trace_name("clip", name), applied
 
 
 def _of_gradient(key, gradient):
     if isinstance(gradient, tf.IndexedSlices):
-        yield key + ".values", gradient.values
-        yield key + ".indices", gradient.indices
+        yield key + ROW_VALUES, gradient.values
+        yield key + ROW_INDICES, gradient.indices
     else:
         yield key, gradient

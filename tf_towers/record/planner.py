@@ -2,6 +2,7 @@
 
 import tensorflow.compat.v1 as tf
 
+from parity.trace import section_prefix
 from tf_towers.graph.traversal import ancestors
 from tf_towers.record.manual_updates import update_by_hand
 from tf_towers.record.plan import make_plan, make_section
@@ -78,7 +79,7 @@ class Planner(object):
                 taken = [section.name for section, _ in self._sections.values()]
                 base = base.replace("/", "_")
                 name = base if base not in taken else f"{base}_{len(taken)}"
-                prefix = f"section/{name}/" if several else ""
+                prefix = section_prefix(name) if several else ""
                 self._sections[apply] = make_section(apply, name, prefix, self._calls, fed)
             section, missed = self._sections[apply]
             sections.append(section)

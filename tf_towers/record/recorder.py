@@ -9,7 +9,7 @@ import tensorflow as real
 import tensorflow.compat.v1 as tf
 from tensorflow.python.client import session as session_module
 
-from parity.trace import TraceWriter, quantity_of, reduce_value, write_graph
+from parity.trace import GLOBAL_STEP, TraceWriter, quantity_of, reduce_value, write_graph
 from tf_towers.record.fed_values import as_fed
 from tf_towers.record.gpus import stand_in_for_gpus
 from tf_towers.record.graph import facts_of, facts_of_section, recorded_graph
@@ -419,8 +419,8 @@ class RecordedSteps(object):
                 self.keep(hazard for hazard in hazards_in_values(section, tensors) if hazard.name not in named)
 
     def _look_at_counter(self, before, after):
-        name = "state/global_step"
-        step = int(after[name]) - int(before[name]) if name in before and name in after else 0
+        counted = GLOBAL_STEP in before and GLOBAL_STEP in after
+        step = int(after[GLOBAL_STEP]) - int(before[GLOBAL_STEP]) if counted else 0
         if step > 1:
             what = f"global_step grew by {step} in one update"
             meaning = f"Schedules run {step} times as fast as updates are made."

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from parity.trace import LEARNING_RATE, parse_key, section_prefix, trace_name
 from tf_towers.graph.races import writers_of
 from tf_towers.record.hazards.types import Hazard
 from tf_towers.record.variables import hyper_parameters
@@ -27,7 +28,7 @@ def gradients_not_applied(section, ops, before, tensors, after):
     """
     rule = RULES.get(type(section.apply.optimizer).__name__)
     settings = dict(hyper_parameters(section.apply.optimizer))
-    rate = tensors.get(section.prefix + "state/learning_rate")
+    rate = tensors.get(section.prefix + LEARNING_RATE)
     settings["learning_rate"] = settings.get("learning_rate") if rate is None else float(rate)
     applied = _applied(section, ops, tensors)
     total = np.sqrt(sum(float(np.sum(np.square(each, dtype=np.float64))) for each in applied.values()))
@@ -54,10 +55,14 @@ def changed_by_clipping(section, tensors):
       section: a `Section`.
       tensors: dict of trace name to array, of the step.
     """
-    names = [name[len(section.prefix + "clip/") :] for name in tensors if name.startswith(section.prefix + "clip/")]
-    if not names:
+    clipped = [
+        key
+        for key in map(parse_key, tensors)
+        if key.quantity == "clip" and section_prefix(key.section) == section.prefix
+    ]
+    if not clipped:
         return None
-    pairs = [(tensors.get(f"{section.prefix}grad/{name}"), tensors[f"{section.prefix}clip/{name}"]) for name in names]
+    pairs = [(tensors.get(str(key.of("grad"))), tensors[str(key)]) for key in clipped]
     return any(one is None or not _alike(np.asarray(one), np.asarray(other)) for one, other in pairs)
 
 
@@ -73,11 +78,11 @@ class _Update(object):
         self._before, self._after = before, after
 
     def weight(self):
-        key = f"var/{self._name}"
+        key = trace_name("var", self._name)
         return self._before[key].astype(np.float64), self._after[key].astype(np.float64)
 
     def slot(self, slot):
-        key = f"{self._prefix}slot/{slot}/{self._name}"
+        key = self._prefix + trace_name("slot", self._name, slot=slot)
         return self._before[key].astype(np.float64), self._after[key].astype(np.float64)
 
 
@@ -89,7 +94,7 @@ def _applied(section, ops, tensors):
         if len(writers_of(variable, ops)) != 1:
             continue
         for quantity in ("clip", "grad"):
-            value = tensors.get(f"{section.prefix}{quantity}/{name}")
+            value = tensors.get(section.prefix + trace_name(quantity, name))
             if value is not None:
                 found[name] = np.asarray(value)
                 break

@@ -7,7 +7,7 @@ import tensorflow as real
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from parity.trace import parse_key
+from parity.trace import GLOBAL_STEP, parse_key, role_of, section_prefix, trace_name
 from tf_towers.graph.op_types import WRITING
 from tf_towers.graph.traversal import ancestors
 from tf_towers.graph.update.optimizer import HYPER_PARAMETERS
@@ -33,7 +33,7 @@ def sort_variables(graph, applies, sections):
     Args:
       graph: a `tf.Graph`.
       applies: list of `ApplyCall`.
-      sections: list as long, of the prefix of each in a trace, e.g. "section/Adam/" or "".
+      sections: list as long, of the prefix of each in a trace, as of `section_prefix`.
     """
     everything = _all(graph)
     weights = collections.OrderedDict(
@@ -48,12 +48,12 @@ def sort_variables(graph, applies, sections):
     taken, slot_names = set(), set()
     for apply, section in zip(applies, sections):
         for slot, name, variable in slots_of(apply.optimizer, weights.values()):
-            keys[f"{section}slot/{slot}/{name}"] = variable
+            keys[section + trace_name("slot", name, slot=slot)] = variable
             taken.add(variable.op.name)
             slot_names.add(slot)
         for name, variable in _own_scalars(apply.optimizer):
             if variable.op.name not in taken:
-                keys[f"{section}state/{name}"] = variable
+                keys[section + trace_name("state", name)] = variable
                 taken.add(variable.op.name)
     # A hand-made optimizer may have made its slots and its counter trainable: they are not weights then.
     updated = {variable.op.name: variable for apply in applies for _, variable in apply.pairs}
@@ -63,7 +63,7 @@ def sort_variables(graph, applies, sections):
             del weights[name]
     step = _global_step(graph, applies)
     if step is not None:
-        keys["state/global_step"] = step
+        keys[GLOBAL_STEP] = step
         taken.add(step.op.name)
     statistics = collections.OrderedDict()
     for name, variable in everything.items():
@@ -71,17 +71,17 @@ def sort_variables(graph, applies, sections):
             continue
         of, _, average = name.rpartition(AVERAGE)
         if of and not average and of in weights:
-            keys[f"ema/{of}"] = variable
+            keys[trace_name("ema", of)] = variable
         elif _hand_made_slot(name, variable, weights):
             weight, slot = _hand_made_slot(name, variable, weights)
-            keys[f"slot/{slot}/{weight}"] = variable
+            keys[trace_name("slot", weight, slot=slot)] = variable
             slot_names.add(slot)
         elif variable.dtype.base_dtype.is_floating and variable.shape.ndims and not _debiases(name, everything):
             statistics[name] = variable
-            keys[f"stat/{name}"] = variable
+            keys[trace_name("stat", name)] = variable
         elif variable.dtype.base_dtype not in (tf.string, tf.resource, tf.variant):
-            keys[f"state/{name}"] = variable
-    keys.update((f"var/{name}", variable) for name, variable in weights.items())
+            keys[trace_name("state", name)] = variable
+    keys.update((trace_name("var", name), variable) for name, variable in weights.items())
     owners = {variable.op.name: key for key, variable in keys.items()}
     return Variables(keys, weights, statistics, owners, sorted(slot_names))
 
@@ -143,12 +143,10 @@ def _saved_as(variables):
     found, counted = {}, {}
     for text, variable in variables.keys.items():
         key = parse_key(text)
-        section = f"section/{key.section}/" if key.section else ""
         if key.quantity in ("slot", "ema"):
-            what = f"slot/{key.slot}" if key.slot else "ema"
-            found.setdefault(key.name, {})[section + what] = variable.op.name
-        elif key.quantity == "state" and section:
-            counted.setdefault(section, {})[text] = variable.op.name
+            found.setdefault(key.name, {})[role_of(key)] = variable.op.name
+        elif key.quantity == "state" and key.section:
+            counted.setdefault(section_prefix(key.section), {})[text] = variable.op.name
     # What an optimizer counts for all of its variables hangs on each of those that it keeps slots of.
     for hanging in found.values():
         for section, counters in counted.items():

@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from parity.trace import TraceWriter, jumps, parse_key, quantity_of
+from parity.trace import OPTIMIZED, TraceWriter, jumps, parse_key, quantity_of
 from tf_towers.shadow.free_run import largest_distance, moved
 
 # Measures how far rounding moves what optimizers make of gradients that are nothing but rounding.
 
 DRAWS = 3
-UPDATED = frozenset(["slot", "var", "ema"])
 EMPTY = 2.0**-16  # float64 rounds 2^-29 of what float32 does; the port's float32 may do far more
 ORDERED = frozenset(["feed", "noise"])
 ALIKE = 2.0**-20
@@ -42,7 +41,7 @@ class EmptyGradients(object):
           program: the `Program` of it.
         """
         names = _empty(now, exact)
-        updated = [key for key in exact if quantity_of(key) in UPDATED and parse_key(key).name in names]
+        updated = [key for key in exact if quantity_of(key) in OPTIMIZED and parse_key(key).name in names]
         if not updated:
             return
         draws = [_drawn(DRAWS * number + draw, state, now, exact, names, program) for draw in range(DRAWS)]

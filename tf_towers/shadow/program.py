@@ -7,7 +7,7 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import rewriter_config_pb2
 from tensorflow.python.ops import gen_resource_variable_ops, gen_state_ops
 
-from parity.trace import quantity_of, reduce_value
+from parity.trace import parse_key, quantity_of, reduce_value
 from tf_towers.float64.errors import refuse
 from tf_towers.float64.graph_def import by_name, needed, op_of
 from tf_towers.float64.op_rewrites import expand
@@ -62,7 +62,7 @@ class Program(object):
         # What the forward pass writes by itself is written in the first go.
         self._updates = [name for name in run["updates"] if name not in self._cut.computed]
         of_variables = {key: name for key, name in recorded.variables.items() if quantity_of(key) in ("var", "stat")}
-        self._names = {name: key.split("/", 1)[1] for key, name in of_variables.items()}
+        self._names = {name: parse_key(key).name for key, name in of_variables.items()}
         self.racing, self.others = sorted(set(self._cut.racing.values())), {}
         self._add_variables(recorded.variables)
         self._session = tf.Session(graph=self._graph, config=_exact())

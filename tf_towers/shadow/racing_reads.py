@@ -6,9 +6,8 @@ import numpy as np
 
 from parity.trace import parse_key, quantity_of
 from tf_towers.float64.graph_def import add_placeholder, by_name, full, op_of
+from tf_towers.graph.races import OF_OPTIMIZERS, WRITTEN_BY_UPDATES
 
-RACING = frozenset(["state", "slot"])
-UPDATED = frozenset(["var", "slot"])
 KEPT = frozenset(["Variable", "VariableV2"])
 WRITING = ("Assign", "Apply", "ResourceApply", "SparseApply", "ResourceSparseApply", "Scatter", "ResourceScatter")
 CLEARLY = 0.5
@@ -38,10 +37,10 @@ def hand_racing_reads(definition, typed, updating, variables):
     readers = _readers(definition)
     racing = {}
     updates = _updates(
-        nodes, readers, updating, [name for key, name in variables.items() if quantity_of(key) in UPDATED]
+        nodes, readers, updating, [name for key, name in variables.items() if quantity_of(key) in WRITTEN_BY_UPDATES]
     )
     for key, name in sorted(variables.items()):
-        if quantity_of(key) not in RACING or name not in nodes:
+        if quantity_of(key) not in OF_OPTIMIZERS or name not in nodes:
             continue
         writers = [each for each in readers.get(name, ()) if each in updating and _writes(nodes, each, name)]
         reads = _reads(nodes, readers, updating, name) if writers else []

@@ -4,6 +4,7 @@ import collections
 
 import tensorflow.compat.v1 as tf
 
+from parity.trace import quantity_of
 from tf_towers.float64.errors import refuse
 from tf_towers.float64.graph_def import add_placeholder, by_name, full, needed, op_of, pruned, redirect
 from tf_towers.float64.op_rewrites import plain_concats
@@ -30,8 +31,7 @@ Fields:
 
 def is_fed(key):
     """Tells whether a recorded value goes in instead of being computed: feeds, draws, the learning rate and the like."""
-    parts = key.split("/")
-    return (parts[2] if parts[0] == "section" else parts[0]) in FED
+    return quantity_of(key) in FED
 
 
 def cut(definition, run, variables):
@@ -100,7 +100,7 @@ def _settings(definition, fed, run):
 
 
 def _is_number(key, value):
-    return "feed/" in key and value["shape"] == [] and value["dtype"] == "float32"
+    return quantity_of(key) == "feed" and value["shape"] == [] and value["dtype"] == "float32"
 
 
 def _refuse_unknown_inputs(definition, fed):

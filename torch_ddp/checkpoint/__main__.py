@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from parity.trace import write_tensors
+from parity.trace import GLOBAL_STEP, write_tensors
 from torch_ddp.checkpoint.files import newest_whole, read_whole
 from torch_ddp.errors import CheckpointError
 
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"torch_ddp.checkpoint: {error}", file=sys.stderr)
         return 2
-    print(f"{parsed.out}: {len(tensors)} tensors, after {int(tensors['state/global_step'])} steps")
+    print(f"{parsed.out}: {len(tensors)} tensors, after {int(tensors[GLOBAL_STEP])} steps")
     return 0
 
 
@@ -59,7 +59,7 @@ def tensors_of(path: Path, part: str) -> dict[str, np.ndarray]:
             f"checkpoint: expected a part {part!r} of named tensors in {path}, got the parts {known}. Name one with --part."
         )
     tensors = {str(name): _array(value) for name, value in chosen.items()}
-    tensors["state/global_step"] = np.array(progress["step"], np.int64)
+    tensors[GLOBAL_STEP] = np.array(progress["step"], np.int64)
     return tensors
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from parity.trace import parse_key, select, trace_name
 from torch_ddp import like_tf
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.step.beta_powers import Float32Beta
@@ -205,7 +206,7 @@ class Part:
     """One more optimizer, beside the first, which has the parameters that no part takes.
 
     Args:
-      name: of the part; what it keeps is recorded under "section/<name>/".
+      name: of the part; what it keeps is recorded under the section of that name.
       description: what `make_optimizer` takes; `names`, the parameters; `loss`, the name of the output, a scalar, that they
         minimise instead of the loss.
       model: what trains.
@@ -239,18 +240,18 @@ class Part:
     def slots(self) -> Iterator[tuple[str, Tensor]]:
         """Yields trace name and tensor of every slot."""
         for (slot, name), value in named_slots(self.optimizer, self._model).items():
-            yield f"section/{self.name}/slot/{slot}/{name}", value
+            yield trace_name("slot", name, slot=slot, section=self.name), value
 
     def counters(self) -> dict[str, np.ndarray]:
         """Returns learning rate and powers of beta by trace name."""
-        found = named_counters(self.optimizer).items()
         return {
-            f"section/{self.name}/state/{name}": np.array(value, np.float32 if name.endswith("_power") else np.float64)
-            for name, value in found
+            trace_name("state", name, section=self.name): np.array(
+                value, np.float32 if name.endswith("_power") else np.float64
+            )
+            for name, value in named_counters(self.optimizer).items()
         }
 
     def load_counters(self, state: Mapping[str, Any]) -> None:
         """Overwrites powers of beta from a dict of trace name to value."""
-        prefix = f"section/{self.name}/state/"
-        given = {key[len(prefix) :]: float(value) for key, value in state.items() if key.startswith(prefix)}
-        set_counters(self.optimizer, given)
+        own = ((parse_key(text), value) for text, value in select(state, "state").items())
+        set_counters(self.optimizer, {key.name: float(value) for key, value in own if key.section == self.name})

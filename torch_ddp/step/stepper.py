@@ -10,7 +10,19 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from parity.trace import ForwardOp
+from parity.trace import (
+    GLOBAL_STEP,
+    ROW_INDICES,
+    ROW_VALUES,
+    SKIPPED,
+    ForwardOp,
+    Quantity,
+    parse_key,
+    quantity_of,
+    section_of,
+    select,
+    trace_name,
+)
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
 from torch_ddp.process_group import Rank
@@ -32,24 +44,25 @@ def own_of(parts: list[Part]) -> dict[str, np.ndarray]:
     """Returns what one rank recorded, under the names of a trace."""
     own: dict[str, np.ndarray] = {}
     for part in parts:
-        own.update((f"feed/{part.name}/{name}", array(value)) for name, value in part.inputs.items())
+        own.update((trace_name("feed", name, tower=part.name), array(value)) for name, value in part.inputs.items())
         for name, value in part.outputs.items():
-            own[f"{'act' if value.ndim else 'metric'}/{part.name}/{name}"] = array(value)
-        own[f"loss/{part.name}"] = array(part.loss)
-        own.update(named_gradients(f"tower_grad/{part.name}", part.gradients))
-        own.update(named_gradients(f"tower_clip/{part.name}", part.clipped))
+            own[trace_name("act" if value.ndim else "metric", name, tower=part.name)] = array(value)
+        own[trace_name("loss", tower=part.name)] = array(part.loss)
+        own.update(named_gradients("tower_grad", part.gradients, part.name))
+        own.update(named_gradients("tower_clip", part.clipped, part.name))
     return own
 
 
-def named_gradients(prefix: str, gradients: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+def named_gradients(quantity: Quantity, gradients: Mapping[str, Tensor], tower: str = "") -> dict[str, np.ndarray]:
     """Returns gradients under the names of a trace; of sparse ones indices and values."""
     named = {}
     for name, value in gradients.items():
+        text = trace_name(quantity, name, tower=tower)
         if value.is_sparse:
-            named[f"{prefix}/{name}.indices"] = array(value._indices()[0])
-            named[f"{prefix}/{name}.values"] = array(value._values())
+            named[text + ROW_INDICES] = array(value._indices()[0])
+            named[text + ROW_VALUES] = array(value._values())
         else:
-            named[f"{prefix}/{name}"] = array(value)
+            named[text] = array(value)
     return named
 
 
@@ -59,13 +72,12 @@ def merged(towers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     metrics: dict[str, list[np.ndarray]] = {}
     for own in towers:
         for key, value in own.items():
-            quantity, _, rest = key.partition("/")
-            if quantity == "metric":
-                metrics.setdefault(rest.partition("/")[2], []).append(value)
+            if quantity_of(key) == "metric":
+                metrics.setdefault(parse_key(key).name.partition("/")[2], []).append(value)
             else:
                 found[key] = value
     for name, values in metrics.items():
-        found[f"metric/{name}"] = np.mean(values, axis=0, dtype=values[0].dtype)
+        found[trace_name("metric", name)] = np.mean(values, axis=0, dtype=values[0].dtype)
     return found
 
 
@@ -146,27 +158,31 @@ class Stepper:
 
     def state(self) -> dict[str, np.ndarray]:
         """Reads the state: dict of trace name (``var/…``, ``stat/…``, ``slot/…``, ``ema/…``, ``state/…``) to array."""
-        tensors: dict[str, Tensor] = {f"stat/{name}": value for name, value in named_statistics(self._trained).items()}
+        tensors: dict[str, Tensor] = {
+            trace_name("stat", name): value for name, value in named_statistics(self._trained).items()
+        }
         slots = named_slots(self.optimizer, self._trained)
         parameters = dict(self._trained.named_parameters())
         # A frozen parameter's slots never move, and TensorFlow has none for what it does not train.
         tensors.update(
-            (f"slot/{slot}/{name}", value) for (slot, name), value in slots.items() if parameters[name].requires_grad
+            (trace_name("slot", name, slot=slot), value)
+            for (slot, name), value in slots.items()
+            if parameters[name].requires_grad
         )
         for part in self._parts:
             tensors.update(part.slots())
-        tensors.update((f"var/{name}", value) for name, value in parameters.items())
+        tensors.update((trace_name("var", name), value) for name, value in parameters.items())
         state = {name: array(value) for name, value in tensors.items()}
-        state.update((f"ema/{name}", array(value)) for name, value in self._update.averages.items())
+        state.update((trace_name("ema", name), array(value)) for name, value in self._update.averages.items())
         self._set_rates()
         for part in self._parts:
             state.update(part.counters())
-        state.update((f"state/{name}", value) for name, value in self._update.scale.state().items())
+        state.update((trace_name("state", name), value) for name, value in self._update.scale.state().items())
         for name, value in named_counters(self.optimizer).items():
-            state[f"state/{name}"] = np.array(value, np.float32 if name.endswith("_power") else np.float64)
-        state["state/global_step"] = np.array(self._global_step, np.int64)
+            state[trace_name("state", name)] = np.array(value, np.float32 if name.endswith("_power") else np.float64)
+        state[GLOBAL_STEP] = np.array(self._global_step, np.int64)
         if self._mixed:
-            state.update((f"state/{name}", value) for name, value in self._mixed.state().items())
+            state.update((trace_name("state", name), value) for name, value in self._mixed.state().items())
         return self._widened(state)
 
     def _widened(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -178,33 +194,30 @@ class Stepper:
         Raises:
           TorchDdpError: a weight or statistic is missing or left over, a slot or average is unknown, or a shape differs.
         """
-        parts: dict[str, dict[str, np.ndarray]] = {"var": {}, "stat": {}, "slot": {}, "ema": {}, "state": {}}
-        sections = {key: value for key, value in state.items() if key.startswith("section/")}
+        sections = {key: value for key, value in state.items() if section_of(key)}
         slots_of_parts = {key: value for part in self._parts for key, value in part.slots()}
-        _overwrite("", slots_of_parts, {key: value for key, value in sections.items() if "/state/" not in key})
-        for key, value in state.items():
-            if key in sections:
-                continue
-            quantity, name = key.split("/", 1)
-            parts[quantity][name] = value
-        load_weights(self._trained, {**parts["var"], **parts["stat"]})
-        slots = {f"{slot}/{name}": value for (slot, name), value in named_slots(self.optimizer, self._trained).items()}
+        _overwrite(slots_of_parts, {key: value for key, value in sections.items() if quantity_of(key) != "state"})
+        own = {text: value for text, value in state.items() if text not in sections}
+        load_weights(self._trained, _by_name(select(own, "var", "stat")))
+        held = named_slots(self.optimizer, self._trained).items()
+        slots = {trace_name("slot", name, slot=slot): value for (slot, name), value in held}
         # A parameter that nobody gave the optimizer has no slots to load: that it does not move tells.
-        _overwrite("slot", slots, {text: v for text, v in parts["slot"].items() if text in slots or self._trains(text)})
-        _overwrite("ema", self._update.averages, parts["ema"])
+        _overwrite(slots, {text: v for text, v in select(own, "slot").items() if text in slots or self._trains(text)})
+        averages = {trace_name("ema", name): value for name, value in self._update.averages.items()}
+        _overwrite(averages, select(own, "ema"))
         if self._mixed:
             self._mixed.follow()
         if counters:
             # A script's state may hold arrays too, which no optimizer counts with.
-            numbers = {name: float(value) for name, value in parts["state"].items() if np.ndim(value) == 0}
-            set_counters(self.optimizer, numbers)
-            self._global_step = int(parts["state"].get("global_step", self._global_step))
-            self._update.scale.load(parts["state"])
+            known = _by_name(select(own, "state"))
+            set_counters(self.optimizer, {name: float(value) for name, value in known.items() if np.ndim(value) == 0})
+            self._global_step = int(own.get(GLOBAL_STEP, self._global_step))
+            self._update.scale.load(known)
             for part in self._parts:
                 part.load_counters(sections)
 
     def _trains(self, slot: str) -> bool:
-        parameter = dict(self._trained.named_parameters()).get(slot.split("/", 1)[1])
+        parameter = dict(self._trained.named_parameters()).get(parse_key(slot).name)
         members = (member for group in self.optimizer.param_groups for member in group["params"])
         return parameter is None or any(member is parameter for member in members)
 
@@ -217,8 +230,8 @@ class Stepper:
         """
         given: dict[str, dict[str, Tensor]] = {}
         for text, value in outputs.items():
-            _, part, name = text.split("/", 2)
-            given.setdefault(part, {})[name] = torch.from_numpy(np.array(value)).to(self._device)
+            key = parse_key(text)
+            given.setdefault(key.tower, {})[key.name] = torch.from_numpy(np.array(value)).to(self._device)
         self._backward.given, self._backward.cut = given, cut
 
     def step(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
@@ -246,7 +259,7 @@ class Stepper:
         combined = named_gradients("grad", gradients)
         combined.update(named_gradients("clip", self._update.clip()))
         if self._update.scale.dynamic:
-            combined["state/skipped"] = np.array(not counts)
+            combined[SKIPPED] = np.array(not counts)
         self._set_rates()
         if counts:
             self.optimizer.step()
@@ -256,7 +269,7 @@ class Stepper:
         self._update.move_averages(self._global_step)
         self._update.scale.move(counts)
         if self._mixed:
-            combined["state/skipped"] = np.array(self._mixed.skipped())
+            combined[SKIPPED] = np.array(self._mixed.skipped())
         towers = gather(own_of(parts), self._rank, self._device)
         return None if towers is None else self._widened({**merged(towers), **combined})
 
@@ -279,7 +292,7 @@ class Stepper:
 
     def slots_of_parts(self) -> set[str]:
         """Returns the names of the slots that optimizers beside the first keep."""
-        return {key.split("/")[3] for part in self._parts for key, _ in part.slots()}
+        return {parse_key(key).slot for part in self._parts for key, _ in part.slots()}
 
     def _set_rates(self) -> None:
         self._update.set_rate(self._global_step)
@@ -308,12 +321,15 @@ class Stepper:
         return Shard(inputs, len(next(iter(inputs.values()), ())))
 
 
+def _by_name(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {parse_key(text).name: value for text, value in tensors.items()}
+
+
 @torch.no_grad()
-def _overwrite(quantity: str, known: Mapping[str, Tensor], given: Mapping[str, np.ndarray]) -> None:
-    what = {"ema": "an average that is kept"}
+def _overwrite(known: Mapping[str, Tensor], given: Mapping[str, np.ndarray]) -> None:
     for name, value in given.items():
         if name not in known or tuple(known[name].shape) != value.shape:
-            expected = tuple(known[name].shape) if name in known else what.get(quantity, "a slot of this optimizer")
-            full = f"{quantity}/{name}".lstrip("/")
-            raise TorchDdpError(f"load: expected {full} to be {expected}, got shape {value.shape}.")
+            what = "an average that is kept" if quantity_of(name) == "ema" else "a slot of this optimizer"
+            expected = tuple(known[name].shape) if name in known else what
+            raise TorchDdpError(f"load: expected {name} to be {expected}, got shape {value.shape}.")
         known[name].copy_(torch.from_numpy(np.array(value)))

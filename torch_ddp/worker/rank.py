@@ -11,7 +11,18 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from parity.trace import COUNTERS_AFTER, TensorFile, Trace, TraceWriter, counters_after, quantity_of, write_forward
+from parity.trace import (
+    COUNTERS_AFTER,
+    TensorFile,
+    Trace,
+    TraceWriter,
+    batch_input,
+    counters_after,
+    quantity_of,
+    select,
+    trace_name,
+    write_forward,
+)
 from parity.worker.protocol import SideError
 from parity.worker.user_code import UserCode, call_as
 from torch_ddp.facts import describe_variables, facts, make_repeatable
@@ -161,16 +172,16 @@ class RankServer:
         for done, number in enumerate(numbers):
             if follow is not None:
                 followed = _all(follow.step(number))
-                given = {name: followed.pop(name) for name in list(followed) if name.startswith("act/")}
+                given = {name: followed.pop(name) for name in select(followed, "act")}
                 whole = state if arguments.get("partly") else {name: state[name] for name in kept}
                 stepper.load({**whole, **followed}, arguments["recorded_counters"])
                 stepper.give(given, bool(arguments.get("cut")))
                 state = stepper.state()
-            before = {name: value for name, value in state.items() if quantity_of(name) == "state"}
+            before = select(state, "state")
             with watch.watching() if watch else contextlib.nullcontext():
                 recorded = stepper.step(_batch(feeds.step(number), precision))
             state = stepper.state()
-            weights = {name: value for name, value in state.items() if name.startswith("var/")}
+            weights = select(state, "var")
             agree = ranks_agree(weights, self._rank, self._device) and agree
             evaluated = {}
             if "eval" in keep and number == numbers[-1]:
@@ -236,8 +247,8 @@ class RankServer:
         }
         known = facts(stepper, self._rank, case["combine"], self._backend, precision)
         brought = {name: case[name] for name in OWN if case.get(name)}
-        own = {f"stat/{name}": array(value) for name, value in named_statistics(stepper.model).items()}
-        own.update((f"var/{name}", array(value)) for name, value in stepper.model.named_parameters())
+        own = {trace_name("stat", name): array(value) for name, value in named_statistics(stepper.model).items()}
+        own.update((trace_name("var", name), array(value)) for name, value in stepper.model.named_parameters())
         return stepper, {**known, **brought, **(mixed or {})}, fresh, own
 
     def _optimizer(
@@ -331,7 +342,7 @@ def _kept(own: dict[str, np.ndarray], start: dict[str, np.ndarray]) -> dict[str,
 
 def _told(model: torch.nn.Module, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     # Of buffers and of parameters that are frozen: what trains starts where the reference's does.
-    trained = {f"var/{name}" for name, value in model.named_parameters() if value.requires_grad}
+    trained = {trace_name("var", name) for name, value in model.named_parameters() if value.requires_grad}
     return {name: value for name, value in own.items() if value.size <= MOST_TOLD and name not in trained}
 
 
@@ -350,7 +361,7 @@ def _batch(file: TensorFile, precision: str) -> dict[str, np.ndarray]:
     batch = {}
     for name in file.names():
         value = file.read(name)
-        batch[name[len("feed/") :]] = value.astype(precision) if value.dtype.name in FLOATS else value
+        batch[batch_input(name)] = value.astype(precision) if value.dtype.name in FLOATS else value
     return batch
 
 

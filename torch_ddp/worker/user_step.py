@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from parity.trace import LEARNING_RATE, SKIPPED
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather
 from torch_ddp.process_group import Rank
@@ -102,7 +103,7 @@ class OwnStepper(Stepper):
         part = Part(str(self._rank.rank), inputs, loss, named_outputs("step", outputs), gradients)
         combined = self._combined(scale)
         if self._mixed:
-            combined["state/skipped"] = np.array(self._mixed.skipped())
+            combined[SKIPPED] = np.array(self._mixed.skipped())
         self._global_step += 1
         self._update.move_averages(self._global_step)
         towers = gather(own_of([part]), self._rank, self._device)
@@ -115,7 +116,7 @@ class OwnStepper(Stepper):
     def _combined(self, scale: float) -> dict[str, np.ndarray]:
         found: dict[str, np.ndarray] = {}
         if self._rate is not None:
-            found["state/learning_rate"] = np.array(self._rate, np.float64)
+            found[LEARNING_RATE] = np.array(self._rate, np.float64)
         given = self._watch.present() if self._given is None else self._given
         if not self._clips_combined:
             # The reference does nothing to combined gradients: whatever the step does is part of how it combines them.

@@ -2,20 +2,17 @@
 
 import tensorflow.compat.v1 as tf
 
-from parity.trace import quantity_of
-from tf_towers.graph.races import find_races, unordered_writers, writers_of
+from parity.trace import parse_key, quantity_of
+from tf_towers.graph.races import OF_OPTIMIZERS, WRITTEN_BY_UPDATES, find_races, unordered_writers, writers_of
 from tf_towers.graph.traversal import ancestors
 from tf_towers.record.hazards.types import Hazard
-
-COUNTED = frozenset(["state", "slot"])
-UPDATED = frozenset(["var", "slot"])
 
 
 def _races(plan, variables):
     losses = [loss for section in plan.sections for tower in section.towers for loss in tower.losses]
-    races = [race for race in find_races(variables.keys, plan.ops, losses) if race.variable.startswith("var/")]
+    races = [race for race in find_races(variables.keys, plan.ops, losses) if quantity_of(race.variable) == "var"]
     # An average that reads its weight too early or too late has a line of its own.
-    updates = [race for race in races if any(key.startswith("var/") for key in race.reaches)]
+    updates = [race for race in races if any(quantity_of(key) == "var" for key in race.reaches)]
     of_loss = [race for race in races if race not in updates and "loss" in race.reaches]
     found = []
     if updates:
@@ -24,7 +21,7 @@ def _races(plan, variables):
             Hazard(
                 "ungated_update",
                 f"{len(updates)} reads may come after the update of what they read: {first.reader} of "
-                f"{first.variable[4:]} against {first.writer}; it flows into {first.reaches[0]}",
+                f"{parse_key(first.variable).name} against {first.writer}; it flows into {first.reaches[0]}",
                 "The script races: its gradients may be computed from weights that are half updated, differently in "
                 "every run. No port can be the same: gate the gradients (compute_gradients does) first.",
             )
@@ -34,7 +31,8 @@ def _races(plan, variables):
         found.append(
             Hazard(
                 "ungated_loss",
-                f"{first.reader} reads {first.variable[4:]} for a loss, and nothing keeps {first.writer} from coming first",
+                f"{first.reader} reads {parse_key(first.variable).name} for a loss, "
+                f"and nothing keeps {first.writer} from coming first",
                 "The loss that the script fetches beside its train op may be that of the updated weights. "
                 "The gradients are not concerned.",
             )
@@ -44,12 +42,12 @@ def _races(plan, variables):
 
 def _counters(plan, variables):
     """A counter or a slot that an update reads, written by another op of the same run."""
-    found = [race for race in find_races(variables.keys, plan.ops, []) if quantity_of(race.variable) in COUNTED]
-    races = [race for race in found if any(quantity_of(key) in UPDATED for key in race.reaches)]
+    found = [race for race in find_races(variables.keys, plan.ops, []) if quantity_of(race.variable) in OF_OPTIMIZERS]
+    races = [race for race in found if any(quantity_of(key) in WRITTEN_BY_UPDATES for key in race.reaches)]
     if not races:
         return []
     first = races[0]
-    flows = next(key for key in first.reaches if quantity_of(key) in UPDATED)
+    flows = next(key for key in first.reaches if quantity_of(key) in WRITTEN_BY_UPDATES)
     return [
         Hazard(
             "ungated_state",
@@ -124,18 +122,19 @@ def _tower_behind(writer, plan):
 
 
 def _averages(plan, variables):
-    averages = {key: variable for key, variable in variables.keys.items() if key.startswith("ema/")}
+    averages = {key: variable for key, variable in variables.keys.items() if quantity_of(key) == "ema"}
     if not averages:
         return []
     watched = dict(averages)
-    watched.update((key, each) for key, each in variables.keys.items() if key.startswith("var/"))
+    watched.update((key, each) for key, each in variables.keys.items() if quantity_of(key) == "var")
     races = [race for race in find_races(watched, plan.ops, []) if any(key in averages for key in race.reaches)]
     if not races:
         return []
     return [
         Hazard(
             "unordered_average",
-            f"{len(races)} moving averages read their weight in no order with its update, e.g. {races[0].variable[4:]}",
+            f"{len(races)} moving averages read their weight in no order with its update, "
+            f"e.g. {parse_key(races[0].variable).name}",
             "The average is of the weight before or after the update, by chance: allow for one update.",
         )
     ]
@@ -144,7 +143,9 @@ def _averages(plan, variables):
 def _trainable_slots(plan, variables):
     graph = plan.sections[0].apply.graph
     trainable = {each.op.name for each in graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES) if hasattr(each, "op")}
-    own = [key for key, each in variables.keys.items() if quantity_of(key) in COUNTED and each.op.name in trainable]
+    own = [
+        key for key, each in variables.keys.items() if quantity_of(key) in OF_OPTIMIZERS and each.op.name in trainable
+    ]
     slots = [variables.keys[key].op.name for key in own]
     if not slots:
         return []
