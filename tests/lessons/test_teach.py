@@ -152,7 +152,7 @@ def test_an_interpreter_without_the_framework_is_told_what_to_install(tmp_path, 
     bare.chmod(0o755)
     assert main(["teach", "1", "--tf-python", str(bare)]) == 2
     shown = capsys.readouterr().err
-    assert "got: No module named 'numpy'. Install it there: pip install numpy" in " ".join(shown.split())
+    assert "No module named 'tensorflow'. Install it there (pip install tensorflow tf_keras)" in " ".join(shown.split())
 
 
 def test_a_claim_that_does_not_hold_ends_the_lesson(small_lesson, capsys):
