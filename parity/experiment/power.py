@@ -72,7 +72,7 @@ PROBES = (
     Probe("the_last_rank_counts_more", "the last rank's gradient counts 0.1% more", ("some_towers",), 1e-3),
     Probe("divided_by_the_world_twice", "gradients divided by the world size twice", ("gradient_factor",)),
     Probe("every_rank_reads_the_first_shard", "every rank reads the first shard", ("other_shard",)),
-    Probe("shards_interleaved", "examples dealt out round-robin", ("order_of_examples",)),
+    Probe("shards_interleaved", "examples sharded round-robin", ("order_of_examples",)),
     Probe("the_loss_is_a_sum_over_examples", "the loss summed over examples", ("loss_reduction",)),
     Probe("weights_decay_in_the_loss", "weight decay of 1e-5 that the reference lacks", ("weight_decay",), 1e-3),
     Probe("gradients_travel_in_float16", "gradients sent in float16", ("reduced_precision",)),

@@ -29,7 +29,7 @@ class Drawn(object):
     def __call__(self, shape):
         """Returns the next draw; `shape` is what the graph asks for."""
         if not self._left:
-            self.complaint = f"expected as many draws of {self.key} as were recorded, got one more asked for"
+            self.complaint = f"expected as many draws of {self.key} as were recorded, got one more requested"
             raise ValueError(self.complaint)
         if tuple(shape) != self._left[0].shape:
             asked, drawn = tuple(int(size) for size in shape), self._left[0].shape
@@ -45,7 +45,7 @@ class Drawn(object):
     def check(self):
         """Refuses draws that were not asked for."""
         if self._left:
-            refuse(f"expected every recorded draw of {self.key} to be asked for, got {len(self._left)} that were not")
+            refuse(f"expected every recorded draw of {self.key} to be requested, got {len(self._left)} that were not")
 
 
 def check_draws(number, recorded, computed):

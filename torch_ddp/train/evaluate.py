@@ -137,7 +137,7 @@ def mean_over_ranks(
     if len(names) != 1:
         raise TorchDdpError(
             f"mean_over_ranks: expected the same metrics of all ranks with examples, got {sorted(names) or 'none'}. "
-            "Name them alike on every rank."
+            "Give them the same names on every rank."
         )
     sums = {name: np.sum([found[name] for found in ranks], axis=0) for name in min(names)}
     return {name: float(total / weight) for name, (total, weight) in sums.items()}

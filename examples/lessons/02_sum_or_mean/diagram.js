@@ -1,6 +1,6 @@
 // Gradient descent on the lesson's own loss, worked out again in the page for the towers and the rate that you choose.
 diagram({
-  about: "Gradient descent on the lesson's eight examples. The rate is what the optimizer is told; sum multiplies it by the number of towers.",
+  about: "Gradient descent on the lesson's eight examples. The rate is what the optimizer is given; sum multiplies it by the number of towers.",
   controls: [
     { name: "towers", label: "Towers", min: 1, max: 8, value: 4 },
     { name: "combine", label: "Combine", options: ["mean", "sum"], value: "sum" },

@@ -1,6 +1,6 @@
 // What passes over the busiest link in a step, for any number of devices and any size of the weights.
 diagram({
-  about: "Weights and gradients on their way in one step, by the rules that the lesson read off both programs.",
+  about: "Weights and gradients on their way in one step, by the rules that the lesson inferred from both programs.",
   controls: [
     { name: "count", label: "Towers or ranks", min: 2, max: 8, value: NUMBERS.count },
     { name: "how", label: "Kind", options: ["towers", "DDP"], value: "towers" },

@@ -1,9 +1,9 @@
-// The lesson's loss, trained by a parameter server with more workers, in step or out of step.
+// The lesson's loss, trained by a parameter server with more workers, synchronous or asynchronous.
 diagram({
-  about: "Each worker computes the gradient of its piece of the lesson's batch. Out of step, every gradient is applied when all the others have been.",
+  about: "Each worker computes the gradient of its piece of the lesson's batch. Asynchronous: every gradient is applied when all the others have been.",
   controls: [
     { name: "workers", label: "Workers", options: [1, 2, 4, 8], value: 2 },
-    { name: "how", label: "Workers go", options: ["in step", "out of step"], value: "out of step" },
+    { name: "how", label: "Updates", options: ["synchronous", "asynchronous"], value: "asynchronous" },
     { name: "rate", label: "Learning rate", min: 0.01, max: 0.4, step: 0.005, value: NUMBERS.learning_rate },
   ],
   draw({ workers, how, rate }) {
@@ -25,7 +25,7 @@ diagram({
       inStep.push(loss(steady));
       outOfStep.push(loss(racing));
     }
-    const out = how === "out of step", most = Math.max(...inStep) * 20;
+    const out = how === "asynchronous", most = Math.max(...inStep) * 20;
     updates = out ? rounds * workers : rounds;
     const shapes = [box(180, 6, 200, 38, ["parameter server", `${updates} updates`], "good")];
     const lane = (width - 8) / workers;
@@ -33,16 +33,16 @@ diagram({
       const middle = 4 + (worker + 0.5) * lane, from = 280 + (middle - 280) * 0.3;
       shapes.push(arrow(from, 46, middle, 82), box(middle - lane / 2 + 3, 84, lane - 6, 40, [`worker ${worker}`, out ? `late by ${worker}` : "waits"], out && worker ? "bad" : ""));
     });
-    shapes.push(...chart(60, 144, width - 80, 150, { "in step": inStep, "out of step": outOfStep }, { log: true, high: most, across: "gradients of each worker" }));
+    shapes.push(...chart(60, 144, width - 80, 150, { "synchronous": inStep, "asynchronous": outOfStep }, { log: true, high: most, across: "gradients of each worker" }));
     const last = (out ? outOfStep : inStep)[rounds];
     return {
       width, height: 320, shapes,
       told: `${workers} worker${workers > 1 ? "s" : ""} ${how}, rate ${n(rate)}: ${rounds} gradients each make ${updates} updates, the last gradient of a round is stale by ${out ? workers - 1 : 0}. The loss ends at ${n(last, 3)}${last > inStep[0] ? ", higher than it began" : ""}.`,
       caption: `Measured, two workers, ${NUMBERS.steps} gradients each, rate ${n(NUMBERS.learning_rate)}`, head: ["", "updates", "first weight", "loss"],
       rows: [
-        ["parameter server, in step", NUMBERS.tf.synchronous[0].updates, NUMBERS.sync[0], NUMBERS.sync_loss],
+        ["parameter server, synchronous", NUMBERS.tf.synchronous[0].updates, NUMBERS.sync[0], NUMBERS.sync_loss],
         ["DDP", NUMBERS.steps, NUMBERS.ddp[0], NUMBERS.sync_loss],
-        ["parameter server, out of step", NUMBERS.tf.even.updates, NUMBERS.tf.even.weights[0], NUMBERS.even_loss],
+        ["parameter server, asynchronous", NUMBERS.tf.even.updates, NUMBERS.tf.even.weights[0], NUMBERS.even_loss],
       ],
     };
   },

@@ -54,7 +54,7 @@ def findings(tf, torch):
         "asynchronously, every gradient is an update of its own": (
             tf["even"]["updates"] == 2 * steps and tf["race"]["updates"] == 2 * ARGUMENTS["rounds"]
         ),
-        "two workers in step with each other then move as if the gradients were summed": (
+        "two asynchronous workers at one pace then move as if the gradients were summed": (
             apart(tf["even"]["weights"], even) < 1e-14
         ),
         "which is not what DDP does": numbers["even_apart"] > 1e-2,

@@ -1,6 +1,6 @@
 // Hands out the lesson's examples to any number of ranks, and works out the metric over what was handed out.
 diagram({
-  about: "The lesson's ten examples, dealt out like cards. The colour of a card says whether its example counts once or twice.",
+  about: "The lesson's ten examples as cards, distributed round-robin. The colour of a card says whether its example counts once or twice.",
   controls: [
     { name: "ranks", label: "Ranks", min: 1, max: 8, value: NUMBERS.ranks },
     { name: "sampler", label: "Sampler", options: ["DistributedSampler", "drop_last", "ExactSampler"], value: "DistributedSampler" },

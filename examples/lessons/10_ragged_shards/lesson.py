@@ -51,7 +51,7 @@ def findings(tf, torch):
             numbers["off"]["mean"] > 0.01 and numbers["off"]["drop"] > 0.01
         ),
         "weighted by examples it is": numbers["off"]["examples"] < 1e-14,
-        "TensorFlow and torch agree in the bias and in its mend": numbers["apart"] < 1e-14,
+        "TensorFlow and torch agree in the bias and in its fix": numbers["apart"] < 1e-14,
     }
     return numbers, claims
 

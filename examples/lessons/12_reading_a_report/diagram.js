@@ -1,6 +1,6 @@
-// The four reports of the lesson as ladders: the quantities of a step in order, with how far beyond the allowance they are.
+// The four reports of the lesson as ladders: the quantities of a step in order, with how far beyond the tolerance they are.
 diagram({
-  about: "Quantities of a step in the order in which they are computed, each with its worst tensor, in multiples of what is allowed. Within the line is rounding.",
+  about: "Quantities of a step in the order in which they are computed, each with its worst tensor, in multiples of the tolerance. Within the line is rounding.",
   controls: [
     { name: "port", label: "Port", options: ["right", "one", "two", "three"], value: "one" },
     { name: "step", label: "Step", min: 0, max: 2, value: 0 },
@@ -24,13 +24,13 @@ diagram({
       shapes.push(label(across(row.worst) + 6, y + 15, wrong ? `${n(row.worst, 4)} ×` : "same", "left dim"));
       y += 27;
     }
-    shapes.push(line([[across(1), 2], [across(1), y]], "axis"), label(across(1), y + 14, "allowed", "dim"));
+    shapes.push(line([[across(1), 2], [across(1), y]], "axis"), label(across(1), y + 14, "tolerance", "dim"));
     const told = first
-      ? `Port ${port}, step ${step}: everything before ${first[0]} is the same; ${first[0]} is the first to differ, by ${n(first[1].worst, 3)} times what is allowed.`
+      ? `Port ${port}, step ${step}: everything before ${first[0]} is the same; ${first[0]} is the first to differ, by ${n(first[1].worst, 3)} times the tolerance.`
       : `Port ${port}, step ${step}: every quantity is the same, down to rounding.`;
     return {
       width, height: y + 24, shapes, told,
-      caption: `Tensors of step ${step}`, head: ["quantity", "tensors", "not the same", "worst, of allowed"],
+      caption: `Tensors of step ${step}`, head: ["quantity", "tensors", "not the same", "worst, of tolerance"],
       rows: [...rows].map(([name, row]) => [name, row.count, row.wrong, n(row.worst, 3)]),
     };
   },

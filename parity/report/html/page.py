@@ -11,6 +11,7 @@ from parity.judge.result import Check, Level, Result
 from parity.report.atomic import appearing
 from parity.report.html.charts import draw_losses, flow_of
 from parity.report.html.grid import Grid, closer_of, grids, packed, place
+from parity.report.terms import TERMS
 from parity.report.view import (
     HEADINGS,
     NUMBERS,
@@ -68,6 +69,7 @@ def as_html(result: Result, title: str) -> str:
             worst=[_worst(level) for level in result.levels.values() if level.checks],
             pairs=result.pairs,
             accounting=accounting(result),
+            terms=TERMS,
             data=_data(result, found),
             packed=[packed(grid) for grid in found],
             grids=found,

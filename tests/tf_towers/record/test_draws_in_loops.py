@@ -135,7 +135,7 @@ def test_draws_in_another_order_are_refused(tf_python, nested, tmp_path):
     ("more", "said"),
     [
         (slice(0, 5), "expected as many draws of noise/0/while/while/dropout"),
-        ([0, 1, 2, 3, 4, 5, 5], "to be asked for, got 1 that were not"),
+        ([0, 1, 2, 3, 4, 5, 5], "to be requested, got 1 that were not"),
     ],
 )
 def test_draws_too_few_or_too_many_are_refused(tf_python, nested, tmp_path, more, said):

@@ -218,7 +218,7 @@ def test_sums_are_taken_in_float64(three_ranks):
 def test_ranks_with_different_metrics_are_refused(two_ranks):
     assert two_ranks.run(differing, 1) == [
         "mean_over_ranks: expected the same metrics of all ranks with examples, got [('loss-0',), ('loss-1',)]. "
-        "Name them alike on every rank."
+        "Give them the same names on every rank."
     ] * 2  # fmt: skip
     assert two_ranks.run(differing, 0)[0].startswith(
         "mean_over_ranks: expected the same metrics of all ranks with examples, got none."

@@ -126,8 +126,8 @@ def _norm_of_rows(section, plan):
             "norm_of_repeated_rows",
             f"{len(names)} sparse gradients are in a norm as they are, one row for each time that it was looked up, "
             f"e.g. of {names[0]}",
-            "A row that is there twice counts apart in that norm; a dense gradient, as DDP's, has it added up first, and "
-            "another norm: keep the rows apart (sparse=True) and clip with torch_ddp.like_tf.clip_grads_by_global_norm_.",
+            "A row that is there twice counts twice in that norm; a dense gradient, as DDP's, has it added up first, "
+            "and another norm: keep the rows (sparse=True) and clip with torch_ddp.like_tf.clip_grads_by_global_norm_.",
         )
     ]
 
@@ -175,7 +175,7 @@ def _not_separated(section, plan):
     return [
         Hazard(
             "towers_not_separated",
-            f"devices or name scopes suggest {suggested} towers, {found} could be told apart behind "
+            f"devices or name scopes suggest {suggested} towers, {found} could be separated behind "
             f"{section.towers[0].losses[0].name}",
             f"The replay compares {found} rank{'s' * (found > 1)} on all that these towers read: how {suggested} towers are "
             "combined is not judged. Compare the port's gradients on several ranks with those on one.",
