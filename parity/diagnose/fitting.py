@@ -11,8 +11,8 @@ from parity.trace.arrays import Array
 
 # Tells whether values went through a narrower float than they are stored in.
 
-BITS = {"bfloat16": 8, "float16": 11, "float32": 24}
-SPARE = 3  # bits that one rounded value in eight leaves unused
+BITS = {"bfloat16": 8, "float16": 11, "float32": 24}  # of the mantissa, the leading one among them: u = 2^-bits
+SPARE = 3  # bits: of values rounded at random one in 2^3 leaves these unused, far fewer than half
 
 
 def narrow_format(values: Array, others: Array) -> str:
@@ -38,8 +38,9 @@ def _fitting(values: Array, bits: int) -> float:
 
 # Whether as many values were kept as dropout keeps: what is scaled up by 1 / p is kept with probability p.
 
-SIGMAS = 4
-FEWEST = 16  # whole maps or rows: of fewer any share is likely
+SIGMAS = 4  # of the binomial law: a right share lies outside once in 16,000 draws
+# Whole maps or rows. Of 16 at p = 1/2 four deviations are 4 sqrt(p (1 - p) / 16) = 1/2: of fewer any share is likely.
+FEWEST_MAPS = 16
 
 
 def as_dropout_keeps(kept: Array, dropped: Array, probability: float) -> bool:
@@ -55,7 +56,7 @@ def as_dropout_keeps(kept: Array, dropped: Array, probability: float) -> bool:
         some, none = kept.any(axis=axes), dropped.any(axis=axes)
         if not (some & none).any():
             count = int((some | none).sum())
-            return count >= FEWEST and likely_share(float(some.sum() / count), probability, count)
+            return count >= FEWEST_MAPS and likely_share(float(some.sum() / count), probability, count)
     count = int(kept.sum() + dropped.sum())
     return likely_share(float(kept.sum() / count), probability, count)
 
@@ -67,8 +68,18 @@ def likely_share(share: float, probability: float, count: int) -> bool:
 
 # Fits a rule to the elements that follow it: others are cut off at a limit, or rows that are zero.
 
-ROUGH = 1e-6
-LEAST = 2  # elements more than columns
+# Tolerances of fits, relative. All lie between what rounding leaves of float64 traces, whose gradients are 1e-14 apart
+# in right ports of few layers and 6e-12 in those of 40, and the faintest bugs known: 1.6e-7 of a step by
+# hyper-parameters not rounded to float32, 8e-7 by torch's clip / (norm + 1e-6). Each cancellation on the way, such as a
+# slot that is divided by 1 - beta = 0.001, moves rounding up by as many decades as it takes away.
+
+RESIDUAL_OF_RULE = 1e-7  # of a slot or an update, by the rule of an optimizer that is fitted to it
+CLOSE_DERIVED = 1e-6  # of gradients, factors and shares derived from a slot: a subtraction and a division further away
+# of settings solved for: a rate or an epsilon is one term of the rule, and holds what all others leave
+CLOSE_SOLVED = 1e-5
+# Elements: of so few, limits and empty rows may leave none to fit; a tensor without a rule then refutes nothing.
+FEW_ELEMENTS = 16
+FREEDOM = 2  # elements more than columns: as many as columns are fitted by anything
 
 
 class Partly(NamedTuple):
@@ -87,7 +98,7 @@ class Partly(NamedTuple):
     empty: tuple[int, ...] = ()
 
 
-def fit_partly(columns: Sequence[Array], target: Array, close: float = ROUGH) -> Partly | None:
+def fit_partly(columns: Sequence[Array], target: Array, close: float = CLOSE_DERIVED) -> Partly | None:
     """Fits one tensor by a combination of columns, or returns None where none is within `close`.
 
     All elements are tried first, then those that are not at the largest size, then those of the rows that are not zero.
@@ -123,6 +134,7 @@ def _cut_off(columns: Sequence[Array], target: Array, close: float) -> Partly | 
         return None
     size = np.zeros(target.shape)
     for limit in limits:
+        # Clipped elements are the limit to the last bit or two; 1e-9 is how sizes are counted as one below.
         size[np.abs(np.abs(target) - limit) <= 1e-9 * limits[0]] = limit
     below = size == 0.0
     found = _solve([each[below] for each in columns], target[below])
@@ -134,8 +146,8 @@ def _cut_off(columns: Sequence[Array], target: Array, close: float) -> Partly | 
 
 
 def _sizes_in_common(sizes: Array) -> list[float]:
-    # One element is always the largest: only several of one size tell of a limit. One variable of the reference may be two
-    # of the candidate, each with a limit of its own.
+    # One element is always the largest: only several of one size tell of a limit. One variable of the reference may be
+    # two of the candidate, each with a limit of its own.
     largest = float(sizes.max(initial=0.0))
     if largest == 0.0:
         return []
@@ -159,10 +171,12 @@ def _solve(columns: Sequence[Array], target: Array) -> Partly | None:
     matrix = np.stack(columns, axis=1)
     lengths = np.linalg.norm(matrix, axis=0)
     finite = is_finite(matrix) and is_finite(target)
-    if not finite or not lengths.all() or len(target) < len(columns) + LEAST:
+    if not finite or not lengths.all() or len(target) < len(columns) + FREEDOM:
         return None
     if not target.any():
         return Partly((0.0,) * len(columns), 0.0)
+    # min |M c - y| by the singular value decomposition, columns scaled to one length, so that its cut-off 1e-9 means
+    # columns that are parallel to nine digits: no numbers of theirs could be told apart in what residuals allow.
     found, _, rank, _ = np.linalg.lstsq(matrix / lengths, target, rcond=1e-9)
     if rank < len(columns):
         return None

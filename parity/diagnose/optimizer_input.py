@@ -5,12 +5,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.diagnose.evidence import Evidence, Fit, fit, once_of_a_step
+from parity.diagnose.evidence import EMPTY_GRADIENT, Evidence, Fit, fit, once_of_a_step
+from parity.diagnose.fitting import RESIDUAL_OF_RULE
 from parity.judge.metrics import norm
 from parity.trace.arrays import Array
 
-EXACT = 1e-7
-ROUGH = 1e-5
+# Of what squares of a slot hold beside g^2: (g + d w)^2 - g^2 = 2 d g w + d^2 w^2 is a small part of the squares, and
+# keeps fewer digits than they do.
+RESIDUAL_OF_DECAY = 1e-5
+# Of a weight: where it is moved by less, storing the weight (u64 = 1.1e-16 of it) rounds the move by more than 1e-10,
+# too much for a rule that has to hold to RESIDUAL_OF_RULE with room for a sum of many variables.
+LEAST_MOVE = 1e-6
 
 
 class Input(NamedTuple):
@@ -18,8 +23,8 @@ class Input(NamedTuple):
 
     Fields:
       name: the variable.
-      gradient: what the reference's optimizer was given.
-      used: what the candidate's optimizer must have been given.
+      gradient: what the reference's optimizer was given, float64 of the variable's shape.
+      used: what the candidate's optimizer must have been given, of the same shape.
     """
 
     name: str
@@ -73,7 +78,7 @@ def slot_rule(
             columns.append([before, gradients[name][candidate] ** power, *([weight] if weight is not None else [])])
             targets.append(other if candidate else one)
         found = fit(columns, targets) if targets else None
-        if found is not None and found.residual <= EXACT:
+        if found is not None and found.residual <= RESIDUAL_OF_RULE:
             keep, take, *_ = found.coefficients
             return SlotRule(keep, take, power)
     return None
@@ -98,7 +103,7 @@ def optimizer_inputs(evidence: Evidence, step: int) -> list[Input] | None:
     """
     gradients = {name: one for name, (one, _) in evidence.applied(step).items()}
     largest = max((norm(one) for one in gradients.values()), default=0.0)
-    empty = {name for name, one in gradients.items() if norm(one) <= 1e-8 * largest}  # zero but for rounding
+    empty = {name for name, one in gradients.items() if norm(one) <= EMPTY_GRADIENT * largest}
     found = linear_slot(evidence, step)
     inputs = []
     if found is not None:
@@ -109,6 +114,7 @@ def optimizer_inputs(evidence: Evidence, step: int) -> list[Input] | None:
             before = evidence.before(step, "slot", name, slot)
             if before is None or name not in gradients:
                 return None
+            # slot' = keep slot + take g, solved for g.
             inputs.append(Input(name, gradients[name], (other - rule.keep * before) / rule.take))
         return inputs
     if evidence.slots(step):
@@ -142,8 +148,9 @@ def _of_squares(
         if before is None or weight is None or name not in gradients:
             return None
         squares, gradient = np.maximum((other - rule.keep * before) / rule.take, 0.0), gradients[name]
+        # (g + d w)^2 = g^2 + d 2 g w + d^2 w^2: the first coefficient is d.
         decay = fit([[2 * gradient * weight, weight**2]], [squares - gradient**2])
-        added = decay.coefficients[0] * weight if decay is not None and decay.residual <= ROUGH else 0.0
+        added = decay.coefficients[0] * weight if decay is not None and decay.residual <= RESIDUAL_OF_DECAY else 0.0
         inputs.append(Input(name, gradient, np.sqrt(squares) * np.sign(gradient + added)))
     return inputs
 
@@ -153,10 +160,10 @@ def _rate(evidence: Evidence, step: int, gradients: dict[str, Array]) -> float |
     for name, one, _ in evidence.pairs(step, "var"):
         before = evidence.before(step, "var", name)
         # Storing a weight rounds its update: what is left of it beside the weight decides what can be told.
-        if before is not None and name in gradients and norm(one - before) > 1e-6 * norm(before):
+        if before is not None and name in gradients and norm(one - before) > LEAST_MOVE * norm(before):
             columns.append([gradients[name]])
             targets.append(before - one)
     found: Fit | None = fit(columns, targets) if targets else None
-    if found is None or found.residual > EXACT or not np.isfinite(found.coefficients[0]):
+    if found is None or found.residual > RESIDUAL_OF_RULE or not np.isfinite(found.coefficients[0]):
         return None
     return found.coefficients[0] or None

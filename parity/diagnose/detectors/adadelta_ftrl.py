@@ -10,13 +10,14 @@ import numpy as np
 
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import Evidence, fit, is_close
-from parity.diagnose.optimizer_input import EXACT, slot_rule
+from parity.diagnose.fitting import CLOSE_SOLVED, RESIDUAL_OF_RULE
+from parity.diagnose.optimizer_input import slot_rule
 from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array
 
-CLOSE = 1e-5
-LEAST = 1e-3  # a strength that is not next to nothing
-SOLVED = 1e-7  # of what is fitted, by a rule that holds
+# A strength or rate that is not next to nothing. What is solved for is absolute to CLOSE_SOLVED times this: a strength
+# of 0 comes out as rounding, of which no part can be asked.
+LEAST_SETTING = 1e-3
 
 
 class _Own(NamedTuple):
@@ -34,12 +35,13 @@ def adadelta_epsilon(first: FirstDifference, evidence: Evidence) -> Cause | None
     if first.quantity not in ("slot", "var") or not {"accum", "accum_update"} <= set(evidence.slots(step)):
         return None
     shares = [slot_rule(evidence, step, "accum", candidate=side) for side in (False, True)]
-    if shares[0] is None or shares[1] is None or abs(shares[0].keep - shares[1].keep) > EXACT:
+    if shares[0] is None or shares[1] is None or abs(shares[0].keep - shares[1].keep) > RESIDUAL_OF_RULE:
         return None
     keep = shares[0].keep
 
     def of(own: _Own) -> tuple[list[Array], Array]:
-        # update ** 2 (accum' + e) = (accum_update + e) g ** 2, and accum_update' = rho accum_update + (1 - rho) update ** 2.
+        # update ** 2 (accum' + e) = (accum_update + e) g ** 2, and accum_update' = rho accum_update + (1 - rho) update
+        # ** 2.
         squares = (own.after[1] - keep * own.before[1]) / (1 - keep)
         return [own.gradient**2 - squares], squares * own.after[0] - own.before[1] * own.gradient**2
 
@@ -74,8 +76,8 @@ def ftrl_setting(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     names = ("learning_rate", "l2_regularization_strength", "l1_regularization_strength")
     values = [(1 / each[0] if each[0] else 0.0, *each[1:]) for each in solved if each is not None]
-    size = [max(abs(values[0][k]), abs(values[1][k]), LEAST) for k in range(3)]
-    wrong = [k for k in range(3) if abs(values[1][k] - values[0][k]) > CLOSE * size[k]]
+    size = [max(abs(values[0][k]), abs(values[1][k]), LEAST_SETTING) for k in range(3)]
+    wrong = [k for k in range(3) if abs(values[1][k] - values[0][k]) > CLOSE_SOLVED * size[k]]
     if not wrong:
         return None
     text = ", ".join(f"{names[k]} {_shown(values[1][k])} where the reference has {_shown(values[0][k])}" for k in wrong)
@@ -115,4 +117,4 @@ def _solve(
         columns.append(parts)
         targets.append(target)
     found = fit(columns, targets) if targets else None
-    return found.coefficients if found is not None and found.residual <= SOLVED else None
+    return found.coefficients if found is not None and found.residual <= RESIDUAL_OF_RULE else None

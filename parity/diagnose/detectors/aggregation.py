@@ -7,6 +7,7 @@ import numpy as np
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import (
     CLOSE,
+    EMPTY_GRADIENT,
     Evidence,
     alike,
     common_factor,
@@ -262,7 +263,7 @@ def _factors_of_variables(evidence: Evidence, step: int, quantity: str, towers: 
     largest = max((norm(one) for pairs in found.values() for one, _ in pairs), default=0.0)
     factors, made = {}, []
     for name, pairs in found.items():
-        if max(norm(one) for one, _ in pairs) <= 1e-8 * largest:
+        if max(norm(one) for one, _ in pairs) <= EMPTY_GRADIENT * largest:
             continue  # zero but for rounding
         factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs, evidence.close)
         if factor is None or (factor and abs(factor - 1) > evidence.close and alike([one for one, _ in pairs])):
@@ -296,7 +297,8 @@ def _weights_of_towers(step: int, evidence: Evidence) -> list[float] | None:
     expected, got = fit(columns, [one for _, one, _ in pairs]), fit(columns, [other for _, _, other in pairs])
     if expected is None or got is None or max(expected.residual, got.residual) > 1e-8:
         return None
-    # Towers that see much the same have much the same gradients: noise moves their shares far, and is then not explained.
+    # Towers that see much the same have much the same gradients: noise moves their shares far, and is then not
+    # explained.
     shares = np.array(got.coefficients)
     made = [
         (np.tensordot(shares, np.stack(each), 1), other, one)

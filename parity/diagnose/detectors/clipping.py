@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import LEFT, Evidence, common_factor, explained
+from parity.diagnose.evidence import EMPTY_GRADIENT, LEFT, Evidence, common_factor, explained
+from parity.diagnose.fitting import CLOSE_DERIVED
 from parity.diagnose.optimizer_input import optimizer_inputs
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array
 
-ROUGH = 1e-6
 OF_TORCH = 1e-6  # what clip_grad_norm_ adds to the norm that it divides by (torch/nn/utils/clip_grad.py)
 PAIRS = list[tuple[Array, Array]]
 
@@ -88,8 +88,8 @@ def clipped_before_combining(first: FirstDifference, evidence: Evidence) -> Caus
         return None
     pairs = [(one, other) for _, one, other in evidence.pairs(first.check.step, "tower_grad", "", first.tower)]
     largest = max((norm(one) for one, _ in pairs), default=0.0)
-    pairs = [(one, other) for one, other in pairs if norm(one) > 1e-8 * largest]  # the others are zero but for rounding
-    changed = [(one, other) for one, other in pairs if norm(other - one) > ROUGH * norm(one)]
+    pairs = [(one, other) for one, other in pairs if norm(one) > EMPTY_GRADIENT * largest]
+    changed = [(one, other) for one, other in pairs if norm(other - one) > CLOSE_DERIVED * norm(one)]
     rule = how(changed) if changed else None
     if rule is None or not rule.fully:
         return None
@@ -114,7 +114,7 @@ def how(pairs: PAIRS) -> Rule | None:
     if factor is not None and 0 < factor < 1 and len(pairs) > 1:
         total = float(np.sqrt(sum(norm(after) ** 2 for _, after in pairs)))
         return Rule(f"clips by global norm to {total:.6g}", False, "global norm", total)
-    changed = [(before, after) for before, after in pairs if norm(after - before) > ROUGH * norm(before)]
+    changed = [(before, after) for before, after in pairs if norm(after - before) > CLOSE_DERIVED * norm(before)]
     return _by_norm(changed) or by_value(changed)
 
 
@@ -135,7 +135,7 @@ def _one_factor(evidence: Evidence) -> float | None:
     known = [factor for factor in factors if factor is not None]
     if len(known) < max(len(factors), 2) or max(norms) - min(norms) <= LEFT * max(norms):
         return None
-    return known[0] if max(known) - min(known) <= ROUGH * abs(known[0]) else None
+    return known[0] if max(known) - min(known) <= CLOSE_DERIVED * abs(known[0]) else None
 
 
 def _made(rule: Rule, gradients: dict[str, Array]) -> dict[str, Array]:
@@ -151,7 +151,7 @@ def _by_norm(changed: PAIRS) -> Rule | None:
     norms = [norm(after) for _, after in changed]
     if not norms or any(factor is None or not 0 < factor < 1 for factor in factors):
         return None
-    if max(norms) - min(norms) > ROUGH * max(norms):
+    if max(norms) - min(norms) > CLOSE_DERIVED * max(norms):
         return None
     return Rule(f"clips each gradient by its own norm to {norms[0]:.6g}", len(norms) > 1, "norm", norms[0])
 
@@ -174,7 +174,7 @@ def by_value(changed: PAIRS, close: float = 1e-9) -> Rule | None:
             not 0 < len(sizes) <= 2
             or (np.abs(before[cut]) <= np.abs(after[cut])).any()
             or (before[cut] * after[cut] < 0).any()
-            or sizes[-1] < 1 - ROUGH  # what is not cut is larger than the limit
+            or sizes[-1] < 1 - CLOSE_DERIVED  # what is not cut is larger than the limit
         ):
             return None
         elements += int(cut.sum())
@@ -182,10 +182,12 @@ def by_value(changed: PAIRS, close: float = 1e-9) -> Rule | None:
     if not limits or not min(limits) > 0.0:
         return None
     # Any number is the limit of the one element that it is read off.
-    distinct = 1 + int((np.diff(np.sort(limits)) > ROUGH * max(limits)).sum())
+    distinct = 1 + int((np.diff(np.sort(limits)) > CLOSE_DERIVED * max(limits)).sum())
     fully = elements > distinct
     span = (
-        f"{min(limits):.4g}" if max(limits) <= min(limits) * (1 + ROUGH) else f"{min(limits):.4g} to {max(limits):.4g}"
+        f"{min(limits):.4g}"
+        if max(limits) <= min(limits) * (1 + CLOSE_DERIVED)
+        else f"{min(limits):.4g} to {max(limits):.4g}"
     )
     doubt = "" if fully else f" (as far as {elements} of their elements can say)"
     return Rule(f"clips the gradients by value to {span}{doubt}", fully, "value", max(limits))
@@ -203,7 +205,9 @@ def _adds_a_millionth(reference: Rule, candidate: Rule, gradients: Sequence[Arra
 def _never_clipped(step: int, evidence: Evidence) -> Cause | None:
     inputs = optimizer_inputs(evidence, step)
     whole = {name: other for name, _, other in evidence.pairs(step, "grad")}
-    if not inputs or any(norm(each.used - whole[each.name]) > ROUGH * norm(whole[each.name]) for each in inputs):
+    if not inputs or any(
+        norm(each.used - whole[each.name]) > CLOSE_DERIVED * norm(whole[each.name]) for each in inputs
+    ):
         return None
     return build_cause(
         "clipping",

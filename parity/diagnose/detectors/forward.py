@@ -58,7 +58,8 @@ def reduced_precision(first: FirstDifference, evidence: Evidence) -> Cause | Non
     one, other = (np.concatenate([pair[side].reshape(-1) for pair in pairs]) for side in (0, 1))
     for values, whose, others in ((other, "candidate", one), (one, "reference", other)):
         name = narrow_format(values, others)
-        # Rounding moves a value by up to half a unit of its last bit, and not by much less: the state itself fits float32.
+        # Rounding moves a value by up to half a unit of its last bit, and not by much less: the state itself fits
+        # float32.
         if not name:
             continue
         unit = 2.0 ** -BITS[name] * norm(one)
@@ -178,7 +179,10 @@ def outputs(first: FirstDifference, evidence: Evidence) -> tuple[Array, Array] |
 
 # Causes in batch norm's forward pass: each channel is scaled and shifted by its own numbers.
 
-SAME = 1e-5  # of what a channel is scaled by, beside 1: how far its shift may be off
+# Of what a channel is scaled by, beside 1: how far its shift may be off. y - beta = s (x - beta) gives a shift of (1 -
+# s) beta exactly; chosen a hundred times below a thousandth of the difference, and above the rounding of a line fitted
+# to a channel.
+SHIFT_OVER_SCALE = 1e-5
 
 
 def normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -245,7 +249,7 @@ def _about_beta(scales: Array, shifts: Array, first: FirstDifference, evidence: 
     values = (evidence.before(first.check.step, "var", name) for name in evidence.reference.variables)
     betas = [np.zeros(scales.shape), *(each for each in values if each is not None and each.shape == scales.shape)]
     left = (np.abs(shifts[told] + apart * beta[told]).max() for beta in betas)
-    return largest > CLOSE and any(each <= SAME * largest for each in left)
+    return largest > CLOSE and any(each <= SHIFT_OVER_SCALE * largest for each in left)
 
 
 def _inverse_of(scales: Array, first: FirstDifference, evidence: Evidence) -> str:

@@ -14,8 +14,8 @@ from parity.diagnose.detectors.aggregation import (
     other_reduction,
 )
 from parity.diagnose.detectors.weight_decay import cause_of_decay, decay_of_the_reference
-from parity.diagnose.evidence import LEFT, ROUNDING, Evidence, is_close
-from parity.diagnose.fitting import BITS, Partly, counts, fit_partly, narrow_format
+from parity.diagnose.evidence import EMPTY_GRADIENT, LEFT, ROUNDING, Evidence, is_close
+from parity.diagnose.fitting import BITS, CLOSE_DERIVED, FEW_ELEMENTS, Partly, counts, fit_partly, narrow_format
 from parity.judge.metrics import norm
 from parity.judge.result import Cause
 from parity.trace.arrays import Array
@@ -25,10 +25,12 @@ from parity.trace.arrays import Array
 # gradient of the step before. Several bugs leave each other's numbers alone there, which none of the hypotheses
 # about a single one does.
 
-EXACT = 1e-8
-ROUGH = 1e-6  # of a gradient, by data that a norm takes out again but for rounding
-EMPTY = 1e-8  # of the largest: zero but for rounding
-FEW = 16  # elements: of so few, those that are not cut off may be none
+# Of a gradient, by the model: it is recorded itself, with no slot or weight between, so that the fit may ask for a
+# decade more than `RESIDUAL_OF_RULE` does of what an optimizer made of it. docs/method.md, "Several bugs at once".
+RESIDUAL_OF_TOWER_GRADIENT = 1e-8
+# To which amounts of decay, fitted beside something else, are one number: d w is often a thousandth of g, and its
+# coefficient known to as many digits fewer.
+CLOSE_AMOUNT = 1e-3
 Place = tuple[str, str]  # a variable and a tower
 
 
@@ -78,13 +80,15 @@ def gradient_rules(evidence: Evidence, step: int) -> Rules | None:
         return None
     flat = [np.concatenate([pair[side].reshape(-1) for pair in pairs.values()]) for side in (1, 0)]
     narrow = narrow_format(*flat)
-    close = 2 * 2.0 ** -BITS[narrow] if narrow else EXACT
+    # Each value through a narrower float is off by at most u = 2^-bits of itself, the reference's and what the fit
+    # makes of it.
+    close = 2 * 2.0 ** -BITS[narrow] if narrow else RESIDUAL_OF_TOWER_GRADIENT
     shares: dict[Place, Share] = {}
     for place, pair in pairs.items():
         share = _simplest(_columns(evidence, step, place[0], pair[0]), pair[1], close)
         if share is not None:
             shares[place] = share
-        elif pair[0].size > FEW:
+        elif pair[0].size > FEW_ELEMENTS:
             return None
     if not narrow and not _explained(shares, pairs):
         return None
@@ -94,7 +98,7 @@ def gradient_rules(evidence: Evidence, step: int) -> Rules | None:
 
 def _with_decay_alone(rules: Rules, pairs: dict[Place, tuple[Array, Array]], evidence: Evidence, step: int) -> Rules:
     # A bias in front of a batch norm has no gradient but its decay, c w: there f c w is c w + (f - 1) c w too.
-    amount = _agreed(list(rules.decay.values()), 1e-3) if rules.decay else None
+    amount = _agreed(list(rules.decay.values()), CLOSE_AMOUNT) if rules.decay else None
     if amount is None:
         return rules
     variables, decay = dict(rules.variables), dict(rules.decay)
@@ -103,7 +107,7 @@ def _with_decay_alone(rules: Rules, pairs: dict[Place, tuple[Array, Array]], evi
             _along(one, evidence.before(step, "var", name)) for (each, _), (one, _) in pairs.items() if each == name
         ]
         added = (factor - 1) * (along[0] or 0.0)
-        if name not in decay and None not in along and abs(added - amount) <= 1e-3 * abs(amount):
+        if name not in decay and None not in along and abs(added - amount) <= CLOSE_AMOUNT * abs(amount):
             variables[name], decay[name] = 1.0, added
     return rules._replace(variables=variables, decay=decay)
 
@@ -111,8 +115,10 @@ def _with_decay_alone(rules: Rules, pairs: dict[Place, tuple[Array, Array]], evi
 def _along(gradient: Array, weight: Array | None) -> float | None:
     if weight is None or not weight.any():
         return None
+    # The gradient's share of the weight: c = <w, g> / <w, w>, where g is c w and rounding of what a norm takes out
+    # again.
     share = float(np.vdot(weight, gradient)) / float(np.vdot(weight, weight))
-    return share if norm(gradient - share * weight) <= ROUGH * norm(gradient) else None
+    return share if norm(gradient - share * weight) <= CLOSE_DERIVED * norm(gradient) else None
 
 
 def _explained(shares: dict[Place, Share], pairs: dict[Place, tuple[Array, Array]]) -> bool:
@@ -135,7 +141,7 @@ def _of_all_towers(shares: dict[Place, Share], towers: list[str]) -> dict[Place,
 
 def _telling(pairs: dict[Place, tuple[Array, Array]]) -> dict[Place, tuple[Array, Array]]:
     largest = max((norm(one) for one, _ in pairs.values()), default=0.0)
-    told = {name for (name, _), (one, _) in pairs.items() if norm(one) > EMPTY * largest}
+    told = {name for (name, _), (one, _) in pairs.items() if norm(one) > EMPTY_GRADIENT * largest}
     return {place: pair for place, pair in pairs.items() if place[0] in told}
 
 
@@ -162,7 +168,9 @@ def _simplest(columns: dict[str, Array], target: Array, close: float) -> Share |
             parts = [columns[each] for each in chosen]
             found = fit_partly(parts, rest, close)
             # What rounding to a narrower float leaves is no noise.
-            if found is not None and (close > EXACT or counts(found, range(1, len(parts)), parts, rest)):
+            if found is not None and (
+                close > RESIDUAL_OF_TOWER_GRADIENT or counts(found, range(1, len(parts)), parts, rest)
+            ):
                 of = dict(zip(chosen, found.coefficients, strict=True))
                 return Share({**of, kept: 1.0} if kept else of, found)
     return None
@@ -175,6 +183,8 @@ def _assembled(shares: dict[Place, Share], narrow: str, close: float) -> Rules |
     towers = {t: _most([shares[n, t].of["gradient"] for n in names], close) for t in tower_names}
     counting = [t for t in tower_names if abs(towers[t]) > close]
     variables, decay = {}, {}
+    # The gradient of n in t is fitted by a_t b_n g: b_n is the fit's factor over a_t, one number over all towers that
+    # count. A variable enters once all its towers agree; what is left out is counted below, and most have to be in.
     for name in names:
         silent = all(abs(shares[name, t].of["gradient"]) <= close for t in tower_names if t not in counting)
         factor = _agreed([shares[name, t].of["gradient"] / towers[t] for t in counting], close)
@@ -183,11 +193,11 @@ def _assembled(shares: dict[Place, Share], narrow: str, close: float) -> Rules |
         variables[name] = factor
         amounts = [shares[name, t].of.get("weight", 0.0) / (towers[t] * factor) for t in counting] if factor else [0.0]
         if any(amounts):
-            amount = _agreed(amounts, 1e-3)
+            amount = _agreed(amounts, CLOSE_AMOUNT)
             if amount is None:
                 return None
             decay[name] = amount
-    earlier = _agreed([shares[n, t].of.get("earlier", 0.0) for n in variables for t in tower_names], 1e-3)
+    earlier = _agreed([shares[n, t].of.get("earlier", 0.0) for n in variables for t in tower_names], CLOSE_AMOUNT)
     if earlier is None or 2 * len(variables) <= len(names):
         return None
     limits = tuple(name for name in variables if any(shares[name, t].fit.limit for t in tower_names))
@@ -203,14 +213,13 @@ def _most(values: list[float], close: float) -> float:
 def _agreed(values: list[float], close: float) -> float | None:
     """Returns the middle of values that are one number but for `close`, relative to the largest or to 1; else None."""
     middle = float(np.median(values)) if values else 1.0
-    return middle if all(abs(value - middle) <= close * max(abs(middle), EMPTY) for value in values) else None
+    return middle if all(abs(value - middle) <= close * max(abs(middle), EMPTY_GRADIENT) for value in values) else None
 
 
 # Names several bugs in the gradients of the towers at once.
 
 ALL = "every variable"
 FITTED = "fitted together with what else is wrong with the gradients"
-NUMBERS = 1e-3  # to which amounts of decay, fitted beside something else, are one number
 
 
 def gradients_at_once(evidence: Evidence, step: int) -> list[Cause]:
@@ -281,19 +290,20 @@ def _of_the_elements(rules: Rules) -> Iterator[Cause]:
 
 
 def _beyond_a_factor(rules: Rules, whole: float, evidence: Evidence, step: int) -> str:
-    # f (g - c w) + c w = f g + (1 - f) c w: a factor of the data's loss alone leaves what decay of another size would leave.
+    # f (g - c w) + c w = f g + (1 - f) c w: a factor of the data's loss alone leaves what decay of another size would
+    # leave.
     amounts = list(rules.decay.values())
     if not amounts or is_close(whole, 1.0, rules.close):
         return ""
     missed = whole * amounts[0] / (1 - whole)
-    if missed <= 0 or not all(is_close(amount, amounts[0], NUMBERS) for amount in amounts):
+    if missed <= 0 or not all(is_close(amount, amounts[0], CLOSE_AMOUNT) for amount in amounts):
         return ""
     known = decay_of_the_reference(evidence, step, rules.decay)
     if known is None:
         return (
             f"; the factor does not reach a decay of {missed:.6g}, or weights decay by {abs(amounts[0]):.6g} otherwise"
         )
-    return f"; the factor does not reach the decay of {known:.6g}" if is_close(missed, known, NUMBERS) else ""
+    return f"; the factor does not reach the decay of {known:.6g}" if is_close(missed, known, CLOSE_AMOUNT) else ""
 
 
 def _of_the_towers(weights: list[float], close: float) -> Iterator[Cause]:
@@ -321,7 +331,7 @@ def _of_the_factors(rules: Rules, whole: float, beyond: str, evidence: Evidence,
 
 def _of_the_decay(rules: Rules) -> Iterator[Cause]:
     amounts = list(rules.decay.values())
-    if amounts and all(is_close(amount, amounts[0], NUMBERS) for amount in amounts):
+    if amounts and all(is_close(amount, amounts[0], CLOSE_AMOUNT) for amount in amounts):
         amount, where = amounts[0], ", ".join(rules.decay)
         yield cause_of_decay(
             amount, where, f"the gradient of {where} is off by {amount:.9g} times the weight, {FITTED}"

@@ -11,9 +11,11 @@ from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array
 
 BORDER = 3
-FEW = 8  # values may differ at the border for any reason
-WINDOWS = (4, 9)
-ENOUGH = 0.25
+FEWEST_AT_BORDER = 8  # values that differ: fewer may do so at the border for any reason
+POOL_SIZES = (4, 9)  # values of a window of 2 x 2 and of 3 x 3: the mean is at least one over them of the largest
+# Of the positive values, those that dropout in front of a pooling scales by exactly 1 / p, about p of them. Chosen:
+# where it keeps less than a quarter, nearly all windows have lost their largest value.
+LEAST_SHARE_KEPT = 0.25
 RADII = range(6)
 LEAST_DROPPED = 1.001  # what dropout that keeps 99.9% scales by
 
@@ -39,7 +41,7 @@ def pooling(first: FirstDifference, evidence: Evidence) -> Cause | None:
         if (one < 0).any() or (other[~positive] != 0).any() or not positive.any() or (other[positive] <= 0).any():
             continue
         ratio = other[positive] / one[positive]
-        window = next((n for n in WINDOWS if ratio.min() >= (1 - 1e-6) / n), 0)
+        window = next((n for n in POOL_SIZES if ratio.min() >= (1 - 1e-6) / n), 0)
         if not window or ratio.max() > 1 + 1e-6 or ratio.min() > 1.2 / window or (ratio > 0.999).mean() > 0.9:
             continue
         return build_cause(
@@ -91,7 +93,7 @@ def dropout_before_pooling(first: FirstDifference, evidence: Evidence) -> Cause 
         ratio = other[positive] / one[positive]
         factor = float(ratio.max())
         kept, lesser = float((ratio > factor * (1 - 2e-3)).mean()), float((ratio < factor * 0.99).mean())
-        if not 1.01 < factor < 20 or kept < ENOUGH or lesser < 0.02:
+        if not 1.01 < factor < 20 or kept < LEAST_SHARE_KEPT or lesser < 0.02:
             continue
         if not likely_share(kept, 1 / factor, int(positive.sum()) // 2):  # neighbouring windows share what is largest
             continue
@@ -187,7 +189,7 @@ def trained_twice(first: FirstDifference, evidence: Evidence) -> Cause | None:
 
 def _border(first: FirstDifference, found: tuple[Array, Array]) -> Cause | None:
     one, other = found
-    if one.ndim != 4 or min(one.shape[1:3]) <= 2 * BORDER + 1 or (one != other).sum() < FEW:
+    if one.ndim != 4 or min(one.shape[1:3]) <= 2 * BORDER + 1 or (one != other).sum() < FEWEST_AT_BORDER:
         return None
     inner = (slice(None), slice(BORDER, -BORDER), slice(BORDER, -BORDER))
     scales, inside = affine(one[inner], other[inner])

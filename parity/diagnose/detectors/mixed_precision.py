@@ -7,6 +7,7 @@ import numpy as np
 
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import fit
+from parity.diagnose.fitting import BITS
 from parity.judge.levels.mixed import Halves, all_skipped
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
@@ -14,15 +15,16 @@ from parity.trace import TensorFile
 from parity.trace.arrays import Array
 
 LARGEST = {"float16": 65504.0, "bfloat16": float(np.finfo(np.float32).max)}
-BITS = {"float16": 11, "bfloat16": 8}
-ROUGH = 0.05  # half precision leaves factors no more exact than this in small tensors
+# Of gradients in half precision, by one factor: u is 2^-11 in float16 and 2^-8 = 0.004 in bfloat16, and what ten such
+# roundings leave of a small tensor is no more exact than this. A loss scale is a power of two, 8 and more.
+RESIDUAL_IN_HALF = 0.05
 
 
 def find_mixed_causes(first: FirstDifference | None, halves: Halves) -> list[Cause]:
     """Returns the causes that the numbers support, best first."""
     if first is None:
         return [found] if (found := _always_overflowing(halves)) else []
-    found_ones = [hypothesis(first, halves) for hypothesis in HYPOTHESES]
+    found_ones = [hypothesis(first, halves) for hypothesis in HYPOTHESES_OF_HALF]
     return [cause for cause in found_ones if cause is not None]
 
 
@@ -146,7 +148,7 @@ def loss_scale_left(first: FirstDifference, halves: Halves) -> Cause | None:
     if any(not np.isfinite(other).all() for _, other in pairs):
         return None
     found = fit([[one] for one, _ in pairs], [other for _, other in pairs])
-    if found is None or found.residual > ROUGH or abs(found.coefficients[0]) < 8:
+    if found is None or found.residual > RESIDUAL_IN_HALF or abs(found.coefficients[0]) < 8:
         return None
     factor = found.coefficients[0]
     power = round(log2(factor)) if factor > 0 else 0
@@ -157,7 +159,7 @@ def loss_scale_left(first: FirstDifference, halves: Halves) -> Cause | None:
     )
 
 
-HYPOTHESES: tuple[Callable[[FirstDifference, Halves], Cause | None], ...] = (
+HYPOTHESES_OF_HALF: tuple[Callable[[FirstDifference, Halves], Cause | None], ...] = (
     overflow,
     loss_scale_rule,
     loss_scale_left,
@@ -190,7 +192,7 @@ def _given(file: TensorFile) -> tuple[float, float] | None:
     found = fit(
         [[np.asarray(one, np.float64)] for one, _ in pairs], [np.asarray(other, np.float64) for _, other in pairs]
     )
-    if found is None or found.residual > ROUGH:
+    if found is None or found.residual > RESIDUAL_IN_HALF:
         return None
     return found.coefficients[0], float(np.sqrt(sum(norm(other) ** 2 for _, other in pairs)))
 

@@ -5,12 +5,11 @@ import numpy as np
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.clipping import by_value
 from parity.diagnose.evidence import LEFT, Evidence, common_factor, fit, rounds_to_one
+from parity.diagnose.fitting import CLOSE_DERIVED
 from parity.diagnose.optimizer_input import Input, linear_slot, optimizer_inputs, slot_rule
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array
-
-ROUGH = 1e-6
 
 
 def gradients_used(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -21,7 +20,7 @@ def gradients_used(first: FirstDifference, evidence: Evidence) -> Cause | None:
     inputs = optimizer_inputs(evidence, step)
     if not inputs:
         return None
-    changed = [each for each in inputs if norm(each.used - each.gradient) > ROUGH * norm(each.gradient)]
+    changed = [each for each in inputs if norm(each.used - each.gradient) > CLOSE_DERIVED * norm(each.gradient)]
     found = linear_slot(evidence, step)
     keep = found[1].keep if found else 0.0
     cause = _to_one_norm(evidence) or _factor(inputs, changed, dampened_shares(evidence, keep), _steady(evidence))
@@ -45,7 +44,7 @@ def left_over(first: FirstDifference, evidence: Evidence) -> Cause | None:
     else:
         pairs = [each for each in optimizer_inputs(evidence, step) or [] if each.name in earlier]
     found = fit([[one, earlier[name]] for name, one, _ in pairs], [other for _, _, other in pairs]) if pairs else None
-    if found is None or found.residual > ROUGH or abs(found.coefficients[1]) <= ROUGH:
+    if found is None or found.residual > CLOSE_DERIVED or abs(found.coefficients[1]) <= CLOSE_DERIVED:
         return None
     apart = float(np.sqrt(sum(norm(other - one) ** 2 for _, one, other in pairs)))
     if found.residual * float(np.sqrt(sum(norm(other) ** 2 for _, _, other in pairs))) > LEFT * apart:
@@ -68,7 +67,7 @@ def _told_from_a_share(first: FirstDifference, evidence: Evidence) -> bool:
     rules = [slot_rule(evidence, step, found[0], candidate=True) for step in steps]
     keeps = [rule.keep for rule in rules if rule is not None]
     # The reference's own share is no other one: then it is the gradient that is another.
-    own = bool(keeps) and all(abs(each - found[1].keep) <= ROUGH for each in keeps)
+    own = bool(keeps) and all(abs(each - found[1].keep) <= CLOSE_DERIVED for each in keeps)
     return own or len(keeps) < len(rules) or not all(0.0 <= each <= 1.0 for each in keeps)
 
 
@@ -82,7 +81,7 @@ def _steady(evidence: Evidence) -> bool | None:
     if len(known) < max(len(steps), 2):
         return False
     norms = _norms(steps)
-    return max(known) - min(known) <= ROUGH * max(known) and max(norms) - min(norms) > LEFT * max(norms)
+    return max(known) - min(known) <= CLOSE_DERIVED * max(known) and max(norms) - min(norms) > LEFT * max(norms)
 
 
 def _norms(steps: list[list[Input]]) -> list[float]:
@@ -94,9 +93,9 @@ def _to_one_norm(evidence: Evidence) -> Cause | None:
     factors = [_rough_factor([(each.gradient, each.used) for each in inputs]) for inputs in steps]
     norms = _norms(steps)
     known = [factor for factor in factors if factor is not None and factor > 0]
-    if len(known) < max(len(steps), 2) or max(norms) - min(norms) > ROUGH * max(norms):
+    if len(known) < max(len(steps), 2) or max(norms) - min(norms) > CLOSE_DERIVED * max(norms):
         return None
-    if max(known) - min(known) <= ROUGH * max(known):
+    if max(known) - min(known) <= CLOSE_DERIVED * max(known):
         return None
     return build_cause(
         "clipping",
@@ -121,13 +120,13 @@ def dampened_shares(evidence: Evidence, keep: float) -> list[float]:
 
 def _factor(inputs: list[Input], changed: list[Input], dampened: list[float], steady: bool | None) -> Cause | None:
     factor = _rough_factor([(each.gradient, each.used) for each in changed])
-    if factor is None or abs(factor - 1) <= ROUGH or rounds_to_one(factor):
+    if factor is None or abs(factor - 1) <= CLOSE_DERIVED or rounds_to_one(factor):
         return None
     where = "every variable" if len(changed) == len(inputs) else ", ".join(each.name for each in changed)
     text = f"the candidate's optimizer works with {factor:.9g} times the gradient of {where}"
-    if abs(factor + 1) <= ROUGH:
+    if abs(factor + 1) <= CLOSE_DERIVED:
         return build_cause("sign", "update", evidence=text)
-    if len(changed) == len(inputs) and any(abs(factor - share) <= ROUGH for share in dampened):
+    if len(changed) == len(inputs) and any(abs(factor - share) <= CLOSE_DERIVED for share in dampened):
         return build_cause("momentum", "dampened", evidence=text, factor=factor)
     if 0 < factor < 1 and len(changed) == len(inputs) and len(inputs) > 1 and not steady:
         norms = float(np.sqrt(sum(norm(each.used) ** 2 for each in changed)))
@@ -147,7 +146,7 @@ def _clipped_by_norm(inputs: list[Input], changed: list[Input]) -> Cause | None:
     if not changed or any(factor is None or not 0 < factor < 1 for factor in factors):
         return None
     norms = [norm(each.used) for each in changed]
-    if max(norms) - min(norms) > ROUGH * max(norms):
+    if max(norms) - min(norms) > CLOSE_DERIVED * max(norms):
         return None
     return build_cause(
         "clipping",
@@ -160,7 +159,7 @@ def _clipped_by_norm(inputs: list[Input], changed: list[Input]) -> Cause | None:
 
 
 def _clipped_by_value(inputs: list[Input], changed: list[Input]) -> Cause | None:
-    rule = by_value([(each.gradient, each.used) for each in changed], ROUGH)
+    rule = by_value([(each.gradient, each.used) for each in changed], CLOSE_DERIVED)
     if rule is None or not rule.fully:
         return None
     return build_cause(
@@ -177,4 +176,4 @@ def _rough_factor(pairs: list[tuple[Array, Array]]) -> float | None:
     if factor is not None or not pairs:
         return factor
     found = fit([[one] for one, _ in pairs], [other for _, other in pairs])
-    return found.coefficients[0] if found is not None and found.residual <= ROUGH else None
+    return found.coefficients[0] if found is not None and found.residual <= CLOSE_DERIVED else None

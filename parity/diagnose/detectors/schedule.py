@@ -8,11 +8,14 @@ from parity.diagnose.evidence import Evidence
 from parity.judge.result import Cause, FirstDifference
 
 RATE = "state/learning_rate"
-ROUNDING = 2.0**-18  # between a schedule in float32 and the same one in double
-TELLING = 1e-4  # by how much a schedule must have changed, relative, to tell two steps apart
-PERIODS = range(2, 1001)
-LONG = 3  # rates that tell a shape
-MANY = 6  # rates that are printed
+# Between a schedule in float32 and the same one in double, relative: 2^-18 = 3.8e-6 is 64 roundings of u32 = 2^-24; the
+# graph's decays are at most 9.5e-7 away from Python's (docs/semantics.md).
+ROUNDING_OF_RATE = 2.0**-18
+# By how much a schedule must have changed, relative, to tell two steps apart: 26 times what rounding may.
+LEAST_CHANGE_OF_RATE = 1e-4
+PERIODS = range(2, 1001)  # steps that a schedule may stand still for
+FEWEST_RATES = 3  # rates that tell a shape
+MOST_RATES_SHOWN = 6  # rates that are printed
 
 
 def shifted_schedule(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -91,7 +94,7 @@ def other_rates(first: FirstDifference, evidence: Evidence) -> Cause | None:
 
 def _shape(one: list[float], other: list[float]) -> tuple[str, float, float] | None:
     # Schedules that are straight, or fall by one factor, are said by what they do in a step.
-    if len(one) < LONG or not _same(one[0], other[0]):
+    if len(one) < FEWEST_RATES or not _same(one[0], other[0]):
         return None
     ratios = [_ratio(rates) for rates in (one, other)]
     if ratios[0] is not None and ratios[1] is not None:
@@ -111,12 +114,13 @@ def _ratio(rates: list[float]) -> float | None:
 
 def _slope(rates: list[float]) -> float | None:
     slopes = [after - before for before, after in pairwise(rates)]
-    same = max(slopes) - min(slopes) <= ROUNDING * max(abs(rate) for rate in rates)
+    same = max(slopes) - min(slopes) <= ROUNDING_OF_RATE * max(abs(rate) for rate in rates)
     return slopes[0] if same else None
 
 
 def _at_lower_speed(one: list[float], other: list[float]) -> Cause | None:
-    # Where the candidate's schedule takes n steps for one of the reference's, its every nth rate is one of the reference's.
+    # Where the candidate's schedule takes n steps for one of the reference's, its every nth rate is one of the
+    # reference's.
     for slower in range(2, len(one)):
         told = [(one[k // slower], other[k]) for k in range(0, len(one), slower)]
         if (
@@ -138,14 +142,14 @@ def _between(one: list[float], other: list[float], slower: int) -> bool:
     # What it does between lies between.
     for k, rate in enumerate(other):
         ends = one[k // slower], one[min(k // slower + 1, len(one) - 1)]
-        if not min(ends) * (1 - ROUNDING) <= rate <= max(ends) * (1 + ROUNDING):
+        if not min(ends) * (1 - ROUNDING_OF_RATE) <= rate <= max(ends) * (1 + ROUNDING_OF_RATE):
             return False
     return True
 
 
 def _listed(rates: list[float]) -> str:
-    shown = [f"{rate:.6g}" for rate in rates[:MANY]]
-    return ", ".join([*shown, "..."] if len(rates) > MANY else shown)
+    shown = [f"{rate:.6g}" for rate in rates[:MOST_RATES_SHOWN]]
+    return ", ".join([*shown, "..."] if len(rates) > MOST_RATES_SHOWN else shown)
 
 
 def _rates(first: FirstDifference, evidence: Evidence, every: bool = True) -> tuple[list[float], list[float]] | None:
@@ -162,11 +166,11 @@ def _rates(first: FirstDifference, evidence: Evidence, every: bool = True) -> tu
 
 
 def _same(one: float, other: float) -> bool:
-    return abs(one - other) <= ROUNDING * abs(one)
+    return abs(one - other) <= ROUNDING_OF_RATE * abs(one)
 
 
 def _varies(rates: list[float]) -> bool:
-    return max(rates) - min(rates) > TELLING * max(abs(rate) for rate in rates)
+    return max(rates) - min(rates) > LEAST_CHANGE_OF_RATE * max(abs(rate) for rate in rates)
 
 
 def _first_that(holds: Callable[[int], bool], below: int) -> int | None:

@@ -17,7 +17,9 @@ from parity.trace import EXECUTION_RANK
 from parity.trace.arrays import Array
 
 STAGES = ("grad", "clip", "slot", "var", "ema")
-EXACT = 1e-6
+# Of what a stage gives, by the rule read off the reference. A decade above `RESIDUAL_OF_RULE`: weights are moved by as
+# little as a millionth of themselves, and storing them rounds that move by 1e-10.
+RESIDUAL_OF_STAGE = 1e-6
 Named = dict[str, tuple[Array, Array]]
 
 
@@ -79,7 +81,7 @@ def _combined(evidence: Evidence, step: int) -> Callable[[str], Array | None] | 
     if not towers or not names:
         return None
     found = fit([[own[name][0] for own in towers.values()] for name in names], [combined[name][0] for name in names])
-    if found is None or found.residual > EXACT:
+    if found is None or found.residual > RESIDUAL_OF_STAGE:
         return None
     weights = found.coefficients
     return lambda name: (
@@ -132,7 +134,7 @@ def _of_rmsprop(evidence: Evidence, step: int, slot: str, own: Named) -> Callabl
     names = [name for name in start if name in squares and name in own and (squares[name][0] + epsilon > 0).all()]
     scaled = {n: [own[n][side] / np.sqrt(np.abs(squares[n][side] + epsilon)) for side in (0, 1)] for n in names}
     found = fit([[start[n], scaled[n][0]] for n in names], [slots[n][0] for n in names]) if names else None
-    if slot == "rms" or found is None or found.residual > EXACT:
+    if slot == "rms" or found is None or found.residual > RESIDUAL_OF_STAGE:
         return None
     keep, take = found.coefficients
     return lambda name: keep * start[name] + take * scaled[name][1] if name in scaled else None
@@ -145,7 +147,7 @@ def _moved(evidence: Evidence, step: int) -> Callable[[str], Array | None] | Non
         moves = {name: weights[name][0] - was for name, was in start.items() if name in columns}
         told = [name for name, move in moves.items() if norm(move) > 1e-6 * norm(start[name])]
         found = fit([columns[name][0] for name in told], [moves[name] for name in told]) if told else None
-        if found is not None and found.residual <= EXACT:
+        if found is not None and found.residual <= RESIDUAL_OF_STAGE:
             return lambda name, shares=found.coefficients, columns=columns: (  # type: ignore[misc]
                 _combination(start[name], shares, columns[name][1]) if name in moves else None
             )

@@ -19,11 +19,12 @@ from parity.trace.arrays import Array
 
 # Causes in batch norm's moving statistics.
 
-WHOLE = (
-    1e-5  # as far as the fit tells a number of values; of thousands nearly any number lies near a whole one otherwise
-)
-AGREES = 1e-6  # of another statistic
-STORED = 1e-6  # what is left of a small move of a statistic once the statistic is stored
+# How far from a whole number a count of values n may be, relative: of n / (n - 1) = 1 + 1 / n the fit tells n times
+# fewer digits of n. Of thousands nearly any number lies near a whole one otherwise.
+FROM_WHOLE_COUNT = 1e-5
+CLOSE_STATISTIC = 1e-6  # of another statistic: n for n - 1 moves a variance by 5e-6 of it and more, rounding by 1e-15
+# Of a difference of statistics: a move of 1e-10 of a statistic, once that is stored, keeps six digits (u64 over 1e-10).
+STORED = 1e-6
 
 
 def statistics_frozen(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -95,7 +96,7 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
             of_new=of_new,
         )
     count = 1 / (1 - of_new) if of_new < 1 else of_new / (of_new - 1)
-    if not count > 1.5 or abs(count - round(count)) > WHOLE * count:
+    if not count > 1.5 or abs(count - round(count)) > FROM_WHOLE_COUNT * count:
         return None
     n = round(count)
     kept = -of_old / (of_new - 1)  # what the average keeps of itself: of_old is that times 1 - of_new
@@ -123,7 +124,7 @@ def _others_agree(name: str, found: dict[str, tuple[Array, Array]]) -> bool:
     """Whether the other statistics of the layer, its moving mean, are the same: a variance alone is counted otherwise."""
     layer = name.rpartition("/")[0]
     others = [pair for each, pair in found.items() if each != name and each.rpartition("/")[0] == layer != ""]
-    return all(norm(other - one) <= AGREES * norm(one) for one, other in others)
+    return all(norm(other - one) <= CLOSE_STATISTIC * norm(one) for one, other in others)
 
 
 # Causes in the moving averages of the weights.

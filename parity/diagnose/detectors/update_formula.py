@@ -13,14 +13,17 @@ from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.update_solver import GRADIENT, Form, Formula, Move, forms, holds, moves_of, solve
 from parity.diagnose.detectors.weight_decay import cause_of_decay
 from parity.diagnose.evidence import ROUNDING, Evidence, is_close, rounds_to_one
+from parity.diagnose.fitting import CLOSE_SOLVED
 from parity.diagnose.optimizer_input import slot_rule
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, Explained, FirstDifference
 
-STEPS = 3
-CLOSE = 1e-5  # of factors that are solved for
-NEAR = 1e-4  # of the share that a gradient has beside a slot
-WRONG = 1e-12  # of a move
+MOST_STEPS = 3  # that a formula has to hold in: slots that start empty make many rules alike in the first
+# Of the share that a gradient has beside a slot: both point the same way in early steps, and a fit tells them apart by
+# what is left of that.
+CLOSE_SHARE = 1e-4
+# of a move, from which on it differs: a thousand roundings of float64 (u64 = 1.1e-16)
+LEAST_DIFFERENCE_OF_MOVES = 1e-12
 SLOT_OF_UPDATES = "momentum"  # RMSProp's: it takes the update up, learning rate and all
 
 Moves = Mapping[str, Move]
@@ -88,7 +91,7 @@ def _roots_of(slots: Sequence[str]) -> Iterator[Form]:
 
 def _sides(first: FirstDifference, evidence: Evidence) -> Sides:
     step = first.check.step
-    steps = [step, *(each for each in evidence.steps if each > step)][:STEPS]
+    steps = [step, *(each for each in evidence.steps if each > step)][:MOST_STEPS]
     reference = [moves_of(evidence, each, candidate=False) for each in steps]
     candidate = [moves_of(evidence, each, candidate=True) for each in steps]
     names = [
@@ -101,7 +104,7 @@ def _wrong(reference: Moves, candidate: Moves, name: str) -> bool:
     if name not in reference or name not in candidate:
         return False
     one, other = reference[name], candidate[name]
-    return norm(other.move - one.move) > WRONG * norm(one.move) + ROUNDING * norm(one.weight)
+    return norm(other.move - one.move) > LEAST_DIFFERENCE_OF_MOVES * norm(one.move) + ROUNDING * norm(one.weight)
 
 
 def _known_epsilons(evidence: Evidence, step: int) -> list[float]:
@@ -167,9 +170,9 @@ def _named(
     if formula.form != own.form:
         return _of_the_form(first, evidence, sides, own, formula)
     rates = [other / one for one, other in zip(own.shares, formula.shares, strict=True)]
-    if not all(is_close(rate, rates[0], CLOSE) for rate in rates):
+    if not all(is_close(rate, rates[0], CLOSE_SOLVED) for rate in rates):
         return None
-    if not rounds_to_one(rates[0]) and not is_close(rates[0], 1.0, CLOSE):
+    if not rounds_to_one(rates[0]) and not is_close(rates[0], 1.0, CLOSE_SOLVED):
         return _of_the_rate(first, evidence, sides, found, rates[0])
     return _of_the_epsilon(first, evidence, sides, own, formula)
 
@@ -185,7 +188,7 @@ def _of_the_rate(
             "second moment": float(np.sqrt(1 - powers[1])),
         }
         for variant, corrected in corrections.items():
-            if is_close(factor * corrected, 1.0, CLOSE) and not is_close(corrected, 1.0, CLOSE):
+            if is_close(factor * corrected, 1.0, CLOSE_SOLVED) and not is_close(corrected, 1.0, CLOSE_SOLVED):
                 text = (
                     f"{_words(found[0])} gives the candidate's update of {_which(sides)} at step {sides.steps[0]}, "
                     f"{factor:.6g} times the reference's"
@@ -290,10 +293,10 @@ def _of_two_terms(
     if rule is None or not rule.keep or not formula.shares[0]:
         return None
     share = formula.shares[1] / formula.shares[0]
-    if is_close(share, rule.take / rule.keep, NEAR):
+    if is_close(share, rule.take / rule.keep, CLOSE_SHARE):
         whose = "candidate" if candidate else "reference"
         return build_cause("nesterov", evidence=text, explains=_all_of(first), whose=whose, wanted=not candidate)
-    if is_close(share, -rule.take, NEAR):
+    if is_close(share, -rule.take, CLOSE_SHARE):
         who, other = ("candidate", "reference") if candidate else ("reference", "candidate")
         return build_cause(
             "optimizer_rule",
@@ -345,7 +348,7 @@ def _of_the_slot(first: FirstDifference, evidence: Evidence, sides: Sides, own: 
     found = _formulas(sides, own.form, [each[0] for each in sides.known], decays=True)
     if found is not None:
         kept, factor = round(found[0].decay, 9), found[0].shares[0] / own.shares[0]
-        if abs(kept - own.decay) > CLOSE:
+        if abs(kept - own.decay) > CLOSE_SOLVED:
             return build_cause(
                 "momentum",
                 "other",
@@ -355,9 +358,9 @@ def _of_the_slot(first: FirstDifference, evidence: Evidence, sides: Sides, own: 
                 got=kept,
                 wanted=own.decay,
             )
-        if is_close(factor, 1.0, CLOSE):
+        if is_close(factor, 1.0, CLOSE_SOLVED):
             return None
-        if is_close(found[0].shares[0], 1.0, CLOSE):
+        if is_close(found[0].shares[0], 1.0, CLOSE_SOLVED):
             return build_cause(
                 "optimizer_rule",
                 "rate outside the momentum",

@@ -8,8 +8,8 @@ import numpy as np
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.optimizer_gradients import dampened_shares
 from parity.diagnose.detectors.weight_decay import cause_of_decay
-from parity.diagnose.evidence import Evidence, is_close
-from parity.diagnose.fitting import Partly, counts, fit_partly
+from parity.diagnose.evidence import EMPTY_GRADIENT, Evidence, is_close
+from parity.diagnose.fitting import CLOSE_DERIVED, FEW_ELEMENTS, RESIDUAL_OF_RULE, Partly, counts, fit_partly
 from parity.diagnose.optimizer_input import Input, linear_slot, slot_rule
 from parity.judge.metrics import norm
 from parity.judge.result import Cause
@@ -20,10 +20,9 @@ from parity.trace.arrays import Array
 # that it was given. Adam's update tells its rate and its epsilon: ``m / u`` is linear in the root of v. Weights
 # that shrink beside the update are one more column.
 
-EXACT = 1e-7
-EMPTY = 1e-8  # of the largest: zero but for rounding
-FEW = 16
-ENOUGH = 0.3  # of the elements of a slot have to follow one share exactly
+# Of the elements of a slot that have to follow one share exactly, each for itself. Chosen: the others may be cut off;
+# that of 16 elements or more a third agree to 1e-7 is no chance.
+LEAST_SHARE_EXACT = 0.3
 
 
 class Given(NamedTuple):
@@ -81,13 +80,13 @@ def given(evidence: Evidence, step: int) -> Given | None:
     parts = []
     for name, _, after in evidence.pairs(step, "slot", slot):
         before = evidence.before(step, "slot", name, slot)
-        if before is None or name not in own or name in left or norm(own[name][1]) <= EMPTY * largest:
+        if before is None or name not in own or name in left or norm(own[name][1]) <= EMPTY_GRADIENT * largest:
             continue
         parts.append((name, before, own[name][1], after, evidence.before(step, "var", name)))
     shares = [share for part in parts if (share := _share_kept(*part[1:], averages)) is not None]
     kept = float(np.median(shares)) if shares else 1.0
-    agreeing = sum(abs(share - kept) <= 10 * EXACT for share in shares)
-    if 2 * agreeing <= len(parts) or (averages and abs(1 - kept) <= EXACT):
+    agreeing = sum(abs(share - kept) <= 10 * RESIDUAL_OF_RULE for share in shares)
+    if 2 * agreeing <= len(parts) or (averages and abs(1 - kept) <= RESIDUAL_OF_RULE):
         return None
     take = 1 - kept if averages else rule.take
     inputs = [Input(name, gradient, (after - kept * before) / take) for name, before, gradient, after, _ in parts]
@@ -118,14 +117,14 @@ def moved(evidence: Evidence, step: int, told: Given) -> dict[str, Moved] | None
         )
         if one is not None:
             found[name] = one
-        elif move.size > FEW:
+        elif move.size > FEW_ELEMENTS:
             return None
     return found or None
 
 
 def _share_kept(before: Array, gradient: Array, after: Array, weight: Array | None, averages: bool) -> float | None:
     for columns in ([before, gradient], [before, gradient, weight]):
-        found = fit_partly([each for each in columns if each is not None], after, EXACT)
+        found = fit_partly([each for each in columns if each is not None], after, RESIDUAL_OF_RULE)
         if found is not None and not found.limit and not found.empty:
             return found.coefficients[0]
     # Where some elements of the gradient were cut off, most of the others still tell the share, each for itself.
@@ -134,20 +133,20 @@ def _share_kept(before: Array, gradient: Array, after: Array, weight: Array | No
         with np.errstate(divide="ignore", invalid="ignore"):
             each = (part / whole).reshape(-1)
         each = each[np.isfinite(each)]
-        share = float(np.median(each)) if each.size >= FEW else np.nan
-        if (np.abs(each - share) <= EXACT).mean() >= ENOUGH:
+        share = float(np.median(each)) if each.size >= FEW_ELEMENTS else np.nan
+        if (np.abs(each - share) <= RESIDUAL_OF_RULE).mean() >= LEAST_SHARE_EXACT:
             return share
     return None
 
 
 def _of_adam(move: Array, slot: Array, root: Array, weight: Array) -> Moved | None:
     # u = r m / (root + e) + s w, in all of its terms: m = (u - s w) (root + e) / r.
-    found = fit_partly([move * root, move], slot, EXACT)
+    found = fit_partly([move * root, move], slot, RESIDUAL_OF_RULE)
     if found is not None and found.coefficients[0]:
         first, second = found.coefficients
         doubt = found.residual * norm(slot) / (abs(first) * norm(move))
         return Moved(1 / first, second / first, 0.0, doubt)
-    found = fit_partly([move * root, move, weight * root, weight], slot, EXACT)
+    found = fit_partly([move * root, move, weight * root, weight], slot, RESIDUAL_OF_RULE)
     if found is None or not found.coefficients[0] or not counts(found, [2], [move, move, weight * root], slot):
         return None
     first, second, third, _ = found.coefficients
@@ -156,7 +155,7 @@ def _of_adam(move: Array, slot: Array, root: Array, weight: Array) -> Moved | No
 
 def _of_a_slot(move: Array, slot: Array, used: Array, weight: Array) -> Moved | None:
     for columns in ([slot], [slot, used], [slot, weight], [slot, used, weight]):
-        found = fit_partly(columns, move, EXACT)
+        found = fit_partly(columns, move, RESIDUAL_OF_RULE)
         further = range(1, len(columns))
         if found is not None and not found.limit and not found.empty and counts(found, further, columns, move):
             shares = dict(zip(map(id, columns), found.coefficients, strict=True))
@@ -167,7 +166,6 @@ def _of_a_slot(move: Array, slot: Array, used: Array, weight: Array) -> Moved | 
 # Names several bugs in one update at once.
 
 FITTED = "fitted together with what else is wrong with the update"
-CLOSE = 1e-6
 
 
 def updates_at_once(evidence: Evidence, step: int) -> list[Cause]:
@@ -183,10 +181,10 @@ def updates_at_once(evidence: Evidence, step: int) -> list[Cause]:
 
 
 def _of_the_slot(told: Given) -> Iterator[Cause]:
-    if abs(told.kept - told.wanted) <= CLOSE:
+    if abs(told.kept - told.wanted) <= CLOSE_DERIVED:
         return
     text = f"the slot {told.slot} of every variable keeps {told.kept:.9g} of itself, {FITTED}"
-    if abs(told.kept) <= CLOSE:
+    if abs(told.kept) <= CLOSE_DERIVED:
         yield build_cause("slot_reset", evidence=text, slot=told.slot)
         return
     name, variant = ("adam_beta", "beta1") if told.averages else ("momentum", "other")
@@ -204,14 +202,14 @@ def _of_the_gradient(evidence: Evidence, step: int, told: Given) -> Iterator[Cau
             (
                 fit
                 for chosen in columns
-                if (fit := fit_partly(chosen, each.used, CLOSE))
+                if (fit := fit_partly(chosen, each.used, CLOSE_DERIVED))
                 and counts(fit, range(1, len(chosen)), chosen, each.used)
             ),
             None,
         )
         if fit is not None:
             fits[each.name] = fit
-        elif each.used.size > FEW:
+        elif each.used.size > FEW_ELEMENTS:
             return
     if not fits:
         return
@@ -241,11 +239,11 @@ def _of_the_factors(factors: list[float], told: Given, evidence: Evidence, step:
     if all(factor < 0 for factor in factors):
         yield build_cause("sign", "update", evidence=text)
     sizes = [abs(factor) for factor in factors]
-    same = max(sizes) - min(sizes) <= 10 * CLOSE * max(sizes)
-    if same and is_close(sizes[0], 1.0, CLOSE):
+    same = max(sizes) - min(sizes) <= 10 * CLOSE_DERIVED * max(sizes)
+    if same and is_close(sizes[0], 1.0, CLOSE_DERIVED):
         return
     dampened = [] if told.averages else dampened_shares(evidence, told.wanted)
-    if same and any(is_close(sizes[0], share, CLOSE) for share in dampened):
+    if same and any(is_close(sizes[0], share, CLOSE_DERIVED) for share in dampened):
         yield build_cause("momentum", "dampened", evidence=text, factor=sizes[0])
     elif same and (_one_norm(evidence, step, told) or (sizes[0] < 1 and not _one_factor(evidence, step, told))):
         yield build_cause(
@@ -293,8 +291,8 @@ def _adam_causes(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
     first, second = powers[0], powers[1]
     corrected = float(np.sqrt(1 - second) / (1 - first))
     rates = [each.rate / rate for each in went.values()]
-    uncorrected = sum(is_close(each, 1.0, CLOSE) for each in rates) * 2 >= len(rates)
-    if uncorrected and not is_close(corrected, 1.0, CLOSE) and not _another_beta2(evidence, step):
+    uncorrected = sum(is_close(each, 1.0, CLOSE_DERIVED) for each in rates) * 2 >= len(rates)
+    if uncorrected and not is_close(corrected, 1.0, CLOSE_DERIVED) and not _another_beta2(evidence, step):
         yield build_cause(
             "bias_correction",
             "missing",
@@ -304,7 +302,7 @@ def _adam_causes(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
     scale = 1.0 if uncorrected else corrected
     epsilon = float(np.median([each.other for each in went.values()]))
     # Powers of another beta are the candidate's own: what they make of the rate is no rate.
-    if abs(told.kept - told.wanted) <= CLOSE:
+    if abs(told.kept - told.wanted) <= CLOSE_DERIVED:
         yield from _of_the_rates({name: each.rate / rate / scale for name, each in went.items()})
     inside = wanted * float(np.sqrt(1 - second))
     known = abs(epsilon - wanted) > 10 * float(np.median([each.doubt for each in went.values()]))
@@ -327,7 +325,7 @@ def _adam_causes(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
 def _another_beta2(evidence: Evidence, step: int) -> bool:
     # Its powers are other ones, and may make any rate, even that of no correction.
     wanted, got = (slot_rule(evidence, step, "v", candidate=side) for side in (False, True))
-    return wanted is not None and got is not None and abs(got.keep - wanted.keep) > CLOSE
+    return wanted is not None and got is not None and abs(got.keep - wanted.keep) > CLOSE_DERIVED
 
 
 def _of_the_rates(factors: dict[str, float]) -> Iterator[Cause]:
@@ -359,14 +357,16 @@ def _decay(amount: float, where: str, what: str) -> Cause:
 
 
 def _one_norm(evidence: Evidence, step: int, told: Given) -> bool:
-    # Whatever the gradients are, what is made of them has the same norm in every step: no clipping either, but its limit.
+    # Whatever the gradients are, what is made of them has the same norm in every step: no clipping either, but its
+    # limit.
     others = [given(evidence, other) for other in evidence.steps if other != step]
     norms = [_norm_of_all(each.inputs) for each in others if each is not None]
     return bool(norms) and all(is_close(each, _norm_of_all(told.inputs), 1e-5) for each in norms)
 
 
 def _one_factor(evidence: Evidence, step: int, told: Given) -> bool:
-    # Whatever the gradients are, what is made of them has the same share of their norm in every step: no limit does that.
+    # Whatever the gradients are, what is made of them has the same share of their norm in every step: no limit does
+    # that.
     others = [given(evidence, other) for other in evidence.steps if other != step]
     shares = [_norm_of_all(each.inputs) / _norm_before(each.inputs) for each in others if each is not None]
     return bool(shares) and all(

@@ -14,15 +14,18 @@ from parity.diagnose.evidence import (
     share_explained,
     told_factor,
 )
-from parity.diagnose.optimizer_input import EXACT, SlotRule, slot_rule
+from parity.diagnose.fitting import RESIDUAL_OF_RULE
+from parity.diagnose.optimizer_input import SlotRule, slot_rule
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array
 
-SUMS_TO_ONE = 1e-6  # the shares of an average
-SAME_FACTOR = 1e-6  # of updates, from step to step
-COUNTED = 1e-5  # of a correction by a count of steps: a beta may be known in float32
-MOST_SHOWN = 6
+SUMS_TO_ONE = 1e-6  # the shares of an average: a beta rounded to float32 leaves 6e-8
+SAME_FACTOR = 1e-6  # of updates, from step to step: each is known to 10 CLOSE, and storing weights rounds them
+# Of sqrt(1 - beta2^t) / (1 - beta1^t), where a beta may be known in float32 alone: float32(0.999) is 1.3e-8 off, which
+# is 1.3e-5 of 1 - beta2 and 6.4e-6 of its root.
+CLOSE_CORRECTION = 1e-5
+MOST_FACTORS_SHOWN = 6
 
 
 def not_updated(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -81,11 +84,11 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
         f"{wanted.take:.9g}"
     )
     explains = share_explained(first, made)
-    if abs(got.keep) <= EXACT and abs(got.take - wanted.take) <= EXACT * abs(wanted.take):
+    if abs(got.keep) <= RESIDUAL_OF_RULE and abs(got.take - wanted.take) <= RESIDUAL_OF_RULE * abs(wanted.take):
         return build_cause("slot_reset", evidence=text, explains=explains, slot=slot, where=where)
     if wanted.power == 2 and _sums(wanted) != _sums(got):
         here, there = _of_squares(got), _of_squares(wanted)
-    elif _averages(wanted) and abs(got.take - 1) <= EXACT < abs(got.keep):
+    elif _averages(wanted) and abs(got.take - 1) <= RESIDUAL_OF_RULE < abs(got.keep):
         here, there = "sums gradients up, as momentum does", "averages them"
     else:
         here, there = "", ""
@@ -108,12 +111,13 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
 
 def _same_rule(wanted: SlotRule, got: SlotRule) -> bool:
     # A gradient that enters otherwise while the slot keeps as much is another gradient, unless it enters whole.
-    averages = _averages(wanted) and abs(wanted.take - 1) > EXACT
-    return abs(got.keep - wanted.keep) <= EXACT and not (averages and abs(got.take - 1) <= EXACT)
+    averages = _averages(wanted) and abs(wanted.take - 1) > RESIDUAL_OF_RULE
+    return abs(got.keep - wanted.keep) <= RESIDUAL_OF_RULE and not (averages and abs(got.take - 1) <= RESIDUAL_OF_RULE)
 
 
 def _stands_still(rule: SlotRule) -> bool:
-    return abs(rule.take) <= EXACT and abs(rule.keep - 1) <= EXACT  # no optimizer keeps all, and takes up nothing
+    # No optimizer keeps all, and takes up nothing.
+    return abs(rule.take) <= RESIDUAL_OF_RULE and abs(rule.keep - 1) <= RESIDUAL_OF_RULE
 
 
 def _averages(rule: SlotRule) -> bool:
@@ -128,7 +132,7 @@ def _of_squares(rule: SlotRule) -> str:
 
 
 def _sums(rule: SlotRule) -> bool:
-    return abs(rule.keep - 1) <= EXACT and abs(rule.take - 1) <= EXACT
+    return abs(rule.keep - 1) <= RESIDUAL_OF_RULE and abs(rule.take - 1) <= RESIDUAL_OF_RULE
 
 
 def _share_of(evidence: Evidence, slot: str, rule: SlotRule) -> tuple[str, str]:
@@ -146,7 +150,9 @@ def _times(wanted: SlotRule, got: SlotRule) -> int:
     # After n steps with one gradient a slot has kept keep^n, and taken up take (1 + keep + ... + keep^(n - 1)).
     for times in range(2, 5):
         taken = wanted.take * sum(wanted.keep**k for k in range(times))
-        if abs(got.keep - wanted.keep**times) <= EXACT and abs(got.take - taken) <= EXACT * abs(taken):
+        if abs(got.keep - wanted.keep**times) <= RESIDUAL_OF_RULE and abs(got.take - taken) <= RESIDUAL_OF_RULE * abs(
+            taken
+        ):
             return times
     return 0
 
@@ -257,7 +263,7 @@ def _factors(evidence: Evidence, names: set[str]) -> dict[int, float] | None:
 
 
 def _varying(factors: dict[int, float], where: str) -> Cause:
-    listed = ", ".join(f"{factor:.6g}" for factor in list(factors.values())[:MOST_SHOWN])
+    listed = ", ".join(f"{factor:.6g}" for factor in list(factors.values())[:MOST_FACTORS_SHOWN])
     return build_cause(
         "learning_rate",
         "varying",
@@ -278,7 +284,7 @@ def _other_count(evidence: Evidence, factors: dict[int, float]) -> Cause | None:
     tries = [{step: count + more for step, count in own.items()} for more in (1, -1, 2, -2)]
     for tried in [*tries, dict.fromkeys(own, 1), dict.fromkeys(own, 2)]:
         wanted = {step: _correction(n, betas) / _correction(own[step], betas) for step, n in tried.items() if n > 0}
-        if len(wanted) == len(own) and all(is_close(factors[step], wanted[step], COUNTED) for step in own):
+        if len(wanted) == len(own) and all(is_close(factors[step], wanted[step], CLOSE_CORRECTION) for step in own):
             step = min(own)
             return build_cause(
                 "bias_correction",

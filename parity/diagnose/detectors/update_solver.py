@@ -16,9 +16,12 @@ from parity.trace import TensorKey
 from parity.trace.arrays import Array
 
 GRADIENT = "gradient"
-SAMPLE = 20_000  # elements of a variable, evenly spaced: far more than there are unknowns
-EXACT = 1e-6  # of a move, of each variable
-SWAMPS = 1e4  # times the largest root
+MOST_SAMPLED = 20_000  # elements of a variable, evenly spaced: far more than there are unknowns
+# Of a move, of each variable, by the formula. Beside it ROUNDING of the weight is allowed, which storing the weight
+# costs.
+RESIDUAL_OF_MOVE = 1e-6
+# Times the largest root: so large an epsilon leaves of the root less than 1e-4 of the sum, and any root would do.
+SWAMPS = 1e4
 
 
 class Move(NamedTuple):
@@ -105,7 +108,7 @@ def moves_of(evidence: Evidence, step: int, candidate: bool) -> dict[str, Move]:
         if start is None or name not in gradients:
             continue
         own = {slot: values[name] for slot, values in slots.items() if name in values}
-        cut = slice(None, None, max(1, start.size // SAMPLE))
+        cut = slice(None, None, max(1, start.size // MOST_SAMPLED))
         terms = {GRADIENT: gradients[name][candidate], **own}
         if any(each.shape != start.shape for each in terms.values()):
             continue
@@ -213,7 +216,8 @@ def solve(form: Form, moves: Sequence[Move], epsilon: float | None = None, decay
 
 
 def _with_epsilon(form: Form, moves: Sequence[Move]) -> Formula | None:
-    # Times the denominator the formula is linear: n = (move sqrt(v) + epsilon move) / rate; with epsilon inside its square.
+    # Times the denominator the formula is linear: n = (move sqrt(v) + epsilon move) / rate; with epsilon inside its
+    # square.
     columns, targets = [], []
     for move in moves:
         square, first = _square(form, move), move.terms[form.numerators[0]]
@@ -252,7 +256,8 @@ def holds(formula: Formula | None, moves: Sequence[Move], others: Sequence[Move]
     left = [move.move - formula.of(move) for move in moves]
     rounding = [ROUNDING * norm(move.weight) for move in moves]
     if any(
-        not norm(rest) <= EXACT * norm(move.move) + room for rest, move, room in zip(left, moves, rounding, strict=True)
+        not norm(rest) <= RESIDUAL_OF_MOVE * norm(move.move) + room
+        for rest, move, room in zip(left, moves, rounding, strict=True)
     ):
         return False
     if others is None:

@@ -12,14 +12,16 @@ from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array
 
-TELLING = 1e-10
-ALONE = 1e-13  # relative, between gradients over weights that are nothing but decay
-FITS = 1e-5  # of what differs
-AGREES = 1e-4  # of what differs in another step or tower
-COUNTED = 1e-3  # of a coefficient: how far a multiple of it may lie from a whole one
-MANY = 100  # lookups of a row, above which any amount is near some multiple
-LEAST = 4  # elements that tell an amount of their own
-FEW, RARE = 4, 1000  # so many elements, and one in so many, have to have one gradient over weight
+LEAST_DIFFERENCE = 1e-10  # of a gradient: less may be rounding, 6e-12 of it in 40 layers
+CLOSE_RATIO = 1e-13  # relative, between gradients over weights that are nothing but decay: 900 roundings of float64
+# Of what differs, by a multiple of the weight. A decay of 1e-4 moves a gradient by about as much of itself; 1e-5 of
+# that, 1e-9 of the gradient, is `CLOSE`.
+RESIDUAL_OF_DIFFERENCE = 1e-5
+RESIDUAL_ELSEWHERE = 1e-4  # of what differs in another step or tower, by the same multiple: ten times the above
+FROM_WHOLE_MULTIPLE = 1e-3  # of a coefficient: how far a multiple of it may lie from a whole one
+MOST_LOOKUPS = 100  # of a row: above, FROM_WHOLE_MULTIPLE on either side of each makes any amount near some multiple
+FEWEST_ELEMENTS = 4  # that tell an amount of their own: one is some multiple of any weight
+FEWEST_RATIOS, ONE_RATIO_IN = 4, 1000  # so many elements, and one in so many, have to have one gradient over weight
 
 
 Law = Callable[[str, Array], Array]  # of a variable and its weight: what differs
@@ -104,17 +106,22 @@ def _holds(law: Law, names: Collection[str], others: Iterable[Apart]) -> bool:
 def _agrees(law: Law, names: Collection[str], told: dict[str, tuple[Array, Array]]) -> bool:
     parts = [(left, left - law(name, weight)) for name, (weight, left) in told.items() if name in names]
     apart, rest = (float(np.sqrt(sum(norm(each[place]) ** 2 for each in parts))) for place in (0, 1))
-    return rest <= AGREES * apart
+    return rest <= RESIDUAL_ELSEWHERE * apart
 
 
 def _by_variable(own: Apart, others: Iterable[Apart]) -> Cause | None:
-    # Each variable by an amount of its own: groups of other coefficients, norms in place of squares, sizes, single rows.
+    # Each variable by an amount of its own: groups of other coefficients, norms in place of squares, sizes, single
+    # rows.
     told, where = own.told, own.where
-    if not told or any(weight.size < LEAST or alike([weight]) for weight, _ in told.values()):
+    if not told or any(weight.size < FEWEST_ELEMENTS or alike([weight]) for weight, _ in told.values()):
         return None
     for columns, signed in ((_of_weights, False), (_of_signs, True)):
         fits = {variable: fit([columns(weight)], [left]) for variable, (weight, left) in told.items()}
-        known = {variable: each.coefficients for variable, each in fits.items() if each and each.residual <= FITS}
+        known = {
+            variable: each.coefficients
+            for variable, each in fits.items()
+            if each and each.residual <= RESIDUAL_OF_DIFFERENCE
+        }
         if len(known) < len(told):
             continue
         if signed:
@@ -143,7 +150,7 @@ def _of_amounts(
     # c w / |w| of a norm less c' w of half a square: linear in both.
     columns = [np.array([1 / norms[name] for name in amounts]), -np.ones(len(amounts))]
     squares = fit([columns], [np.array(list(amounts.values()))]) if len(amounts) > 2 else None
-    if squares is not None and squares.residual <= FITS and squares.coefficients[0] > 0.0:
+    if squares is not None and squares.residual <= RESIDUAL_OF_DIFFERENCE and squares.coefficients[0] > 0.0:
         of_norm, of_square = squares.coefficients
         if not _holds(lambda name, weight: (of_norm / norm(weight) - of_square) * weight, told, others):
             return None
@@ -168,13 +175,14 @@ def _of_sizes(known: dict[str, tuple[float, ...]], where: str) -> Cause:
 
 
 def _of_rows(every: list[Apart]) -> Cause | None:
-    # Of a table decay may reach some rows only, or each as often as it is looked up: by whole multiples of one coefficient.
+    # Of a table decay may reach some rows only, or each as often as it is looked up: by whole multiples of one
+    # coefficient.
     shown: dict[str, list[Array]] = {}
     for name, (weight, left) in ((name, pair) for apart in every for name, pair in apart.told.items()):
-        if weight.ndim != 2 or weight.shape[1] < LEAST:
+        if weight.ndim != 2 or weight.shape[1] < FEWEST_ELEMENTS:
             return None
         shares = (left * weight).sum(axis=1) / np.maximum((weight**2).sum(axis=1), 1e-300)
-        if norm(left - shares[:, None] * weight) > FITS * norm(left):
+        if norm(left - shares[:, None] * weight) > RESIDUAL_OF_DIFFERENCE * norm(left):
             return None
         shown.setdefault(name, []).append(shares[weight.any(axis=1)])
     if not all(_are_counts(np.concatenate(shares)) for shares in shown.values()):
@@ -194,14 +202,14 @@ def _of_rows(every: list[Apart]) -> Cause | None:
 def _are_counts(shares: Array) -> bool:
     """Whether amounts lie whole multiples of one coefficient apart, as counts of lookups make them."""
     ordered = np.sort(shares)
-    close = COUNTED * float(np.abs(ordered).max(initial=0.0))
+    close = FROM_WHOLE_MULTIPLE * float(np.abs(ordered).max(initial=0.0))
     gaps = np.diff(ordered)
     gaps = gaps[gaps > close]
-    if len(ordered) < LEAST or not len(gaps):
+    if len(ordered) < FEWEST_ELEMENTS or not len(gaps):
         return False
     for part in (1, 2, 3):
         counts = (ordered - ordered[0]) / (gaps.min() / part)
-        if counts.max() < MANY and (np.abs(counts - np.round(counts)) <= COUNTED).all():
+        if counts.max() < MOST_LOOKUPS and (np.abs(counts - np.round(counts)) <= FROM_WHOLE_MULTIPLE).all():
             return True
     return False
 
@@ -253,9 +261,9 @@ def _of_no_data(gradient: Array, weight: Array | None) -> float | None:
     ratios = np.sort(gradient[weight != 0] / weight[weight != 0])
     if (ratios == 0).any():
         return 0.0
-    count = max(FEW, gradient.size // RARE)
+    count = max(FEWEST_RATIOS, gradient.size // ONE_RATIO_IN)
     first, last = ratios[: len(ratios) - count + 1], ratios[count - 1 :]
-    alike = np.flatnonzero(last - first <= ALONE * np.abs(last))
+    alike = np.flatnonzero(last - first <= CLOSE_RATIO * np.abs(last))
     return float(first[alike[0]]) if len(alike) else None
 
 
@@ -266,7 +274,11 @@ def _proportional(own: Apart, evidence: Evidence) -> tuple[Fit | None, dict[str,
     for decayed in (every, whole):
         found = fit([[w] for w, _ in decayed.values()], [d for _, d in decayed.values()]) if decayed else None
         # Weights that are all one number may as well have got something added to their gradients, as L1 decay does.
-        if found is not None and found.residual <= FITS and not alike([weight for weight, _ in decayed.values()]):
+        if (
+            found is not None
+            and found.residual <= RESIDUAL_OF_DIFFERENCE
+            and not alike([weight for weight, _ in decayed.values()])
+        ):
             return found, decayed
     return None, {}
 
@@ -281,6 +293,6 @@ def _apart(
         if weight is None or not np.any(weight):
             continue
         difference = other - one
-        telling = norm(difference) > 1e-6 * largest and norm(difference) > TELLING * norm(one)
+        telling = norm(difference) > 1e-6 * largest and norm(difference) > LEAST_DIFFERENCE * norm(one)
         found.append((name, weight, difference / per_weight if telling else None))
     return found
