@@ -57,6 +57,7 @@ OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 NOT_THE_SCRIPTS = (
     os.path.join(OURS, "tf_towers", "record") + os.sep,
     os.path.join(OURS, "parity", "trace") + os.sep,
+    os.path.join(OURS, "parity", "worker") + os.sep,
 )
 
 
