@@ -93,7 +93,10 @@ def install_tf1() -> None:
             [pythons[0]["executable"], "-m", "venv", "--clear", str(environment)],
             [str(environment / "bin" / "python"), "-m", "pip", "install", "-q", *TF1_PACKAGES],
         ):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+            except subprocess.TimeoutExpired:
+                raise MissingError(f"TensorFlow 1.15 could not be installed in {INSTALL_SECONDS} s") from None
             if done.returncode:
                 raise MissingError(f"TensorFlow 1.15 could not be installed, mend this first: {done.stderr[-500:]}")
 
