@@ -141,11 +141,9 @@ def _missing(variables: Sequence[Variable], evidence: Evidence, read: Read | Non
         told = (
             f"the port holds {', '.join(hidden)} in plain lists or dicts, where neither DDP nor the optimizer sees them"
         )
-        fix = "hold modules in nn.ModuleList or nn.ModuleDict, parameters in nn.ParameterList"
     else:
         told = "no parameter of the port has such a shape or name; what was joined is all that it has"
-        fix = "add the parameter or the layer (bias=True, affine=True), as the graph has it"
-    return Cause("missing_parameter", f"the port has no parameter for {names}", told, fix, explains)
+    return build_cause("missing_parameter", "hidden" if hidden else "", evidence=told, explains=explains, names=names)
 
 
 def _extra(parts: Sequence[Variable], trained: Sequence[Variable], explains: Explained) -> Cause:

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from parity.case import Case, declared_differences, without
+from parity.diagnose.catalogue import build_cause
 from parity.experiment.levels import judge_function
 from parity.experiment.recorder import Recorder
 from parity.experiment.spec import Progress
-from parity.judge.result import Cause, DeclaredDifference, Found, Level
+from parity.judge.result import DeclaredDifference, Found, Level
 from parity.worker.launch import Sides
 
 ABSENT = "declared_difference_absent"
@@ -38,11 +39,10 @@ def look_for_declared(
         texts = " and ".join(each.text for each in declared if each.key in absent)
         different.causes.insert(
             0,
-            Cause(
+            build_cause(
                 ABSENT,
-                f"the declared difference is not there: {texts}",
-                "against a reference without it the port is the same in every tensor of level 1",
-                "take it out of [expect], or have the port do it",
+                evidence="against a reference without it the port is the same in every tensor of level 1",
+                texts=texts,
             ),
         )
     return [DeclaredDifference(*each, "absent" if each.key in absent else found) for each in declared]

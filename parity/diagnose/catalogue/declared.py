@@ -1,5 +1,15 @@
 """The causes of differences that a case declares."""
 
-from parity.diagnose.catalogue.info import CauseInfo
+from parity.diagnose.catalogue.info import CauseInfo, Wording
 
-ROWS = (CauseInfo("declared_difference_absent", "what the case declares the port to do otherwise is not there", {}),)
+ROWS = (
+    CauseInfo(
+        "declared_difference_absent",
+        "what the case declares the port to do otherwise is not there",
+        {
+            "": Wording(
+                "the declared difference is not there: {texts}", "take it out of [expect], or have the port do it"
+            ),
+        },
+    ),
+)

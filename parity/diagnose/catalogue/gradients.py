@@ -6,6 +6,8 @@ _OF_TWO = (
     "look for what multiplies the loss by a power of two: a loss scale that is not taken out, or a sum over that many"
 )
 
+_PADDING = "leave out padding_idx, which freezes its row; TensorFlow's embedding_lookup trains all rows"
+
 ROWS = (
     CauseInfo(
         "rows_without_gradient",
@@ -13,8 +15,9 @@ ROWS = (
         {
             "": Wording(
                 "no gradient reaches row {rows} of {name}",
-                "leave out padding_idx, which freezes its row; TensorFlow's embedding_lookup trains all rows",
+                _PADDING,
             ),
+            "padding_idx": Wording("no gradient reaches the row of padding_idx at {lines}", _PADDING),
         },
         traits=Trait.BESIDE_A_LOSS | Trait.NO_GRADIENT,
     ),
@@ -30,7 +33,13 @@ ROWS = (
         traits=Trait.NO_GRADIENT,
     ),
     CauseInfo(
-        "detached", "the port keeps gradients from passing where they pass in the reference: detach, no_grad, .data", {}
+        "detached",
+        "the port keeps gradients from passing where they pass in the reference: detach, no_grad, .data",
+        {
+            "": Wording(
+                "{kinds} keeps gradients from passing at {lines}", "leave it out: in the graph the gradient passes here"
+            ),
+        },
     ),
     CauseInfo(
         "not_detached",

@@ -6,6 +6,8 @@ _PIECES = "cut the batch into contiguous pieces as tf.split does: torch_ddp.shar
 
 _READ = "scale and shift the inputs once, as the graph does"
 
+_SEQUENCES = "check the order in which the port reads its sequences"
+
 ROWS = (
     CauseInfo(
         "order_of_examples",
@@ -82,6 +84,7 @@ ROWS = (
                 "the port multiplies {input} by {factor:.9g} and adds {shift:.9g} to it in front of {layer}{where}",
                 _READ,
             ),
+            "factor": Wording("the port multiplies {input} by {factor:.6g}", _READ),
         },
         traits=Trait.FIRST_LAYERS,
     ),
@@ -90,6 +93,9 @@ ROWS = (
         "a constant is added to an input",
         {
             "read": Wording("the port adds {shift:.9g} to {input} in front of {layer}{where}", _READ),
+            "mean": Wording(
+                "the port adds {shift:.6g} to {input}", "centre the inputs as the graph does, on the same mean"
+            ),
         },
         traits=Trait.FIRST_LAYERS,
     ),
@@ -104,6 +110,10 @@ ROWS = (
             "read": Wording(
                 "the port exchanges rows and columns of {input} in front of {layer}{where}",
                 "permute images as the graph has them: rows, then columns",
+            ),
+            "image": Wording(
+                "the port exchanges height and width of {input}",
+                "check the order of the axes where the port reads its images",
             ),
         },
         traits=Trait.FIRST_LAYERS | Trait.INPUT_LAYOUT,
@@ -120,10 +130,22 @@ ROWS = (
                 "check flips and the order of the channels (RGB, BGR)",
             ),
             "product": Wording("{layer} takes what goes in backwards in the candidate", "leave out the flip"),
+            "steps": Wording(
+                "{layer}: what goes in is read backwards in the candidate, from its last step to its first",
+                "leave out the flip",
+            ),
+            "sequence": Wording("the port reads {input} backwards", _SEQUENCES),
         },
         traits=Trait.FIRST_LAYERS | Trait.INPUT_LAYOUT,
     ),
-    CauseInfo("rolled_input", "an input is shifted along an axis", {}, traits=Trait.FIRST_LAYERS | Trait.INPUT_LAYOUT),
+    CauseInfo(
+        "rolled_input",
+        "an input is shifted along an axis",
+        {
+            "": Wording("the port reads {input} {late} by one, what falls off coming back in", _SEQUENCES),
+        },
+        traits=Trait.FIRST_LAYERS | Trait.INPUT_LAYOUT,
+    ),
     CauseInfo(
         "shifted_image",
         "a convolution sees its image shifted: padding on the wrong side",

@@ -31,6 +31,8 @@ _CELL = "compute the cell as the graph does"
 
 _NORM = "epsilon and statistics as in the graph: tf.layers.batch_normalization has 1e-3, torch 1e-5"
 
+_LENGTHS = "give the layer the lengths: pack the sequence, or freeze the state and zero the outputs behind the end"
+
 ROWS = (
     CauseInfo(
         "activation_function",
@@ -254,6 +256,11 @@ ROWS = (
                 "the numbers that go into {kind} stand in other places in the port: {lines}",
                 "reshape, transpose, split and join as the graph does, axis for axis",
             ),
+            "steps": Wording(
+                "{layer}: what goes in is cut into sequences as if its steps lay one behind the other: they are "
+                "of other examples",
+                "reshape to examples first, then steps",
+            ),
         },
         specificity=PLACE,
         traits=Trait.OF_AN_OP,
@@ -303,6 +310,9 @@ ROWS = (
             "rule": Wording(
                 "{layer}: the candidate takes {other}, the reference {own}",
                 "reduce over the graph's axes, by the graph's rule",
+            ),
+            "steps": Wording(
+                "of {sequence} the candidate takes {other}, the reference {own}", "reduce the steps as the graph does"
             ),
         },
         traits=Trait.OF_AN_OP,
@@ -400,14 +410,76 @@ ROWS = (
             ),
         },
     ),
-    CauseInfo("forget_bias", "another forget bias of an LSTM, or one that is added to another gate", {}),
+    CauseInfo(
+        "forget_bias",
+        "another forget bias of an LSTM, or one that is added to another gate",
+        {
+            "amount": Wording(
+                "{layer}: the candidate adds {other:g} to the forget gate, the reference {own:g}",
+                "add the graph's forget bias at run time",
+            ),
+            "gate": Wording(
+                "{layer}: the forget bias of {own:g} is added to the {gate} gate in the candidate",
+                "add it to the forget gate: gates lie in another order",
+            ),
+            "off": Wording(
+                "the forget gate's bias is off by {amount:.6g}",
+                "add the cell's forget_bias once: keep it in the frozen bias_hh and map the bias with "
+                "lstm_bias(forget_bias)",
+            ),
+        },
+    ),
     CauseInfo(
         "recurrent_rule",
         "a recurrent cell by another rule: reset before or after the product, update gate, activation",
-        {},
+        {
+            "direction": Wording(
+                "{layer}: the candidate goes {other}, the reference {own}", "go over the steps in the graph's direction"
+            ),
+            "reset": Wording(
+                "{layer}: the candidate resets {other} the product with the state, the reference {own} it", _CELL
+            ),
+            "update gate": Wording(
+                "{layer}: the update gate multiplies the {other} state in the candidate, the {own} one in the reference",
+                _CELL,
+            ),
+            "activation": Wording(
+                "{layer}: the new state goes through {other} in the candidate, through {own} in the reference", _CELL
+            ),
+        },
     ),
-    CauseInfo("sequence_lengths", "lengths of sequences are ignored, or another step is taken for the last", {}),
-    CauseInfo("initial_state", "a recurrent layer begins with another state, or does not begin anew", {}),
+    CauseInfo(
+        "sequence_lengths",
+        "lengths of sequences are ignored, or another step is taken for the last",
+        {
+            "behind the end": Wording(
+                "{layer}: the candidate runs behind the end of the examples, the reference stops at {own}", _LENGTHS
+            ),
+            "reversed": Wording(
+                "{layer}: the candidate reverses whole sequences, padding first, the reference each one within its length",
+                _LENGTHS,
+            ),
+            "stops": Wording("{layer}: the candidate stops at {other}, the reference {own}", _LENGTHS),
+            "step": Wording(
+                "of {sequence} the candidate takes {other}, the reference {own}",
+                "take the step that the graph takes, by the lengths",
+            ),
+        },
+    ),
+    CauseInfo(
+        "initial_state",
+        "a recurrent layer begins with another state, or does not begin anew",
+        {
+            "": Wording(
+                "{layer}: the candidate begins with {other} as its state, the reference with {own}",
+                "begin with the graph's state",
+            ),
+            "emptied": Wording(
+                "{layer}: the candidate's state is {other}, the reference's {own}",
+                "empty the state where the graph does",
+            ),
+        },
+    ),
     CauseInfo(
         "other_operation",
         "what goes into the port's line is right, and what comes out is not: it computes another thing",

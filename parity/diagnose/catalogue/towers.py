@@ -50,7 +50,20 @@ ROWS = (
         },
         traits=Trait.BEHIND_LOSSES | Trait.BESIDE_A_LOSS,
     ),
-    CauseInfo("sync_batch_norm", "batch norm goes over the whole batch on one side, over each shard on the other", {}),
+    CauseInfo(
+        "sync_batch_norm",
+        "batch norm goes over the whole batch on one side, over each shard on the other",
+        {
+            "port": Wording(
+                "the port normalises over the whole batch, the other side over each of the {towers} shards",
+                "leave SyncBatchNorm out, as towers do",
+            ),
+            "graph": Wording(
+                "the graph normalises over the whole batch, the other side over each of the {towers} shards",
+                "[torch] sync_batch_norm = true, or torch_ddp.parallel.convert_syncbn_model in the port",
+            ),
+        },
+    ),
     CauseInfo(
         "clipping",
         "gradients are clipped by another rule, to another norm, before they are combined, or not at all",

@@ -201,7 +201,16 @@ ROWS = (
             ),
         },
     ),
-    CauseInfo("step_count", "the optimizer begins to count its steps elsewhere", {}),
+    CauseInfo(
+        "step_count",
+        "the optimizer begins to count its steps elsewhere",
+        {
+            "": Wording(
+                "the candidate's optimizer begins to count elsewhere",
+                "begin to count where the script does: with a fresh optimizer, or with the whole of its saved state",
+            ),
+        },
+    ),
     CauseInfo(
         "decay_rate",
         "RMSProp's decay or Adadelta's rho",

@@ -38,6 +38,10 @@ ROWS = (
                     "reorder the gates"
                 ),
             ),
+            "blocks": Wording(
+                "{layer}: the candidate reads the blocks of the kernel as {other}, the reference as {own}",
+                "reorder the gates, or the mapping's blocks",
+            ),
         },
     ),
     CauseInfo(
@@ -101,7 +105,20 @@ ROWS = (
             ),
         },
     ),
-    CauseInfo("missing_parameter", "a variable of the reference has nothing in the port", {}),
+    CauseInfo(
+        "missing_parameter",
+        "a variable of the reference has nothing in the port",
+        {
+            "hidden": Wording(
+                "the port has no parameter for {names}",
+                "hold modules in nn.ModuleList or nn.ModuleDict, parameters in nn.ParameterList",
+            ),
+            "": Wording(
+                "the port has no parameter for {names}",
+                "add the parameter or the layer (bias=True, affine=True), as the graph has it",
+            ),
+        },
+    ),
     CauseInfo(
         "extra_parameter",
         "the port trains a parameter that the reference does not have",

@@ -302,15 +302,14 @@ def _cause(
         f"{'not there' if was == float('inf') else f'{was:.3g} times'}; the losses stay the same"
     )
     share = Explained(first.check.step, key, 1.0 - after[key] / was)
-    name, title = "detached", f"{' and '.join(kinds)} keeps gradients from passing at {shown}"
-    fix = "leave it out: in the graph the gradient passes here"
+    name, variant = "detached", ""
     if kinds == ["padding_idx"]:
-        name, title = "rows_without_gradient", f"no gradient reaches the row of padding_idx at {shown}"
-        fix = "leave out padding_idx, which freezes its row; TensorFlow's embedding_lookup trains all rows"
+        name, variant = "rows_without_gradient", "padding_idx"
+    cause = build_cause(name, variant, evidence=evidence, explains=share, kinds=" and ".join(kinds), lines=shown)
     parameter = places[0]["parameter"]
     module = places[0]["module"] or parameter.rpartition(".")[0]
     where = (
         f"the outputs of both sides are the same, their gradients part in the port{f', in {module}' if module else ''}"
     )
     placed = replace(first, where=where, module=module, lines=(None, lines[0]))
-    return Uncut(Cause(name, title, evidence, fix, share), placed)
+    return Uncut(cause, placed)

@@ -35,14 +35,11 @@ def changes_of_the_inputs(batch: Tensors, widths: Iterable[int] = ()) -> Iterato
             return lambda batch: {**batch, name: np.ascontiguousarray(change(batch[name]))}
 
         if value.ndim == 4 and value.dtype.kind == "f":
-            image = "check the order of the axes where the port reads its images"
             # The batch is the candidate's: channels may come first or last, two neighbouring axes are height and width.
             for axes in ((1, 2), (2, 3)):
                 if value.shape[axes[0]] == value.shape[axes[1]]:
                     yield Change(
-                        "transposed_input",
-                        f"the port exchanges height and width of {plain}",
-                        image,
+                        *describe("transposed_input", "image", input=plain),
                         f"with axes {axes[0]} and {axes[1]} of {plain} exchanged",
                         batch=only(lambda x, axes=axes: np.swapaxes(x, *axes)),  # type: ignore[misc]
                     )
@@ -61,19 +58,14 @@ def changes_of_the_inputs(batch: Tensors, widths: Iterable[int] = ()) -> Iterato
                     batch=only(lambda x, factor=factor: (x * factor).astype(x.dtype)),  # type: ignore[misc]
                 )
         elif value.dtype.kind in "iu" and value.ndim == 2 and value.shape[1] > 1:
-            order = "check the order in which the port reads its sequences"
             yield Change(
-                "reversed_input",
-                f"the port reads {plain} backwards",
-                order,
+                *describe("reversed_input", "sequence", input=plain),
                 f"with {plain} reversed",
                 batch=only(lambda x: x[:, ::-1]),
             )
             for step in (-1, 1):
                 yield Change(
-                    "rolled_input",
-                    f"the port reads {plain} {'late' if step < 0 else 'early'} by one, what falls off coming back in",
-                    order,
+                    *describe("rolled_input", input=plain, late="late" if step < 0 else "early"),
                     f"with {plain} rolled by {step:+d} along its second axis",
                     batch=only(lambda x, step=step: np.roll(x, step, 1)),  # type: ignore[misc]
                 )

@@ -182,26 +182,21 @@ def _of_the_batch_norm(first: FirstDifference, recorder: Repeats, join: Join, re
         return []
     step = first.check.step
     wanted = reference.step(step).read(first.check.key)
-    for over_all_ranks, whose, where in ((None, "the port", "each rank's own shard"), (True, "the graph", "all ranks")):
+    for over_all_ranks, whose, where in ((None, "port", "each rank's own shard"), (True, "graph", "all ranks")):
         try:
             traced = recorder.repeat_with_batch_norm(step, over_all_ranks)
         except SideFailed:
             return []
         got = join.read(parse_key(first.check.key), traced.step(step))
         if got is not None and got.shape == wanted.shape and distance(wanted, got) <= first.check.allowed:
-            mend = (
-                "leave SyncBatchNorm out, as towers do"
-                if over_all_ranks is None
-                else "[torch] sync_batch_norm = true, or torch_ddp.parallel.convert_syncbn_model in the port"
-            )
             return [
-                Cause(
+                build_cause(
                     "sync_batch_norm",
-                    f"{whose} normalises over the whole batch, the other side over each of the {recorder.towers} shards",
-                    f"with batch norm over {where} the candidate gives the reference's {first.check.key}: "
+                    whose,
+                    evidence=f"with batch norm over {where} the candidate gives the reference's {first.check.key}: "
                     f"{distance(wanted, got) / first.check.allowed:.2g} times what rounding allows, where it was "
                     f"{first.check.multiple:.3g} times",
-                    mend,
+                    towers=recorder.towers,
                 )
             ]
     return []

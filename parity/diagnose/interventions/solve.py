@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import Description, describe
 from parity.diagnose.evidence import rounds_to_one
 from parity.diagnose.interventions.probes import Bench
 from parity.diagnose.interventions.protocol import Change, Undone
@@ -22,21 +23,23 @@ class Knob(NamedTuple):
     """One thing that can be turned by a number x; at 0 it changes nothing.
 
     Fields:
-      name: of the cause.
-      title, what: the cause and the evidence in words, of the number that was found.
-      fix: of the cause.
+      cause: in words, of the number that was found.
+      what: the evidence of it.
       batch: what becomes of a whole batch at x.
       state: what becomes of the state at x.
       tells: whether a number is told from one that changes nothing by the digits it is named with.
     """
 
-    name: str
-    title: Callable[[float], str]
+    cause: Callable[[float], Description]
     what: Callable[[float], str]
-    fix: str
     batch: Callable[[Tensors, float], Tensors] = lambda batch, x: batch
     state: Callable[[Tensors, float], Tensors] = lambda state, x: state
     tells: Callable[[float], bool] = lambda x: True
+
+    @property
+    def name(self) -> str:
+        """Of the cause."""
+        return self.cause(0.0).name
 
 
 def knobs(bench: Bench) -> Iterator[Knob]:
@@ -56,20 +59,19 @@ def solved(bench: Bench, knob: Knob) -> Cause | None:
     x = _root(lambda x: _residual(bench, knob, x), bench.first.check.allowed)
     if x is None or not knob.tells(x):
         return None
+    described = knob.cause(x)
     change = Change(
-        knob.name,
-        knob.title(x),
-        knob.fix,
+        *described,
         knob.what(x),
         lambda batch: knob.batch(batch, x),
         lambda state: knob.state(state, x),
     )
     return Undone(
-        knob.name,
-        knob.title(x),
+        described.name,
+        described.title,
         f"{knob.what(x)}, the candidate gives the reference's {bench.first.check.key} within what rounding allows, where it "
         f"was {bench.first.check.multiple:.3g} times off",
-        knob.fix,
+        described.fix,
         bench.explains(bench.first.check.allowed, bench.first.check.difference),
         change,
     )
@@ -105,18 +107,14 @@ def _of_an_input(text: str, plain: str) -> Iterator[Knob]:
         return {**batch, text: change(batch[text].astype(np.float64))}
 
     yield Knob(
-        "input_scale",
-        lambda x: f"the port multiplies {plain} by {1 / (1 + x):.6g}",
+        lambda x: describe("input_scale", "factor", input=plain, factor=1 / (1 + x)),
         lambda x: f"with {plain} times {1 + x:.9g}",
-        "scale the inputs once, as the graph does",
         batch=lambda batch, x: changed(batch, lambda value: value * (1 + x)),
         tells=lambda x: not rounds_to_one(1 / (1 + x)),
     )
     yield Knob(
-        "input_shift",
-        lambda x: f"the port adds {-x:.6g} to {plain}",
+        lambda x: describe("input_shift", "mean", input=plain, shift=-x),
         lambda x: f"with {x:.9g} added to {plain}",
-        "centre the inputs as the graph does, on the same mean",
         batch=lambda batch, x: changed(batch, lambda value: value + x),
     )
 
@@ -128,9 +126,7 @@ def _of_the_forget_gate(text: str) -> Knob:
         return {**state, text: value}
 
     return Knob(
-        "forget_bias",
-        lambda x: f"the forget gate's bias is off by {-x:.6g}",
+        lambda x: describe("forget_bias", "off", amount=-x),
         lambda x: f"with {x:.9g} added to the forget gate's part of {text[4:]}",
-        "add the cell's forget_bias once: keep it in the frozen bias_hh and map the bias with lstm_bias(forget_bias)",
         state=added,
     )

@@ -6,10 +6,11 @@ where it gives an output of the candidate to rounding, and the reference's own r
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.diagnose.layers.recurrent_cells import GATES, Cell, Outputs, Way, Weights, over_steps, step_of, weights_of
 from parity.judge.metrics import norm
 from parity.judge.result import Cause
@@ -64,6 +65,13 @@ class _Rule(NamedTuple):
     emptied: bool
     turned: bool = False  # whether it takes the sequence from its end
     regrouped: bool = False  # whether examples and steps are cut apart the other way round
+
+
+class _Worded(NamedTuple):
+    # What it is called that a layer is run by another rule: a cause, which of its wordings, and what stands in that.
+    name: str
+    variant: str
+    fields: Mapping[str, Any]
 
 
 def other_recurrence(layer: Recurrent) -> Cause | None:
@@ -164,8 +172,7 @@ class _Run:
                     f"run over {sequence} from the same weights, to the last digits: by the one rule it gives what the "
                     "reference has, by the other what the candidate has"
                 )
-                name, what, fix = cause
-                return Cause(name, f"{self._layer.name}: {what}", evidence, fix)
+                return build_cause(cause.name, cause.variant, evidence=evidence, layer=self._layer.name, **cause.fields)
         return None
 
     def _is_given(self, made: Outputs, base: Outputs) -> bool:
@@ -179,46 +186,37 @@ class _Run:
             for (_, one), (_, other) in taken  # zeros may be any first state's
         )
 
-    def _others(self, own: _Rule) -> Iterator[tuple[_Rule, tuple[str, str, str]]]:
+    def _others(self, own: _Rule) -> Iterator[tuple[_Rule, _Worded]]:
         for cell, cause in _other_cells(own.cell):
             yield own._replace(cell=cell), cause
         yield from self._other_ways(own)
         for state in self._other_states(own):
-            words = " and ".join(state)
-            what = f"the candidate begins with {words} as its state, the reference with {' and '.join(own.state)}"
-            yield own._replace(state=state), ("initial_state", what, "begin with the graph's state")
+            words = {"other": " and ".join(state), "own": " and ".join(own.state)}
+            yield own._replace(state=state), _Worded("initial_state", "", words)
         for marks, emptied in [("", True), *((name, flag) for name in self._marks for flag in (True, False))]:
             if (marks, emptied) != (own.marks, own.emptied):
                 told = [_emptied(name, flag) for name, flag in ((marks, emptied), (own.marks, own.emptied))]
-                what = f"the candidate's state is {told[0]}, the reference's {told[1]}"
-                fix = "empty the state where the graph does"
-                yield own._replace(marks=marks, emptied=emptied), ("initial_state", what, fix)
+                words = {"other": told[0], "own": told[1]}
+                yield own._replace(marks=marks, emptied=emptied), _Worded("initial_state", "emptied", words)
 
-    def _other_ways(self, own: _Rule) -> Iterator[tuple[_Rule, tuple[str, str, str]]]:
-        fix = "give the layer the lengths: pack the sequence, or freeze the state and zero the outputs behind the end"
+    def _other_ways(self, own: _Rule) -> Iterator[tuple[_Rule, _Worded]]:
         if own.lengths:
-            what = f"the candidate runs behind the end of the examples, the reference stops at {own.lengths}"
+            behind = _Worded("sequence_lengths", "behind the end", {"own": own.lengths})
             reverse = "all" if own.reverse else ""
-            yield own._replace(lengths="", frozen=False, reverse=reverse), ("sequence_lengths", what, fix)
-            yield own._replace(frozen=False), ("sequence_lengths", what, fix)
+            yield own._replace(lengths="", frozen=False, reverse=reverse), behind
+            yield own._replace(frozen=False), behind
             if own.reverse:
-                what = "the candidate reverses whole sequences, padding first, the reference each one within its length"
-                yield own._replace(reverse="all"), ("sequence_lengths", what, fix)
+                yield own._replace(reverse="all"), _Worded("sequence_lengths", "reversed", {})
         for name in self._lengths:
             if name != own.lengths:
-                what = (
-                    f"the candidate stops at {name}, the reference {f'at {own.lengths}' if own.lengths else 'nowhere'}"
-                )
-                reverse = "each" if own.reverse else ""
-                yield own._replace(lengths=name, frozen=True, reverse=reverse), ("sequence_lengths", what, fix)
+                words = {"other": name, "own": f"at {own.lengths}" if own.lengths else "nowhere"}
+                stops = _Worded("sequence_lengths", "stops", words)
+                yield own._replace(lengths=name, frozen=True, reverse="each" if own.reverse else ""), stops
         ways = ("backwards", "forwards")
-        what = f"the candidate goes {ways[bool(own.reverse)]}, the reference {ways[not own.reverse]}"
-        turned = own._replace(reverse="" if own.reverse else "each")
-        yield turned, ("recurrent_rule", what, "go over the steps in the graph's direction")
-        what = "what goes in is read backwards in the candidate, from its last step to its first"
-        yield own._replace(turned=True), ("reversed_input", what, "leave out the flip")
-        what = "what goes in is cut into sequences as if its steps lay one behind the other: they are of other examples"
-        yield own._replace(regrouped=True), ("moved_values", what, "reshape to examples first, then steps")
+        words = {"other": ways[bool(own.reverse)], "own": ways[not own.reverse]}
+        yield own._replace(reverse="" if own.reverse else "each"), _Worded("recurrent_rule", "direction", words)
+        yield own._replace(turned=True), _Worded("reversed_input", "steps", {})
+        yield own._replace(regrouped=True), _Worded("moved_values", "steps", {})
 
     def _other_states(self, own: _Rule) -> Iterator[tuple[str, ...]]:
         if len(own.state) == 2:
@@ -253,37 +251,32 @@ def _cells(kind: str) -> Iterator[Cell]:
             yield from (Cell(kind, order, activation=activation) for activation in ("tanh", "relu"))
 
 
-def _other_cells(own: Cell) -> Iterator[tuple[Cell, tuple[str, str, str]]]:
+def _other_cells(own: Cell) -> Iterator[tuple[Cell, _Worded]]:
     """Yields cells that differ in one thing, with the cause that this would be."""
-    fix = "compute the cell as the graph does"
     if own.kind == "LSTM":
         for bias in (0.0, 1.0):
-            what = f"the candidate adds {bias:g} to the forget gate, the reference {own.forget_bias:g}"
+            amounts = {"other": bias, "own": own.forget_bias}
             if bias != own.forget_bias:
-                yield own._replace(forget_bias=bias), ("forget_bias", what, "add the graph's forget bias at run time")
+                yield own._replace(forget_bias=bias), _Worded("forget_bias", "amount", amounts)
         for gate in "ijo" if own.forget_bias else "":
-            what = f"the forget bias of {own.forget_bias:g} is added to the {GATES[gate]} gate in the candidate"
-            yield (
-                own._replace(biased=gate),
-                ("forget_bias", what, "add it to the forget gate: gates lie in another order"),
-            )
+            added = {"own": own.forget_bias, "gate": GATES[gate]}
+            yield own._replace(biased=gate), _Worded("forget_bias", "gate", added)
     if own.kind == "GRU":
         reset = "after" if own.reset == "before" else "before"
-        what = f"the candidate resets {reset} the product with the state, the reference {own.reset} it"
+        resets = _Worded("recurrent_rule", "reset", {"other": reset, "own": own.reset})
         for inside in (False, True) if reset == "after" else (False,):
-            yield own._replace(reset=reset, bias_reset=inside), ("recurrent_rule", what, fix)
+            yield own._replace(reset=reset, bias_reset=inside), resets
         update = "new" if own.update == "old" else "old"
-        what = f"the update gate multiplies the {update} state in the candidate, the {own.update} one in the reference"
-        yield own._replace(update=update), ("recurrent_rule", what, fix)
+        updates = {"other": update, "own": own.update}
+        yield own._replace(update=update), _Worded("recurrent_rule", "update gate", updates)
     activation = "relu" if own.activation == "tanh" else "tanh"
-    what = f"the new state goes through {activation} in the candidate, through {own.activation} in the reference"
-    yield own._replace(activation=activation), ("recurrent_rule", what, fix)
+    functions = {"other": activation, "own": own.activation}
+    yield own._replace(activation=activation), _Worded("recurrent_rule", "activation", functions)
     for letters in permutations(own.order) if len(own.order) > 1 else ():
         order = "".join(letters)
         names = [", ".join(GATES[letter] for letter in each) for each in (order, own.order)]
-        what = f"the candidate reads the blocks of the kernel as {names[0]}, the reference as {names[1]}"
         if order != own.order:
-            yield own._replace(order=order), ("gate_order", what, "reorder the gates, or the mapping's blocks")
+            yield own._replace(order=order), _Worded("gate_order", "blocks", {"other": names[0], "own": names[1]})
 
 
 def other_last(layer: Recurrent) -> Cause | None:
@@ -298,11 +291,9 @@ def other_last(layer: Recurrent) -> Cause | None:
         own = next((words for words, (here, there) in seen.items() if here and not there), None)
         other = next((words for words, (here, there) in seen.items() if there and not here), None)
         if own is not None and other is not None:
-            title = f"of {name} the candidate takes {other}, the reference {own}"
             evidence = "so they part there, to the last digits; the sequence is the same on both sides"
-            if {own, other} <= OVER_ALL:
-                return Cause("reduction", title, evidence, "reduce the steps as the graph does")
-            return Cause("sequence_lengths", title, evidence, "take the step that the graph takes, by the lengths")
+            cause, variant = ("reduction", "steps") if {own, other} <= OVER_ALL else ("sequence_lengths", "step")
+            return build_cause(cause, variant, evidence=evidence, sequence=name, other=other, own=own)
     return None
 
 

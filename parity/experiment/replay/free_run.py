@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.catalogue import build_cause
 from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.script import Part, write_reference
 from parity.judge.levels.function import judge_free
@@ -102,8 +103,7 @@ def counts_otherwise(part: Part, runs: FreeRuns) -> list[Cause]:
         if np.float32(wanted) != np.float32(got):
             name = parse_key(text).name
             evidence = f"{name} is {got:.9g} before the candidate's first step, {wanted:.9g} before the script's"
-            fix = "begin to count where the script does: with a fresh optimizer, or with the whole of its saved state"
-            return [Cause("step_count", "the candidate's optimizer begins to count elsewhere", evidence, fix)]
+            return [build_cause("step_count", evidence=evidence)]
     return []
 
 
