@@ -16,6 +16,7 @@ import numpy as np
 
 from parity.judge.judge import Allowance, Allowed, MeasuredPair
 from parity.judge.result import Check
+from parity.trace import GRADIENTS, quantity_of
 
 UNIT64, UNIT32 = 2.0**-53, 2.0**-24
 UNIT16: Mapping[str, float] = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -137,7 +138,7 @@ def free_running(steps: Sequence[int], ulp: float, lockstep: Sequence[Check]) ->
 def _amplification(steps: Sequence[int], ulp: float, lockstep: Sequence[Check]) -> dict[int, float]:
     rounded = dict.fromkeys(steps, 0.0)
     for check in lockstep:
-        if check.run == "lockstep" and check.key.startswith("var/") and check.step in rounded:
+        if check.run == "lockstep" and quantity_of(check.key) == "var" and check.step in rounded:
             rounded[check.step] += (check.allowed / FUNCTION_LIMIT) ** 2
     sums = np.sqrt(np.cumsum(list(rounded.values())))
     return {step: max(1.0, float(sum_) / ulp) if ulp > 0.0 else 1.0 for step, sum_ in zip(rounded, sums, strict=True)}
@@ -278,7 +279,7 @@ def fixed(made: int, all_gradients: float) -> Allowance:
 
     def allowance(pair: MeasuredPair) -> Allowed:
         scale, stored = pair.size, 0.0
-        if pair.key.quantity in ("grad", "tower_grad", "clip", "tower_clip"):
+        if pair.key.quantity in GRADIENTS:
             scale = max(pair.size, FAINT * all_gradients)
         elif pair.updated:
             scale, stored = pair.moved, 4 * pair.unit * pair.size

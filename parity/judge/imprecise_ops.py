@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from parity.trace import TensorKey, parse_evaluated
+from parity.trace import GRADIENTS, OPTIMIZED, TensorKey, parse_evaluated
 
 FACT = "inexact_in_float64"
 LOSS = ""
 OUTPUTS = frozenset(["act", "metric"])
-OF_GRADIENTS = frozenset(["tower_grad", "tower_clip", "grad", "clip", "slot", "var", "ema"])
+OF_GRADIENTS = GRADIENTS | OPTIMIZED
 
 
 def is_inexact(key: TensorKey, facts: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from parity.judge.result import Check
 from parity.mapping import Mapping as VariableMapping
 from parity.mapping import Pair, Variable
 from parity.mapping.trace_map import Join
-from parity.trace import TensorKey, parse_key
+from parity.trace import key_of, parse_key, trace_name
 from parity.trace.arrays import Array
 
 SHOWN = 4  # names of a kind
@@ -51,7 +51,7 @@ def written_into(mapping: VariableMapping, join: Join, reference: Values, candid
     for pair in mapping.pairs:
         if not pair.candidate:
             continue
-        key = TensorKey("", "stat", "", "", pair.reference)
+        key = key_of("stat", pair.reference)
         text, own = str(key), {n: np.array(candidate[n]) for n in join.candidates(key) if n in candidate}
         if own or text in reference:
             expected = _reshaped(reference.get(text), pair.shape)
@@ -68,7 +68,9 @@ def _read(pair: Pair, own: Mapping[str, Array]) -> Array | None:
     shapes = pair.transform.shapes(pair.shape)
     if len(own) != len(pair.candidate):
         return None
-    parts = {name: own[f"stat/{name}"].reshape(shape) for name, shape in zip(pair.candidate, shapes, strict=True)}
+    parts = {
+        name: own[trace_name("stat", name)].reshape(shape) for name, shape in zip(pair.candidate, shapes, strict=True)
+    }
     return pair.transform.backward(*parts.values(), shape=pair.shape)
 
 
@@ -81,14 +83,14 @@ def _constants(pair: Pair, candidate: Values) -> list[Written]:
     )
     return [
         Written(
-            f"var/{pair.reference}",
+            trace_name("var", pair.reference),
             (name,),
             f"constant of {pair.transform}",
             np.asarray(one, np.float64),
-            np.array(candidate[f"var/{name}"]).reshape(one.shape),
+            np.array(candidate[trace_name("var", name)]).reshape(one.shape),
         )
         for name, one, other in parts
-        if f"var/{name}" in candidate and np.array_equal(one, other)
+        if trace_name("var", name) in candidate and np.array_equal(one, other)
     ]
 
 

@@ -38,7 +38,7 @@ class Replicas:
     def ulp(self) -> float:
         """The smallest distance by which the weights of a replica were moved."""
         start = self._reference.init()
-        weights = [text for text in start.names() if text.startswith("var/")]
+        weights = start.names("var")
         moved = [
             norm(np.array([distance(file.read(text), start.read(text)) for text in weights]))
             for file in (replica.init() for replica in self._replicas)

@@ -6,7 +6,7 @@ from parity.judge.judge import NOT_IN_REFERENCE
 from parity.judge.levels.function import Lockstep
 from parity.judge.result import Check
 from parity.mapping.trace_map import Join
-from parity.trace import TensorFile, TensorKey, Trace, parse_key
+from parity.trace import Quantity, TensorFile, TensorKey, Trace, parse_key, quantity_of
 
 LACKING = "the candidate's optimizer keeps no such slot; judged by the updates alone"
 BEYOND = "the reference's optimizer keeps no such slot; judged by the updates alone"
@@ -27,20 +27,17 @@ def set_aside_slots(checks: list[Check], join: Join, reference: Before, candidat
       reference: returns what the reference held before a step, None where that is not known.
       candidate: the same of the candidate, in its own names.
     """
-    found = [
-        (check, parse_key(check.key))
-        for check in checks
-        if check.key.startswith("slot/") and check.verdict == "incomparable"
-    ]
+    found = [(check, key) for check, key in _of_quantity(checks, "slot") if check.verdict == "incomparable"]
     lacking = [(check, key) for check, key in found if check.note != NOT_IN_REFERENCE and not join.candidates(key)]
-    joined = {parse_key(name).slot for text in _slots(checks) for name in join.candidates(parse_key(text))}
+    slots = {key for check, key in _of_quantity(checks, "slot") if check.note != NOT_IN_REFERENCE}
+    joined = {parse_key(name).slot for key in slots for name in join.candidates(key)}
     beyond = [(check, key) for check, key in found if check.note == NOT_IN_REFERENCE and key.slot not in joined]
     if not lacking and not beyond:
         return checks
     judged = {
-        (check.step, check.key.partition("/")[2])
-        for check in checks
-        if check.run != "init" and check.key.startswith("var/") and check.verdict in ("same", "different")
+        (check.step, key.name)
+        for check, key in _of_quantity(checks, "var")
+        if check.run != "init" and check.verdict in ("same", "different")
     }
     names = {name: pair.reference for pair in join.mapping.pairs for name in pair.candidate}
     aside = _aside(lacking, judged, reference, {}, LACKING) | _aside(beyond, judged, candidate, names, BEYOND)
@@ -73,8 +70,8 @@ def slot_notes(checks: Sequence[Check]) -> list[str]:
     return [f"slot {', '.join(sorted(names))}: {note}" for note, names in slots.items() if names]
 
 
-def _slots(checks: Sequence[Check]) -> set[str]:
-    return {check.key for check in checks if check.key.startswith("slot/") and check.note != NOT_IN_REFERENCE}
+def _of_quantity(checks: Sequence[Check], quantity: Quantity) -> list[tuple[Check, TensorKey]]:
+    return [(check, parse_key(check.key)) for check in checks if quantity_of(check.key) == quantity]
 
 
 def _aside(

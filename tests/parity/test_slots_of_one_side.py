@@ -9,6 +9,7 @@ from parity.judge.judge import NOT_IN_REFERENCE
 from parity.judge.levels.function import Lockstep
 from parity.judge.unmatched_slots import BEYOND, LACKING, slot_notes, slots_aside
 from parity.mapping import Mapping, Pair, parse_transform
+from parity.trace import parse_key
 
 WEIGHT = np.ones(3)
 KINDS = {"w": "weight", "layer.w": "weight"}
@@ -33,13 +34,15 @@ def aside(folder, slot, note, updates=("same", "same"), held=1.0, candidate_slot
     [
         ("slot/momentum/w", "the candidate has no such tensor", LACKING),
         ("slot/exp_avg/layer.w", NOT_IN_REFERENCE, BEYOND),
+        ("section/head/slot/momentum/w", "the candidate has no such tensor", LACKING),
+        ("section/head/slot/exp_avg/layer.w", NOT_IN_REFERENCE, BEYOND),
     ],
 )
 def test_what_a_slot_of_one_side_does_is_judged_by_the_updates(tmp_path, slot, note, said, updates):
     checks = aside(tmp_path, slot, note, updates)
     assert {check.verdict for check in checks if check.key == slot} == {"not_run"}
     assert [check.verdict for check in checks if check.key == "var/w"] == list(updates)
-    assert slot_notes(checks) == [f"slot {slot.split('/')[1]}: {said}"]
+    assert slot_notes(checks) == [f"slot {parse_key(slot).slot}: {said}"]
 
 
 def test_a_slot_that_held_nothing_in_any_step_is_not_told_by_updates(tmp_path):

@@ -19,7 +19,7 @@ from parity.judge.judge import (
 from parity.judge.metrics import distance, is_constant, is_finite, norm, unit_roundoff
 from parity.judge.result import Check
 from parity.mapping.trace_map import Join
-from parity.trace import UPDATED, TensorFile, Trace, parse_key
+from parity.trace import OPTIMIZED, UPDATED, TensorFile, Trace, parse_key
 
 EMPTY = 1e-8  # of all gradients of a step: what is smaller is taken for zero but for rounding
 
@@ -69,7 +69,7 @@ def _step(pairs: Iterator[TensorPair | Missing], made: int) -> Iterator[Check]:
         key = each.key if isinstance(each, MeasuredPair) else parse_key(each.key)
         if key.quantity in ("grad", "tower_grad") and check.size < EMPTY * all_gradients:
             empty.add(key.name)
-        if key.quantity in ("slot", "var", "ema") and key.name in empty and check.verdict == "different":
+        if key.quantity in OPTIMIZED and key.name in empty and check.verdict == "different":
             note = "not judged: its gradient is structurally zero"
             check = check._replace(verdict="not_run", note=note)
         yield check

@@ -125,8 +125,8 @@ def judge_accuracy(
 def _forward(traces: Lockstep, step: int) -> list[float]:
     rough, exact = traces.candidate32.step(step), traces.candidate64.step(step)
     found = []
-    for text in rough.names():
-        if text.startswith(("act/", "loss/")) and text in exact and rough.shape(text) == exact.shape(text):
+    for text in rough.names("act", "loss"):
+        if text in exact and rough.shape(text) == exact.shape(text):
             one = exact.read(text)
             if one.dtype.kind == "f" and 0.0 < norm(one) < float("inf"):
                 found.append(distance(rough.read(text), one) / norm(one))
@@ -134,7 +134,7 @@ def _forward(traces: Lockstep, step: int) -> list[float]:
 
 
 def _gradients(traces: Lockstep, step: int) -> list[str]:
-    return [text for text in traces.reference32.step(step).names() if text.startswith("grad/")]
+    return traces.reference32.step(step).names("grad")
 
 
 def _ratios(

@@ -10,10 +10,9 @@ from parity.judge import allowances
 from parity.judge.judge import MeasuredPair, Missing, Norms, TensorPair, allow, measure, missing
 from parity.judge.metrics import distance, is_finite, norm
 from parity.judge.result import Check
-from parity.trace import EXECUTION_RANK, UPDATED, TensorFile, Trace, parse_key
+from parity.trace import EXECUTION_RANK, GRADIENTS, LOSS_SCALE, SKIPPED, UPDATED, TensorFile, Trace, parse_key
 
 JUDGED = frozenset(["act", "loss", "metric", "tower_grad", "grad", "clip", "slot", "stat", "var", "ema"])
-OF_GRADIENTS = frozenset(["tower_grad", "grad", "clip"])
 FIRST_SCALE, LARGEST_SCALE, WINDOW = 2.0**16, 2.0**24, 2000
 
 
@@ -52,7 +51,7 @@ def judge_mixed(halves: Halves) -> list[Check]:
 def _pairs(halves: Halves) -> Iterator[TensorPair | Missing]:
     for step in halves.mixed.step_numbers:
         full, mixed, before = (trace.step(step) for trace in (halves.full, halves.mixed, halves.states))
-        skipped = "state/skipped" in mixed and bool(mixed.read("state/skipped"))
+        skipped = SKIPPED in mixed and bool(mixed.read(SKIPPED))
         for text in _in_order(full):
             key = parse_key(text)
             if key.quantity not in JUDGED:
@@ -89,10 +88,10 @@ def _rounding(halves: Halves, pair: TensorPair) -> list[float | None]:
 
 
 def _loss_scale(halves: Halves, pair: MeasuredPair) -> float:
-    if pair.key.quantity not in OF_GRADIENTS:
+    if pair.key.quantity not in GRADIENTS:
         return 1.0
     mixed = halves.mixed.step(pair.step)
-    return float(mixed.read("state/loss_scale")) if "state/loss_scale" in mixed else 1.0
+    return float(mixed.read(LOSS_SCALE)) if LOSS_SCALE in mixed else 1.0
 
 
 def judge_scale(halves: Halves) -> list[Check]:
@@ -100,7 +99,7 @@ def judge_scale(halves: Halves) -> list[Check]:
 
     Both runs are judged, and that a skipped step leaves weights and slots to the bit as they were.
     """
-    if not all("state/loss_scale" in trace.step(step) for trace in (halves.mixed, halves.free) for step in _few(trace)):
+    if not all(LOSS_SCALE in trace.step(step) for trace in (halves.mixed, halves.free) for step in _few(trace)):
         return []
     checks: list[Check] = []
     for run, trace in (("lockstep", halves.mixed), ("free", halves.free)):
@@ -108,9 +107,9 @@ def judge_scale(halves: Halves) -> list[Check]:
         overflows = [not _finite_gradients(file) for file in files.values()]
         wanted = zip(scales(overflows), overflows, strict=True)
         for (step, file), (scale, overflowed) in zip(files.items(), wanted, strict=True):
-            found, skipped = float(file.read("state/loss_scale")), float(file.read("state/skipped"))
-            checks.append(_exact(run, step, "state/loss_scale", scale, found))
-            checks.append(_exact(run, step, "state/skipped", float(overflowed), skipped))
+            found, skipped = float(file.read(LOSS_SCALE)), float(file.read(SKIPPED))
+            checks.append(_exact(run, step, LOSS_SCALE, scale, found))
+            checks.append(_exact(run, step, SKIPPED, float(overflowed), skipped))
     return checks + _skipped_updates(halves.free)
 
 
@@ -134,7 +133,7 @@ def scales(overflows: Sequence[bool]) -> list[float]:
 def all_skipped(trace: Trace) -> bool:
     """Returns whether no step of a run was made."""
     files = [trace.step(step) for step in trace.step_numbers]
-    return all("state/skipped" in file and bool(file.read("state/skipped")) for file in files)
+    return all(SKIPPED in file and bool(file.read(SKIPPED)) for file in files)
 
 
 def _exact(run: str, step: int, text: str, wanted: float, got: float) -> Check:
@@ -144,15 +143,15 @@ def _exact(run: str, step: int, text: str, wanted: float, got: float) -> Check:
 
 
 def _finite_gradients(file: TensorFile) -> bool:
-    return all(bool(np.isfinite(file.read(text)).all()) for text in file.names() if text.startswith("grad/"))
+    return all(bool(np.isfinite(file.read(text)).all()) for text in file.names("grad"))
 
 
 def _skipped_updates(trace: Trace) -> list[Check]:
     checks, previous = [], trace.init()
     for step in trace.step_numbers:
         file = trace.step(step)
-        held = [text for text in file.names() if text.startswith(("var/", "slot/")) and text in previous]
-        for text in held if bool(file.read("state/skipped")) else []:
+        held = [text for text in file.names("var", "slot") if text in previous]
+        for text in held if bool(file.read(SKIPPED)) else []:
             moved = distance(file.read(text), previous.read(text))
             note = "" if moved == 0.0 else "a skipped step moved it"
             checks.append(Check("free", step, text, "different" if moved else "same", moved, note=note))
@@ -166,7 +165,7 @@ def _in_order(file: TensorFile) -> list[str]:
 
     def order(text: str) -> tuple[int, int]:
         rank, number = place[text]
-        return rank, -number if parse_key(text).quantity in OF_GRADIENTS else number
+        return rank, -number if parse_key(text).quantity in GRADIENTS else number
 
     return sorted(names, key=order)
 
