@@ -2,6 +2,7 @@
 
 import linecache
 import os
+from typing import Any, Sequence
 
 import tensorflow as real
 
@@ -12,7 +13,7 @@ THEIRS = os.path.dirname(os.path.abspath(real.__file__))
 NOT_THE_USER_S = (OURS + os.sep, THEIRS + os.sep, os.sep + "site-packages" + os.sep, "contextlib.py", "<")
 
 
-def users_line(frames, with_text=True):
+def users_line(frames: Sequence[Any], with_text: bool = True) -> str:
     """Returns "model.py:12: `the line`" for the innermost frame that is neither ours nor a library's.
 
     Args:

@@ -10,9 +10,10 @@ TRACE is in the names of the TensorFlow graph: the TensorFlow side's own, or wha
 import argparse
 import os
 import sys
+from typing import Optional, Sequence
 
 
-def main(arguments=None):
+def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Runs one of the two; returns the exit code: 0, or 2 where it could not."""
     parsed = _parser().parse_args(arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -24,7 +25,7 @@ def main(arguments=None):
     return 0
 
 
-def _parser():
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tf_towers.checkpoint", description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     verbs.required = True
@@ -53,7 +54,7 @@ def _parser():
     return parser
 
 
-def _write(parsed):
+def _write(parsed: argparse.Namespace) -> None:
     from parity.trace import Trace, state_after
     from tf_towers.checkpoint import checkpoint_of, write_checkpoint
 
@@ -68,14 +69,14 @@ def _write(parsed):
         print("no global_step: a Saver that restores it will not find it; name it with --global-step")
 
 
-def _list(parsed):
+def _list(parsed: argparse.Namespace) -> None:
     from tf_towers.checkpoint import read_checkpoint
 
     for name, value in read_checkpoint(parsed.path).items():
         print(f"{name} {list(value.shape)} {value.dtype if value.dtype != object else 'string'}")
 
 
-def _step(text):
+def _step(text: str) -> Optional[int]:
     if text == "last":
         return None
     try:

@@ -1,17 +1,21 @@
 """Turns a checkpoint into an initial state, and a step of a trace into a checkpoint."""
 
-import collections
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from parity.trace import is_computed, parse_key, role_of
+from parity.trace import TensorKey, is_computed, parse_key, role_of
+from parity.trace.arrays import Tensors
+from parity.trace.safetensors import Path
 from tf_towers.checkpoint.read import read_checkpoint
 from tf_towers.errors import CheckpointError
 
 # Starts a training from a checkpoint.
 
 
-def start_from_checkpoint(path, fresh, variables):
+def start_from_checkpoint(
+    path: Path, fresh: Mapping[str, Any], variables: Mapping[str, Dict[str, Any]]
+) -> Tuple[Tensors, List[str]]:
     """Returns the state that a checkpoint holds, filled up with what it does not hold, and the names of that.
 
     Weights and moving statistics must be there. Slots, averages, step count and other counters are taken where they are: a
@@ -56,16 +60,22 @@ def start_from_checkpoint(path, fresh, variables):
 
 # Turns the state in a trace into what a checkpoint holds.
 
-Content = collections.namedtuple("Content", ["arrays", "left_out"])
-Content.__doc__ = """What a checkpoint is to hold.
 
-Fields:
-  arrays: dict of variable name to array.
-  left_out: trace names whose variables have no name that the trace tells, sorted.
-"""
+class Content(NamedTuple):
+    """What a checkpoint is to hold.
+
+    Fields:
+      arrays: dict of variable name to array.
+      left_out: trace names whose variables have no name that the trace tells, sorted.
+    """
+
+    arrays: Tensors
+    left_out: List[str]
 
 
-def checkpoint_of(state, variables, dtype=None):
+def checkpoint_of(
+    state: Mapping[str, Any], variables: Mapping[str, Dict[str, Any]], dtype: Optional[str] = None
+) -> Content:
     """Returns the `Content` of a checkpoint with a state, under the names that the graph of the trace gave its variables.
 
     Args:
@@ -77,7 +87,8 @@ def checkpoint_of(state, variables, dtype=None):
     Raises:
       CheckpointError: the trace does not describe a weight that is in the state, or two names are one.
     """
-    arrays, left_out = {}, []
+    arrays: Tensors = {}
+    left_out: List[str] = []
     for text, value in state.items():
         key = parse_key(text)
         if is_computed(text) or key.name.startswith("local/"):
@@ -96,7 +107,7 @@ def checkpoint_of(state, variables, dtype=None):
     return Content(arrays, sorted(left_out))
 
 
-def saved_as(key, variables):
+def saved_as(key: TensorKey, variables: Mapping[str, Dict[str, Any]]) -> Optional[str]:
     """Returns the name that a checkpoint gives to what a trace calls `key`, or None where the trace does not tell.
 
     Args:

@@ -2,16 +2,19 @@
 
 import os
 import re
+from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
+from parity.trace.arrays import Array, Tensors
+from parity.trace.safetensors import Path
 from tf_towers.errors import CheckpointError
 
 PART = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 STATE_FILE = "checkpoint"
 
 
-def read_checkpoint(path):
+def read_checkpoint(path: Path) -> Tensors:
     """Reads every variable of a checkpoint, whatever graph it came from: weights, slots, averages, statistics, step.
 
     Tables of either format carry checksums, which are checked; nothing in a file is executed.
@@ -42,7 +45,7 @@ def read_checkpoint(path):
     return {name: _tensor(reader, name, prefix) for name in sorted(shapes)}
 
 
-def _prefix(path):
+def _prefix(path: str) -> str:
     if PART.search(path):
         raise CheckpointError(
             f"read_checkpoint: expected the prefix of a checkpoint, got one of its files, {path}. "
@@ -58,7 +61,7 @@ def _prefix(path):
     return path
 
 
-def _newest(folder):
+def _newest(folder: str) -> str:
     state = checkpoint_state(folder)
     if state is None or not state.model_checkpoint_path:
         raise CheckpointError(
@@ -77,7 +80,7 @@ def _newest(folder):
     )
 
 
-def checkpoint_state(folder):
+def checkpoint_state(folder: str) -> Any:
     """Returns what the state file of a folder says, a `CheckpointState`, or None where there is none that can be read."""
     try:
         return tf.train.get_checkpoint_state(folder)
@@ -85,7 +88,7 @@ def checkpoint_state(folder):
         return None
 
 
-def _tensor(reader, name, prefix):
+def _tensor(reader: Any, name: str, prefix: str) -> Array:
     try:
         return reader.get_tensor(name)
     except (tf.errors.OpError, IndexError, RuntimeError) as error:
@@ -98,7 +101,7 @@ def _tensor(reader, name, prefix):
         ) from error
 
 
-def _restored(prefix, name, dtype):
+def _restored(prefix: str, name: str, dtype: Any) -> Optional[Array]:
     # The op of a Saver puts slices of a V1 file together and takes half precision, both of which the reader refuses.
     if not os.path.isfile(prefix):
         return None
@@ -109,6 +112,6 @@ def _restored(prefix, name, dtype):
         return None
 
 
-def _first_line(error):
+def _first_line(error: BaseException) -> str:
     lines = (getattr(error, "message", None) or str(error)).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,10 +1,13 @@
 """Writes named arrays as a checkpoint that `tf.train.Saver` restores."""
 
 import os
+from typing import Any, Mapping, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from parity.trace.arrays import Array, Tensors
+from parity.trace.safetensors import Path
 from tf_towers.checkpoint.read import checkpoint_state
 from tf_towers.errors import CheckpointError
 
@@ -15,7 +18,9 @@ V1_DTYPES = frozenset(
 )
 
 
-def write_checkpoint(path, arrays, version="V2", global_step=None):
+def write_checkpoint(
+    path: Path, arrays: Mapping[str, Any], version: str = "V2", global_step: Optional[int] = None
+) -> str:
     """Writes a checkpoint with these variables and no others, whole or not at all, and names it as the newest of its folder.
 
     No graph is kept beside it: `Saver.restore` needs none. A Saver looks its variables up by name and refuses another
@@ -62,7 +67,7 @@ def write_checkpoint(path, arrays, version="V2", global_step=None):
     return path
 
 
-def _require_no_other(path, version):
+def _require_no_other(path: str, version: str) -> None:
     # A Saver takes V2 where both are: the one that is already there would be restored, and not what is written now.
     other = path + ".index" if version == "V1" else path
     if os.path.exists(other):
@@ -71,7 +76,7 @@ def _require_no_other(path, version):
         )
 
 
-def _with_known_dtype(name, value, version):
+def _with_known_dtype(name: str, value: Any, version: str) -> Array:
     array = np.asarray(value)
     if array.dtype.kind == "S":
         array = array.astype(object)
@@ -85,14 +90,14 @@ def _with_known_dtype(name, value, version):
     return array
 
 
-def _tensorflow_knows(dtype):
+def _tensorflow_knows(dtype: Any) -> bool:
     try:
         return tf.as_dtype(dtype) not in (tf.string, tf.resource, tf.variant)
     except TypeError:
         return False
 
 
-def _save(path, arrays, version):
+def _save(path: str, arrays: Tensors, version: str) -> None:
     names = sorted(arrays)
     with tf.Graph().as_default():
         # Fed, not constants: a graph holds no more than 2 GiB.
@@ -112,7 +117,7 @@ def _save(path, arrays, version):
             ) from error
 
 
-def _name_as_newest(folder, path):
+def _name_as_newest(folder: str, path: str) -> None:
     state = checkpoint_state(folder)
     others = [other for other in (state.all_model_checkpoint_paths if state else []) if other != path]
     tf.train.update_checkpoint_state(folder, path, others + [path])

@@ -7,12 +7,14 @@ A float attribute is a float32 number in every graph, whatever the dtype of the 
 import contextlib
 import importlib.util
 import os
+from typing import Any, Callable, Dict, Iterator, List, Mapping
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import op_def_library
 
 from tf_towers.float64.graph_def import op_def
 from tf_towers.float64.op_rewrites import EXPANSIONS
+from tf_towers.tf_types import Tensor
 
 HELPER = "_apply_op_helper"
 OF_TENSORFLOW_2 = hasattr(op_def_library, HELPER)  # in 1.15 it is a method
@@ -20,7 +22,7 @@ KERAS_NORM = "tf_keras.src.layers.normalization.batch_normalization"
 
 
 @contextlib.contextmanager
-def attributes_as_written(inputs):
+def attributes_as_written(inputs: Mapping[str, Tensor]) -> Iterator[None]:
     """Has the ops of `EXPANSIONS` written out as plain ones where a tower takes float64, their attributes as it gives them.
 
     Batch norm layers that fuse in float32 do so in float64 too: TensorFlow 2 would take another rule there, whose moving
@@ -37,24 +39,24 @@ def attributes_as_written(inputs):
         yield
 
 
-class _PlainOps(object):
+class _PlainOps:
     """What the generated function of an op asks of that op; here of those that stand for it."""
 
-    def __init__(self, inputs, outputs, attributes):
+    def __init__(self, inputs: List[Tensor], outputs: List[Tensor], attributes: Dict[str, Any]) -> None:
         self.inputs = inputs
         self.outputs = outputs
         self._attributes = attributes
 
-    def get_attr(self, name):
+    def get_attr(self, name: str) -> Any:
         return self._attributes.get(name)
 
     _get_attr_type = get_attr
 
 
-def _written_out(original):
-    def apply(*arguments, **keywords):
+def _written_out(original: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(*arguments: Any, **keywords: Any) -> Any:
         op_type = next(each for each in arguments if isinstance(each, str))
-        described = op_def(op_type) if op_type in EXPANSIONS else None
+        described: Any = op_def(op_type) if op_type in EXPANSIONS else None
         given = [keywords.get(argument.name) for argument in described.input_arg] if described else []
         if not (given and _has_floats(described) and getattr(given[0], "dtype", None) == tf.float64):
             return original(*arguments, **keywords)
@@ -70,16 +72,16 @@ def _written_out(original):
     return apply
 
 
-def _as_text(value):
+def _as_text(value: Any) -> Any:
     return value.decode("utf-8") if isinstance(value, bytes) else value
 
 
-def _has_floats(described):
+def _has_floats(described: Any) -> bool:
     return any(attr.type == "float" for attr in described.attr)
 
 
 @contextlib.contextmanager
-def _replaced(owner, name, change):
+def _replaced(owner: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
     original = getattr(owner, name)
     setattr(owner, name, change(original))
     try:
@@ -89,7 +91,7 @@ def _replaced(owner, name, change):
 
 
 @contextlib.contextmanager
-def _fused_in_float64():
+def _fused_in_float64() -> Iterator[None]:
     # 1.15's layers fuse whatever the dtype. Those of TensorFlow 2 are Keras's, which `tf.layers` needs this variable for.
     keras = OF_TENSORFLOW_2 and os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "True", "true")
     if not (keras and importlib.util.find_spec("tf_keras")):
@@ -100,8 +102,8 @@ def _fused_in_float64():
         yield
 
 
-def _whatever_the_dtype(original):
-    def check(layer):
+def _whatever_the_dtype(original: Callable[..., Any]) -> Callable[[Any], None]:
+    def check(layer: Any) -> None:
         try:
             original(layer)
         except ValueError as error:

@@ -1,36 +1,40 @@
 """Cuts and walks graphs as they are written down: nodes with named inputs."""
 
 import re
+from typing import AbstractSet, Any, Dict, Iterable, Mapping, Optional, Set
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.python.framework import op_def_registry, tensor_util
 
+from parity.trace.arrays import Array
+from tf_towers.tf_types import GraphDef, NodeDef
+
 _CONTROL = re.compile(r"^\^")
 
 
-def op_of(name):
+def op_of(name: str) -> str:
     """Returns the op's name of an input: of "conv:1", "conv" and "^conv"."""
     return _CONTROL.sub("", name).partition(":")[0]
 
 
-def op_def(op_type):
+def op_def(op_type: str) -> Any:
     """Returns how a type of op is registered; None where there is no such one."""
     if hasattr(op_def_registry, "get_registered_ops"):
         return op_def_registry.get_registered_ops().get(op_type)
     return op_def_registry.get(op_type)
 
 
-def full(name):
+def full(name: str) -> str:
     """Returns the tensor's name with its number: "conv:0" of "conv"."""
     return name if ":" in name else name + ":0"
 
 
-def by_name(definition):
+def by_name(definition: GraphDef) -> Dict[str, NodeDef]:
     """Returns dict of name to node."""
     return {node.name: node for node in definition.node}
 
 
-def needed(nodes, names, control=True):
+def needed(nodes: Mapping[str, NodeDef], names: Iterable[str], control: bool = True) -> Set[str]:
     """Returns the set of names of the nodes that `names` need, themselves included.
 
     Args:
@@ -48,7 +52,7 @@ def needed(nodes, names, control=True):
     return seen
 
 
-def pruned(definition, names):
+def pruned(definition: GraphDef, names: Iterable[str]) -> GraphDef:
     """Returns a copy with the nodes that `names` need, and the library."""
     nodes = by_name(definition)
     kept = needed(nodes, names)
@@ -61,7 +65,7 @@ def pruned(definition, names):
     return copy
 
 
-def redirect(definition, renamed, only=None):
+def redirect(definition: GraphDef, renamed: Mapping[str, str], only: Optional[AbstractSet[str]] = None) -> None:
     """Makes the readers of some tensors read others, in place.
 
     Args:
@@ -77,7 +81,7 @@ def redirect(definition, renamed, only=None):
                 node.input[place] = renamed[full(name)]
 
 
-def add_placeholder(definition, name, dtype):
+def add_placeholder(definition: GraphDef, name: str, dtype: Any) -> str:
     """Adds a placeholder; returns its tensor's name.
 
     Args:
@@ -91,7 +95,7 @@ def add_placeholder(definition, name, dtype):
     return name + ":0"
 
 
-def constant_beside(name, value, beside):
+def constant_beside(name: str, value: Array, beside: str) -> NodeDef:
     """Returns the node of a constant in the frame of the loop, or the branch, that `beside` is in.
 
     Args:

@@ -1,5 +1,7 @@
 """Ops without float64 kernel written as plain ops."""
 
+from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import node_def_pb2, types_pb2
@@ -8,11 +10,12 @@ from tensorflow.python.framework import kernels
 from tf_towers.float64.errors import refuse
 from tf_towers.float64.graph_def import constant_beside, full, op_def, op_of, redirect
 from tf_towers.float64.to_float64 import as_written
+from tf_towers.tf_types import DType, Graph, GraphDef, NodeDef, Operation, Tensor
 
 # Writes concatenations that want shapes known beforehand as such that do not.
 
 
-def plain_concats(definition):
+def plain_concats(definition: GraphDef) -> None:
     """Makes each `ParallelConcat`, of pieces with one element each, a concatenation along the first axis, in place.
 
     TensorFlow refuses one whose inputs have no shape before it runs, which those that are fed here do not have.
@@ -36,7 +39,7 @@ def plain_concats(definition):
 # lrn_op.cc, resize_bilinear_op.cc.
 
 
-def fused_batch_norm(inputs, attributes):
+def fused_batch_norm(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> List[Tensor]:
     """The moving variance gets Bessel's factor, the normalisation does not."""
     x, scale, offset, mean, variance = inputs
     if not attributes["is_training"]:
@@ -51,7 +54,7 @@ def fused_batch_norm(inputs, attributes):
     return [y, found, unbiased, None, None, None]
 
 
-def fused_batch_norm_gradient(inputs, attributes):
+def fused_batch_norm_gradient(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> List[Tensor]:
     """Mean and variance are computed again from the input."""
     dy, x, scale, mean, variance = inputs[:5]
     if attributes["is_training"]:
@@ -69,14 +72,14 @@ def fused_batch_norm_gradient(inputs, attributes):
     return [dx, dscale, doffset, None, None]
 
 
-def local_response_normalization(inputs, attributes):
+def local_response_normalization(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> List[Tensor]:
     """Divides by a power of the sum of squares over neighbouring channels."""
     (x,) = inputs
     base, _ = _lrn_base(x, attributes)
     return [x * tf.pow(base, -attributes["beta"])]
 
 
-def local_response_normalization_gradient(inputs, attributes):
+def local_response_normalization_gradient(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> List[Tensor]:
     """The gradient of `local_response_normalization`."""
     dy, x, y = inputs
     base, band = _lrn_base(x, attributes)
@@ -84,7 +87,7 @@ def local_response_normalization_gradient(inputs, attributes):
     return [dy * tf.pow(base, -attributes["beta"]) - 2.0 * attributes["alpha"] * attributes["beta"] * x * through]
 
 
-def resize_bilinear(inputs, attributes):
+def resize_bilinear(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> List[Tensor]:
     """A matrix for the rows and one for the columns."""
     images, size = inputs
     rows, columns = (
@@ -94,7 +97,7 @@ def resize_bilinear(inputs, attributes):
     return [tf.einsum("oh,nhwc,pw->nopc", rows, tf.cast(images, tf.float64), columns)]
 
 
-def resize_bilinear_gradient(inputs, attributes):
+def resize_bilinear_gradient(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> List[Tensor]:
     """The same matrices the other way round."""
     dy, original = inputs
     size, whole = tf.shape(dy), tf.shape(original)
@@ -102,19 +105,19 @@ def resize_bilinear_gradient(inputs, attributes):
     return [tf.einsum("oh,nopc,pw->nhwc", rows, dy, columns)]
 
 
-def leaky_relu(inputs, attributes):
+def leaky_relu(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> List[Tensor]:
     """The slope is an attribute in float32: taken as the script wrote it."""
     (x,) = inputs
     return [tf.where(x > 0, x, attributes["alpha"] * x)]
 
 
-def leaky_relu_gradient(inputs, attributes):
+def leaky_relu_gradient(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> List[Tensor]:
     """The gradient of `leaky_relu`."""
     dy, x = inputs
     return [tf.where(x > 0, dy, attributes["alpha"] * dy)]
 
 
-def accidental_hits(inputs, attributes):
+def accidental_hits(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> List[Tensor]:
     """Where a sampled class is a true one: row, place in the sample, and what takes it out of the softmax.
 
     Source: tensorflow/core/kernels/candidate_sampler_ops.cc (1.15), ComputeAccidentalHitsOp.
@@ -170,36 +173,38 @@ NOT_COMPUTED_WITH = {
 }
 
 
-def _axes(attributes):
+def _axes(attributes: Mapping[str, Any]) -> List[int]:
     # Of what is fed nothing but the dtype is known: the format says how many axes there are.
     return [axis for axis, letter in enumerate(attributes.get("data_format", "NHWC")) if letter != "C"]
 
 
-def _beside(attributes):
+def _beside(attributes: Mapping[str, Any]) -> List[int]:
     return [-1 if letter == "C" else 1 for letter in attributes.get("data_format", "NHWC")]
 
 
-def _moments(x, attributes):
+def _moments(x: Tensor, attributes: Mapping[str, Any]) -> Tuple[Tensor, Tensor]:
     axes = _axes(attributes)
     mean = tf.reduce_mean(x, axes)
     apart = x - tf.reshape(mean, _beside(attributes))
     return mean, tf.reduce_mean(apart * apart, axes)
 
 
-def _normalized(x, mean, variance, attributes, scale, offset):
+def _normalized(
+    x: Tensor, mean: Tensor, variance: Tensor, attributes: Mapping[str, Any], scale: Tensor, offset: Tensor
+) -> Tensor:
     shape = _beside(attributes)
     inverse = tf.rsqrt(variance + attributes["epsilon"]) * scale
     return (x - tf.reshape(mean, shape)) * tf.reshape(inverse, shape) + tf.reshape(offset, shape)
 
 
-def _lrn_base(x, attributes):
+def _lrn_base(x: Tensor, attributes: Mapping[str, Any]) -> Tuple[Tensor, Tensor]:
     channels, radius = tf.shape(x)[3], attributes["depth_radius"]
     band = tf.linalg.band_part(tf.ones([channels, channels], tf.float64), radius, radius)
     squares = tf.tensordot(x * x, band, [[3], [0]])
     return attributes["bias"] + attributes["alpha"] * squares, band
 
 
-def _weights(whole, size, attributes):
+def _weights(whole: Tensor, size: Tensor, attributes: Mapping[str, Any]) -> Tensor:
     """Weights ``[size, whole]`` of the old pixels in the new ones, of one axis."""
     old, new = tf.cast(whole, tf.float64), tf.cast(size, tf.float64)
     scale = old / new
@@ -222,7 +227,7 @@ FLOWS = ("flow", "flow_in", "flow_out")
 WIDE = {tf.float32: tf.float64, tf.float16: tf.float64, tf.bfloat16: tf.float64}
 
 
-def expand(definition, typed):
+def expand(definition: GraphDef, typed: Graph) -> Tuple[List[str], Dict[str, str]]:
     """Replaces every op of `EXPANSIONS` by what it stands for, in place.
 
     Args:
@@ -256,7 +261,7 @@ def expand(definition, typed):
     return types, renamed
 
 
-def _cast_flows(definition):
+def _cast_flows(definition: GraphDef) -> None:
     """Keeps the flows of tensor arrays, which only say what comes after what, in the float32 that those want."""
     renamed, given = {}, []
     for node in list(definition.node):
@@ -276,14 +281,14 @@ def _cast_flows(definition):
     definition.node.extend(given)
 
 
-def _cast(name, tensor, source, target):
+def _cast(name: str, tensor: str, source: DType, target: DType) -> NodeDef:
     node = node_def_pb2.NodeDef(name=name, op="Cast", input=[tensor])
     node.attr["SrcT"].type = source.as_datatype_enum
     node.attr["DstT"].type = target.as_datatype_enum
     return node
 
 
-def _splice(definition, node, op):
+def _splice(definition: GraphDef, node: NodeDef, op: Operation) -> Dict[str, str]:
     """Adds what an op stands for; returns dict of its outputs to what gives them now."""
     fragment = tf.Graph()
     with fragment.as_default():
@@ -313,7 +318,7 @@ def _splice(definition, node, op):
     }
 
 
-def _renamed(name, scope, handed):
+def _renamed(name: str, scope: str, handed: Mapping[str, str]) -> str:
     if name.startswith("^"):
         return "^" + scope + name[1:]
     op = op_of(name)
@@ -322,7 +327,7 @@ def _renamed(name, scope, handed):
     return full(scope + name)
 
 
-def _attributes(node):
+def _attributes(node: NodeDef) -> Dict[str, Any]:
     found = {}
     for name, attr in node.attr.items():
         kind = attr.WhichOneof("value")
@@ -335,14 +340,14 @@ def _attributes(node):
     return found
 
 
-def _check(definition):
+def _check(definition: GraphDef) -> None:
     for node in definition.node:
         why = _unfit(node)
         if why:
             refuse(f"expected float64 everywhere, got the op {node.name}, a {node.op}, {why}")
 
 
-def _unfit(node):
+def _unfit(node: NodeDef) -> Optional[str]:
     described = op_def(node.op)
     if described is None:
         return None  # a function of the graph's own library
@@ -361,12 +366,12 @@ def _unfit(node):
     return None
 
 
-def _is_rounded(attr):
+def _is_rounded(attr: Any) -> bool:
     values = [attr.f] if attr.WhichOneof("value") == "f" else attr.list.f
     return any(float(as_written(np.float32(value))) != value for value in values)
 
 
-def _has_kernel(node, wide):
+def _has_kernel(node: NodeDef, wide: AbstractSet[str]) -> bool:
     registered = kernels.get_registered_kernels_for_op(node.op).kernel
     on_cpu = [kernel for kernel in registered if kernel.device_type in ("CPU", "DEFAULT")]
     if not registered:

@@ -2,10 +2,14 @@
 
 import fractions
 import math
+from typing import AbstractSet, Any, Dict, Iterator, List
 
 import numpy as np
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.framework import tensor_util
+
+from parity.trace.arrays import Array
+from tf_towers.tf_types import GraphDef, NodeDef
 
 # Reads float32 constants as a script wrote them: 0.1, not the float32 nearest to it.
 
@@ -27,7 +31,7 @@ DENOMINATOR = 1000
 MOST_ELEMENTS = 64
 
 
-def as_written(array):
+def as_written(array: Any) -> Array:
     """Returns float64 numbers that round to the given float32 ones and that a script may have written.
 
     A graph in float64 would hold what the script wrote; the recorded one holds it rounded to float32. Taken are, where they
@@ -46,7 +50,7 @@ def as_written(array):
     return np.array(read, np.float64).reshape(wide.shape)
 
 
-def _read(value):
+def _read(value: Any) -> float:
     if not np.isfinite(value) or float(value).is_integer():
         return float(value)
     for found in _guesses(value):
@@ -55,14 +59,14 @@ def _read(value):
     return _from_keep_probability(value)
 
 
-def _from_keep_probability(value):
+def _from_keep_probability(value: Any) -> float:
     keep = round(1.0 - float(value), KEEP_DIGITS)
     if 0.0 < keep < 1.0 and np.float32(1.0) - np.float32(keep) == value:
         return 1.0 - keep
     return float(value)
 
 
-def _guesses(value):
+def _guesses(value: Any) -> Iterator[float]:
     yield float("%.*g" % (DIGITS, value))
     for number in IRRATIONAL:
         for factor in FACTORS:
@@ -87,7 +91,7 @@ WIDER = {
 }
 
 
-def widen(definition, computed):
+def widen(definition: GraphDef, computed: AbstractSet[str]) -> Dict[str, List[float]]:
     """Makes everything float64, in place.
 
     Args:
@@ -98,7 +102,7 @@ def widen(definition, computed):
     Returns:
       Dict of the name of each constant that was read otherwise to ``[float32 value, value taken]``; of arrays the first one.
     """
-    read = {}
+    read: Dict[str, List[float]] = {}
     for node in definition.node:
         _widen_node(node, node.name in computed, read)
     for function in definition.library.function:
@@ -109,7 +113,7 @@ def widen(definition, computed):
     return read
 
 
-def _widen_node(node, exact, read):
+def _widen_node(node: NodeDef, exact: bool, read: Dict[str, List[float]]) -> None:
     node.device = ""
     for attr in node.attr.values():
         if attr.HasField("type"):
@@ -122,7 +126,7 @@ def _widen_node(node, exact, read):
             _widen_tensor(node.name, attr.tensor, exact, read)
 
 
-def _widen_tensor(name, tensor, exact, read):
+def _widen_tensor(name: str, tensor: Any, exact: bool, read: Dict[str, List[float]]) -> None:
     array = tensor_util.MakeNdarray(tensor)
     wide = as_written(array) if exact else array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     changed = np.flatnonzero((wide.ravel() != array.ravel()) & np.isfinite(array.ravel()))
