@@ -1,39 +1,43 @@
 """Builds the graph of tower training: one model, a replica per device, one update."""
 
+import functools
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
 from tf_towers.float64.float_attributes import attributes_as_written
-from tf_towers.graph.gradients import make_gradients
+from tf_towers.graph.gradients import Gradients, make_gradients
 from tf_towers.graph.inference import MODE, build_inference, in_mode, takes_mode
-from tf_towers.graph.inputs import make_feeding
-from tf_towers.graph.options import make_plan
+from tf_towers.graph.inputs import Feeding, make_feeding
+from tf_towers.graph.options import Plan, make_plan
 from tf_towers.graph.placement import homes, place_variables, tower_devices
 from tf_towers.graph.regularization import effective_coefficient
-from tf_towers.graph.tower import build_replicas
+from tf_towers.graph.tower import Tower, build_replicas
 from tf_towers.graph.training import Parts, Training, broadcast, collect, copies_of
 from tf_towers.graph.update.apply_update import all_finite, gated_update, tensors_of
 from tf_towers.graph.update.batch_norm_updates import choose_updates, racing_updates
 from tf_towers.graph.update.loss_scale import LossScale
 from tf_towers.graph.update.moving_averages import Averages
-from tf_towers.graph.update.optimizer import SeveralOptimizers, learning_rate, parts_of
+from tf_towers.graph.update.optimizer import Part, SeveralOptimizers, learning_rate, parts_of
 from tf_towers.graph.user_errors import float32_places, inexact_ops, require_arguments, require_graph_mode
 from tf_towers.graph.variable_sharing import share
+from tf_towers.tf_types import Graph, InputSpecs, Optimizer, Pairs, Tensor, TowerFunction
 
 
 def build(
-    tower,
-    inputs,
-    towers,
-    optimizer,
-    reduce="mean",
-    variables="cpu",
-    batch_norm_updates="first",
-    gpus=(),
-    seed=0,
-    optimizers=None,
-    **options,
-):
+    tower: TowerFunction,
+    inputs: InputSpecs,
+    towers: int,
+    optimizer: Callable[[], Optimizer],
+    reduce: str = "mean",
+    variables: str = "cpu",
+    batch_norm_updates: str = "first",
+    gpus: Sequence[str] = (),
+    seed: int = 0,
+    optimizers: Optional[Mapping[str, Part]] = None,
+    **options: Any,
+) -> Training:
     """Builds towers under shared variables, combines their gradients, applies one update.
 
     Args:
@@ -86,7 +90,15 @@ def build(
         return training._replace(inference=built)
 
 
-def _train(graph, feeding, rows, optimizer, plan, scale, parts):
+def _train(
+    graph: Graph,
+    feeding: Feeding,
+    rows: Sequence[Sequence[Tower]],
+    optimizer: Callable[[], Optimizer],
+    plan: Plan,
+    scale: Optional[LossScale],
+    parts: Mapping[str, Part],
+) -> Training:
     replicas = [replica for row in rows for replica in row]
     weights = [variable for _, variable in replicas[0].gradients]
     gradients = make_gradients(rows, feeding.examples, plan)
@@ -102,7 +114,9 @@ def _train(graph, feeding, rows, optimizer, plan, scale, parts):
     rates.update((name, learning_rate(other)) for name, other in others.items())
     recorded = _recorded(replicas, gradients) + tensors_of([finite] + list(rates.values()))
     averages = Averages(plan.ema, global_step, weights) if plan.ema else None
-    after = ([averages.move] if averages else []) + ([lambda: scale.move(finite)] if finite is not None else [])
+    after = ([averages.move] if averages else []) + (
+        [functools.partial(scale.move, finite)] if scale and finite is not None else []
+    )
     applied = _to_every_copy(gradients.clipped or gradients.combined, replicas)
     train_op = gated_update(made, applied, global_step, recorded, replicas, plan, finite, after)
     sorted_out = collect(
@@ -136,11 +150,11 @@ def _train(graph, feeding, rows, optimizer, plan, scale, parts):
     )
 
 
-def _racing(averages, plan):
-    return sorted(averages.variables()) if averages and plan.ema["order"] == "unordered" else []
+def _racing(averages: Optional[Averages], plan: Plan) -> List[str]:
+    return sorted(averages.variables()) if averages and plan.ema and plan.ema["order"] == "unordered" else []
 
 
-def _checked(optimizer):
+def _checked(optimizer: Optimizer) -> Optimizer:
     if not isinstance(optimizer, tf.train.Optimizer):
         raise TowerError(
             f"optimizer: expected a function that returns one tf.train.Optimizer, got {type(optimizer).__name__}. "
@@ -154,13 +168,13 @@ def _checked(optimizer):
     return optimizer
 
 
-def _to_every_copy(gradients, replicas):
+def _to_every_copy(gradients: Pairs, replicas: Sequence[Tower]) -> Pairs:
     copied = copies_of(replicas)
     copies = [(gradient, copy) for gradient, variable in gradients for copy in copied.get(variable.op.name, [])]
     return list(gradients) + copies
 
 
-def _recorded(replicas, gradients):
+def _recorded(replicas: Sequence[Tower], gradients: Gradients) -> List[Tensor]:
     lists = [gradients.combined, gradients.clipped] + gradients.tower_clipped
     recorded = tensors_of(gradient for pairs in lists for gradient, _ in pairs)
     for replica in replicas:
@@ -169,7 +183,7 @@ def _recorded(replicas, gradients):
     return recorded
 
 
-def _known(rows, plan):
+def _known(rows: Sequence[Sequence[Tower]], plan: Plan) -> Dict[str, Any]:
     firsts = [row[0] for row in rows]
     counts = [len(first.terms) for first in firsts]
     factor = 1.0 / len(rows) if plan.regularization == "divided" else 1.0

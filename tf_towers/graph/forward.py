@@ -2,12 +2,29 @@
 
 import collections
 import heapq
+from typing import (
+    AbstractSet,
+    Any,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import numpy as np
 import tensorflow as real
 import tensorflow.compat.v1 as tf
 
 from parity.trace import ForwardOp, Operand, UsersLines
+from parity.trace.arrays import Array
+from tf_towers.tf_types import Operation, Session, Tensor
 
 # What hands its input on as it is, but for its layout.
 PASSING = frozenset(
@@ -27,19 +44,28 @@ JOINING = LEAVING | {"Merge", "RefMerge"}  # behind which a value is there which
 NUMBERS = FLOATS + (tf.bool, tf.uint8, tf.int8, tf.int16, tf.int32, tf.int64)
 MOST_OF_AN_OPERAND = 1 << 22  # numbers in what is kept beside the outputs
 
-Passed = collections.namedtuple("Passed", ["op", "tensor", "taken"])
-Passed.__doc__ = """One op of a forward pass and what it gives.
 
-Fields:
-  op: a `ForwardOp`, its shape as far as the graph knows it.
-  tensor: its output, None where it cannot be fetched or is no float.
-  taken: list of the tensors that it takes, None in the place of what is another op's output or cannot be fetched.
-"""
+class Passed(NamedTuple):
+    """One op of a forward pass and what it gives.
 
-_Source = collections.namedtuple("_Source", ["numbers", "weights", "data"])
+    Fields:
+      op: a `ForwardOp`, its shape as far as the graph knows it.
+      tensor: its output, None where it cannot be fetched or is no float.
+      taken: list of the tensors that it takes, None in the place of what is another op's output or cannot be fetched.
+    """
+
+    op: ForwardOp
+    tensor: Tensor
+    taken: List[Tensor]
 
 
-def forward_of(losses, variables):
+class _Source(NamedTuple):
+    numbers: Tuple[int, ...]
+    weights: FrozenSet[str]
+    data: bool
+
+
+def forward_of(losses: Sequence[Tensor], variables: Mapping[str, str]) -> List[Passed]:
     """Returns the list of `Passed` between inputs and losses, in an order of execution.
 
     Walked are data edges only. What is computed of variables alone has no place of its own: whoever takes it reads those
@@ -58,11 +84,14 @@ def forward_of(losses, variables):
             inside[frames[op]].append(op)
     leaving = {op: frames[op.inputs[0].op] for op in order if op.type in LEAVING and not frames[op]}
     order = _in_order(set(order), {op: inside[frame] for op, frame in leaving.items()})
-    sources, passed, guarded, made = {}, [], set(), {}
+    sources: Dict[Tuple[Operation, int], _Source] = {}
+    passed: List[Passed] = []
+    guarded: Set[Operation] = set()
+    made: Dict[Tuple[Operation, int], int] = {}
     used = {(tensor.op, tensor.value_index) for op in order for tensor in op.inputs}
     users = UsersLines(real, tf)
     for op in order:
-        more = inside.get(leaving.get(op), ())
+        more = inside.get(leaving.get(op, ""), ())
         taken = [sources[each] for each in _taken(op, more) if each in sources]
         source = _joined(op, taken, variables)
         if op.type in CHOOSING or (op.type not in JOINING and any(each.op in guarded for each in op.inputs)):
@@ -84,7 +113,7 @@ def forward_of(losses, variables):
     return passed
 
 
-def gradients_of(loss, passed):
+def gradients_of(loss: Tensor, passed: Sequence[Passed]) -> List[Passed]:
     """Returns the list of `Passed` with the gradient of a loss in place of each output, None where it does not depend on it.
 
     Args:
@@ -99,13 +128,18 @@ def gradients_of(loss, passed):
     return [each._replace(tensor=gradient, taken=[None] * len(each.taken)) for each, gradient in zip(passed, dense)]
 
 
-def _taken(op, more):
+def _taken(op: Operation, more: Iterable[Operation]) -> List[Tuple[Operation, int]]:
     """The outputs that an op takes, but for those that close a loop, each as op and place."""
     found = [(each.op, each.value_index) for each in op.inputs if each.op.type not in LOOPS_BACK]
     return found + [(each, place) for each in more for place in range(len(each.outputs))]
 
 
-def _operands(op, sources, made, guarded):
+def _operands(
+    op: Operation,
+    sources: Mapping[Tuple[Operation, int], _Source],
+    made: Mapping[Tuple[Operation, int], int],
+    guarded: Optional[AbstractSet[Operation]],
+) -> Tuple[Tuple[Operand, ...], List[Tensor]]:
     """Returns the tuple of `Operand` of an op, without values, and as `Passed` has it the list of tensors.
 
     Args:
@@ -125,14 +159,20 @@ def _operands(op, sources, made, guarded):
     return tuple(described), tensors
 
 
-def _to_fetch(tensor, guarded):
+def _to_fetch(tensor: Tensor, guarded: AbstractSet[Operation]) -> bool:
     number = tensor.shape.num_elements()
     small = number is None or number <= MOST_OF_AN_OPERAND
     known = tensor.dtype.base_dtype in NUMBERS and tensor.op.graph.is_fetchable(tensor)
     return known and small and tensor.op not in guarded
 
 
-def with_values(passed, session, feeds, options=None, also=()):
+def with_values(
+    passed: Sequence[Passed],
+    session: Session,
+    feeds: Mapping[Any, Any],
+    options: Any = None,
+    also: Iterable[Tensor] = (),
+) -> Iterator[Tuple[ForwardOp, Optional[Array]]]:
     """Fetches the outputs; returns the list of `ForwardOp` with array or None, as `write_forward` takes it.
 
     Args:
@@ -154,7 +194,9 @@ def with_values(passed, session, feeds, options=None, also=()):
         yield each.op._replace(shape=shape, operands=found), value
 
 
-def _with_value(operand, tensor, operands, values):
+def _with_value(
+    operand: Operand, tensor: Tensor, operands: Mapping[str, Array], values: Mapping[Optional[int], Array]
+) -> Operand:
     if tensor is None:
         output = values.get(operand.op)
         return operand._replace(shape=list(output.shape)) if output is not None else operand
@@ -162,7 +204,7 @@ def _with_value(operand, tensor, operands, values):
     return operand if value is None else operand._replace(shape=list(value.shape), value=value)
 
 
-def _joined(op, taken, variables):
+def _joined(op: Operation, taken: Sequence[_Source], variables: Mapping[str, str]) -> _Source:
     if op.type in VARIABLES:
         name = variables.get(op.name)
         return _Source((), frozenset([name] if name else []), False)
@@ -174,7 +216,7 @@ def _joined(op, taken, variables):
     return _Source(numbers, weights, drawn or not op.inputs or any(each.data for each in taken))
 
 
-def _described(op, place, source, users):
+def _described(op: Operation, place: int, source: _Source, users: UsersLines) -> ForwardOp:
     known = op.outputs and op.outputs[place].shape.ndims is not None
     shape = op.outputs[place].shape.as_list() if known else []
     name = "{}:{}".format(op.name, place) if place else op.name
@@ -184,7 +226,7 @@ def _described(op, place, source, users):
     return ForwardOp(name, op.type, list(source.numbers), sorted(source.weights), sizes, _attributes(op), line)
 
 
-def _attributes(op):
+def _attributes(op: Operation) -> Dict[str, Any]:
     found = {}
     for name, attr in op.node_def.attr.items():
         kind = attr.WhichOneof("value")
@@ -197,19 +239,19 @@ def _attributes(op):
     return found
 
 
-def _output(op, place):
+def _output(op: Operation, place: int) -> Tensor:
     if not op.outputs:
         return None
     tensor = op.outputs[place]
     return tensor if tensor.dtype in FLOATS and op.graph.is_fetchable(tensor) else None
 
 
-def _inputs(op, more=()):
+def _inputs(op: Operation, more: Iterable[Operation] = ()) -> List[Operation]:
     """The ops whose output an op takes, but for those that close a loop, and for what only says which way to go."""
     return [each.op for each in op.inputs if each.op.type not in LOOPS_BACK] + list(more)
 
 
-def needed(ops):
+def needed(ops: Iterable[Operation]) -> Set[Operation]:
     """Returns the set of ops whose outputs some ops are computed of, themselves included."""
     seen, pending = set(), list(ops)
     while pending:
@@ -220,7 +262,9 @@ def needed(ops):
     return seen
 
 
-def _in_order(ops, more=None):
+def _in_order(
+    ops: AbstractSet[Operation], more: Optional[Mapping[Operation, Iterable[Operation]]] = None
+) -> List[Operation]:
     """Sorts ops so that each comes after its inputs, and otherwise as they were made."""
     before = {op: {each for each in _inputs(op, (more or {}).get(op, ())) if each in ops} for op in ops}
     after = collections.defaultdict(list)
@@ -241,9 +285,10 @@ def _in_order(ops, more=None):
     return order
 
 
-def _frames(order):
+def _frames(order: Sequence[Operation]) -> Dict[Operation, str]:
     """Returns dict of op to the name of the outermost loop that it is in, "" outside."""
-    frames, depths = {}, {}
+    frames: Dict[Operation, str] = {}
+    depths: Dict[Operation, int] = {}
     for op in order:
         deepest = max((each for each in _inputs(op) if each in depths), key=lambda each: depths[each], default=None)
         depth, frame = (depths[deepest], frames[deepest]) if deepest is not None else (0, "")

@@ -1,21 +1,39 @@
 """Per-tower gradients to the applied one."""
 
-import collections
 import contextlib
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+)
 
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
 from tf_towers.graph.cross_tower.collectives import gradients_of_tower, upstream_of
+from tf_towers.graph.options import Plan
 from tf_towers.graph.regularization import decay_terms
 from tf_towers.graph.update.clip import clip_gradients
 from tf_towers.graph.update.combine import combine_gradients
-from tf_towers.graph.update.optimizer import parts_of
+from tf_towers.graph.update.optimizer import Part, parts_of
+from tf_towers.tf_types import Gradient, Pairs, Tensor
+
+if TYPE_CHECKING:
+    from tf_towers.graph.tower import Model, Tower
+
 
 # Takes the gradients of towers: each loss by itself, or all of them where towers exchange tensors.
 
 
-class TowerGradients(object):
+class TowerGradients:
     """Takes the gradients of towers as a plan says.
 
     Args:
@@ -25,13 +43,15 @@ class TowerGradients(object):
       parts: dict of name to `Part`, of which the losses of their own count.
     """
 
-    def __init__(self, plan, towers, loss_scale, parts):
+    def __init__(self, plan: Plan, towers: int, loss_scale: Any, parts: Mapping[str, Part]) -> None:
         self._plan = plan
         self._towers = towers
         self._loss_scale = loss_scale
         self._parts = parts
 
-    def of(self, models, scopes=None):
+    def of(
+        self, models: "Sequence[Model]", scopes: Optional[Sequence[Callable[[], ContextManager[Any]]]] = None
+    ) -> "List[Tower]":
         """Returns the `Tower` of each model, with its gradients.
 
         Args:
@@ -41,8 +61,10 @@ class TowerGradients(object):
         """
         names = models[0].names
         owners = parts_of(self._parts, names)
-        losses = [_own_loss(self._parts.get(owners.get(name)), models[0].tower.outputs) for name in names]
-        found = [{} for _ in models]
+        losses = [
+            _own_loss(self._parts[owners[name]] if name in owners else None, models[0].tower.outputs) for name in names
+        ]
+        found: List[Dict[int, Gradient]] = [{} for _ in models]
         for wanted in sorted(set(losses), key=losses.index):
             places = [place for place, name in enumerate(losses) if name == wanted]
             minimised = [self._scaled(_minimised(model, wanted)) for model in models]
@@ -57,12 +79,12 @@ class TowerGradients(object):
             for model, own in zip(models, found)
         ]
 
-    def _scaled(self, loss):
+    def _scaled(self, loss: Tensor) -> Tensor:
         if self._plan.reduce == "prescaled":
             loss = loss / self._towers
         return loss if self._loss_scale is None else loss * tf.cast(self._loss_scale, loss.dtype)
 
-    def _unscaled(self, gradients, loss):
+    def _unscaled(self, gradients: List[Gradient], loss: Tensor) -> List[Gradient]:
         if self._loss_scale is None:
             return gradients
         scale = tf.cast(self._loss_scale, loss.dtype)
@@ -70,15 +92,15 @@ class TowerGradients(object):
 
 
 @contextlib.contextmanager
-def _entered():
+def _entered() -> Iterator[None]:
     yield
 
 
-def _minimised(model, wanted):
+def _minimised(model: "Model", wanted: Optional[str]) -> Tensor:
     return model.tower.loss if wanted is None else model.tower.outputs[wanted]
 
 
-def _own_loss(part, outputs):
+def _own_loss(part: Optional[Part], outputs: Mapping[str, Tensor]) -> Optional[str]:
     if part is None or part.loss is None:
         return None
     if part.loss not in outputs or outputs[part.loss].shape.ndims != 0:
@@ -90,7 +112,7 @@ def _own_loss(part, outputs):
     return part.loss
 
 
-def _divided(gradient, scale):
+def _divided(gradient: Gradient, scale: Tensor) -> Gradient:
     if gradient is None:
         return None
     scale = tf.cast(scale, gradient.dtype)
@@ -101,17 +123,22 @@ def _divided(gradient, scale):
 
 # Takes the towers' gradients to the one that is applied: clipped, over micro-batches, over towers, regularised.
 
-Gradients = collections.namedtuple("Gradients", ["tower_clipped", "combined", "clipped"])
-Gradients.__doc__ = """The gradients of a step, each a list of ``(gradient, variable)``.
 
-Fields:
-  tower_clipped: a list over the replicas of such lists; empty unless clipped there.
-  combined: over all towers, before clipping.
-  clipped: the combined ones clipped; empty unless clipped there.
-"""
+class Gradients(NamedTuple):
+    """The gradients of a step, each a list of ``(gradient, variable)``.
+
+    Fields:
+      tower_clipped: a list over the replicas of such lists; empty unless clipped there.
+      combined: over all towers, before clipping.
+      clipped: the combined ones clipped; empty unless clipped there.
+    """
+
+    tower_clipped: List[Pairs]
+    combined: Pairs
+    clipped: Pairs
 
 
-def make_gradients(rows, examples, plan):
+def make_gradients(rows: "Sequence[Sequence[Tower]]", examples: Optional[Sequence[Tensor]], plan: Plan) -> Gradients:
     """Combines the gradients of all towers as the plan says.
 
     Args:
@@ -127,9 +154,9 @@ def make_gradients(rows, examples, plan):
 
     Counterpart: torch_ddp.step.gradients
     """
-    clips_towers = bool(plan.clip) and plan.clip["at"] == "tower"
-    of_rows = [[_clipped(one.gradients, plan) if clips_towers else one.gradients for one in row] for row in rows]
-    tower_clipped = [pairs for row in of_rows for pairs in row] if clips_towers else []
+    of_towers = plan.clip if plan.clip and plan.clip["at"] == "tower" else None
+    of_rows = [[_clipped(one.gradients, of_towers) if of_towers else one.gradients for one in row] for row in rows]
+    tower_clipped = [pairs for row in of_rows for pairs in row] if of_towers else []
     if plan.reduce == "mean_of_losses":
         combined = _of_mean_loss([row[0] for row in rows])
     else:
@@ -138,36 +165,35 @@ def make_gradients(rows, examples, plan):
         raise TowerError("build: expected gradients, got none in any tower. Let the loss depend on the variables.")
     if plan.regularization == "once":
         combined = _regularized(combined, rows[0][0], plan)
-    clipped = _clipped(combined, plan) if plan.clip and not clips_towers else []
+    clipped = _clipped(combined, plan.clip) if plan.clip and not of_towers else []
     return Gradients(tower_clipped, combined, clipped)
 
 
-def _clipped(gradients, plan):
-    clip = plan.clip
+def _clipped(gradients: Pairs, clip: Mapping[str, Any]) -> Pairs:
     return clip_gradients(gradients, clip["by"], clip["limit"], clip["sum_duplicates"]).gradients
 
 
-def _over_micro_batches(row, plan):
-    if len(row) == 1:
+def _over_micro_batches(row: Sequence[Pairs], plan: Plan) -> Pairs:
+    if not plan.accumulate or len(row) == 1:
         return row[0]
     reduced = combine_gradients(row, plan.accumulate["reduce"], sparse=plan.sparse)
     combined = {variable.op.name: gradient for gradient, variable in reduced}
     return [(combined.get(variable.op.name), variable) for _, variable in row[0]]
 
 
-def _over_towers(of_towers, examples, plan):
+def _over_towers(of_towers: Sequence[Pairs], examples: Optional[Sequence[Tensor]], plan: Plan) -> Pairs:
     if plan.reduce == "examples":
         return combine_gradients(of_towers, "mean", plan.missing, plan.sparse, examples or [1] * len(of_towers))
     return combine_gradients(of_towers, "mean" if plan.reduce == "mean" else "sum", plan.missing, plan.sparse)
 
 
-def _of_mean_loss(towers):
+def _of_mean_loss(towers: "Sequence[Tower]") -> Pairs:
     weights = [variable for _, variable in towers[0].gradients]
     mean = tf.add_n([tower.loss for tower in towers]) / len(towers)
     return [pair for pair in zip(tf.gradients(mean, weights), weights) if pair[0] is not None]
 
 
-def _regularized(combined, first, plan):
+def _regularized(combined: Pairs, first: "Tower", plan: Plan) -> Pairs:
     weights = [variable for _, variable in first.gradients]
     names = [variable.op.name for variable in weights]
     decay = decay_terms(plan.weight_decay, weights, names) if plan.weight_decay else []

@@ -1,8 +1,8 @@
 """Builds the model once more as it is used after training: in inference mode, on the whole batch."""
 
-import collections
 import contextlib
 import inspect
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
@@ -10,22 +10,28 @@ from tf_towers.errors import TowerError
 from tf_towers.graph.inputs import EXAMPLE_WEIGHTS
 from tf_towers.graph.placement import place_variables
 from tf_towers.graph.tower import loss_and_outputs
+from tf_towers.tf_types import InputSpecs, Tensor, TowerFunction
 
 MODE = "training"
 # Of one batch in one mode; a graph that only evaluates would find them empty.
 OF_A_BATCH = (tf.GraphKeys.LOSSES, tf.GraphKeys.UPDATE_OPS)
 
-Inference = collections.namedtuple("Inference", ["inputs", "loss", "outputs"])
-Inference.__doc__ = """The model in inference mode.
 
-Fields:
-  inputs: dict of input name to the placeholder of the whole batch.
-  loss: scalar, as the tower function returns it.
-  outputs: dict of name to whatever else it returned.
-"""
+class Inference(NamedTuple):
+    """The model in inference mode.
+
+    Fields:
+      inputs: dict of input name to the placeholder of the whole batch.
+      loss: scalar, as the tower function returns it.
+      outputs: dict of name to whatever else it returned.
+    """
+
+    inputs: Dict[str, Tensor]
+    loss: Tensor
+    outputs: Dict[str, Tensor]
 
 
-def takes_mode(tower, inputs):
+def takes_mode(tower: TowerFunction, inputs: Iterable[str]) -> bool:
     """Returns whether a tower function takes the keyword `training` that says in which mode to build, and is no input.
 
     Args:
@@ -36,12 +42,14 @@ def takes_mode(tower, inputs):
     return MODE not in inputs and MODE in arguments.args + arguments.kwonlyargs
 
 
-def in_mode(call, training):
+def in_mode(call: Callable[[int, Any], Any], training: bool) -> Callable[[int, Mapping[str, Tensor]], Any]:
     """Returns a function ``(index, inputs)`` that calls `call` with the keyword `training` set."""
     return lambda index, inputs: call(index, dict(inputs, **{MODE: training}))
 
 
-def build_inference(call, inputs, shard, home, device):
+def build_inference(
+    call: Callable[[int, Any], Any], inputs: InputSpecs, shard: Mapping[str, Tensor], home: Any, device: str
+) -> Inference:
     """Builds the model in inference mode on the training's variables and the whole batch, as an `Inference`.
 
     Nothing of it trains: what it puts into collections is taken out again, and updates that it makes do not run.
@@ -74,7 +82,7 @@ def build_inference(call, inputs, shard, home, device):
 
 
 @contextlib.contextmanager
-def _collections_kept():
+def _collections_kept() -> Iterator[None]:
     graph = tf.get_default_graph()
     kept = {key: list(graph.get_collection(key)) for key in graph.get_all_collection_keys()}
     for key in OF_A_BATCH:

@@ -1,33 +1,44 @@
 """Towers that read their batches themselves: from a queue that a thread fills, or from an iterator over a data set."""
 
-import collections
 import queue
 import threading
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from parity.trace.arrays import Array
 from tf_towers.errors import TowerError
 from tf_towers.graph.shard import shard
+from tf_towers.tf_types import DType, Feeds, InputSpecs, Operation, Session, Tensor
 
 READING = ("queue", "iterator")
 LOOKS_FOR_THE_END_EVERY = 0.05  # seconds
 JOINED_WITHIN = 20.0  # seconds
 STEP_WITHIN = 120000  # milliseconds
 
-Reading = collections.namedtuple("Reading", ["shards", "source"])
-Reading.__doc__ = """What towers read.
 
-Fields:
-  shards: a list over the towers of dicts of input name to tensor.
-  source: the `Source` behind them.
-"""
+class Reading(NamedTuple):
+    """What towers read.
 
-Line = collections.namedtuple("Line", ["queue", "placeholders", "enqueue"])
-Line.__doc__ = """A queue in the graph, and the op that puts one piece into it."""
+    Fields:
+      shards: a list over the towers of dicts of input name to tensor.
+      source: the `Source` behind them.
+    """
+
+    shards: List[Dict[str, Tensor]]
+    source: "Source"
 
 
-class Source(object):
+class Line(NamedTuple):
+    """A queue in the graph, and the op that puts one piece into it."""
+
+    queue: Any
+    placeholders: List[Tensor]
+    enqueue: Operation
+
+
+class Source:
     """Hands a batch, piece by piece, to what reads in the graph; is started with a session and closed before it.
 
     Args:
@@ -35,18 +46,18 @@ class Source(object):
       towers: number of towers.
     """
 
-    def __init__(self, inputs, towers):
+    def __init__(self, inputs: InputSpecs, towers: int) -> None:
         self._dtypes = {name: tf.as_dtype(dtype).as_numpy_dtype for name, (dtype, _) in inputs.items()}
         self._towers = towers
-        self._pieces = queue.Queue()
+        self._pieces: "queue.Queue[Any]" = queue.Queue()
         self._closed = False
         self._coordinator = None
-        self._threads = []
-        self._end = None
+        self._threads: List[threading.Thread] = []
+        self._end: Any = None
         self.initializer = None
-        self.line = None
+        self.line: Optional[Line] = None
 
-    def push(self, batch):
+    def push(self, batch: Mapping[str, Any]) -> Feeds:
         """Cuts a batch over the towers and puts the pieces in line; returns what a session is fed besides: nothing.
 
         Raises:
@@ -66,7 +77,7 @@ class Source(object):
             self._pieces.put([cut[name][tower] for name in self._dtypes])
         return {}
 
-    def pull(self):
+    def pull(self) -> List[Array]:
         """Waits for the next piece, a list of arrays; raises StopIteration once closed, which ends queue and iterator."""
         while not self._closed:
             try:
@@ -75,19 +86,20 @@ class Source(object):
                 continue
         raise StopIteration
 
-    def start(self, session):
+    def start(self, session: Session) -> None:
         """Starts the thread that fills the queue, under a coordinator, or initialises the iterator."""
-        if self.line is None:
+        line = self.line
+        if line is None:
             session.run(self.initializer)
             return
         with session.graph.as_default():
-            self._end = (session, self.line.queue.close(cancel_pending_enqueues=True))
+            self._end = (session, line.queue.close(cancel_pending_enqueues=True))
         self._coordinator = tf.train.Coordinator()
-        thread = threading.Thread(target=self._fill, args=(session, self._coordinator), daemon=True)
+        thread = threading.Thread(target=self._fill, args=(session, self._coordinator, line), daemon=True)
         thread.start()
         self._threads = [thread]
 
-    def close(self):
+    def close(self) -> None:
         """Ends the thread and waits for it.
 
         Raises:
@@ -101,18 +113,18 @@ class Source(object):
             self._coordinator.join(self._threads, stop_grace_period_secs=JOINED_WITHIN)
             self._coordinator = None
 
-    def _fill(self, session, coordinator):
+    def _fill(self, session: Session, coordinator: Any, line: Line) -> None:
         # Not inside an op: whatever waits there holds one of the session's threads, perhaps the only one.
         while not coordinator.should_stop():
             try:
-                session.run(self.line.enqueue, dict(zip(self.line.placeholders, self.pull())))
+                session.run(line.enqueue, dict(zip(line.placeholders, self.pull())))
             except StopIteration:
                 return
             except tf.errors.CancelledError:
                 return
 
 
-def read_by_towers(inputs, towers, kind):
+def read_by_towers(inputs: InputSpecs, towers: int, kind: str) -> Reading:
     """Makes the towers' inputs from one shared queue or iterator, of which they take turns.
 
     In the code that this stands for, whichever tower comes first takes the next batch, so that no two runs need agree on
@@ -136,7 +148,8 @@ def read_by_towers(inputs, towers, kind):
     take = _from_queue if kind == "queue" else _from_iterator
     with tf.device("/cpu:0"), tf.name_scope("reading"):
         taking = take(source, dtypes, pieces, towers)
-        shards, before = [], []
+        shards = []
+        before: List[Tensor] = []
         for _ in range(towers):
             with tf.control_dependencies(before):
                 taken = taking()
@@ -147,7 +160,7 @@ def read_by_towers(inputs, towers, kind):
     return Reading(shards, source)
 
 
-def _piece_shapes(inputs, towers):
+def _piece_shapes(inputs: InputSpecs, towers: int) -> List[List[Any]]:
     unknown = sorted(name for name, (_, shape) in inputs.items() if not shape or shape[0] is None)
     if unknown:
         raise TowerError(
@@ -159,20 +172,24 @@ def _piece_shapes(inputs, towers):
     return [[shape[0] // towers] + list(shape[1:]) for _, shape in inputs.values()]
 
 
-def _from_queue(source, dtypes, shapes, towers):
+def _from_queue(
+    source: Source, dtypes: Sequence[DType], shapes: Sequence[Any], towers: int
+) -> Callable[[], List[Tensor]]:
     line = tf.FIFOQueue(towers, dtypes, shapes, name="line")
     placeholders = [tf.placeholder(dtype, shape) for dtype, shape in zip(dtypes, shapes)]
     source.line = Line(line, placeholders, line.enqueue(placeholders))
 
-    def take():
+    def take() -> List[Tensor]:
         taken = line.dequeue()
         return list(taken) if isinstance(taken, (list, tuple)) else [taken]
 
     return take
 
 
-def _from_iterator(source, dtypes, shapes, towers):
-    def pieces():
+def _from_iterator(
+    source: Source, dtypes: Sequence[DType], shapes: Sequence[Any], towers: int
+) -> Callable[[], List[Tensor]]:
+    def pieces() -> Iterator[Tuple[Array, ...]]:
         while True:
             try:
                 yield tuple(source.pull())

@@ -1,29 +1,37 @@
 """Makes the inputs of a graph: the whole batch, cut over the towers, or a feed for each tower."""
 
-import collections
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
-from tf_towers.graph.input_pipeline import READING, read_by_towers
+from tf_towers.graph.input_pipeline import READING, Source, read_by_towers
 from tf_towers.graph.shard import shard, shard_uneven, tower_feeds
+from tf_towers.tf_types import DType, Feeds, InputSpecs, Tensor
 
 EXAMPLE_WEIGHTS = "example_weights"
 
-Feeding = collections.namedtuple("Feeding", ["inputs", "shards", "examples", "feeds", "source"])
-Feeding.__doc__ = """How batches get into a graph.
 
-Fields:
-  inputs: dict of input name to the placeholder of the whole batch, or to the list of the towers' placeholders.
-  shards: a list over the towers of dicts of input name to tensor.
-  examples: a list over the towers of int32 scalars, the examples that each one holds; None where all hold as many.
-  feeds: function of a batch (dict of input name to array) that returns what `tf.Session.run` is fed.
-  source: what towers read from that read by themselves, a `Source`, or None.
-"""
+class Feeding(NamedTuple):
+    """How batches get into a graph.
+
+    Fields:
+      inputs: dict of input name to the placeholder of the whole batch, or to the list of the towers' placeholders.
+      shards: a list over the towers of dicts of input name to tensor.
+      examples: a list over the towers of int32 scalars, the examples that each one holds; None where all hold as many.
+      feeds: function of a batch (dict of input name to array) that returns what `tf.Session.run` is fed.
+      source: what towers read from that read by themselves, a `Source`, or None.
+    """
+
+    inputs: Dict[str, Any]
+    shards: List[Dict[str, Tensor]]
+    examples: Optional[List[Tensor]]
+    feeds: Callable[[Mapping[str, Any]], Feeds]
+    source: Optional[Source]
 
 
-def make_feeding(inputs, towers, cut="split", uneven="refuse"):
+def make_feeding(inputs: InputSpecs, towers: int, cut: str = "split", uneven: str = "refuse") -> Feeding:
     """Makes placeholders and cuts them.
 
     Args:
@@ -44,7 +52,7 @@ def make_feeding(inputs, towers, cut="split", uneven="refuse"):
         return Feeding(placeholders, shards, None, lambda batch: _cut_arrays(batch, placeholders), None)
     placeholders = {name: tf.placeholder(dtype, shape, name) for name, (dtype, shape) in inputs.items()}
 
-    def feeds(batch):
+    def feeds(batch: Mapping[str, Any]) -> Feeds:
         return {placeholder: batch[name] for name, placeholder in placeholders.items()}
 
     with tf.device("/cpu:0"):
@@ -57,13 +65,13 @@ def make_feeding(inputs, towers, cut="split", uneven="refuse"):
     return Feeding(placeholders, cut_up.inputs, cut_up.examples, feeds, None)
 
 
-def _float_of(placeholders):
+def _float_of(placeholders: Mapping[str, Tensor]) -> DType:
     floats = [tensor.dtype for tensor in placeholders.values() if tensor.dtype.is_floating]
     return floats[0] if floats else tf.float32
 
 
-def _cut_arrays(batch, placeholders):
-    feeds = {}
+def _cut_arrays(batch: Mapping[str, Any], placeholders: Mapping[str, List[Tensor]]) -> Feeds:
+    feeds: Feeds = {}
     for name, towers in placeholders.items():
         value = np.asarray(batch[name])
         if value.ndim and len(value) % len(towers):

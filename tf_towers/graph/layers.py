@@ -1,16 +1,21 @@
 """Layers whose float64 form follows the rule of TensorFlow's float32 kernel."""
 
+from typing import Any, List, Sequence, Tuple
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf_towers.graph.cross_tower.collectives import running_tower, stacked_over_towers
+from tf_towers.tf_types import DType, Tensor, Variable
 
 # tensorflow/python/ops/nn_impl.py, 1.15: fused_batch_norm raises a smaller epsilon to this, as cuDNN wanted it. That of
 # TensorFlow 2 does not, and no CPU kernel does.
 FUSED_EPSILON_FLOOR = 1.001e-5
 
 
-def batch_norm(inputs, name, momentum=0.99, epsilon=1e-3, training=True):
+def batch_norm(
+    inputs: Tensor, name: str, momentum: float = 0.99, epsilon: float = 1e-3, training: bool = True
+) -> Tensor:
     """Normalises over all axes but the last as `tf.layers.batch_normalization(fused=True)` does.
 
     In a tower of ``build(..., batch_norm="synchronised")`` the statistics are those of all towers' shards together, each
@@ -43,9 +48,10 @@ def batch_norm(inputs, name, momentum=0.99, epsilon=1e-3, training=True):
         variance = _variable("moving_variance", channels, inputs.dtype, tf.ones_initializer(), trainable=False)
         if not training:
             return tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
-        if running_tower() is not None:
+        running = running_tower()
+        if running is not None:
             outputs, batch_mean, batch_variance = _over_all_towers(inputs, gamma, beta, epsilon)
-            if running_tower() > 0:
+            if running > 0:
                 return outputs
         elif inputs.dtype == tf.float32:
             outputs, batch_mean, batch_variance = tf.nn.fused_batch_norm(inputs, gamma, beta, epsilon=epsilon)[:3]
@@ -59,7 +65,9 @@ def batch_norm(inputs, name, momentum=0.99, epsilon=1e-3, training=True):
         return outputs
 
 
-def batch_norm_over_towers(inputs, name, momentum=0.99, epsilon=1e-3):
+def batch_norm_over_towers(
+    inputs: Sequence[Tensor], name: str, momentum: float = 0.99, epsilon: float = 1e-3
+) -> List[Tensor]:
     """Normalises the towers' shards with the statistics of all of them together: synchronised batch norm.
 
     For layers that take a list with a tensor for each tower. The moving statistics move once, by the whole batch's.
@@ -96,7 +104,9 @@ def batch_norm_over_towers(inputs, name, momentum=0.99, epsilon=1e-3):
         return outputs
 
 
-def local_response_normalization(inputs, depth_radius=5, bias=1.0, alpha=1.0, beta=0.5):
+def local_response_normalization(
+    inputs: Tensor, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
+) -> Tensor:
     """Divides by ``(bias + alpha * sum of squares of the channels around) ** beta`` as `tf.nn.lrn` does.
 
     The kernel has no float64 form in any TensorFlow. Here float32 takes the kernel, and float64 its formula.
@@ -122,7 +132,7 @@ def local_response_normalization(inputs, depth_radius=5, bias=1.0, alpha=1.0, be
     return inputs / tf.pow(bias + alpha * around, beta)
 
 
-def _fused_in_float64(inputs, gamma, beta, epsilon):
+def _fused_in_float64(inputs: Tensor, gamma: Variable, beta: Variable, epsilon: float) -> Tuple[Tensor, Tensor, Tensor]:
     axes = list(range(inputs.shape.ndims - 1))
     mean, variance = tf.nn.moments(inputs, axes)
     outputs = tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
@@ -130,7 +140,7 @@ def _fused_in_float64(inputs, gamma, beta, epsilon):
     return outputs, mean, variance * count / (count - 1)
 
 
-def _over_all_towers(inputs, gamma, beta, epsilon):
+def _over_all_towers(inputs: Tensor, gamma: Variable, beta: Variable, epsilon: float) -> Tuple[Tensor, Tensor, Tensor]:
     """Merges the moments of shards of any size, empty ones too, without the cancellation of E[x^2] - E[x]^2.
 
     Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
@@ -151,10 +161,10 @@ def _over_all_towers(inputs, gamma, beta, epsilon):
     return outputs, mean, squares / (count - 1)
 
 
-def _sum_over_towers(stacked):
+def _sum_over_towers(stacked: Tensor) -> Tensor:
     # Not reduce_sum, whose gradient takes several times as many ops.
     return tf.add_n(tf.unstack(stacked))
 
 
-def _variable(name, channels, dtype, initializer, trainable=True):
+def _variable(name: str, channels: int, dtype: DType, initializer: Any, trainable: bool = True) -> Variable:
     return tf.get_variable(name, [channels], dtype.base_dtype, initializer=initializer, trainable=trainable)

@@ -1,6 +1,6 @@
 """Every choice that a tower graph makes, with what most code chooses as the default."""
 
-import collections
+from typing import Any, Dict, NamedTuple, Optional
 
 from tf_towers.errors import TowerError
 from tf_towers.graph.placement import POLICIES
@@ -22,36 +22,53 @@ CHOICES = {
     "regularization": ("none", "every_tower", "scoped", "divided", "first_tower", "last_tower", "once"),
 }
 
-Plan = collections.namedtuple(
-    "Plan", sorted(list(CHOICES) + ["accumulate", "clip", "ema", "loss_scale", "weight_decay"])
-)
-Plan.__doc__ = """The choices of a tower graph.
 
-Fields:
-  reduce: "mean" or "sum" over the towers' gradients; "prescaled": losses divided by the number of towers, then the sum;
-    "mean_of_losses": the gradient of the mean loss; "examples": the mean weighted by the towers' numbers of examples.
-  variables: where they live, see `tf_towers.homes`.
-  batch_norm: whose statistics `tf_towers.batch_norm` normalises by in training: "each_tower"'s own, or those of all towers
-    together, "synchronised"; the moving ones then move once, by the whole batch's.
-  batch_norm_updates: whose `UPDATE_OPS` run: the "first" tower's, the "last" one's, all in the order of the towers
-    ("all_ordered"), or all at once ("unordered"), which is a race wherever towers share the statistics.
-  update_ops: `UPDATE_OPS` run "before" the update, or "grouped" with it.
-  cut: how the batch is cut: with `tf.split`, as "slices", or as "feeds", one placeholder for each tower; or not at all:
-    the towers take turns at one "queue" or "iterator".
-  uneven: what happens to a batch that does not divide, see `tf_towers.shard_uneven`.
-  share: how towers share variables, see `tf_towers.share`.
-  missing, sparse: see `tf_towers.combine_gradients`.
-  regularization: which towers add the terms of `REGULARIZATION_LOSSES` and of `weight_decay` to their loss: see
-    `tf_towers.regularization_terms`; "once" adds their gradient after the towers are combined.
-  accumulate: None, or dict with `steps`, the micro-batches that a tower's shard is cut into, and `reduce` over them.
-  clip: None, or dict with `by`, `limit` and `at`, see `tf_towers.clip_gradients`; `at` is "tower" or "combined".
-  ema: None, or dict with `decay`, `num_updates` (bool) and `order`, "after" the update or "unordered".
-  loss_scale: None, a number, or dict with `initial`, `growth_interval` and `factor`.
-  weight_decay: None, or dict with `coefficient` and `only`, a regular expression of variable names: adds
-    ``coefficient * sum(w ** 2) / 2``.
-"""
+class Plan(NamedTuple):
+    """The choices of a tower graph.
 
-TABLES = {
+    Fields:
+      reduce: "mean" or "sum" over the towers' gradients; "prescaled": losses divided by the number of towers, then the sum;
+        "mean_of_losses": the gradient of the mean loss; "examples": the mean weighted by the towers' numbers of examples.
+      variables: where they live, see `tf_towers.homes`.
+      batch_norm: whose statistics `tf_towers.batch_norm` normalises by in training: "each_tower"'s own, or those of all
+        towers together, "synchronised"; the moving ones then move once, by the whole batch's.
+      batch_norm_updates: whose `UPDATE_OPS` run: the "first" tower's, the "last" one's, all in the order of the towers
+        ("all_ordered"), or all at once ("unordered"), which is a race wherever towers share the statistics.
+      update_ops: `UPDATE_OPS` run "before" the update, or "grouped" with it.
+      cut: how the batch is cut: with `tf.split`, as "slices", or as "feeds", one placeholder for each tower; or not at all:
+        the towers take turns at one "queue" or "iterator".
+      uneven: what happens to a batch that does not divide, see `tf_towers.shard_uneven`.
+      share: how towers share variables, see `tf_towers.share`.
+      missing, sparse: see `tf_towers.combine_gradients`.
+      regularization: which towers add the terms of `REGULARIZATION_LOSSES` and of `weight_decay` to their loss: see
+        `tf_towers.regularization_terms`; "once" adds their gradient after the towers are combined.
+      accumulate: None, or dict with `steps`, the micro-batches that a tower's shard is cut into, and `reduce` over them.
+      clip: None, or dict with `by`, `limit` and `at`, see `tf_towers.clip_gradients`; `at` is "tower" or "combined".
+      ema: None, or dict with `decay`, `num_updates` (bool) and `order`, "after" the update or "unordered".
+      loss_scale: None, a number, or dict with `initial`, `growth_interval` and `factor`.
+      weight_decay: None, or dict with `coefficient` and `only`, a regular expression of variable names: adds
+        ``coefficient * sum(w ** 2) / 2``.
+    """
+
+    accumulate: Optional[Dict[str, Any]]
+    batch_norm: str
+    batch_norm_updates: str
+    clip: Optional[Dict[str, Any]]
+    cut: str
+    ema: Optional[Dict[str, Any]]
+    loss_scale: Any
+    missing: str
+    reduce: str
+    regularization: str
+    share: str
+    sparse: str
+    uneven: str
+    update_ops: str
+    variables: str
+    weight_decay: Optional[Dict[str, Any]]
+
+
+TABLES: Dict[str, Dict[str, Any]] = {
     "accumulate": {"steps": None, "reduce": "mean"},
     "clip": {"by": "global_norm", "limit": None, "at": "combined", "sum_duplicates": False},
     "ema": {"decay": None, "num_updates": False, "order": "after"},
@@ -66,7 +83,7 @@ WORDS = {
 }
 
 
-def make_plan(**chosen):
+def make_plan(**chosen: Any) -> Plan:
     """Returns a `Plan` with the defaults filled in.
 
     Raises:
@@ -87,7 +104,7 @@ def make_plan(**chosen):
     return plan
 
 
-def _table(name, given):
+def _table(name: str, given: Any) -> Any:
     defaults = TABLES[name]
     number = isinstance(given, (int, float)) and not isinstance(given, bool)
     if given is None or (name == "loss_scale" and number):
@@ -109,7 +126,7 @@ def _table(name, given):
     return table
 
 
-def _require_possible(plan):
+def _require_possible(plan: Plan) -> None:
     uneven = plan.uneven != "refuse"
     steps = plan.accumulate["steps"] if plan.accumulate else 1
     if steps < 1:

@@ -1,14 +1,17 @@
 """Places variables on one device and the computation on the towers' own."""
 
+from typing import Any, Callable, List, Sequence, Tuple
+
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
+from tf_towers.tf_types import Operation
 
 VARIABLE_OPS = frozenset(["Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp", "VarIsInitializedOp"])
 POLICIES = ("cpu", "first_gpu", "balanced", "replicated")
 
 
-def place_variables(variables, compute):
+def place_variables(variables: Any, compute: str) -> Callable[[Any], str]:
     """Returns a device function that keeps variables on one device and everything else on another.
 
     It knows both kinds of TensorFlow 1 variables. Functions that only test for "Variable", as many scripts do, leave
@@ -22,7 +25,7 @@ def place_variables(variables, compute):
       A function of an operation, for ``with tf.device(...)``.
     """
 
-    def device_of(op):
+    def device_of(op: Any) -> str:
         node = op if hasattr(op, "op") and not hasattr(op, "type") else op.node_def
         if node.op not in VARIABLE_OPS:
             return compute
@@ -31,7 +34,7 @@ def place_variables(variables, compute):
     return device_of
 
 
-def balanced(devices):
+def balanced(devices: Sequence[str]) -> Callable[[Operation], str]:
     """Returns a function of a variable's operation that puts it on the device with the fewest bytes of variables.
 
     Ties go to the first device, and every variable counts when it is made, so the order of making them decides. With
@@ -42,17 +45,17 @@ def balanced(devices):
     """
     loads = dict.fromkeys(devices, 0)
 
-    def device_of(op):
+    def device_of(op: Operation) -> str:
         if op.type == "VarIsInitializedOp":
             return op.inputs[0].op.device
-        device = min(devices, key=loads.get)
+        device = min(devices, key=lambda device: loads[device])
         loads[device] += tf.TensorShape(op.get_attr("shape")).num_elements() * tf.as_dtype(op.get_attr("dtype")).size
         return device
 
     return device_of
 
 
-def homes(policy, devices):
+def homes(policy: str, devices: Sequence[str]) -> Tuple[List[Any], str]:
     """Returns where the variables of each tower live, and where gradients are combined.
 
     Args:
@@ -77,7 +80,7 @@ def homes(policy, devices):
     return list(devices), devices[0]
 
 
-def tower_devices(towers, gpus=()):
+def tower_devices(towers: int, gpus: Sequence[str] = ()) -> List[str]:
     """Returns the device of each tower: a GPU each where there are enough, else virtual CPUs after the first.
 
     The first CPU is left to the variables, so that "variables here, computation there" can be checked without a GPU.

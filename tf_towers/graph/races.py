@@ -1,11 +1,12 @@
 """Finds reads of variables that nothing keeps from coming after the variable's update in the same run."""
 
-import collections
+from typing import AbstractSet, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from tf_towers.graph.op_types import READS, WRITING
 from tf_towers.graph.traversal import ancestors, earlier
+from tf_towers.tf_types import Operation, Tensor, Variable
 
 NEITHER = frozenset(["IsVariableInitialized", "VarIsInitializedOp", "Save", "SaveV2", "VariableShape", "Shape"])
 
@@ -14,24 +15,30 @@ WRITTEN_BY_UPDATES = frozenset(["var", "slot"])  # where such a race ends up; an
 
 PASSED_INSIDE = frozenset(["Enter", "Switch", "RefEnter", "RefSwitch"])
 
-Race = collections.namedtuple("Race", ["variable", "reader", "writer", "reaches"])
-Race.__doc__ = """One read that may see a variable before or after its update.
 
-Fields:
-  variable: trace name, e.g. "var/conv1/kernel".
-  reader, writer: names of the ops.
-  reaches: list of the trace names that the reader's outcome flows into: other variables' updates, or "loss".
-"""
+class Race(NamedTuple):
+    """One read that may see a variable before or after its update.
+
+    Fields:
+      variable: trace name, e.g. "var/conv1/kernel".
+      reader, writer: names of the ops.
+      reaches: list of the trace names that the reader's outcome flows into: other variables' updates, or "loss".
+    """
+
+    variable: str
+    reader: str
+    writer: str
+    reaches: List[str]
 
 
-def writers_of(variable, ops):
+def writers_of(variable: Variable, ops: AbstractSet[Operation]) -> List[Operation]:
     """Returns the ops among `ops` that write a variable, by name."""
     handles = _handles(variable)
     found = {op for handle in handles.values() for op in handle.consumers() if op in ops and _writes(op, handles)}
     return sorted(found, key=lambda op: op.name)
 
 
-def _handles(variable):
+def _handles(variable: Variable) -> Dict[str, Tensor]:
     """The tensors by which a variable is written, by name: its own, and what hands it on into loops and branches."""
     found, pending = {}, list(variable.op.outputs)
     while pending:
@@ -42,7 +49,7 @@ def _handles(variable):
     return found
 
 
-def find_races(variables, ops, losses):
+def find_races(variables: Mapping[str, Variable], ops: AbstractSet[Operation], losses: Sequence[Tensor]) -> List[Race]:
     """Returns the `Race` of a training run; empty where every update waits for all that read the old value.
 
     With ref variables a read is an alias of the variable's buffer, so whatever computes with it must have run before the
@@ -75,14 +82,21 @@ def find_races(variables, ops, losses):
     ]
 
 
-def _reached(key, reader, written, masks, bits, losses):
+def _reached(
+    key: str,
+    reader: Operation,
+    written: Sequence[Tuple[str, Operation]],
+    masks: Mapping[Operation, int],
+    bits: Mapping[Operation, int],
+    losses: Sequence[Tensor],
+) -> List[str]:
     reached = {other for other, writer in written if other != key and masks[writer] & bits[reader]}
     if any(masks.get(loss.op, 0) & bits[reader] for loss in losses):
         reached.add("loss")
     return sorted(reached)
 
 
-def unordered_writers(variable, ops):
+def unordered_writers(variable: Variable, ops: AbstractSet[Operation]) -> List[str]:
     """Returns the names of the ops that write one variable in the same run in no given order, else an empty list."""
     writers = writers_of(variable, ops)
     for number, one in enumerate(writers):
@@ -92,7 +106,7 @@ def unordered_writers(variable, ops):
     return []
 
 
-def _readers(variable, ops):
+def _readers(variable: Variable, ops: AbstractSet[Operation]) -> List[Operation]:
     handles, found, pending, seen = _handles(variable), set(), list(variable.op.outputs), set()
     while pending:
         tensor = pending.pop()
@@ -109,5 +123,5 @@ def _readers(variable, ops):
     return sorted(found, key=lambda op: op.name)
 
 
-def _writes(op, handles):
+def _writes(op: Operation, handles: Mapping[str, Tensor]) -> bool:
     return op.type.startswith(WRITING) and any(tensor.name in handles for tensor in list(op.inputs))

@@ -1,13 +1,17 @@
 """Decides which towers add the regularisation terms to their loss, and how often they count in the end."""
 
 import re
+from typing import Any, List, Mapping, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
+from tf_towers.tf_types import Tensor, Variable
 
 
-def regularization_terms(policy, index, towers, scope="", known=0):
+def regularization_terms(
+    policy: str, index: int, towers: int, scope: str = "", known: int = 0
+) -> Tuple[List[Tensor], float]:
     """Returns the terms of `REGULARIZATION_LOSSES` that one tower adds to its loss, and their factor.
 
     A regulariser that `tf.get_variable` was given puts its term into the collection once, when the variable is made,
@@ -37,7 +41,7 @@ def regularization_terms(policy, index, towers, scope="", known=0):
     return terms, 1.0 / towers if policy == "divided" else 1.0
 
 
-def decay_terms(weight_decay, weights, names):
+def decay_terms(weight_decay: Mapping[str, Any], weights: Sequence[Variable], names: Sequence[str]) -> List[Tensor]:
     """Returns ``coefficient * sum(w ** 2) / 2`` for every weight whose name is asked for.
 
     Args:
@@ -57,7 +61,9 @@ def decay_terms(weight_decay, weights, names):
     return [weight_decay["coefficient"] * tf.nn.l2_loss(weight) for weight in chosen]
 
 
-def effective_coefficient(counts, factor, distinct, reduce, once=False):
+def effective_coefficient(
+    counts: Sequence[int], factor: float, distinct: int, reduce: str, once: bool = False
+) -> float:
     """Returns how often regularisation counts in the combined gradient, 1 being what one model alone does.
 
     Args:

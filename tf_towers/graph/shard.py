@@ -1,25 +1,31 @@
 """Cuts a batch over the towers."""
 
-import collections
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
+from tf_towers.tf_types import InputSpecs, Tensor
 
 CUTS = ("split", "slices", "feeds", "queue", "iterator")
 UNEVEN = ("refuse", "drop", "pad", "sizes")
 
-Shards = collections.namedtuple("Shards", ["inputs", "examples", "weights"])
-Shards.__doc__ = """A batch of any size, cut over the towers.
 
-Fields:
-  inputs: a list over the towers of dicts of input name to tensor.
-  examples: a list over the towers of int32 scalars, how many of the batch's examples each one holds.
-  weights: a list over the towers of float32 ``[shard]``, 1 for an example of the batch and 0 for padding.
-"""
+class Shards(NamedTuple):
+    """A batch of any size, cut over the towers.
+
+    Fields:
+      inputs: a list over the towers of dicts of input name to tensor.
+      examples: a list over the towers of int32 scalars, how many of the batch's examples each one holds.
+      weights: a list over the towers of float32 ``[shard]``, 1 for an example of the batch and 0 for padding.
+    """
+
+    inputs: List[Dict[str, Tensor]]
+    examples: List[Tensor]
+    weights: List[Tensor]
 
 
-def shard(batch, towers, cut="split", parts="towers"):
+def shard(batch: Mapping[str, Any], towers: int, cut: str = "split", parts: str = "towers") -> List[Dict[str, Any]]:
     """Cuts every input of a batch into one contiguous piece per tower.
 
     Args:
@@ -43,7 +49,7 @@ def shard(batch, towers, cut="split", parts="towers"):
     return [{name: pieces[name][tower] for name in pieces} for tower in range(towers)]
 
 
-def shard_uneven(batch, towers, policy):
+def shard_uneven(batch: Mapping[str, Any], towers: int, policy: str) -> Shards:
     """Cuts a batch that need not divide, and says which examples count.
 
     Args:
@@ -80,7 +86,7 @@ def shard_uneven(batch, towers, policy):
     return Shards([{name: cut[name][tower] for name in cut} for tower in range(towers)], examples, weights)
 
 
-def tower_feeds(inputs, towers):
+def tower_feeds(inputs: InputSpecs, towers: int) -> List[Dict[str, Tensor]]:
     """Makes a placeholder per input and tower, for code that feeds its towers one by one.
 
     Args:
@@ -93,7 +99,7 @@ def tower_feeds(inputs, towers):
     Raises:
       TowerError: the batch size is not divisible by the number of towers.
     """
-    made = [{} for _ in range(towers)]
+    made: List[Dict[str, Tensor]] = [{} for _ in range(towers)]
     for name, (dtype, shape) in inputs.items():
         if shape and shape[0] is not None and shape[0] % towers:
             raise TowerError(_not_divisible(name, shape[0], towers, "towers"))
@@ -103,7 +109,7 @@ def tower_feeds(inputs, towers):
     return made
 
 
-def _cut(name, value, towers, cut, parts):
+def _cut(name: str, value: Any, towers: int, cut: str, parts: str) -> List[Any]:
     if isinstance(value, dict):
         return shard(value, towers, cut, parts)
     if value.shape.ndims == 0:
@@ -116,7 +122,7 @@ def _cut(name, value, towers, cut, parts):
     return _slices(value, towers) if cut == "slices" else tf.split(value, towers, axis=0)
 
 
-def _not_divisible(name, size, towers, parts):
+def _not_divisible(name: str, size: int, towers: int, parts: str) -> str:
     below = size - size % towers
     nearest = f"{below} or {below + towers}" if below else f"{towers}"
     return (
@@ -125,12 +131,12 @@ def _not_divisible(name, size, towers, parts):
     )
 
 
-def _static_size(tensor):
+def _static_size(tensor: Tensor) -> Any:
     size = tensor.shape[0] if tensor.shape.ndims else None
     return getattr(size, "value", size)
 
 
-def _slices(tensor, towers, piece=None):
+def _slices(tensor: Tensor, towers: int, piece: Any = None) -> List[Tensor]:
     if tensor.shape.ndims == 0:
         return [tensor] * towers
     if piece is None:
@@ -139,11 +145,11 @@ def _slices(tensor, towers, piece=None):
     return [tensor[tower * piece : (tower + 1) * piece] for tower in range(towers)]
 
 
-def _split(tensor, sizes):
+def _split(tensor: Tensor, sizes: Sequence[Any]) -> List[Tensor]:
     return [tensor] * len(sizes) if tensor.shape.ndims == 0 else tf.split(tensor, sizes, axis=0)
 
 
-def _padded(tensor, missing):
+def _padded(tensor: Tensor, missing: Any) -> Tensor:
     if tensor.shape.ndims == 0:
         return tensor
     last = tf.tile(tensor[-1:], tf.concat([[missing], tf.ones([tensor.shape.ndims - 1], tf.int32)], 0))
@@ -153,5 +159,5 @@ def _padded(tensor, missing):
     return padded
 
 
-def _one_if(condition):
+def _one_if(condition: Any) -> Any:
     return tf.cast(condition, tf.int32) if isinstance(condition, tf.Tensor) else int(condition)

@@ -1,61 +1,89 @@
 """One tower: model on a shard, loss, checks."""
 
-import collections
 import contextlib
 import functools
-from collections.abc import Mapping
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
-from tf_towers.graph.cross_tower.collectives import exchanged_so_far
+from tf_towers.graph.cross_tower.collectives import Exchange, exchanged_so_far
 from tf_towers.graph.cross_tower.scheduler import build_together, own_from_here
 from tf_towers.graph.gradients import TowerGradients
+from tf_towers.graph.options import Plan
 from tf_towers.graph.placement import place_variables
 from tf_towers.graph.regularization import decay_terms, regularization_terms
 from tf_towers.graph.shard import shard
+from tf_towers.graph.update.optimizer import Part
 from tf_towers.graph.user_errors import explain_foreign_graph, explain_mixed_dtypes, require_dtype
 from tf_towers.graph.variable_sharing import share
+from tf_towers.tf_types import Operation, Pairs, Tensor, TowerFunction, Variable
 
 # Builds one tower after the other, or all of them in turn: the model on a shard, its loss, its gradients.
 
-Tower = collections.namedtuple(
-    "Tower",
-    ["inputs", "loss", "outputs", "gradients", "updates", "name", "terms", "available", "copies", "synchronised"],
-)
-Tower.__doc__ = """One replica of the model.
 
-Fields:
-  inputs: dict of input name to its shard, ``[batch / towers, ...]``.
-  loss: scalar, with the regularisation terms that this tower adds.
-  outputs: dict of name to whatever else the tower function returned.
-  gradients: list of ``(gradient, variable)`` over the trainable variables, without loss scale; of this tower's loss, or,
-    where towers exchange tensors, of all towers' losses through this tower's computation.
-  updates: the ops that this tower put into `UPDATE_OPS`, in order.
-  name: "0", "1", ...; "0.1" is micro-batch 1 of tower 0.
-  terms: the regularisation terms in `loss`.
-  available: how many terms there were to choose from.
-  copies: dict of variable name to this tower's own copy; empty unless variables are replicated.
-  synchronised: the places where it exchanged tensors with the other towers, in order; see `over_towers`.
-"""
+class Tower(NamedTuple):
+    """One replica of the model.
 
-Model = collections.namedtuple("Model", ["tower", "names", "weights", "shared", "exchanged", "scope"])
-Model.__doc__ = """A tower whose gradients are still to be taken.
+    Fields:
+      inputs: dict of input name to its shard, ``[batch / towers, ...]``.
+      loss: scalar, with the regularisation terms that this tower adds.
+      outputs: dict of name to whatever else the tower function returned.
+      gradients: list of ``(gradient, variable)`` over the trainable variables, without loss scale; of this tower's loss, or,
+        where towers exchange tensors, of all towers' losses through this tower's computation.
+      updates: the ops that this tower put into `UPDATE_OPS`, in order.
+      name: "0", "1", ...; "0.1" is micro-batch 1 of tower 0.
+      terms: the regularisation terms in `loss`.
+      available: how many terms there were to choose from.
+      copies: dict of variable name to this tower's own copy; empty unless variables are replicated.
+      synchronised: the places where it exchanged tensors with the other towers, in order; see `over_towers`.
+    """
 
-Fields:
-  tower: `Tower`, its gradients None.
-  names: of the trainable variables.
-  weights: those that it computes with: its own copies where variables are replicated.
-  shared: those that its gradients are of: the first tower's.
-  exchanged: list of `Exchange`.
-  scope: its name scope.
-"""
+    inputs: Dict[str, Tensor]
+    loss: Tensor
+    outputs: Dict[str, Tensor]
+    gradients: Pairs
+    updates: List[Operation]
+    name: str
+    terms: List[Tensor]
+    available: int
+    copies: Dict[str, Variable]
+    synchronised: List[str]
+
+
+class Model(NamedTuple):
+    """A tower whose gradients are still to be taken.
+
+    Fields:
+      tower: `Tower`, without its gradients.
+      names: of the trainable variables.
+      weights: those that it computes with: its own copies where variables are replicated.
+      shared: those that its gradients are of: the first tower's.
+      exchanged: list of `Exchange`.
+      scope: its name scope.
+    """
+
+    tower: Tower
+    names: List[str]
+    weights: List[Variable]
+    shared: List[Variable]
+    exchanged: List[Exchange]
+    scope: str
 
 
 KEYS = (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.UPDATE_OPS, tf.GraphKeys.REGULARIZATION_LOSSES)
 
 
-def build_replicas(tower, shards, devices, homes, plan, loss_scale=None, parts=None, call=None):
+def build_replicas(
+    tower: TowerFunction,
+    shards: Sequence[Mapping[str, Tensor]],
+    devices: Sequence[str],
+    homes: Sequence[Any],
+    plan: Plan,
+    loss_scale: Any = None,
+    parts: Optional[Mapping[str, Part]] = None,
+    call: Optional[Callable[[int, Any], Any]] = None,
+) -> List[List[Tower]]:
     """Builds every tower, and every micro-batch of it.
 
     Args:
@@ -75,17 +103,18 @@ def build_replicas(tower, shards, devices, homes, plan, loss_scale=None, parts=N
     together = plan.batch_norm == "synchronised"
     made = _Made(call or share(tower, plan.share), plan, len(shards))
     gradients = TowerGradients(plan, len(shards), loss_scale, parts or {})
-    rows, models = [[] for _ in shards], [[] for _ in shards]
+    rows: List[List[Tower]] = [[] for _ in shards]
+    models: List[List[Model]] = [[] for _ in shards]
 
     @contextlib.contextmanager
-    def at(index, micro, scope=None):
+    def at(index: int, micro: int, scope: Optional[str] = None) -> Iterator[str]:
         name = f"tower_{index}" if steps == 1 else f"tower_{index}/micro_{micro}"
         earlier = _updates_before(plan.batch_norm_updates, rows, index, micro)
         with tf.device(place_variables(homes[index], devices[index])), tf.name_scope(scope or name) as opened:
             with tf.control_dependencies(earlier):
                 yield opened
 
-    def build(index, own):
+    def build(index: int, own: Callable[[Any], List[Any]]) -> None:
         inputs = shards[index]
         for micro, pieces in enumerate(shard(inputs, steps, parts="micro-batches") if steps > 1 else [inputs]):
             with at(index, micro) as scope:
@@ -107,7 +136,7 @@ def build_replicas(tower, shards, devices, homes, plan, loss_scale=None, parts=N
     return rows
 
 
-def _updates_before(policy, rows, index, micro):
+def _updates_before(policy: str, rows: Sequence[List[Tower]], index: int, micro: int) -> List[Operation]:
     # Whoever waits for an update makes it run: no tower may wait for updates that the policy leaves out.
     if (policy == "first" and index > 0) or (policy == "last" and index < len(rows) - 1):
         return []
@@ -115,20 +144,22 @@ def _updates_before(policy, rows, index, micro):
     return [update for one in before + rows[index][:micro] for update in one.updates]
 
 
-class _Made(object):
+class _Made:
     """Builds the models of towers, and remembers what the first one made: the others must share it."""
 
-    def __init__(self, call, plan, towers):
+    def __init__(self, call: Callable[[int, Any], Any], plan: Plan, towers: int) -> None:
         self._call = call
         self._plan = plan
         self._towers = towers
-        self._weights = None
-        self._names = ()
+        self._weights: List[Variable] = []
+        self._names: List[str] = []
 
-    def build(self, index, micro, inputs, scope, own):
+    def build(
+        self, index: int, micro: int, inputs: Mapping[str, Tensor], scope: str, own: Callable[[Any], List[Any]]
+    ) -> Model:
         """Builds one; `own` is a function of a collection's key that returns what this tower has put into it."""
         copied = index and self._plan.variables == "replicated"
-        variables, updates, terms = (len(own(key)) for key in KEYS)
+        variables, updated, terms = (len(own(key)) for key in KEYS)
         exchanged = len(exchanged_so_far())
         inputs = {name: tf.identity(tensor, name) for name, tensor in inputs.items()}
         with tf.variable_scope(f"copy_{index}" if copied else tf.get_variable_scope(), auxiliary_name_scope=False):
@@ -147,14 +178,16 @@ class _Made(object):
         added, factor, available = self._terms(index, scope, known, weights)
         if added:
             loss = loss + factor * tf.add_n(added)
-        updates = own(tf.GraphKeys.UPDATE_OPS)[updates:]
+        updates = own(tf.GraphKeys.UPDATE_OPS)[updated:]
         name = f"{index}.{micro}" if self._plan.accumulate else str(index)
         exchanges = exchanged_so_far()[exchanged:]
         places = [exchange.place for exchange in exchanges]
-        tower = Tower(inputs, loss, outputs, None, updates, name, added, available, copies, places)
+        tower = Tower(inputs, loss, outputs, [], updates, name, added, available, copies, places)
         return Model(tower, self._names, weights, self._weights, exchanges, scope)
 
-    def _terms(self, index, scope, known, weights):
+    def _terms(
+        self, index: int, scope: str, known: int, weights: Sequence[Variable]
+    ) -> Tuple[List[Tensor], float, int]:
         policy = self._plan.regularization
         decay = decay_terms(self._plan.weight_decay, weights, self._names) if self._plan.weight_decay else []
         available = len(tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)) - known + len(decay)
@@ -163,7 +196,9 @@ class _Made(object):
         return terms + ([] if nowhere.get(policy) else decay), factor, available
 
 
-def loss_and_outputs(call, index, inputs):
+def loss_and_outputs(
+    call: Callable[[int, Any], Any], index: int, inputs: Mapping[str, Tensor]
+) -> Tuple[Tensor, Dict[str, Tensor]]:
     """Calls a model; returns its loss, a scalar of the inputs' dtype, and a dict of its other outputs.
 
     Args:
@@ -188,7 +223,7 @@ def loss_and_outputs(call, index, inputs):
     return loss, _named_outputs(outputs)
 
 
-def _named_outputs(outputs):
+def _named_outputs(outputs: Any) -> Dict[str, Tensor]:
     named = dict(outputs) if isinstance(outputs, Mapping) else {}
     wrong = [f"{name!r}: {type(value).__name__}" for name, value in named.items() if not tf.is_tensor(value)]
     if wrong or not isinstance(outputs, Mapping):
@@ -200,14 +235,14 @@ def _named_outputs(outputs):
     return named
 
 
-def _require_weights(weights, inputs):
+def _require_weights(weights: Sequence[Variable], inputs: Mapping[str, Tensor]) -> None:
     if not weights:
         raise TowerError("tower: expected trainable variables, got none. Make them with tf.get_variable.")
     for weight in weights:
         require_dtype(weight, f"the variable {weight.op.name!r}", inputs)
 
 
-def _require_exchanges(models):
+def _require_exchanges(models: Sequence[Sequence[Model]]) -> None:
     if not any(model.exchanged for row in models for model in row):
         raise TowerError(
             'build: expected layers that exchange with the other towers under batch_norm="synchronised", got none. '
@@ -215,7 +250,7 @@ def _require_exchanges(models):
         )
 
 
-def _made_new_ones(index, fresh):
+def _made_new_ones(index: int, fresh: Sequence[Variable]) -> str:
     return (
         f"tower: expected tower {index} to share the variables of tower 0, got new ones: "
         f"{', '.join(variable.op.name for variable in fresh)}. "
@@ -223,7 +258,7 @@ def _made_new_ones(index, fresh):
     )
 
 
-def _copies(index, variables):
+def _copies(index: int, variables: Sequence[Variable]) -> Dict[str, Variable]:
     prefix = f"copy_{index}/"
     return {variable.op.name[len(prefix) :]: variable for variable in variables if variable.op.name.startswith(prefix)}
 
@@ -231,7 +266,7 @@ def _copies(index, variables):
 # Multiplies what a tower returns as its loss: for ports that scale theirs on purpose.
 
 
-def with_loss_factor(tower, factor, losses=()):
+def with_loss_factor(tower: TowerFunction, factor: float, losses: Sequence[Optional[str]] = ()) -> TowerFunction:
     """Returns a tower whose loss is `factor` times as large; its outputs stay as they are, unless they are losses too.
 
     Args:
@@ -241,7 +276,7 @@ def with_loss_factor(tower, factor, losses=()):
     """
 
     @functools.wraps(tower)
-    def scaled(**inputs):
+    def scaled(**inputs: Tensor) -> Any:
         returned = tower(**inputs)
         if isinstance(returned, tuple):
             loss, outputs = returned

@@ -1,57 +1,96 @@
 """What a graph that is ready to train consists of."""
 
-import collections
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
 
+from tf_towers.graph.inference import Inference
+from tf_towers.graph.input_pipeline import Source
+from tf_towers.graph.options import Plan
+from tf_towers.graph.tower import Tower
 from tf_towers.graph.update.optimizer import slot_variables
-
-Training = collections.namedtuple(
-    "Training",
-    ["graph", "inputs", "towers", "combined", "optimizer", "global_step", "train_op", "weights", "statistics", "slots"]
-    + ["counters", "saved", "plan", "feeds", "rate", "tower_clipped", "clipped", "averages", "copies", "broadcast"]
-    + ["finite", "known", "parts", "source", "inference"],
-)
-Training.__doc__ = """A graph ready to train.
-
-Fields:
-  graph: the `tf.Graph`.
-  inputs: dict of input name to the placeholder of the whole batch, or to the list of the towers' placeholders.
-  towers: list of `Tower`, micro-batches one by one.
-  combined: list of ``(gradient, variable)``, without loss scale, before clipping.
-  optimizer: the `tf.train.Optimizer`.
-  global_step: int64 variable, counts updates.
-  train_op: runs one update after everything that a step records has been computed.
-  weights, statistics: dicts of variable name to variable: trainable, and not.
-  slots: dict of ``(slot, variable name)`` to variable.
-  counters: dict of name to variable: global step, the optimizer's own scalars, e.g. "beta1_power", and the loss scale.
-  saved: every variable above, once, with averages and copies.
-  plan: the `Plan`.
-  feeds: function of a batch, dict of input name to array, that returns what `tf.Session.run` is fed.
-  rate: the learning rate, a float32 scalar, or None.
-  tower_clipped: a list over `towers` of lists of ``(gradient, variable)``; empty unless clipped there.
-  clipped: list of ``(gradient, variable)``; empty unless clipped after combining.
-  averages: dict of variable name to its moving average.
-  copies: dict of the name of a variable above to the list of its copies on the other towers' devices.
-  broadcast: op that gives the copies the values of the first, or None.
-  finite: bool scalar, whether this step updates the weights, or None where it always does.
-  known: dict of facts that only building tells.
-  parts: `Parts`.
-  source: what towers read from that read by themselves, a `Source`; None where they are fed.
-  inference: the model in inference mode, an `Inference`, or None where the tower function takes no mode.
-"""
-
-Parts = collections.namedtuple("Parts", ["variables", "counters", "rates"])
-Parts.__doc__ = """What belongs to the optimizers beside the first; all empty where there is one.
-
-Fields:
-  variables: dict of variable name to the name of its part.
-  counters: dict of a counter's variable name to ``(part, name)``, e.g. ``("head", "beta1_power")``.
-  rates: dict of part to its learning rate, a float32 scalar, or None.
-"""
+from tf_towers.tf_types import Feeds, Graph, Operation, Optimizer, Pairs, Tensor, Variable
 
 
-def collect(optimizer, weights, of_towers, copied, counted, averages):
+class Training(NamedTuple):
+    """A graph ready to train.
+
+    Fields:
+      graph: the `tf.Graph`.
+      inputs: dict of input name to the placeholder of the whole batch, or to the list of the towers' placeholders.
+      towers: list of `Tower`, micro-batches one by one.
+      combined: list of ``(gradient, variable)``, without loss scale, before clipping.
+      optimizer: the `tf.train.Optimizer`.
+      global_step: int64 variable, counts updates.
+      train_op: runs one update after everything that a step records has been computed.
+      weights, statistics: dicts of variable name to variable: trainable, and not.
+      slots: dict of ``(slot, variable name)`` to variable.
+      counters: dict of name to variable: global step, the optimizer's own scalars, e.g. "beta1_power", and the loss scale.
+      saved: every variable above, once, with averages and copies.
+      plan: the `Plan`.
+      feeds: function of a batch, dict of input name to array, that returns what `tf.Session.run` is fed.
+      rate: the learning rate, a float32 scalar, or None.
+      tower_clipped: a list over `towers` of lists of ``(gradient, variable)``; empty unless clipped there.
+      clipped: list of ``(gradient, variable)``; empty unless clipped after combining.
+      averages: dict of variable name to its moving average.
+      copies: dict of the name of a variable above to the list of its copies on the other towers' devices.
+      broadcast: op that gives the copies the values of the first, or None.
+      finite: bool scalar, whether this step updates the weights, or None where it always does.
+      known: dict of facts that only building tells.
+      parts: `Parts`.
+      source: what towers read from that read by themselves, a `Source`; None where they are fed.
+      inference: the model in inference mode, an `Inference`, or None where the tower function takes no mode.
+    """
+
+    graph: Graph
+    inputs: Dict[str, Any]
+    towers: List[Tower]
+    combined: Pairs
+    optimizer: Optimizer
+    global_step: Variable
+    train_op: Operation
+    weights: Dict[str, Variable]
+    statistics: Dict[str, Variable]
+    slots: Dict[Tuple[str, str], Variable]
+    counters: Dict[str, Variable]
+    saved: List[Variable]
+    plan: Plan
+    feeds: Callable[[Mapping[str, Any]], Feeds]
+    rate: Tensor
+    tower_clipped: List[Pairs]
+    clipped: Pairs
+    averages: Dict[str, Variable]
+    copies: Dict[str, List[Variable]]
+    broadcast: Operation
+    finite: Tensor
+    known: Dict[str, Any]
+    parts: "Parts"
+    source: Optional[Source]
+    inference: Optional[Inference]
+
+
+class Parts(NamedTuple):
+    """What belongs to the optimizers beside the first; all empty where there is one.
+
+    Fields:
+      variables: dict of variable name to the name of its part.
+      counters: dict of a counter's variable name to ``(part, name)``, e.g. ``("head", "beta1_power")``.
+      rates: dict of part to its learning rate, a float32 scalar, or None.
+    """
+
+    variables: Dict[str, str]
+    counters: Dict[str, Tuple[str, str]]
+    rates: Dict[str, Tensor]
+
+
+def collect(
+    optimizer: Optimizer,
+    weights: List[Variable],
+    of_towers: Sequence[Variable],
+    copied: Dict[str, List[Variable]],
+    counted: Mapping[str, Variable],
+    averages: Dict[str, Variable],
+) -> Dict[str, Any]:
     """Sorts the variables of a graph by what they are for.
 
     Args:
@@ -90,7 +129,7 @@ def collect(optimizer, weights, of_towers, copied, counted, averages):
     }
 
 
-def broadcast(variables, copies):
+def broadcast(variables: Sequence[Variable], copies: Mapping[str, Sequence[Variable]]) -> Operation:
     """Builds the op that gives every copy the value of the first, or returns None where there are no copies.
 
     Args:
@@ -101,9 +140,9 @@ def broadcast(variables, copies):
     return tf.group(*[tf.assign(copy, variable) for variable, copy in pairs]) if pairs else None
 
 
-def copies_of(replicas):
+def copies_of(replicas: Sequence[Tower]) -> Dict[str, List[Variable]]:
     """Returns dict of variable name to the list of its copies in other towers than the first."""
-    copied = {}
+    copied: Dict[str, List[Variable]] = {}
     for replica in replicas:
         for name, copy in replica.copies.items():
             group = copied.setdefault(name, [])
@@ -112,5 +151,5 @@ def copies_of(replicas):
     return copied
 
 
-def _among(variable, others):
+def _among(variable: Variable, others: Iterable[Variable]) -> bool:
     return any(variable is other for other in others)

@@ -1,11 +1,14 @@
 """Ancestors, functions of TF 2 control flow."""
 
+from typing import AbstractSet, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+
 from tf_towers.graph.op_types import RANDOM
+from tf_towers.tf_types import NodeDef, Operation
 
 # Walks graphs: what an op needs, and what comes before what.
 
 
-def ancestors(ops, stop=frozenset()):
+def ancestors(ops: Iterable[Operation], stop: AbstractSet[Operation] = frozenset()) -> Set[Operation]:
     """Returns the set of ops that must run for `ops`, those included; does not look behind the ops in `stop`."""
     seen, pending = set(), list(ops)
     while pending:
@@ -18,12 +21,12 @@ def ancestors(ops, stop=frozenset()):
     return seen
 
 
-def before(op):
+def before(op: Operation) -> List[Operation]:
     """Returns the ops that `op` waits for: of its inputs and of its control inputs."""
     return [tensor.op for tensor in op.inputs] + list(op.control_inputs)
 
 
-def earlier(ops, marked):
+def earlier(ops: AbstractSet[Operation], marked: Sequence[Operation]) -> Dict[Operation, int]:
     """Tells for every op which marked ones come before it, in one pass over the graph.
 
     Args:
@@ -34,7 +37,7 @@ def earlier(ops, marked):
       Dict of op to an int whose bit k is set where ``marked[k]`` is that op or must run before it.
     """
     bits = {op: 1 << number for number, op in enumerate(marked)}
-    masks = {}
+    masks: Dict[Operation, int] = {}
     for op in in_order(ops):
         mask = bits.get(op, 0)
         for other in before(op):
@@ -43,11 +46,11 @@ def earlier(ops, marked):
     return masks
 
 
-def in_order(ops):
+def in_order(ops: AbstractSet[Operation]) -> List[Operation]:
     """Returns the ops in an order of execution; edges that close a loop are left out."""
     order, state = [], {}
     for root in sorted(ops, key=lambda op: op.name):
-        stack = [(root, None)]
+        stack: List[Tuple[Operation, Optional[Iterator[Operation]]]] = [(root, None)]
         while stack:
             op, rest = stack.pop()
             if rest is None:
@@ -66,7 +69,7 @@ def in_order(ops):
 # Looks into the functions of a graph, as which TensorFlow 2 keeps loops and branches.
 
 
-def ops_that_draw_in_functions(towers_ops):
+def ops_that_draw_in_functions(towers_ops: Sequence[AbstractSet[Operation]]) -> List[str]:
     """Returns the sorted names of the ops that draw random numbers in a function that they call.
 
     Args:
@@ -80,7 +83,7 @@ def ops_that_draw_in_functions(towers_ops):
     return sorted(op.name for op, names in calling.items() if _draws(names, library))
 
 
-def functions_of(node):
+def functions_of(node: NodeDef) -> List[str]:
     """Returns the names of the functions that a node calls."""
     names = []
     for attr in node.attr.values():
@@ -89,7 +92,7 @@ def functions_of(node):
     return names
 
 
-def _draws(names, library):
+def _draws(names: Sequence[str], library: Mapping[str, Any]) -> bool:
     seen, pending = set(), list(names)
     while pending:
         name = pending.pop()

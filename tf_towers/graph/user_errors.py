@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import traceback
+from typing import TYPE_CHECKING, AbstractSet, Dict, Iterator, List, Mapping, Sequence, Set
 
 import tensorflow.compat.v1 as tf
 
@@ -10,6 +11,11 @@ from tf_towers.errors import TowerError, users_line
 from tf_towers.float64.op_rewrites import NOT_COMPUTED_WITH
 from tf_towers.graph.forward import needed
 from tf_towers.graph.inputs import EXAMPLE_WEIGHTS
+from tf_towers.tf_types import Operation, Tensor, TowerFunction
+
+if TYPE_CHECKING:
+    from tf_towers.graph.tower import Tower
+
 
 # Finds where a tower leaves the dtype of its inputs, by file and line of the user's code.
 
@@ -22,7 +28,7 @@ INEXACT = {"CTCLoss": (5e-9, 7e-8)}
 
 
 @contextlib.contextmanager
-def explain_mixed_dtypes(inputs):
+def explain_mixed_dtypes(inputs: Mapping[str, Tensor]) -> Iterator[None]:
     """Turns TensorFlow's complaint about float32 in a float64 tower into one line that names the user's own.
 
     Args:
@@ -45,7 +51,7 @@ def explain_mixed_dtypes(inputs):
         ) from error
 
 
-def require_dtype(tensor, what, inputs):
+def require_dtype(tensor: Tensor, what: str, inputs: Mapping[str, Tensor]) -> None:
     """Refuses a float32 tensor or variable where an input is float64.
 
     Raises:
@@ -59,7 +65,7 @@ def require_dtype(tensor, what, inputs):
         )
 
 
-def float32_places(tower):
+def float32_places(tower: "Tower") -> List[str]:
     """Returns where a float64 tower's loss and outputs are computed in float32, e.g. ``["model.py:12: Cast"]``, each once.
 
     TensorFlow's own losses (`tf.losses`) do so silently; a float64 run is then no more exact than float32. So does an op
@@ -72,7 +78,8 @@ def float32_places(tower):
     if not _takes_float64(tower.inputs):
         return []
     scope = tower.loss.op.name.split("/")[0] + "/"
-    places, flows = [], set()
+    places: List[str] = []
+    flows: Set[str] = set()
     behind = needed([tower.loss.op] + [tensor.op for tensor in tower.outputs.values()])
     for op in tower.loss.graph.get_operations():
         flows.update(_flows_out(op, flows))
@@ -85,7 +92,7 @@ def float32_places(tower):
     return places
 
 
-def inexact_ops(tower):
+def inexact_ops(tower: "Tower") -> Dict[str, List[str]]:
     """Returns what a float64 tower computes by ops whose float64 kernel is as rough as float32, `INEXACT`.
 
     Args:
@@ -106,12 +113,12 @@ def inexact_ops(tower):
     return {"places": sorted(set(places)), "outputs": outputs} if places else {}
 
 
-def _has_float_attribute(op):
+def _has_float_attribute(op: Operation) -> bool:
     wide = any(one.dtype.base_dtype == tf.float64 for one in op.outputs) and op.type not in NOT_COMPUTED_WITH
     return wide and any(attr.type in ("float", "list(float)") for attr in op.op_def.attr)
 
 
-def _flows_out(op, flows):
+def _flows_out(op: Operation, flows: AbstractSet[str]) -> List[str]:
     """Names the outputs of an op that are flows of tensor arrays; `flows` has those of all earlier ops."""
     if op.type.startswith("TensorArray"):
         return [one.name for one, argument in zip(op.outputs, op.op_def.output_arg) if argument.name in FLOWS]
@@ -120,14 +127,14 @@ def _flows_out(op, flows):
     return [one.name for one in op.outputs if one.dtype.base_dtype == tf.float32] if handed else []
 
 
-def _takes_float64(inputs):
+def _takes_float64(inputs: Mapping[str, Tensor]) -> bool:
     return any(tensor.dtype.base_dtype == tf.float64 for tensor in inputs.values())
 
 
 # Answers uses that TensorFlow itself answers with a page, or not at all.
 
 
-def require_graph_mode(who):
+def require_graph_mode(who: str) -> None:
     """Refuses to go on under eager execution, TensorFlow 2's default.
 
     Raises:
@@ -140,7 +147,7 @@ def require_graph_mode(who):
         )
 
 
-def require_arguments(tower, given):
+def require_arguments(tower: TowerFunction, given: Sequence[str]) -> None:
     """Refuses a tower function that cannot be called with what it will be given.
 
     Args:
@@ -166,7 +173,7 @@ def require_arguments(tower, given):
 
 
 @contextlib.contextmanager
-def explain_foreign_graph():
+def explain_foreign_graph() -> Iterator[None]:
     """Turns TensorFlow's complaint about two graphs into one line that names the user's own.
 
     Raises:

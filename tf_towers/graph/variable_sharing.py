@@ -1,14 +1,17 @@
 """Calls one model for every tower on the same variables, in each of the ways that TensorFlow 1 has for it."""
 
+from typing import Any, Callable, ContextManager, Mapping
+
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
 from tf_towers.graph.user_errors import require_graph_mode
+from tf_towers.tf_types import Tensor, TowerFunction
 
 TEMPLATE = "model"
 
 
-def share(tower, style="variable_scope"):
+def share(tower: TowerFunction, style: str = "variable_scope") -> Callable[[int, Mapping[str, Tensor]], Any]:
     """Returns a function that builds the model for one tower after the other on shared variables.
 
     Args:
@@ -33,29 +36,29 @@ def share(tower, style="variable_scope"):
     return SHARING[style](tower)
 
 
-def _same_scope(reuse=None):
+def _same_scope(reuse: Any = None) -> ContextManager[Any]:
     # Entering a scope that is open opens its name scope a second time, unless told not to.
     return tf.variable_scope(tf.get_variable_scope(), reuse=reuse, auxiliary_name_scope=False)
 
 
-def _in_variable_scope(tower):
-    def call(index, inputs):
+def _in_variable_scope(tower: TowerFunction) -> Callable[[int, Mapping[str, Tensor]], Any]:
+    def call(index: int, inputs: Mapping[str, Tensor]) -> Any:
         with _same_scope(reuse=index > 0):
             return tower(**inputs)
 
     return call
 
 
-def _auto_reuse(tower):
-    def call(index, inputs):
+def _auto_reuse(tower: TowerFunction) -> Callable[[int, Mapping[str, Tensor]], Any]:
+    def call(index: int, inputs: Mapping[str, Tensor]) -> Any:
         with _same_scope(reuse=tf.AUTO_REUSE):
             return tower(**inputs)
 
     return call
 
 
-def _reuse_variables(tower):
-    def call(index, inputs):
+def _reuse_variables(tower: TowerFunction) -> Callable[[int, Mapping[str, Tensor]], Any]:
+    def call(index: int, inputs: Mapping[str, Tensor]) -> Any:
         # A scope of its own: left on, reuse would stop the optimizer from making its slots.
         with _same_scope():
             if index:
@@ -65,13 +68,13 @@ def _reuse_variables(tower):
     return call
 
 
-def _make_template(tower):
+def _make_template(tower: TowerFunction) -> Callable[[int, Mapping[str, Tensor]], Any]:
     template = tf.make_template(TEMPLATE, tower)
     return lambda index, inputs: template(**inputs)
 
 
-def _model_first(tower):
-    def call(index, inputs):
+def _model_first(tower: TowerFunction) -> Callable[[int, Mapping[str, Tensor]], Any]:
+    def call(index: int, inputs: Mapping[str, Tensor]) -> Any:
         if not index:
             updates = tf.get_collection_ref(tf.GraphKeys.UPDATE_OPS)
             known = len(updates)
@@ -84,7 +87,7 @@ def _model_first(tower):
     return call
 
 
-def _own(tower):
+def _own(tower: TowerFunction) -> Callable[[int, Mapping[str, Tensor]], Any]:
     return lambda index, inputs: tower(**inputs)
 
 

@@ -1,24 +1,30 @@
 """Lets the towers of a synchronised build exchange tensors, and takes gradients through what they exchanged."""
 
-import collections
+from typing import Callable, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
 from tf_towers.graph.cross_tower.scheduler import current_turn
 from tf_towers.graph.update.optimizer import COPY
-
-Exchange = collections.namedtuple("Exchange", ["place", "sent", "received"])
-Exchange.__doc__ = """What one tower gave and got at one place.
-
-Fields:
-  place: name of the place in the model.
-  sent: the tensor that it gave.
-  received: a list of the tensors that it got: one for each tower, of `sent`'s shape, or one that holds them all.
-"""
+from tf_towers.tf_types import Gradient, Tensor, Variable
 
 
-def over_towers(tensor, name="over_towers"):
+class Exchange(NamedTuple):
+    """What one tower gave and got at one place.
+
+    Fields:
+      place: name of the place in the model.
+      sent: the tensor that it gave.
+      received: a list of the tensors that it got: one for each tower, of `sent`'s shape, or one that holds them all.
+    """
+
+    place: str
+    sent: Tensor
+    received: List[Tensor]
+
+
+def over_towers(tensor: Tensor, name: str = "over_towers") -> List[Tensor]:
     """Returns what every tower gives at this place of the model: a list over the towers of tensors, on this tower's device.
 
     For layers that look at more than their tower's shard. Every tower has to come here, as often and in the same order.
@@ -40,7 +46,7 @@ def over_towers(tensor, name="over_towers"):
     )
 
 
-def stacked_over_towers(tensor, name="over_towers"):
+def stacked_over_towers(tensor: Tensor, name: str = "over_towers") -> Tensor:
     """Returns what every tower gives at this place of the model as one tensor, ``[towers, ...]``, on this tower's device.
 
     As `over_towers`, with as few ops for many towers as for two: a list has an op for each pair of towers.
@@ -55,19 +61,19 @@ def stacked_over_towers(tensor, name="over_towers"):
     return _exchanged(tensor, name, lambda all_sent: [tf.identity(tf.stack(all_sent), "received")])[0]
 
 
-def running_tower():
+def running_tower() -> Optional[int]:
     """Returns the index of the tower that is being built beside others in this thread, or None."""
     turn = current_turn()
     return None if turn is None else turn.index
 
 
-def exchanged_so_far():
+def exchanged_so_far() -> List[Exchange]:
     """Returns the list of the running tower's `Exchange` so far; empty where none is being built beside others."""
     turn = current_turn()
     return [] if turn is None else list(turn.exchanged)
 
 
-def upstream_of(minimised, exchanges):
+def upstream_of(minimised: Sequence[Tensor], exchanges: Sequence[Sequence[Exchange]]) -> List[List[Tensor]]:
     """Returns the gradients of all towers' losses with respect to what each tower sent.
 
     Args:
@@ -84,7 +90,9 @@ def upstream_of(minimised, exchanges):
     return [[next(gradients) for _ in own] for own in exchanges]
 
 
-def gradients_of_tower(minimised, weights, exchanged, upstream):
+def gradients_of_tower(
+    minimised: Tensor, weights: Sequence[Variable], exchanged: Sequence[Exchange], upstream: Sequence[Tensor]
+) -> List[Gradient]:
     """Returns the gradients of all towers' losses through one tower's computation.
 
     Args:
@@ -102,7 +110,7 @@ def gradients_of_tower(minimised, weights, exchanged, upstream):
     )
 
 
-def _exchanged(tensor, name, receive):
+def _exchanged(tensor: Tensor, name: str, receive: Callable[[List[Tensor]], List[Tensor]]) -> List[Tensor]:
     turn = current_turn()
     if turn is None:
         raise TowerError(

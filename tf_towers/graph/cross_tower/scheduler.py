@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -20,7 +21,9 @@ class _Ended(BaseException):
     """Leaves a model that another one's failure has made pointless, past every `except Exception` of its own."""
 
 
-def in_turn(functions, around, within=WITHIN):
+def in_turn(
+    functions: Sequence[Callable[[], Any]], around: Callable[[int], ContextManager[None]], within: float = WITHIN
+) -> List[Any]:
     """Runs one function for each tower, one at a time, and returns the list of what they return.
 
     Tower 0 runs until it meets the others (`current_turn().meet`) or ends, then tower 1, and so on, round after round. So
@@ -48,12 +51,12 @@ def in_turn(functions, around, within=WITHIN):
             turn.end()
 
 
-def current_turn():
+def current_turn() -> "Optional[_Turn]":
     """Returns the turn of the tower whose model is running in this thread, or None."""
     return getattr(_OF_THREAD, "turn", None)
 
 
-def _rounds(turns, around):
+def _rounds(turns: "Sequence[_Turn]", around: Callable[[int], ContextManager[None]]) -> List[Any]:
     everyones = None
     while True:
         came = []
@@ -66,7 +69,7 @@ def _rounds(turns, around):
         everyones = [value for _, value in came]
 
 
-def _require_one_place(places):
+def _require_one_place(places: Sequence[Optional[str]]) -> None:
     for index, place in enumerate(places):
         if place != places[0]:
             one, other = ("the end of its model" if it is None else repr(it) for it in (places[0], place))
@@ -79,16 +82,17 @@ def _require_one_place(places):
 class _Turn(threading.Thread):
     """The thread of one tower's model; of all of them one runs at a time."""
 
-    def __init__(self, index, function, within, patience):
-        super(_Turn, self).__init__(name=f"tower {index}", daemon=True)
+    def __init__(self, index: int, function: Callable[[], Any], within: float, patience: float) -> None:
+        super().__init__(name=f"tower {index}", daemon=True)
         self.index = index
-        self.exchanged = []
+        self.exchanged: List[Any] = []
         self._function = function
         self._within, self._patience = within, patience
-        self._told, self._came = queue.Queue(), queue.Queue()
-        self._places = {}
+        self._told: "queue.Queue[Any]" = queue.Queue()
+        self._came: "queue.Queue[Any]" = queue.Queue()
+        self._places: Dict[str, int] = {}
 
-    def run(self):
+    def run(self) -> None:
         _OF_THREAD.turn = self
         try:
             self._wait()
@@ -98,7 +102,7 @@ class _Turn(threading.Thread):
         except BaseException as error:  # raised again, with its traceback, where the towers were started
             self._came.put((None, None, error))
 
-    def meet(self, place, value):
+    def meet(self, place: str, value: Any) -> List[Any]:
         """Waits until every tower has come to this place; returns the list over the towers of what they brought.
 
         Args:
@@ -109,7 +113,7 @@ class _Turn(threading.Thread):
         self._came.put((place if count == 1 else f"{place} ({count})", value, None))
         return self._wait()
 
-    def go_on(self, everyones):
+    def go_on(self, everyones: Optional[List[Any]]) -> Tuple[Optional[str], Any]:
         """Lets the model run; returns where it came to (None: its end) and what it brought there."""
         self._told.put((True, everyones))
         try:
@@ -123,12 +127,12 @@ class _Turn(threading.Thread):
             raise error
         return place, value
 
-    def end(self):
+    def end(self) -> None:
         """Ends the thread, wherever its model waits."""
         self._told.put((False, None))
         self.join(min(ENDING, self._within))
 
-    def _wait(self):
+    def _wait(self) -> Any:
         try:
             going_on, everyones = self._told.get(timeout=self._patience)
         except queue.Empty:
@@ -142,7 +146,7 @@ class _Turn(threading.Thread):
 # Builds the towers in turn, in one graph, as if they were built one after another.
 
 
-def build_together(build, towers):
+def build_together(build: Callable[[int, Callable[[Any], List[Any]]], None], towers: int) -> None:
     """Builds all towers in turn, each in a thread of its own: they meet wherever they exchange tensors.
 
     Devices, name scopes, variable scopes and control dependencies belong to a thread in TensorFlow 1, or are made to here;
@@ -157,8 +161,8 @@ def build_together(build, towers):
     graph, scope, views = tf.get_default_graph(), tf.get_variable_scope(), Views(towers)
     graph.switch_to_thread_local()
 
-    def started(index):
-        def run():
+    def started(index: int) -> Callable[[], None]:
+        def run() -> None:
             with graph.as_default(), tf.variable_scope(scope, auxiliary_name_scope=False):
                 build(index, lambda key: views.own(index, key))
 
@@ -167,7 +171,7 @@ def build_together(build, towers):
     in_turn([started(index) for index in range(towers)], views.of)
 
 
-def own_from_here():
+def own_from_here() -> Callable[[Any], List[Any]]:
     """Returns a function of a collection's key that returns what has been put into it since."""
     graph = tf.get_default_graph()
     known = {key: len(graph.get_collection(key)) for key in graph.get_all_collection_keys()}

@@ -1,11 +1,18 @@
 """Applies the combined gradients once everything that a step records has been computed."""
 
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Sequence
+
 import tensorflow.compat.v1 as tf
 
 from tf_towers.graph.update.batch_norm_updates import choose_updates
+from tf_towers.tf_types import Gradient, Operation, Optimizer, Pairs, Tensor, Variable
+
+if TYPE_CHECKING:
+    from tf_towers.graph.options import Plan
+    from tf_towers.graph.tower import Tower
 
 
-def tensors_of(gradients):
+def tensors_of(gradients: Iterable[Gradient]) -> List[Tensor]:
     """Returns the tensors of a list of gradients, two for each `tf.IndexedSlices`; None is left out."""
     found = []
     for gradient in gradients:
@@ -16,7 +23,7 @@ def tensors_of(gradients):
     return found
 
 
-def all_finite(gradients):
+def all_finite(gradients: Pairs) -> Tensor:
     """Returns a bool scalar: whether every element of every gradient is finite.
 
     Args:
@@ -26,7 +33,16 @@ def all_finite(gradients):
     return tf.reduce_all(tf.stack(finite))
 
 
-def gated_update(optimizer, gradients, global_step, recorded, towers, plan, finite=None, after=()):
+def gated_update(
+    optimizer: Optimizer,
+    gradients: Pairs,
+    global_step: Variable,
+    recorded: Sequence[Tensor],
+    towers: "Sequence[Tower]",
+    plan: "Plan",
+    finite: Tensor = None,
+    after: Sequence[Callable[[], Operation]] = (),
+) -> Operation:
     """Builds the update: batch-norm updates and weights, after everything recorded, before what follows.
 
     With ref variables an update may overtake the gradients and losses fetched beside it, or those that other gradients
@@ -68,16 +84,16 @@ def gated_update(optimizer, gradients, global_step, recorded, towers, plan, fini
     return tf.group(applied, *beside)
 
 
-def _applied(optimizer, gradients, global_step):
+def _applied(optimizer: Optimizer, gradients: Pairs, global_step: Variable) -> Operation:
     return tf.group(optimizer.apply_gradients(gradients, global_step=global_step))
 
 
-def _by_tower(towers):
-    rows = {}
+def _by_tower(towers: "Sequence[Tower]") -> List[List[Operation]]:
+    rows: Dict[str, List[Operation]] = {}
     for tower in towers:
         rows.setdefault(tower.name.split(".")[0], []).extend(tower.updates)
     return [rows[name] for name in sorted(rows, key=int)]
 
 
-def _floats(gradients):
+def _floats(gradients: Pairs) -> List[Tensor]:
     return [tensor for tensor in tensors_of(gradient for gradient, _ in gradients) if tensor.dtype.is_floating]

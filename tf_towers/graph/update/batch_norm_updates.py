@@ -1,12 +1,15 @@
 """Chooses whose batch-norm updates run, and finds updates that race."""
 
 import itertools
+from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, Sequence, Set
+
+from tf_towers.tf_types import Operation
 
 WRITES = ("Assign", "ResourceAssign", "ScatterUpdate", "ScatterAdd", "ScatterSub", "AssignVariableOp")
 PASSING = ("NoOp", "Identity", "ReadVariableOp")  # groups, and reads of what was written
 
 
-def choose_updates(policy, towers):
+def choose_updates(policy: str, towers: Sequence[Sequence[Operation]]) -> List[Operation]:
     """Returns the update ops that run.
 
     Args:
@@ -20,7 +23,7 @@ def choose_updates(policy, towers):
     return [update for tower in towers for update in tower]
 
 
-def racing_updates(updates):
+def racing_updates(updates: Iterable[Any]) -> List[str]:
     """Returns the names of variables that two or more updates write without an order between them, sorted.
 
     What such a variable holds after a step differs from run to run: the last writer wins, and a decay counts as often as
@@ -29,7 +32,7 @@ def racing_updates(updates):
     Args:
       updates: ops or tensors, as `UPDATE_OPS` holds them.
     """
-    writers = {}
+    writers: Dict[str, Set[Operation]] = {}
     for update in updates:
         for op in _writing_ops(getattr(update, "op", update)):
             writers.setdefault(_variable_of(op), set()).add(op)
@@ -38,7 +41,7 @@ def racing_updates(updates):
     return sorted(name for name, ops in several.items() if _unordered(ops, before))
 
 
-def _writing_ops(op):
+def _writing_ops(op: Operation) -> List[Operation]:
     if op.type.startswith(WRITES):
         return [op]
     if op.type not in PASSING:
@@ -47,18 +50,18 @@ def _writing_ops(op):
     return [writer for one in before for writer in _writing_ops(one)]
 
 
-def _variable_of(op):
+def _variable_of(op: Operation) -> str:
     while op.inputs and op.type not in ("VarHandleOp", "VariableV2", "Variable"):
         op = op.inputs[0].op
     return op.name
 
 
-def _unordered(ops, before):
+def _unordered(ops: Iterable[Operation], before: Mapping[Operation, AbstractSet[Operation]]) -> bool:
     pairs = itertools.combinations(ops, 2)
     return any(one not in before[other] and other not in before[one] for one, other in pairs)
 
 
-def _writers_before(writers):
+def _writers_before(writers: Sequence[Operation]) -> Dict[Operation, Set[Operation]]:
     """Returns dict of writer to the set of writers that run before it.
 
     One pass over the graph, whose operations come in the order of their making: what an operation waits for was there.
@@ -66,7 +69,7 @@ def _writers_before(writers):
     if not writers:
         return {}
     bits = {op: 1 << place for place, op in enumerate(writers)}
-    masks = {}
+    masks: Dict[Operation, int] = {}
     for op in writers[0].graph.get_operations():
         mask = 0
         for earlier in [tensor.op for tensor in op.inputs] + list(op.control_inputs):

@@ -1,21 +1,26 @@
 """Clips gradients as TensorFlow 1 does, dense and sparse."""
 
-import collections
+from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
-
-Clipped = collections.namedtuple("Clipped", ["gradients", "norm"])
-Clipped.__doc__ = """Clipped gradients.
-
-Fields:
-  gradients: list of ``(gradient, variable)`` in the order given; None stays None.
-  norm: the global norm before clipping, or None where none was needed.
-"""
+from tf_towers.tf_types import Gradient, Pairs, Tensor
 
 
-def clip_gradients(gradients, by, limit, sum_duplicates=False):
+class Clipped(NamedTuple):
+    """Clipped gradients.
+
+    Fields:
+      gradients: list of ``(gradient, variable)`` in the order given; None stays None.
+      norm: the global norm before clipping, or None where none was needed.
+    """
+
+    gradients: Pairs
+    norm: Tensor
+
+
+def clip_gradients(gradients: Pairs, by: str, limit: float, sum_duplicates: bool = False) -> Clipped:
     """Clips gradients.
 
     Args:
@@ -51,7 +56,7 @@ def clip_gradients(gradients, by, limit, sum_duplicates=False):
     return Clipped([(value, variable) for value, (_, variable) in zip(values, gradients)], norm)
 
 
-def sum_duplicate_rows(gradient):
+def sum_duplicate_rows(gradient: Gradient) -> Gradient:
     """Returns `tf.IndexedSlices` with every row once, its values added up; anything else as it is."""
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
@@ -60,5 +65,5 @@ def sum_duplicate_rows(gradient):
     return tf.IndexedSlices(values, rows, gradient.dense_shape)
 
 
-def _by_value(gradient, limit):
+def _by_value(gradient: Gradient, limit: float) -> Tensor:
     return tf.clip_by_value(gradient, -limit, limit)

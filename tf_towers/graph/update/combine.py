@@ -1,9 +1,12 @@
 """Combines the gradients of all towers into one per variable."""
 
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
 from tf_towers.graph.user_errors import require_graph_mode
+from tf_towers.tf_types import Gradient, Pairs, Tensor, Variable
 
 REDUCTIONS = ("mean", "sum")
 MISSING = ("refuse", "zeros", "present", "skip")
@@ -11,7 +14,13 @@ SPARSE = ("dense", "slices", "slices_unscaled")
 HALF = (tf.float16, tf.bfloat16)
 
 
-def combine_gradients(tower_grads, reduce="mean", missing="refuse", sparse="dense", weights=None):
+def combine_gradients(
+    tower_grads: Sequence[Pairs],
+    reduce: str = "mean",
+    missing: str = "refuse",
+    sparse: str = "dense",
+    weights: Optional[Sequence[Any]] = None,
+) -> Pairs:
     """Combines the towers' gradients, paired by variable.
 
     Published versions pair by position after dropping missing gradients, and then merge gradients of different
@@ -60,13 +69,13 @@ def combine_gradients(tower_grads, reduce="mean", missing="refuse", sparse="dens
     return combined
 
 
-def _require(argument, value, choices):
+def _require(argument: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         options = ", ".join(repr(choice) for choice in choices[:-1]) + f" or {choices[-1]!r}"
         raise TowerError(f"combine_gradients: expected {argument} to be {options}, got {value!r}.")
 
 
-def _by_name(tower, pairs):
+def _by_name(tower: int, pairs: Pairs) -> Dict[str, Tuple[Gradient, Variable]]:
     named = {}
     for gradient, variable in pairs:
         name = variable.op.name
@@ -76,7 +85,7 @@ def _by_name(tower, pairs):
     return named
 
 
-def _require_same_variables(by_name):
+def _require_same_variables(by_name: Sequence[Mapping[str, Any]]) -> None:
     first = set(by_name[0])
     for tower, pairs in enumerate(by_name):
         odd = sorted(first.symmetric_difference(pairs))
@@ -87,7 +96,7 @@ def _require_same_variables(by_name):
             )
 
 
-def _complete(gradients, variable, missing):
+def _complete(gradients: List[Gradient], variable: Variable, missing: str) -> List[Gradient]:
     """Returns the gradients to combine, with None where a tower takes no part; an empty list leaves the variable out."""
     present = [tower for tower, gradient in enumerate(gradients) if gradient is not None]
     if len(present) == len(gradients) or missing == "present":
@@ -103,7 +112,9 @@ def _complete(gradients, variable, missing):
     return [tf.zeros(shape, dtype) if gradient is None else gradient for gradient in gradients]
 
 
-def _combine(gradients, reduce, sparse, weights, name):
+def _combine(
+    gradients: Sequence[Gradient], reduce: str, sparse: str, weights: Optional[Sequence[Any]], name: str
+) -> Gradient:
     with tf.name_scope("combine"):
         present = [gradient for gradient in gradients if gradient is not None]
         if weights is not None:
@@ -118,7 +129,7 @@ def _combine(gradients, reduce, sparse, weights, name):
         return over_towers(stacked, 0)
 
 
-def _weighted(gradients, weights):
+def _weighted(gradients: Sequence[Gradient], weights: Sequence[Any]) -> List[Gradient]:
     pairs = [(gradient, weight) for gradient, weight in zip(gradients, weights) if gradient is not None]
     dtype = pairs[0][0].dtype
     weights = [tf.cast(weight, dtype) for _, weight in pairs]
@@ -126,14 +137,14 @@ def _weighted(gradients, weights):
     return [_times(gradient, weight / total) for (gradient, _), weight in zip(pairs, weights)]
 
 
-def _concatenate(slices, divide):
+def _concatenate(slices: Sequence[Gradient], divide: bool) -> Gradient:
     values = tf.concat([gradient.values for gradient in slices], 0)
     indices = tf.concat([gradient.indices for gradient in slices], 0)
     scale = tf.constant(len(slices), values.dtype)
     return tf.IndexedSlices(values / scale if divide else values, indices, slices[0].dense_shape)
 
 
-def _times(gradient, factor):
+def _times(gradient: Gradient, factor: Tensor) -> Gradient:
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
     return gradient * factor

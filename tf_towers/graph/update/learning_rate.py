@@ -1,11 +1,14 @@
 """Makes learning rates that change with the global step."""
 
+from typing import Any, Callable, Dict, Sequence
+
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
+from tf_towers.tf_types import Tensor, Variable
 
 
-def make_learning_rate(description, global_step):
+def make_learning_rate(description: Any, global_step: Variable) -> Any:
     """Makes the learning rate that a case describes.
 
     Args:
@@ -43,24 +46,24 @@ def make_learning_rate(description, global_step):
     return _warmed_up(rate, step, warm_up) if warm_up else rate
 
 
-def _on_rate(function):
+def _on_rate(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda step, learning_rate, **settings: function(learning_rate, step, **settings)
 
 
-def _piecewise_constant(step, boundaries, values):
+def _piecewise_constant(step: Tensor, boundaries: Sequence[int], values: Sequence[float]) -> Tensor:
     # The boundaries must have the step's dtype; the old value holds while step <= boundary.
     return tf.train.piecewise_constant(step, [tf.constant(one, tf.int64) for one in boundaries], list(values))
 
 
-def _constant(step, learning_rate):
+def _constant(step: Tensor, learning_rate: float) -> Tensor:
     return tf.constant(learning_rate, tf.float32)
 
 
-def _warmed_up(rate, step, steps):
+def _warmed_up(rate: Tensor, step: Tensor, steps: int) -> Tensor:
     return rate * tf.minimum(tf.cast(step, tf.float32) / tf.constant(float(steps), tf.float32), 1.0)
 
 
-SCHEDULES = {
+SCHEDULES: Dict[str, Callable[..., Tensor]] = {
     "constant": _constant,
     "cosine_decay": _on_rate(tf.train.cosine_decay),
     "cosine_decay_restarts": _on_rate(tf.train.cosine_decay_restarts),

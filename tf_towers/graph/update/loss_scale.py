@@ -1,10 +1,14 @@
 """Scales losses so that gradients in half precision do not vanish; the dynamic scale follows what overflows."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf_towers.tf_types import DType, Operation, Tensor, Variable
 
-class LossScale(object):
+
+class LossScale:
     """A loss scale: a constant, or one that halves when a gradient is not finite and doubles after a while.
 
     Args:
@@ -21,7 +25,7 @@ class LossScale(object):
     Counterpart: torch.amp.GradScaler
     """
 
-    def __init__(self, description):
+    def __init__(self, description: Any) -> None:
         self.dynamic = isinstance(description, dict)
         self.variables = {}
         self._description = description
@@ -33,7 +37,7 @@ class LossScale(object):
             }
         self.value = tf.identity(self.variables["loss_scale"]) if self.dynamic else description
 
-    def move(self, finite):
+    def move(self, finite: Tensor) -> Operation:
         """Builds the op that moves a dynamic scale after a step; `finite` says whether its gradients were."""
         scale, good = self.variables["loss_scale"], self.variables["good_steps"]
         factor = tf.constant(self._description["factor"], tf.float32)
@@ -44,5 +48,5 @@ class LossScale(object):
             return tf.group(tf.assign(scale, new_scale), tf.assign(good, new_good))
 
 
-def _counter(name, initializer, dtype):
+def _counter(name: str, initializer: Any, dtype: DType) -> Variable:
     return tf.get_variable(name, [], dtype, initializer, trainable=False)

@@ -1,29 +1,35 @@
 """Make_optimizer, slots, MultiOptimizer."""
 
-import collections
 import re
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
 from tf_towers.graph.update.learning_rate import make_learning_rate
+from tf_towers.tf_types import Operation, Optimizer, Pairs, Tensor, Variable
 
 # Several optimizers in one step: one for each part of the variables, some with a loss of their own.
 
 COPY = re.compile(r"^copy_\d+/")
 
-Part = collections.namedtuple("Part", ["make", "only", "loss"])
-Part.__doc__ = """One more optimizer, beside the first, which has the variables that no part takes.
 
-Fields:
-  make: function without arguments that makes the `tf.train.Optimizer`.
-  only: regular expression that is searched for in the variables' names.
-  loss: name of the tower's output, a scalar, that these variables minimise; None for the tower's loss.
-"""
+class Part(NamedTuple):
+    """One more optimizer, beside the first, which has the variables that no part takes.
+
+    Fields:
+      make: function without arguments that makes the `tf.train.Optimizer`.
+      only: regular expression that is searched for in the variables' names.
+      loss: name of the tower's output, a scalar, that these variables minimise; None for the tower's loss.
+    """
+
+    make: Callable[[], Optimizer]
+    only: str
+    loss: Optional[str]
 
 
-def parts_of(parts, names):
+def parts_of(parts: Mapping[str, Part], names: Sequence[str]) -> Dict[str, str]:
     """Returns dict of variable name to the name of its part; variables of the first optimizer are left out.
 
     Args:
@@ -33,7 +39,7 @@ def parts_of(parts, names):
     Raises:
       TowerError: a part has no variable, or shares one with another part, or none is left for the first optimizer.
     """
-    found = {}
+    found: Dict[str, str] = {}
     for part, described in parts.items():
         chosen = [name for name in names if re.search(described.only, name)]
         if not chosen:
@@ -56,7 +62,7 @@ def parts_of(parts, names):
     return found
 
 
-class SeveralOptimizers(tf.train.Optimizer):
+class SeveralOptimizers(tf.train.Optimizer):  # type: ignore[misc]
     """Hands every variable to the optimizer of its part, and counts one step.
 
     Args:
@@ -65,18 +71,20 @@ class SeveralOptimizers(tf.train.Optimizer):
       parts: dict of variable name to part, as `parts_of` returns it; copies of a variable go with it.
     """
 
-    def __init__(self, first, others, parts):
-        super(SeveralOptimizers, self).__init__(False, "several")
+    def __init__(self, first: Optimizer, others: Dict[str, Optimizer], parts: Mapping[str, str]) -> None:
+        super().__init__(False, "several")
         self.first = first
         self.others = others
         self._parts = parts
 
-    def member(self, variable):
+    def member(self, variable: Variable) -> Optimizer:
         """Returns the optimizer that a variable belongs to."""
         part = self._parts.get(COPY.sub("", variable.op.name))
         return self.first if part is None else self.others[part]
 
-    def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+    def apply_gradients(
+        self, grads_and_vars: Pairs, global_step: Variable = None, name: Optional[str] = None
+    ) -> Operation:
         """Applies every member to its own pairs, then counts."""
         applied = []
         for member in self._members():
@@ -86,20 +94,20 @@ class SeveralOptimizers(tf.train.Optimizer):
         with tf.control_dependencies(applied):
             return tf.group(*applied) if global_step is None else tf.assign_add(global_step, 1).op
 
-    def get_slot_names(self):
+    def get_slot_names(self) -> List[str]:
         """Returns the slots' names of all members, each once, in order."""
         names = [name for member in self._members() for name in member.get_slot_names()]
         return sorted(set(names), key=names.index)
 
-    def get_slot(self, var, name):
+    def get_slot(self, var: Variable, name: str) -> Variable:
         """Returns a variable's slot, or None."""
         return self.member(var).get_slot(var, name)
 
-    def variables(self):
+    def variables(self) -> List[Variable]:
         """Returns the variables of all members."""
         return [variable for member in self._members() for variable in member.variables()]
 
-    def counters(self):
+    def counters(self) -> Dict[str, Tuple[str, str]]:
         """Returns dict of variable name to ``(part, counter)`` for what the others keep beside slots, e.g. beta powers."""
         found = {}
         for part, member in self.others.items():
@@ -107,14 +115,14 @@ class SeveralOptimizers(tf.train.Optimizer):
                 found[variable.op.name] = (part, key[0])
         return found
 
-    def _members(self):
+    def _members(self) -> List[Optimizer]:
         return [self.first] + list(self.others.values())
 
-    def _prepare(self):
+    def _prepare(self) -> None:
         for member in self._members():
             member._prepare()
 
-    def _create_slots(self, var_list):
+    def _create_slots(self, var_list: Sequence[Variable]) -> None:
         for member in self._members():
             own = [variable for variable in var_list if self.member(variable) is member]
             if own:
@@ -153,7 +161,7 @@ HYPER_PARAMETERS = {
 UNROUNDED = frozenset(["initial_accumulator_value"])
 
 
-def make_optimizer(description):
+def make_optimizer(description: Mapping[str, Any]) -> Optimizer:
     """Makes a `tf.train` optimizer.
 
     Args:
@@ -179,14 +187,14 @@ def make_optimizer(description):
         ) from error
 
 
-def hyper_parameters(optimizer):
+def hyper_parameters(optimizer: Optimizer) -> Dict[str, Any]:
     """Returns the optimizer's class and its hyper-parameters as the graph holds them, rounded to float32.
 
     Returns:
       Dict of JSON values: `name`, and e.g. `learning_rate` ("scheduled" where it changes), `momentum`, `use_nesterov`,
       `beta1`.
     """
-    found = {"name": type(optimizer).__name__}
+    found: Dict[str, Any] = {"name": type(optimizer).__name__}
     for attribute, name in HYPER_PARAMETERS.items():
         value = getattr(optimizer, attribute, None)
         if isinstance(value, bool) or (name in UNROUNDED and value is not None):
@@ -198,7 +206,7 @@ def hyper_parameters(optimizer):
     return found
 
 
-def learning_rate(optimizer):
+def learning_rate(optimizer: Optimizer) -> Tensor:
     """Returns the float32 scalar that the updates multiply by, or None where the optimizer keeps none."""
     for attribute in ("_lr_t", "_learning_rate_tensor"):
         tensor = getattr(optimizer, attribute, None)
@@ -207,7 +215,7 @@ def learning_rate(optimizer):
     return None
 
 
-def slot_variables(optimizer, variables):
+def slot_variables(optimizer: Optimizer, variables: Iterable[Variable]) -> Dict[Tuple[str, str], Variable]:
     """Returns the slots as a dict of ``(slot name, variable name)`` to variable, in TensorFlow's order."""
     slots = {}
     for slot in optimizer.get_slot_names():
