@@ -1,6 +1,7 @@
 """Facts of a training, hazards of a built graph."""
 
 import os
+from typing import AbstractSet, Any, Dict, List, Sequence, Set
 
 import tensorflow as real
 import tensorflow.compat.v1 as tf
@@ -8,15 +9,18 @@ import tensorflow.compat.v1 as tf
 from parity.trace import key_of, parse_key, quantity_of, role_of, trace_name
 from tf_towers.graph.op_types import RANDOM, WRITING
 from tf_towers.graph.races import find_races
+from tf_towers.graph.tower import Tower
+from tf_towers.graph.training import Training
 from tf_towers.graph.traversal import ancestors
 from tf_towers.graph.update.optimizer import hyper_parameters
+from tf_towers.tf_types import Operation, Optimizer, Variable
 
 # States the facts of a training: everything that may differ from another run on purpose.
 
 FLAGS = ("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS", "NVIDIA_TF32_OVERRIDE")
 
 
-def facts(training, precision, threads):
+def facts(training: Training, precision: str, threads: int) -> Dict[str, Any]:
     """Returns the facts as a dict of JSON values.
 
     Args:
@@ -48,12 +52,12 @@ def facts(training, precision, threads):
     }
 
 
-def _others(optimizer):
+def _others(optimizer: Optimizer) -> Dict[str, Any]:
     others = getattr(optimizer, "others", {})
     return {"optimizers": {part: hyper_parameters(other) for part, other in others.items()}} if others else {}
 
 
-def describe_variables(training):
+def describe_variables(training: Training) -> Dict[str, Dict[str, Any]]:
     """Returns dict of variable name to `shape`, `dtype`, `kind`, `placement`, `use` and `saved_as`.
 
     `use` joins the types of the ops that consume the variable in tower 0 with a plus sign, e.g. "MatMul" or
@@ -76,8 +80,9 @@ def describe_variables(training):
     return described
 
 
-def _saved_as(training):
-    found, parts = {}, training.parts
+def _saved_as(training: Training) -> Dict[str, Dict[str, str]]:
+    parts = training.parts
+    found: Dict[str, Dict[str, str]] = {}
     for (slot, name), variable in training.slots.items():
         key = key_of("slot", name, slot=slot, section=parts.variables.get(name, ""))
         found.setdefault(name, {})[role_of(key)] = variable.op.name
@@ -91,7 +96,7 @@ def _saved_as(training):
     return found
 
 
-def _consumers(variable):
+def _consumers(variable: Variable) -> List[str]:
     # Reads, casts and regrouped shapes only pass the variable on; what computes with it says what it is.
     passing = {"Identity", "ReadVariableOp", "Cast", "Reshape", "ExpandDims", "Squeeze"}
     writing = ("Assign", "Apply", "ResourceApply", "SparseApply", "Save", "VarIsInitialized", "IsVariableInitialized")
@@ -101,7 +106,7 @@ def _consumers(variable):
     pending = list(variable.op.outputs)
     while pending:
         tensor = pending.pop(0)
-        for op in sorted(tensor.consumers(), key=order.get):
+        for op in sorted(tensor.consumers(), key=lambda op: order[op]):
             if op in seen or op.type.startswith(writing):
                 continue
             seen.add(op)
@@ -117,7 +122,7 @@ def _consumers(variable):
 BRANCHING = ("Switch", "RefSwitch")  # into the branch of a step that a loss scale does not skip
 
 
-def hazard_facts(training):
+def hazard_facts(training: Training) -> Dict[str, Any]:
     """Returns the facts, a dict of JSON values.
 
     `racing_counters`: counters that the update reads and writes in no order, as hand-made optimizers do, so that weights
@@ -148,7 +153,7 @@ def hazard_facts(training):
     }
 
 
-def _writers(variable, run):
+def _writers(variable: Variable, run: AbstractSet[Operation]) -> Set[Operation]:
     found, pending = set(), list(variable.op.outputs)
     while pending:
         tensor = pending.pop()
@@ -162,7 +167,7 @@ def _writers(variable, run):
     return found
 
 
-def _partly_missing(towers):
+def _partly_missing(towers: Sequence[Tower]) -> Dict[str, List[str]]:
     found = {}
     for place, (_, variable) in enumerate(towers[0].gradients):
         having = [tower.name for tower in towers if tower.gradients[place][0] is not None]

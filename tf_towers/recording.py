@@ -2,10 +2,16 @@
 
 import contextlib
 import os
+from typing import TYPE_CHECKING, Iterator, Optional
+
+from parity.trace.safetensors import Path
+
+if TYPE_CHECKING:
+    from tf_towers.record.recorder import Recorder
 
 
 @contextlib.contextmanager
-def recording(out, steps=None, skip=0, shadow=True):
+def recording(out: Path, steps: Optional[int] = None, skip: int = 0, shadow: bool = True) -> "Iterator[Recorder]":
     """Records the training steps of a block, in which the script also builds its graph, into a trace.
 
     Three lines in a script; the rest of it stays as it is::

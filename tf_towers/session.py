@@ -1,18 +1,21 @@
 """Repeatable sessions; perturbed initial values."""
 
 import zlib
+from typing import Any, Mapping
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from parity.trace import parse_key
+from parity.trace.arrays import Array, Tensors
+from tf_towers.tf_types import Graph, Session
 
 # Chooses the state that training starts from.
 
 NON_NEGATIVE_SLOTS = frozenset(["v", "rms", "ms", "mg", "accumulator", "accum", "accum_update", "vhat"])
 
 
-def perturbed(state, seed):
+def perturbed(state: Mapping[str, Any], seed: int) -> Tensors:
     """Moves an initial state away from the values that hide bugs.
 
     Zero biases, unit gammas, fresh statistics and empty slots make swaps and omissions invisible, so weights and
@@ -29,7 +32,7 @@ def perturbed(state, seed):
     return {name: _perturbed(name, np.asarray(value), seed) for name, value in state.items()}
 
 
-def _perturbed(name, value, seed):
+def _perturbed(name: str, value: Array, seed: int) -> Array:
     key = parse_key(name)
     quantity = key.quantity
     if quantity == "state" or value.dtype.kind != "f":
@@ -37,7 +40,7 @@ def _perturbed(name, value, seed):
     random = np.random.RandomState((seed * 2654435761 + zlib.crc32(name.encode("utf-8"))) % 2**32)
     noise = random.standard_normal(value.shape)
     if quantity == "slot":
-        moved = (0.01 * (1 + np.abs(noise))) ** 2 if key.slot in NON_NEGATIVE_SLOTS else 0.01 * noise
+        moved: Any = (0.01 * (1 + np.abs(noise))) ** 2 if key.slot in NON_NEGATIVE_SLOTS else 0.01 * noise
     elif quantity == "stat" and np.all(value > 0):
         moved = value * np.exp(0.2 * noise)
     else:
@@ -49,7 +52,7 @@ def _perturbed(name, value, seed):
 # Makes sessions whose arithmetic can be repeated.
 
 
-def session(graph, towers, threads=1):
+def session(graph: Graph, towers: int, threads: int = 1) -> Session:
     """Makes a session with a virtual CPU for the variables and one for each tower.
 
     Args:

@@ -1,6 +1,7 @@
 """Runs single training steps and returns everything about them as named arrays."""
 
 import time
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -11,23 +12,27 @@ from parity.trace import (
     ROW_INDICES,
     ROW_VALUES,
     SKIPPED,
+    ForwardOp,
     evaluated,
     parse_key,
     quantity_of,
     section_prefix,
     trace_name,
 )
+from parity.trace.arrays import Array, Tensors
 from tf_towers.errors import TowerError
 from tf_towers.graph.forward import forward_of, gradients_of, with_values
 from tf_towers.graph.input_pipeline import STEP_WITHIN
+from tf_towers.graph.training import Training
 from tf_towers.graph.update.apply_update import tensors_of
+from tf_towers.tf_types import Pairs, Session, Tensor, Variable
 
 # A step that takes so many times as long as any before, and as many seconds, does not end.
 TIMES_AS_LONG = 50
 LEAST_SECONDS = 60.0
 
 
-class Stepper(object):
+class Stepper:
     """Runs a `Training` step by step in a session, with its whole state in the caller's hands.
 
     Args:
@@ -35,30 +40,30 @@ class Stepper(object):
       session: a session over its graph.
     """
 
-    def __init__(self, training, session):
+    def __init__(self, training: Training, session: Session) -> None:
         self._training = training
         self._session = session
-        self._slowest = None
+        self._slowest: Optional[float] = None
         self._keys = _state_keys(training)
         with training.graph.as_default():
             self._fetches = in_order(_step_fetches(training))
         if training.source is not None:
             training.source.start(session)
 
-    def initialize(self):
+    def initialize(self) -> None:
         """Runs the variables' own initialisers, and gives copies the values of the first."""
         self._session.run([variable.initializer for variable in self._training.saved])
         if self._training.broadcast is not None:
             self._session.run(self._training.broadcast)
 
-    def state(self):
+    def state(self) -> Tensors:
         """Reads every variable: dict of trace name (``var/conv1/kernel``, ``slot/m/conv1/kernel``, ...) to array.
 
         In a run of its own: a resource variable fetched beside its update comes back now before it, now after it.
         """
         return dict(zip(self._keys, self._session.run(list(self._keys.values()))))
 
-    def load(self, state):
+    def load(self, state: Mapping[str, Any]) -> None:
         """Overwrites variables and their copies: dict of trace name to array, cast to the variable's dtype.
 
         Raises:
@@ -75,7 +80,7 @@ class Stepper(object):
                 feeds[copy.initializer.inputs[1]] = value
         self._session.run(initializers, feeds)
 
-    def evaluate(self, batch):
+    def evaluate(self, batch: Mapping[str, Any]) -> Tensors:
         """Runs the model in inference mode, once with the weights and once with their averages where there are any.
 
         Args:
@@ -104,7 +109,9 @@ class Stepper(object):
             found.update(evaluated(loss, outputs, averages=True))
         return found
 
-    def forward(self, batch, tower, gradients=False):
+    def forward(
+        self, batch: Mapping[str, Any], tower: str, gradients: bool = False
+    ) -> List[Tuple[ForwardOp, Optional[Array]]]:
         """Runs the forward pass of one tower.
 
         Args:
@@ -127,13 +134,13 @@ class Stepper(object):
         passed = gradients_of(replica.loss, passed) if gradients else passed
         return list(with_values(passed, self._session, training.feeds(batch), options, losses))
 
-    def close(self):
+    def close(self) -> None:
         """Ends what reads for the towers, then closes the session."""
         if self._training.source is not None:
             self._training.source.close()
         self._session.close()
 
-    def step(self, batch):
+    def step(self, batch: Mapping[str, Any]) -> Tensors:
         """Runs one update.
 
         Args:
@@ -149,7 +156,7 @@ class Stepper(object):
         self._slowest = max(self._slowest or 0.0, time.time() - begun)
         return _with_metrics(values)
 
-    def _within(self):
+    def _within(self) -> Any:
         """How long a step may take: a queue that nobody fills is waited for without end, and TensorFlow may lock up."""
         if self._training.source is not None:
             return tf.RunOptions(timeout_in_ms=STEP_WITHIN)
@@ -158,12 +165,12 @@ class Stepper(object):
         return tf.RunOptions(timeout_in_ms=int(1000 * max(LEAST_SECONDS, TIMES_AS_LONG * self._slowest)))
 
 
-def in_order(tensors):
+def in_order(tensors: Mapping[str, Any]) -> Dict[str, Any]:
     """Returns a dict of trace name to array in the order in which a step computes what the names stand for."""
     return {name: tensors[name] for name in sorted(tensors, key=lambda name: EXECUTION_RANK[quantity_of(name)])}
 
 
-def _state_keys(training):
+def _state_keys(training: Training) -> Dict[str, Variable]:
     keys, parts = {}, training.parts
     for name, variable in training.counters.items():
         part, counter = parts.counters.get(variable.op.name, (None, name))
@@ -176,7 +183,7 @@ def _state_keys(training):
     return keys
 
 
-def _step_fetches(training):
+def _step_fetches(training: Training) -> Dict[str, Tensor]:
     fetches = {}
     dense = training.plan.sparse == "dense"
     for replica in training.towers:
@@ -199,7 +206,7 @@ def _step_fetches(training):
     return fetches
 
 
-def _of_gradients(quantity, gradients, dense, tower=""):
+def _of_gradients(quantity: str, gradients: Pairs, dense: bool, tower: str = "") -> Dict[str, Tensor]:
     fetches = {}
     for gradient, variable in gradients:
         name = trace_name(quantity, variable.op.name, tower=tower)
@@ -211,9 +218,10 @@ def _of_gradients(quantity, gradients, dense, tower=""):
     return fetches
 
 
-def _with_metrics(values):
+def _with_metrics(values: Mapping[str, Array]) -> Tensors:
     # Metrics come last in a step's order as well.
-    recorded, metrics = {}, {}
+    recorded: Tensors = {}
+    metrics: Dict[str, List[Array]] = {}
     for key, value in values.items():
         if quantity_of(key) == "metric":
             metrics.setdefault(parse_key(key).name.partition("/")[2], []).append(value)
