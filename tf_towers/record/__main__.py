@@ -9,12 +9,17 @@ import atexit
 import os
 import sys
 import threading
+from typing import TYPE_CHECKING, Optional, Sequence
+
+if TYPE_CHECKING:
+    from tf_towers.record.recorder import Recorder
+
 
 GRACE_SECONDS = 10.0
 NOT_RECORDED = 2
 
 
-def main(arguments):
+def main(arguments: Sequence[str]) -> int:
     """Runs the script under the recorder; returns its exit code, or 2 where that is 0 and not all was recorded."""
     parsed = _parse(arguments)
     from tf_towers.record.recorder import Recorder
@@ -23,11 +28,11 @@ def main(arguments):
 
     ending = _Ending()
 
-    def enough():
+    def enough() -> None:
         _close(recorder, parsed, whole=True)
         ending.leave(0)
 
-    def failed(error):
+    def failed(error: BaseException) -> None:
         print_failure(error)
         if parsed.steps is not None:
             ending.leave(2)
@@ -58,7 +63,7 @@ def main(arguments):
     return code or (0 if recorder.recorded and not recorder.failed else NOT_RECORDED)
 
 
-def _wait_for_threads():
+def _wait_for_threads() -> None:
     """Waits for the script's own threads, as the interpreter does at its end: they may be what trains."""
     while True:
         others = [each for each in threading.enumerate() if not each.daemon and each is not threading.current_thread()]
@@ -67,7 +72,7 @@ def _wait_for_threads():
         others[0].join()
 
 
-def _close(recorder, parsed, whole):
+def _close(recorder: "Recorder", parsed: argparse.Namespace, whole: bool) -> None:
     from tf_towers.record.report import print_report, print_shadow
     from tf_towers.record.script import compute_shadow
 
@@ -81,13 +86,13 @@ class Enough(BaseException):
     """Unwinds the script once enough is recorded."""
 
 
-class _Ending(object):
+class _Ending:
     """Ends the script: politely at first, so that its `finally` blocks run; for good if it does not let itself be ended."""
 
-    def __init__(self):
-        self.code = None
+    def __init__(self) -> None:
+        self.code: Optional[int] = None
 
-    def leave(self, code):
+    def leave(self, code: int) -> None:
         again, self.code = self.code is not None, code
         if again or threading.current_thread() is not threading.main_thread():
             _end_now(code)
@@ -97,14 +102,14 @@ class _Ending(object):
         raise Enough()
 
 
-def _end_now(code):
+def _end_now(code: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     atexit._run_exitfuncs()  # so that worker processes of the script end with it
     os._exit(code)
 
 
-def _exit_code(left):
+def _exit_code(left: SystemExit) -> int:
     if left.code is None:
         return 0
     if isinstance(left.code, int):
@@ -113,7 +118,7 @@ def _exit_code(left):
     return 1
 
 
-def _parse(arguments):
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tf_towers.record",
         description="Runs an unmodified TensorFlow 1 script and leaves a trace of it.",

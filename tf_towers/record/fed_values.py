@@ -2,19 +2,33 @@
 
 import collections
 import re
+from typing import TYPE_CHECKING, AbstractSet, Any, Dict, Iterable, List, Mapping, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from parity.trace import LEARNING_RATE, trace_name
+from parity.trace.arrays import Tensors
 from tf_towers.graph.races import writers_of
 from tf_towers.record.inputs import is_fed, is_source
 from tf_towers.record.manual_updates import HandWritten
+from tf_towers.tf_types import Operation, Tensor
+
+if TYPE_CHECKING:
+    from tf_towers.record.plan import Section
+    from tf_towers.record.variables import Variables
+
 
 RATE = re.compile(r"(^|_)(lr|learning_?rate|rate|step_?size)($|_)", re.IGNORECASE)
 
 
-def given_to_updates(sections, wanted, own, variables, fed):
+def given_to_updates(
+    sections: "Sequence[Section]",
+    wanted: Mapping[str, Tensor],
+    own: AbstractSet[Operation],
+    variables: "Variables",
+    fed: AbstractSet[str],
+) -> Dict[str, Tensor]:
     """Returns what is recorded of the numbers that a script feeds to its updates.
 
     Args:
@@ -41,7 +55,7 @@ def given_to_updates(sections, wanted, own, variables, fed):
     return found
 
 
-def as_fed(given, feed_dict):
+def as_fed(given: Mapping[str, Tensor], feed_dict: Any) -> Tensors:
     """Returns dict of trace name to float64 number: what a script fed as a Python number, which TensorFlow rounds.
 
     Args:
@@ -53,7 +67,7 @@ def as_fed(given, feed_dict):
     return {key: np.array(value, np.float64) for key, value in numbers if isinstance(value, float)}
 
 
-def _sources(writers, known, fed):
+def _sources(writers: Iterable[Operation], known: AbstractSet[str], fed: AbstractSet[str]) -> List[Tensor]:
     """The tensors in which data enters on the way to the updates, in the order of making; not behind what is known."""
     found, seen, pending = [], set(), list(writers)
     while pending:
@@ -71,17 +85,17 @@ def _sources(writers, known, fed):
     return sorted(set(found), key=lambda tensor: (tensor.op._id, tensor.value_index))
 
 
-def _is_recordable(tensor):
+def _is_recordable(tensor: Tensor) -> bool:
     dtype = tensor.dtype.base_dtype
     return dtype not in (tf.string, tf.resource, tf.variant) and tensor.graph.is_fetchable(tensor)
 
 
-def _rate(given):
+def _rate(given: Sequence[Tensor]) -> Tensor:
     numbers = [each for each in given if each.dtype.base_dtype.is_floating and each.shape.ndims in (0, None)]
     called = [each for each in numbers if RATE.search(each.op.name.rpartition("/")[2])]
     certain = numbers if len(numbers) == 1 else called
     return certain[0] if len(certain) == 1 else None
 
 
-def _is_hashable(key):
+def _is_hashable(key: Any) -> bool:
     return isinstance(key, str) or tf.is_tensor(key)

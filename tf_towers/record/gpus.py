@@ -2,6 +2,7 @@
 
 import functools
 import os
+from typing import TYPE_CHECKING, Any, Callable, List, Optional
 
 import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import device_attributes_pb2
@@ -11,11 +12,15 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import config as config_module
 from tensorflow.python.framework import test_util
 
+if TYPE_CHECKING:
+    from tf_towers.record.hooks import Patches
+
+
 MEMORY = 16 << 30  # bytes of each
 LISTS = {"list_physical_devices": "PhysicalDevice", "list_logical_devices": "LogicalDevice"}
 
 
-def stand_in_for_gpus(patches, count):
+def stand_in_for_gpus(patches: "Patches", count: int) -> None:
     """Has every usual way of counting GPUs find `count` of them.
 
     Covered are `device_lib.list_local_devices`, `Session.list_devices`, `tf.test.is_gpu_available` and `gpu_device_name`,
@@ -38,29 +43,29 @@ def stand_in_for_gpus(patches, count):
                 patches.add(owner, name, _listing(getattr(owner, name), getattr(context, LISTS[name]), count))
 
 
-def _with_more(function, made, count):
+def _with_more(function: Callable[..., Any], made: Callable[[int], List[Any]], count: int) -> Callable[..., List[Any]]:
     @functools.wraps(function)
-    def devices(*arguments, **named):
+    def devices(*arguments: Any, **named: Any) -> List[Any]:
         return [each for each in function(*arguments, **named) if each.device_type != "GPU"] + made(count)
 
     return devices
 
 
-def _local(count):
+def _local(count: int) -> List[Any]:
     return [
         device_attributes_pb2.DeviceAttributes(name=f"/device:GPU:{number}", device_type="GPU", memory_limit=MEMORY)
         for number in range(count)
     ]
 
 
-def _of_session(count):
+def _of_session(count: int) -> List[Any]:
     name = "/job:localhost/replica:0/task:0/device:GPU:%d"
     return [session_module._DeviceAttributes(name % number, "GPU", MEMORY, number) for number in range(count)]
 
 
-def _listing(function, kind, count):
+def _listing(function: Callable[..., Any], kind: Any, count: int) -> Callable[..., List[Any]]:
     @functools.wraps(function)
-    def devices(device_type=None):
+    def devices(device_type: Optional[str] = None) -> List[Any]:
         prefix = "/physical_device" if kind.__name__ == "PhysicalDevice" else "/device"
         gpus = [kind(name=f"{prefix}:GPU:{number}", device_type="GPU") for number in range(count)]
         others = function("CPU") if device_type in (None, "CPU") else []

@@ -1,32 +1,42 @@
 """Reads off the graph how the towers' gradients became the one that is applied."""
 
-import collections
+from typing import AbstractSet, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from tensorflow.python.framework import tensor_util
 
-from tf_towers.record.towers import values_of
+from tf_towers.record.hooks import ApplyCall
+from tf_towers.record.towers import TowerFound, values_of
+from tf_towers.tf_types import Operation, Tensor
 
 PASSING = frozenset(["Identity", "Reshape", "ExpandDims", "Squeeze", "StopGradient", "CheckNumerics"])
 DENSIFYING = frozenset(["UnsortedSegmentSum"])
 ADDING = frozenset(["AddN", "Add", "AddV2", "AccumulateNV2"])
 STACKING = frozenset(["ConcatV2", "Concat", "Pack"])
 
-Combination = collections.namedtuple("Combination", ["variable", "kind", "factor", "combined", "entries", "sources"])
-Combination.__doc__ = """How one variable's gradient comes about.
 
-Fields:
-  variable: its name.
-  kind: "one" (of one tower only), "sum", "mean", "mean_of_present" (over those towers that have a gradient), "scaled"
-    (a sum times another constant) or "unknown".
-  factor: what the sum is multiplied by, or None where unknown.
-  combined: the tensor after combining and before clipping.
-  entries: dict of tower to the tensor that goes into the combination, where it is not the gradient itself.
-  sources: dict of tower to the name of the variable whose gradient goes into it.
-"""
+class Combination(NamedTuple):
+    """How one variable's gradient comes about.
+
+    Fields:
+      variable: its name.
+      kind: "one" (of one tower only), "sum", "mean", "mean_of_present" (over those towers that have a gradient), "scaled"
+        (a sum times another constant) or "unknown".
+      factor: what the sum is multiplied by, or None where unknown.
+      combined: the tensor after combining and before clipping.
+      entries: dict of tower to the tensor that goes into the combination, where it is not the gradient itself.
+      sources: dict of tower to the name of the variable whose gradient goes into it.
+    """
+
+    variable: str
+    kind: str
+    factor: Optional[float]
+    combined: Tensor
+    entries: Dict[int, Tensor]
+    sources: Dict[int, str]
 
 
-def combinations_of(apply, towers):
+def combinations_of(apply: ApplyCall, towers: Sequence[TowerFound]) -> Dict[str, Combination]:
     """Returns dict of variable name to `Combination` for everything that an update applies."""
     marks = {}
     for number, tower in enumerate(towers):
@@ -39,14 +49,14 @@ def combinations_of(apply, towers):
     }
 
 
-class _Walk(object):
+class _Walk:
     """Walks from an applied gradient back to those of the towers; `marks` says which tensors those are."""
 
-    def __init__(self, marks):
+    def __init__(self, marks: Mapping[str, Tuple[int, str]]) -> None:
         self._marks = marks
-        self._known = {}
+        self._known: Dict[str, FrozenSet[int]] = {}
 
-    def combination(self, variable, applied, towers):
+    def combination(self, variable: str, applied: Tensor, towers: int) -> Combination:
         reached = self._towers(applied)
         if not reached:
             return Combination(variable, "unknown", None, applied, {}, {})
@@ -67,7 +77,7 @@ class _Walk(object):
         combined, factor = _scaled(chain, factor, towers, len(sources))
         return Combination(variable, _kind(factor, towers, len(sources)), factor, combined, entries, sources)
 
-    def _towers(self, tensor):
+    def _towers(self, tensor: Tensor) -> FrozenSet[int]:
         pending = [tensor]
         while pending:
             current = pending[-1]
@@ -86,7 +96,7 @@ class _Walk(object):
                     self._known[current.name] = frozenset().union(*known)
         return self._known[tensor.name]
 
-    def _onward(self, tensor, reached):
+    def _onward(self, tensor: Tensor, reached: AbstractSet[int]) -> Tensor:
         """The input that carries the whole gradient on, or None where the towers are joined here."""
         if tensor.op.type in ("Mean", "Sum") and self._stack_under(tensor) is not None:
             return None
@@ -96,16 +106,16 @@ class _Walk(object):
             return same[0] if len(same) == 1 and len(self._sharing(tensor)) == 1 else None
         return (same or carrying or [None])[0]
 
-    def _sharing(self, tensor):
+    def _sharing(self, tensor: Tensor) -> List[Tensor]:
         return [each for each in tensor.op.inputs if self._towers(each)]
 
-    def _stack_under(self, tensor):
+    def _stack_under(self, tensor: Tensor) -> Tensor:
         inside = tensor.op.inputs[0]
         while inside.op.type in ("Identity",):
             inside = inside.op.inputs[0]
         return inside if inside.op.type in STACKING else None
 
-    def _factor_of_join(self, join, reached):
+    def _factor_of_join(self, join: Tensor, reached: AbstractSet[int]) -> Optional[float]:
         if join.op.type == "Mean":
             return 1.0 / max(1, len(self._sharing(self._stack_under(join))))
         if join.op.type == "Sum" or join.op.type in ADDING:
@@ -113,7 +123,7 @@ class _Walk(object):
         # Sparse gradients are added by putting their rows one after the other.
         return 1.0 if join.op.type in STACKING else None
 
-    def _entries(self, join):
+    def _entries(self, join: Tensor) -> Tuple[Dict[int, Tensor], Dict[int, str]]:
         entries, sources = {}, {}
         pending = [self._stack_under(join) if join.op.type in ("Mean", "Sum") else join]
         while pending:
@@ -131,7 +141,7 @@ class _Walk(object):
                 entries[tower] = entry
         return entries, sources
 
-    def _entry(self, tensor):
+    def _entry(self, tensor: Tensor) -> Tuple[Tensor, Optional[Tuple[int, str]]]:
         """Returns what a tower puts in (None where it is its very gradient), and whose gradient that is."""
         entry = tensor
         while entry.name not in self._marks and entry.op.type in PASSING | DENSIFYING:
@@ -147,7 +157,7 @@ class _Walk(object):
         return entry, self._marks[inner.name] if inner is not None else None
 
 
-def _scaled(chain, factor, towers, present):
+def _scaled(chain: Sequence[Tensor], factor: float, towers: int, present: int) -> Tuple[Tensor, float]:
     """Moves from the join towards the applied gradient over the constant factors that still belong to the combining.
 
     Those that make a mean of a sum do. Others do where nothing but factors follows: `tf.clip_by_norm` begins with one too.
@@ -168,7 +178,7 @@ def _scaled(chain, factor, towers, present):
     return places[-1] if alone else places[0]
 
 
-def _constant_factor(op):
+def _constant_factor(op: Operation) -> Optional[float]:
     if op.type not in ("Mul", "RealDiv", "Div", "DivNoNan"):
         return None
     left, right = (tensor_util.constant_value(each) for each in op.inputs)
@@ -180,7 +190,7 @@ def _constant_factor(op):
     return None
 
 
-def _kind(factor, towers, present):
+def _kind(factor: float, towers: int, present: int) -> str:
     if abs(factor * towers - 1) < 1e-6:
         return "mean"
     if present == 1:
@@ -190,5 +200,5 @@ def _kind(factor, towers, present):
     return "sum" if abs(factor - 1) < 1e-6 else "scaled"
 
 
-def _same_shape(one, other):
+def _same_shape(one: Tensor, other: Tensor) -> bool:
     return one.shape.ndims is not None and one.shape.ndims == other.shape.ndims

@@ -1,6 +1,9 @@
 """Follows gradients through a graph to the updates that use them, in passes that touch every op once."""
 
+from typing import AbstractSet, Dict, Iterator, List, Sequence, Set
+
 from tf_towers.graph.traversal import in_order
+from tf_towers.tf_types import Operation, Tensor
 
 SQUARING = frozenset(["Square", "SquaredDifference"])
 HELD = frozenset(["Variable", "VariableV2", "VarHandleOp"])
@@ -8,7 +11,7 @@ SHAPES = frozenset(["Shape", "ShapeN", "VariableShape", "Size", "Rank"])
 ROOTS = frozenset(["Sqrt", "Rsqrt"])
 
 
-class Flow(object):
+class Flow:
     """Knows which gradients every op computes with, and which updates every op is computed for.
 
     Sets are kept as the bits of an int: a graph with as many gradients as weights is walked once, not once for each.
@@ -19,45 +22,47 @@ class Flow(object):
       updates: list of the ops whose inputs are followed back.
     """
 
-    def __init__(self, ops, gradients, updates):
+    def __init__(self, ops: AbstractSet[Operation], gradients: Sequence[Tensor], updates: Sequence[Operation]) -> None:
         self._bits = {tensor.name: 1 << number for number, tensor in enumerate(gradients)}
-        self._squared, self._reading, self._readers = {}, set(), {}
+        self._squared: Dict[Operation, bool] = {}
+        self._reading: Set[Operation] = set()
+        self._readers: Dict[str, List[Operation]] = {}
         order = in_order(ops)
         self._into = self._forward(order)
         self._onto = self._backward(order, {op: 1 << number for number, op in enumerate(updates)})
 
-    def bit(self, tensor):
+    def bit(self, tensor: Tensor) -> int:
         """Returns the bit of one of the gradients."""
         return self._bits[tensor.name]
 
-    def gradients_in(self, tensor):
+    def gradients_in(self, tensor: Tensor) -> int:
         """Returns the bits of the gradients that a tensor is computed from."""
         return self._bits.get(tensor.name) or self._into.get(tensor.op, 0)
 
-    def gradients_into(self, op):
+    def gradients_into(self, op: Operation) -> int:
         """Returns the bits of the gradients that the inputs of an op are computed from."""
         return self._into.get(op, 0)
 
-    def updates_of(self, op):
+    def updates_of(self, op: Operation) -> int:
         """Returns the bits of the updates that are computed from an op, by way of no gradient."""
         return self._onto.get(op, 0)
 
-    def is_squared(self, op):
+    def is_squared(self, op: Operation) -> bool:
         """Tells whether an op computes with the squares of a gradient's elements."""
         return self._squared.get(op, False)
 
-    def readers(self, tensor):
+    def readers(self, tensor: Tensor) -> List[Operation]:
         """Returns the ops that read a tensor."""
         if tensor.name not in self._readers:
             self._readers[tensor.name] = tensor.consumers()
         return self._readers[tensor.name]
 
-    def reads_variables(self, op):
+    def reads_variables(self, op: Operation) -> bool:
         """Tells whether an op computes with the value of a variable, by way of no gradient."""
         return op in self._reading
 
-    def _forward(self, order):
-        into = {}
+    def _forward(self, order: Sequence[Operation]) -> Dict[Operation, int]:
+        into: Dict[Operation, int] = {}
         for op in order:
             mask, masks, squared, reading = 0, [], False, op.type in HELD
             for tensor in op.inputs:
@@ -72,7 +77,7 @@ class Flow(object):
             self._squared[op] = bool(mask) and op.type not in ROOTS and (squared or _squares(op, masks))
         return into
 
-    def _backward(self, order, onto):
+    def _backward(self, order: Sequence[Operation], onto: Dict[Operation, int]) -> Dict[Operation, int]:
         for op in reversed(order):
             mask = onto.get(op, 0)
             for tensor in op.inputs if mask else ():
@@ -81,7 +86,7 @@ class Flow(object):
         return onto
 
 
-def bits(mask):
+def bits(mask: int) -> Iterator[int]:
     """Yields the numbers of the bits that are set in an int."""
     while mask:
         lowest = mask & -mask
@@ -89,14 +94,14 @@ def bits(mask):
         mask ^= lowest
 
 
-def _squares(op, masks):
+def _squares(op: Operation, masks: Sequence[int]) -> bool:
     """Tells whether an op multiplies two multiples of a gradient, as ``(1 - b2) * g * g`` does; a norm is a scalar."""
     if op.type in SQUARING:
         return True
     return op.type == "Mul" and masks[0] == masks[1] and op.inputs[0].shape.ndims == op.inputs[1].shape.ndims
 
 
-def _fits(tensor, op):
+def _fits(tensor: Tensor, op: Operation) -> bool:
     """Tells elementwise ops from sums over all elements, as in a norm."""
     shapes = [each.shape for each in list(op.outputs)[:1]]
     return not shapes or shapes[0].ndims is None or shapes[0].ndims >= (tensor.shape.ndims or 0)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import AbstractSet, Any, Dict, Iterator, Mapping, Sequence
 
 import tensorflow as real
 from google.protobuf import json_format
@@ -10,17 +11,18 @@ from tensorflow.core.framework import graph_pb2
 from parity.trace import RecordedGraph, quantity_of, trace_name
 from tf_towers.graph.races import writers_of
 from tf_towers.graph.traversal import ancestors
-from tf_towers.record.hooks import loop_of
+from tf_towers.record.hooks import ApplyCall, loop_of
 from tf_towers.record.inputs import is_source
 from tf_towers.record.manual_updates import HandWritten
-from tf_towers.record.plan import changed_after_combining
+from tf_towers.record.plan import RecordPlan, Section, changed_after_combining
 from tf_towers.record.towers import suggested_towers
-from tf_towers.record.variables import hyper_parameters
+from tf_towers.record.variables import Variables, hyper_parameters
+from tf_towers.tf_types import Graph, GraphDef, Operation, Session, Tensor
 
 # Takes the graph of a script, from its inputs to its losses, gradients and updates, as data.
 
 
-def recorded_graph(graph, plans, variables):
+def recorded_graph(graph: Graph, plans: Sequence[RecordPlan], variables: Variables) -> RecordedGraph:
     """Returns the `RecordedGraph` of some runs of a script.
 
     Kept is what the recorded values and the updates need, up to where data enters: what is behind a placeholder, a queue or
@@ -28,7 +30,7 @@ def recorded_graph(graph, plans, variables):
 
     Args:
       graph: the `tf.Graph`.
-      plans: list of `Plan`.
+      plans: list of `RecordPlan`.
       variables: the `Variables` of the graph.
     """
     runs = [_run(plan, variables) for plan in plans]
@@ -45,7 +47,7 @@ def recorded_graph(graph, plans, variables):
     )
 
 
-def _definition(graph, ops, stop):
+def _definition(graph: Graph, ops: AbstractSet[Operation], stop: AbstractSet[Operation]) -> GraphDef:
     definition = graph_pb2.GraphDef()
     definition.versions.CopyFrom(graph.graph_def_versions)
     for op in sorted(ops, key=lambda op: op._id):
@@ -58,7 +60,7 @@ def _definition(graph, ops, stop):
     return definition
 
 
-def _run(plan, variables):
+def _run(plan: RecordPlan, variables: Variables) -> Dict[str, Any]:
     updates = {op.name for variable in variables.keys.values() for op in writers_of(variable, plan.ops)}
     values = {key: _described(tensor) for key, tensor in plan.observed.fetches.items()}
     for section in plan.sections:
@@ -87,7 +89,7 @@ def _run(plan, variables):
     }
 
 
-def _written(apply, variables, ops):
+def _written(apply: ApplyCall, variables: Variables, ops: AbstractSet[Operation]) -> Iterator[Operation]:
     names = {variable.op.name for _, variable in apply.pairs}
     for key, variable in variables.keys.items():
         if variable.op.name in names or quantity_of(key) == "slot":
@@ -95,7 +97,7 @@ def _written(apply, variables, ops):
                 yield op
 
 
-def _described(tensor):
+def _described(tensor: Tensor) -> Dict[str, Any]:
     shape = tensor.shape.as_list() if tensor.shape.ndims is not None else None
     return {"tensor": tensor.name, "dtype": tensor.dtype.base_dtype.name, "shape": shape}
 
@@ -105,7 +107,13 @@ def _described(tensor):
 FLAGS = ("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS", "NVIDIA_TF32_OVERRIDE")
 
 
-def facts_of(sections, variables, combined, session, soft_placement):
+def facts_of(
+    sections: Sequence[Section],
+    variables: Variables,
+    combined: Mapping[str, str],
+    session: Session,
+    soft_placement: str,
+) -> Dict[str, Any]:
     """Returns the facts as a dict of JSON values.
 
     Args:
@@ -138,15 +146,16 @@ def facts_of(sections, variables, combined, session, soft_placement):
     return facts
 
 
-def combine_of_losses(section):
+def combine_of_losses(section: Section) -> str:
     """Returns how the towers' losses are added up before one differentiation: "mean", "sum" or "scaled"."""
-    towers = len(section.towers)
-    if abs(section.loss_factor * towers - 1) < 1e-6:
+    towers, factor = len(section.towers), section.loss_factor
+    assert factor is not None  # whoever asks knows that they are
+    if abs(factor * towers - 1) < 1e-6:
         return "mean"
-    return "sum" if abs(section.loss_factor - 1) < 1e-6 else "scaled"
+    return "sum" if abs(factor - 1) < 1e-6 else "scaled"
 
 
-def facts_of_section(section, from_values):
+def facts_of_section(section: Section, from_values: str) -> Dict[str, Any]:
     """Returns what is known of one optimizer's part as a dict of JSON values; `from_values` as in `facts_of`."""
     kinds = sorted({each.kind for each in section.combinations.values()})
     from_graph = kinds[0] if len(kinds) == 1 else "+".join(kinds)

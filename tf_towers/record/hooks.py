@@ -3,6 +3,7 @@
 import functools
 import threading
 import weakref
+from typing import Any, Callable, Iterator, List, Sequence, Set, Tuple
 
 import tensorflow as real
 import tensorflow.compat.v1 as tf
@@ -11,11 +12,12 @@ from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.ops import control_flow_ops, gradients_util
 
 from tf_towers.graph.op_types import RANDOM
+from tf_towers.tf_types import Graph, Operation, Optimizer, Pairs, Tensor, Variable
 
 # Notes what a script asks of TensorFlow while it builds its graph: gradients, and updates from them.
 
 
-class GradientCall(object):
+class GradientCall:
     """One call of `compute_gradients` or `tf.gradients` with respect to variables.
 
     Attributes:
@@ -26,7 +28,7 @@ class GradientCall(object):
       made_by: "compute_gradients" or "tf.gradients".
     """
 
-    def __init__(self, losses, pairs, device, scope, made_by):
+    def __init__(self, losses: List[Tensor], pairs: Pairs, device: str, scope: str, made_by: str) -> None:
         self.losses = losses
         self.pairs = pairs
         self.device = device
@@ -35,7 +37,7 @@ class GradientCall(object):
         self.graph = losses[0].graph
 
 
-class ApplyCall(object):
+class ApplyCall:
     """One call of `apply_gradients`.
 
     Attributes:
@@ -46,7 +48,7 @@ class ApplyCall(object):
       op: the train op that it returned.
     """
 
-    def __init__(self, optimizer, pairs, global_step, op):
+    def __init__(self, optimizer: Optimizer, pairs: Pairs, global_step: Variable, op: Operation) -> None:
         self.optimizer = optimizer
         self.pairs = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
         self.without = [variable for gradient, variable in pairs if gradient is None]
@@ -55,7 +57,7 @@ class ApplyCall(object):
         self.graph = op.graph
 
 
-class Calls(object):
+class Calls:
     """Collects the calls of a script, in order, from when it is installed until it is removed.
 
     Attributes:
@@ -64,14 +66,14 @@ class Calls(object):
       unknown: names of tensors that were differentiated with respect to something that is no variable.
     """
 
-    def __init__(self):
-        self.gradients = []
-        self.applies = []
-        self.unknown = []
+    def __init__(self) -> None:
+        self.gradients: List[GradientCall] = []
+        self.applies: List[ApplyCall] = []
+        self.unknown: List[str] = []
         self._inside = threading.local()
         self._patches = Patches()
 
-    def install(self):
+    def install(self) -> None:
         """Starts to take notes; user-defined optimizers that override `apply_gradients` are seen too."""
         optimizer = tf.train.Optimizer
         self._patches.wrap(optimizer, "compute_gradients", self._compute_gradients)
@@ -79,20 +81,20 @@ class Calls(object):
         for each in _family(optimizer):
             if "apply_gradients" in vars(each):
                 self._patches.wrap(each, "apply_gradients", self._apply_gradients)
-        self._patches.add(optimizer, "__init_subclass__", classmethod(self._new_class))
+        self._patches.add(optimizer, "__init_subclass__", classmethod(self._new_class))  # type: ignore[arg-type]
 
-    def remove(self):
+    def remove(self) -> None:
         """Puts TensorFlow's own functions back."""
         self._patches.undo()
 
-    def _new_class(self, cls, **arguments):
+    def _new_class(self, cls: Any, **arguments: Any) -> None:
         super(tf.train.Optimizer, cls).__init_subclass__(**arguments)
         if "apply_gradients" in vars(cls):
             self._patches.wrap(cls, "apply_gradients", self._apply_gradients)
 
-    def _compute_gradients(self, original):
+    def _compute_gradients(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def compute_gradients(optimizer, loss, *arguments, **named):
+        def compute_gradients(optimizer: Optimizer, loss: Tensor, *arguments: Any, **named: Any) -> Pairs:
             with _Depth(self._inside, "gradients"):
                 pairs = original(optimizer, loss, *arguments, **named)
             if tf.is_tensor(loss):
@@ -101,9 +103,9 @@ class Calls(object):
 
         return compute_gradients
 
-    def _gradients(self, original):
+    def _gradients(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def gradients(ys, xs, *arguments, **named):
+        def gradients(ys: Any, xs: Any, *arguments: Any, **named: Any) -> Any:
             found = original(ys, xs, *arguments, **named)
             losses = [y for y in _listed(ys) if tf.is_tensor(y)]
             if not getattr(self._inside, "gradients", 0) and losses and not losses[0].graph.building_function:
@@ -116,15 +118,15 @@ class Calls(object):
 
         return gradients
 
-    def _note(self, losses, pairs, made_by):
+    def _note(self, losses: List[Tensor], pairs: Pairs, made_by: str) -> None:
         graph = losses[0].graph
         example = next((gradient for gradient, _ in pairs if gradient is not None), None)
         device = getattr(example, "device", "") or losses[0].device or ""
         self.gradients.append(GradientCall(losses, list(pairs), device, graph.get_name_scope(), made_by))
 
-    def _apply_gradients(self, original):
+    def _apply_gradients(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def apply_gradients(optimizer, *arguments, **named):
+        def apply_gradients(optimizer: Optimizer, *arguments: Any, **named: Any) -> Any:
             # Scripts hand over iterators, which can be read once.
             pairs = list(arguments[0] if arguments else named["grads_and_vars"])
             global_step = arguments[1] if len(arguments) > 1 else named.get("global_step")
@@ -143,7 +145,7 @@ class Calls(object):
         return apply_gradients
 
 
-def variable_behind(x):
+def variable_behind(x: Any) -> Variable:
     """Returns the variable that `x` is or reads (variable, its ref, its handle, its read), else None."""
     if isinstance(x, real.Variable):
         return x
@@ -160,22 +162,22 @@ def variable_behind(x):
     return None
 
 
-class _Depth(object):
-    def __init__(self, where, name):
+class _Depth:
+    def __init__(self, where: Any, name: str) -> None:
         self._where, self._name = where, name
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         setattr(self._where, self._name, getattr(self._where, self._name, 0) + 1)
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         setattr(self._where, self._name, getattr(self._where, self._name) - 1)
 
 
-def _listed(value):
+def _listed(value: Any) -> List[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _family(cls):
+def _family(cls: Any) -> List[Any]:
     found = [cls]
     for child in cls.__subclasses__():
         found += _family(child)
@@ -187,13 +189,13 @@ def _family(cls):
 ENTERING = frozenset(["Enter", "RefEnter"])
 
 
-def loop_of(op):
+def loop_of(op: Operation) -> str:
     """Returns the name of the innermost loop or branch that an op is in, "" where it is in none."""
     context = op._get_control_flow_context()
     return context.name if context is not None else ""
 
 
-def keep_iterations_in_order(patches):
+def keep_iterations_in_order(patches: "Patches") -> None:
     """Makes every loop that draws run one iteration at a time, from when it is built.
 
     TensorFlow starts up to ten iterations at once. Which of them a random op draws for first is then left to the threads:
@@ -204,16 +206,16 @@ def keep_iterations_in_order(patches):
     Args:
       patches: the `Patches` to put it into.
     """
-    drawing = weakref.WeakKeyDictionary()
+    drawing: "weakref.WeakKeyDictionary[Graph, Set[str]]" = weakref.WeakKeyDictionary()
     make = functools.partial(_built_in_order, drawing=drawing)
     patches.wrap(control_flow_ops.WhileContext, "BuildLoop", make)
     # Gradients bring more values into a loop, and the first that enters it decides.
     patches.wrap(gradients_util, "_GradientsHelper", make)
 
 
-def _built_in_order(original, drawing):
+def _built_in_order(original: Callable[..., Any], drawing: Any) -> Callable[..., Any]:
     @functools.wraps(original)
-    def build(*arguments, **named):
+    def build(*arguments: Any, **named: Any) -> Any:
         graph = framework_ops.get_default_graph()
         known = len(graph.get_operations())
         built = original(*arguments, **named)
@@ -223,7 +225,7 @@ def _built_in_order(original, drawing):
     return build
 
 
-def _one_at_a_time(made, drawing):
+def _one_at_a_time(made: Sequence[Operation], drawing: Set[str]) -> None:
     """Changes the ops that enter a loop with draws in it; no session has run them yet."""
     drawing.update(name for op in made if op.type in RANDOM for name in _contexts_of(op))
     for op in made:
@@ -231,7 +233,7 @@ def _one_at_a_time(made, drawing):
             op._set_attr("parallel_iterations", attr_value_pb2.AttrValue(i=1))
 
 
-def _contexts_of(op):
+def _contexts_of(op: Operation) -> Iterator[str]:
     context = op._get_control_flow_context()
     while context is not None:
         yield context.name
@@ -243,22 +245,22 @@ def _contexts_of(op):
 _MISSING = object()
 
 
-class Patches(object):
+class Patches:
     """Keeps what was replaced; `undo` puts it back, last first."""
 
-    def __init__(self):
-        self._replaced = []
+    def __init__(self) -> None:
+        self._replaced: List[Tuple[Any, str, Any]] = []
 
-    def add(self, owner, name, value):
+    def add(self, owner: Any, name: str, value: Any) -> None:
         """Replaces ``owner.name`` by `value`."""
         self._replaced.append((owner, name, vars(owner).get(name, _MISSING)))
         setattr(owner, name, value)
 
-    def wrap(self, owner, name, make):
+    def wrap(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Replaces the function ``owner.name`` by ``make(function)``."""
         self.add(owner, name, make(vars(owner)[name]))
 
-    def undo(self):
+    def undo(self) -> None:
         """Puts back everything that was replaced."""
         while self._replaced:
             owner, name, value = self._replaced.pop()

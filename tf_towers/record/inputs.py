@@ -1,11 +1,13 @@
 """Finds what a tower is fed with: placeholders, and what queues and iterators hand out."""
 
 import collections
+from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
+from parity.trace.arrays import Array
 from tf_towers.graph.op_types import (
     ABOUT_SHAPES,
     BY_EXAMPLE,
@@ -20,19 +22,30 @@ from tf_towers.graph.op_types import (
     WITH_A_CONSTANT,
     WRITING,
 )
+from tf_towers.tf_types import DType, Operation, Tensor
 
-Input = collections.namedtuple("Input", ["name", "source", "tensor", "share"])
-Input.__doc__ = """One input of one tower.
-
-Fields:
-  name: for the trace, the same in every tower.
-  source: the tensor that it comes from, e.g. a placeholder of the whole batch.
-  tensor: the tower's own piece of it, or the source where the tower reads its share of that behind other ops.
-  share: ``(place, count)`` there, of equal shares along the batch; else None.
-"""
+Piece = Tuple[Tensor, Tensor, Optional[Tuple[int, int]]]  # source, tensor and share of an `Input`
 
 
-def inputs_of(towers_ops, fed=frozenset()):
+class Input(NamedTuple):
+    """One input of one tower.
+
+    Fields:
+      name: for the trace, the same in every tower.
+      source: the tensor that it comes from, e.g. a placeholder of the whole batch.
+      tensor: the tower's own piece of it, or the source where the tower reads its share of that behind other ops.
+      share: ``(place, count)`` there, of equal shares along the batch; else None.
+    """
+
+    name: str
+    source: Tensor
+    tensor: Tensor
+    share: Optional[Tuple[int, int]]
+
+
+def inputs_of(
+    towers_ops: Sequence[AbstractSet[Operation]], fed: AbstractSet[str] = frozenset()
+) -> Tuple[List[List[Input]], List[str]]:
     """Finds the inputs of every tower.
 
     Args:
@@ -42,15 +55,16 @@ def inputs_of(towers_ops, fed=frozenset()):
     Returns:
       ``(inputs, missed)``: a list over the towers of lists of `Input`, and the names of what cannot be recorded.
     """
-    found, missed = [], set()
+    found: List[List[Piece]] = []
+    missed: Set[str] = set()
     for ops in towers_ops:
-        pieces = []
+        pieces: List[Piece] = []
         for source in sources_in(ops, fed):
             if source.dtype.base_dtype in (tf.string, tf.resource, tf.variant) or not source.graph.is_fetchable(source):
                 missed.add(source.name)
             else:
-                pieces.append((source, _piece(source, ops)))
-        pieces = [(source, tensor, _share(source, ops) if tensor is source else None) for source, tensor in pieces]
+                tensor = _piece(source, ops)
+                pieces.append((source, tensor, _share(source, ops) if tensor is source else None))
         found.append(pieces)
     names = _names([source for source, _, _ in found[0]]) if found else []
     named = []
@@ -60,13 +74,13 @@ def inputs_of(towers_ops, fed=frozenset()):
     return named, sorted(missed)
 
 
-def share_of(batch, place, count):
+def share_of(batch: Array, place: int, count: int) -> Array:
     """Returns one of equal shares of an array along its first axis; all of it where it does not divide."""
     size = len(batch) // count
     return batch[place * size : (place + 1) * size] if size * count == len(batch) else batch
 
 
-def sources_in(ops, fed=frozenset()):
+def sources_in(ops: AbstractSet[Operation], fed: AbstractSet[str] = frozenset()) -> List[Tensor]:
     """Returns the tensors in which data enters `ops`, in the order in which they were made; `fed` as in `inputs_of`."""
     sources = []
     for op in sorted(ops, key=lambda op: op._id):
@@ -77,12 +91,12 @@ def sources_in(ops, fed=frozenset()):
     return sources
 
 
-def is_fed(op, fed):
+def is_fed(op: Operation, fed: AbstractSet[str]) -> bool:
     """Tells whether the script feeds an output of `op`; `fed` is a set of names of tensors."""
     return bool(fed) and any(out.name in fed for out in op.outputs)
 
 
-def is_source(op):
+def is_source(op: Operation) -> bool:
     """Tells whether data enters the graph here: a placeholder, or an op with a state other than a variable's."""
     if op.type in PLACEHOLDERS:
         return True
@@ -92,7 +106,7 @@ def is_source(op):
     return bool(op.op_def is not None and op.op_def.is_stateful and len(op.outputs) and not handles)
 
 
-def _piece(tensor, ops):
+def _piece(tensor: Tensor, ops: AbstractSet[Operation]) -> Tensor:
     """Follows a batch through the ops that only cut it, to the piece that is this tower's."""
     while True:
         readers = [op for op in tensor.consumers() if op in ops and op.type not in ABOUT_SHAPES]
@@ -106,9 +120,9 @@ def _piece(tensor, ops):
         tensor = outputs[0]
 
 
-def _distinct(outputs):
+def _distinct(outputs: Sequence[Tensor]) -> List[Tensor]:
     """Drops outputs of ops that cut the same piece once more."""
-    known = {}
+    known: Dict[Any, Tensor] = {}
     for out in outputs:
         values = [tensor_util.constant_value(each) for each in list(out.op.inputs)[1:]]
         numbers = None if any(value is None for value in values) else [np.asarray(value).tolist() for value in values]
@@ -117,7 +131,7 @@ def _distinct(outputs):
     return list(known.values())
 
 
-def _share(source, ops):
+def _share(source: Tensor, ops: AbstractSet[Operation]) -> Optional[Tuple[int, int]]:
     """Returns ``(place, count)`` where a tower reads one of equal shares of a batch, cut behind ops by example; or None."""
     shares, along = set(), {source.name}
     for op in sorted(ops, key=lambda op: op._id):
@@ -133,7 +147,7 @@ def _share(source, ops):
     return shares.pop() if len(shares) == 1 else None
 
 
-def _by_example(op, along):
+def _by_example(op: Operation, along: Set[str]) -> bool:
     """Tells whether an op keeps examples apart; `along` are the names of tensors with one row for each."""
     first = op.inputs[0]
     if op.type in BY_EXAMPLE:
@@ -153,7 +167,10 @@ def _by_example(op, along):
     )
 
 
-def _whole_where_unequal(pieces, found):
+def _whole_where_unequal(
+    pieces: Sequence[Piece],
+    found: Sequence[Sequence[Piece]],
+) -> List[Piece]:
     """Keeps shares only where every tower has its own of as many as there are towers: they make up the batch in order."""
     kept = []
     for place, (source, tensor, share) in enumerate(pieces):
@@ -163,7 +180,7 @@ def _whole_where_unequal(pieces, found):
     return kept
 
 
-def _put_together(pieces, ops):
+def _put_together(pieces: Sequence[Tensor], ops: AbstractSet[Operation]) -> List[Tensor]:
     """Returns the output of the one op that puts pieces of a batch together again, or [] where there is none."""
     readers = {op for piece in pieces for op in piece.consumers() if op in ops and op.type not in ABOUT_SHAPES}
     if len(readers) != 1:
@@ -178,7 +195,7 @@ def _put_together(pieces, ops):
     return list(op.outputs) if along and {each.name for each in parts} <= {each.name for each in pieces} else []
 
 
-def _cuts(op, tensor):
+def _cuts(op: Operation, tensor: Tensor) -> bool:
     if op.type == "Identity":
         return True
     if op.type in ("Gather", "GatherV2"):
@@ -195,10 +212,10 @@ def _cuts(op, tensor):
     return piece.ndims is not None and piece.as_list()[max(0, piece.ndims - len(whole) + 1) :] == whole[1:]
 
 
-def _names(sources):
+def _names(sources: Sequence[Tensor]) -> List[str]:
     """Last parts of the ops' names, numbered where an op has several outputs; whole names where those collide."""
 
-    def name(source, whole):
+    def name(source: Tensor, whole: bool) -> str:
         parts = source.op.name.split("/")
         number = "_%d" % source.value_index if len(source.op.outputs) > 1 else ""
         return ("_".join(parts) if whole else parts[-1]) + number
@@ -207,16 +224,17 @@ def _names(sources):
     return [each if short.count(each) == 1 else name(source, True) for each, source in zip(short, sources)]
 
 
-def _alike(one, other):
-    def kinds(pieces):
+def _alike(one: Sequence[Tuple[Tensor, Tensor, Any]], other: Sequence[Tuple[Tensor, Tensor, Any]]) -> bool:
+    def kinds(pieces: Sequence[Tuple[Tensor, Tensor, Any]]) -> List[Tuple[DType, Optional[int]]]:
         return [(source.dtype.base_dtype, source.shape.ndims) for source, _, _ in pieces]
 
     return kinds(one) == kinds(other)
 
 
-def draws_in(ops):
+def draws_in(ops: AbstractSet[Operation]) -> Tuple[Dict[str, Tensor], Dict[str, Tensor]]:
     """Returns ``(draws, inside)``: outputs of random ops as dict of op name to tensor, and those in loops and branches."""
-    draws, inside = collections.OrderedDict(), collections.OrderedDict()
+    draws: Dict[str, Tensor] = collections.OrderedDict()
+    inside: Dict[str, Tensor] = collections.OrderedDict()
     for op in sorted(ops, key=lambda op: op._id):
         if op.type in RANDOM:
             found = draws if op.graph.is_fetchable(op.outputs[0]) else inside

@@ -2,32 +2,41 @@
 
 import collections
 import heapq
+from typing import AbstractSet, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from tensorflow.python.framework import tensor_util
 
 from tf_towers.graph.races import writers_of
 from tf_towers.record.gradient_combination import ADDING, STACKING
 from tf_towers.record.gradient_flow import Flow
-from tf_towers.record.hooks import ApplyCall
+from tf_towers.record.hooks import ApplyCall, GradientCall
 from tf_towers.record.manual_slots import slots_by_hand
 from tf_towers.record.towers import values_of
+from tf_towers.tf_types import Graph, Operation, Tensor, Variable
 
 PASSING = frozenset(["Identity", "Reshape", "Squeeze"])
 BOUNDING = frozenset(["Minimum", "Maximum", "ClipByValue", "Select", "SelectV2", "Merge"])
 
-Written = collections.namedtuple("Written", ["variable", "writer", "used", "gradients", "bit"])
-Written.__doc__ = """A weight that is assigned what is computed from its gradients.
 
-Fields:
-  variable: the weight.
-  writer: the op that assigns.
-  used: list of the tensors of its gradients that the assigned value is computed from.
-  gradients: their bits in the `Flow`.
-  bit: the writer's.
-"""
+class Written(NamedTuple):
+    """A weight that is assigned what is computed from its gradients.
+
+    Fields:
+      variable: the weight.
+      writer: the op that assigns.
+      used: list of the tensors of its gradients that the assigned value is computed from.
+      gradients: their bits in the `Flow`.
+      bit: the writer's.
+    """
+
+    variable: Variable
+    writer: Operation
+    used: List[Tensor]
+    gradients: int
+    bit: int
 
 
-class HandWritten(object):
+class HandWritten:
     """Stands where TensorFlow has an optimizer.
 
     Args:
@@ -36,19 +45,19 @@ class HandWritten(object):
 
     _name = "hand_written"
 
-    def __init__(self, slots):
+    def __init__(self, slots: Dict[Tuple[str, str], Variable]) -> None:
         self._slots = slots
 
-    def get_slot_names(self):
+    def get_slot_names(self) -> List[str]:
         """Returns the sorted names of the slots."""
         return sorted({slot for slot, _ in self._slots})
 
-    def get_slot(self, variable, slot):
+    def get_slot(self, variable: Variable, slot: str) -> Variable:
         """Returns the slot of a variable, or None."""
         return self._slots.get((slot, variable.op.name))
 
 
-def update_by_hand(graph, ops, calls):
+def update_by_hand(graph: Graph, ops: AbstractSet[Operation], calls: Sequence[GradientCall]) -> Optional[ApplyCall]:
     """Returns an `ApplyCall` of a run whose weights are assigned what is computed from gradients, or None.
 
     Args:
@@ -76,8 +85,8 @@ def update_by_hand(graph, ops, calls):
     return ApplyCall(HandWritten(slots), pairs, None, next(iter(found.values())).writer)
 
 
-def _marks(graph, calls):
-    marks = collections.OrderedDict()
+def _marks(graph: Graph, calls: Sequence[GradientCall]) -> Dict[str, Tuple[Variable, List[Tensor]]]:
+    marks: Dict[str, Tuple[Variable, List[Tensor]]] = collections.OrderedDict()
     for call in calls:
         for gradient, variable in call.pairs:
             if gradient is not None and call.graph is graph:
@@ -85,7 +94,7 @@ def _marks(graph, calls):
     return marks
 
 
-def _applied(flow, written):
+def _applied(flow: Flow, written: Written) -> Tensor:
     """The tensor in which the towers' gradients are joined, constant factors of an average included."""
     joined, towers = _joined(flow, written), len({tensor.name for tensor in written.used})
     while True:
@@ -95,13 +104,15 @@ def _applied(flow, written):
         joined = readers[0].outputs[0]
 
 
-def _clipped(flow, joined, written):
+def _clipped(flow: Flow, joined: Tensor, written: Written) -> Tensor:
     """What an update uses of a gradient whose norm or elements are bounded first; else the gradient itself.
 
     That is the last tensor behind a minimum, a maximum or a choice that all goes through which the update uses of the
     gradient, and that is computed from no variable: an optimizer's own divisions need slots, and a rate bounds nothing.
     """
-    found, bounded, waiting, seen = joined, False, [], set()
+    found, bounded = joined, False
+    waiting: List[Tuple[int, Operation]] = []
+    seen: Set[int] = set()
     _wait_for_readers(flow, joined, written, waiting, seen)
     while waiting:
         _, op = heapq.heappop(waiting)
@@ -117,14 +128,16 @@ def _clipped(flow, joined, written):
     return found
 
 
-def _wait_for_readers(flow, tensor, written, waiting, seen):
+def _wait_for_readers(
+    flow: Flow, tensor: Tensor, written: Written, waiting: List[Tuple[int, Operation]], seen: Set[int]
+) -> None:
     for op in flow.readers(tensor):
         if op._id not in seen and flow.updates_of(op) & written.bit:
             seen.add(op._id)
             heapq.heappush(waiting, (op._id, op))
 
 
-def _joined(flow, written):
+def _joined(flow: Flow, written: Written) -> Tensor:
     """The first tensor, in the order of making, that is computed from all gradients and that the update needs."""
     first = min(written.used, key=lambda tensor: tensor.op._id)
     if flow.gradients_in(first) & written.gradients == written.gradients:
@@ -144,7 +157,7 @@ def _joined(flow, written):
                 heapq.heappush(waiting, (reader._id, reader))
 
 
-def _belongs(op, tensor, towers):
+def _belongs(op: Operation, tensor: Tensor, towers: int) -> bool:
     if towers < 2:
         return False
     if op.type in PASSING:

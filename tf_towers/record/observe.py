@@ -4,14 +4,21 @@ import collections
 import os
 import shutil
 import tempfile
+from typing import TYPE_CHECKING, AbstractSet, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.core.util import event_pb2
 from tensorflow.python.framework import tensor_util
 
+from parity.trace.arrays import Array, Tensors
 from tf_towers.graph.op_types import OF_A_RUN, PLACEHOLDERS, READS, VARIABLES, WRITING
 from tf_towers.graph.traversal import ancestors
+from tf_towers.tf_types import Operation, Session, Tensor
+
+if TYPE_CHECKING:
+    from tf_towers.record.variables import Variables
+
 
 # Decides in which run the values of a step are computed, so that the script's own run stays what it is. Whatever is
 # fetched beside the train op is kept by TensorFlow's graph rewriting (grappler), which then adds in another order:
@@ -23,21 +30,30 @@ AFTER = "after"
 INSIDE = "inside"
 NOT_COMPUTED = frozenset(["Assert", "NoOp"])
 
-Observed = collections.namedtuple("Observed", ["mode", "fetches", "inside", "drawn", "read"])
-Observed.__doc__ = """How the values of a step are computed.
 
-Fields:
-  mode: "before" the script's own run, in a run with the same feeds; "after" it, in a run that is fed with the weights
-    from before it and with what queues, iterators and random ops gave in it; or "inside" it, with more fetches, where
-    neither can be.
-  fetches: dict of trace name to tensor, of that run.
-  inside: list of the tensors that are fetched in the script's own run: the outputs of `drawn` ops.
-  drawn: list of the ops whose outputs differ from run to run.
-  read: dict of trace name of a variable to the tensors to feed its value into, for "after".
-"""
+class Observed(NamedTuple):
+    """How the values of a step are computed.
+
+    Fields:
+      mode: "before" the script's own run, in a run with the same feeds; "after" it, in a run that is fed with the weights
+        from before it and with what queues, iterators and random ops gave in it; or "inside" it, with more fetches, where
+        neither can be.
+      fetches: dict of trace name to tensor, of that run.
+      inside: list of the tensors that are fetched in the script's own run: the outputs of `drawn` ops.
+      drawn: list of the ops whose outputs differ from run to run.
+      read: dict of trace name of a variable to the tensors to feed its value into, for "after".
+    """
+
+    mode: str
+    fetches: Dict[str, Tensor]
+    inside: List[Tensor]
+    drawn: List[Operation]
+    read: Dict[str, List[Tensor]]
 
 
-def observe(wanted, own, variables):
+def observe(
+    wanted: Dict[str, Tensor], own: AbstractSet[Operation], variables: "Variables"
+) -> Tuple[Observed, Dict[str, str]]:
     """Chooses the mode.
 
     Args:
@@ -61,12 +77,12 @@ def observe(wanted, own, variables):
     return _inside(wanted, own)
 
 
-def fetched_inside(observed):
+def fetched_inside(observed: Observed) -> Any:
     """Returns what is to be fetched in the script's own run; empty where that run is left as it is."""
     return observed.fetches if observed.mode == INSIDE else observed.inside
 
 
-def compute(run, observed, state, found, feed_dict):
+def compute(run: Callable[..., Any], observed: Observed, state: Tensors, found: Any, feed_dict: Any) -> Tensors:
     """Computes the values of a step.
 
     Args:
@@ -89,7 +105,7 @@ def compute(run, observed, state, found, feed_dict):
     return run(observed.fetches, feeds)
 
 
-def _inside(wanted, own):
+def _inside(wanted: Dict[str, Tensor], own: AbstractSet[Operation]) -> Tuple[Observed, Dict[str, str]]:
     fetches, left_out = collections.OrderedDict(), {}
     for key, tensor in wanted.items():
         disturbing = sorted(op.name for op in ancestors([tensor.op]) - own if _differs(op))
@@ -100,7 +116,7 @@ def _inside(wanted, own):
     return Observed(INSIDE, fetches, [], [], {}), left_out
 
 
-def _drawn(wanted):
+def _drawn(wanted: Dict[str, Tensor]) -> List[Operation]:
     """The ops nearest to the wanted tensors that give something else each time they run."""
     found, seen, pending = set(), set(), [tensor.op for tensor in wanted.values()]
     while pending:
@@ -115,7 +131,7 @@ def _drawn(wanted):
     return sorted(found, key=lambda op: op.name)
 
 
-def _differs(op):
+def _differs(op: Operation) -> bool:
     if op.type.startswith(WRITING):
         return True  # reference variables are written by ops that TensorFlow does not call stateful
     if op.type in VARIABLES | READS | PLACEHOLDERS | NOT_COMPUTED or op.type.startswith(OF_A_RUN):
@@ -123,14 +139,14 @@ def _differs(op):
     return bool(op.op_def is not None and op.op_def.is_stateful)
 
 
-def _is_array(tensor):
+def _is_array(tensor: Tensor) -> bool:
     dtype = tensor.dtype.base_dtype
     return dtype not in (tf.string, tf.resource, tf.variant) and tensor.graph.is_fetchable(tensor)
 
 
-def _reads(ops, variables):
+def _reads(ops: AbstractSet[Operation], variables: "Variables") -> Optional[Dict[str, List[Tensor]]]:
     """Returns where to feed each variable's value, or None where one of them cannot be fed."""
-    read = {}
+    read: Dict[str, List[Tensor]] = {}
     for op in ops:
         if op.type in ("Variable", "VariableV2", "AutoReloadVariable"):
             key, tensor = variables.owners.get(op.name), op.outputs[0]
@@ -159,29 +175,29 @@ WITHOUT_DEBUGGER = f"{DRAWN_INSIDE} or a branch, and TensorFlow's debugger does 
 IN_A_FUNCTION = f"{DRAWN_INSIDE}, a branch or a call that is kept as a function of the graph"
 
 
-class Watch(object):
+class Watch:
     """Watches draws in the runs of a session.
 
     Its folder stays the same from run to run: TensorFlow builds a graph anew for each that it is told.
     """
 
-    def __init__(self):
-        self._folder = None
-        self._works = None
+    def __init__(self) -> None:
+        self._folder: Optional[str] = None
+        self._works: Optional[bool] = None
 
-    def close(self):
+    def close(self) -> None:
         """Removes what it left on disk."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def works(self):
+    def works(self) -> bool:
         """Tells whether this TensorFlow has its debugger; tried once, with a graph and a session of its own."""
         if self._works is None:
             self._works = self._tried()
         return self._works
 
-    def options(self, tensors, options=None):
+    def options(self, tensors: Sequence[Tensor], options: Any = None) -> Any:
         """Returns the options of a run that watches, beside what a script asks for itself.
 
         Args:
@@ -198,22 +214,23 @@ class Watch(object):
             asked.debug_urls.append("file://" + self._empty())
         return watching
 
-    def drawn(self, tensors):
+    def drawn(self, tensors: Sequence[Tensor]) -> Dict[str, List[Array]]:
         """Returns dict of tensor name to the list of the arrays that the last run computed, one for each time, in order."""
-        found = {}
-        for folder, _, files in os.walk(self._folder):
+        found: Dict[str, List[Tuple[Tuple[int, int], str]]] = {}
+        root = self._folder or ""
+        for folder, _, files in os.walk(root):
             for file in files:
                 name, mark, time = file.rpartition(f"_{COPY}_")
                 if mark:
                     # The first part of the path is the device's.
-                    below = os.path.relpath(os.path.join(folder, name), self._folder).split(os.sep)[1:]
+                    below = os.path.relpath(os.path.join(folder, name), root).split(os.sep)[1:]
                     found.setdefault("/".join(below), []).append((_number(time), os.path.join(folder, file)))
         return {
             tensor.name: [_read(path) for _, path in sorted(found.get(tensor.name.replace(":", "_"), []))]
             for tensor in tensors
         }
 
-    def stacked(self, watched):
+    def stacked(self, watched: Mapping[str, Tensor]) -> Tuple[Tensors, Dict[str, str]]:
         """Returns what the last run drew.
 
         Args:
@@ -233,14 +250,14 @@ class Watch(object):
                 left_out[key] = OF_SEVERAL_SHAPES
         return draws, left_out
 
-    def _empty(self):
+    def _empty(self) -> str:
         if self._folder is None:
             self._folder = tempfile.mkdtemp(prefix="tf_towers_draws_")
         for each in os.listdir(self._folder):
             shutil.rmtree(os.path.join(self._folder, each), ignore_errors=True)
         return self._folder
 
-    def _tried(self):
+    def _tried(self) -> bool:
         graph = tf.Graph()
         with graph.as_default():
             one = tf.identity(tf.placeholder(tf.float32, [], "given"), "one")
@@ -253,18 +270,18 @@ class Watch(object):
         return len(self.drawn([one])[one.name]) == 1
 
 
-def can_be_watched(session, options):
+def can_be_watched(session: Session, options: Any) -> bool:
     """Tells whether a run with these `RunOptions` is of this process, and not debugged by the script itself."""
     debugged = options is not None and bool(options.debug_options.debug_tensor_watch_opts)
     return not debugged and not session.sess_str
 
 
-def _number(time):
+def _number(time: str) -> Tuple[int, int]:
     digits, _, again = time.partition("-")
     return int(digits), int(again or 0)
 
 
-def _read(path):
+def _read(path: str) -> Array:
     event = event_pb2.Event()
     with open(path, "rb") as file:
         event.ParseFromString(file.read())

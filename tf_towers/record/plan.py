@@ -1,6 +1,7 @@
 """What to record of a run; cached per fetch list."""
 
 import collections
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.client import session as session_module
@@ -9,17 +10,19 @@ from parity.trace import LEARNING_RATE, ROW_INDICES, ROW_VALUES, trace_name
 from tf_towers.graph.op_types import PLACEHOLDERS
 from tf_towers.graph.traversal import ancestors, ops_that_draw_in_functions
 from tf_towers.record.fed_values import given_to_updates
-from tf_towers.record.gradient_combination import combinations_of
-from tf_towers.record.inputs import draws_in, inputs_of, is_fed, is_source
+from tf_towers.record.gradient_combination import Combination, combinations_of
+from tf_towers.record.hooks import ApplyCall, Calls
+from tf_towers.record.inputs import Input, draws_in, inputs_of, is_fed, is_source
 from tf_towers.record.manual_updates import HandWritten
-from tf_towers.record.observe import IN_A_FUNCTION, WITHOUT_DEBUGGER, observe
-from tf_towers.record.towers import split_by_loss, towers_of, values_of
-from tf_towers.record.variables import learning_rate
+from tf_towers.record.observe import IN_A_FUNCTION, WITHOUT_DEBUGGER, Observed, observe
+from tf_towers.record.towers import TowerFound, split_by_loss, towers_of, values_of
+from tf_towers.record.variables import Variables, learning_rate
+from tf_towers.tf_types import Gradient, Graph, Operation, Tensor
 
 # Takes apart what a script fetches and feeds.
 
 
-def fetched_by(graph, fetches):
+def fetched_by(graph: Graph, fetches: Any) -> Optional[List[Any]]:
     """Returns the tensors and ops of a structure of fetches, or None where TensorFlow itself will refuse it."""
     try:
         # As the session does: a script may run a graph that is not the default one, and in other threads none is.
@@ -30,7 +33,7 @@ def fetched_by(graph, fetches):
         return None
 
 
-def fed_beside_placeholders(graph, feed_dict):
+def fed_beside_placeholders(graph: Graph, feed_dict: Any) -> FrozenSet[str]:
     """Returns the names of the tensors that are fed though they are no placeholders, e.g. an RNN's first state."""
     found = set()
     for key in feed_dict or {}:
@@ -45,44 +48,64 @@ def fed_beside_placeholders(graph, feed_dict):
 
 # Decides what is recorded of a run of a script's train op.
 
-Section = collections.namedtuple(
-    "Section",
-    ["name", "prefix", "apply", "towers", "towers_ops", "inputs", "combinations", "draws", "inside", "loss_factor"],
-)
-Section.__doc__ = """One optimizer's part of a training step.
 
-Fields:
-  name: of the optimizer, made unique.
-  prefix: of its quantities in a trace: "" where there is one optimizer only.
-  apply: the `ApplyCall`.
-  towers: list of `TowerFound`.
-  towers_ops: list over the towers of the set of ops that the loss needs.
-  inputs: list over the towers of lists of `Input`.
-  combinations: dict of variable name to `Combination`.
-  draws: list over the towers of dicts of random op name to its output.
-  inside: the same for those inside loops and branches, whose output cannot be fetched.
-  loss_factor: what the sum of the towers' losses is multiplied by where they are differentiated at once, else None.
-"""
+class Section(NamedTuple):
+    """One optimizer's part of a training step.
 
-Plan = collections.namedtuple(
-    "Plan", ["sections", "observed", "watched", "ops", "left_out", "fetched", "reductions", "shares", "given"]
-)
-Plan.__doc__ = """What is recorded of a run of the script's train op.
+    Fields:
+      name: of the optimizer, made unique.
+      prefix: of its quantities in a trace: "" where there is one optimizer only.
+      apply: the `ApplyCall`.
+      towers: list of `TowerFound`.
+      towers_ops: list over the towers of the set of ops that the loss needs.
+      inputs: list over the towers of lists of `Input`.
+      combinations: dict of variable name to `Combination`.
+      draws: list over the towers of dicts of random op name to its output.
+      inside: the same for those inside loops and branches, whose output cannot be fetched.
+      loss_factor: what the sum of the towers' losses is multiplied by where they are differentiated at once, else None.
+    """
 
-Fields:
-  sections: list of the `Section` whose updates this run makes.
-  observed: the `Observed` that says how.
-  watched: dict of trace name to the tensor of a draw inside a loop or a branch, for `Watch`.
-  ops: the set of ops that the script's own run needs.
-  left_out: dict of trace name or tensor name to why it is not recorded.
-  fetched: names of the tensors and ops that the script itself fetches.
-  reductions: dict of trace name of a loss to "mean" or "sum", where what is recorded is that of the tensor's elements.
-  shares: dict of trace name of a feed to ``(place, count)``, where what is recorded is one of equal shares of the tensor.
-  given: dict of trace name to tensor of what is fed to an update that the script writes itself.
-"""
+    name: str
+    prefix: str
+    apply: ApplyCall
+    towers: List[TowerFound]
+    towers_ops: List[Set[Operation]]
+    inputs: List[List[Input]]
+    combinations: Dict[str, Combination]
+    draws: List[Dict[str, Tensor]]
+    inside: List[Dict[str, Tensor]]
+    loss_factor: Optional[float]
 
 
-def make_section(apply, name, prefix, calls, fed=frozenset()):
+class RecordPlan(NamedTuple):
+    """What is recorded of a run of the script's train op.
+
+    Fields:
+      sections: list of the `Section` whose updates this run makes.
+      observed: the `Observed` that says how.
+      watched: dict of trace name to the tensor of a draw inside a loop or a branch, for `Watch`.
+      ops: the set of ops that the script's own run needs.
+      left_out: dict of trace name or tensor name to why it is not recorded.
+      fetched: names of the tensors and ops that the script itself fetches.
+      reductions: dict of trace name of a loss to "mean" or "sum", where what is recorded is that of the tensor's elements.
+      shares: dict of trace name of a feed to ``(place, count)``, where one of equal shares of the tensor is recorded.
+      given: dict of trace name to tensor of what is fed to an update that the script writes itself.
+    """
+
+    sections: List[Section]
+    observed: Observed
+    watched: Dict[str, Tensor]
+    ops: Set[Operation]
+    left_out: Dict[str, str]
+    fetched: List[str]
+    reductions: Dict[str, str]
+    shares: Dict[str, Tuple[int, int]]
+    given: Dict[str, Tensor]
+
+
+def make_section(
+    apply: ApplyCall, name: str, prefix: str, calls: Calls, fed: FrozenSet[str] = frozenset()
+) -> Tuple[Section, Dict[str, str]]:
     """Finds everything about one update; returns a `Section`. `fed` as in `inputs_of`."""
     found = towers_of(apply, calls.gradients)
     towers, loss_factor = split_by_loss(found)
@@ -111,7 +134,7 @@ def make_section(apply, name, prefix, calls, fed=frozenset()):
     return section, left_out
 
 
-def changed_after_combining(section):
+def changed_after_combining(section: Section) -> bool:
     """Tells whether what a `Section` applies is not the combined gradients themselves: clipped ones, say."""
     return any(
         section.combinations[variable.op.name].combined.name != values_of(gradient).name
@@ -119,7 +142,15 @@ def changed_after_combining(section):
     )
 
 
-def make_plan(graph, fetched, sections, left_out, variables, can_watch=False, fed=frozenset()):
+def make_plan(
+    graph: Graph,
+    fetched: Sequence[Any],
+    sections: List[Section],
+    left_out: Mapping[str, str],
+    variables: Variables,
+    can_watch: bool = False,
+    fed: FrozenSet[str] = frozenset(),
+) -> RecordPlan:
     """Decides what to record of a run that fetches `fetched`, and how.
 
     Args:
@@ -162,10 +193,10 @@ def make_plan(graph, fetched, sections, left_out, variables, can_watch=False, fe
     }
     by_hand = all(isinstance(section.apply.optimizer, HandWritten) for section in sections)
     names = [each.name for each in fetched]
-    return Plan(sections, observed, watched, own, reasons, names, reductions, shares, given if by_hand else {})
+    return RecordPlan(sections, observed, watched, own, reasons, names, reductions, shares, given if by_hand else {})
 
 
-def _watched(sections):
+def _watched(sections: List[Section]) -> Dict[str, Tensor]:
     return collections.OrderedDict(
         (section.prefix + trace_name("noise", name, tower=number), draw)
         for section in sections
@@ -174,7 +205,7 @@ def _watched(sections):
     )
 
 
-def _wanted(section):
+def _wanted(section: Section) -> Iterator[Tuple[str, Tensor]]:
     rate = learning_rate(section.apply.optimizer)
     if rate is not None:
         yield LEARNING_RATE, rate
@@ -195,7 +226,7 @@ def _wanted(section):
         yield from _combined(variable.op.name, gradient, section.combinations[variable.op.name])
 
 
-def _combined(name, applied, combination):
+def _combined(name: str, applied: Gradient, combination: Combination) -> Iterator[Tuple[str, Tensor]]:
     sparse = isinstance(applied, tf.IndexedSlices)
     changed = combination.combined.name != values_of(applied).name
     if not changed:
@@ -209,7 +240,7 @@ def _combined(name, applied, combination):
         yield trace_name("clip", name), applied
 
 
-def _of_gradient(key, gradient):
+def _of_gradient(key: str, gradient: Gradient) -> Iterator[Tuple[str, Tensor]]:
     if isinstance(gradient, tf.IndexedSlices):
         yield key + ROW_VALUES, gradient.values
         yield key + ROW_INDICES, gradient.indices

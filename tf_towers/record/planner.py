@@ -1,18 +1,22 @@
 """Remembers what is recorded of which run of a script."""
 
+from typing import AbstractSet, Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
+
 import tensorflow.compat.v1 as tf
 
 from parity.trace import section_prefix
 from tf_towers.graph.traversal import ancestors
+from tf_towers.record.hooks import ApplyCall, Calls
 from tf_towers.record.manual_updates import update_by_hand
-from tf_towers.record.plan import make_plan, make_section
+from tf_towers.record.plan import RecordPlan, Section, make_plan, make_section
 from tf_towers.record.report import print_planning
-from tf_towers.record.variables import sort_variables
+from tf_towers.record.variables import Variables, sort_variables
+from tf_towers.tf_types import Graph, Operation
 
 LARGE = 5000  # ops, from which planning takes seconds
 
 
-class Planner(object):
+class Planner:
     """Makes the plan of every kind of run once.
 
     Args:
@@ -22,19 +26,25 @@ class Planner(object):
 
     Attributes:
       left_out: the dict given.
-      variables: the `Variables` of the graph that trains, or None so far.
     """
 
-    def __init__(self, calls, left_out, can_watch):
-        self.variables = None
+    def __init__(self, calls: Calls, left_out: Dict[str, str], can_watch: Callable[[], bool]) -> None:
+        self._variables: Optional[Variables] = None
         self._calls = calls
         self.left_out = left_out
         self._can_watch = can_watch
-        self._plans, self._sections = {}, {}
+        self._plans: Dict[Any, Tuple[Graph, Optional[RecordPlan]]] = {}
+        self._sections: Dict[ApplyCall, Tuple[Section, Dict[str, str]]] = {}
         self._graph = None
 
-    def plan(self, graph, fetched, fed=frozenset()):
-        """Returns the `Plan` of a run; None where it makes no update.
+    @property
+    def variables(self) -> Variables:
+        """The variables of the graph that trains, once there is a plan."""
+        assert self._variables is not None
+        return self._variables
+
+    def plan(self, graph: Graph, fetched: Sequence[Any], fed: FrozenSet[str] = frozenset()) -> Optional[RecordPlan]:
+        """Returns the `RecordPlan` of a run; None where it makes no update.
 
         Args:
           graph: the graph that runs.
@@ -50,14 +60,16 @@ class Planner(object):
             self._plans[key] = graph, self._new_plan(graph, fetched, applies, fed) if applies else None
         return self._plans[key][1]
 
-    def _by_hand(self, graph, ops):
+    def _by_hand(self, graph: Graph, ops: AbstractSet[Operation]) -> List[ApplyCall]:
         found = update_by_hand(graph, ops, self._calls.gradients)
         if found is None:
             return []
         self._calls.applies.append(found)
         return [found]
 
-    def _new_plan(self, graph, fetched, applies, fed):
+    def _new_plan(
+        self, graph: Graph, fetched: Sequence[Any], applies: Sequence[ApplyCall], fed: FrozenSet[str]
+    ) -> Optional[RecordPlan]:
         if self._graph not in (None, graph):
             self.left_out[applies[0].op.name] = "it trains another graph than the first one that was trained"
             return None
@@ -66,11 +78,13 @@ class Planner(object):
         if size >= LARGE:
             print_planning(size)
         sections, left_out = self._sections_of(applies, fed)
-        self.variables = self.variables or self._sort(graph)
+        self._variables = self._variables or self._sort(graph)
         can_watch = any(inside for section in sections for inside in section.inside) and self._can_watch()
-        return make_plan(graph, fetched, sections, left_out, self.variables, can_watch, fed)
+        return make_plan(graph, fetched, sections, left_out, self._variables, can_watch, fed)
 
-    def _sections_of(self, applies, fed=frozenset()):
+    def _sections_of(
+        self, applies: Sequence[ApplyCall], fed: FrozenSet[str] = frozenset()
+    ) -> Tuple[List[Section], Dict[str, str]]:
         several = len([each for each in self._calls.applies if each.graph is applies[0].graph]) > 1
         sections, left_out = [], {}
         for apply in applies:
@@ -86,7 +100,7 @@ class Planner(object):
             left_out.update(missed)
         return sections, left_out
 
-    def _sort(self, graph):
+    def _sort(self, graph: Graph) -> Variables:
         applies = [each for each in self._calls.applies if each.graph is graph]
         known = {apply: section.prefix for apply, (section, _) in self._sections.items()}
         prefixes = [known[each] if each in known else self._sections_of([each])[0][0].prefix for each in applies]

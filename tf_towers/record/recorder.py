@@ -3,6 +3,7 @@
 import functools
 import threading
 import time
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 import tensorflow as real
@@ -10,6 +11,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.client import session as session_module
 
 from parity.trace import GLOBAL_STEP, TraceWriter, quantity_of, reduce_value, write_graph
+from parity.trace.arrays import Tensors
 from tf_towers.record.fed_values import as_fed
 from tf_towers.record.gpus import stand_in_for_gpus
 from tf_towers.record.graph import facts_of, facts_of_section, recorded_graph
@@ -20,10 +22,11 @@ from tf_towers.record.hazards.values import Batches, combine_from_values, hazard
 from tf_towers.record.hooks import Calls, Patches, keep_iterations_in_order
 from tf_towers.record.inputs import share_of
 from tf_towers.record.observe import BEFORE, NOT_OURS, Watch, can_be_watched, compute, fetched_inside
-from tf_towers.record.plan import fed_beside_placeholders, fetched_by
+from tf_towers.record.plan import RecordPlan, Section, fed_beside_placeholders, fetched_by
 from tf_towers.record.planner import Planner
 from tf_towers.record.update_check import changed_by_clipping, gradients_not_applied
 from tf_towers.record.variables import describe, read_variables
+from tf_towers.tf_types import Graph, Session
 
 # Records a script's own training steps, from inside its `Session.run`.
 
@@ -44,7 +47,7 @@ class RecordError(RuntimeError):
     """A script trains in a way that cannot be recorded."""
 
 
-class Recorder(object):
+class Recorder:
     """Watches sessions; every run that makes an update is a step of the trace.
 
     The script's own run is made once. Variables are read in runs of their own, before and after it; losses and gradients are
@@ -65,19 +68,28 @@ class Recorder(object):
       left_out: dict of what is not recorded to the reason.
     """
 
-    def __init__(self, out, steps, skip, on_enough, on_failure, on_step=lambda steps: None):
+    def __init__(
+        self,
+        out: str,
+        steps: Optional[int],
+        skip: int,
+        on_enough: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+        on_step: "Callable[[RecordedSteps], None]" = lambda steps: None,
+    ) -> None:
         self.calls = Calls()
         self.seen = 0
-        self.left_out = {}
+        self.left_out: Dict[str, str] = {}
         self._steps, self._skip = steps, skip
         self._on_enough, self._on_failure, self._on_step = on_enough, on_failure, on_step
         self._patches = Patches()
         self._lock, self._planning = threading.RLock(), threading.RLock()
-        self._since, self._threads = 0.0, []
+        self._since = 0.0
+        self._threads: List[str] = []
         self._watch = Watch()
         self._planner = Planner(self.calls, self.left_out, self._watch.works)
         self._trace = RecordedSteps(out, self._planner)
-        self._after = None
+        self._after: Optional[Tensors] = None
         self.failed = False
         self._touched = False
         self._unseen = False
@@ -85,25 +97,25 @@ class Recorder(object):
         self._run = session_module.BaseSession.run
 
     @property
-    def recorded(self):
+    def recorded(self) -> int:
         """Number of steps in the trace."""
         return self._trace.count
 
     @property
-    def hazards(self):
+    def hazards(self) -> Dict[Tuple[str, str], Hazard]:
         """The hazards found so far, a dict of ``(name, evidence)`` to `Hazard`, in the order of finding."""
         return self._trace.hazards
 
     @property
-    def sections(self):
+    def sections(self) -> List[Section]:
         """The list of `Section` that trained."""
         return self._trace.sections
 
-    def clip_never_in_effect(self, section):
+    def clip_never_in_effect(self, section: Section) -> bool:
         """Tells whether a `Section` clips, and never did so to any effect in the recorded steps."""
         return self._trace.clip_never_in_effect(section)
 
-    def install(self):
+    def install(self) -> None:
         """Starts to watch."""
         self.calls.install()
         keep_iterations_in_order(self._patches)
@@ -111,12 +123,12 @@ class Recorder(object):
         self._patches.wrap(session_module.BaseSession, "make_callable", self._watched_callable)
         self._patches.wrap(session_module.BaseSession, "__init__", self._softly_placed)
 
-    def stand_in_for_gpus(self, count):
+    def stand_in_for_gpus(self, count: int) -> None:
         """Has the script find `count` GPUs wherever it counts them."""
         stand_in_for_gpus(self._patches, count)
         self._trace.gpus = count
 
-    def finish(self, whole):
+    def finish(self, whole: bool) -> bool:
         """Stops watching; marks the trace complete where the script ended `whole`.
 
         Returns:
@@ -131,9 +143,11 @@ class Recorder(object):
             self._trace.close(self._so_far())
         return True
 
-    def _watched_run(self, original):
+    def _watched_run(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def run(session, fetches, feed_dict=None, options=None, run_metadata=None):
+        def run(
+            session: Session, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+        ) -> Any:
             plan = self._planned(session, fetches, feed_dict)
             if plan is None:
                 self._touched = True
@@ -152,7 +166,7 @@ class Recorder(object):
 
         return run
 
-    def _begun(self):
+    def _begun(self) -> bool:
         """Takes the lock; tells whether it was to be had before the step that another thread makes took too long."""
         while not self._lock.acquire(timeout=min(1.0, WAIT_SECONDS)):
             if time.time() - self._since > WAIT_SECONDS:
@@ -160,23 +174,25 @@ class Recorder(object):
         self._since = time.time()
         return True
 
-    def _watched_callable(self, original):
+    def _watched_callable(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def make_callable(session, fetches, feed_list=None, accept_options=False):
+        def make_callable(
+            session: Session, fetches: Any, feed_list: Any = None, accept_options: bool = False
+        ) -> Callable[..., Any]:
             if accept_options or self._planned(session, fetches) is None:
                 self._unseen = True
                 return original(session, fetches, feed_list, accept_options)
 
-            def run(*values):
+            def run(*values: Any) -> Any:
                 return session.run(fetches, dict(zip(feed_list or (), values)))
 
             return run
 
         return make_callable
 
-    def _softly_placed(self, original):
+    def _softly_placed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def init(session, target="", graph=None, config=None):
+        def init(session: Session, target: str = "", graph: Graph = None, config: Any = None) -> None:
             ours = config is None or isinstance(config, tf.ConfigProto)  # TensorFlow itself refuses anything else
             if ours and not (config and config.allow_soft_placement):
                 own = tf.ConfigProto()
@@ -189,7 +205,7 @@ class Recorder(object):
 
         return init
 
-    def _planned(self, session, fetches, feed_dict=None):
+    def _planned(self, session: Session, fetches: Any, feed_dict: Any = None) -> Optional[RecordPlan]:
         if self.failed or not self.calls.gradients or (self._steps is not None and self.recorded >= self._steps):
             return None
         try:
@@ -204,7 +220,9 @@ class Recorder(object):
             self._give_up(error)
             return None
 
-    def _step(self, session, plan, fetches, feed_dict, options, run_metadata):
+    def _step(
+        self, session: Session, plan: RecordPlan, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any
+    ) -> Any:
         recording = self.seen >= self._skip and not self.failed
         before, error = self._tried(self._before, session, plan, feed_dict) if recording else (None, None)
         if before is None:
@@ -234,7 +252,7 @@ class Recorder(object):
             self._on_enough()
         return values
 
-    def _watching(self, session, plan, options):
+    def _watching(self, session: Session, plan: RecordPlan, options: Any) -> Any:
         if not plan.watched:
             return options
         if not can_be_watched(session, options):
@@ -242,24 +260,24 @@ class Recorder(object):
             return options
         return self._watch.options(list(plan.watched.values()), options)
 
-    def _observed(self, session, plan, state, found, feed_dict):
+    def _observed(self, session: Session, plan: RecordPlan, state: Tensors, found: Any, feed_dict: Any) -> Tensors:
         tensors = compute(functools.partial(self._run, session), plan.observed, state, found, feed_dict)
         reduced = {key: reduce_value(tensors[key], each) for key, each in plan.reductions.items() if key in tensors}
         shares = {key: share_of(tensors[key], *share) for key, share in plan.shares.items() if key in tensors}
         return dict(tensors, **reduced, **shares)
 
-    def _tried(self, function, *arguments):
+    def _tried(self, function: Callable[..., Any], *arguments: Any) -> Tuple[Any, Optional[Exception]]:
         # The script must not notice what goes wrong here: its output and exit code are its own.
         try:
             return function(*arguments), None
         except Exception as error:
             return None, error
 
-    def _give_up(self, error):
+    def _give_up(self, error: BaseException) -> None:
         self.failed = True
         self._on_failure(error)
 
-    def _before(self, session, plan, feed_dict):
+    def _before(self, session: Session, plan: RecordPlan, feed_dict: Any) -> Tuple[Tensors, Optional[Tensors]]:
         if session is not self._session:
             self._session, self._after = session, None
         if self._after is not None and not self._touched and not self._unseen:
@@ -271,7 +289,7 @@ class Recorder(object):
         early = plan.observed.mode == BEFORE
         return state, self._observed(session, plan, state, [], feed_dict) if early else None
 
-    def _look_at_thread(self):
+    def _look_at_thread(self) -> None:
         name = threading.current_thread().name
         if name not in self._threads:
             self._threads.append(name)
@@ -279,10 +297,10 @@ class Recorder(object):
             what = f"training runs come from several threads, e.g. {self._threads[0]} and {self._threads[1]}"
             self._trace.keep([Hazard("trained_in_threads", what, IN_THREADS)])
 
-    def _read(self, session):
+    def _read(self, session: Session) -> Tensors:
         return read_variables(functools.partial(self._run, session), self._planner.variables.keys)
 
-    def _compare_with_last(self, state):
+    def _compare_with_last(self, state: Tensors) -> None:
         last = self._after or {}
         changed = [
             name
@@ -294,7 +312,9 @@ class Recorder(object):
             meaning = "It writes variables outside its train op: the port has to do the same between its steps."
             self._trace.keep([Hazard("changed_between_steps", what, meaning)])
 
-    def _after_step(self, session, plan, before, found, feed_dict):
+    def _after_step(
+        self, session: Session, plan: RecordPlan, before: Tuple[Tensors, Optional[Tensors]], found: Any, feed_dict: Any
+    ) -> None:
         state, tensors = before
         self._touched = False
         after = self._read(session)
@@ -306,14 +326,14 @@ class Recorder(object):
         self._trace.step(session, plan, state, dict(tensors, **draws), after, self._so_far())
         self._after = after
 
-    def _so_far(self):
+    def _so_far(self) -> Dict[str, int]:
         return {"skipped_steps": self._skip, "steps_of_the_script": self.seen}
 
 
 # The trace that a recorder writes: a script's steps, and what they and its graph say of the script.
 
 
-class RecordedSteps(object):
+class RecordedSteps:
     """A trace that begins with the first step it is given.
 
     Args:
@@ -328,53 +348,62 @@ class RecordedSteps(object):
       gpus: number of the GPUs that the recorder stands in for, a fact where there are any.
     """
 
-    def __init__(self, out, planner):
+    def __init__(self, out: str, planner: Planner) -> None:
         self.count = 0
-        self.hazards = {}
-        self.sections = []
+        self.hazards: Dict[Tuple[str, str], Hazard] = {}
+        self.sections: List[Section] = []
         self.soft_placement = "asked for by the script"
         self.gpus = 0
         self._out, self._planner = out, planner
-        self._writer = None
-        self._plans, self._plan_of_step = [], []
-        self._combine = {}
-        self._fetched = set()
-        self._clipping = {}
+        self._writer: Optional[TraceWriter] = None
+        self._plans: List[RecordPlan] = []
+        self._plan_of_step: List[int] = []
+        self._combine: Dict[str, str] = {}
+        self._fetched: Set[str] = set()
+        self._clipping: Dict[str, bool] = {}
         self._batches = Batches()
 
     @property
-    def begun(self):
+    def begun(self) -> bool:
         """Whether there is a trace, be it without a whole step."""
         return self._writer is not None
 
-    def keep(self, hazards):
+    def keep(self, hazards: Iterable[Hazard]) -> None:
         """Keeps hazards that are not known yet."""
         for hazard in hazards:
             self.hazards.setdefault((hazard.name, hazard.evidence), hazard)
 
-    def _once(self, hazards):
+    def _once(self, hazards: Iterable[Hazard]) -> None:
         """Keeps hazards of which one example is enough."""
         known = {name for name, _ in self.hazards}
         self.keep(hazard for hazard in hazards if hazard.name not in known)
 
-    def combine_of(self, section):
+    def combine_of(self, section: Section) -> str:
         """Returns how a `Section` combines its towers' gradients, as in its facts."""
         return facts_of_section(section, self._combine[section.name])["combine"]
 
-    def clip_never_in_effect(self, section):
+    def clip_never_in_effect(self, section: Section) -> bool:
         """Tells whether a `Section` clips and every gradient that was recorded came out of it as it was."""
         return not self._clipping.get(section.name, True)
 
-    def fetched(self, names):
+    def fetched(self, names: Iterable[str]) -> None:
         """Remembers what a script fetches, in whatever run."""
         self._fetched.update(names)
 
-    def step(self, session, plan, before, tensors, after, so_far):
+    def step(
+        self,
+        session: Session,
+        plan: RecordPlan,
+        before: Tensors,
+        tensors: Tensors,
+        after: Tensors,
+        so_far: Mapping[str, int],
+    ) -> None:
         """Adds a step.
 
         Args:
           session: that made it.
-          plan: the `Plan` of the script's run.
+          plan: the `RecordPlan` of the script's run.
           before: dict of trace name to array, the state before the step.
           tensors: dict of trace name to array of what the step computed; what is no array is left out.
           after: the state after the step.
@@ -382,8 +411,7 @@ class RecordedSteps(object):
         """
         if not self.begun or any(section not in self.sections for section in plan.sections):
             self._learn(plan, tensors)
-        if not self.begun:
-            self._open(session, plan, before, so_far)
+        writer = self._writer or self._open(session, plan, before, so_far)
         if not any(plan is each for each in self._plans):
             self._plans.append(plan)
             write_graph(self._out, recorded_graph(session.graph, self._plans, self._planner.variables))
@@ -392,7 +420,7 @@ class RecordedSteps(object):
         recorded.update((name, value) for name, value in after.items() if quantity_of(name) != "state")
         if not any(hazard.name == "batch_trained_twice" for hazard in self.hazards.values()):
             self.keep(self._batches.look(plan, self.count, recorded))
-        self._writer.step(self.count, recorded)
+        writer.step(self.count, recorded)
         self._plan_of_step.append([plan is each for each in self._plans].index(True))
         self._look_at_counter(before, after)
         for section in plan.sections:
@@ -402,13 +430,14 @@ class RecordedSteps(object):
             self._once(gradients_not_applied(section, plan.ops, before, tensors, after))
         self.count += 1
 
-    def close(self, so_far):
+    def close(self, so_far: Mapping[str, int]) -> None:
         """Marks the trace complete; `so_far` as for `step`."""
         for section in self.sections:
             self.keep(reported_loss(section, self._fetched))
-        self._writer.close(**self._late_facts(so_far))
+        if self._writer is not None:
+            self._writer.close(**self._late_facts(so_far))
 
-    def _learn(self, plan, tensors):
+    def _learn(self, plan: RecordPlan, tensors: Tensors) -> None:
         self._planner.left_out.update(plan.left_out)
         self.keep(hazards_in_graph(plan, self._planner.variables))
         for section in plan.sections:
@@ -418,7 +447,7 @@ class RecordedSteps(object):
                 named = {hazard.name for hazard in self.hazards.values()}  # the graph says more than its numbers
                 self.keep(hazard for hazard in hazards_in_values(section, tensors) if hazard.name not in named)
 
-    def _look_at_counter(self, before, after):
+    def _look_at_counter(self, before: Tensors, after: Tensors) -> None:
         counted = GLOBAL_STEP in before and GLOBAL_STEP in after
         step = int(after[GLOBAL_STEP]) - int(before[GLOBAL_STEP]) if counted else 0
         if step > 1:
@@ -426,17 +455,18 @@ class RecordedSteps(object):
             meaning = f"Schedules run {step} times as fast as updates are made."
             self.keep([Hazard("global_step_counted_twice", what, meaning)])
 
-    def _open(self, session, plan, before, so_far):
+    def _open(self, session: Session, plan: RecordPlan, before: Tensors, so_far: Mapping[str, int]) -> TraceWriter:
         ops = plan.sections[0].towers_ops[0] if plan.sections[0].towers_ops else plan.ops
         producer = {"package": "tf_towers.record", "framework": "tensorflow " + real.__version__}
         described = describe(self._planner.variables, ops)
         facts = facts_of(self.sections, self._planner.variables, self._combine, session, self.soft_placement)
         facts = dict(facts, observed=plan.observed.mode, **self._late_facts(so_far))
-        self._writer = TraceWriter(self._out, producer, facts, described)
-        self._writer.init(before)
+        self._writer = writer = TraceWriter(self._out, producer, facts, described)
+        writer.init(before)
+        return writer
 
-    def _late_facts(self, so_far):
-        facts = {
+    def _late_facts(self, so_far: Mapping[str, int]) -> Dict[str, Any]:
+        facts: Dict[str, Any] = {
             "hazards": [hazard._asdict() for hazard in self.hazards.values()],
             "not_recorded": dict(self._planner.left_out),
             "run_of_step": list(self._plan_of_step),
@@ -453,9 +483,9 @@ class RecordedSteps(object):
             }
         return facts
 
-    def _clipping_of(self, section):
+    def _clipping_of(self, section: Section) -> Dict[str, Any]:
         return {"clip_never_in_effect": True} if self.clip_never_in_effect(section) else {}
 
 
-def _is_array(value):
+def _is_array(value: Any) -> bool:
     return np.asarray(value).dtype.kind in "biuf"

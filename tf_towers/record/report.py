@@ -2,24 +2,30 @@
 
 import sys
 import time
+from typing import TYPE_CHECKING, List, Optional, Sequence
 
-from tf_towers.record.plan import changed_after_combining
+from tf_towers.record.plan import Section, changed_after_combining
+
+if TYPE_CHECKING:
+    from tf_towers.record.recorder import RecordedSteps, Recorder
+
 
 PROGRESS_SECONDS = 5.0
 
 
-class Progress(object):
+class Progress:
     """Prints the plan of each training step as soon as it is known, and now and then how many steps are recorded.
 
     Args:
       wanted: number of steps to record, or None for all.
     """
 
-    def __init__(self, wanted):
+    def __init__(self, wanted: Optional[int]) -> None:
         self._of = f" of {wanted}" if wanted is not None else ""
-        self._planned, self._printed = [], time.time()
+        self._printed = time.time()
+        self._planned: List[Section] = []
 
-    def __call__(self, recorded):
+    def __call__(self, recorded: "RecordedSteps") -> None:
         """Takes the `RecordedSteps` after a step."""
         for section in recorded.sections:
             if section not in self._planned:
@@ -30,12 +36,12 @@ class Progress(object):
             _line(f"record: step {recorded.count}{self._of}")
 
 
-def print_planning(ops):
+def print_planning(ops: int) -> None:
     """Prints that the plan of a training step is being made, of a graph with so many ops."""
     _line(f"record: plans a training step of a graph with {ops:,} ops")
 
 
-def plan_of(section, combine):
+def plan_of(section: Section, combine: str) -> str:
     """Returns in one line what was seen of one optimizer's update: towers, combination, clipping, optimizer."""
     towers = len(section.towers)
     scopes = ", ".join(tower.scope or "(no scope)" for tower in section.towers)
@@ -46,7 +52,7 @@ def plan_of(section, combine):
     return f"{section.apply.op.name}: {gradients}{clip}, applied by {optimizer}; towers: {scopes or 'none'}"
 
 
-def print_report(recorder, out, whole):
+def print_report(recorder: "Recorder", out: str, whole: bool) -> None:
     """Prints a few lines; the script's own stdout is left alone."""
     say = _line
     calls = recorder.calls
@@ -72,17 +78,17 @@ def print_report(recorder, out, whole):
         say(f"  {unused} calls of apply_gradients were in no run that was recorded")
 
 
-def print_failure(error):
+def print_failure(error: BaseException) -> None:
     """Prints that recording stopped, and why."""
     _line(f"record: stopped recording: {type(error).__name__}: {error}")
 
 
-def print_shadow(told):
+def print_shadow(told: str) -> None:
     """Prints what became of the float64 shadow."""
     _line("  " + told)
 
 
-def _print_nothing_found(recorder):
+def _print_nothing_found(recorder: "Recorder") -> None:
     calls = recorder.calls
     _line("record: expected a run of a train op, got none. No trace was written.")
     _line(f"  calls for gradients: {_names([call.losses[0].name for call in calls.gradients])}")
@@ -92,10 +98,10 @@ def _print_nothing_found(recorder):
         _line(f"  gradients with respect to what is no variable: {_names(calls.unknown)}")
 
 
-def _names(names):
+def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "") if names else "none"
 
 
-def _line(text):
+def _line(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()

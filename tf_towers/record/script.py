@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 import traceback
+from typing import Optional, Sequence, Set
 
 from parity.trace import SHADOW_FILE, write_json
 from parity.worker import bootstrap
@@ -15,7 +16,7 @@ from parity.worker import bootstrap
 SECONDS = 1800.0
 
 
-def compute_shadow(out):
+def compute_shadow(out: str) -> str:
     """Computes the shadow of the trace at `out`; returns what there is to say of it, in one line."""
     environment = dict(os.environ, CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
     command = [sys.executable, bootstrap.__file__, "tf_towers.shadow", out]
@@ -43,7 +44,7 @@ def compute_shadow(out):
     return ended
 
 
-def _is_made(out):
+def _is_made(out: str) -> bool:
     try:
         with open(os.path.join(out, SHADOW_FILE), encoding="utf-8") as file:
             return bool(json.load(file)["made"])
@@ -61,7 +62,7 @@ NOT_THE_SCRIPTS = (
 )
 
 
-def run_as_main(script, module, arguments):
+def run_as_main(script: Optional[str], module: Optional[str], arguments: Sequence[str]) -> None:
     """Runs a script, or a module by name, as ``__main__``.
 
     Args:
@@ -69,16 +70,16 @@ def run_as_main(script, module, arguments):
       module: dotted name, or None; one of both is given.
       arguments: list of str, the script's own.
     """
-    sys.argv = [script or module] + list(arguments)
+    sys.argv = [script or module or ""] + list(arguments)
     if module:
         sys.path.insert(0, os.getcwd())
         runpy.run_module(module, run_name="__main__", alter_sys=True)
-    else:
+    elif script:
         sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
         runpy.run_path(script, run_name="__main__")
 
 
-def show_error(error):
+def show_error(error: BaseException) -> None:
     """Prints an exception of the script on stderr as Python does, without the frames that recording adds."""
     described = traceback.TracebackException(type(error), error, error.__traceback__)
     _drop_ours(described, set())
@@ -87,7 +88,7 @@ def show_error(error):
     sys.stderr.flush()
 
 
-def _drop_ours(described, seen):
+def _drop_ours(described: Optional[traceback.TracebackException], seen: Set[int]) -> None:
     if described is None or id(described) in seen:
         return
     seen.add(id(described))
@@ -99,6 +100,6 @@ def _drop_ours(described, seen):
     _drop_ours(described.__context__, seen)
 
 
-def _before_script(frame):
+def _before_script(frame: traceback.FrameSummary) -> bool:
     name = frame.filename
     return name.startswith(NOT_THE_SCRIPTS) or os.path.basename(name) == "runpy.py" or name == "<frozen runpy>"

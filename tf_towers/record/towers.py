@@ -2,6 +2,7 @@
 
 import collections
 import re
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -10,6 +11,11 @@ from tensorflow.python.framework import tensor_util
 from tf_towers.graph.op_types import VARIABLES
 from tf_towers.graph.traversal import ancestors
 from tf_towers.record.inputs import inputs_of
+from tf_towers.tf_types import Gradient, Operation, Tensor
+
+if TYPE_CHECKING:
+    from tf_towers.record.hooks import ApplyCall, GradientCall
+
 
 # Finds the towers of scripts that join the towers' losses and differentiate once.
 
@@ -20,7 +26,7 @@ REDUCING = {"Mean": "mean", "Sum": "sum"}
 MADE_BY = "one minimize over the towers' losses"
 
 
-def split_by_loss(towers):
+def split_by_loss(towers: "List[TowerFound]") -> "Tuple[List[TowerFound], Optional[float]]":
     """Splits the one tower that was found into those whose losses it joins.
 
     A loss is followed back through factors and one mean or sum over everything, to where the towers' parts are added,
@@ -47,16 +53,17 @@ def split_by_loss(towers):
     ], factor
 
 
-def _parts(loss):
+def _parts(loss: Tensor) -> Tuple[List[Tensor], Optional[float], str]:
     """Returns ``(parts, factor, reduction)``: the loss is `factor` times the sum over the parts of their reductions."""
     factor, reduction, tensor = 1.0, "", loss
     while True:
         op = tensor.op
         inputs = list(op.inputs)
+        constant = _constants(inputs) if op.type in ("Mul", "RealDiv", "Div") else None
         if op.type in RESHAPING:
             tensor = inputs[0]
-        elif op.type in ("Mul", "RealDiv", "Div") and _constants(inputs):
-            place, value = _constants(inputs)
+        elif constant is not None:
+            place, value = constant
             if op.type != "Mul" and place == 0:
                 return [], None, ""
             factor *= value if op.type == "Mul" else 1.0 / value
@@ -72,19 +79,19 @@ def _parts(loss):
             return [], None, ""
 
 
-def _added(tensor):
+def _added(tensor: Tensor) -> List[Tensor]:
     if tensor.op.type not in ADDING:
         return [tensor]
     return [part for each in tensor.op.inputs for part in _added(each)]
 
 
-def _bare(tensor):
+def _bare(tensor: Tensor) -> Tensor:
     while tensor.op.type in ("ExpandDims", "Reshape", "Identity"):
         tensor = tensor.op.inputs[0]
     return tensor
 
 
-def _constants(inputs):
+def _constants(inputs: Sequence[Tensor]) -> Optional[Tuple[int, float]]:
     for place, tensor in enumerate(inputs):
         value = tensor_util.constant_value(tensor)
         if value is not None and np.size(value) == 1 and float(np.reshape(value, ())):
@@ -92,10 +99,10 @@ def _constants(inputs):
     return None
 
 
-def _replicas(parts, reduction):
+def _replicas(parts: Sequence[Tensor], reduction: str) -> bool:
     """Replicas are made by the same kind of op, under names that differ in their numbers only, from other data."""
 
-    def kind(part):
+    def kind(part: Tensor) -> Tuple[str, str]:
         return part.op.type, re.sub(r"_?\d+", "", part.op.name)
 
     whole = all(part.shape.ndims == 0 for part in parts)
@@ -105,7 +112,7 @@ def _replicas(parts, reduction):
     return len(places) == len(parts) or _same_weights_other_data(parts)
 
 
-def _equal_in_size(parts):
+def _equal_in_size(parts: Sequence[Tensor]) -> bool:
     """Sizes that the graph does not know count as equal: whether they are is seen in what the towers are fed."""
     shapes = [part.shape.as_list() if part.shape.ndims is not None else None for part in parts]
     return all(shape is not None and len(shape) == len(shapes[0] or []) for shape in shapes) and all(
@@ -113,7 +120,7 @@ def _equal_in_size(parts):
     )
 
 
-def _same_weights_other_data(parts):
+def _same_weights_other_data(parts: Sequence[Tensor]) -> bool:
     """Tells towers, of one model on pieces of one batch, from the terms of one model's loss."""
     behind = [ancestors([part.op]) for part in parts]
     weights = [{op for op in ops if op.type in VARIABLES} for ops in behind]
@@ -126,23 +133,30 @@ def _same_weights_other_data(parts):
 
 # Finds the towers behind an update: the calls for gradients that it goes back to.
 
-TowerFound = collections.namedtuple(
-    "TowerFound", ["losses", "gradients", "without", "device", "scope", "made_by", "reduction"]
-)
-TowerFound.__doc__ = """One replica of the model, as found in the graph.
 
-Fields:
-  losses: list of the tensors that were differentiated, nearly always one.
-  gradients: dict of variable name to tensor or `tf.IndexedSlices`.
-  without: sorted names of the variables that have no gradient in this tower.
-  device: that its loss was placed on, "" where none.
-  scope: name scope of its loss.
-  made_by: "compute_gradients" or "tf.gradients".
-  reduction: "mean" or "sum" where the tower's loss is that of the elements of `losses`, which has no tensor; else "".
-"""
+class TowerFound(NamedTuple):
+    """One replica of the model, as found in the graph.
+
+    Fields:
+      losses: list of the tensors that were differentiated, nearly always one.
+      gradients: dict of variable name to tensor or `tf.IndexedSlices`.
+      without: sorted names of the variables that have no gradient in this tower.
+      device: that its loss was placed on, "" where none.
+      scope: name scope of its loss.
+      made_by: "compute_gradients" or "tf.gradients".
+      reduction: "mean" or "sum" where the tower's loss is that of the elements of `losses`, which has no tensor; else "".
+    """
+
+    losses: List[Tensor]
+    gradients: Dict[str, Gradient]
+    without: List[str]
+    device: str
+    scope: str
+    made_by: str
+    reduction: str
 
 
-def towers_of(apply, calls):
+def towers_of(apply: "ApplyCall", calls: "Sequence[GradientCall]") -> List[TowerFound]:
     """Returns the towers whose gradients an update uses, in the order in which the script made them.
 
     Args:
@@ -176,7 +190,7 @@ GPU = re.compile(r"(?:^|/)(?:device:)?gpu:(\d+)", re.IGNORECASE)
 READ_THROUGH = frozenset(["Identity", "ReadVariableOp", "Cast"])
 
 
-def suggested_towers(ops):
+def suggested_towers(ops: Iterable[Operation]) -> int:
     """Returns how many towers the devices and name scopes of a forward pass suggest, 1 where nothing does.
 
     Places that read the same weights suggest towers; a model that is spread over devices reads others on each.
@@ -184,7 +198,7 @@ def suggested_towers(ops):
     Args:
       ops: the ops that the losses need.
     """
-    weights = collections.defaultdict(set)
+    weights: Dict[Any, Set[str]] = collections.defaultdict(set)
     for op in ops:
         names = {re.sub(r"\d+", "#", name) for name in _weights_read(op)}
         for place in _places(op) if names else ():
@@ -193,7 +207,7 @@ def suggested_towers(ops):
     return max([1] + list(alike.values()))
 
 
-def _places(op):
+def _places(op: Operation) -> Iterator[Tuple[Any, str]]:
     device, scope = GPU.search(op.device), TOWER_SCOPE.match(op.name)
     if device:
         yield "device", device.group(1)
@@ -201,7 +215,7 @@ def _places(op):
         yield (scope.group(1), scope.group(2)), scope.group(3)
 
 
-def _weights_read(op):
+def _weights_read(op: Operation) -> Iterator[str]:
     if op.type in READ_THROUGH:
         return
     for tensor in op.inputs:
@@ -212,19 +226,19 @@ def _weights_read(op):
             yield inner.name
 
 
-def values_of(gradient):
+def values_of(gradient: Gradient) -> Tensor:
     """Returns the tensor of a gradient: itself, or the values of `tf.IndexedSlices`."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
-def _merged(calls):
-    by_loss = collections.OrderedDict()
+def _merged(calls: "Sequence[GradientCall]") -> List[TowerFound]:
+    by_loss: "Dict[Tuple[str, ...], List[GradientCall]]" = collections.OrderedDict()
     for call in calls:
         by_loss.setdefault(tuple(loss.name for loss in call.losses), []).append(call)
     return [_tower(group) for group in by_loss.values()]
 
 
-def _tower(group):
+def _tower(group: "Sequence[GradientCall]") -> TowerFound:
     gradients, without = collections.OrderedDict(), set()
     for call in group:
         for gradient, variable in call.pairs:

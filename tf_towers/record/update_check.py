@@ -1,12 +1,20 @@
 """Checks recorded gradients against the updates that were recorded with them, where an optimizer's rule is known."""
 
+from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Optional, Tuple
+
 import numpy as np
 
 from parity.trace import LEARNING_RATE, parse_key, section_prefix, trace_name
+from parity.trace.arrays import Array, Tensors
 from tf_towers.graph.races import writers_of
 from tf_towers.record.hazards.types import Hazard
+from tf_towers.record.plan import Section
 from tf_towers.record.variables import hyper_parameters
+from tf_towers.tf_types import Operation
 
+Rule = Callable[
+    ["_Update", Array, Dict[str, Any]], Tuple[Array, Array, float]
+]  # got, wanted, share of the gradient in it
 FAR = 2.0**-7  # float32 rounds 2^-24 of a gradient and flips single elements; a race moves it by up to 130%
 FAINT = 1e-3
 ROUNDED = 2.0**-20
@@ -16,7 +24,9 @@ MEANING = (
 )
 
 
-def gradients_not_applied(section, ops, before, tensors, after):
+def gradients_not_applied(
+    section: Section, ops: AbstractSet[Operation], before: Tensors, tensors: Mapping[str, Any], after: Tensors
+) -> List[Hazard]:
     """Returns a list with the `Hazard` of a step whose update does not follow from the recorded gradients, else empty.
 
     Args:
@@ -27,12 +37,14 @@ def gradients_not_applied(section, ops, before, tensors, after):
       after: the state after the step.
     """
     rule = RULES.get(type(section.apply.optimizer).__name__)
+    if rule is None:
+        return []
     settings = dict(hyper_parameters(section.apply.optimizer))
     rate = tensors.get(section.prefix + LEARNING_RATE)
     settings["learning_rate"] = settings.get("learning_rate") if rate is None else float(rate)
     applied = _applied(section, ops, tensors)
     total = np.sqrt(sum(float(np.sum(np.square(each, dtype=np.float64))) for each in applied.values()))
-    for name, gradient in applied.items() if rule is not None else ():
+    for name, gradient in applied.items():
         found = _Update(section.prefix, name, before, after)
         try:
             got, wanted, of_gradient = rule(found, gradient.astype(np.float64), settings)
@@ -48,7 +60,7 @@ def gradients_not_applied(section, ops, before, tensors, after):
     return []
 
 
-def changed_by_clipping(section, tensors):
+def changed_by_clipping(section: Section, tensors: Mapping[str, Any]) -> Optional[bool]:
     """Tells whether gradients of one step came out of a script's clipping as others; None where it clips none.
 
     Args:
@@ -66,27 +78,27 @@ def changed_by_clipping(section, tensors):
     return any(one is None or not _alike(np.asarray(one), np.asarray(other)) for one, other in pairs)
 
 
-def _alike(one, other):
+def _alike(one: Array, other: Array) -> bool:
     return one.shape == other.shape and bool(np.all(np.abs(one - other) <= ROUNDED * np.abs(one)))
 
 
-class _Update(object):
+class _Update:
     """One variable's state around an update."""
 
-    def __init__(self, prefix, name, before, after):
+    def __init__(self, prefix: str, name: str, before: Tensors, after: Tensors) -> None:
         self._prefix, self._name = prefix, name
         self._before, self._after = before, after
 
-    def weight(self):
+    def weight(self) -> Tuple[Array, Array]:
         key = trace_name("var", self._name)
         return self._before[key].astype(np.float64), self._after[key].astype(np.float64)
 
-    def slot(self, slot):
+    def slot(self, slot: str) -> Tuple[Array, Array]:
         key = self._prefix + trace_name("slot", self._name, slot=slot)
         return self._before[key].astype(np.float64), self._after[key].astype(np.float64)
 
 
-def _applied(section, ops, tensors):
+def _applied(section: Section, ops: AbstractSet[Operation], tensors: Mapping[str, Any]) -> Tensors:
     """The dense gradients as the optimizer was given them, of weights that nobody else writes in the same run."""
     found = {}
     for _, variable in section.apply.pairs:
@@ -101,28 +113,28 @@ def _applied(section, ops, tensors):
     return found
 
 
-def _descent(update, gradient, settings):
+def _descent(update: _Update, gradient: Array, settings: Dict[str, Any]) -> Tuple[Array, Array, float]:
     old, new = update.weight()
     return new, old - settings["learning_rate"] * gradient, abs(settings["learning_rate"])
 
 
-def _momentum(update, gradient, settings):
+def _momentum(update: _Update, gradient: Array, settings: Dict[str, Any]) -> Tuple[Array, Array, float]:
     old, new = update.slot("momentum")
     return new, settings["momentum"] * old + gradient, 1.0
 
 
-def _adam(update, gradient, settings):
+def _adam(update: _Update, gradient: Array, settings: Dict[str, Any]) -> Tuple[Array, Array, float]:
     old, new = update.slot("m")
     return new, settings["beta1"] * old + (1.0 - settings["beta1"]) * gradient, 1.0 - settings["beta1"]
 
 
-def _adagrad(update, gradient, settings):
+def _adagrad(update: _Update, gradient: Array, settings: Dict[str, Any]) -> Tuple[Array, Array, float]:
     old, new = update.slot("accumulator")
     return new, old + np.square(gradient), 2.0 * _largest(gradient)
 
 
-def _mean_of_squares(slot, setting):
-    def rule(update, gradient, settings):
+def _mean_of_squares(slot: str, setting: str) -> Rule:
+    def rule(update: _Update, gradient: Array, settings: Dict[str, Any]) -> Tuple[Array, Array, float]:
         old, new = update.slot(slot)
         part = 1.0 - settings[setting]
         return new, settings[setting] * old + part * np.square(gradient), 2.0 * part * _largest(gradient)
@@ -130,7 +142,7 @@ def _mean_of_squares(slot, setting):
     return rule
 
 
-def _largest(gradient):
+def _largest(gradient: Array) -> float:
     return float(np.max(np.abs(gradient))) if gradient.size else 0.0
 
 

@@ -1,6 +1,7 @@
 """Weights, slots, statistics, averages, counters; hyper-parameters."""
 
 import collections
+from typing import AbstractSet, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as real
@@ -8,26 +9,36 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
 from parity.trace import GLOBAL_STEP, parse_key, role_of, section_prefix, trace_name
+from parity.trace.arrays import Tensors
 from tf_towers.graph.op_types import WRITING
 from tf_towers.graph.traversal import ancestors
 from tf_towers.graph.update.optimizer import HYPER_PARAMETERS
+from tf_towers.record.hooks import ApplyCall
+from tf_towers.tf_types import Graph, Operation, Optimizer, Tensor, Variable
 
 # Sorts a graph's variables into weights, slots, statistics, averages and counters, and reads them.
 
 AVERAGE = "/ExponentialMovingAverage"
 
-Variables = collections.namedtuple("Variables", ["keys", "weights", "statistics", "owners", "slots"])
-Variables.__doc__ = """The variables of a graph under their names in a trace.
 
-Fields:
-  keys: dict of trace name, e.g. "slot/m/conv1/kernel", to variable.
-  weights, statistics: dicts of variable name to variable.
-  owners: dict of the name of every weight's op to its trace name.
-  slots: sorted names of the slots.
-"""
+class Variables(NamedTuple):
+    """The variables of a graph under their names in a trace.
+
+    Fields:
+      keys: dict of trace name, e.g. "slot/m/conv1/kernel", to variable.
+      weights, statistics: dicts of variable name to variable.
+      owners: dict of the name of every weight's op to its trace name.
+      slots: sorted names of the slots.
+    """
+
+    keys: Dict[str, Variable]
+    weights: Dict[str, Variable]
+    statistics: Dict[str, Variable]
+    owners: Dict[str, str]
+    slots: List[str]
 
 
-def sort_variables(graph, applies, sections):
+def sort_variables(graph: Graph, applies: Sequence[ApplyCall], sections: Sequence[str]) -> Variables:
     """Returns the `Variables` of a graph.
 
     Args:
@@ -72,8 +83,10 @@ def sort_variables(graph, applies, sections):
         of, _, average = name.rpartition(AVERAGE)
         if of and not average and of in weights:
             keys[trace_name("ema", of)] = variable
-        elif _hand_made_slot(name, variable, weights):
-            weight, slot = _hand_made_slot(name, variable, weights)
+            continue
+        hand_made = _hand_made_slot(name, variable, weights)
+        if hand_made is not None:
+            weight, slot = hand_made
             keys[trace_name("slot", weight, slot=slot)] = variable
             slot_names.add(slot)
         elif variable.dtype.base_dtype.is_floating and variable.shape.ndims and not _debiases(name, everything):
@@ -86,7 +99,7 @@ def sort_variables(graph, applies, sections):
     return Variables(keys, weights, statistics, owners, sorted(slot_names))
 
 
-def slots_of(optimizer, weights):
+def slots_of(optimizer: Optimizer, weights: Iterable[Variable]) -> List[Tuple[str, str, Variable]]:
     """Returns list of ``(slot, variable name, slot variable)`` in TensorFlow's order."""
     found = []
     for slot in optimizer.get_slot_names():
@@ -97,7 +110,7 @@ def slots_of(optimizer, weights):
     return found
 
 
-def read_variables(run, variables):
+def read_variables(run: Callable[..., Any], variables: Mapping[str, Variable]) -> Tensors:
     """Reads variables in a run of its own; those without a value yet are left out.
 
     Args:
@@ -119,7 +132,7 @@ def read_variables(run, variables):
         return found
 
 
-def describe(variables, ops):
+def describe(variables: Variables, ops: AbstractSet[Operation]) -> Dict[str, Dict[str, Any]]:
     """Returns dict of variable name to `shape`, `dtype`, `kind`, `placement`, `use` and `saved_as`.
 
     `use` is what reads it among `ops`. Both are as `tf_towers.describe_variables` makes them.
@@ -139,8 +152,9 @@ def describe(variables, ops):
     return described
 
 
-def _saved_as(variables):
-    found, counted = {}, {}
+def _saved_as(variables: Variables) -> Dict[str, Dict[str, str]]:
+    found: Dict[str, Dict[str, str]] = {}
+    counted: Dict[str, Dict[str, str]] = {}
     for text, variable in variables.keys.items():
         key = parse_key(text)
         if key.quantity in ("slot", "ema"):
@@ -155,7 +169,7 @@ def _saved_as(variables):
     return found
 
 
-def _consumers(variable, ops):
+def _consumers(variable: Variable, ops: AbstractSet[Operation]) -> List[str]:
     passing = {"Identity", "ReadVariableOp", "Cast", "Reshape", "ExpandDims", "Squeeze", "Enter", "RefEnter"}
     found, seen, pending = [], set(), list(variable.op.outputs)
     while pending:
@@ -171,7 +185,7 @@ def _consumers(variable, ops):
     return found
 
 
-def _hand_made_slot(name, variable, weights):
+def _hand_made_slot(name: str, variable: Variable, weights: Mapping[str, Variable]) -> Optional[Tuple[str, str]]:
     """Optimizers that are written by hand keep their slots as variables below the weight's name."""
     for weight, of in weights.items():
         below = name.startswith((weight + "/", weight + "_"))
@@ -180,7 +194,7 @@ def _hand_made_slot(name, variable, weights):
     return None
 
 
-def _debiases(name, everything):
+def _debiases(name: str, everything: Mapping[str, Variable]) -> bool:
     """Tells whether a variable is what TensorFlow's `assign_moving_average` keeps beside an average to correct its start.
 
     Source: `_zero_debias` of tensorflow/python/training/moving_averages.py: "biased" and "local_step" below its name.
@@ -189,7 +203,7 @@ def _debiases(name, everything):
     return last == "biased" and scope + "/local_step" in everything
 
 
-def _counts(variable):
+def _counts(variable: Variable) -> bool:
     """Tells whether an op adds to a number, in place or by assigning what is computed from it and constants alone."""
     if variable.shape.ndims != 0:
         return False
@@ -197,14 +211,14 @@ def _counts(variable):
     return any(_adds(op, variable) for op in writers)
 
 
-def _adds(writer, variable):
+def _adds(writer: Operation, variable: Variable) -> bool:
     if writer.type.startswith(("AssignAdd", "AssignSub")):
         return tensor_util.constant_value(writer.inputs[1]) is not None
     of = {op for op in ancestors([writer.inputs[1].op]) if not op.inputs and op.type not in ("Const", "NoOp")}
     return of == {variable.op}
 
 
-def _all(graph):
+def _all(graph: Graph) -> Dict[str, Variable]:
     found = collections.OrderedDict()
     # TensorFlow 2's own class: its compat.v1.Variable leaves resource variables out.
     for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES):
@@ -213,13 +227,13 @@ def _all(graph):
     return found
 
 
-def _own_scalars(optimizer):
+def _own_scalars(optimizer: Optimizer) -> List[Tuple[str, Variable]]:
     held = getattr(optimizer, "_non_slot_dict", {})
     # Their keys are (name, graph): a second Adam's variable may be beta1_power_1, its name is beta1_power.
     return [(key[0], variable) for key, variable in held.items() if isinstance(variable, real.Variable)]
 
 
-def _global_step(graph, applies):
+def _global_step(graph: Graph, applies: Sequence[ApplyCall]) -> Variable:
     for apply in applies:
         if isinstance(apply.global_step, real.Variable):
             return apply.global_step
@@ -232,12 +246,12 @@ def _global_step(graph, applies):
 RATES = ("_lr_t", "_learning_rate_tensor", "_lr", "_learning_rate", "learning_rate")
 
 
-def hyper_parameters(optimizer):
+def hyper_parameters(optimizer: Optimizer) -> Dict[str, Any]:
     """Returns the optimizer's class as `name`, and its constant hyper-parameters, rounded to float32 as TF does.
 
     What changes from step to step, or is fed, is left out: see ``state/learning_rate`` in the steps.
     """
-    found = {"name": type(optimizer).__name__}
+    found: Dict[str, Any] = {"name": type(optimizer).__name__}
     for attribute, name in HYPER_PARAMETERS.items():
         value = getattr(optimizer, attribute, None)
         if tf.is_tensor(value) and not isinstance(value, real.Variable):
@@ -250,7 +264,7 @@ def hyper_parameters(optimizer):
     return found
 
 
-def learning_rate(optimizer):
+def learning_rate(optimizer: Optimizer) -> Tensor:
     """Returns the scalar tensor that the updates multiply by, or None where the optimizer keeps none."""
     for attribute in RATES:
         value = getattr(optimizer, attribute, None)

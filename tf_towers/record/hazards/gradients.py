@@ -1,13 +1,17 @@
 """Hazards in how the towers' gradients are made and combined."""
 
+from typing import AbstractSet, List
+
 import tensorflow.compat.v1 as tf
 
 from tf_towers.record.hazards.losses import scaled_losses
 from tf_towers.record.hazards.types import Hazard
+from tf_towers.record.plan import RecordPlan, Section
 from tf_towers.record.towers import suggested_towers
+from tf_towers.tf_types import Operation, Tensor
 
 
-def _sum(section, plan):
+def _sum(section: Section, plan: RecordPlan) -> List[Hazard]:
     towers = len(section.towers)
     if section.loss_factor is not None and abs(section.loss_factor - 1) < 1e-6 and not scaled_losses(section):
         return [
@@ -43,7 +47,7 @@ def _sum(section, plan):
     ]
 
 
-def _sparse_sum(section, plan):
+def _sparse_sum(section: Section, plan: RecordPlan) -> List[Hazard]:
     towers = len(section.towers)
     sparse = [
         each.variable
@@ -62,7 +66,7 @@ def _sparse_sum(section, plan):
     ]
 
 
-def _pairing(section, plan):
+def _pairing(section: Section, plan: RecordPlan) -> List[Hazard]:
     wrong = [
         (name, tower, source)
         for name, each in section.combinations.items()
@@ -82,7 +86,7 @@ def _pairing(section, plan):
     ]
 
 
-def _absent(section, plan):
+def _absent(section: Section, plan: RecordPlan) -> List[Hazard]:
     if len(section.towers) < 2 or section.loss_factor is not None:
         return []
     names = [name for name in section.combinations if any(name not in tower.gradients for tower in section.towers)]
@@ -99,7 +103,7 @@ def _absent(section, plan):
     ]
 
 
-def _clip_per_tower(section, plan):
+def _clip_per_tower(section: Section, plan: RecordPlan) -> List[Hazard]:
     names = [each.variable for each in section.combinations.values() if each.entries]
     if not names:
         return []
@@ -112,7 +116,7 @@ def _clip_per_tower(section, plan):
     ]
 
 
-def _norm_of_rows(section, plan):
+def _norm_of_rows(section: Section, plan: RecordPlan) -> List[Hazard]:
     names = [
         variable.op.name
         for gradient, variable in section.apply.pairs
@@ -132,11 +136,11 @@ def _norm_of_rows(section, plan):
     ]
 
 
-def _in_a_norm(values, ops):
+def _in_a_norm(values: Tensor, ops: AbstractSet[Operation]) -> bool:
     return "SegmentSum" not in values.op.type and any(op.type == "L2Loss" and op in ops for op in values.consumers())
 
 
-def _same_source(section, plan):
+def _same_source(section: Section, plan: RecordPlan) -> List[Hazard]:
     if len(section.towers) < 2 or not section.inputs[0]:
         return []
     if any(each.share for tower in section.inputs for each in tower):
@@ -154,7 +158,7 @@ def _same_source(section, plan):
     ]
 
 
-def cut_behind(section):
+def cut_behind(section: Section) -> bool:
     """Tells whether towers that read one batch whole go on with different pieces of what is made of it together."""
     shared = set.intersection(*(set(ops) for ops in section.towers_ops))
     along = {each.tensor.name for tower in section.inputs for each in tower}
@@ -168,7 +172,7 @@ def cut_behind(section):
     return any(names != own[0] for names in own)
 
 
-def _not_separated(section, plan):
+def _not_separated(section: Section, plan: RecordPlan) -> List[Hazard]:
     found, suggested = len(section.towers), suggested_towers(set().union(*section.towers_ops))
     if not 0 < found < suggested:
         return []
@@ -183,7 +187,7 @@ def _not_separated(section, plan):
     ]
 
 
-def _is_sparse(section, name):
+def _is_sparse(section: Section, name: str) -> bool:
     return any(
         variable.op.name == name and isinstance(gradient, tf.IndexedSlices)
         for gradient, variable in section.apply.pairs

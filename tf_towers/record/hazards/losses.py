@@ -2,6 +2,7 @@
 
 import collections
 import re
+from typing import AbstractSet, Dict, Iterator, List, Sequence, Set
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
@@ -9,15 +10,17 @@ from tensorflow.python.framework import tensor_util
 from tf_towers.graph.op_types import WRITING
 from tf_towers.record.hazards.types import Hazard
 from tf_towers.record.manual_updates import HandWritten
+from tf_towers.record.plan import RecordPlan, Section
+from tf_towers.tf_types import Graph, Operation, Tensor
 
 SUMMING = frozenset(["Add", "AddV2", "AddN", "Identity", "Mul", "RealDiv"])
 
 
-def scaled_losses(section):
+def scaled_losses(section: Section) -> bool:
     """Tells whether every tower's loss is divided by the number of towers before the gradients are summed."""
     towers = len(section.towers)
 
-    def divided(loss):
+    def divided(loss: Tensor) -> bool:
         op = loss.op
         if op.type in ("Add", "AddV2", "AddN", "Identity"):
             return any(divided(each) for each in op.inputs)
@@ -28,7 +31,7 @@ def scaled_losses(section):
     return all(divided(loss) for tower in section.towers for loss in tower.losses)
 
 
-def _shape_of_loss(section, plan):
+def _shape_of_loss(section: Section, plan: RecordPlan) -> List[Hazard]:
     towers = [tower for tower in section.towers if not tower.reduction]
     wide = [loss for tower in towers for loss in tower.losses if loss.shape.ndims not in (0, None)]
     if not wide:
@@ -42,13 +45,13 @@ def _shape_of_loss(section, plan):
     ]
 
 
-def _decay(section, plan):
+def _decay(section: Section, plan: RecordPlan) -> List[Hazard]:
     towers = len(section.towers)
     graph = section.apply.graph
     # TensorFlow 2 wraps them; asking the wrapper for its tensor would make new ops.
     collected = [getattr(each, "_master_tensor", each) for each in graph.get_collection("regularization_losses")]
     terms = [each.op for each in collected if isinstance(each, tf.Tensor)]
-    counts = collections.OrderedDict()
+    counts: Dict[str, int] = collections.OrderedDict()
     for ops in section.towers_ops:
         for name in {name for op in ops if op.type == "L2Loss" for name in _read_by(op)}:
             counts[name] = counts.get(name, 0) + 1
@@ -78,7 +81,7 @@ def _decay(section, plan):
     ]
 
 
-def _times(section, kind, count):
+def _times(section: Section, kind: str, count: int) -> float:
     if section.loss_factor is not None:
         return count * section.loss_factor
     if kind == "one":
@@ -86,13 +89,13 @@ def _times(section, kind, count):
     return count / len(section.towers) if kind == "mean" else count
 
 
-def _used(term, towers_ops):
+def _used(term: Operation, towers_ops: Sequence[AbstractSet[Operation]]) -> bool:
     # What TensorFlow 2 adds to a loss is a copy of the term, made below the same name with a number.
     scope = term.name.partition("/Regularizer")[0] + "/Regularizer"
     return any(op is term or op.name.startswith(scope) for ops in towers_ops for op in ops)
 
 
-def _read_by(op):
+def _read_by(op: Operation) -> Iterator[str]:
     for tensor in op.inputs:
         inner = tensor.op
         while inner.type in ("Identity", "ReadVariableOp", "Cast") and len(inner.inputs):
@@ -101,7 +104,7 @@ def _read_by(op):
             yield inner.name
 
 
-def reported_loss(section, fetched):
+def reported_loss(section: Section, fetched: AbstractSet[str]) -> List[Hazard]:
     """Returns the hazard of a script that looks at the loss of one tower only, as a list.
 
     Args:
@@ -124,12 +127,13 @@ def reported_loss(section, fetched):
     ]
 
 
-def _shown(section, number, fetched):
+def _shown(section: Section, number: int, fetched: AbstractSet[str]) -> str:
     """What the script fetches of one tower's loss: the loss, a term of it that no other tower has, or nothing."""
     losses = section.towers[number].losses
     if any(loss.name in fetched for loss in losses):
         return "the loss"
-    terms, pending = set(), list(losses)
+    pending = list(losses)
+    terms: Set[str] = set()
     while pending:
         op = pending.pop().op
         if op.type in SUMMING:
@@ -140,7 +144,7 @@ def _shown(section, number, fetched):
     return f"a term of the loss ({own[0]})" if own else ""
 
 
-def _step_counter(section, plan):
+def _step_counter(section: Section, plan: RecordPlan) -> List[Hazard]:
     if section.apply.global_step is not None or isinstance(section.apply.optimizer, HandWritten):
         return []
     if _counts_by_itself(section.apply.graph):
@@ -154,7 +158,7 @@ def _step_counter(section, plan):
     ]
 
 
-def _counts_by_itself(graph):
+def _counts_by_itself(graph: Graph) -> bool:
     """Tells whether the graph has an op beside the initial value's that writes the global step."""
     counters = graph.get_collection(tf.GraphKeys.GLOBAL_STEP) or [
         each for each in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES) if each.op.name == "global_step"

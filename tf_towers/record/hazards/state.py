@@ -1,14 +1,19 @@
 """Hazards in what a step leaves behind: races, statistics, averages, slots."""
 
+from typing import List, Optional
+
 import tensorflow.compat.v1 as tf
 
 from parity.trace import parse_key, quantity_of
 from tf_towers.graph.races import OF_OPTIMIZERS, WRITTEN_BY_UPDATES, find_races, unordered_writers, writers_of
 from tf_towers.graph.traversal import ancestors
 from tf_towers.record.hazards.types import Hazard
+from tf_towers.record.plan import RecordPlan
+from tf_towers.record.variables import Variables
+from tf_towers.tf_types import Operation
 
 
-def _races(plan, variables):
+def _races(plan: RecordPlan, variables: Variables) -> List[Hazard]:
     losses = [loss for section in plan.sections for tower in section.towers for loss in tower.losses]
     races = [race for race in find_races(variables.keys, plan.ops, losses) if quantity_of(race.variable) == "var"]
     # An average that reads its weight too early or too late has a line of its own.
@@ -40,7 +45,7 @@ def _races(plan, variables):
     return found
 
 
-def _counters(plan, variables):
+def _counters(plan: RecordPlan, variables: Variables) -> List[Hazard]:
     """A counter or a slot that an update reads, written by another op of the same run."""
     found = [race for race in find_races(variables.keys, plan.ops, []) if quantity_of(race.variable) in OF_OPTIMIZERS]
     races = [race for race in found if any(quantity_of(key) in WRITTEN_BY_UPDATES for key in race.reaches)]
@@ -59,7 +64,7 @@ def _counters(plan, variables):
     ]
 
 
-def _statistics(plan, variables):
+def _statistics(plan: RecordPlan, variables: Variables) -> List[Hazard]:
     racing, still, several, elsewhere = [], [], [], []
     for name, variable in variables.statistics.items():
         writers = writers_of(variable, plan.ops)
@@ -110,7 +115,7 @@ def _statistics(plan, variables):
     return found
 
 
-def _tower_behind(writer, plan):
+def _tower_behind(writer: Operation, plan: RecordPlan) -> Optional[int]:
     """The number of the one tower, not the first, whose own ops a written value comes from; else None."""
     behind = ancestors([writer])
     for section in plan.sections:
@@ -121,7 +126,7 @@ def _tower_behind(writer, plan):
     return None
 
 
-def _averages(plan, variables):
+def _averages(plan: RecordPlan, variables: Variables) -> List[Hazard]:
     averages = {key: variable for key, variable in variables.keys.items() if quantity_of(key) == "ema"}
     if not averages:
         return []
@@ -140,7 +145,7 @@ def _averages(plan, variables):
     ]
 
 
-def _trainable_slots(plan, variables):
+def _trainable_slots(plan: RecordPlan, variables: Variables) -> List[Hazard]:
     graph = plan.sections[0].apply.graph
     trainable = {each.op.name for each in graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES) if hasattr(each, "op")}
     own = [

@@ -1,15 +1,19 @@
 """Checks from recorded numbers what was read off the graph, and finds what only numbers show."""
 
+from typing import Any, List, Optional, Tuple
+
 import numpy as np
 
 from parity.trace import quantity_of
+from parity.trace.arrays import Array, Tensors
 from tf_towers.record.hazards.gradients import cut_behind
 from tf_towers.record.hazards.types import Hazard
+from tf_towers.record.plan import RecordPlan, Section
 
 AGREES = 1e-3
 
 
-def combine_from_values(section, tensors):
+def combine_from_values(section: Section, tensors: Tensors) -> str:
     """Tells from numbers how gradients are combined: "mean", "sum", "other", or "unknown" with one tower or no values.
 
     Args:
@@ -23,7 +27,7 @@ def combine_from_values(section, tensors):
         combined = tensors.get(f"{section.prefix}grad/{name}")
         if towers < 2 or combined is None or any(part is None or part.shape != combined.shape for part in parts):
             continue
-        total = np.sum([part.astype(np.float64) for part in parts], axis=0)
+        total = np.sum([part.astype(np.float64) for part in parts if part is not None], axis=0)
         square = float(np.sum(total * total))
         if not square or not np.isfinite(square):
             continue
@@ -36,17 +40,17 @@ def combine_from_values(section, tensors):
     return kinds.pop() if len(kinds) == 1 else "other"
 
 
-class Batches(object):
+class Batches:
     """Finds updates that a second run of the script makes of the batch of the run before, as one for summaries does."""
 
-    def __init__(self):
-        self._before = None, None
+    def __init__(self) -> None:
+        self._before: Tuple[Optional[RecordPlan], Any] = (None, None)
 
-    def look(self, plan, number, tensors):
+    def look(self, plan: RecordPlan, number: int, tensors: Tensors) -> List[Hazard]:
         """Returns the list of `Hazard` of one step.
 
         Args:
-          plan: the `Plan` of its run.
+          plan: the `RecordPlan` of its run.
           number: of the step.
           tensors: dict of trace name to array, of the step.
         """
@@ -66,7 +70,7 @@ class Batches(object):
         ]
 
 
-def hazards_in_values(section, tensors):
+def hazards_in_values(section: Section, tensors: Tensors) -> List[Hazard]:
     """Returns the list of `Hazard` that the numbers of one step show."""
     towers = [_batch(section, tensors, tower) for tower in range(len(section.towers))]
     if len(towers) < 2 or not towers[0] or any(set(batch) != set(towers[0]) for batch in towers):
@@ -95,12 +99,12 @@ def hazards_in_values(section, tensors):
     ]
 
 
-def _batch(section, tensors, tower):
+def _batch(section: Section, tensors: Tensors, tower: int) -> Tensors:
     found = {each.name: tensors.get(f"{section.prefix}feed/{tower}/{each.name}") for each in section.inputs[tower]}
     return {name: value for name, value in found.items() if value is not None and np.ndim(value)}
 
 
-def _shared_examples(one, other):
+def _shared_examples(one: Tensors, other: Tensors) -> int:
     names = sorted(one)
     size = len(one[names[0]])
     # Labels alone repeat by chance, floats do not.
@@ -109,14 +113,14 @@ def _shared_examples(one, other):
     if not any(one[name].dtype.kind == "f" and np.ptp(one[name]) for name in names) and one[names[0]].ndim < 2:
         return 0
 
-    def example(batch, row):
+    def example(batch: Tensors, row: int) -> Tuple[bytes, ...]:
         return tuple(np.ascontiguousarray(batch[name][row]).tobytes() for name in names)
 
     seen = {example(other, row) for row in range(size)}
     return sum(example(one, row) in seen for row in range(size))
 
 
-def _entry(section, tensors, tower, name):
+def _entry(section: Section, tensors: Tensors, tower: int, name: str) -> Optional[Array]:
     for quantity in ("tower_clip", "tower_grad"):
         value = tensors.get(f"{section.prefix}{quantity}/{tower}/{name}")
         if value is not None:
