@@ -4,9 +4,10 @@ Usage: python -m tf_towers.shadow TRACE
 """
 
 import sys
+from typing import Sequence
 
 
-def main(arguments):
+def main(arguments: Sequence[str]) -> int:
     """Makes the shadow and says so on stderr; returns the exit code: 2 where there is none."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m tf_towers.shadow TRACE\n")

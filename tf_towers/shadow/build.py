@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 import tensorflow as real
@@ -16,6 +17,8 @@ from parity.trace import (
     SHADOW_FREE,
     SHADOW_OTHER_ORDER,
     SHADOW_SPREAD,
+    RecordedGraph,
+    TensorFile,
     Trace,
     TraceWriter,
     moved_aside,
@@ -24,11 +27,13 @@ from parity.trace import (
     read_graph,
     write_json,
 )
+from parity.trace.arrays import Tensors
+from parity.trace.safetensors import Path
 from tf_towers.float64.errors import CannotShadow, refuse
 from tf_towers.record.observe import DRAWN_INSIDE
 from tf_towers.shadow.forward import write_passes
 from tf_towers.shadow.free_run import FreeRun
-from tf_towers.shadow.ill_conditioned import Aside, EmptyGradients, fed_aside
+from tf_towers.shadow.ill_conditioned import Aside, EmptyGradients, Mover, fed_aside
 from tf_towers.shadow.program import Program, settled, widened
 from tf_towers.shadow.random_ops import check_draws
 
@@ -48,7 +53,7 @@ RACES = ("ungated_loss", "ungated_update")
 MOVES = ((SHADOW_ASIDE, moved_aside), (SHADOW_ASIDE_WITH_INPUTS, moved_with_inputs))
 
 
-def make_shadow(directory):
+def make_shadow(directory: Path) -> Dict[str, Any]:
     """Computes every step of a trace in float64, from the recorded state, feeds and draws, into its folder `shadow`.
 
     Then all of them once more in a row, from the first state and with nobody resetting it: see `FreeRun`. And what rounding
@@ -66,7 +71,7 @@ def make_shadow(directory):
     """
     beside = os.path.join(str(directory), SHADOW_FILE)
     trace = Trace(directory, whole=False)
-    programs = {}
+    programs: Dict[int, Program] = {}
     try:
         facts = _made(trace, read_graph(directory), programs)
         told = dict({name: facts[name] for name in ("expanded", "constants")}, made=True, reason="")
@@ -90,7 +95,7 @@ def make_shadow(directory):
     return facts
 
 
-def _made(trace, graph, programs):
+def _made(trace: Trace, graph: RecordedGraph, programs: Dict[int, Program]) -> Dict[str, Any]:
     for name, why in sorted(trace.facts.get("not_recorded", {}).items()):
         if why.startswith(DRAWN_INSIDE):
             refuse(f"expected every draw to be recorded, got none of {name}, which is {why}")
@@ -101,7 +106,7 @@ def _made(trace, graph, programs):
     return _write(trace, graph, programs)
 
 
-def _write(trace, graph, programs):
+def _write(trace: Trace, graph: RecordedGraph, programs: Dict[int, Program]) -> Dict[str, Any]:
     facts = dict(
         trace.facts,
         side="tf_towers.shadow",
@@ -130,7 +135,7 @@ def _write(trace, graph, programs):
     return facts
 
 
-def _other_order(folder, facts):
+def _other_order(folder: str, facts: Dict[str, Any]) -> Optional[TraceWriter]:
     """Opens what a step leaves in the other order, where the script races for a counter or a slot."""
     if not facts["racing"]:
         return None
@@ -139,7 +144,9 @@ def _other_order(folder, facts):
     return other
 
 
-def _steps(trace, graph, programs):
+def _steps(
+    trace: Trace, graph: RecordedGraph, programs: Dict[int, Program]
+) -> Iterator[Tuple[int, Tensors, Tensors, Program]]:
     """Yields number, recorded state before it, recorded values and program of each step."""
     before = _all(trace.init())
     for number in trace.step_numbers:
@@ -150,7 +157,7 @@ def _steps(trace, graph, programs):
         before = dict(before, **now)
 
 
-def _read_otherwise(trace, graph, programs):
+def _read_otherwise(trace: Trace, graph: RecordedGraph, programs: Dict[int, Program]) -> Dict[str, List[float]]:
     read = {name: value for program in programs.values() for name, value in program.constants.items()}
     first = {_run_of(trace, graph, number): number for number in reversed(trace.step_numbers)}
     for run, number in first.items():
@@ -158,7 +165,7 @@ def _read_otherwise(trace, graph, programs):
     return read
 
 
-def _train_freely(trace, graph, programs, facts):
+def _train_freely(trace: Trace, graph: RecordedGraph, programs: Dict[int, Program], facts: Dict[str, Any]) -> str:
     """Leaves the run that nobody resets; returns why there is none, or ""."""
     if _changes_between(trace):
         return "the script writes variables between its steps, which is not recorded"
@@ -166,15 +173,17 @@ def _train_freely(trace, graph, programs, facts):
     return ""
 
 
-def _as_it_is(tensors, seed, towards=1.0):
+def _as_it_is(tensors: Tensors, seed: int, towards: float = 1.0) -> Tensors:
     return tensors
 
 
-def _changes_between(trace):
+def _changes_between(trace: Trace) -> bool:
     return any(hazard["name"] == CHANGED for hazard in trace.facts.get("hazards", []))
 
 
-def _run_freely(folder, moved, trace, graph, programs, facts):
+def _run_freely(
+    folder: str, moved: Mover, trace: Trace, graph: RecordedGraph, programs: Dict[int, Program], facts: Dict[str, Any]
+) -> None:
     start = moved(_all(trace.init()), 0)
     run = FreeRun(folder, start, graph.variables, _producer(), facts, _variables(trace))
     for number in trace.step_numbers:
@@ -183,7 +192,7 @@ def _run_freely(folder, moved, trace, graph, programs, facts):
     run.close()
 
 
-def _rounding(trace, graph, programs, facts):
+def _rounding(trace: Trace, graph: RecordedGraph, programs: Dict[int, Program], facts: Dict[str, Any]) -> str:
     """Leaves what rounding does where it decides what is computed; returns why that could not be done, or ""."""
     shadow = Trace(os.path.join(trace.directory, SHADOW))
     folders = {name: os.path.join(shadow.directory, name) for name, _ in MOVES}
@@ -199,20 +208,21 @@ def _rounding(trace, graph, programs, facts):
                 _run_freely(folders[name], moved, trace, graph, programs, facts)
     except CannotShadow as error:
         return str(error)  # e.g. of a loop whose draws depend on what is computed
-    for writer in (*asides.values(), empty):
-        writer.close()
+    for aside in asides.values():
+        aside.close()
+    empty.close()
     return ""
 
 
-def _producer():
+def _producer() -> Dict[str, str]:
     return {"package": "tf_towers.shadow", "framework": "tensorflow " + real.__version__}
 
 
-def _variables(trace):
+def _variables(trace: Trace) -> Dict[str, Dict[str, Any]]:
     return {name: dict(entry, dtype=_wider(entry["dtype"])) for name, entry in trace.variables.items()}
 
 
-def _run_of(trace, graph, number):
+def _run_of(trace: Trace, graph: RecordedGraph, number: int) -> int:
     runs = trace.facts.get("run_of_step", [])
     if number < len(runs):
         return runs[number]
@@ -221,9 +231,9 @@ def _run_of(trace, graph, number):
     return max(fitting, key=lambda place: len(graph.runs[place]["values"]))
 
 
-def _wider(dtype):
+def _wider(dtype: str) -> str:
     return "float64" if dtype in ("float32", "float16", "bfloat16") else dtype
 
 
-def _all(file):
+def _all(file: TensorFile) -> Tensors:
     return {name: file.read(name) for name in file.names()}

@@ -1,15 +1,21 @@
 """Leaves the forward pass of a recorded script's first tower beside its shadow, op by op, so that layers can be compared."""
 
 import os
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from parity.trace import parse_key, write_forward
+from parity.trace.arrays import Tensors
+
+if TYPE_CHECKING:
+    from tf_towers.shadow.program import Program
+
 
 MOST_BYTES = 1 << 26
 
 
-def write_passes(folder, steps):
+def write_passes(folder: str, steps: "Iterable[Tuple[int, Tensors, Tensors, Program]]") -> str:
     """Keeps the pass of the first tower in the first and in the last step of every optimizer, in float64.
 
     Args:
@@ -19,7 +25,8 @@ def write_passes(folder, steps):
     Returns:
       Why it could not be done, or "".
     """
-    first, last = {}, {}
+    first: Dict[str, Any] = {}
+    last: Dict[str, Any] = {}
     for number, state, now, program in steps:
         for section, losses in _losses(now).items():
             last[section] = (number, state, now, program, losses)
@@ -34,9 +41,9 @@ def write_passes(folder, steps):
     return ""
 
 
-def _losses(values):
+def _losses(values: Iterable[str]) -> Dict[str, List[str]]:
     """Returns dict of optimizer to the trace names of the first tower's losses."""
-    found = {}
+    found: Dict[str, List[str]] = {}
     for text in values:
         key = parse_key(text)
         if key.quantity == "loss" and key.tower == "0":

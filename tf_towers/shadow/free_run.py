@@ -2,11 +2,13 @@
 
 import os
 import zlib
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from parity.trace import SHADOW_FREE, SHADOW_SPREAD, TraceWriter, quantity_of
-from tf_towers.shadow.program import settled, wide, widened
+from parity.trace.arrays import Array, Tensors
+from tf_towers.shadow.program import Program, settled, wide, widened
 
 REPLICAS = 3
 KEPT = frozenset(["state", "loss", "grad", "clip", "slot", "stat", "var"])
@@ -14,7 +16,7 @@ MEASURED = KEPT - frozenset(["state"])
 MOVED = frozenset(["feed", "var"])
 
 
-class FreeRun(object):
+class FreeRun:
     """Carries weights, slots, statistics and averages from step to step, in the run itself and in replicas an ulp away.
 
     Counters are those of the recording in every step, like feeds, draws and the learning rate: a graph counts, decays and
@@ -29,7 +31,15 @@ class FreeRun(object):
     Counterpart: parity.experiment.runs.replicas
     """
 
-    def __init__(self, folder, start, variables, producer, facts, described):
+    def __init__(
+        self,
+        folder: str,
+        start: Tensors,
+        variables: Iterable[str],
+        producer: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        described: Mapping[str, Dict[str, Any]],
+    ) -> None:
         self._counters = [name for name in variables if quantity_of(name) == "state"]
         self._states = [start] + [moved(start, seed) for seed in range(1, REPLICAS + 1)]
         self._free = TraceWriter(os.path.join(folder, SHADOW_FREE), producer, facts, described)
@@ -38,7 +48,7 @@ class FreeRun(object):
         self._spread.init({})
         self._ulp = min(float(_apart(start, each)) for each in self._states[1:])
 
-    def step(self, number, now, program):
+    def step(self, number: int, now: Tensors, program: Program) -> None:
         """Trains one step.
 
         Args:
@@ -58,13 +68,13 @@ class FreeRun(object):
         distances = [largest_distance(name, found[0], found[1:]) for name in measured]
         self._spread.step(number, {name: value for name, value in distances if value is not None})
 
-    def close(self):
+    def close(self) -> None:
         """Marks both traces complete."""
         self._free.close()
         self._spread.close(ulp=self._ulp)
 
 
-def moved(tensors, seed):
+def moved(tensors: Mapping[str, Any], seed: int) -> Tensors:
     """Returns a copy with every float of weights and feeds in float64 and at a neighbour, up or down at random.
 
     What several towers are fed alike stays alike: the draw depends on the values.
@@ -82,12 +92,12 @@ def moved(tensors, seed):
     return copy
 
 
-def _apart(one, other):
+def _apart(one: Tensors, other: Tensors) -> float:
     weights = [name for name in one if quantity_of(name) == "var"]
     return np.sqrt(sum(np.sum(np.square(wide(one[name]) - other[name])) for name in weights))
 
 
-def largest_distance(name, computed, others):
+def largest_distance(name: str, computed: Tensors, others: Sequence[Tensors]) -> Tuple[str, Optional[Array]]:
     """Returns the name of a tensor and the largest distance of it; of a sparse one that of what it stands for.
 
     Args:
@@ -109,7 +119,7 @@ def largest_distance(name, computed, others):
     return name, np.array(max(np.linalg.norm(each) for each in apart), np.float64)
 
 
-def _dense(values, rows):
+def _dense(values: Array, rows: Array) -> Array:
     whole = np.zeros((int(rows.max()) + 1 if rows.size else 0,) + values.shape[1:])
     np.add.at(whole, rows, values)
     return whole

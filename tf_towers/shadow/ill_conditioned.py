@@ -1,11 +1,17 @@
 """Steps at kinks, zero-gradient updates."""
 
+from typing import AbstractSet, Any, Callable, Dict, Mapping, Optional, Set
+
 import numpy as np
 
 from parity.trace import OPTIMIZED, TraceWriter, jumps, parse_key, quantity_of
+from parity.trace.arrays import Tensors
 from tf_towers.shadow.free_run import largest_distance, moved
+from tf_towers.shadow.program import Program
 
 # Measures how far rounding moves what optimizers make of gradients that are nothing but rounding.
+
+Mover = Callable[..., Tensors]  # moves tensors by a seed and a direction, as `moved_aside` does
 
 DRAWS = 3
 EMPTY = 2.0**-16  # float64 rounds 2^-29 of what float32 does; the port's float32 may do far more
@@ -13,7 +19,7 @@ ORDERED = frozenset(["feed", "noise"])
 ALIKE = 2.0**-20
 
 
-class EmptyGradients(object):
+class EmptyGradients:
     """Leaves, for each variable whose gradient is nothing but rounding, the largest distance of its update in three draws.
 
     In a draw the step is made once more from the recorded state, other weights and the inputs one unit in the last place of
@@ -26,11 +32,11 @@ class EmptyGradients(object):
     Counterpart: parity.experiment.rejudge.ill_conditioned.measure_live
     """
 
-    def __init__(self, folder, producer, facts):
+    def __init__(self, folder: str, producer: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         self._writer = TraceWriter(folder, producer, facts)
         self._writer.init({})
 
-    def step(self, number, state, now, exact, program):
+    def step(self, number: int, state: Tensors, now: Tensors, exact: Tensors, program: Program) -> None:
         """Measures one step.
 
         Args:
@@ -48,18 +54,20 @@ class EmptyGradients(object):
         distances = [largest_distance(key, exact, draws) for key in updated if key in draws[0]]
         self._writer.step(number, {key: value for key, value in distances if value is not None})
 
-    def close(self):
+    def close(self) -> None:
         """Marks the trace complete."""
         self._writer.close()
 
 
-def _empty(now, exact):
+def _empty(now: Tensors, exact: Tensors) -> Set[str]:
     dense = [key for key in now if quantity_of(key) == "grad" and not key.endswith((".values", ".indices"))]
     sizes = {key: (np.linalg.norm(exact[key]), np.linalg.norm(now[key] - exact[key])) for key in dense}
     return {parse_key(key).name for key, (size, rough) in sizes.items() if size <= EMPTY * rough}
 
 
-def _drawn(seed, state, now, exact, names, program):
+def _drawn(
+    seed: int, state: Tensors, now: Tensors, exact: Tensors, names: AbstractSet[str], program: Program
+) -> Tensors:
     others = moved(state, seed)
     others.update((key, state[key]) for key in state if parse_key(key).name in names)
     fed = moved(now, seed)
@@ -71,7 +79,7 @@ def _drawn(seed, state, now, exact, names, program):
     return program.step(others, fed)
 
 
-def _reordered(fed, seed):
+def _reordered(fed: Tensors, seed: int) -> Optional[Tensors]:
     """The examples of every shard in another order, the same for all towers: what they share stays shared."""
     keys = [key for key in fed if quantity_of(key) in ORDERED and np.ndim(fed[key])]
     sizes = {np.shape(fed[key])[0] for key in keys}
@@ -81,12 +89,12 @@ def _reordered(fed, seed):
     return dict(fed, **{key: fed[key][order] for key in keys})
 
 
-def _is_alike(computed, exact):
+def _is_alike(computed: Tensors, exact: Tensors) -> bool:
     # Where the first axis holds no examples, or they hang together, another order is another function.
     return all(_apart(quantity, computed, exact) <= ALIKE for quantity in ("loss", "grad"))
 
 
-def _apart(quantity, computed, exact):
+def _apart(quantity: str, computed: Tensors, exact: Tensors) -> float:
     keys = [key for key in exact if quantity_of(key) == quantity and key in computed and not key.endswith(".indices")]
     if any(np.shape(computed[key]) != np.shape(exact[key]) for key in keys):
         return np.inf
@@ -101,7 +109,7 @@ def _apart(quantity, computed, exact):
 KEPT = frozenset(["state", "loss", "tower_grad", "grad", "clip", "slot", "stat", "var"])
 
 
-class Aside(object):
+class Aside:
     """Leaves each step that has a kink, from the recorded state and feeds moved by up to 2^-30 of themselves.
 
     Whether it has one is seen by moving them both ways: a tie is broken the one way and then the other, so that gradients
@@ -116,13 +124,20 @@ class Aside(object):
       found: number of steps that were left.
     """
 
-    def __init__(self, folder, moved, producer, facts, described):
+    def __init__(
+        self,
+        folder: str,
+        moved: Mover,
+        producer: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        described: Mapping[str, Dict[str, Any]],
+    ) -> None:
         self.found = 0
         self._moved = moved
         self._writer = TraceWriter(folder, producer, facts, described)
         self._writer.init({})
 
-    def step(self, number, state, now, program):
+    def step(self, number: int, state: Tensors, now: Tensors, program: Program) -> None:
         """Computes one step both ways, and leaves it where they are apart.
 
         Args:
@@ -143,12 +158,12 @@ class Aside(object):
         self._writer.step(number, {name: np.asarray(known[name]) for name in now if quantity_of(name) in KEPT})
         self.found += 1
 
-    def close(self):
+    def close(self) -> None:
         """Marks the trace complete."""
         self._writer.close()
 
 
-def fed_aside(now, number, moved, towards=1.0):
+def fed_aside(now: Tensors, number: int, moved: Mover, towards: float = 1.0) -> Tensors:
     """Returns the recorded values of a step with what is fed moved.
 
     Args:

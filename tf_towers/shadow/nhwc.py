@@ -1,6 +1,6 @@
 """Computes in NHWC what a script for GPUs computes in NCHW, for which the CPU has no kernels."""
 
-import collections
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
@@ -8,19 +8,26 @@ from tensorflow.core.framework import node_def_pb2, types_pb2
 from tf_towers.float64.errors import refuse
 from tf_towers.float64.graph_def import constant_beside, full, redirect
 from tf_towers.float64.op_rewrites import EXPANSIONS
+from tf_towers.tf_types import GraphDef, NodeDef
 
 TO_LAST = (0, 2, 3, 1)
 TO_FIRST = (0, 3, 1, 2)
 LISTS = ("strides", "dilations", "ksize")
 
-Placed = collections.namedtuple("Placed", ["images", "sizes", "gives"])
-Placed.__doc__ = """Where an op has images.
 
-Fields:
-  images: places of the inputs that are images.
-  sizes: places of the inputs that are the shape of one.
-  gives: whether its output is an image.
-"""
+class Placed(NamedTuple):
+    """Where an op has images.
+
+    Fields:
+      images: places of the inputs that are images.
+      sizes: places of the inputs that are the shape of one.
+      gives: whether its output is an image.
+    """
+
+    images: Tuple[int, ...]
+    sizes: Tuple[int, ...]
+    gives: bool
+
 
 PLACED = {
     "Conv2D": Placed((0,), (), True),
@@ -37,7 +44,7 @@ PLACED = {
 ANYWHERE = frozenset(["BiasAdd", "BiasAddGrad"])  # whose kernels on the CPU know both
 
 
-def to_channels_last(definition):
+def to_channels_last(definition: GraphDef) -> Tuple[List[str], Dict[str, str]]:
     """Turns every op with channels first into one with channels last between two transpositions, in place.
 
     What reads its output reads it as before, channels first. Transposing moves numbers and rounds none.
@@ -69,11 +76,11 @@ def to_channels_last(definition):
     return sorted(types), renamed
 
 
-def _is_first(node):
+def _is_first(node: NodeDef) -> bool:
     return node.attr["data_format"].s.startswith(b"NC") if "data_format" in node.attr else False
 
 
-def _turn(node, placed):
+def _turn(node: NodeDef, placed: Placed) -> List[NodeDef]:
     """Changes the op itself; returns what its inputs go through."""
     if node.attr["data_format"].s != b"NCHW":
         refuse(f"expected images of two axes, got the op {node.name} in {node.attr['data_format'].s.decode('utf-8')}")
@@ -93,12 +100,12 @@ def _turn(node, placed):
     return added
 
 
-def _permute(listed, width):
+def _permute(listed: Any, width: int) -> None:
     old = list(listed.i)
     listed.i[:] = [old[axis * width + each] for axis in TO_LAST for each in range(width)]
 
 
-def _moved(name, tensor, order, beside):
+def _moved(name: str, tensor: str, order: Sequence[int], beside: NodeDef) -> List[NodeDef]:
     parts = [constant_beside(name + "/order", np.array(order, np.int32), tensor)]
     parts.append(node_def_pb2.NodeDef(name=name, op="Transpose", input=[tensor, parts[0].name]))
     parts[-1].attr["T"].type = beside.attr["T"].type
@@ -106,7 +113,7 @@ def _moved(name, tensor, order, beside):
     return parts
 
 
-def _picked(name, sizes, order, beside):
+def _picked(name: str, sizes: str, order: Sequence[int], beside: NodeDef) -> List[NodeDef]:
     """The shape of an image, of four numbers, in another order."""
     parts = [constant_beside(name + "/order", np.array(order, np.int32), sizes)]
     parts.append(constant_beside(name + "/axis", np.array(0, np.int32), sizes))

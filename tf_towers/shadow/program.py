@@ -1,5 +1,7 @@
 """Runs single recorded steps of one graph in float64."""
 
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 from google.protobuf import json_format
@@ -7,7 +9,8 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import rewriter_config_pb2
 from tensorflow.python.ops import gen_resource_variable_ops, gen_state_ops
 
-from parity.trace import parse_key, quantity_of, reduce_value
+from parity.trace import ForwardOp, RecordedGraph, parse_key, quantity_of, reduce_value
+from parity.trace.arrays import Array, Tensors
 from tf_towers.float64.errors import refuse
 from tf_towers.float64.graph_def import by_name, needed, op_of
 from tf_towers.float64.op_rewrites import expand
@@ -16,9 +19,10 @@ from tf_towers.graph.forward import forward_of, with_values
 from tf_towers.shadow.nhwc import to_channels_last
 from tf_towers.shadow.racing_reads import nearest_order
 from tf_towers.shadow.split import cut, import_graph, is_fed
+from tf_towers.tf_types import Feeds, Operation, Tensor
 
 
-class Program(object):
+class Program:
     """One run of a recorded script, in float64.
 
     Args:
@@ -36,7 +40,7 @@ class Program(object):
       CannotShadow: the graph cannot be computed in float64.
     """
 
-    def __init__(self, recorded, run):
+    def __init__(self, recorded: RecordedGraph, run: Mapping[str, Any]) -> None:
         definition = graph_pb2.GraphDef()
         json_format.ParseDict(recorded.definition, definition)
         self._cut = cut(definition, run, recorded.variables)
@@ -63,15 +67,16 @@ class Program(object):
         self._updates = [name for name in run["updates"] if name not in self._cut.computed]
         of_variables = {key: name for key, name in recorded.variables.items() if quantity_of(key) in ("var", "stat")}
         self._names = {name: parse_key(key).name for key, name in of_variables.items()}
-        self.racing, self.others = sorted(set(self._cut.racing.values())), {}
+        self.racing = sorted(set(self._cut.racing.values()))
+        self.others: Tensors = {}
         self._add_variables(recorded.variables)
         self._session = tf.Session(graph=self._graph, config=_exact())
 
-    def close(self):
+    def close(self) -> None:
         """Ends its session."""
         self._session.close()
 
-    def step(self, state, values):
+    def step(self, state: Tensors, values: Tensors) -> Tensors:
         """Computes one step; where the script races for a counter or a slot, in the order that is nearer to its own.
 
         Args:
@@ -89,7 +94,7 @@ class Program(object):
         self.others = order.others
         return order.values
 
-    def _in_order(self, state, values, racing):
+    def _in_order(self, state: Tensors, values: Tensors, racing: Tensors) -> Tensors:
         self._set(state)
         feeds = {f"{name}:0": self._fed(name, keys, values) for name, keys in self._cut.fed.items()}
         feeds = {name: value for name, value in feeds.items() if value is not None}
@@ -100,7 +105,9 @@ class Program(object):
         found.update(self._session.run(self._reads))
         return {key: reduce_value(value, self._reductions.get(key, "")) for key, value in found.items()}
 
-    def forward(self, state, values, losses):
+    def forward(
+        self, state: Tensors, values: Tensors, losses: Sequence[str]
+    ) -> List[Tuple[ForwardOp, Optional[Array]]]:
         """Runs the forward pass of one tower; updates nothing.
 
         Args:
@@ -119,19 +126,19 @@ class Program(object):
             drawn.fill(values)
         return list(with_values(passed, self._session, feeds))
 
-    def settings(self, values):
+    def settings(self, values: Tensors) -> Dict[str, List[float]]:
         """Returns what was fed as a number and is read otherwise, as `constants` are: dict of trace name to both values."""
         keys = (key for name in sorted(self._cut.settings) for key in self._cut.fed[name] if key in values)
         both = ((key, float(values[key]), float(as_written(values[key]))) for key in keys)
         return {key: [value, written] for key, value, written in both if value != written}
 
-    def _fed(self, name, keys, values):
+    def _fed(self, name: str, keys: Sequence[str], values: Tensors) -> Optional[Array]:
         reading = as_written if name in self._cut.settings else wide
         if all(key in self._shares and key in values for key in keys):
-            return np.concatenate([reading(values[key]) for key in sorted(keys, key=self._shares.get)])
+            return np.concatenate([reading(values[key]) for key in sorted(keys, key=lambda key: self._shares[key])])
         return _one(keys, values, reading)
 
-    def _computed(self, feeds, values):
+    def _computed(self, feeds: Feeds, values: Tensors) -> Tuple[Tensors, Tensors]:
         for drawn in self._cut.drawn:
             drawn.fill(values)
         try:
@@ -145,14 +152,14 @@ class Program(object):
             drawn.check()
         return found
 
-    def _set(self, state):
+    def _set(self, state: Tensors) -> None:
         missing = [key for key in self._reads if key not in state]
         if missing:
             refuse(f"expected a recorded value of every variable, got none of {missing[0]}")
         feeds = {placeholder: wide(state[key]) for key, (placeholder, _) in self._sets.items()}
         self._session.run([op for _, op in self._sets.values()], feeds)
 
-    def _add_variables(self, variables):
+    def _add_variables(self, variables: Mapping[str, str]) -> None:
         self._sets, self._reads = {}, {}
         names = {op.name for op in self._graph.get_operations()}
         with self._graph.as_default():
@@ -165,18 +172,18 @@ class Program(object):
                 refuse(f"expected the value of every variable to be recorded, got none of {op.name}")
 
 
-def wide(value):
+def wide(value: Any) -> Array:
     """Returns an array with its floats in float64."""
     value = np.asarray(value)
     return value.astype(np.float64) if value.dtype.kind == "f" else value
 
 
-def widened(key, value):
+def widened(key: str, value: Any) -> Array:
     """Returns a recorded value with its floats in float64; a counter as it is."""
     return value if quantity_of(key) == "state" else wide(value)
 
 
-def settled(key, recorded, computed):
+def settled(key: str, recorded: Any, computed: Mapping[str, Any]) -> Array:
     """Returns what a shadow holds under a trace name: what was computed, or what was recorded where nothing was.
 
     Args:
@@ -188,7 +195,7 @@ def settled(key, recorded, computed):
     return widened(key, recorded) if known else np.asarray(computed[key])
 
 
-def _one(keys, values, reading):
+def _one(keys: Sequence[str], values: Tensors, reading: Callable[[Any], Array]) -> Optional[Array]:
     found = [reading(values[key]) for key in keys if key in values]
     if len(found) != len(keys):
         return None  # TensorFlow says which one it needs after all
@@ -196,7 +203,7 @@ def _one(keys, values, reading):
     return found[0] if len(found) == 1 or alike or not found[0].ndim else np.concatenate(found)
 
 
-def _access(op):
+def _access(op: Operation) -> Tuple[Tuple[Tensor, Operation], Tensor]:
     """Adds ops that write and read a variable; returns ``((placeholder, write), read)``."""
     if op.type == "VarHandleOp":
         dtype = tf.as_dtype(op.get_attr("dtype"))
@@ -207,7 +214,7 @@ def _access(op):
     return (value, gen_state_ops.assign(op.outputs[0], value, validate_shape=False).op), op.outputs[0]
 
 
-def _exact():
+def _exact() -> Any:
     """Nothing is rewritten, and sums are made in one order."""
     config = tf.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1, device_count={"GPU": 0})
     options = config.graph_options

@@ -1,27 +1,36 @@
 """Finds reads of counters and slots that may come before or after their update; hands them either value."""
 
 import collections
+from typing import AbstractSet, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
 from parity.trace import parse_key, quantity_of
+from parity.trace.arrays import Tensors
 from tf_towers.float64.graph_def import add_placeholder, by_name, full, op_of
 from tf_towers.graph.races import OF_OPTIMIZERS, WRITTEN_BY_UPDATES
+from tf_towers.tf_types import Graph, GraphDef, NodeDef
 
 KEPT = frozenset(["Variable", "VariableV2"])
 WRITING = ("Assign", "Apply", "ResourceApply", "SparseApply", "ResourceSparseApply", "Scatter", "ResourceScatter")
 CLEARLY = 0.5
 
-InOrder = collections.namedtuple("InOrder", ["values", "others"])
-InOrder.__doc__ = """A step of a script that races, in the order in which the script made it.
 
-Fields:
-  values: dict of trace name to array.
-  others: dict of trace name to array in the other order, where that is another number.
-"""
+class InOrder(NamedTuple):
+    """A step of a script that races, in the order in which the script made it.
+
+    Fields:
+      values: dict of trace name to array.
+      others: dict of trace name to array in the other order, where that is another number.
+    """
+
+    values: Tensors
+    others: Tensors
 
 
-def hand_racing_reads(definition, typed, updating, variables):
+def hand_racing_reads(
+    definition: GraphDef, typed: Graph, updating: AbstractSet[str], variables: Mapping[str, str]
+) -> Dict[str, str]:
     """Has every racing read that an update of weights or slots is computed from take its value from a placeholder, in place.
 
     Args:
@@ -35,7 +44,7 @@ def hand_racing_reads(definition, typed, updating, variables):
     """
     nodes = by_name(definition)
     readers = _readers(definition)
-    racing = {}
+    racing: Dict[str, str] = {}
     updates = _updates(
         nodes, readers, updating, [name for key, name in variables.items() if quantity_of(key) in WRITTEN_BY_UPDATES]
     )
@@ -57,7 +66,7 @@ def hand_racing_reads(definition, typed, updating, variables):
     return racing
 
 
-def nearest_order(before, after, recorded):
+def nearest_order(before: Tensors, after: Tensors, recorded: Tensors) -> InOrder:
     """Chooses for every variable the order that is nearer to what was recorded; returns an `InOrder`.
 
     Args:
@@ -65,10 +74,11 @@ def nearest_order(before, after, recorded):
       after: the same with it read after that.
       recorded: the script's own values.
     """
-    groups = collections.OrderedDict()
+    groups: Dict[str, List[str]] = collections.OrderedDict()
     for key in before:
         groups.setdefault(parse_key(key).name if quantity_of(key) != "state" else key, []).append(key)
-    values, others = {}, {}
+    values: Tensors = {}
+    others: Tensors = {}
     for keys in groups.values():
         late = _distance(after, recorded, keys) < CLEARLY * _distance(before, recorded, keys)
         chosen, other = (after, before) if late else (before, after)
@@ -77,14 +87,14 @@ def nearest_order(before, after, recorded):
     return InOrder(values, others)
 
 
-def _distance(computed, recorded, keys):
+def _distance(computed: Tensors, recorded: Tensors, keys: Sequence[str]) -> float:
     apart = (np.asarray(computed[key], np.float64) - recorded[key] for key in keys if key in recorded)
     return sum(float(np.sum(np.square(each))) for each in apart)
 
 
-def _readers(definition):
+def _readers(definition: GraphDef) -> Dict[str, List[str]]:
     """Dict of an op's name to those of the ops that have an output of it as input."""
-    readers = {}
+    readers: Dict[str, List[str]] = {}
     for node in definition.node:
         for text in node.input:
             if not text.startswith("^"):
@@ -92,7 +102,9 @@ def _readers(definition):
     return readers
 
 
-def _reads(nodes, readers, updating, name):
+def _reads(
+    nodes: Mapping[str, NodeDef], readers: Mapping[str, Sequence[str]], updating: AbstractSet[str], name: str
+) -> List[Tuple[str, str]]:
     """List of ``(reader, tensor)``: with a reference variable what computes with it, else the op that reads it."""
     direct = readers.get(name, ())
     if nodes[name].op not in KEPT:
@@ -106,7 +118,9 @@ def _reads(nodes, readers, updating, name):
     return found
 
 
-def _updates(nodes, readers, updating, names):
+def _updates(
+    nodes: Mapping[str, NodeDef], readers: Mapping[str, Sequence[str]], updating: AbstractSet[str], names: Sequence[str]
+) -> Set[str]:
     """The ops that write variables, with all that what they write is computed from."""
     pending = [
         each for name in names for each in readers.get(name, ()) if each in updating and _writes(nodes, each, name)
@@ -121,12 +135,14 @@ def _updates(nodes, readers, updating, names):
     return found
 
 
-def _writes(nodes, each, name):
+def _writes(nodes: Mapping[str, NodeDef], each: str, name: str) -> bool:
     node = nodes[each]
     return node.op.startswith(WRITING) and any(op_of(text) == name for text in node.input if not text.startswith("^"))
 
 
-def _unordered(nodes, updating, readers, writers):
+def _unordered(
+    nodes: Mapping[str, NodeDef], updating: AbstractSet[str], readers: Sequence[str], writers: Sequence[str]
+) -> Set[str]:
     """Those readers that come neither before a writer nor after it."""
     after_writers = {writer: _behind(nodes, updating, writer) for writer in writers}
     return {
@@ -137,7 +153,7 @@ def _unordered(nodes, updating, readers, writers):
     }
 
 
-def _behind(nodes, updating, name):
+def _behind(nodes: Mapping[str, NodeDef], updating: AbstractSet[str], name: str) -> Set[str]:
     """What has to run before an op, among the ops of the second go."""
     seen, pending = set(), [name]
     while pending:
@@ -149,7 +165,7 @@ def _behind(nodes, updating, name):
     return seen
 
 
-def _redirect(nodes, changed, tensor, placeholder):
+def _redirect(nodes: Mapping[str, NodeDef], changed: Iterable[str], tensor: str, placeholder: str) -> None:
     for name in changed:
         for place, text in enumerate(nodes[name].input):
             if not text.startswith("^") and full(text) == tensor:

@@ -1,18 +1,22 @@
 """Puts recorded draws in the place of random ops inside loops and branches."""
 
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.ops import script_ops
 
 from parity.trace import quantity_of
+from parity.trace.arrays import Array, Tensors
 from tf_towers.float64.errors import refuse
 from tf_towers.float64.graph_def import by_name, op_of
+from tf_towers.tf_types import DType, GraphDef, NodeDef
 
 FAR = 2.0**-10
 
 
-class Drawn(object):
+class Drawn:
     """What one random op gives in a step: one recorded draw each time it runs, in order.
 
     Args:
@@ -20,13 +24,13 @@ class Drawn(object):
       dtype: numpy's, of what is given.
     """
 
-    def __init__(self, key, dtype):
+    def __init__(self, key: str, dtype: Any) -> None:
         self.key = key
         self.complaint = ""
         self._dtype = dtype
-        self._left = []
+        self._left: List[Array] = []
 
-    def __call__(self, shape):
+    def __call__(self, shape: Iterable[int]) -> Array:
         """Returns the next draw; `shape` is what the graph asks for."""
         if not self._left:
             self.complaint = f"expected as many draws of {self.key} as were recorded, got one more requested"
@@ -37,18 +41,18 @@ class Drawn(object):
             raise ValueError(self.complaint)
         return self._left.pop(0)
 
-    def fill(self, values):
+    def fill(self, values: Tensors) -> None:
         """Takes the draws of a step out of its recorded values, `[times, …]` under its key."""
         self._left = list(np.asarray(values[self.key]).astype(self._dtype)) if self.key in values else []
         self.complaint = ""
 
-    def check(self):
+    def check(self) -> None:
         """Refuses draws that were not asked for."""
         if self._left:
             refuse(f"expected every recorded draw of {self.key} to be requested, got {len(self._left)} that were not")
 
 
-def check_draws(number, recorded, computed):
+def check_draws(number: int, recorded: Tensors, computed: Tensors) -> None:
     """Refuses draws that do not give the losses and gradients that were recorded with them.
 
     In the wrong order, or with one of them missing, they would give others. What float32 rounds is far below the limit; a
@@ -69,18 +73,18 @@ def check_draws(number, recorded, computed):
         )
 
 
-def _apart(keys, recorded, computed):
+def _apart(keys: Sequence[str], recorded: Tensors, computed: Tensors) -> float:
     distance = sum(np.sum((np.asarray(recorded[key], np.float64) - computed[key]) ** 2) for key in keys)
     size = sum(np.sum(np.asarray(computed[key], np.float64) ** 2) for key in keys)
     return float(np.sqrt(distance / size)) if size else float(distance > 0)
 
 
-def is_drawn_inside(described):
+def is_drawn_inside(described: Mapping[str, Any]) -> bool:
     """Tells whether a recorded value, as `RecordedGraph.runs` describes it, is of a random op inside a loop or a branch."""
     return "loop" in described
 
 
-def replace_draws(definition, values):
+def replace_draws(definition: GraphDef, values: Mapping[str, Dict[str, Any]]) -> List[Drawn]:
     """Lets Python give the recorded draws wherever a random op inside a loop or a branch would draw, in place.
 
     Loops run one iteration at a time, as they did when they were recorded.
@@ -103,7 +107,7 @@ def replace_draws(definition, values):
     return list(replaced.values())
 
 
-def _replace(node, key, dtype):
+def _replace(node: NodeDef, key: str, dtype: DType) -> Drawn:
     # The shape stays an input: it puts the op into its loop's frame, and takes it out of a branch that is not taken.
     del node.input[1:]
     asked = node.attr["T"].type or types_pb2.DT_INT32

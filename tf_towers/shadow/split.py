@@ -1,6 +1,7 @@
 """Cuts a recorded graph where recorded values go in, and between what is computed first and the updates after it."""
 
 import collections
+from typing import AbstractSet, Any, Dict, List, Mapping, NamedTuple, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -9,32 +10,42 @@ from tf_towers.float64.errors import refuse
 from tf_towers.float64.graph_def import add_placeholder, by_name, full, needed, op_of, pruned, redirect
 from tf_towers.float64.op_rewrites import plain_concats
 from tf_towers.shadow.racing_reads import hand_racing_reads
-from tf_towers.shadow.random_ops import is_drawn_inside, replace_draws
+from tf_towers.shadow.random_ops import Drawn, is_drawn_inside, replace_draws
+from tf_towers.tf_types import Graph, GraphDef, NodeDef
 
 FED = ("feed", "noise", "state")
 VARIABLES = frozenset(["Variable", "VariableV2", "VarHandleOp"])
 
-Cut = collections.namedtuple("Cut", ["definition", "fed", "settings", "handed", "computed", "drawn", "racing"])
-Cut.__doc__ = """A graph that is run in two goes.
 
-Fields:
-  definition: the GraphDef.
-  fed: dict of placeholder to the list of the trace names whose values go in: several are put one after the other.
-  settings: set of the placeholders of `fed` that take a number which only losses and gradients know, as a keep probability;
-    an optimizer's numbers are float32 in TensorFlow whatever was meant.
-  handed: dict of placeholder to the tensor of the first go whose value it takes in the second.
-  computed: set of the names of the ops of the first go.
-  drawn: list of the `Drawn` that give the draws inside loops and branches.
-  racing: dict of placeholder to the trace name of the variable that updates read through it in no order with its own.
-"""
+class Cut(NamedTuple):
+    """A graph that is run in two goes.
+
+    Fields:
+      definition: the GraphDef.
+      fed: dict of placeholder to the list of the trace names whose values go in: several are put one after the other.
+      settings: set of the placeholders of `fed` that take a number which only losses and gradients know, as a keep
+        probability; an optimizer's numbers are float32 in TensorFlow whatever was meant.
+      handed: dict of placeholder to the tensor of the first go whose value it takes in the second.
+      computed: set of the names of the ops of the first go.
+      drawn: list of the `Drawn` that give the draws inside loops and branches.
+      racing: dict of placeholder to the trace name of the variable that updates read through it in no order with its own.
+    """
+
+    definition: GraphDef
+    fed: Dict[str, List[str]]
+    settings: Set[str]
+    handed: Dict[str, str]
+    computed: Set[str]
+    drawn: List[Drawn]
+    racing: Dict[str, str]
 
 
-def is_fed(key):
+def is_fed(key: str) -> bool:
     """Tells whether a recorded value goes in instead of being computed: feeds, draws, the learning rate and the like."""
     return quantity_of(key) in FED
 
 
-def cut(definition, run, variables):
+def cut(definition: GraphDef, run: Mapping[str, Any], variables: Mapping[str, str]) -> Cut:
     """Returns the `Cut` of one run of a `RecordedGraph`.
 
     Losses and gradients are computed in a first go that updates nothing, and are handed to the updates in a second one: a
@@ -61,7 +72,7 @@ def cut(definition, run, variables):
     return Cut(definition, fed, _settings(definition, fed, run), handed, computed, drawn, racing)
 
 
-def import_graph(definition):
+def import_graph(definition: GraphDef) -> Graph:
     """Returns a `tf.Graph` of a GraphDef, from which colocation is taken: it may be with something that is cut away."""
     inside = [node for function in definition.library.function for node in function.node_def]
     for node in list(definition.node) + inside:
@@ -72,14 +83,14 @@ def import_graph(definition):
     return graph
 
 
-def _cut_inputs(definition, values):
-    tensors = collections.OrderedDict()
+def _cut_inputs(definition: GraphDef, values: Mapping[str, Dict[str, Any]]) -> Dict[str, List[str]]:
+    tensors: Dict[str, Tuple[str, List[str]]] = collections.OrderedDict()
     for key, each in sorted(values.items()):
         if is_fed(key) and not is_drawn_inside(each):
             keys = tensors.setdefault(each["tensor"], (each["dtype"], []))[1]
             if not keys or each.get("share"):  # towers that read the same recorded the same
                 keys.append(key)
-    pieces = {}
+    pieces: Dict[str, Tuple[str, List[str]]] = {}
     for key, each in sorted(values.items()):
         if "source" in each and each["source"] not in tensors:
             pieces.setdefault(each["source"], (each["dtype"], []))[1].append(key)
@@ -92,27 +103,30 @@ def _cut_inputs(definition, values):
     return fed
 
 
-def _settings(definition, fed, run):
+def _settings(definition: GraphDef, fed: Mapping[str, List[str]], run: Mapping[str, Any]) -> Set[str]:
     known_to_updates = needed(by_name(definition), run["updates"])
     values = run["values"]
     numbers = (name for name, keys in fed.items() if all(_is_number(key, values[key]) for key in keys))
     return {name for name in numbers if name not in known_to_updates}
 
 
-def _is_number(key, value):
+def _is_number(key: str, value: Mapping[str, Any]) -> bool:
     return quantity_of(key) == "feed" and value["shape"] == [] and value["dtype"] == "float32"
 
 
-def _refuse_unknown_inputs(definition, fed):
+def _refuse_unknown_inputs(definition: GraphDef, fed: Mapping[str, List[str]]) -> None:
     for node in definition.node:
         stateless = not node.op.startswith(("Placeholder", "Iterator", "Queue", "Random", "Truncated", "Multinomial"))
         if node.name not in fed and not stateless and node.op not in ("PlaceholderWithDefault",):
             refuse(f"expected every input and draw to be recorded, got none of {node.name} ({node.op})")
 
 
-def _cut_updates(definition, typed, computed, updating):
+def _cut_updates(
+    definition: GraphDef, typed: Graph, computed: AbstractSet[str], updating: AbstractSet[str]
+) -> Dict[str, str]:
     nodes = by_name(definition)
-    handed, renamed = collections.OrderedDict(), {}
+    handed: Dict[str, str] = collections.OrderedDict()
+    renamed: Dict[str, str] = {}
     for name in sorted(updating):
         node = nodes[name]
         for each in list(node.input):
@@ -130,7 +144,7 @@ def _cut_updates(definition, typed, computed, updating):
     return handed
 
 
-def _is_read(nodes, name):
+def _is_read(nodes: Mapping[str, NodeDef], name: str) -> bool:
     """A read of a reference variable is the variable itself, before an update and after it."""
     node = nodes[name]
     if node.op in VARIABLES:
