@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import warnings
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow as real
@@ -11,6 +12,7 @@ import tensorflow.compat.v1 as tf
 
 from parity.trace import (
     COUNTERS_AFTER,
+    TensorFile,
     Trace,
     TraceWriter,
     batch_input,
@@ -19,13 +21,15 @@ from parity.trace import (
     quantity_of,
     write_forward,
 )
-from parity.worker.protocol import SideError, claim_standard_streams, serve
+from parity.trace.arrays import Tensors
+from parity.worker.protocol import Handler, SideError, claim_standard_streams, serve
 from parity.worker.user_code import UserCode, call_as
 from tf_towers.checkpoint import start_from_checkpoint
 from tf_towers.facts import describe_variables, facts
 from tf_towers.graph.build import build
 from tf_towers.graph.options import TABLES, Plan
 from tf_towers.graph.tower import with_loss_factor
+from tf_towers.graph.training import Training
 from tf_towers.graph.update.optimizer import Part, make_optimizer
 from tf_towers.session import perturbed, session
 from tf_towers.step import Stepper, in_order
@@ -35,27 +39,27 @@ MOST_TOLD = 4096  # elements of a statistic or constant that are told one by one
 OF_THE_OPTIMIZER = tuple(TABLES)  # keys of a case's [optimizer] that say more than what optimizer it is
 
 
-class Side(object):
+class Side:
     """Serves the requests of one comparison after the other.
 
     A prepared case is a graph and a session per precision; they are kept until another case is prepared.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._code = UserCode()
-        self._case = None
-        self._prepared = {}
+        self._case: Optional[str] = None
+        self._prepared: Dict[str, Tuple[Training, Stepper, Dict[str, Any]]] = {}
 
-    def handlers(self):
+    def handlers(self) -> Dict[str, Handler]:
         """Returns the table of requests."""
         names = ("hello", "prepare", "initialize", "run", "forward")
         return {name: getattr(self, name) for name in names}
 
-    def hello(self, arguments, progress):
+    def hello(self, arguments: Dict[str, Any], progress: Callable[[int, int], None]) -> Dict[str, Any]:
         """Answers with the versions."""
         return {"framework": "tensorflow " + real.__version__, "numpy": np.__version__}
 
-    def prepare(self, arguments, progress):
+    def prepare(self, arguments: Dict[str, Any], progress: Callable[[int, int], None]) -> Dict[str, Any]:
         """Builds the graph of a case in one precision.
 
         Arguments: `case` (dict), `folders`, `inputs` (name to dtype and shape of the whole batch), `precision`.
@@ -75,7 +79,7 @@ class Side(object):
             "inference": training.inference is not None,
         }
 
-    def initialize(self, arguments, progress):
+    def initialize(self, arguments: Dict[str, Any], progress: Callable[[int, int], None]) -> Dict[str, Any]:
         """Leaves a trace whose init is the state that training starts from: `precision`, `init`, `seed`, `out`.
 
         Answers with what the optimizer itself puts into its slots, trace name to the smallest and the largest element, with
@@ -87,7 +91,8 @@ class Side(object):
         state = stepper.state()
         fresh = {name: [float(np.min(v)), float(np.max(v))] for name, v in state.items() if quantity_of(name) == "slot"}
         kind, _, path = arguments["init"].partition(":")
-        missing, told = [], {}
+        missing: List[str] = []
+        told: Dict[str, List[float]] = {}
         if kind != "checkpoint" and any(quantity_of(name) == "stat" for name in state):
             stepper.initialize()  # once more: what is drawn at random is another number then
             told = _constants(state, stepper.state())
@@ -100,7 +105,7 @@ class Side(object):
         writer.close()
         return {"initial_slots": fresh, "own_values": told, "not_in_checkpoint": missing}
 
-    def run(self, arguments, progress):
+    def run(self, arguments: Dict[str, Any], progress: Callable[[int, int], None]) -> Dict[str, Any]:
         """Runs steps and leaves a trace.
 
         Arguments: `precision`; `feeds`, a trace whose steps hold ``feed/<input>``, the whole batch; `start`, a trace
@@ -141,7 +146,7 @@ class Side(object):
         writer.close(**{COUNTERS_AFTER: counters_after(state)})
         return {}
 
-    def forward(self, arguments, progress):
+    def forward(self, arguments: Dict[str, Any], progress: Callable[[int, int], None]) -> Dict[str, Any]:
         """Leaves the forward pass of one tower in one step, see `write_forward`; updates nothing.
 
         Arguments: `precision`, `feeds`, `start`, `follow` as of `run`; `step`, its number; `tower`, its name; `out`; `most`,
@@ -157,7 +162,9 @@ class Side(object):
         write_forward(arguments["out"], number, tower, passed, **kept)
         return {}
 
-    def _build(self, precision, case, folders, inputs):
+    def _build(
+        self, precision: str, case: Dict[str, Any], folders: List[str], inputs: Mapping[str, Any]
+    ) -> Tuple[Training, Stepper, Dict[str, Any]]:
         self._code.enter(folders)
         tower = self._code.load(case["tower"])
         if case.get("loss_factor") is not None:
@@ -191,19 +198,19 @@ class Side(object):
         known = facts(training, precision, threads)
         return training, Stepper(training, session(training.graph, case["towers"], threads)), known
 
-    def close(self):
+    def close(self) -> None:
         """Closes the sessions, and ends what reads for their towers."""
         for _, stepper, _ in self._prepared.values():
             stepper.close()
         self._prepared = {}
 
 
-def _part(described):
+def _part(described: Mapping[str, Any]) -> Part:
     rest = {name: value for name, value in described.items() if name not in ("only", "loss")}
     return Part(functools.partial(make_optimizer, rest), described["only"], described.get("loss"))
 
 
-def _require_precision(training, precision):
+def _require_precision(training: Training, precision: str) -> None:
     # A tower takes its dtype from its inputs; one that is fed integers alone cannot know it, and stays in float32.
     for name, variable in training.weights.items():
         if precision == "float64" and variable.dtype.base_dtype == tf.float32:
@@ -214,7 +221,7 @@ def _require_precision(training, precision):
             )
 
 
-def _batch(file, precision):
+def _batch(file: TensorFile, precision: str) -> Tensors:
     batch = {}
     for name in file.names():
         value = file.read(name)
@@ -222,7 +229,7 @@ def _batch(file, precision):
     return batch
 
 
-def _constants(once, again):
+def _constants(once: Tensors, again: Tensors) -> Dict[str, List[float]]:
     """Returns by trace name the elements of variables that nobody trains and whose initial values repeat."""
     return {
         name: np.ravel(value).astype(float).tolist()
@@ -232,13 +239,13 @@ def _constants(once, again):
     }
 
 
-def _variables(file, counters):
+def _variables(file: TensorFile, counters: bool) -> Tensors:
     quantities = ("var", "stat", "slot", "ema", "state") if counters else ("var", "stat", "slot", "ema")
     names = [name for name in file.names() if quantity_of(name) in quantities and not is_computed(name)]
     return {name: file.read(name) for name in names}
 
 
-def main():
+def main() -> None:
     """Serves requests on the standard streams until they end."""
     channel = claim_standard_streams()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
