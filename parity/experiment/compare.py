@@ -7,18 +7,18 @@ from parity.diagnose import Evidence, find_causes
 from parity.diagnose.located.search import fitting
 from parity.experiment.layers import KeptPasses, locate_first, with_location
 from parity.experiment.level_details import look_at_level
-from parity.experiment.levels import find_first, not_run
+from parity.experiment.levels import not_run
 from parity.experiment.mapping.of_traces import mapping_of_traces
 from parity.experiment.recover import outliving
 from parity.experiment.session import LEVELS
 from parity.experiment.spec import Progress, silent
+from parity.judge.level import first_difference, level_from
 from parity.judge.levels.fixed_tolerance import judge_plain, starts_apart
 from parity.judge.output_layouts import take_layouts
-from parity.judge.result import Check, Level, Result, decide
+from parity.judge.result import Check, Result
 from parity.mapping.trace_map import Join, Renaming
 from parity.trace import Trace, trace_name
 
-APART = "the ranks hold different weights: some gradient or update is not shared between them"
 NO_FLOAT64 = "neither trace is in float64"
 OF_FLOAT32 = 1e-4  # of outputs that one side has in float32: what differs by less is not located
 UNMEASURED = (
@@ -59,19 +59,15 @@ def compare_traces(
         checks.append(
             Check("free", step, trace_name("loss", tower=0), "incomparable", note=f"the {whose} has no step {step}")
         )
-    first = find_first(join, checks, {"free": (one, other)})
+    first = first_difference(join, checks, {"free": (one, other)})
     towers = int(one.facts.get("towers", one.facts.get("ranks", 1)))
     evidence = Evidence(join, one, other, None, towers)
     notes = list[str]()
     different = first if first is not None and first.check.verdict == "different" else None
     causes = outliving(notes, lambda: find_causes(different, evidence)) if different is not None else []
     name = "function" if one.facts.get("precision") == "float64" else "float32"
-    level = Level(
-        name, decide(checks), f"{len(checks):,} tensors of {len(steps)} steps", checks, first, causes or [], notes
-    )
-    if not other.facts.get("ranks_agree", True):
-        level.verdict = "different"
-        level.notes.insert(0, APART)
+    reason, agree = f"{len(checks):,} tensors of {len(steps)} steps", other.facts.get("ranks_agree", True)
+    level = level_from(name, checks, reason, first=first, causes=causes or [], notes=notes, ranks_agree=agree)
     if first and first.check.step == steps[0] and not starts_apart(join, one, other):
         passes = KeptPasses(one, other)
         located = outliving(level.notes, lambda: locate_first(first, passes, join, one, "free", OF_FLOAT32))

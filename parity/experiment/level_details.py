@@ -7,9 +7,9 @@ from parity.diagnose.detectors.mixed_precision import find_mixed_causes
 from parity.diagnose.variables import Read, read_in_place, structural_causes, structural_check, trained_extras
 from parity.experiment.layers import FORWARD
 from parity.experiment.recording import Recorded
+from parity.judge.level import level_from, reason_from, shown
 from parity.judge.levels.mixed import Halves, all_skipped, judge_mixed, judge_scale
-from parity.judge.metrics import worst
-from parity.judge.result import Check, FirstDifference, Level, Result, decide, what_differs
+from parity.judge.result import Check, FirstDifference, Level, Result, decide
 from parity.judge.tensor_details import MOST_ELEMENTS, Pairs, look_closer, losses_of
 from parity.locate.layer_names import layer_names
 from parity.locate.located import Located
@@ -20,38 +20,31 @@ from parity.trace import SKIPPED, Trace, parse_key
 # Level 4: decides what the port did at its level of mixed precision beside its own float32.
 
 
+HALF = "{judged:,} tensors; at most {highest:.2g} of what half precision may round"
+
+
 def judge_halves(halves: Halves) -> Level:
     """Decides level 4."""
     checks = judge_scale(halves) + judge_mixed(halves)
-    level = Level("mixed", decide(checks), _reason(checks), checks)
-    level.first_difference = first_difference(halves, checks)
+    reason, verdict = reason_from(checks, HALF), decide(checks)
     if all_skipped(halves.mixed):
-        level.verdict = "different"
-        level.reason = "every step is skipped: the gradients overflow at every loss scale that was tried"
-    level.causes = find_mixed_causes(level.first_difference, halves)
-    level.notes = _notes(halves)
-    return level
+        reason, verdict = (
+            "every step is skipped: the gradients overflow at every loss scale that was tried",
+            "different",
+        )
+    first = mixed_difference(halves, checks)
+    causes = find_mixed_causes(first, halves)
+    return level_from("mixed", checks, reason, first=first, causes=causes, notes=_notes(halves), verdict=verdict)
 
 
-def first_difference(halves: Halves, checks: Sequence[Check]) -> FirstDifference | None:
+def mixed_difference(halves: Halves, checks: Sequence[Check]) -> FirstDifference | None:
     """Returns the first tensor that is not the same, in the order of the steps and of computation."""
     found = [check for check in checks if check.verdict in ("different", "incomparable")]
     if not found:
         return None
     check = min(found, key=lambda each: (each.run != "lockstep", each.step))
-    key = parse_key(check.key)
-    if check.run != "lockstep" or key.quantity == "state":
-        return FirstDifference(check, key.quantity, key.name, key.tower, None)
-    one, other = halves.full.step(check.step), halves.mixed.step(check.step)
-    both = check.key in one and check.key in other
-    shown = worst(one.read(check.key), other.read(check.key)) if both else None
-    return FirstDifference(check, key.quantity, key.name, key.tower, shown)
-
-
-def _reason(checks: Sequence[Check]) -> str:
-    judged = [check for check in checks if check.verdict != "not_run"]
-    highest = max((check.multiple for check in judged), default=0.0)
-    return what_differs(checks) or f"{len(judged):,} tensors; at most {highest:.2g} of what half precision may round"
+    scale = parse_key(check.key).quantity == "state"  # it is told by its note
+    return shown(None, check, {} if scale else {"lockstep": (halves.full, halves.mixed)})
 
 
 def _notes(halves: Halves) -> list[str]:

@@ -10,15 +10,14 @@ from parity.experiment.rejudge.non_differentiable import apart_at_kinks, kink_no
 from parity.experiment.rejudge.races import race_notes, settle_races
 from parity.judge.allowances import ACCURACY_LIMIT, ACCURACY_NOTED, FLOAT32_LIMIT
 from parity.judge.imprecise_ops import inexact_notes
-from parity.judge.levels.float32 import judge_accuracy, judge_float32
+from parity.judge.level import first_difference, level_from, reason_from
+from parity.judge.levels.float32 import Accuracy, judge_accuracy, judge_float32
 from parity.judge.levels.function import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
-from parity.judge.metrics import worst
 from parity.judge.port_values import judge_own_values
 from parity.judge.repeatability import judge_repeat
-from parity.judge.result import Check, FirstDifference, Level, decide, what_differs
+from parity.judge.result import Check, Level
 from parity.judge.spread import Replicas
 from parity.judge.unmatched_slots import slot_notes, slots_aside
-from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key, trace_name
 
 
@@ -49,7 +48,7 @@ def judge_function(
         "lockstep": (traces.reference64, traces.candidate64),
         "free": (recorded.reference_free, recorded.candidate_free),
     }
-    first = find_first(recorded.join, checks, pairs)
+    first = first_difference(recorded.join, checks, pairs)
     evidence = Evidence(recorded.join, traces.reference64, traces.candidate64, traces.states, towers)
     notes = (
         race_notes(recorded.races, checks)
@@ -61,11 +60,10 @@ def judge_function(
         + inexact_notes(traces.reference64.facts)
     )
     causes = outliving(notes, lambda: find_causes(first, evidence)) if first else []
-    level = Level("function", decide(checks), _reason(checks), checks, first, causes or [], notes)
-    if not traces.candidate64.facts.get("ranks_agree", True):
-        level.verdict = "different"
-        level.notes.insert(0, "the ranks hold different weights: some gradient or update is not shared between them")
-    return level
+    agree = traces.candidate64.facts.get("ranks_agree", True)
+    return level_from(
+        "function", checks, reason_from(checks), first=first, causes=causes or [], notes=notes, ranks_agree=agree
+    )
 
 
 def judge_single(
@@ -90,29 +88,32 @@ def judge_single(
     apart = apart_at_kinks(function, recorded)
     checks = [_with_allowance(check, FLOAT32_LIMIT * apart.get((check.step, check.key), 0.0)) for check in checks]
     accuracy = judge_accuracy(recorded.join, traces, recorded.reference_draws, recorded.candidate_draws)
-    level = Level("float32", decide(checks), _reason(checks), checks)
-    level.first_difference = find_first(recorded.join, checks, {"lockstep": (traces.reference32, traces.candidate32)})
+    first = first_difference(recorded.join, checks, {"lockstep": (traces.reference32, traces.candidate32)})
+    notes = _accuracy_notes(accuracy)
+    if accuracy.holds:
+        return level_from("float32", checks, reason_from(checks), first=first, notes=notes)
+    reason = "the candidate computes in less than float32: look for TensorFloat-32 or bfloat16"
+    again = recorded.repeats.get("candidate") or once_more()
+    repeat = judge_repeat("candidate", traces.candidate32, again, again.step_numbers) if again else None
+    if repeat is not None and not repeat.comparable:
+        # Its float32 is no rounding of its float64 then, but another draw.
+        reason = f"the candidate does not repeat itself: {repeat.sentence.partition(': ')[2]}"
+    return level_from("float32", checks, reason, first=first, notes=notes, verdict="different")
+
+
+def _accuracy_notes(accuracy: Accuracy) -> list[str]:
     states = ", ".join(str(step) for step in accuracy.states)
-    level.notes.append(
+    notes = [
         f"accuracy of the gradients at steps {states}: candidate {accuracy.candidate:.2f}, "
         f"reference {accuracy.reference:.2f} times the other side's distance from float64 (limit {ACCURACY_LIMIT:g})"
-    )
+    ]
     whose = "candidate" if accuracy.candidate > accuracy.reference else "reference"
     if accuracy.holds and max(accuracy.candidate, accuracy.reference) > ACCURACY_NOTED:
-        level.notes.append(
+        notes.append(
             f"{whose} worse: its float32 is the less accurate one, by no more than careless summation explains "
             "(on the CPU: batch norm over channels-last tensors)"
         )
-    if not accuracy.holds:
-        level.verdict = "different"
-        again = recorded.repeats.get("candidate") or once_more()
-        wandering = judge_repeat("candidate", traces.candidate32, again, again.step_numbers) if again else None
-        if wandering is not None and not wandering.comparable:
-            # Its float32 is no rounding of its float64 then, but another draw.
-            level.reason = f"the candidate does not repeat itself: {wandering.sentence.partition(': ')[2]}"
-        else:
-            level.reason = "the candidate computes in less than float32: look for TensorFloat-32 or bfloat16"
-    return level
+    return notes
 
 
 def _with_allowance(check: Check, more: float) -> Check:
@@ -125,37 +126,6 @@ def _with_allowance(check: Check, more: float) -> Check:
 def not_run(name: str, reason: str) -> Level:
     """Returns a level that nobody asked for or that cannot be had."""
     return Level(name, "not_run", reason)
-
-
-def find_first(join: Join, checks: Sequence[Check], traces: dict[str, tuple[Trace, Trace]]) -> FirstDifference | None:
-    """Returns the first tensor that is not the same: the checks come in the order of the steps and of computation."""
-    order = {"fresh": 0, "init": 1, "lockstep": 2, "free": 3}
-    found = [check for check in checks if check.verdict in ("different", "incomparable")]
-    if not found:
-        return None
-    check = min(found, key=lambda each: order[each.run])
-    key = parse_key(check.key)
-    if check.run == "fresh":  # told by two numbers, of no trace
-        return FirstDifference(check, key.quantity, key.name, key.tower, None)
-    reference, candidate = traces[check.run]
-    if check.run != "init" and not all(check.step in trace.step_numbers for trace in (reference, candidate)):
-        return FirstDifference(check, key.quantity, key.name, key.tower, None)
-    one_file = reference.init() if check.run == "init" else reference.step(check.step)
-    other_file = candidate.init() if check.run == "init" else candidate.step(check.step)
-    one = one_file.read(check.key) if check.key in one_file else None
-    other = join.read(key, other_file) if one is not None else None
-    shown = worst(one, other) if one is not None and other is not None and one.shape == other.shape else None
-    return FirstDifference(check, key.quantity, key.name, key.tower, shown)
-
-
-def _reason(checks: Sequence[Check]) -> str:
-    judged = [check for check in checks if check.verdict != "not_run"]
-    highest = max((check.multiple for check in judged), default=0.0)
-    scale = max((check.of_scale for check in judged), default=0.0)
-    return (
-        what_differs(checks)
-        or f"{len(judged):,} tensors; at most {highest:.2g} of the tolerance, {scale:.1g} of the scale"
-    )
 
 
 def _in_float32(traces: Lockstep) -> list[str]:

@@ -12,12 +12,12 @@ import numpy as np
 
 from parity.case import Case
 from parity.case.intended import times
-from parity.experiment.levels import find_first
 from parity.experiment.recording import Setup
 from parity.experiment.runs import FEEDS, WEIGHTS
 from parity.experiment.sides.perturb import one_ulp, reordered
 from parity.experiment.spec import RunSpec
 from parity.judge.allowances import TRAJECTORY_LIMIT
+from parity.judge.level import first_difference, level_from
 from parity.judge.levels.trajectory import (
     FalseAlarms,
     Spot,
@@ -28,7 +28,7 @@ from parity.judge.levels.trajectory import (
     spots_of,
     stray_of_candidate,
 )
-from parity.judge.result import Check, Level, Verdict, decide
+from parity.judge.result import Check, FirstDifference, Level, Verdict, decide
 from parity.judge.unmatched_slots import after_the_last, set_aside_slots
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
@@ -275,22 +275,23 @@ def decide_trajectory(case: Case, playing: Setup, join: Join, reference: Trace) 
     candidate, trajectories = record_trajectories(playing, join, reference)
     runs = (after_the_last(reference), after_the_last(candidate))
     checks = set_aside_slots(judge_trajectory(trajectories), join, *runs)
-    level = level_of(checks, trajectories)
-    if playing.racing:
-        level.notes.append(
-            f"not followed, for the reference writes them in no order: {', '.join(sorted(playing.racing))}"
-        )
-    level.first_difference = find_first(join, checks, {"free": (reference, candidate)})
-    if not candidate.facts.get("ranks_agree", True):
-        level.verdict = "different"
-        level.notes.insert(0, "the ranks hold different weights: some gradient or update is not shared between them")
+    racing = ", ".join(sorted(playing.racing))
+    notes = [f"not followed, for the reference writes them in no order: {racing}"] if racing else []
+    first = first_difference(join, checks, {"free": (reference, candidate)})
+    level = level_of(checks, trajectories, first, notes, candidate.facts.get("ranks_agree", True))
     if level.verdict == "same":
         power = measure_power(case, playing, join, reference, trajectories)
         level.notes += told(power)
     return level, candidate
 
 
-def level_of(checks: list[Check], trajectories: Trajectories) -> Level:
+def level_of(
+    checks: list[Check],
+    trajectories: Trajectories,
+    first: FirstDifference | None = None,
+    notes: Sequence[str] = (),
+    ranks_agree: bool = True,
+) -> Level:
     """Returns the level without its power: the verdict, what it rests on, and how often it is wrong about right ports."""
     alarms = false_alarms(trajectories)
     stray = stray_of_candidate(trajectories)
@@ -304,7 +305,8 @@ def level_of(checks: list[Check], trajectories: Trajectories) -> Level:
         reason = (
             f"the reference deviates from itself: {_counted(alarms)}, so that {stray:.3g} is no evidence about the port"
         )
-    return Level("trajectory", verdict, reason, checks, notes=[_told_alarms(alarms, len(trajectories.candidate))])
+    known = [_told_alarms(alarms, len(trajectories.candidate)), *notes]
+    return level_from("trajectory", checks, reason, first=first, notes=known, verdict=verdict, ranks_agree=ranks_agree)
 
 
 def told(power: Sequence[Seen]) -> list[str]:

@@ -10,7 +10,7 @@ from parity.diagnose.catalogue import is_place_only
 from parity.diagnose.interventions import ahead_of, find_by_experiment, with_cut
 from parity.diagnose.located.search import fitting, with_causes_at
 from parity.experiment.layers import locate_first, with_location
-from parity.experiment.levels import find_first, judge_single
+from parity.experiment.levels import judge_single
 from parity.experiment.recording import Recorded
 from parity.experiment.recover import outliving
 from parity.experiment.rejudge.ill_conditioned import empty_notes, set_aside_rounding
@@ -23,10 +23,11 @@ from parity.experiment.replay.rerun import Rerun
 from parity.experiment.replay.script import Part, write_reference
 from parity.experiment.runs import REPEATED
 from parity.experiment.spec import Progress
+from parity.judge.level import first_difference, level_from, reason_from
 from parity.judge.levels.function import Lockstep, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.output_layouts import take_layouts
 from parity.judge.port_values import judge_own_values, written_notes
-from parity.judge.result import Cause, Check, FirstDifference, Level, decide, what_differs
+from parity.judge.result import Cause, Check, FirstDifference, Level
 from parity.judge.tensor_details import Pairs
 from parity.judge.unmatched_slots import slot_notes, slots_aside
 from parity.mapping.states import write_states
@@ -172,19 +173,18 @@ def _function(replayed: ReplayedPort, runs: Runs, settle: Settle) -> Level:
     checks += judge_lockstep(join, traces, part.steps)
     checks += judge_freely(join, free, checks) if free else []
     checks = settle(slots_aside(checks, join, traces), traces=traces)
-    first = find_first(join, checks, dict(_pairs(runs)["function"]))
-    level = Level("function", decide(checks), _reason(checks, len(part.steps)), checks, first)
-    level.notes += (
+    first = first_difference(join, checks, dict(_pairs(runs)["function"]))
+    words = f"{{judged:,}} tensors of {len(part.steps)} steps; at most {{highest:.2g}} of what is allowed"
+    notes = (
         kink_notes(checks)
         + empty_notes(checks)
         + slot_notes(checks)
         + written_notes(replayed.written, replayed.mapping.kept)
     )
+    agree = traces.candidate64.facts.get("ranks_agree", True)
+    level = level_from("function", checks, reason_from(checks, words), first=first, notes=notes, ranks_agree=agree)
     if first is not None and first.check.verdict == "different":
         outliving(level.notes, lambda: _diagnose(level, first, replayed, runs))
-    if not traces.candidate64.facts.get("ranks_agree", True):
-        level.verdict = "different"
-        level.notes.insert(0, "the ranks hold different weights: some gradient or update is not shared between them")
     return level
 
 
@@ -220,14 +220,8 @@ def _causes(first: FirstDifference, checks: Sequence[Check], evidence: Evidence)
     )
     later = [check for check in alike if check.step > first.check.step and check.verdict == "different"]
     for check in [first.check, *later[:LATER]]:
-        again = find_first(evidence.join, [check], pairs) if check is not first.check else first
+        again = first_difference(evidence.join, [check], pairs) if check is not first.check else first
         causes = find_causes(again, evidence) if again else []
         if causes:
             return causes
     return []
-
-
-def _reason(checks: Sequence[Check], steps: int) -> str:
-    judged = [check for check in checks if check.verdict != "not_run"]
-    highest = max((check.multiple for check in judged), default=0.0)
-    return what_differs(checks) or f"{len(judged):,} tensors of {steps} steps; at most {highest:.2g} of the tolerance"

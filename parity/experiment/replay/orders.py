@@ -5,15 +5,19 @@ from dataclasses import replace
 
 from parity.experiment.replay.ill_conditioned import left_by
 from parity.experiment.replay.script import Part
+from parity.judge.level import reason_from
 from parity.judge.levels.function import Lockstep
 from parity.judge.metrics import distance
-from parity.judge.result import Check, Level, decide, what_differs
+from parity.judge.result import Check, Level, decide
 from parity.mapping.trace_map import Join
 from parity.trace import SHADOW_OTHER_ORDER, Trace, parse_key
 from parity.trace.arrays import Tensors
 
 OTHER = "as in the other order of the script's race"
 FREE = "the script races, and the port takes the other order: a free run leaves every step to another one"
+
+
+IN_ANOTHER_ORDER = "{judged:,} tensors, some of them in the other order of the script's race"
 
 
 class OtherOrder:
@@ -54,7 +58,8 @@ class OtherOrder:
             return level
         verdict = decide(settled)
         first = level.first_difference if verdict != "same" else None
-        return replace(level, verdict=verdict, checks=settled, first_difference=first, reason=_reason(settled))
+        reason = reason_from(settled, IN_ANOTHER_ORDER)
+        return replace(level, verdict=verdict, checks=settled, first_difference=first, reason=reason)
 
     def notes(self, checks: Sequence[Check]) -> list[str]:
         """Returns what a report says of the race."""
@@ -86,8 +91,3 @@ def _left_to_the_order(check: Check) -> Check:
     if check.run != "free" or check.verdict != "different":
         return check
     return check._replace(verdict="not_run", difference=0.0, allowed=0.0, note=FREE)
-
-
-def _reason(checks: Sequence[Check]) -> str:
-    judged = [check for check in checks if check.verdict != "not_run"]
-    return what_differs(checks) or f"{len(judged):,} tensors, some of them in the other order of the script's race"
