@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from parity import __version__
-from parity.cli import bless, compare, doctor, map, record, replay, run, show, teach
+from parity.cli import bless, compare, doctor, explain, map, record, replay, run, show, teach
 from parity.cli.not_offered import VERBS, add_verbs
 
 
@@ -37,7 +37,7 @@ def _command(module: ModuleType) -> Command:
     return Command(name, (module.__doc__ or "").splitlines()[0], module.add_arguments, module.run)
 
 
-COMMANDS = [_command(module) for module in (run, record, replay, compare, map, show, bless, teach, doctor)]
+COMMANDS = [_command(module) for module in (run, record, replay, compare, map, show, bless, explain, teach, doctor)]
 GIVE_VERDICTS = frozenset(["run", "replay", "compare"])  # they say "verdict: incomparable" where they fail
 
 

@@ -1,14 +1,23 @@
-"""Every cause comes from the catalogue: its name, title, fix and precedence; and the docs list what it has."""
+"""Every cause comes from the catalogue: its name, title, fix and precedence."""
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
 
 import pytest
 
-from parity.diagnose.catalogue import CAUSES, EXACT, FAMILIES, Trait, build_cause, causes_with, describe
+from parity.diagnose.catalogue import (
+    CAUSES,
+    FAMILIES,
+    Proof,
+    Trait,
+    build_cause,
+    causes_with,
+    describe,
+    is_exact,
+    is_place_only,
+)
 from parity.diagnose.catalogue.layers import OF_ANY
 
 ROOT = Path(__file__).parents[2]
@@ -107,26 +116,73 @@ def test_where_is_empty_unless_given():
     assert describe("slot_reset", slot="m", where=" for w").title == "the slot m is forgotten in every step for w"
 
 
-def test_what_holds_beside_anything_is_said_alone():
-    alone = causes_with(Trait.ONLY_ALONE)
-    assert alone == {
-        "order_of_examples",
-        "repeated_examples",
-        "dropout_active",
-        "activation_factor",
-        "activation_function",
-        "normalisation",
-        "gradient_factor",
-        "batch_norm_momentum",
-        "learning_rate",
-    }
-    assert not [name for name in alone if CAUSES[name].specificity == EXACT]
+ORDER_OF_AN_INPUT = {"transposed_input", "reversed_input", "rolled_input"}
+READ_OTHERWISE = {"other_shard", "order_of_examples", "repeated_examples"}
+TRAITS = {
+    Trait.ONLY_ALONE: READ_OTHERWISE - {"other_shard"}
+    | {"dropout_active", "activation_factor", "activation_function", "normalisation", "gradient_factor"}
+    | {"batch_norm_momentum", "learning_rate"},
+    Trait.OF_AN_OP: {"activation_function", "extra_scale", "moved_values", "op_left_out", "other_operation"}
+    | {"reduction", "scale"},
+    Trait.FIRST_LAYERS: READ_OTHERWISE
+    | ORDER_OF_AN_INPUT
+    | {"input_scale", "input_shift", "shifted_image", "stale_batch"},
+    Trait.INPUT_LAYOUT: ORDER_OF_AN_INPUT,
+    Trait.BEHIND_LAYERS: {"cross_entropy", "gradient_factor", "loss_scale", "labels_shifted"},
+    Trait.BEHIND_LOSSES: {"some_towers"},
+    Trait.FACTOR_OF_LOSSES: {"gradient_factor", "loss_scale"},
+    Trait.OTHER_EXAMPLES: READ_OTHERWISE,
+    Trait.FITS_WHAT_IS_LEFT: {"rectifier", "dropout_active", "bias_missing", "other_shard", "cross_entropy"},
+    Trait.BESIDE_A_LOSS: {"some_towers", "clipping", "rows_without_gradient", "stale_gradient", "reduced_precision"},
+    Trait.NO_GRADIENT: {"zero_gradient", "rows_without_gradient"},
+}
 
 
-def test_the_page_lists_the_catalogue():
-    page = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")
-    families = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
-    found = {
-        part.splitlines()[0]: dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", part, re.MULTILINE)) for part in families
+@pytest.mark.parametrize("trait", TRAITS)
+def test_which_causes_have_a_trait(trait):
+    assert causes_with(trait) == TRAITS[trait]
+
+
+def test_what_names_inputs_weights_and_layers_comes_before_what_says_the_same_of_an_op():
+    families = ("What goes in", "Weights and values of the port's own", "Layers")
+    named = {row.name for family in families for row in FAMILIES[family]}
+    assert causes_with(Trait.OF_A_LAYER) == named - TRAITS[Trait.OF_AN_OP]
+
+
+def test_how_exact_causes_are():
+    places = {"border", "activation_factor", "moved_values", "not_finite", "other_operation"}
+    assert {name for name in CAUSES if is_place_only(name)} == places
+    assert {name for name in CAUSES if not is_exact(name)} == places | TRAITS[Trait.ONLY_ALONE]
+    assert [name for name, row in CAUSES.items() if not row.complete] == ["reduced_precision"]
+
+
+def test_what_follows_from_causes():
+    adam = ("learning_rate", "bias_correction", "adam_epsilon")
+    assert {name: row.implies for name, row in CAUSES.items() if row.implies} == {
+        "shifted_schedule": ("learning_rate",),
+        "slow_schedule": ("learning_rate",),
+        "adam_beta": adam,
+        "optimizer_rule": (*adam, "momentum", "nesterov"),
+        "updated_twice": ("learning_rate", "momentum", "nesterov", "gradient_factor", "bias_correction"),
     }
-    assert found == {family: {row.name: row.meaning for row in rows} for family, rows in FAMILIES.items()}
+    assert {name: row.doubts for name, row in CAUSES.items() if row.doubts} == {
+        "trained_twice": ("learning_rate", "gradient_factor")
+    }
+    assert {name: row.refined_by for name, row in CAUSES.items() if row.refined_by} == {
+        "random_draw": ("dropout_active",)
+    }
+
+
+PROVEN_IN = {
+    "detectors": Proof.NUMBERS,
+    "layers": Proof.RECOMPUTED,
+    "located": Proof.RECOMPUTED,
+    "interventions": Proof.RERUN,
+}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_row_says_how_the_module_that_names_a_cause_proves_it(path):
+    proof = PROVEN_IN.get(path.parent.name) if path.parent.parent.name == "diagnose" else None
+    names = {name for call in calls(path, *BUILDING) for name in constants(call.args[0])}
+    assert not [name for name in names if proof is not None and proof not in CAUSES[name].proof]

@@ -15,7 +15,7 @@ from parity.judge.result import Level, Result
 from parity.trace import TraceWriter
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("run", "record", "replay", "compare", "map", "show", "bless", "teach", "doctor")
+VERBS = ("run", "record", "replay", "compare", "map", "show", "bless", "explain", "teach", "doctor")
 LATER = ("port", "scan")
 
 
@@ -164,6 +164,7 @@ NO_VERDICT = {
     "show": ["show", "nowhere"],
     "bless": ["bless", "nowhere"],
     "teach": ["teach", "99"],
+    "explain": ["explain", "no_such_cause"],
     "teach, a file that is a folder": ["teach", "1", "--html", "/"],
     "record": ["record", "--", "nowhere.py"],
     "replay --init": ["replay", "nowhere", "--init", "skeleton"],

@@ -21,6 +21,7 @@ from parity.diagnose.catalogue.info import EXACT as EXACT
 from parity.diagnose.catalogue.info import GENERAL as GENERAL
 from parity.diagnose.catalogue.info import PLACE as PLACE
 from parity.diagnose.catalogue.info import CauseInfo as CauseInfo
+from parity.diagnose.catalogue.info import Proof as Proof
 from parity.diagnose.catalogue.info import Trait as Trait
 from parity.diagnose.catalogue.info import Wording as Wording
 from parity.judge.result import Cause, Explained

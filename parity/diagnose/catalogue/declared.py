@@ -1,6 +1,6 @@
 """The causes of differences that a case declares."""
 
-from parity.diagnose.catalogue.info import CauseInfo, Wording
+from parity.diagnose.catalogue.info import CauseInfo, Proof, Wording
 
 ROWS = (
     CauseInfo(
@@ -11,5 +11,6 @@ ROWS = (
                 "the declared difference is not there: {texts}", "take it out of [expect], or have the port do it"
             ),
         },
+        proof=Proof.RERUN,
     ),
 )

@@ -1,6 +1,6 @@
 """The causes of evaluation."""
 
-from parity.diagnose.catalogue.info import CauseInfo, Wording
+from parity.diagnose.catalogue.info import CauseInfo, Proof, Wording
 
 ROWS = (
     CauseInfo(
@@ -15,6 +15,7 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.RERUN,
     ),
     CauseInfo(
         "train_mode_in_evaluation",
@@ -36,6 +37,7 @@ ROWS = (
                 "hand self.training on to dropout: F.dropout(x, p, training=self.training)",
             ),
         },
+        proof=Proof.RERUN,
     ),
     CauseInfo(
         "towers_in_train_mode",
@@ -46,6 +48,7 @@ ROWS = (
                 "hand the tower's training=False on to its batch norm",
             ),
         },
+        proof=Proof.RERUN,
     ),
     CauseInfo(
         "averages_not_used",
@@ -59,5 +62,6 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.NUMBERS,
     ),
 )

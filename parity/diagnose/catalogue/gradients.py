@@ -1,6 +1,6 @@
 """The causes of the gradients of a tower."""
 
-from parity.diagnose.catalogue.info import GENERAL, PLACE, CauseInfo, Trait, Wording
+from parity.diagnose.catalogue.info import GENERAL, PLACE, CauseInfo, Proof, Trait, Wording
 
 _OF_TWO = (
     "look for what multiplies the loss by a power of two: a loss scale that is not taken out, or a sum over that many"
@@ -19,6 +19,7 @@ ROWS = (
             ),
             "padding_idx": Wording("no gradient reaches the row of padding_idx at {lines}", _PADDING),
         },
+        proof=Proof.NUMBERS | Proof.RERUN,
         traits=Trait.BESIDE_A_LOSS | Trait.NO_GRADIENT,
     ),
     CauseInfo(
@@ -30,6 +31,7 @@ ROWS = (
                 "look for detach(), no_grad(), requires_grad = False or .data between this variable and the loss",
             ),
         },
+        proof=Proof.NUMBERS,
         traits=Trait.NO_GRADIENT,
     ),
     CauseInfo(
@@ -40,6 +42,7 @@ ROWS = (
                 "{kinds} keeps gradients from passing at {lines}", "leave it out: in the graph the gradient passes here"
             ),
         },
+        proof=Proof.RERUN,
     ),
     CauseInfo(
         "not_detached",
@@ -50,6 +53,7 @@ ROWS = (
                 "detach() there, as the graph's stop_gradient does",
             ),
         },
+        proof=Proof.RERUN,
     ),
     CauseInfo(
         "gradient_factor",
@@ -75,6 +79,7 @@ ROWS = (
                 "look for what multiplies or divides the loss by that factor",
             ),
         },
+        proof=Proof.NUMBERS | Proof.RECOMPUTED,
         specificity=GENERAL,
         traits=Trait.BEHIND_LAYERS | Trait.FACTOR_OF_LOSSES,
     ),
@@ -85,6 +90,7 @@ ROWS = (
             "gradient": Wording("the gradient has the wrong sign", "minimise the loss, not its negative"),
             "update": Wording("the update goes uphill", "minimise: check maximize=True and the loss's sign"),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "stale_gradient",
@@ -95,6 +101,7 @@ ROWS = (
                 "call optimizer.zero_grad() before every backward pass, unless the graph accumulates too",
             ),
         },
+        proof=Proof.NUMBERS,
         traits=Trait.BESIDE_A_LOSS,
     ),
     CauseInfo(
@@ -114,6 +121,7 @@ ROWS = (
                 "not stop a gradient",
             ),
         },
+        proof=Proof.NUMBERS,
         specificity=PLACE,
     ),
     CauseInfo(
@@ -135,5 +143,6 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.NUMBERS,
     ),
 )

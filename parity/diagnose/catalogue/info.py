@@ -40,6 +40,25 @@ class Trait(enum.Flag):
     NO_GRADIENT = enum.auto()
 
 
+class Proof(enum.Flag):
+    """How a cause is found to hold.
+
+    Members:
+      NUMBERS: the recorded numbers of both sides fit it.
+      RECOMPUTED: a layer or op is computed again from what goes into it.
+      ONE_CHANGE: one op of a recorded forward pass is changed.
+      RERUN: a step is run again with it undone, or with what would show it.
+      STRUCTURE: names, shapes and uses of variables on both sides.
+    """
+
+    NONE = 0
+    NUMBERS = enum.auto()
+    RECOMPUTED = enum.auto()
+    ONE_CHANGE = enum.auto()
+    RERUN = enum.auto()
+    STRUCTURE = enum.auto()
+
+
 class Wording(NamedTuple):
     """What reports say of a cause; both may have named fields, as `str.format` takes them.
 
@@ -59,6 +78,7 @@ class CauseInfo(NamedTuple):
       name: its identifier.
       meaning: what it says, in one line.
       wordings: by variant; a cause that is said in one way only has the variant "".
+      proof: how it is found to hold.
       specificity: `PLACE` where it says where the trouble is rather than what; `GENERAL` where it always holds beside
         something more exact; else `EXACT`.
       traits: see `Trait`.
@@ -72,6 +92,7 @@ class CauseInfo(NamedTuple):
     name: str
     meaning: str
     wordings: Mapping[str, Wording]
+    proof: Proof = Proof.NONE
     specificity: int = EXACT
     traits: Trait = Trait.NONE
     complete: bool = True

@@ -1,6 +1,6 @@
 """The causes of what goes into the towers and the ranks."""
 
-from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Trait, Wording
+from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Proof, Trait, Wording
 
 _PIECES = "cut the batch into contiguous pieces as tf.split does: torch_ddp.shard"
 
@@ -20,6 +20,7 @@ ROWS = (
             "in the ranks": Wording("the examples of the batch come in another order", _PIECES),
             "to other ranks": Wording("the examples of the batch come in another order and to other ranks", _PIECES),
         },
+        proof=Proof.NUMBERS | Proof.RERUN,
         specificity=GENERAL,
         traits=Trait.FIRST_LAYERS | Trait.OTHER_EXAMPLES,
     ),
@@ -32,6 +33,7 @@ ROWS = (
                 ("read every example once: check sampling with replacement, padding of the last batch, and drop_last"),
             ),
         },
+        proof=Proof.NUMBERS,
         specificity=GENERAL,
         traits=Trait.FIRST_LAYERS | Trait.OTHER_EXAMPLES,
     ),
@@ -50,6 +52,7 @@ ROWS = (
                 "ordered examples",
             ),
         },
+        proof=Proof.NUMBERS,
         traits=Trait.FIRST_LAYERS | Trait.OTHER_EXAMPLES | Trait.FITS_WHAT_IS_LEFT,
     ),
     CauseInfo(
@@ -61,6 +64,7 @@ ROWS = (
                 "use the batch of this step: check prefetching and where next() is called",
             ),
         },
+        proof=Proof.RERUN,
         traits=Trait.FIRST_LAYERS,
     ),
     CauseInfo(
@@ -73,6 +77,7 @@ ROWS = (
                 "use {input} where the graph does",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED | Proof.RERUN,
     ),
     CauseInfo(
         "input_scale",
@@ -86,6 +91,7 @@ ROWS = (
             ),
             "factor": Wording("the port multiplies {input} by {factor:.6g}", _READ),
         },
+        proof=Proof.RECOMPUTED | Proof.RERUN,
         traits=Trait.FIRST_LAYERS,
     ),
     CauseInfo(
@@ -97,6 +103,7 @@ ROWS = (
                 "the port adds {shift:.6g} to {input}", "centre the inputs as the graph does, on the same mean"
             ),
         },
+        proof=Proof.RECOMPUTED | Proof.RERUN,
         traits=Trait.FIRST_LAYERS,
     ),
     CauseInfo(
@@ -116,6 +123,7 @@ ROWS = (
                 "check the order of the axes where the port reads its images",
             ),
         },
+        proof=Proof.RECOMPUTED | Proof.RERUN,
         traits=Trait.FIRST_LAYERS | Trait.INPUT_LAYOUT,
     ),
     CauseInfo(
@@ -136,6 +144,7 @@ ROWS = (
             ),
             "sequence": Wording("the port reads {input} backwards", _SEQUENCES),
         },
+        proof=Proof.RECOMPUTED | Proof.RERUN,
         traits=Trait.FIRST_LAYERS | Trait.INPUT_LAYOUT,
     ),
     CauseInfo(
@@ -144,6 +153,7 @@ ROWS = (
         {
             "": Wording("the port reads {input} {late} by one, what falls off coming back in", _SEQUENCES),
         },
+        proof=Proof.RERUN,
         traits=Trait.FIRST_LAYERS | Trait.INPUT_LAYOUT,
     ),
     CauseInfo(
@@ -155,6 +165,7 @@ ROWS = (
                 ("pad as SAME does: evenly, the odd one at the end (torch_ddp.like_tf.Conv2d, or pad_same before it)"),
             ),
         },
+        proof=Proof.RERUN,
         traits=Trait.FIRST_LAYERS,
     ),
     CauseInfo(
@@ -164,6 +175,7 @@ ROWS = (
             "classes": Wording("the port shifts {input} by {by:+d}", "count the classes from where the graph does"),
             "form": Wording("the loss is {what}", "take the labels from where the graph takes them"),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED | Proof.RERUN,
         traits=Trait.BEHIND_LAYERS,
     ),
 )

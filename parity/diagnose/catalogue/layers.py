@@ -1,6 +1,6 @@
 """The causes of layers and ops."""
 
-from parity.diagnose.catalogue.info import GENERAL, PLACE, CauseInfo, Trait, Wording
+from parity.diagnose.catalogue.info import GENERAL, PLACE, CauseInfo, Proof, Trait, Wording
 
 # What one change of an op proves, whatever that op belongs to.
 _AS_THE_GRAPH = "have the port compute what the graph computes there"
@@ -60,6 +60,7 @@ ROWS = (
                 "use the activation of the graph on both sides, with its slope",
             ),
         },
+        proof=Proof.NUMBERS | Proof.ONE_CHANGE | Proof.RECOMPUTED,
         specificity=GENERAL,
         traits=Trait.OF_AN_OP,
     ),
@@ -72,6 +73,7 @@ ROWS = (
                 "look for a scale of the input (1/255, standardisation) or of this layer",
             ),
         },
+        proof=Proof.NUMBERS,
         specificity=PLACE,
         traits=Trait.ONLY_ALONE,
     ),
@@ -84,6 +86,7 @@ ROWS = (
                 "use the activation of the graph: a plain ReLU on both sides, or the same negative slope",
             ),
         },
+        proof=Proof.NUMBERS,
         traits=Trait.FITS_WHAT_IS_LEFT,
     ),
     CauseInfo(
@@ -96,6 +99,7 @@ ROWS = (
                 "give the layer in front of the norm its bias once, or leave it out on both sides",
             ),
         },
+        proof=Proof.NUMBERS,
         traits=Trait.FITS_WHAT_IS_LEFT,
     ),
     CauseInfo(
@@ -107,6 +111,7 @@ ROWS = (
                 "normalise with affine=True, or scale=True, as the graph does",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "normalisation",
@@ -130,6 +135,7 @@ ROWS = (
                 _NORM,
             ),
         },
+        proof=Proof.NUMBERS | Proof.RECOMPUTED,
         specificity=GENERAL,
     ),
     CauseInfo(
@@ -142,6 +148,7 @@ ROWS = (
                 _NORM,
             ),
         },
+        proof=Proof.NUMBERS | Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "border",
@@ -149,9 +156,10 @@ ROWS = (
         {
             "": Wording(
                 "{tensor} differs at the border of the image",
-                ("pad as SAME does: with zeros, the odd one at the end (torch_ddp.like_tf.Conv2dSame, MaxPool2dSame)"),
+                ("pad as SAME does: with zeros, the odd one at the end (torch_ddp.like_tf.Conv2d, MaxPool2d)"),
             ),
         },
+        proof=Proof.NUMBERS,
         specificity=PLACE,
     ),
     CauseInfo(
@@ -168,6 +176,7 @@ ROWS = (
                 "pad_same before them)",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "pooling",
@@ -183,6 +192,7 @@ ROWS = (
             ),
             "padding counted": Wording("{layer} is computed {words} in the candidate", "count_include_pad=False"),
         },
+        proof=Proof.NUMBERS | Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "response_normalisation",
@@ -197,6 +207,7 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.NUMBERS | Proof.ONE_CHANGE,
     ),
     CauseInfo(
         "transposed_kernel",
@@ -217,6 +228,7 @@ ROWS = (
                 "carry the kernel over with its rows and columns as they are",
             ),
         },
+        proof=Proof.RECOMPUTED | Proof.RERUN,
     ),
     CauseInfo(
         "dilation",
@@ -227,6 +239,7 @@ ROWS = (
                 "give the layer the graph's dilation_rate",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "resizing",
@@ -237,6 +250,7 @@ ROWS = (
                 "resize as the graph does: align_corners and the mode of torch's interpolate",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "channel_order",
@@ -247,6 +261,7 @@ ROWS = (
                 "join and split channels in the order of the graph: the arguments of torch.cat",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "moved_values",
@@ -262,6 +277,7 @@ ROWS = (
                 "reshape to examples first, then steps",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
         specificity=PLACE,
         traits=Trait.OF_AN_OP,
     ),
@@ -274,6 +290,7 @@ ROWS = (
                 "take the halves in the graph's order: torch's glu gates with the second",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "transposed_product",
@@ -284,6 +301,7 @@ ROWS = (
                 "multiply as the graph does, with its transpose_a and transpose_b",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "normalised_axis",
@@ -302,6 +320,7 @@ ROWS = (
                 "normalise over the graph's axis: dim of torch.nn.functional.normalize",
             ),
         },
+        proof=Proof.RECOMPUTED,
     ),
     CauseInfo(
         "reduction",
@@ -315,6 +334,7 @@ ROWS = (
                 "of {sequence} the candidate takes {other}, the reference {own}", "reduce the steps as the graph does"
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
         traits=Trait.OF_AN_OP,
     ),
     CauseInfo(
@@ -326,6 +346,7 @@ ROWS = (
                 "compute the indices as the graph does: its offsets, hash and modulus",
             ),
         },
+        proof=Proof.RECOMPUTED,
     ),
     CauseInfo(
         "scale",
@@ -344,6 +365,7 @@ ROWS = (
                 "multiply the weight by what the graph multiplies it by",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
         traits=Trait.OF_AN_OP,
     ),
     CauseInfo(
@@ -360,6 +382,7 @@ ROWS = (
                 "multiply the weight by what the graph multiplies it by",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
         traits=Trait.OF_AN_OP,
     ),
     CauseInfo(
@@ -374,6 +397,7 @@ ROWS = (
                 "the port leaves out {kind}: {line}; it goes on with {onward}", "do what the graph does there"
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
         traits=Trait.OF_AN_OP,
     ),
     CauseInfo(
@@ -385,6 +409,7 @@ ROWS = (
                 "mask what the graph masks: keys, with [:, None, None, :]",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "softmax_axis",
@@ -399,6 +424,7 @@ ROWS = (
                 "take the softmax over the axis that the graph takes: torch's weights lie in another order",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "softmax_scale",
@@ -409,6 +435,7 @@ ROWS = (
                 "divide the scores once, by the square root of the size of a head where the graph does",
             ),
         },
+        proof=Proof.RECOMPUTED,
     ),
     CauseInfo(
         "forget_bias",
@@ -428,6 +455,7 @@ ROWS = (
                 "lstm_bias(forget_bias)",
             ),
         },
+        proof=Proof.RECOMPUTED | Proof.RERUN,
     ),
     CauseInfo(
         "recurrent_rule",
@@ -447,6 +475,7 @@ ROWS = (
                 "{layer}: the new state goes through {other} in the candidate, through {own} in the reference", _CELL
             ),
         },
+        proof=Proof.RECOMPUTED,
     ),
     CauseInfo(
         "sequence_lengths",
@@ -465,6 +494,7 @@ ROWS = (
                 "take the step that the graph takes, by the lengths",
             ),
         },
+        proof=Proof.RECOMPUTED,
     ),
     CauseInfo(
         "initial_state",
@@ -479,6 +509,7 @@ ROWS = (
                 "empty the state where the graph does",
             ),
         },
+        proof=Proof.RECOMPUTED,
     ),
     CauseInfo(
         "other_operation",
@@ -486,6 +517,7 @@ ROWS = (
         {
             "weight": Wording("of {weight} the port {there}, where the reference {here}: {lines}", _AS_THE_GRAPH),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
         specificity=PLACE,
         traits=Trait.OF_AN_OP,
     ),
@@ -507,6 +539,7 @@ ROWS = (
             ),
             "before a layer": Wording("dropout is active in the candidate only, in front of {layer}", _SWITCHED_OFF),
         },
+        proof=Proof.NUMBERS | Proof.RECOMPUTED | Proof.RERUN,
         specificity=GENERAL,
         traits=Trait.FITS_WHAT_IS_LEFT,
     ),
@@ -522,6 +555,7 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.RERUN,
         refined_by=("dropout_active",),
     ),
     CauseInfo(
@@ -536,5 +570,6 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.RERUN,
     ),
 )

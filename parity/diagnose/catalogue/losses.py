@@ -1,6 +1,6 @@
 """The causes of the loss."""
 
-from parity.diagnose.catalogue.info import CauseInfo, Trait, Wording
+from parity.diagnose.catalogue.info import CauseInfo, Proof, Trait, Wording
 
 _REDUCTION = "reduce the loss as the graph does: over which numbers, and divided by how many"
 _COUNTS = "weigh the terms of the loss as the graph does"
@@ -13,6 +13,7 @@ ROWS = (
             "": Wording("the candidate's loss has {what}", "give the port the loss of the graph"),
             "form": Wording("the loss is {what}", "give the port the graph's loss"),
         },
+        proof=Proof.NUMBERS | Proof.RECOMPUTED,
         traits=Trait.BEHIND_LAYERS | Trait.FITS_WHAT_IS_LEFT,
     ),
     CauseInfo(
@@ -38,6 +39,7 @@ ROWS = (
             "one": Wording("the candidate's loss takes {theirs} of {name}, the reference's {mine}", _REDUCTION),
             "scalar": Wording("{name} counts {theirs} in the candidate's loss, {mine} in the reference's", _REDUCTION),
         },
+        proof=Proof.NUMBERS | Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "loss_function",
@@ -49,6 +51,7 @@ ROWS = (
                 "compare with the labels as the graph does: what is 0 there is 1 here",
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "loss_term",
@@ -70,6 +73,7 @@ ROWS = (
                 "the term {name} of the loss counts {theirs} in the candidate, {mine} in the reference", _COUNTS
             ),
         },
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
         "weight_decay",
@@ -106,6 +110,7 @@ ROWS = (
                 "decay what the graph decays, once: {variables} by {amount:.4g}",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "loss_scale",
@@ -116,6 +121,7 @@ ROWS = (
                 "unscale before the update: scaler.unscale_, or leave amp.scale_loss before step()",
             ),
         },
+        proof=Proof.NUMBERS,
         traits=Trait.BEHIND_LAYERS | Trait.FACTOR_OF_LOSSES,
     ),
 )

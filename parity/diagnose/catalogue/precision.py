@@ -1,6 +1,6 @@
 """The causes of precision, mixed precision among it."""
 
-from parity.diagnose.catalogue.info import CauseInfo, Trait, Wording
+from parity.diagnose.catalogue.info import CauseInfo, Proof, Trait, Wording
 
 ROWS = (
     CauseInfo(
@@ -29,6 +29,7 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.NUMBERS | Proof.RERUN,
         traits=Trait.BESIDE_A_LOSS,
         complete=False,
     ),
@@ -41,6 +42,7 @@ ROWS = (
                 "keep batch norm in float32 (keep_batchnorm_fp32): give it weights (affine), or use opt_level O1",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "half_optimizer",
@@ -50,6 +52,7 @@ ROWS = (
                 "the optimizer's own arithmetic is in {dtype}", "use O2, which keeps float32 masters and float32 slots"
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "master_weights",
@@ -63,6 +66,7 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "loss_scale_left",
@@ -73,6 +77,7 @@ ROWS = (
                 "unscale before the update: leave amp.scale_loss first, or scaler.unscale_(optimizer)",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "loss_scale_in_clipping",
@@ -83,6 +88,7 @@ ROWS = (
                 "clip after leaving amp.scale_loss, amp.master_params(optimizer)",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "loss_scale_rule",
@@ -93,5 +99,6 @@ ROWS = (
                 "let amp.scale_loss alone move the scale, once per update, and restore it only when resuming",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
 )

@@ -1,6 +1,6 @@
 """The causes of moving statistics and averages of weights."""
 
-from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Wording
+from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Proof, Wording
 
 _AVERAGES = (
     "give ExponentialMovingAverage the graph's decay, with num_updates where the graph passes it, and update it once "
@@ -20,6 +20,7 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.NUMBERS,
         specificity=GENERAL,
     ),
     CauseInfo(
@@ -34,6 +35,7 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "statistics_frozen",
@@ -44,6 +46,7 @@ ROWS = (
                 "train in training mode, with a momentum; in the towers: run UPDATE_OPS",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "statistics_of_another_tower",
@@ -54,6 +57,7 @@ ROWS = (
                 ("keep the statistics of the rank that stands for the surviving tower: rank 0 under DDP's broadcast"),
             ),
         },
+        proof=Proof.RERUN,
     ),
     CauseInfo(
         "average_decay",
@@ -64,6 +68,7 @@ ROWS = (
                 "the averages of the weights decay by {got:.6g} where the reference's decay by {wanted:.6g}", _AVERAGES
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "stale_average",
@@ -74,5 +79,6 @@ ROWS = (
                 "move the averages after the optimizer's step",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
 )

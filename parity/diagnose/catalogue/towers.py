@@ -1,6 +1,6 @@
 """The causes of combining the towers."""
 
-from parity.diagnose.catalogue.info import CauseInfo, Trait, Wording
+from parity.diagnose.catalogue.info import CauseInfo, Proof, Trait, Wording
 
 # Which towers count, and how.
 _ONCE = "let the gradient of every rank take part once: no condition on the rank around loss and backward pass"
@@ -28,6 +28,7 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "sum_instead_of_mean",
@@ -39,6 +40,7 @@ ROWS = (
                 'sum in the port too ([torch] combine = "sum"), or average in the towers and scale the learning rate',
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "some_towers",
@@ -48,6 +50,7 @@ ROWS = (
             "left out": Wording("the gradient of tower {towers} is left out", _ONCE),
             "unequal": Wording("the gradients of the towers do not count alike", _ONCE),
         },
+        proof=Proof.NUMBERS,
         traits=Trait.BEHIND_LOSSES | Trait.BESIDE_A_LOSS,
     ),
     CauseInfo(
@@ -63,6 +66,7 @@ ROWS = (
                 "[torch] sync_batch_norm = true, or torch_ddp.parallel.convert_syncbn_model in the port",
             ),
         },
+        proof=Proof.RERUN,
     ),
     CauseInfo(
         "clipping",
@@ -106,6 +110,7 @@ ROWS = (
                 "clip as the graph does: by this norm or value on both sides, or on neither",
             ),
         },
+        proof=Proof.NUMBERS,
         traits=Trait.BESIDE_A_LOSS,
     ),
 )

@@ -1,6 +1,6 @@
 """The causes of the optimizer's update."""
 
-from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Wording
+from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Proof, Wording
 
 _EVERY_UPDATE = "step the schedule after every update, as the graph's global step counts, not once per epoch"
 _SCHEDULE = "give the port the learning rate of the graph, and check the schedule's unit, boundaries and ends"
@@ -34,6 +34,7 @@ ROWS = (
                 "the learning rate changes by {got:.6g} a step, the reference's by {wanted:.6g}", _SCHEDULE
             ),
         },
+        proof=Proof.NUMBERS,
         specificity=GENERAL,
     ),
     CauseInfo(
@@ -47,6 +48,7 @@ ROWS = (
                 "the learning rate comes a step too early", "call scheduler.step() after optimizer.step()"
             ),
         },
+        proof=Proof.NUMBERS,
         implies=("learning_rate",),
     ),
     CauseInfo(
@@ -63,6 +65,7 @@ ROWS = (
             ),
             "seldom": Wording("the schedule is stepped once in {period} updates", _EVERY_UPDATE),
         },
+        proof=Proof.NUMBERS,
         implies=("learning_rate",),
     ),
     CauseInfo(
@@ -86,6 +89,7 @@ ROWS = (
                 "give the port's optimizer the momentum of the graph: none",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "nesterov",
@@ -96,6 +100,7 @@ ROWS = (
                 "use_nesterov={wanted} (torch: nesterov={wanted}), as the graph has it",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "adam_beta",
@@ -110,6 +115,7 @@ ROWS = (
                 "give the port's optimizer {wanted:.6g}",
             ),
         },
+        proof=Proof.NUMBERS,
         implies=(
             "learning_rate",
             "bias_correction",
@@ -136,6 +142,7 @@ ROWS = (
                 "use torch_ddp.like_tf.Adam(epsilon={wanted:g})",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "adam_epsilon_placement",
@@ -149,6 +156,7 @@ ROWS = (
                 "Adam's epsilon inside the bias correction", "use torch_ddp.like_tf.Adam(epsilon={wanted:g})"
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "bias_correction",
@@ -171,6 +179,7 @@ ROWS = (
                 "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "rmsprop_epsilon",
@@ -190,6 +199,7 @@ ROWS = (
             ),
             "root": Wording("RMSProp's epsilon {place}", "add epsilon {wanted}, as torch_ddp.like_tf's optimizers do"),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "slot_reset",
@@ -200,6 +210,7 @@ ROWS = (
                 "make the optimizer once, before the loop, and load its state with the weights",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "step_count",
@@ -210,6 +221,7 @@ ROWS = (
                 "begin to count where the script does: with a fresh optimizer, or with the whole of its saved state",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "decay_rate",
@@ -224,6 +236,7 @@ ROWS = (
                 "give the port's optimizer {wanted:.6g}",
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "optimizer_epsilon",
@@ -249,6 +262,7 @@ ROWS = (
                 "the optimizer's epsilon {place}", "add epsilon {wanted}, as torch_ddp.like_tf's optimizers do"
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "optimizer_rule",
@@ -277,6 +291,7 @@ ROWS = (
                 "use the optimizer of the graph: torch_ddp.like_tf has TensorFlow's",
             ),
         },
+        proof=Proof.NUMBERS,
         implies=(
             "learning_rate",
             "bias_correction",
@@ -291,6 +306,7 @@ ROWS = (
         {
             "": Wording("Ftrl's {text}", "give the port's optimizer what the graph's has: torch_ddp.like_tf.Ftrl"),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "updated_twice",
@@ -304,6 +320,7 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.NUMBERS,
         implies=(
             "learning_rate",
             "momentum",
@@ -328,5 +345,6 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.NUMBERS,
     ),
 )

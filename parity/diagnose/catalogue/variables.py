@@ -1,6 +1,6 @@
 """The causes of weights and other values of the port's own."""
 
-from parity.diagnose.catalogue.info import CauseInfo, Wording
+from parity.diagnose.catalogue.info import CauseInfo, Proof, Wording
 
 ROWS = (
     CauseInfo(
@@ -12,6 +12,7 @@ ROWS = (
                 ("have the port make the value that the graph has: elsewhere than here nobody writes it into the port"),
             ),
         },
+        proof=Proof.NUMBERS | Proof.ONE_CHANGE,
     ),
     CauseInfo(
         "swapped_variables",
@@ -26,6 +27,7 @@ ROWS = (
                 "exchange {one} and {other} in the mapping, or where the port uses them",
             ),
         },
+        proof=Proof.RERUN,
     ),
     CauseInfo(
         "gate_order",
@@ -43,6 +45,7 @@ ROWS = (
                 "reorder the gates, or the mapping's blocks",
             ),
         },
+        proof=Proof.RECOMPUTED | Proof.RERUN,
     ),
     CauseInfo(
         "flatten_order",
@@ -60,6 +63,7 @@ ROWS = (
                 "flatten in the graph's order, or say it in the mapping's transform",
             ),
         },
+        proof=Proof.RECOMPUTED | Proof.RERUN,
     ),
     CauseInfo(
         "slot_initial_value",
@@ -73,6 +77,7 @@ ROWS = (
                 ),
             ),
         },
+        proof=Proof.NUMBERS,
     ),
     CauseInfo(
         "trained_twice",
@@ -83,6 +88,7 @@ ROWS = (
                 "freeze one of them: {last}.requires_grad_(False)",
             ),
         },
+        proof=Proof.NUMBERS,
         doubts=("learning_rate", "gradient_factor"),
     ),
     CauseInfo(
@@ -94,6 +100,7 @@ ROWS = (
                 ("tie them: assign one parameter to both modules, as in head.weight = embedding.weight ({parameter})"),
             ),
         },
+        proof=Proof.STRUCTURE,
     ),
     CauseInfo(
         "shared_parameter",
@@ -104,6 +111,7 @@ ROWS = (
                 "make a module for each layer, in place of one that is called twice",
             ),
         },
+        proof=Proof.STRUCTURE,
     ),
     CauseInfo(
         "missing_parameter",
@@ -118,6 +126,7 @@ ROWS = (
                 "add the parameter or the layer (bias=True, affine=True), as the graph has it",
             ),
         },
+        proof=Proof.STRUCTURE,
     ),
     CauseInfo(
         "extra_parameter",
@@ -128,6 +137,7 @@ ROWS = (
                 "leave out the parameter or the layer (bias=False, affine=False), as the graph does",
             ),
         },
+        proof=Proof.STRUCTURE,
     ),
     CauseInfo(
         "parameter_shape",
@@ -138,5 +148,6 @@ ROWS = (
                 "give the port's module the sizes of the graph",
             ),
         },
+        proof=Proof.STRUCTURE,
     ),
 )
