@@ -190,7 +190,7 @@ def _parts(data: dict[str, Any]) -> Iterator[Problem]:
         for key in OF_ALL:
             if isinstance(part, dict) and key in part:
                 write = "Write it there: it is about the update of all variables."
-                yield Problem(("optimizers", name, key), f"{key} in [optimizer]", "it in a part", write)
+                yield Problem(("optimizers", name, key), f"{key} in [optimizer]", "it in [optimizers]", write)
     own = [("tf", "optimizer"), ("torch", "optimizer"), ("torch", "step"), ("torch", "scheduler")]
     for path in own:
         if value_of(data, path) is not None:

@@ -1,4 +1,4 @@
-"""Tell which frameworks, devices, Apex and interpreters are usable here, and what is missing for what."""
+"""Report which frameworks, devices, Apex and interpreters are usable here, and what is missing for what."""
 
 import argparse
 import os

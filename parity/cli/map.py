@@ -1,4 +1,4 @@
-"""Check that the variables of a case or of two traces join; print the mapping, or what is open; carry weights back."""
+"""Check that the variables of a case or of two traces match; print the mapping, or what is open; carry weights back."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Leaves the [mapping] table that is known when the variables of two sides do not join, ready to be completed and used."""
+"""Leaves the [mapping] table that is known when the variables of two sides do not match, ready to be completed and used."""
 
 import argparse
 import os

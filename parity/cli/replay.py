@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=300.0,
         metavar="S",
-        help="seconds without a sign of life after which the port is ended (default: 300)",
+        help="seconds without a heartbeat after which the port is ended (default: 300)",
     )
     add_amount(parser)
 

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=300.0,
         metavar="S",
-        help="seconds without a sign of life after which a side is ended (default: 300)",
+        help="seconds without a heartbeat after which a side is ended (default: 300)",
     )
     add_amount(parser)
 

@@ -97,7 +97,7 @@ def open_sides(
 
     Args:
       tf_python: the interpreter with TensorFlow; None for this one.
-      silence: seconds without a sign of life after which a side counts as hanging.
+      silence: seconds without a heartbeat after which a side counts as hanging.
       folder: where logs go; by default a temporary one.
       reference: whether the TensorFlow side and the batches are needed.
     """

@@ -202,7 +202,7 @@ class SideProcess:
         printed = "\n".join(stacks.splitlines()[:STACK_LINES]) or last_lines(self._log, LOG_LINES)
         return SideFailed(
             self.side,
-            f"expected a sign of life within {self._silence:g} s of {request!r}, got none; it was ended. "
+            f"expected a heartbeat within {self._silence:g} s of {request!r}, got none; it was ended. "
             "Look above for where it hung, or allow more with --timeout.",
             printed=printed,
         )

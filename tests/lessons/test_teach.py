@@ -181,7 +181,7 @@ def test_a_part_that_hangs_is_ended(small_lesson):
     lessons = find_lessons(small_lesson("__import__('time').sleep(600)", "{}, {}"))
     with (
         open_players(None, silence=4.0) as players,
-        pytest.raises(SideFailed, match=r"expected a sign of life within 4 s of 'measure'"),
+        pytest.raises(SideFailed, match=r"expected a heartbeat within 4 s of 'measure'"),
     ):
         play(lessons[0], players)
 

@@ -325,7 +325,7 @@ def test_further_optimizers_are_read_by_name(folder):
     ("text", "message"),
     [
         (WHOLE + PART.replace('only = "head"\n', ""), 'optimizers.head.only: expected a pattern of the names of its variables, got none. Write only = "head", a regular expression.'),
-        (WHOLE + PART + "ema = { decay = 0.9 }\n", "optimizers.head.ema: expected ema in [optimizer], got it in a part. Write it there"),
+        (WHOLE + PART + "ema = { decay = 0.9 }\n", "optimizers.head.ema: expected ema in [optimizer], got it in [optimizers]. Write it there"),
         (WHOLE + PART + "rho = 0.9\n", "optimizers.head.rho: expected a key of this table, got an unknown one."),
         (WHOLE + PART.replace("0.2", "-0.2"), "optimizers.head.learning_rate: expected more than 0.0, got -0.2."),
         (WHOLE + PART.replace('"sgd"', '"sdg"'), "optimizers.head.name: expected one of 'sgd', 'momentum'"),

@@ -210,7 +210,7 @@ def test_a_hanging_rank_is_ended_and_shows_where_it_hung(attempt):
     outcome = attempt("--timeout", "20", torch=f"{BREAK} -> time.sleep(1000 * dist.get_rank())")
     could_not_compare(outcome, "torch")
     assert outcome.message == (
-        "parity: torch side: expected a sign of life within 20 s of 'run', got none; it was ended. "
+        "parity: torch side: expected a heartbeat within 20 s of 'run', got none; it was ended. "
         "Look above for where it hung, or allow more with --timeout."
     )
     assert 'model_torch.py", line 18 in loss' in outcome.errors

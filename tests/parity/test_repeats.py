@@ -51,7 +51,7 @@ def test_nothing_can_match_a_reference_that_does_not_repeat():
     assert [level.verdict for level in levels.values()] == ["incomparable", "same"]
     assert levels["function"].notes == [
         "the reference does not repeat itself: run-to-run difference 0.5 (step 0, loss/0; 3 of 9 tensors). "
-        "An op draws anew in every run: leave it out, or feed it"
+        "An op draws other random numbers in every run: leave it out, or feed it"
     ]
 
 
@@ -62,7 +62,7 @@ def test_nothing_can_match_a_reference_that_does_not_repeat():
 def test_the_ops_that_draw_are_named(draws, named):
     levels = {"function": Level("function", "different", "")}
     set_aside_wandering(levels, [Repeat("reference", 9, 3, 0.5, "step 0, loss/0")], draws)
-    assert f"An op draws anew in every run {named} it out, or feed it" in levels["function"].notes[0]
+    assert f"An op draws other random numbers in every run {named} it out, or feed it" in levels["function"].notes[0]
 
 
 def test_a_candidate_that_does_not_repeat_is_no_excuse():

@@ -165,9 +165,7 @@ def test_a_silent_side_is_ended_with_everything_it_started_and_its_stack_is_kept
         "time.sleep(1000)\n"
     )
     process = side(program, silence=3.0)
-    with pytest.raises(
-        SideFailed, match="expected a sign of life within 3 s of 'run', got none; it was ended"
-    ) as failed:
+    with pytest.raises(SideFailed, match="expected a heartbeat within 3 s of 'run', got none; it was ended") as failed:
         process.ask("run").result(60)
     assert 'File "<string>", line 4 in <module>' in failed.value.printed
     assert process._process.wait(10) == -9

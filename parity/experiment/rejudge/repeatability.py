@@ -38,8 +38,8 @@ def set_aside_wandering(levels: dict[str, Level], repeats: list[Repeat], draws: 
         how = wild.sentence.partition(": ")[2]
         level.notes.insert(
             0,
-            f"the reference does not repeat itself: {how}. An op draws anew in every run{_named(draws)}: leave it out, "
-            "or feed it",
+            f"the reference does not repeat itself: {how}. An op draws other random numbers in every "
+            f"run{_named(draws)}: leave it out, or feed it",
         )
 
 

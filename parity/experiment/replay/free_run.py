@@ -29,7 +29,7 @@ from parity.trace import (
 )
 from parity.trace.arrays import Tensors
 
-OLD = "its float64 shadow has none: make it anew with python -m tf_towers.shadow, where TensorFlow is"
+OLD = "its float64 shadow has none: make it again with python -m tf_towers.shadow, where TensorFlow is"
 ALONE = (
     "each step alone, from the recorded state, is the same: what differs is what the port carries from step to step, "
     "or what its optimizer begins with"

@@ -26,7 +26,7 @@ SILENT = (
     "at non-differentiable points, and where a gradient is structurally zero, a right port may be called different here: "
     "the float64 shadow does not hold what rounding does there; "
 )
-OLD = "make it anew with python -m tf_towers.shadow, where TensorFlow is"
+OLD = "make it again with python -m tf_towers.shadow, where TensorFlow is"
 
 
 class ReplayedBeside:

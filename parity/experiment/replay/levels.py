@@ -33,12 +33,10 @@ from parity.judge.unmatched_slots import slot_notes, slots_aside
 from parity.mapping.states import write_states
 from parity.trace import Trace, select
 
-CARRIED = (
-    "in lockstep, each step from the recorded state, and freely from the first weights, with nobody resetting the port"
-)
+CARRIED = "in lockstep, each step from the recorded state, and free-running from the first weights"
 LOADED = (
-    "in lockstep, each step from the recorded state, and freely from the first of these, slots and counters included, for "
-    "the recording does not start with the training: what the port's optimizer begins with was not judged"
+    "in lockstep, each step from the recorded state, and free-running from the first of these, slots and counters included, "
+    "for the recording does not start with the training: what the port's optimizer begins with was not judged"
 )
 LATER = 3
 Settle = Callable[..., list[Check]]

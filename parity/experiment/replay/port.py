@@ -30,7 +30,7 @@ class Port(NamedTuple):
       losses: dict of section to "module:name"; the section is "" where the script has one optimizer.
       optimizers: dict of section to "module:function" of the model; without one it is the twin of the recorded one.
       folders: where to look for the modules.
-      silence: seconds without a sign of life after which it is ended.
+      silence: seconds without a heartbeat after which it is ended.
       steps: dict of section to "module:function", a whole training step; without one the tool combines and updates.
     """
 

@@ -236,7 +236,7 @@ def _change(folder: Path, number: int, name: str, part: float) -> None:
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({}, "its float64 shadow has none: make it anew with python -m tf_towers.shadow, where TensorFlow is"),
+        ({}, "its float64 shadow has none: make it again with python -m tf_towers.shadow, where TensorFlow is"),
         ({"free": "the script writes variables between its steps"}, "the script writes variables between its steps"),
     ],
 )

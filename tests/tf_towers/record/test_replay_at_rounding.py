@@ -162,7 +162,7 @@ def test_beside_a_kink_ports_of_every_kind_are_run_as_their_scripts_are(
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({}, "make it anew with python -m tf_towers.shadow, where TensorFlow is"),
+        ({}, "make it again with python -m tf_towers.shadow, where TensorFlow is"),
         ({"rounding": "it was not finished"}, "it was not finished"),
     ],
 )
