@@ -22,7 +22,7 @@ MOST_STEPS = 3  # that a formula has to hold in: slots that start empty make man
 # Of the share that a gradient has beside a slot: both point the same way in early steps, and a fit tells them apart by
 # what is left of that.
 CLOSE_SHARE = 1e-4
-# of a move, from which on it differs: a thousand roundings of float64 (u64 = 1.1e-16)
+# of a move, from which on it differs: 9,000 roundings of float64
 LEAST_DIFFERENCE_OF_MOVES = 1e-12
 SLOT_OF_UPDATES = "momentum"  # RMSProp's: it takes the update up, learning rate and all
 
