@@ -28,6 +28,9 @@ CLOSE32 = 1e-4
 CLOSE_SINGLE = 1e-6
 # Of a difference, by a hypothesis that explains it. Chosen: a second bug of a thousandth of the first still shows.
 LEFT = 1e-3
+# Of what one layer or term gives, computed again from what was recorded of its inputs: in float64 a sum of a million
+# products rounds by sqrt(n) u = 1e-13, a decade and more below this.
+CLOSE_OUTPUT = 1e-10
 ALIKE = 1e-6  # numbers that count as one: losses of towers that saw the same examples, a bias with one initial value
 ROUNDING = 1e-14  # of float64 values computed another way: 90 u64 (1.1e-16), as sqrt(n) u of a sum of n = 8,000
 # Of the largest gradient of a step: zero but for rounding, as in front of a batch norm, where float64 leaves 1e-16 of

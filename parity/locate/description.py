@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from parity.locate.matching import TOLERANCE
 from parity.trace.arrays import Array
 
-SAME = 1e-10
-AXES = {
+AXES_OF_OUTPUT = {
     1: ("element",),
     2: ("example", "unit"),
     3: ("example", "step", "unit"),
@@ -34,7 +34,7 @@ def _apart(reference: Array, candidate: Array) -> Array:
     sizes = np.abs(reference[np.isfinite(reference) & (reference != 0.0)])
     scale = float(np.median(sizes)) if sizes.size else 1.0
     with np.errstate(invalid="ignore"):
-        near = np.abs(reference - candidate) <= SAME * (np.abs(reference) + scale)
+        near = np.abs(reference - candidate) <= TOLERANCE * (np.abs(reference) + scale)
     return np.asarray(~near & (reference != candidate))
 
 
@@ -50,7 +50,7 @@ def _of_the_values(reference: Array, candidate: Array, apart: Array) -> list[str
 
 
 def _of_the_axes(apart: Array) -> list[str]:
-    names = AXES.get(apart.ndim, tuple(f"axis {axis}" for axis in range(apart.ndim)))
+    names = AXES_OF_OUTPUT.get(apart.ndim, tuple(f"axis {axis}" for axis in range(apart.ndim)))
     told = []
     border = _border(apart)
     if border:

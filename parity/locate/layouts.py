@@ -9,7 +9,7 @@ import numpy as np
 from parity.locate.matching import alike
 from parity.trace.arrays import Array
 
-MOST_AXES = 5
+MOST_ALIGNED = 5  # 120 orders of axes
 
 
 class Aligned(NamedTuple):
@@ -32,7 +32,7 @@ def align(reference: Array, candidate: Array) -> Aligned | None:
       reference: of any shape.
       candidate: of as many elements; axes of size 1, and axes that are one on one side and two on the other, do not count.
     """
-    if reference.size != candidate.size or candidate.ndim > MOST_AXES:
+    if reference.size != candidate.size or candidate.ndim > MOST_ALIGNED:
         return None
     wanted, got = np.asarray(reference, np.float64), np.asarray(candidate, np.float64)
     best: Aligned | None = None

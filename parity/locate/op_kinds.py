@@ -3,7 +3,7 @@
 from parity.trace import ForwardOp
 
 # Names in lower case, without what only says how it is done.
-FAMILIES = (
+OP_FAMILIES = (
     {
         "matmul",
         "batchmatmul",
@@ -79,7 +79,7 @@ def same_kind(reference: ForwardOp, candidate: ForwardOp) -> bool:
 def same(reference: str, candidate: str) -> bool:
     """Whether two names of ops are of one kind."""
     one, other = _plain(reference), _plain(candidate)
-    return one == other or any(one in family and other in family for family in FAMILIES)
+    return one == other or any(one in family and other in family for family in OP_FAMILIES)
 
 
 def _plain(kind: str) -> str:

@@ -7,8 +7,8 @@ from parity.locate.matching import Pass, partners
 from parity.locate.search import Location
 from parity.trace import LaidOut
 
-SAME = 1e-9  # of outputs in one layout, relative
-FARTHEST = 24  # ops
+CLOSE_IN_LAYOUT = 1e-9  # of outputs in one layout, relative: right ports are at most 6e-12 apart behind 40 layers
+MOST_OPS_BACK = 24  # ops
 
 
 def at_the_mover(place: Location) -> Location:
@@ -22,7 +22,7 @@ def at_the_mover(place: Location) -> Location:
     if number is None:
         return place
     same, own = partners(candidate, reference), place.parting.reference
-    for _ in range(FARTHEST):
+    for _ in range(MOST_OPS_BACK):
         before = next((n for n in candidate.ops[number].inputs if _is_moved(n, same, reference, candidate)), None)
         if before is None:
             break
@@ -64,7 +64,7 @@ def _laid_out_before(
         if operand.laid_out is None or operand.op not in same or value is None:
             continue
         alike = [each for each in wanted if each is not None and each.size == value.size]
-        if alike and not any(same_in_some_layout(each, value, SAME) for each in alike):
+        if alike and not any(same_in_some_layout(each, value, CLOSE_IN_LAYOUT) for each in alike):
             return operand.laid_out
     return None
 
@@ -75,4 +75,4 @@ def _is_moved(number: int, same: Mapping[int, Sequence[int]], reference: Pass, c
     if made is None or number not in same:
         return False
     values = [reference.value(other) for other in same[number]]
-    return not any(value is not None and same_in_some_layout(value, made, SAME) for value in values)
+    return not any(value is not None and same_in_some_layout(value, made, CLOSE_IN_LAYOUT) for value in values)

@@ -14,7 +14,7 @@ from parity.locate.op_kinds import same_kind
 from parity.trace import ForwardOp, SourceLine
 from parity.trace.arrays import Array
 
-LATER = 12
+MOST_OPS_BEHIND = 12
 ABOUT_AS_NEAR = 2.0
 UNRELATED = 0.9
 MOST_PAIRS = 6
@@ -262,7 +262,9 @@ def _of_layer(first: int, name: str, side: _Side, layers: Mapping[str, str], com
     ops = side.passed.ops
     of_it = _in_layer(name, side, layers, common)
     chain = followers(ops, of_it[-1] if of_it else first, CHAIN)
-    later = [number for number in sorted(side.behind) if number > first][:LATER]  # where a port leaves an op out
+    later = [number for number in sorted(side.behind) if number > first][
+        :MOST_OPS_BEHIND
+    ]  # where a port leaves an op out
     return list(dict.fromkeys([first, *followers(ops, first, CHAIN), *of_it, *chain, *later]))
 
 

@@ -231,7 +231,7 @@ def test_a_dense_layer_among_many_sequences_is_tried_on_a_few_steps_and_not_for_
     layer = Recurrent("dense", {"kernel": RANDOM.normal(size=(10, 4))}, sequences, {}, {}, {}, wrong, wrong)
     assert other_recurrence(layer) is None
     assert sum(runs) < 6 * 8 * 30 * 6  # of 80 rules, as much as six of them over the whole would take
-    monkeypatch.setattr(at_recurrent, "MOST_WORK", 1e6)
+    monkeypatch.setattr(at_recurrent, "MOST_MULTIPLICATIONS", 1e6)
     runs.clear()
     assert other_recurrence(layer._replace(reference=[RANDOM.normal(size=(8, 4))])) is None
     assert len(runs) == 1

@@ -128,6 +128,6 @@ def test_what_would_take_too_long_is_not_computed_again(monkeypatch):
     image = IMAGE[:, :6]
     given = op(convolved(image, KERNEL, 0, 1, 0, 1, 2), convolved(image, KERNEL, 1, 0, 1, 0, 2), 2, image=image)
     assert other_windows(given) is not None
-    monkeypatch.setattr(at_windows, "MOST_WORK", 27 * 9 * KERNEL.size - 1)  # 27 ways, 9 places of one image
+    monkeypatch.setattr(at_windows, "MOST_MULTIPLICATIONS", 27 * 9 * KERNEL.size - 1)  # 27 ways, 9 places of one image
     monkeypatch.setattr(at_windows, "_computed", None)
     assert other_windows(given) is None

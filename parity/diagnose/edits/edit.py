@@ -5,22 +5,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from parity.diagnose.ops.activations import FUNCTIONS, softmax
+from parity.diagnose.ops.activations import FUNCTIONS, SLOPES, softmax
 from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
 from parity.diagnose.ops.rearranging import LAYOUTS
 from parity.diagnose.ops.table import UNARY, plain
 from parity.trace.arrays import Array
 
-OTHER = "other_operation"
+OTHER_OPERATION = "other_operation"
 FIX = "have the port compute what the graph computes there"
-LEAST = 1e-4  # of a factor: with a smaller one what is multiplied by it is gone
-SLOPES = (0.01, 0.1, 0.2, 0.3)
-ACTIVATIONS = frozenset(
+LEAST_FACTOR = 1e-4  # with a smaller one what is multiplied by it is as good as gone
+EDITED_ACTIVATIONS = frozenset(
     ["relu", "relu6", "sigmoid", "tanh", "softplus", "elu", "silu", "gelu", "leaky_relu", "hard", "selu", "softmax"]
 )
 # Functions that are tried where an op of one of these kinds is near.
 NEEDING = {"GELU": {"gelu", "erf"}, "GELU (tanh)": {"gelu", "tanh", "pow"}, "hard sigmoid": {"hardsigmoid", "relu6"}}
-ADDING = LAYOUTS | frozenset(["add", "addn", "sub", "mul", "div", "neg", "mean", "sum", "rdiv", "rsub"])
+ADDITIVE = LAYOUTS | frozenset(["add", "addn", "sub", "mul", "div", "neg", "mean", "sum", "rdiv", "rsub"])
 
 
 class Edit(NamedTuple):
@@ -102,7 +101,7 @@ def functions_of(x: Array, near: Collection[str]) -> Iterator[tuple[str, Array]]
     """Yields the functions of one array that people take, and those that are near, where all they give is finite."""
     with np.errstate(all="ignore"):
         for name, function in UNARY.items():
-            made = np.asarray(function(x)) if name in ACTIVATIONS or name in near else x
+            made = np.asarray(function(x)) if name in EDITED_ACTIVATIONS or name in near else x
             if made is not x and np.isfinite(made).all():
                 yield name, made
         for slope in SLOPES:
@@ -122,7 +121,7 @@ def adds_up(run: RecomputedPass, number: int) -> bool:
         if each not in seen:
             seen.add(each)
             pending += run.readers[each]
-    return all(plain(run.ops[each].kind) in ADDING for each in seen)
+    return all(plain(run.ops[each].kind) in ADDITIVE for each in seen)
 
 
 def is_mask(values: Array) -> bool:

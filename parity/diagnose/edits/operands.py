@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from parity.diagnose.edits.edit import (
-    ACTIVATIONS,
-    LEAST,
-    OTHER,
+    EDITED_ACTIVATIONS,
+    LEAST_FACTOR,
+    OTHER_OPERATION,
     At,
     Edit,
     Near,
@@ -18,12 +18,13 @@ from parity.diagnose.edits.edit import (
     origin,
 )
 from parity.diagnose.evidence import CLOSE
+from parity.diagnose.fitting import FEWEST_MOVED
 from parity.diagnose.ops.forward_pass import RecomputedPass
-from parity.diagnose.ops.rearranging import PICKING
+from parity.diagnose.ops.rearranging import REARRANGING
 from parity.diagnose.ops.table import plain
 from parity.judge.metrics import norm
 from parity.locate.downstream import upstream
-from parity.locate.layouts import MOST_AXES, layouts
+from parity.locate.layouts import MOST_ALIGNED, layouts
 from parity.locate.matching import alike
 from parity.trace.arrays import Array
 
@@ -31,7 +32,6 @@ LEAST_NUMBERS = 3  # different ones, from which on one power of all is no chance
 MOST_PARTS = 8  # of what an op cuts apart
 CUTTING = frozenset(["split", "splitv", "chunk", "unbind", "unstack", "unpack", "split_with_sizes", "tensor_split"])
 MOST_LEFT_OUT = 3  # ops in a row
-TELLING = 8  # numbers from which on the same ones in other places are no chance
 
 
 def operand_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
@@ -67,13 +67,13 @@ def _followed(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
     at, made = At(run, number, kind, [], output, near), np.asarray(output, np.float64)
     as_is = f"goes on with {kind} as it is"
     for name, value in functions_of(made, near.kinds):
-        cause = "activation_function" if name.split(" ")[0] in ACTIVATIONS else OTHER
+        cause = "activation_function" if name.split(" ")[0] in EDITED_ACTIVATIONS else OTHER_OPERATION
         yield from at.edit(value, cause, as_is, f"takes {name} of it")
     if made.size > 1 and made.min() >= 0.0 and made.max() <= 1.0:
-        gate = "gate_halves" if kind in ("sigmoid", "softmax") else OTHER
+        gate = "gate_halves" if kind in ("sigmoid", "softmax") else OTHER_OPERATION
         yield from at.edit(1.0 - made, gate, as_is, "takes 1 less it")
     for number_ in near.numbers:
-        if LEAST <= abs(number_) <= 1.0 / LEAST:
+        if LEAST_FACTOR <= abs(number_) <= 1.0 / LEAST_FACTOR:
             name = "loss_term" if adds_up(run, number) else "extra_scale"
             yield from at.edit(number_ * made, name, as_is, f"multiplies it by {number_:.9g}")
 
@@ -101,7 +101,7 @@ def _operands(at: At) -> Iterator[Edit]:
             unused = not at.run.ops[each.source].inputs and at.run.readers[each.source] == [at.number]
             here, there = origin(at.run, each), line_of(at.run, other)
             words = f"takes for {at.kind} what {here} gives", f"takes what is made at {there}"
-            yield from at.edit(made, "input_ignored" if unused else at.by("loss_function", OTHER), *words)
+            yield from at.edit(made, "input_ignored" if unused else at.by("loss_function", OTHER_OPERATION), *words)
 
 
 def _chain(run: RecomputedPass, number: int, other: int) -> list[str]:
@@ -155,10 +155,15 @@ def moved_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
 def _moved(at: At) -> Iterator[Edit]:
     for place, each in enumerate(at.taken):
         own = each.value
-        if own.size < TELLING or own.dtype.kind != "f" or own.ndim > MOST_AXES or (each.source is None and each.name):
+        if (
+            own.size < FEWEST_MOVED
+            or own.dtype.kind != "f"
+            or own.ndim > MOST_ALIGNED
+            or (each.source is None and each.name)
+        ):
             continue
         for other in at.near.fed:
-            if other.size != own.size or other.ndim > MOST_AXES or not _same_numbers(own, other):
+            if other.size != own.size or other.ndim > MOST_ALIGNED or not _same_numbers(own, other):
                 continue
             here = origin(at.run, each)
             words = f"takes what {here} gives for {at.kind} as it stands", "takes the same numbers in other places"
@@ -172,7 +177,9 @@ def _same_numbers(one: Array, other: Array) -> bool:
 
 
 def _arrays(at: At) -> Iterator[Edit]:
-    for place, each in enumerate(at.taken[:1] if at.kind in PICKING else at.taken):  # the others are places, no numbers
+    for place, each in enumerate(
+        at.taken[:1] if at.kind in REARRANGING else at.taken
+    ):  # the others are places, no numbers
         own = each.value
         for name, value in at.near.arrays if each.source is None and own.size > 1 else []:
             if value.size == own.size and (value.dtype.kind == "f") == (own.dtype.kind == "f"):
@@ -186,7 +193,7 @@ def _arrays(at: At) -> Iterator[Edit]:
                     )
                 # One number throughout was computed of shapes alone, as shares of zeros are: it is nobody's value.
                 computed = np.ptp(own) == np.ptp(value) == 0
-                cause = "scale" if power is not None else OTHER if name or computed else "own_value"
+                cause = "scale" if power is not None else OTHER_OPERATION if name or computed else "own_value"
                 yield from at.edit(at.instead(place, value.reshape(own.shape)), cause, *words)
 
 
@@ -204,4 +211,4 @@ def power_between(own: Array, other: Array) -> float | None:
         return None
     power = float(one @ two / (one @ one))
     exact = norm(two - power * one) <= CLOSE * norm(two)
-    return power if exact and abs(power - 1.0) > LEAST else None
+    return power if exact and abs(power - 1.0) > LEAST_FACTOR else None

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from parity.diagnose.edits.edit import (
-    ACTIVATIONS,
-    LEAST,
-    OTHER,
+    EDITED_ACTIVATIONS,
+    LEAST_FACTOR,
+    OTHER_OPERATION,
     At,
     Edit,
     Near,
@@ -23,14 +23,14 @@ from parity.diagnose.edits.windows import window_edits
 from parity.diagnose.evidence import same_values
 from parity.diagnose.ops.activations import log_softmax, softmax
 from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
-from parity.diagnose.ops.rearranging import JOINING, LAYOUTS, PICKING
+from parity.diagnose.ops.rearranging import CONCATENATING, LAYOUTS, REARRANGING
 from parity.diagnose.ops.resize import resized
 from parity.diagnose.ops.table import BINARY, REDUCTIONS, UNARY, axes_of, computed, plain
 from parity.trace.arrays import Array
 
-TINY = 1e-2  # below which what is added before a root, a logarithm or a division is an epsilon
+LARGEST_EPSILON = 1e-2  # below which what is added before a root, a logarithm or a division is an epsilon
 MOST_JOINED = 4
-MOST_PLACES = 64
+MOST_INDICES = 64
 DIAGONALS = (-1, 0, 1, 2)
 MOST_SHIFTED = 4  # places of an axis that are cut off
 Function = Callable[[Array], Array]
@@ -60,7 +60,7 @@ def plain_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
     at = at_number(run, number, near)
     if at is None:
         return
-    yield from _picked(at) if at.kind in PICKING | LAYOUTS else _left_out(at)
+    yield from _picked(at) if at.kind in REARRANGING | LAYOUTS else _left_out(at)
     yield from _cut(at)
     yield from _resized(at)
     if run.computes(number):
@@ -128,7 +128,7 @@ def _picked(at: At) -> Iterator[Edit]:
         if own is None:
             continue
         as_is = f"takes place {own} of axis {axis}"
-        for other in [-1, *range(min(count, MOST_PLACES))]:
+        for other in [-1, *range(min(count, MOST_INDICES))]:
             words = f"takes {'the last place' if other < 0 else f'place {other}'} of axis {axis}"
             yield from at.edit(np.take(x, other, axis).reshape(at.output.shape), "pooling", as_is, words)
         for name in ("mean", "max", "sum"):
@@ -140,7 +140,7 @@ def _cut(at: At) -> Iterator[Edit]:
     """One stretch of an axis is taken: another one is."""
     x, made = at.taken[0].value, at.output
     axes = [axis for axis in range(1, x.ndim) if x.ndim == made.ndim and x.shape[axis] != made.shape[axis]]
-    if at.kind not in PICKING or len(axes) != 1:
+    if at.kind not in REARRANGING or len(axes) != 1:
         return
     axis, count = axes[0], made.shape[axes[0]]
     if count < 2 or x.shape[axis] - count > MOST_SHIFTED or x[..., :1].size == 0:
@@ -149,7 +149,7 @@ def _cut(at: At) -> Iterator[Edit]:
     own = next((start for start, each in stretches.items() if np.array_equal(each, made)), None)
     for start, each in stretches.items() if own is not None else ():
         words = (f"takes places {first} to {first + count - 1} of axis {axis}" for first in (own, start))
-        yield from at.edit(each, at.by("labels_shifted", OTHER), *words)
+        yield from at.edit(each, at.by("labels_shifted", OTHER_OPERATION), *words)
 
 
 def _resized(at: At) -> Iterator[Edit]:
@@ -195,7 +195,7 @@ def _taken_by(at: At, each: Taken, among: Collection[str]) -> tuple[str, Sequenc
 
 
 def _turned_round(at: At, inner: str, outer: str, function: Function | None, made: Array) -> Iterator[Edit]:
-    cause = "activation_function" if inner in ACTIVATIONS else at.by("loss_function", OTHER)
+    cause = "activation_function" if inner in EDITED_ACTIVATIONS else at.by("loss_function", OTHER_OPERATION)
     words = f"takes {inner} in front of {outer}", f"takes {inner} behind {outer}"
     with np.errstate(all="ignore"):
         value = made if function is None else np.asarray(function(made))
@@ -205,13 +205,13 @@ def _turned_round(at: At, inner: str, outer: str, function: Function | None, mad
 
 def _functions(at: At) -> Iterator[Edit]:
     data = [each for each in at.taken if each.source is not None or not each.name]
-    if (at.kind not in UNARY and at.kind not in ACTIVATIONS) or len(data) != 1:
+    if (at.kind not in UNARY and at.kind not in EDITED_ACTIVATIONS) or len(data) != 1:
         return
     for name, made in functions_of(np.asarray(data[0].value, np.float64), at.near.kinds):
-        known = {at.kind, name.split(" ")[0]} & ACTIVATIONS
+        known = {at.kind, name.split(" ")[0]} & EDITED_ACTIVATIONS
         if name == at.kind or (name == "softmax" and len(known) < 2):
             continue  # softmax adds up to 1, so that what is divided by its sum is left as it is
-        cause = "activation_function" if known else at.by("loss_function", OTHER)
+        cause = "activation_function" if known else at.by("loss_function", OTHER_OPERATION)
         yield from at.edit(made, cause, f"computes {at.kind}", f"computes {name}")
 
 
@@ -219,7 +219,7 @@ def _exchanged(at: At) -> Iterator[Edit]:
     if at.kind in ("sub", "div", "pow", "rsub", "rdiv") and len(at.taken) == 2:
         made = at.run.given(at.number, [each.value for each in at.taken[::-1]])
         words = f"has the operands of {at.kind} in order", f"exchanges the operands of {at.kind}"
-        yield from at.edit(made, OTHER, *words)
+        yield from at.edit(made, OTHER_OPERATION, *words)
 
 
 def _reduced(at: At) -> Iterator[Edit]:
@@ -274,7 +274,7 @@ def _constants(at: At) -> Iterator[Edit]:
 def _instead_of(at: At, own: float) -> Iterator[float]:
     """Yields the numbers that may stand in a constant's place: a factor of next to nothing takes its term away."""
     for other in at.near.numbers:
-        if at.kind not in ("mul", "div", "rdiv") or LEAST <= abs(other) <= 1.0 / LEAST:
+        if at.kind not in ("mul", "div", "rdiv") or LEAST_FACTOR <= abs(other) <= 1.0 / LEAST_FACTOR:
             yield other
 
 
@@ -298,18 +298,18 @@ def _has(name: str, number: float, at: At) -> str:
 
 def _of_constant(at: At, own: float) -> str:
     after = {plain(at.run.ops[each].kind) for each in at.run.readers[at.number]}
-    if at.kind in ("add", "maximum") and 0.0 < abs(own) <= TINY and after & ROOTS:
+    if at.kind in ("add", "maximum") and 0.0 < abs(own) <= LARGEST_EPSILON and after & ROOTS:
         return "epsilon"
     if at.kind == "mul" and after & {"maximum", "minimum"}:
         return "activation_function"  # a leaky ReLU as people write it
     if at.kind in ("mul", "div", "rdiv"):
         return "loss_term" if adds_up(at.run, at.number) else "scale"
-    return "activation_function" if at.kind in ACTIVATIONS else at.by("loss_function", OTHER)
+    return "activation_function" if at.kind in EDITED_ACTIVATIONS else at.by("loss_function", OTHER_OPERATION)
 
 
 def _joined(at: At) -> Iterator[Edit]:
     data = [place for place, each in enumerate(at.taken) if each.value.ndim]
-    if at.kind not in JOINING or not 1 < len(data) <= MOST_JOINED:
+    if at.kind not in CONCATENATING or not 1 < len(data) <= MOST_JOINED:
         return
     for order in permutations(data):
         values = [each.value for each in at.taken]

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.edits.edit import ACTIVATIONS, OTHER, Edit, Near
+from parity.diagnose.edits.edit import EDITED_ACTIVATIONS, OTHER_OPERATION, Edit, Near
 from parity.diagnose.edits.operands import exchanged, followed, moved_edits, operand_edits
 from parity.diagnose.edits.ops import FILLING, plain_edits
 from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.forward_pass import RecomputedPass
-from parity.diagnose.ops.rearranging import JOINING
+from parity.diagnose.ops.rearranging import CONCATENATING
 from parity.diagnose.ops.table import UNARY, plain
 from parity.judge.result import Cause
 from parity.locate.divergence import is_drawn
@@ -28,23 +28,25 @@ from parity.locate.matching import Pass, alike
 from parity.trace import ForwardOp
 from parity.trace.arrays import Array
 
-NEAR = 12  # ops behind the parting that are changed
-FIRST = 3  # ops from the parting whose inputs are changed
-BEFORE = 6  # ops of data alone in front of them
+MOST_OPS_CHANGED = 12  # ops behind the parting that are changed
+MOST_OPS_WITH_OTHER_INPUTS = 3  # ops from the parting whose inputs are changed
+MOST_OPS_OF_DATA = 6  # ops of data alone in front of them
 MOST_AT_ONCE = 4  # ops alike, as what makes the two states of a cell
-FAR = 24  # ops that are computed again behind a change, or behind the last that the other side has
-FARTHEST = 150
+MOST_OPS_WITHOUT_HIT = 24  # ops that are computed again behind a change, or behind the last that the other side has
+MOST_OPS_COMPUTED = 150
 PATIENCE = 3  # ops whose changes are tried though one was met: another may explain the loss too
-FEW = 2  # of these that may be wrong again behind what is met once
+MOST_OPS_BEHIND_ONE_HIT = 2  # of these that may be wrong again behind what is met once
 CHOICES = 8  # outputs that an op may take in place of one that it takes
-TELLING = 4  # numbers from which on the same ones are no chance
-SCALAR = 1e-11  # of a loss
+FEWEST_NUMBERS_MET = 4  # numbers from which on the same ones are no chance
+# Of a loss, by a changed pass: one number tells less than an output of many, and hundreds of changes are tried on it,
+# so that it has to hold to a decade more than `CLOSE_OUTPUT`. Rounding leaves 1e-15 of it.
+CLOSE_LOSS = 1e-11
 UNCHANGED = 1e-8  # as near as this a pass is without the change: it explains nothing
-COMMON = (0.0, 1.0, -1.0, 2.0, 0.5, 1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
-MOST_NUMBERS = 24
-SOON = 12  # ops behind the parting in which what is left out there may be done
+COMMON_CONSTANTS = (0.0, 1.0, -1.0, 2.0, 0.5, 1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
+MOST_CONSTANTS = 24
+MOST_OPS_LEFT_FOR_LATER = 12  # ops behind the parting in which what is left out there may be done
 MODULES = {"LocalResponseNorm": ("response_normalisation", "local response normalisation")}
-MOST_WORK = 50_000_000  # numbers computed
+MOST_NUMBERS_COMPUTED = 50_000_000  # numbers computed
 
 
 class Side(NamedTuple):
@@ -110,7 +112,7 @@ def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
                 if hits[-1].of_loss:
                     return hits[-1]
                 first = first or hits[0]
-            if run.work > MOST_WORK:
+            if run.work > MOST_NUMBERS_COMPUTED:
                 return first
         left -= first is not None
         if not left:
@@ -131,13 +133,15 @@ def _changes(own: Side, other: Side, run: RecomputedPass, of_loss: bool) -> Iter
     found = [number for number in found if not any(is_drawn(each, ops) for each in ops[number].inputs)]
     for number in found:
         yield plain_edits(run, number, near)
-    taken = [each for number in found[:FIRST] for each in ops[number].inputs if each in own.reached]
+    taken = [
+        each for number in found[:MOST_OPS_WITH_OTHER_INPUTS] for each in ops[number].inputs if each in own.reached
+    ]
     taken += [each for number in taken for each in ops[number].inputs if each in own.reached]
     for number in dict.fromkeys(taken):
         yield exchanged(run, number)
-        if plain(ops[number].kind) in JOINING:
+        if plain(ops[number].kind) in CONCATENATING:
             yield plain_edits(run, number, near)
-    for number in found[:FIRST]:
+    for number in found[:MOST_OPS_WITH_OTHER_INPUTS]:
         yield moved_edits(run, number, near)
     for number in found:
         nearest = sorted((each for each in own.reached if each < number), reverse=True)[:CHOICES]
@@ -145,7 +149,7 @@ def _changes(own: Side, other: Side, run: RecomputedPass, of_loss: bool) -> Iter
     for number in dict.fromkeys(taken):
         yield followed(run, number, near)
     before = sorted(upstream(ops, found) - of_weights - set(found), reverse=True)
-    for number in [each for each in before if ops[each].inputs][:BEFORE]:
+    for number in [each for each in before if ops[each].inputs][:MOST_OPS_OF_DATA]:
         yield plain_edits(run, number, near)
     yield _at_once(own, run, near)
 
@@ -177,7 +181,7 @@ def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:
         if behind & set(ops[number].inputs):
             behind.add(number)
             found.append(number)
-        if len(found) > NEAR:
+        if len(found) > MOST_OPS_CHANGED:
             break
     return found
 
@@ -185,17 +189,19 @@ def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:
 def _hits(run: RecomputedPass, edit: Edit, wrong: frozenset[int], targets: "_Targets") -> list[_Hit]:
     """Returns where the other side has what comes of an edit, in order."""
     hits, since, changes = list[_Hit](), 0, {edit.number: edit.value, **dict(edit.beside)}
-    for number, value in chain(changes.items(), run.after(changes, FARTHEST)):
+    # Of the ops behind the change `since` counts those behind the last hit: a change that is right keeps being met, and
+    # one that never is gives up after MOST_OPS_WITHOUT_HIT.
+    for number, value in chain(changes.items(), run.after(changes, MOST_OPS_COMPUTED)):
         since += 1
-        if since > FAR:
+        if since > MOST_OPS_WITHOUT_HIT:
             break
         found = targets.find(value, run.output(number)) if number in wrong else None
         if found is not None:
             since = 0
             hits.append(_Hit(edit, number, found, targets.is_loss(found), value.size))
-    # What is made of an output by itself shows nothing: the other side may have the same ops in one. And what is met once,
-    # and not in what is computed of it, is a part that the other side has on its own way.
-    alone = len(hits) == 1 and since > FEW and not hits[0].of_loss
+    # What is made of an output by itself shows nothing: the other side may have the same ops in one. And what is met
+    # once, and not in what is computed of it, is a part that the other side has on its own way.
+    alone = len(hits) == 1 and since > MOST_OPS_BEHIND_ONE_HIT and not hits[0].of_loss
     shown = not edit.follows or any(hit.at != edit.number for hit in hits)
     return hits if shown and not alone else []
 
@@ -273,7 +279,7 @@ class _Targets:
             flat = np.asarray(value, np.float64)
             if value.size == 1 and not self.is_loss(number):
                 continue
-            if 1 < value.size < TELLING or np.ptp(flat) == 0.0 < value.size - 1:
+            if 1 < value.size < FEWEST_NUMBERS_MET or np.ptp(flat) == 0.0 < value.size - 1:
                 continue
             self._by_size[value.size].append((number, flat, float(flat.sum()), float((flat**2).sum())))
 
@@ -300,7 +306,7 @@ class _Targets:
     @staticmethod
     def _is(made: Array, wanted: Array, unchanged: Array | None) -> bool:
         pair = align(wanted, made)
-        if pair is None or not alike(wanted, pair.candidate, SCALAR if made.size == 1 else CLOSE):
+        if pair is None or not alike(wanted, pair.candidate, CLOSE_LOSS if made.size == 1 else CLOSE):
             return False
         before = align(wanted, unchanged) if unchanged is not None and unchanged.size == wanted.size else None
         return before is None or not alike(wanted, before.candidate, UNCHANGED)
@@ -309,7 +315,7 @@ class _Targets:
 def _kinds(side: Side) -> set[str]:
     """The kinds of a side's ops where it parts."""
     start = side.start or 0
-    return {plain(op.kind) for op in side.passed.ops[start : start + NEAR]}
+    return {plain(op.kind) for op in side.passed.ops[start : start + MOST_OPS_CHANGED]}
 
 
 def _numbers(side: Side) -> Iterator[float]:
@@ -317,7 +323,7 @@ def _numbers(side: Side) -> Iterator[float]:
     seen: dict[float, None] = {}
     ops = side.passed.ops
     start = side.start if side.start is not None else 0
-    for number in range(start, min(start + NEAR, len(ops))):
+    for number in range(start, min(start + MOST_OPS_CHANGED, len(ops))):
         op = ops[number]
         for each in op.attributes.values():
             if isinstance(each, float) or (isinstance(each, int) and not isinstance(each, bool)):
@@ -326,15 +332,15 @@ def _numbers(side: Side) -> Iterator[float]:
             value = side.passed.operand(number, at) if operand.op is None and not op.weights else None
             if value is not None and value.size == 1 and value.dtype.kind in "fi":
                 seen.setdefault(float(value.reshape(())))
-    near = [each for each in seen if np.isfinite(each)][:MOST_NUMBERS]
+    near = [each for each in seen if np.isfinite(each)][:MOST_CONSTANTS]
     inverse = [1.0 / each for each in near if each not in (0.0, 1.0, -1.0)]
-    yield from dict.fromkeys([*near, *inverse, *COMMON])
+    yield from dict.fromkeys([*near, *inverse, *COMMON_CONSTANTS])
 
 
 def _arrays(own: Side, other: Side) -> Iterator[tuple[str, Array]]:
     """Yields the constants that the other side has where it parts, and the inputs that this side reads anywhere."""
     ops, start = other.passed.ops, other.start if other.start is not None else 0
-    for number in range(start, min(start + NEAR, len(ops))):
+    for number in range(start, min(start + MOST_OPS_CHANGED, len(ops))):
         for at, operand in enumerate(ops[number].operands):
             value = other.passed.operand(number, at) if operand.op is None and ops[number].inputs else None
             if value is not None and value.size > 1 and operand.name not in ops[number].weights:
@@ -352,7 +358,7 @@ def _arrays(own: Side, other: Side) -> Iterator[tuple[str, Array]]:
 def _fed(side: Side) -> Iterator[Array]:
     """Yields what a side's first ops take from others, where it parts."""
     ops, start = side.passed.ops, side.start if side.start is not None else 0
-    for number in _behind(ops, start)[:FIRST]:
+    for number in _behind(ops, start)[:MOST_OPS_WITH_OTHER_INPUTS]:
         for at, operand in enumerate(ops[number].operands):
             value = side.passed.operand(number, at) if operand.name not in ops[number].weights else None
             if value is not None and value.size > 1 and value.dtype.kind == "f":
@@ -370,12 +376,12 @@ def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: b
     evidence = f"the {whose[0]} pass, with that one op done so, gives {what} that the {whose[1]} has, to rounding"
     at: dict[str, Any] = {"port": port, "graph": graph}
     if turned and edit.dropped == "mask" and FILLING & _kinds(reference):
-        return build_cause("loss_function" if of_loss else OTHER, "choice", evidence=evidence, **at)
+        return build_cause("loss_function" if of_loss else OTHER_OPERATION, "choice", evidence=evidence, **at)
     if turned and edit.dropped:
         variant = "sooner" if _later(edit, reference) else "added"
         return build_cause(_of_extra(edit, of_loss), variant, evidence=evidence, dropped=edit.dropped, **at)
     if edit.name == "op_left_out" and _later(edit, candidate):
-        return build_cause(OTHER, "later", evidence=evidence, dropped=edit.dropped, **at)
+        return build_cause(OTHER_OPERATION, "later", evidence=evidence, dropped=edit.dropped, **at)
     there, here = (edit.as_is, edit.changed) if turned else (edit.changed, edit.as_is)
     lacking = None if turned else _lacking(edit, reference, candidate)
     return build_cause(edit.name, "one change", evidence=evidence, op=lacking, there=there, here=here, **at)
@@ -400,7 +406,7 @@ def _later(edit: Edit, side: Side) -> bool:
         return False
     ops, number = side.passed.ops, side.start
     after = readers(ops)
-    for _ in range(SOON):
+    for _ in range(MOST_OPS_LEFT_FOR_LATER):
         if plain(ops[number].kind) == edit.dropped:
             return True
         if not after[number] or ops[number].weights:
@@ -411,10 +417,10 @@ def _later(edit: Edit, side: Side) -> bool:
 
 def _of_extra(edit: Edit, of_loss: bool) -> str:
     """The name of the cause where the port has an op more."""
-    if edit.dropped in ACTIVATIONS:
+    if edit.dropped in EDITED_ACTIVATIONS:
         return "activation_function"
     names = {"mask": "mask", "epsilon": "epsilon", "mul": "extra_scale", "div": "extra_scale"}
-    return names.get(edit.dropped, "loss_function" if of_loss else OTHER)
+    return names.get(edit.dropped, "loss_function" if of_loss else OTHER_OPERATION)
 
 
 def _shown(side: Side, number: int) -> str:

@@ -11,7 +11,7 @@ from parity.diagnose.ops.table import plain
 from parity.diagnose.ops.windows import Pads, TooLarge, convolved, work
 from parity.trace.arrays import Array
 
-PADDING = frozenset(["pad", "padv2", "constant_pad_nd"])
+ZERO_PADDING = frozenset(["pad", "padv2", "constant_pad_nd"])
 SPLITS = ("odd one behind", "odd one in front", "in front", "behind")
 BLOCKS = "spacetobatchnd"  # how a graph dilates: what is convolved then is no image any more
 DILATIONS = (1, 2, 3, 4, 6, 8)
@@ -121,7 +121,7 @@ def _convolution(at: At) -> _Convolution | None:
 def _unpadded(at: At) -> Array:
     """What goes in, without the padding that an op of its own puts around it."""
     data = at.taken[0]
-    padding = data.source is not None and plain(at.run.ops[data.source].kind) in PADDING
+    padding = data.source is not None and plain(at.run.ops[data.source].kind) in ZERO_PADDING
     taken = at.run.takes(data.source) if padding and data.source is not None else None
     same_axes = taken is not None and taken[0].value.ndim == data.value.ndim
     return np.asarray(taken[0].value if taken is not None and same_axes else data.value, np.float64)

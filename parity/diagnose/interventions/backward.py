@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from parity.diagnose import Evidence
 from parity.diagnose.catalogue import CAUSES, Trait, build_cause, causes_with, is_place_only
-from parity.diagnose.interventions.with_fix import TINY, allowed_at
+from parity.diagnose.interventions.with_fix import LEAST_ALLOWED, allowed_at
 from parity.judge.metrics import distance, is_finite, norm
 from parity.judge.result import Cause, Check, Explained, FirstDifference, Level
 from parity.locate.backward import Parting, part
@@ -47,7 +47,7 @@ class GradientsOfStep(NamedTuple):
             if other is None or other.shape != one.shape or not is_finite(other):
                 yield text, float("inf")
             else:
-                limit = self.allowed.get(text) or TINY * max(norm(one), TINY)
+                limit = self.allowed.get(text) or LEAST_ALLOWED * max(norm(one), LEAST_ALLOWED)
                 yield text, distance(one, other) / limit
 
     def multiples_of_the_candidate(self) -> Iterator[tuple[str, float]]:
@@ -57,7 +57,7 @@ class GradientsOfStep(NamedTuple):
 
 # Says where two backward passes part, and tries whether the reference stops gradients there that pass in the port.
 
-MOST_OPS = 12
+MOST_OPS_NAMED = 12
 Both = tuple[Forward, Forward]
 Edge = tuple[int, int | str]
 
@@ -127,7 +127,7 @@ def _at_a_variable(first: FirstDifference, evidence: Evidence, ops: Sequence[For
     parts = evidence.join.parts(first.name)
     edges: list[Edge] = [(number, each) for number, op in enumerate(ops) for each in parts if each in op.weights]
     reading = [ops[number] for number, _ in edges]
-    listed = list(dict.fromkeys(f"{op.name or 'its model or loss'} ({op.kind})" for op in reading))[:MOST_OPS]
+    listed = list(dict.fromkeys(f"{op.name or 'its model or loss'} ({op.kind})" for op in reading))[:MOST_OPS_NAMED]
     read = f"; the port reads it in {', '.join(listed)}" if listed else ""
     told = f"the outputs of both sides are the same, and so are their gradients; only that of {first.name} is not{read}"
     return _Place(first.name, told, edges, reading[0] if len(reading) == 1 else None, None)
@@ -168,10 +168,10 @@ def _tried_edges(edges: Sequence[Edge]) -> Iterator[tuple[Edge, ...]]:
 
     All come last: a port that no gradient reaches any more may not run another step.
     """
-    few = edges[:MOST_OPS]
+    few = edges[:MOST_OPS_NAMED]
     for count in range(1, 3):
-        yield from list(combinations(few, count))[:MOST_OPS]
-    if 3 < len(edges) <= MOST_OPS:
+        yield from list(combinations(few, count))[:MOST_OPS_NAMED]
+    if 3 < len(edges) <= MOST_OPS_NAMED:
         yield from combinations(edges, len(edges) - 1)
     if len(edges) > 2:
         yield tuple(edges)
@@ -191,7 +191,7 @@ def _where_parted(found: Parting) -> str:
 
 # Lets gradients pass where a port keeps them from passing: does it then have the reference's?
 
-MOST_PLACES = 12
+MOST_STOPS = 12
 WORDS = {
     "detach": "detach()",
     "data": ".data",
@@ -283,7 +283,7 @@ def _may_be_cut(name: str) -> bool:
 
 
 def _tried_places(places: list[str]) -> Iterator[tuple[str, ...]]:
-    yield from ((place,) for place in places[:MOST_PLACES])
+    yield from ((place,) for place in places[:MOST_STOPS])
     if len(places) > 1:
         yield tuple(places)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import ROUNDING
-from parity.diagnose.interventions.probes import TINY, Bench
+from parity.diagnose.interventions.probes import PROBE_STEP, Bench
 from parity.diagnose.interventions.protocol import Change
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Cause
@@ -79,7 +79,7 @@ def alike(one: Array | None, other: Array | None) -> bool:
 
 
 def _differs(bench: Bench, got: Array) -> bool:
-    allowed = bench.first.check.allowed or TINY * norm(bench.wanted)
+    allowed = bench.first.check.allowed or PROBE_STEP * norm(bench.wanted)
     return bool(np.isfinite(got).all()) and distance(bench.wanted, got) > allowed
 
 

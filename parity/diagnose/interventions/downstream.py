@@ -17,9 +17,9 @@ from parity.trace import Trace, parse_key
 from parity.trace.arrays import Array
 from parity.worker.failures import SideFailed
 
-ROUNDS = 6
+MOST_DIFFERENCES = 6
 MENDS = 2
-FORWARD = ("act", "loss")
+FORWARD_QUANTITIES = ("act", "loss")
 
 
 def find_onward(
@@ -44,7 +44,7 @@ def find_onward(
       checks: of level 1.
       mends: how many bugs to mend one after the other at most.
     """
-    if first.check.run != "lockstep" or first.quantity not in FORWARD or evidence.states is None:
+    if first.check.run != "lockstep" or first.quantity not in FORWARD_QUANTITIES or evidence.states is None:
         return known
     found = known
     try:
@@ -67,11 +67,11 @@ def find_onward(
 def _without_it(first: FirstDifference, basis: Mended, checks: list[Check], mends: int) -> list[Cause]:
     step, evidence = first.check.step, basis.evidence
     allowed = allowed_at(step, checks)
-    following = next_difference(evidence, step, allowed, (*FORWARD, "tower_grad"))
+    following = next_difference(evidence, step, allowed, (*FORWARD_QUANTITIES, "tower_grad"))
     found: list[Cause] = []
     if following is not None:
         found = _causes_of(following, basis.again, evidence)
-        if following.quantity in FORWARD:
+        if following.quantity in FORWARD_QUANTITIES:
             found = find_onward(following, found[:1], basis.again, evidence, checks, mends - 1)
         if following.quantity != "act":
             found = found + gradients_at_once(evidence, step)
@@ -86,14 +86,14 @@ def _by_layers(first: FirstDifference, again: RepeatsOnward, evidence: Evidence,
     layers: list[str] = []
     found: list[Cause] = []
     after_a_loss, current = False, first
-    for _ in range(ROUNDS):
+    for _ in range(MOST_DIFFERENCES):
         layers += [current.name] if current.quantity == "act" else []
         after_a_loss = after_a_loss or current.quantity == "loss"
         try:
             basis, given = _run_from(layers, step, again, evidence)
         except SideFailed:
             return found  # an output that cannot be given: what is named stays named
-        looked = ("act", "tower_grad") if after_a_loss else (*FORWARD, "tower_grad")
+        looked = ("act", "tower_grad") if after_a_loss else (*FORWARD_QUANTITIES, "tower_grad")
         following = next_difference(basis, step, allowed, looked, layers)
         if following is None:
             return found
@@ -102,7 +102,7 @@ def _by_layers(first: FirstDifference, again: RepeatsOnward, evidence: Evidence,
         if after_a_loss and following.quantity != "loss":
             causes = [cause for cause in causes if cause.name in causes_with(Trait.BESIDE_A_LOSS)]
         found += causes[:1]
-        if following.quantity not in FORWARD:
+        if following.quantity not in FORWARD_QUANTITIES:
             return found + gradients_at_once(basis, step)
         current = following
     return found
@@ -112,7 +112,7 @@ def _causes_of(
     following: FirstDifference, again: RepeatsOnward, basis: Behind, given: dict[str, Array] | None = None
 ) -> list[Cause]:
     causes = find_causes(following, basis)
-    if following.quantity in (*FORWARD, "stat") and (not causes or is_place_only(causes[0].name)):
+    if following.quantity in (*FORWARD_QUANTITIES, "stat") and (not causes or is_place_only(causes[0].name)):
         tried = find_by_experiment(following, again, basis.join, basis.reference, basis.candidate, given)
         causes = ahead_of(causes, tried)
     return causes

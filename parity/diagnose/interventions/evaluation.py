@@ -14,7 +14,7 @@ from parity.trace import TensorFile, Trace, parse_evaluated, parse_key
 from parity.trace.arrays import Array, Tensors
 from parity.worker.failures import SideFailed
 
-CLOSE = 1e-12
+CLOSE_EVALUATION = 1e-12  # of each number of two evaluations of one side in float64: the same ops in the same order
 Changed = Callable[[Tensors], Tensors]
 
 
@@ -183,5 +183,5 @@ def _evaluations(file: TensorFile | Trace) -> Tensors:
 
 def _same(one: Tensors, other: Tensors) -> bool:
     return one.keys() == other.keys() and all(
-        np.allclose(other[text], value, rtol=CLOSE, atol=0.0, equal_nan=True) for text, value in one.items()
+        np.allclose(other[text], value, rtol=CLOSE_EVALUATION, atol=0.0, equal_nan=True) for text, value in one.items()
     )

@@ -15,9 +15,9 @@ from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key
 from parity.trace.arrays import Array, Tensors
 
-MARGIN = 3
-FOLLOWING = frozenset(["act", "metric", "loss"])
-TINY = 1e-12
+BORDER_PIXELS = 3  # what a kernel of 7 reaches over the edge; images of less than four such borders are not shifted
+FOLLOWING_QUANTITIES = frozenset(["act", "metric", "loss"])
+PROBE_STEP = 1e-12  # of the inputs: 4,500 ulps of float64 (2^-52), and 1e-5 of one of float32 (2^-23)
 # What rounding to a format leaves in a result, relative, at least.
 FORMATS = ((3e-4, "bfloat16"), (3e-5, "float16"), (1e-10, "float32"))
 
@@ -100,7 +100,7 @@ class Bench:
             for change in (lambda unchanged: unchanged, batch)
         ]
         one, other = (traced.step(traced.step_numbers[-1]) for traced in made)
-        names = [name for name in one.names() if name in other and parse_key(name).quantity in FOLLOWING]
+        names = [name for name in one.names() if name in other and parse_key(name).quantity in FOLLOWING_QUANTITIES]
         return any(not np.array_equal(one.read(name), other.read(name), equal_nan=True) for name in names)
 
     def candidate_once_more(self, seed: int | None = None) -> Array | None:
@@ -167,7 +167,7 @@ def shifted_image(bench: Bench) -> Cause | None:
             continue
         # The candidate's batch may come with channels first or last; what is masked is what the reference has.
         for axes in ((1, 2), (2, 3)):
-            if min(value.shape[axis] for axis in axes) <= 4 * MARGIN:
+            if min(value.shape[axis] for axis in axes) <= 4 * BORDER_PIXELS:
                 continue
             cause = _shifted_back(bench, text, axes)
             if cause:
@@ -183,7 +183,7 @@ def _shifted_back(bench: Bench, text: str, axes: tuple[int, int]) -> Cause | Non
 
     def masked(batch: Tensors) -> Tensors:
         value = np.zeros_like(batch[image])
-        inner = slice(MARGIN, -MARGIN)
+        inner = slice(BORDER_PIXELS, -BORDER_PIXELS)
         value[:, inner, inner] = batch[image][:, inner, inner]
         return {**batch, image: value}
 
@@ -219,7 +219,7 @@ def less_precision(bench: Bench) -> Cause | None:
 
     def nudged(batch: Tensors) -> Tensors:
         return {
-            name: value.astype(np.float64) * (1 + TINY) if value.dtype.kind == "f" else value
+            name: value.astype(np.float64) * (1 + PROBE_STEP) if value.dtype.kind == "f" else value
             for name, value in batch.items()
         }
 
@@ -236,7 +236,7 @@ def less_precision(bench: Bench) -> Cause | None:
     return build_cause(
         "reduced_precision",
         "part",
-        evidence=f"inputs larger by {TINY:g} of themselves leave the candidate's float64 result as it is to the "
+        evidence=f"inputs larger by {PROBE_STEP:g} of themselves leave the candidate's float64 result as it is to the "
         "last bit, and move "
         f"the reference's; the two are {size:.2g} apart",
         key=bench.first.check.key,

@@ -6,10 +6,11 @@ For causes that no trace can show alone, such as what the port does to its input
 from collections.abc import Iterator
 
 from parity.diagnose.catalogue import CAUSES, build_cause, describe, is_place_only
+from parity.diagnose.edits.edit import OTHER_OPERATION
 from parity.diagnose.interventions.control import of_the_repetition, undone_by_chance
 from parity.diagnose.interventions.evaluation import Evaluates, of_the_evaluation
 from parity.diagnose.interventions.inputs import changes_of_the_inputs, changes_of_the_order
-from parity.diagnose.interventions.probes import TINY, Bench, ignored_input, less_precision, shifted_image
+from parity.diagnose.interventions.probes import PROBE_STEP, Bench, ignored_input, less_precision, shifted_image
 from parity.diagnose.interventions.protocol import Change, Repeats, Undone
 from parity.diagnose.interventions.solve import knobs, solved
 from parity.diagnose.interventions.state import changes_of_the_flatten, changes_of_the_gates, changes_of_the_state
@@ -28,7 +29,6 @@ POLICIES = {
 }
 
 
-PLACE = "other_operation"  # of which it is known that all that goes in is right
 STALE = Change(*describe("stale_batch"), "fed with this step's batch once more", twice=True)
 
 
@@ -43,7 +43,7 @@ def ahead_of(known: list[Cause], tried: list[Cause]) -> list[Cause]:
     """
     whole = any(CAUSES[cause.name].complete for cause in tried)
     exact = {name for cause in tried for name in CAUSES[cause.name].refined_by}
-    proven = [cause for cause in known if cause.name in exact or (cause.name == PLACE and not whole)]
+    proven = [cause for cause in known if cause.name in exact or (cause.name == OTHER_OPERATION and not whole)]
     return (
         proven + tried + [cause for cause in known if cause not in proven and not (whole and is_place_only(cause.name))]
     )
@@ -94,7 +94,8 @@ def _experiments(
         wandering = None if given else of_the_repetition(bench)
         if wandering is not None:
             return [wandering]
-        # First, for a port that keeps a batch for the next step gives any later experiment the result of the one before.
+        # First, for a port that keeps a batch for the next step gives any later experiment the result of the one
+        # before.
         stale = undone(bench, STALE)
         if stale:
             return [stale]
@@ -121,7 +122,7 @@ def undone(bench: Bench, change: Change) -> Cause | None:
     check = bench.first.check
     left = distance(bench.wanted, got)
     # What came in another shape was allowed nothing.
-    allowed = check.allowed or TINY * norm(bench.wanted)
+    allowed = check.allowed or PROBE_STEP * norm(bench.wanted)
     if not left <= allowed or undone_by_chance(bench, change):  # also where one of them is not a number
         return None
     before = f"{check.multiple:.3g} times" if check.allowed else check.note

@@ -15,8 +15,8 @@ from parity.judge.result import Cause
 from parity.trace.arrays import Array, Tensors
 
 MOST_ROUNDS = 10
-FIRST = 1e-3
-TELLING = 8
+FIRST_STEP = 1e-3  # of the number that is turned: the first difference quotient is of this width
+FEWEST_WANTED = 8  # numbers that have to become right: one number can always be met by turning another
 
 
 class Knob(NamedTuple):
@@ -54,7 +54,7 @@ def knobs(bench: Bench) -> Iterator[Knob]:
 
 def solved(bench: Bench, knob: Knob) -> Cause | None:
     """Returns the cause where a number makes the first difference go away: found by Newton steps along the difference."""
-    if bench.wanted.size < TELLING:  # one number can always be met by turning another
+    if bench.wanted.size < FEWEST_WANTED:
         return None
     x = _root(lambda x: _residual(bench, knob, x), bench.first.check.allowed)
     if x is None or not knob.tells(x):
@@ -78,7 +78,10 @@ def solved(bench: Bench, knob: Knob) -> Cause | None:
 
 
 def _root(residual: Callable[[float], Array | None], allowed: float) -> float | None:
-    x, step = 0.0, FIRST
+    # Gauss-Newton in one unknown: r(x) is what the candidate gives less what is wanted, slope = (r(x + h) - r(x)) / h,
+    # and h' = -<slope, r> / <slope, slope> makes the linear r(x + h') smallest. `here` is always r(x), at the last x
+    # that was accepted; steps of more than 2 are cut, as nothing that is scaled or shifted is off by more in one step.
+    x, step = 0.0, FIRST_STEP
     here = residual(x)
     for _ in range(MOST_ROUNDS):
         there = residual(x + step)

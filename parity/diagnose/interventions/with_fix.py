@@ -19,7 +19,7 @@ from parity.trace.arrays import Array, Tensors
 
 # What a step looks like behind something that was taken out of the way, and where it differs next.
 
-TINY = 1e-12
+LEAST_ALLOWED = 1e-12  # of a tensor's norm: 9,000 roundings of float64, where no check says what rounding allows
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def next_difference(
 
     def allowance(pair: MeasuredPair) -> Allowed:
         return Allowed(
-            allowed[pair.text] or TINY * pair.size, pair.size
+            allowed[pair.text] or LEAST_ALLOWED * pair.size, pair.size
         )  # what came in another shape was allowed nothing
 
     pairs = (pair for pair in _pairs(basis, step, quantities, layers) if pair.text in allowed)
@@ -108,7 +108,8 @@ class _LastStep:
 
 
 class _WithChange:
-    # Repeats steps of a candidate that has one thing changed in all of them, or of a reference that is given other examples.
+    # Repeats steps of a candidate that has one thing changed in all of them, or of a reference that is given other
+    # examples.
     def __init__(
         self, again: RepeatsOnward, change: Change | None = None, taken: Changed = lambda batch: batch
     ) -> None:

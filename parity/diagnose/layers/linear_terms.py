@@ -9,19 +9,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.ops.forward_pass import MOST_AXES_PERMUTED
 from parity.judge.metrics import norm
 from parity.locate.matching import Value
 from parity.trace import ForwardOp
 from parity.trace.arrays import Array
 
-EXACT = 1e-12  # of numbers that one op of float64 makes of others, relative to their size
-MOST_AXES = 4
-MASKING = ("where", "mask", "select", "mul")
-PICKING = ("getitem", "gather", "select", "slice", "take", "split", "chunk", "unbind", "unstack", "unpack")
-SCALING = ("mul", "div", "neg", "scale", "mean", "sum", "add", "sub", "clone", "cast", "alias", "einsum")
-REDUCING = ("mean", "sum", "avg")
+# Of numbers that one op of float64 makes of others, relative to their size: sqrt(n) u of a sum of n = 80 million.
+ROUNDING_OF_OP = 1e-12
+MASKING_WORDS = ("where", "mask", "select", "mul")
+PICKING_WORDS = ("getitem", "gather", "select", "slice", "take", "split", "chunk", "unbind", "unstack", "unpack")
+SCALING_WORDS = ("mul", "div", "neg", "scale", "mean", "sum", "add", "sub", "clone", "cast", "alias", "einsum")
+REDUCING_WORDS = ("mean", "sum", "avg")
 TURNED = ("rdiv", "rtruediv", "reciprocal")  # a number over what the op takes
-MOST_NUMBERS = 200_000  # of an output that is looked at in every order of its axes
+MOST_ELEMENTS_PERMUTED = 200_000  # of an output that is looked at in every order of its axes
 
 
 class Term(NamedTuple):
@@ -46,7 +47,7 @@ class Term(NamedTuple):
     def factor(self) -> float | None:
         """How much every number of it counts, None where they count differently."""
         flat = self.counts.reshape(-1)
-        same = np.ptp(flat) <= EXACT * np.abs(flat).max(initial=0.0)
+        same = np.ptp(flat) <= ROUNDING_OF_OP * np.abs(flat).max(initial=0.0)
         return float(flat[0]) if flat.size and same else None
 
 
@@ -93,7 +94,7 @@ def terms_of(ops: Sequence[ForwardOp], value: Value, end: int, known: Collection
             added[bool(ops[number].weights)] += float((own * parts.added).sum())
         size += float(np.abs(own * made).sum())
     total = sum(term.part for term in found) + sum(added)
-    return Terms(found[::-1], *added) if abs(total - float(whole.reshape(()))) <= 100 * EXACT * size else None
+    return Terms(found[::-1], *added) if abs(total - float(whole.reshape(()))) <= 100 * ROUNDING_OF_OP * size else None
 
 
 class _Through:
@@ -227,9 +228,9 @@ def _of_one(op: ForwardOp, number: int, x: Array, made: Array) -> _Parts | None:
     kind = op.kind.lower()
     if made.size == x.size:
         return _masked(kind, number, x, made) or _of_same_size(kind, _turned(op), number, x, made)
-    if made.size < x.size and any(word in kind for word in PICKING):
+    if made.size < x.size and any(word in kind for word in PICKING_WORDS):
         return _picked(number, x, made)
-    return _summed(number, x, made) if made.size < x.size and any(word in kind for word in REDUCING) else None
+    return _summed(number, x, made) if made.size < x.size and any(word in kind for word in REDUCING_WORDS) else None
 
 
 def _turned(op: ForwardOp) -> bool:
@@ -241,12 +242,12 @@ def _turned(op: ForwardOp) -> bool:
 
 def _of_same_size(kind: str, turned: bool, number: int, x: Array, made: Array) -> _Parts | None:
     adds = "add" in kind or "sub" in kind
-    if not any(word in kind for word in SCALING) or (turned and "div" in kind) or "reciprocal" in kind:
+    if not any(word in kind for word in SCALING_WORDS) or (turned and "div" in kind) or "reciprocal" in kind:
         return None
     sign = -1.0 if turned and "sub" in kind else 1.0
     for a in _layouts(x, made.shape):
         rest = made - sign * a.values
-        if adds and np.ptp(rest) <= EXACT * (np.abs(made).max() + np.abs(a.values).max()):
+        if adds and np.ptp(rest) <= ROUNDING_OF_OP * (np.abs(made).max() + np.abs(a.values).max()):
             return _Parts([(number, a.through(sign))], rest)
         place = int(np.abs(a.values).argmax())
         factor = made.reshape(-1)[place] / a.values.reshape(-1)[place]
@@ -256,7 +257,7 @@ def _of_same_size(kind: str, turned: bool, number: int, x: Array, made: Array) -
 
 
 def _masked(kind: str, number: int, x: Array, made: Array) -> _Parts | None:
-    if x.size == 1 or not any(word in kind for word in MASKING):
+    if x.size == 1 or not any(word in kind for word in MASKING_WORDS):
         return None
     for a in _layouts(x, made.shape):
         kept = made == a.values
@@ -348,7 +349,7 @@ def _broadcast(order: Array, shape: tuple[int, ...]) -> Array | None:
 
 def _orders(x: Array) -> Iterator[Array]:
     places = np.arange(x.size).reshape(x.shape)
-    few = x.ndim <= MOST_AXES and x.size <= MOST_NUMBERS
+    few = x.ndim <= MOST_AXES_PERMUTED and x.size <= MOST_ELEMENTS_PERMUTED
     axes = permutations(range(x.ndim)) if few else iter([tuple(range(x.ndim))])
     for order in axes:
         yield places.transpose(order)
@@ -358,7 +359,7 @@ def _alike(made: Array, computed: Array, size: float = 0.0) -> bool:
     computed = np.asarray(computed)
     if computed.shape != made.shape or not np.isfinite(computed).all():
         return False
-    return bool(norm(made - computed) <= EXACT * max(norm(computed), size))
+    return bool(norm(made - computed) <= ROUNDING_OF_OP * max(norm(computed), size))
 
 
 def _of_weights(ops: Sequence[ForwardOp], number: int) -> bool:

@@ -18,7 +18,9 @@ from parity.diagnose.layers.loss_forms import BY_LABELS, Form, forms
 from parity.judge.result import Cause
 from parity.trace.arrays import Array
 
-LEAST = 1e-11  # how near two rules of two losses with further terms have to be: there are many pairs of rules
+# How near two rules of two losses with further terms have to be, relative to the loss: a decade below what one rule has
+# to hold to, as there are pairs of rules, and up to MOST_RULES of them.
+CLOSE_RULES = 1e-11
 IGNORED = (-100, -1, 0, 255)
 MOST_RULES = 40_000
 MOST_CLASSES = 1000
@@ -125,7 +127,7 @@ def _nearest(pairs: list[tuple[_Rule, _Rule]]) -> tuple[_Rule, _Rule]:
 def _beside_terms(rules: list[_Rule], loss: Loss) -> list[tuple[_Rule, _Rule]]:
     """Pairs of rules that differ in one thing, and by as much as the losses do."""
     apart = loss.candidate - loss.reference
-    allowed = min(LEAST * max(abs(loss.reference), abs(loss.candidate)), LEFT * abs(apart))
+    allowed = min(CLOSE_RULES * max(abs(loss.reference), abs(loss.candidate)), LEFT * abs(apart))
     order = np.argsort([rule.value for rule in rules], kind="stable")
     values = np.array([rules[place].value for place in order])
     pairs = []

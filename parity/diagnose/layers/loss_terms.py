@@ -12,16 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import LEFT
+from parity.diagnose.evidence import CLOSE_OUTPUT, LEFT
 from parity.diagnose.layers.linear_terms import Term, Terms, terms_of
 from parity.judge.result import Cause
 from parity.locate.downstream import active, upstream
 from parity.locate.matching import Pass, Reached
 from parity.trace.arrays import Array
 
-SAME = 1e-10
-SHOWN = 2
-MOST_COUNTED = 20_000  # what a mean is over: a fraction of two such numbers is an accident once in 40,000
+MOST_TERMS_SHOWN = 2
+LARGEST_COUNT_OF_MEAN = 20_000  # what a mean is over: a fraction of two such numbers is an accident once in 40,000
 
 
 class Sums(NamedTuple):
@@ -168,7 +167,7 @@ def other_terms(sums: Sums) -> Cause | None:
         return None
     shares = {key: _share(sums.reference[key], sums.candidate[key]) for key in wrong}
     known = [share for share in shares.values() if share is not None]
-    alike = len(known) == len(wrong) and np.ptp(known) <= SAME * max(known)
+    alike = len(known) == len(wrong) and np.ptp(known) <= CLOSE_OUTPUT * max(known)
     if alike and len(wrong) == len(sums.reference) > 1:
         return _all_of_them(sums, wrong)
     if len(wrong) > 1 and all(_exchanged(sums.reference[key], sums.candidate[key]) for key in wrong):
@@ -184,7 +183,7 @@ def _equal(sums: Sums, left_out: list[str], added: list[str], near: float) -> bo
 
 def _as_much(sums: Sums, added: tuple[float, float], apart: float) -> bool:
     """Whether both sides add as much, but for rounding: of the losses, and small beside what differs of them."""
-    return bool(np.ptp(added) <= min(LEFT * apart, SAME * max(abs(sums.total(side)) for side in (0, 1))))
+    return bool(np.ptp(added) <= min(LEFT * apart, CLOSE_OUTPUT * max(abs(sums.total(side)) for side in (0, 1))))
 
 
 def _exchanged(one: Term, other: Term) -> bool:
@@ -194,7 +193,7 @@ def _exchanged(one: Term, other: Term) -> bool:
 
 
 def _inverted(sums: Sums, keys: list[str]) -> Cause:
-    names = " and ".join(sums.names[key] for key in keys[:SHOWN])
+    names = " and ".join(sums.names[key] for key in keys[:MOST_TERMS_SHOWN])
     evidence = f"each number of the {len(keys)} terms counts on one side only, and that is the whole difference"
     return build_cause("loss_function", "inverted", evidence=evidence, names=names)
 
@@ -260,7 +259,7 @@ def _of_one_side(sums: Sums, left_out: list[str], added: list[str]) -> Cause | N
         return None
     if not (_as_much(sums, sums.constants, abs(apart)) and _as_much(sums, sums.of_weights, abs(apart))):
         return None
-    named = " and ".join(sums.names[key] for key in keys[:SHOWN])
+    named = " and ".join(sums.names[key] for key in keys[:MOST_TERMS_SHOWN])
     evidence = f"{named} brings {parts:.9g} to the loss, which is the whole difference; all other terms count the same"
     return build_cause("loss_term", "added" if added else "left out", evidence=evidence, names=named)
 
@@ -273,7 +272,7 @@ def _constant(sums: Sums) -> Cause:
 
 def _same_counts(one: Term, other: Term) -> bool:
     a, b = _in_one_order(one, other)
-    return bool(np.abs(a - b).max(initial=0.0) <= SAME * np.abs(a).max(initial=0.0))
+    return bool(np.abs(a - b).max(initial=0.0) <= CLOSE_OUTPUT * np.abs(a).max(initial=0.0))
 
 
 def _in_one_order(one: Term, other: Term) -> tuple[Array, Array]:
@@ -348,7 +347,7 @@ def _is_factor(sums: Sums, key: str, share: float) -> bool:
     alone = len(sums.reference) == len(sums.candidate) == 1 and sums.reference[key].value.size == 1
     if not alone or not sums.sizes[key] or "sum" in sums.kinds[key].lower() or not _is_fraction(share) or share <= 0.0:
         return False
-    fraction = Fraction(share).limit_denominator(MOST_COUNTED)
+    fraction = Fraction(share).limit_denominator(LARGEST_COUNT_OF_MEAN)
     return min(fraction.numerator, fraction.denominator) > 1 and fraction.denominator > sums.sizes[key]
 
 
@@ -368,7 +367,7 @@ def _is_reduced(term: Term, divisors: Sequence[float]) -> bool:
     known = [each * count for each in (1.0, *divisors) for count in counts]
     if term.counts.size == held.size == 1:
         known.append(float(round(1.0 / float(held[0]))))  # of what is a sum by itself: how many were added up
-    return bool(held.size) and any(np.abs(held * each - 1.0).max() <= SAME for each in known)
+    return bool(held.size) and any(np.abs(held * each - 1.0).max() <= CLOSE_OUTPUT for each in known)
 
 
 def _words(term: Term) -> str:
@@ -389,16 +388,21 @@ def _words(term: Term) -> str:
     return f"{_number(factor)} times the sum" if count == size else f"{which} {_number(factor)} times the sum"
 
 
-NUMBERS = {"log 2": float(np.log(2.0)), "log 10": float(np.log(10.0)), "pi": float(np.pi), "the root of 2": 2.0**0.5}
+CONSTANTS = {
+    "log 2": float(np.log(2.0)),
+    "log 10": float(np.log(10.0)),
+    "pi": float(np.pi),
+    "the root of 2": 2.0**0.5,
+}
 
 
 def _number(value: float) -> str:
     """A number, as a fraction or with the constant that it is, where it is one."""
-    for words, constant in NUMBERS.items():
+    for words, constant in CONSTANTS.items():
         for text, known in ((words, constant), (f"1 / {words}", 1.0 / constant)):
             if abs(value / known - 1.0) <= 1e-9 if value else False:
                 return f"{value:.6g} ({text})"
-    fraction = Fraction(value).limit_denominator(MOST_COUNTED)
+    fraction = Fraction(value).limit_denominator(LARGEST_COUNT_OF_MEAN)
     if _is_fraction(value) and fraction.denominator > 1 and f"{value:.6g}" != f"{value:.12g}":
         return f"{fraction.numerator}/{fraction.denominator}"
     return f"{value:.6g}"
@@ -406,5 +410,5 @@ def _number(value: float) -> str:
 
 def _is_fraction(value: float) -> bool:
     """Whether a number is one count over another."""
-    fraction = Fraction(value).limit_denominator(MOST_COUNTED)
+    fraction = Fraction(value).limit_denominator(LARGEST_COUNT_OF_MEAN)
     return fraction != 0 and abs(value / float(fraction) - 1.0) <= 1e-13

@@ -16,7 +16,7 @@ from parity.trace.arrays import Array
 
 # Other rules of a softmax: another axis, scores of another scale.
 
-TELLING = 8  # probabilities that have to differ before a scale is believed
+FEWEST_PROBABILITIES = 8  # probabilities that have to differ before a scale is believed
 LEAST_LOG = -600.0  # of a probability: less is zero but for rounding
 
 
@@ -69,7 +69,7 @@ def _temperature(reference: Array, candidate: Array, axis: int) -> float | None:
         seen = (one > LEAST_LOG) & (other > LEAST_LOG)
         one, other = (each - np.take_along_axis(each, largest, axis) for each in (one, other))
         seen &= np.isfinite(one) & np.isfinite(other) & (one < -ALL_ONE)
-    if seen.sum() < TELLING:
+    if seen.sum() < FEWEST_PROBABILITIES:
         return None
     factors = other[seen] / one[seen]
     factor = float(np.median(factors))
@@ -86,7 +86,7 @@ def _raised(reference: Array, factor: float, axis: int) -> Array:
 # Other rules of batch norm and layer norm: what the layer divides by, told from what goes in and what comes out.
 
 LEAST_EPSILON = 1e-9  # of what it is added to: less is rounding
-FEWEST = 3  # channels, or examples, that tell an epsilon: one has some epsilon by any rule
+FEWEST_CHANNELS = 3  # channels, or examples, that tell an epsilon: one has some epsilon by any rule
 BATCH = "batch norm"
 
 
@@ -141,7 +141,8 @@ def _is_norm(x: Array, y: Array, axes: tuple[int, ...]) -> bool:
 
 
 class _Norm(NamedTuple):
-    # Names of what a norm subtracts and of what it divides by the root of, with the epsilon, and the output that this makes.
+    # Names of what a norm subtracts and of what it divides by the root of, with the epsilon, and the output that this
+    # makes.
     mean: str
     rule: str
     epsilon: float
@@ -230,6 +231,7 @@ def _slope(x: Array, y: Array, axes: tuple[int, ...]) -> Array | None:
     square = (x0**2).sum(axis=axes)
     if not (square > 0).all():
         return None
+    # The line of least squares through both means: slope = sum (x - mean x) (y - mean y) / sum (x - mean x)^2.
     slope = (x0 * y0).sum(axis=axes) / square
     left = y0 - np.expand_dims(slope, axes) * x0
     return np.asarray(slope) if norm(left) <= CLOSE * norm(y0) and (slope != 0).all() else None
@@ -237,8 +239,9 @@ def _slope(x: Array, y: Array, axes: tuple[int, ...]) -> Array | None:
 
 def _epsilon(squared: Array, variance: Array) -> float | None:
     apart = squared - variance
-    if apart.size < FEWEST:
+    if apart.size < FEWEST_CHANNELS:
         return None
+    # 1 / scale^2 = variance + epsilon in every channel: the same difference in all of them, and not below zero.
     epsilon = float(np.median(apart))
     scale = float(np.abs(squared).max())
     if np.abs(apart - epsilon).max() > LEAST_EPSILON * scale or epsilon < -LEAST_EPSILON * scale:

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.edits.edit import OTHER
+from parity.diagnose.edits.edit import OTHER_OPERATION
 from parity.diagnose.evidence import CLOSE, LEFT, same_in_order
+from parity.diagnose.fitting import FEWEST_MOVED
 from parity.diagnose.layers.rules import functions
-from parity.diagnose.ops.rearranging import JOINING, PADDING
+from parity.diagnose.ops.rearranging import CONCATENATING, GRAPH_PADDING
 from parity.diagnose.ops.table import computed, plain
 from parity.judge.metrics import norm
 from parity.judge.result import Cause
@@ -23,9 +24,8 @@ from parity.locate.op_kinds import same
 from parity.trace.arrays import Array
 
 CAST = 1e-7  # of a norm: more than float32 rounds off, less than a bug of a millionth
-TELLING = 8  # numbers from which on the same ones in other places are no chance
 # A wrong number that comes out of these was chosen before.
-ARRANGING = JOINING | PADDING | frozenset(["getitem", "stridedslice", "slice"])
+ARRANGING = CONCATENATING | GRAPH_PADDING | frozenset(["getitem", "stridedslice", "slice"])
 # What both sides call the same setting, each by the names and, of torch's functions, the places that it has there.
 SETTINGS: dict[str, tuple[str, ...]] = {
     "epsilon": ("epsilon", "eps"),
@@ -132,7 +132,7 @@ def _moved(reference: Op, candidate: Op) -> Cause | None:
     if any(each is None for each in [*own, *other]) or not same_in_order(_gives(reference, own), reference.output):
         return None
     for x in reference.data:
-        for moved in candidate.data if x.size >= TELLING else []:
+        for moved in candidate.data if x.size >= FEWEST_MOVED else []:
             if x.size != moved.size or not np.allclose(np.sort(x, axis=None), np.sort(moved, axis=None), CLOSE, 0.0):
                 continue
             pair = align(x, moved)
@@ -228,7 +228,7 @@ def _other(reference: Op, candidate: Op, proven: str) -> Cause:
     """What goes in is right and what comes out is not: what differs is what is computed."""
     told = list(_settings(reference, candidate))
     apart = f"; {'; '.join(told)}" if told else ""
-    return _computes(OTHER, reference, candidate, proven, apart)
+    return _computes(OTHER_OPERATION, reference, candidate, proven, apart)
 
 
 def _settings(reference: Op, candidate: Op) -> Iterator[str]:

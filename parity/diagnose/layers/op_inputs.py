@@ -7,15 +7,15 @@ import numpy as np
 
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import CLOSE, alike, same_in_order
+from parity.diagnose.fitting import FEWEST_MOVED
+from parity.diagnose.layers.products import INNER_AXES
 from parity.judge.metrics import norm
 from parity.judge.result import Cause
 from parity.locate.layouts import align
 from parity.trace.arrays import Array
 
-TELLING = 3  # different numbers from which on a line through them is no chance
-MANY = 8  # different numbers from which on the same ones in other places are no chance
-SMALL = 1e-9  # of the numbers' size: what float64 leaves of a line's constant
-AXES = {3: ("steps", "units"), 4: ("rows", "columns", "channels")}
+FEWEST_ON_A_LINE = 3  # different numbers: through two there always is a line
+ROUNDING_OF_CONSTANT = 1e-9  # of the numbers' size: what float64 leaves of a line's constant
 
 
 class Line(NamedTuple):
@@ -36,7 +36,7 @@ def line_between(before: Array, after: Array) -> Line | None:
     if x.size != y.size or not np.isfinite(x).all() or not np.isfinite(y).all():
         return None
     spread = x.std(), y.std()
-    if not all(spread) or len(np.unique(x.reshape(-1)[: 1 << 16])) < TELLING:
+    if not all(spread) or len(np.unique(x.reshape(-1)[: 1 << 16])) < FEWEST_ON_A_LINE:
         return None
     for sign in (1.0, -1.0):
         pair = align((x - x.mean()) / spread[0], sign * (y - y.mean()) / spread[1])
@@ -44,7 +44,7 @@ def line_between(before: Array, after: Array) -> Line | None:
             factor = sign * float(spread[1] / spread[0])
             shift = float(y.mean() - factor * x.mean())
             size = norm(y) / np.sqrt(y.size)
-            return Line(factor, 0.0 if abs(shift) <= SMALL * size else shift)
+            return Line(factor, 0.0 if abs(shift) <= ROUNDING_OF_CONSTANT * size else shift)
     return None
 
 
@@ -79,7 +79,7 @@ def other_input(read: Read) -> Cause | None:
     if not np.isfinite(own).all() or own.ndim < 1:
         return None
     layouts = [[*_laid_out(np.asarray(each, np.float64), own)] for each in read.candidate]
-    if any(norm(each - own) <= SMALL * norm(own) for group in layouts for each in group):
+    if any(norm(each - own) <= ROUNDING_OF_CONSTANT * norm(own) for group in layouts for each in group):
         return None
     for other in (each for group in layouts for each in group if np.isfinite(each).all()):
         cause = None
@@ -122,7 +122,7 @@ def _unread(read: Read, own: Array, other: Array) -> Cause | None:
 
 
 def _arranged(read: Read, own: Array, other: Array) -> Cause | None:
-    if len(np.unique(own.reshape(-1)[: 1 << 16])) < MANY:
+    if len(np.unique(own.reshape(-1)[: 1 << 16])) < FEWEST_MOVED:
         return None
     text = f"so changed it is what goes into {read.layer} in the port, to rounding"
     for name, axis, made in _arrangements(own):
@@ -132,7 +132,7 @@ def _arranged(read: Read, own: Array, other: Array) -> Cause | None:
 
 
 def _arrangements(own: Array) -> Iterator[tuple[str, str, Array]]:
-    names = AXES.get(own.ndim, tuple(f"axis {axis}" for axis in range(1, own.ndim)))
+    names = INNER_AXES.get(own.ndim, tuple(f"axis {axis}" for axis in range(1, own.ndim)))
     if own.ndim == 4:
         yield "transposed_input", "", own.transpose(0, 2, 1, 3)
     for axis, name in enumerate(names, start=1):
@@ -143,7 +143,7 @@ def _arrangements(own: Array) -> Iterator[tuple[str, str, Array]]:
 def _scaled(read: Read, own: Array, other: Array) -> Cause | None:
     """A factor, or a shift, or both."""
     line = line_between(own, other)
-    scaled = line is not None and abs(line.factor - 1.0) > SMALL
+    scaled = line is not None and abs(line.factor - 1.0) > ROUNDING_OF_CONSTANT
     if line is None or not (scaled or line.shift):
         return None
     return read.cause(

@@ -20,8 +20,10 @@ from parity.judge.metrics import norm
 from parity.judge.result import Cause
 from parity.trace.arrays import Array
 
-TELLING = 8  # numbers that an output has to have before it counts as the same
-NEAR = 1e-9
+FEWEST_NUMBERS = 8  # numbers that an output has to have before it counts as the same
+# Between numbers in order, relative to each and to the median size: `CLOSE`, element by element, so that a few large
+# numbers do not hide that small ones differ.
+CLOSE_NUMBER = 1e-9
 
 
 class Op(NamedTuple):
@@ -56,7 +58,7 @@ def other_way(op: Op) -> Cause | None:
     if not op.beyond:
         return None
     beyond = _ordered(op.beyond)
-    for name, family in FAMILIES:
+    for name, family in RULE_FAMILIES:
         for ways in family(op):
             own = next((way for way in ways if any(_equal(way.made, each) for each in op.outputs)), None)
             if own is None:
@@ -87,7 +89,7 @@ def _ordered(outputs: Sequence[Array]) -> Ordered:
     """Returns the numbers of outputs in order, once for all rules that are tried, by their count."""
     found: dict[int, list[Array]] = defaultdict(list)
     for each in outputs:
-        if each.size >= TELLING and np.isfinite(each).all():
+        if each.size >= FEWEST_NUMBERS and np.isfinite(each).all():
             found[each.size].append(np.sort(np.asarray(each, np.float64), axis=None))
     return found
 
@@ -95,11 +97,12 @@ def _ordered(outputs: Sequence[Array]) -> Ordered:
 def _is_among(made: Array, outputs: Ordered) -> bool:
     if made.size not in outputs:
         return False
-    if made.size < TELLING or not np.isfinite(made).all() or np.ptp(made) == 0.0:
+    if made.size < FEWEST_NUMBERS or not np.isfinite(made).all() or np.ptp(made) == 0.0:
         return False
+    # Both in order: a permutation of axes or places moves numbers, and changes none of the order statistics.
     ordered = np.sort(made, axis=None)
     size = float(np.median(np.abs(ordered)))
-    return any((np.abs(each - ordered) <= NEAR * (np.abs(ordered) + size)).all() for each in outputs[made.size])
+    return any((np.abs(each - ordered) <= CLOSE_NUMBER * (np.abs(ordered) + size)).all() for each in outputs[made.size])
 
 
 def _is_held(made: Array, own: Array, beyond: Ordered) -> bool:
@@ -107,7 +110,7 @@ def _is_held(made: Array, own: Array, beyond: Ordered) -> bool:
 
 
 def _equal(made: Array, wanted: Array) -> bool:
-    if made.size != wanted.size or made.size < TELLING or not np.isfinite(made).all():
+    if made.size != wanted.size or made.size < FEWEST_NUMBERS or not np.isfinite(made).all():
         return False
     one, other = made.reshape(-1), np.asarray(wanted, np.float64).reshape(-1)
     return bool(norm(one - other) <= CLOSE * norm(other))
@@ -192,7 +195,7 @@ def _resizes(op: Op) -> Iterator[list[Way]]:
             yield [Way(words, made) for words, made in resized(x, size)]
 
 
-FAMILIES: tuple[tuple[str, Family], ...] = (
+RULE_FAMILIES: tuple[tuple[str, Family], ...] = (
     ("resizing", _resizes),
     ("activation_function", _activations),
     ("reduction", _reductions),

@@ -7,14 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import reproduces, same_values
+from parity.diagnose.evidence import CLOSE_OUTPUT, reproduces, same_values
 from parity.judge.result import Cause
+from parity.locate.layouts import MOST_ALIGNED
 from parity.trace.arrays import Array
 
 # Computes a product with a matrix again: what goes into it flattened in another order, the matrix transposed or
 # turned.
 
-AXES = {3: ("steps", "units"), 4: ("rows", "columns", "channels")}
+INNER_AXES = {3: ("steps", "units"), 4: ("rows", "columns", "channels")}  # behind the examples, by the number of all
 
 
 class Product(NamedTuple):
@@ -60,7 +61,7 @@ def other_product(product: Product) -> Cause | None:
 
 def _ways(product: Product, own: Array) -> Iterator[tuple[str, tuple[str, str], Array]]:
     given, matrix = product.given, product.matrix
-    names = AXES.get(given.ndim, ())
+    names = INNER_AXES.get(given.ndim, ())
     if names and given[0].size == len(matrix):
         for order in list(permutations(range(len(names))))[1:]:
             flat = given.transpose(0, *(1 + axis for axis in order)).reshape(own.shape)
@@ -73,10 +74,8 @@ def _ways(product: Product, own: Array) -> Iterator[tuple[str, tuple[str, str], 
 
 # What goes into an op holds the right numbers in other places: other rows of a table, channels in another order.
 
-SAME = 1e-10
-MOST_SHOWN = 4
-MOST_AXES = 5
-FEWEST = 4  # channels
+MOST_RUNS_SHOWN = 4
+FEWEST_CHANNELS_ORDERED = 4  # of three channels one order in six is the right one by chance
 
 
 def other_rows(name: str, table: Array, wanted: Array, beyond: Sequence[Array]) -> Cause | None:
@@ -122,7 +121,7 @@ def other_channels(name: str, pairs: Sequence[tuple[Array, Array]], lengths: Col
         if given[0].size == max(given[0].shape, default=0) and given[0].size not in lengths:
             continue
         one, other = (each.reshape(-1) if each.size == max(each.shape) else each for each in given)
-        order = _order(one, other) if one.ndim == other.ndim <= MOST_AXES else None
+        order = _order(one, other) if one.ndim == other.ndim <= MOST_ALIGNED else None
         if order is not None and (order != np.arange(len(order))).any():
             return build_cause(
                 "channel_order",
@@ -141,7 +140,7 @@ def _looked_up(index: dict[bytes, int], values: Array) -> Array | None:
 
 
 def _shown(rows: Array) -> str:
-    return ", ".join(map(str, rows[:MOST_SHOWN]))
+    return ", ".join(map(str, rows[:MOST_RUNS_SHOWN]))
 
 
 def _order(one: Array, other: Array) -> Array | None:
@@ -151,13 +150,16 @@ def _order(one: Array, other: Array) -> Array | None:
         turned = other.transpose(axes)
         if turned.shape != one.shape:
             continue
+        # [values, channels] each. Channel k of the candidate is the reference's channel `order[k]`: the one that holds
+        # the same values, to rounding; a channel that two of the reference's would do for is left out, and the order
+        # with it.
         columns, wanted = turned.reshape(-1, one.shape[-1]), one.reshape(-1, one.shape[-1])
-        scale = SAME * max(float(np.abs(wanted).max()), 1e-300)
+        scale = CLOSE_OUTPUT * max(float(np.abs(wanted).max()), 1e-300)
         order = []
         for column in columns.T:
             near = np.flatnonzero((np.abs(wanted - column[:, None]) <= scale).all(axis=0))
             order += [int(near[0])] if len(near) == 1 else []
-        if len(order) == len(set(order)) == one.shape[-1] >= FEWEST:
+        if len(order) == len(set(order)) == one.shape[-1] >= FEWEST_CHANNELS_ORDERED:
             found.append(np.array(order))
     return next((order for order in found if (order == np.arange(len(order))).all()), found[0] if found else None)
 
@@ -167,5 +169,5 @@ def _runs(order: Array) -> str:
     ends = np.flatnonzero(np.diff(order) != 1)
     starts = [0, *(ends + 1)]
     runs = [(order[a], order[b]) for a, b in zip(starts, [*ends, len(order) - 1], strict=True)]
-    shown = [f"{a} to {b}" if a != b else f"{a}" for a, b in runs[: 2 * MOST_SHOWN]]
+    shown = [f"{a} to {b}" if a != b else f"{a}" for a, b in runs[: 2 * MOST_RUNS_SHOWN]]
     return ", ".join(shown) + (", ..." if len(runs) > len(shown) else "")

@@ -11,19 +11,31 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.layers.recurrent_cells import GATES, Cell, Outputs, Way, Weights, over_steps, step_of, weights_of
+from parity.diagnose.evidence import CLOSE_OUTPUT
+from parity.diagnose.layers.recurrent_cells import (
+    GATE_NAMES,
+    Cell,
+    Outputs,
+    Way,
+    Weights,
+    over_steps,
+    step_of,
+    weights_of,
+)
+from parity.diagnose.ops.windows import MOST_MULTIPLICATIONS
 from parity.judge.metrics import norm
 from parity.judge.result import Cause
 from parity.trace.arrays import Array
 
-CLOSE = 1e-10
-DIFFERENT = 1e-6  # from which on two rules give other numbers, relative
+# From which on two rules give other numbers, relative: four decades above what a right one may be off, so that a value
+# never counts for both.
+LEAST_DIFFERENCE_OF_RULES = 1e-6
 MOST_STATES = 8
-MOST_NUMBERS = 4_000_000
-MOST_WORK = 1e10  # multiplications for one layer, whatever goes into it
+MOST_ELEMENTS_OF_INPUT = 4_000_000
 OF_A_STEP = 1e5  # as many multiplications as what a step takes beside its own
-FEW = 3  # steps of one example, by which most rules are told to be others
-ROUGH = 1e-6
+FIRST_STEPS = 3  # steps of one example, by which most rules are told to be others
+# of these steps, to be worth the whole layer: more than any right rule is off, by four decades
+CLOSE_FIRST_STEPS = 1e-6
 ORDERS = {"LSTM": ("ijfo", "ifjo"), "GRU": ("rzh", "zrh"), "RNN": ("h",)}
 
 
@@ -76,11 +88,11 @@ class _Worded(NamedTuple):
 
 def other_recurrence(layer: Recurrent) -> Cause | None:
     """Returns the cause where a layer that is run by another rule gives what the candidate has, or None."""
-    work = _Work(MOST_WORK)
+    work = _Work(MOST_MULTIPLICATIONS)
     with np.errstate(all="ignore"):
         for kind, weights in weights_of(layer.variables):
             for name, x in layer.sequences.items():
-                if x.shape[2] != weights.of_input.shape[0] or x.size > MOST_NUMBERS:
+                if x.shape[2] != weights.of_input.shape[0] or x.size > MOST_ELEMENTS_OF_INPUT:
                     continue
                 run = _Run(layer, weights, x, work)
                 own = next((rule for rule in run.usual(kind) if run.gives(rule)), None)
@@ -138,8 +150,8 @@ class _Run:
         whole, lasts = self._parts[side]
         if self._work.left <= 0.0 or not (whole or lasts):
             return False
-        begun = [each[:1, :FEW] for each in whole]
-        if not rule.reverse and whole and _in_parts(self.outputs(rule, 1, FEW).steps, begun):
+        begun = [each[:1, :FIRST_STEPS] for each in whole]
+        if not rule.reverse and whole and _in_parts(self.outputs(rule, 1, FIRST_STEPS).steps, begun):
             return True
         if not lasts and not rule.reverse:
             return False
@@ -259,7 +271,7 @@ def _other_cells(own: Cell) -> Iterator[tuple[Cell, _Worded]]:
             if bias != own.forget_bias:
                 yield own._replace(forget_bias=bias), _Worded("forget_bias", "amount", amounts)
         for gate in "ijo" if own.forget_bias else "":
-            added = {"own": own.forget_bias, "gate": GATES[gate]}
+            added = {"own": own.forget_bias, "gate": GATE_NAMES[gate]}
             yield own._replace(biased=gate), _Worded("forget_bias", "gate", added)
     if own.kind == "GRU":
         reset = "after" if own.reset == "before" else "before"
@@ -274,7 +286,7 @@ def _other_cells(own: Cell) -> Iterator[tuple[Cell, _Worded]]:
     yield own._replace(activation=activation), _Worded("recurrent_rule", "activation", functions)
     for letters in permutations(own.order) if len(own.order) > 1 else ():
         order = "".join(letters)
-        names = [", ".join(GATES[letter] for letter in each) for each in (order, own.order)]
+        names = [", ".join(GATE_NAMES[letter] for letter in each) for each in (order, own.order)]
         if order != own.order:
             yield own._replace(order=order), _Worded("gate_order", "blocks", {"other": names[0], "own": names[1]})
 
@@ -318,7 +330,7 @@ def _taken(x: Array, lengths: Mapping[str, Array]) -> Iterator[tuple[str, Array]
 
 
 def _among(made: Array, values: Sequence[Array]) -> bool:
-    return any(value.shape == made.shape and norm(value - made) <= CLOSE * norm(made) for value in values)
+    return any(value.shape == made.shape and norm(value - made) <= CLOSE_OUTPUT * norm(made) for value in values)
 
 
 def _parts(values: Sequence[Array], shape: tuple[int, int, int]) -> tuple[list[Array], list[Array]]:
@@ -338,7 +350,7 @@ def _whole(value: Array, shape: tuple[int, int, int]) -> Iterator[Array]:
 
 
 def _in_parts(made: Array, parts: Sequence[Array]) -> bool:
-    return any(norm(part - made) <= ROUGH * norm(made) for part in parts)
+    return any(norm(part - made) <= CLOSE_FIRST_STEPS * norm(made) for part in parts)
 
 
 def _shows(made: Outputs, value: Array, unlike: Outputs | None = None) -> bool:
@@ -353,7 +365,7 @@ def _shows(made: Outputs, value: Array, unlike: Outputs | None = None) -> bool:
     if value.ndim == 3:
         told = _differ(made.steps, unlike.steps if unlike is not None else None)
         parts = _whole(value, (examples, steps, units))
-        return told and any(norm(part - made.steps) <= CLOSE * norm(made.steps) for part in parts)
+        return told and any(norm(part - made.steps) <= CLOSE_OUTPUT * norm(made.steps) for part in parts)
     if value.shape != (examples, units) or steps < 2:
         return False
     others = unlike.last if unlike is not None else [None] * len(made.last)
@@ -361,11 +373,11 @@ def _shows(made: Outputs, value: Array, unlike: Outputs | None = None) -> bool:
 
 
 def _is_last(last: Array, value: Array, unlike: Array | None) -> bool:
-    near = CLOSE * norm(last)
+    near = CLOSE_OUTPUT * norm(last)
     return bool(
         abs(value[0, 0] - last[0, 0]) <= near and last.any() and _differ(last, unlike) and norm(value - last) <= near
     )
 
 
 def _differ(made: Array, other: Array | None) -> bool:
-    return other is None or norm(made - other) > DIFFERENT * norm(other)
+    return other is None or norm(made - other) > LEAST_DIFFERENCE_OF_RULES * norm(other)

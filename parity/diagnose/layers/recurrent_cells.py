@@ -9,7 +9,7 @@ import numpy as np
 from parity.trace.arrays import Array
 
 Step = Callable[[Array, tuple[Array, ...]], tuple[Array, ...]]
-GATES = {"i": "input", "j": "new", "f": "forget", "o": "output", "r": "reset", "z": "update", "h": "new"}
+GATE_NAMES = {"i": "input", "j": "new", "f": "forget", "o": "output", "r": "reset", "z": "update", "h": "new"}
 TF_LSTM, TORCH_LSTM = "ijfo", "ifjo"  # torch calls TensorFlow's new input j the cell gate g
 
 

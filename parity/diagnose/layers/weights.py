@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.edits.edit import OTHER
+from parity.diagnose.edits.edit import OTHER_OPERATION
 from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.activations import softmax
 from parity.judge.metrics import norm
@@ -16,9 +16,9 @@ from parity.judge.result import Cause
 from parity.locate.layouts import same_in_some_layout
 from parity.trace.arrays import Array
 
-LEAST = 3  # different numbers, from which on one function of all is no chance
-MOST_AXES = 4
-MOST_COUNTED = 5_000
+FEWEST_VALUES = 3  # different numbers, from which on one function of all is no chance
+MOST_AXES_NORMALISED = 4  # 15 sets of axes to take a norm over
+LARGEST_COUNT = 5_000
 WRITTEN = 1e-12  # so near to a fraction of such counts one number in 50,000 is by chance
 AS_IT_IS = "as it is"
 NORMALISED, SOFTMAX = "normalised", "softmax"
@@ -90,7 +90,7 @@ def other_function(taken: OfAWeight) -> Cause | None:
       taken: what both ops take.
     """
     weight = np.asarray(taken.variable, np.float64)
-    if not np.isfinite(weight).all() or len(np.unique(weight.reshape(-1)[: 1 << 16])) < LEAST:
+    if not np.isfinite(weight).all() or len(np.unique(weight.reshape(-1)[: 1 << 16])) < FEWEST_VALUES:
         return None
     if _is(taken.reference, taken.candidate):
         return None
@@ -117,12 +117,14 @@ def other_function(taken: OfAWeight) -> Cause | None:
 def _name(own: Made, other: Made) -> str:
     kinds = {own.kind, other.kind}
     if len(kinds) == 1:
-        return {NORMALISED: "normalised_axis", SOFTMAX: "softmax_axis"}.get(own.kind, OTHER)  # by another gain
+        return {NORMALISED: "normalised_axis", SOFTMAX: "softmax_axis"}.get(
+            own.kind, OTHER_OPERATION
+        )  # by another gain
     if NORMALISED in kinds:
         return "normalisation"
     if all(kind.startswith(EXPONENTIAL) for kind in kinds):
         return "scale"
-    return OTHER if kinds & SHIFTED else "activation_function"
+    return OTHER_OPERATION if kinds & SHIFTED else "activation_function"
 
 
 def _scaled(taken: OfAWeight, own: Made | None) -> Cause | None:
@@ -159,7 +161,7 @@ def is_written(factor: float) -> bool:
     if not np.isfinite(factor) or factor <= 0.0:
         return False
     squares = (factor**2, factor**-2)
-    return any(abs(float(Fraction(each).limit_denominator(MOST_COUNTED)) / each - 1.0) <= WRITTEN for each in squares)
+    return any(abs(float(Fraction(each).limit_denominator(LARGEST_COUNT)) / each - 1.0) <= WRITTEN for each in squares)
 
 
 def _is(one: Array, other: Array) -> bool:
@@ -171,7 +173,7 @@ def _made(weight: Array, gains: Sequence[Array]) -> Iterator[Made]:
     """Yields what people make of a weight, the simplest first, then that times a number for each place along an axis."""
     plain = list(_functions(weight))
     yield from plain
-    axes = range(weight.ndim) if weight.ndim <= MOST_AXES else ()
+    axes = range(weight.ndim) if weight.ndim <= MOST_AXES_NORMALISED else ()
     for gain, axis in ((gain, axis) for gain in gains for axis in axes if gain.shape == (weight.shape[axis],)):
         along = gain.reshape([-1 if each == axis else 1 for each in range(weight.ndim)])
         yield from (each._replace(value=each.value * along) for each in plain if each.kind in (AS_IT_IS, NORMALISED))
@@ -179,7 +181,7 @@ def _made(weight: Array, gains: Sequence[Array]) -> Iterator[Made]:
 
 def _functions(weight: Array) -> Iterator[Made]:
     yield Made(AS_IT_IS, (), weight)
-    axes = range(weight.ndim) if weight.ndim <= MOST_AXES else ()
+    axes = range(weight.ndim) if weight.ndim <= MOST_AXES_NORMALISED else ()
     for over in chain.from_iterable(combinations(axes, count) for count in range(1, weight.ndim + 1)):
         size = np.sqrt(np.square(weight).sum(over, keepdims=True))
         if size.all() and all(weight.shape[axis] > 1 for axis in over):

@@ -9,14 +9,13 @@ import numpy as np
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import reproduces, same_values
 from parity.diagnose.layers.other_rules import is_held
-from parity.diagnose.ops.windows import convolved, pooled, spread
+from parity.diagnose.ops.windows import MOST_MULTIPLICATIONS, convolved, pooled, spread
 from parity.judge.result import Cause
 from parity.trace.arrays import Array
 
 TRANSPOSED = "Conv2DBackpropInput"
 CONVOLUTIONS = frozenset(["Conv2D", "DepthwiseConv2dNative", TRANSPOSED])
-MOST_WORK = 1e10  # multiplications
-DILATIONS = (2, 3, 4, 6)
+OTHER_DILATIONS = (2, 3, 4, 6)
 POOLINGS = {"MaxPool": "maximum", "AvgPool": "mean"}
 
 
@@ -81,7 +80,7 @@ def other_windows(op: Windows) -> Cause | None:
         op._replace(image=op.image[:1], reference=op.reference[:1], candidate=op.candidate[:1]),
         list(_ways(op)),
     )
-    if _work(first, ways) > MOST_WORK:
+    if _work(first, ways) > MOST_MULTIPLICATIONS:
         return None
     own = next((way for way in ways if same_values(first.reference, _computed(first, way))), None)
     if own is None:
@@ -113,7 +112,7 @@ def windows_among(op: Windows, beyond: Sequence[Array], bias: Array | None = Non
     first = op._replace(image=op.image[:1], reference=op.reference[:1], candidate=op.reference[:1])
     alike = [each[:1] for each in beyond if each.ndim and len(each) == count and each.size == op.reference.size]
     ways = [*_ways(op), *_dilated(op)]
-    if not alike or _work(first, ways) > MOST_WORK:
+    if not alike or _work(first, ways) > MOST_MULTIPLICATIONS:
         return None
     own = next((way for way in ways if same_values(first.reference, _computed(first, way))), None)
     if own is None:
@@ -129,7 +128,7 @@ def windows_among(op: Windows, beyond: Sequence[Array], bias: Array | None = Non
 def _dilated(op: Windows) -> Iterator[_Way]:
     if op.kind in ("Conv2D", "DepthwiseConv2dNative"):
         size = max(_size(op))
-        for dilation in DILATIONS if size > 1 else ():
+        for dilation in OTHER_DILATIONS if size > 1 else ():
             for start in range((size - 1) * dilation + 1):
                 yield _Way("", op.kernel, op.kind, start, start, False, dilation)
 

@@ -11,9 +11,9 @@ from parity.locate.matching import Pass, Reached
 from parity.trace.arrays import Array
 
 MOST_OUTPUTS = 8
-MOST_NUMBERS = 2_000_000
+MOST_ELEMENTS_OF_OUTPUT = 2_000_000
 STACKING = frozenset(["stack", "cat", "concat", "concatenate", "Pack", "ConcatV2"])
-FURTHER = 2  # ops before those that are read: what a mask was picked from
+MOST_OPS_BEFORE = 2  # ops before those that are read: what a mask was picked from
 
 
 def boundary(
@@ -43,7 +43,7 @@ def boundary(
 
 def _add(found: dict[str, Array], passed: Pass, number: int, most: int) -> None:
     value = passed.value(number)
-    if value is None or not 1 < value.size <= MOST_NUMBERS or len(found) >= most or not is_finite(value):
+    if value is None or not 1 < value.size <= MOST_ELEMENTS_OF_OUTPUT or len(found) >= most or not is_finite(value):
         return
     if not any(each.shape == value.shape and np.allclose(each, value, rtol=1e-12, atol=0.0) for each in found.values()):
         op = passed.ops[number]
@@ -61,6 +61,6 @@ def _read(passed: Pass, known: set[int], wrong: set[int]) -> Iterator[int]:
         else:
             wanted += [each for each in op.inputs if each in known and each not in wanted]
     yield from wanted
-    for _ in range(FURTHER):
+    for _ in range(MOST_OPS_BEFORE):
         wanted = [each for number in wanted for each in passed.ops[number].inputs if each in known]
         yield from wanted

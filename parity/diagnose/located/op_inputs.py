@@ -17,7 +17,7 @@ from parity.trace.arrays import Array
 # Looks at what goes into the ops at which two forward passes part.
 
 UNNAMED = "what goes in"
-PADDING = frozenset(["pad", "padv2", "mirrorpad", "constant_pad_nd"])
+ANY_PADDING = frozenset(["pad", "padv2", "mirrorpad", "constant_pad_nd"])
 
 
 def cause_of_input(place: Location, feeds: Sequence[str]) -> Cause | None:
@@ -126,7 +126,7 @@ def _of_data(passed: Pass, number: int) -> Iterator[Array]:
             continue
         yield value
         source = operand.op
-        while source is not None and plain(passed.ops[source].kind) in PADDING:
+        while source is not None and plain(passed.ops[source].kind) in ANY_PADDING:
             source = next(iter(passed.ops[source].inputs), None)
             before = passed.value(source) if source is not None else None
             if before is not None:

@@ -19,10 +19,14 @@ from parity.locate.layouts import same_in_some_layout
 from parity.locate.matching import Pass
 from parity.trace.arrays import Array
 
-BOTH = "what goes in is the same on both sides, to rounding, and what comes out is not: all before it is right"
-PORT = "the reference has all that goes into the port's line, to rounding, and nothing like what comes out of it"
-SOON = 12
-FEW = 1  # numbers of which none tells whether two operands are one: constants
+PROVEN_BY_BOTH = (
+    "what goes in is the same on both sides, to rounding, and what comes out is not: all before it is right"
+)
+PROVEN_BY_PORT = (
+    "the reference has all that goes into the port's line, to rounding, and nothing like what comes out of it"
+)
+MOST_OPS_AHEAD = 12
+SIZE_OF_CONSTANT = 1  # numbers of which none tells whether two operands are one: constants
 
 
 def cause_at_op(place: Location) -> Cause | None:
@@ -43,7 +47,7 @@ def cause_at_op(place: Location) -> Cause | None:
     passed = place.passes[0]
     readers = (_op(passed, number) for number in _readers(passed, own))
     alike = _fed_alike(place, reference, candidate)
-    proven = BOTH if alike else PORT if _fed_rightly(place, candidate) else ""
+    proven = PROVEN_BY_BOTH if alike else PROVEN_BY_PORT if _fed_rightly(place, candidate) else ""
     cause = at_op(reference, candidate, proven, [each for each in readers if each])
     # What is beside it may be what the reference has there, done in another order.
     if cause is not None and cause.name == "op_left_out" and not is_whole(_sides(place)[1], other):
@@ -91,7 +95,7 @@ def _numbers_of(passed: Pass, number: int) -> Iterator[float]:
     yield from (float(v) for k, v in op.attributes.items() if k.isdigit() and isinstance(v, int | float))
     for at, operand in enumerate(op.operands):
         value = passed.operand(number, at) if operand.op is None else None
-        if value is not None and value.size == FEW:
+        if value is not None and value.size == SIZE_OF_CONSTANT:
             yield float(value.reshape(()))
 
 
@@ -119,7 +123,7 @@ def _op(passed: Pass, number: int) -> Op | None:
         value = passed.operand(number, place)
         source = passed.ops[operand.op].line if operand.op is not None else None
         # A number that is made of weights, such as a penalty, is no constant.
-        of_data = operand.op is not None or bool(op.weights) or (value is not None and value.size > FEW)
+        of_data = operand.op is not None or bool(op.weights) or (value is not None and value.size > SIZE_OF_CONSTANT)
         taken.append(Taken(operand.place, value, of_data, source.shown if source else ""))
     return Op(op.kind, op.attributes, taken, passed.value(number), op.line.shown, list(_later(passed, number)))
 
@@ -137,7 +141,7 @@ def _readers(passed: Pass, number: int) -> Iterator[int]:
 def _later(passed: Pass, number: int) -> Iterator[Array]:
     """Yields the outputs of one shape that come of an op soon."""
     behind = {number}
-    for each in range(number + 1, min(number + SOON, len(passed.ops))):
+    for each in range(number + 1, min(number + MOST_OPS_AHEAD, len(passed.ops))):
         if behind & set(passed.ops[each].inputs):
             behind.add(each)
             value = passed.value(each)
@@ -177,5 +181,5 @@ def _known(passed: Pass) -> Iterator[Array]:
             yield value
         for place, operand in enumerate(op.operands):
             taken = passed.operand(number, place) if operand.op is None else None
-            if taken is not None and taken.size > FEW:
+            if taken is not None and taken.size > SIZE_OF_CONSTANT:
                 yield taken

@@ -13,7 +13,7 @@ from parity.locate.downstream import readers
 from parity.locate.matching import Pass
 from parity.trace.arrays import Array
 
-MOST = 16  # outputs of a side behind the difference
+MOST_OUTPUTS_BEHIND = 16  # outputs of a side behind the difference
 
 
 def cause_by_other_ways(place: Location, weights: Mapping[str, Array], flattened: bool = False) -> Cause | None:
@@ -66,7 +66,7 @@ def _from(number: int | None, passed: Pass, reached: Mapping[int, int]) -> list[
 
 
 def _values(passed: Pass, numbers: Sequence[int]) -> list[Array]:
-    values = (passed.value(number) for number in numbers[:MOST])
+    values = (passed.value(number) for number in numbers[:MOST_OUTPUTS_BEHIND])
     return [np.asarray(each, np.float64) for each in values if each is not None and each.dtype.kind == "f"]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from parity.diagnose import Evidence, find_causes
 from parity.diagnose.catalogue import Trait, build_cause, causes_with, is_exact, is_place_only
 from parity.diagnose.detectors.aggregation import loss_scale
-from parity.diagnose.evidence import is_close
+from parity.diagnose.evidence import CLOSE_OUTPUT, is_close
 from parity.diagnose.layers.layer import extra_op, other_rule
 from parity.diagnose.layers.loss import Loss, is_a_count, other_loss
 from parity.diagnose.layers.loss_terms import linear_in, other_terms, otherwise, sums_of, unexplained
@@ -33,7 +33,6 @@ from parity.trace.arrays import Array
 
 LOSSES = frozenset(["loss", "metric"])
 ROUNDED = 1e-14  # of an output's norm: how far a bias is from being one number in a channel
-SAME = 1e-10
 NARROWEST = 0.05  # how far bfloat16 carries an output, relative: more is something else
 
 
@@ -215,7 +214,7 @@ def _named(values: Sequence[Array], outputs: Mapping[str, Array]) -> frozenset[s
     return frozenset(
         name
         for name, output in outputs.items()
-        if any(each.size == output.size and alike(np.sort(output, axis=None), each, SAME) for each in ordered)
+        if any(each.size == output.size and alike(np.sort(output, axis=None), each, CLOSE_OUTPUT) for each in ordered)
     )
 
 

@@ -44,6 +44,8 @@ def _atanh(y: Array) -> Array:
     return _where(inside, np.arctanh(np.where(inside, y, 0.0)))
 
 
+SLOPES = (0.01, 0.1, 0.2, 0.3)  # of leaky ReLUs: the defaults of torch, of darknet's nets, of tf.nn and of keras
+
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "no activation": lambda x: x,
     "ReLU": lambda x: np.maximum(x, 0.0),

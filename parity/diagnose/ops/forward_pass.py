@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.diagnose.evidence import same_in_order
-from parity.diagnose.ops.rearranging import PICKING, places_of
+from parity.diagnose.ops.rearranging import REARRANGING, places_of
 from parity.diagnose.ops.table import computed, plain
 from parity.diagnose.ops.windows import work
 from parity.locate.downstream import readers
@@ -17,7 +17,7 @@ from parity.locate.matching import Pass
 from parity.trace import ForwardOp
 from parity.trace.arrays import Array
 
-MOST_AXES = 4
+MOST_AXES_PERMUTED = 4  # 24 orders of axes, each tried on every op
 SIZING = frozenset(["tile", "repeat", "broadcastto", "expand", "fill", "pad", "padv2", "mirrorpad"])  # by whole numbers
 # Of torch, whose operands have an order: data, then kernel or bias or both, a mask, or values.
 BY_ORDER = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose", "masked scores", "scaled_dot")
@@ -151,7 +151,7 @@ class RecomputedPass:
         if made is not None and same_in_order(output, made):
             return True
         data = [each for each in taken if each.source is not None or not each.name]
-        if plain(op.kind) in PICKING and data:
+        if plain(op.kind) in REARRANGING and data:
             self._picked[number] = places_of(data[0].value, output)
         return self._picked.get(number) is not None
 
@@ -194,7 +194,7 @@ class RecomputedPass:
 
 def _order(output: Array, value: Array) -> tuple[int, ...] | None:
     """The order of an output's axes in which it holds the numbers of a value, None where there is none."""
-    for order in permutations(range(output.ndim)) if output.ndim <= MOST_AXES else [tuple(range(output.ndim))]:
+    for order in permutations(range(output.ndim)) if output.ndim <= MOST_AXES_PERMUTED else [tuple(range(output.ndim))]:
         if np.array_equal(output.transpose(order).reshape(value.shape), value, equal_nan=value.dtype.kind == "f"):
             return order
     return None

@@ -7,7 +7,7 @@ import numpy as np
 from parity.trace.arrays import Array
 
 # What picks, cuts, repeats or lays out anew, by `op_table.plain`: no number of the output is computed.
-PICKING = frozenset([
+REARRANGING = frozenset([
     "stridedslice", "slice", "getitem", "split", "splitv", "chunk", "unpack", "unstack", "unbind", "select",
     "narrow", "expand", "expand_as", "expandas", "tile", "repeat", "broadcastto", "transpose", "permute", "t",
     "flip", "reversev2", "reverse", "roll", "reshape", "view", "flatten", "unflatten", "squeeze", "unsqueeze",
@@ -19,8 +19,8 @@ PICKING = frozenset([
 LAYOUTS = frozenset([
     "reshape", "view", "transpose", "permute", "expanddims", "squeeze", "unsqueeze", "identity", "cast", "flatten",
 ])  # fmt: skip
-JOINING = frozenset(["concat", "concatv2", "concatenate", "cat", "pack", "stack"])
-PADDING = frozenset(["pad", "padv2", "mirrorpad"])
+CONCATENATING = frozenset(["concat", "concatv2", "concatenate", "cat", "pack", "stack"])
+GRAPH_PADDING = frozenset(["pad", "padv2", "mirrorpad"])
 
 
 def places_of(given: Array, output: Array) -> Array | None:

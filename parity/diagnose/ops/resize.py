@@ -8,7 +8,7 @@ from parity.trace.arrays import Array
 
 # Sources: tensorflow/core/kernels/image (resize_bilinear_op, resize_nearest_neighbor_op) and torch's UpSample.h.
 ALIGNED, CENTRED, CORNER = "with aligned corners", "between the centres of pixels", "from the first corner on"
-PLACES: dict[str, Callable[[Array, int, int], Array]] = {
+PIXEL_GRIDS: dict[str, Callable[[Array, int, int], Array]] = {
     CORNER: lambda at, old, new: at * old / new,
     CENTRED: lambda at, old, new: (at + 0.5) * old / new - 0.5,
     ALIGNED: lambda at, old, new: at * (old - 1) / max(new - 1, 1),
@@ -24,7 +24,7 @@ def bilinear(images: Array, size: Sequence[int], aligned: bool, centred: bool) -
       aligned: whether the corners' centres are the same.
       centred: else, whether the new pixels lie between the centres of the old ones.
     """
-    place = PLACES[ALIGNED if aligned else CENTRED if centred else CORNER]
+    place = PIXEL_GRIDS[ALIGNED if aligned else CENTRED if centred else CORNER]
     at = [place(np.arange(new), old, new) for old, new in zip(images.shape[1:3], size, strict=True)]
     return _linear(_linear(images, at[0], 1), at[1], 2)
 
@@ -36,7 +36,7 @@ def resized(images: Array, size: tuple[int, ...]) -> Iterator[tuple[str, Array]]
       images: ``[n, h, w, c]``.
       size: h' and w', or h' and w, where one axis is resized after the other.
     """
-    for words, place in PLACES.items():
+    for words, place in PIXEL_GRIDS.items():
         at = [place(np.arange(new), old, new) for old, new in zip(images.shape[1:3], size, strict=True)]
         yield f"bilinear {words}", _linear(_linear(images, at[0], 1), at[1], 2)
         for how, whole in (("rounded down", np.floor), ("to the nearest", lambda x: np.floor(x + 0.5))):

@@ -14,6 +14,7 @@ Arguments = Sequence[Any]
 Attributes = Mapping[str, Any]
 Pads = list[tuple[int, int]]
 MOST_PRODUCTS = 200_000_000  # of one call
+MOST_MULTIPLICATIONS = 1e10  # for all rules of one layer; chosen to end within seconds
 BIASES = ("", " without bias")
 MODES = {
     "constant": "constant",
@@ -24,7 +25,7 @@ MODES = {
     "replicate": "edge",
     "circular": "wrap",
 }
-PER_PRODUCT = 0.05  # of the work that a number of an elementwise op is
+PER_PRODUCT = 0.05  # of the work that a number of an elementwise op is: a BLAS does many products in the time of one
 
 
 class TooLarge(ValueError):
