@@ -28,8 +28,27 @@ from tf_towers.graph.update.apply_update import tensors_of
 from tf_towers.tf_types import Pairs, Session, Tensor, Variable
 
 # A step that takes so many times as long as any before, and as many seconds, does not end.
-TIMES_AS_LONG = 50
+TIMES_AS_LONG = 10
 LEAST_SECONDS = 60.0
+
+
+class Pace:
+    """How long the slowest step of a tower took so far, in whatever session; a new session knows what to wait for.
+
+    Attributes:
+      slowest: in seconds, the first step's preparations included; None before any step.
+    """
+
+    def __init__(self) -> None:
+        self.slowest: Optional[float] = None
+
+    def limit(self) -> Optional[float]:
+        """Returns the seconds after which a step is given up; None where nothing is known."""
+        return None if self.slowest is None else max(LEAST_SECONDS, TIMES_AS_LONG * self.slowest)
+
+    def took(self, seconds: float) -> None:
+        """Notes a step that has ended."""
+        self.slowest = max(self.slowest or 0.0, seconds)
 
 
 class Stepper:
@@ -38,12 +57,13 @@ class Stepper:
     Args:
       training: the built graph.
       session: a session over its graph.
+      pace: of the same tower in earlier sessions.
     """
 
-    def __init__(self, training: Training, session: Session) -> None:
+    def __init__(self, training: Training, session: Session, pace: Optional[Pace] = None) -> None:
         self._training = training
         self._session = session
-        self._slowest: Optional[float] = None
+        self._pace = pace or Pace()
         self._keys = _state_keys(training)
         with training.graph.as_default():
             self._fetches = in_order(_step_fetches(training))
@@ -153,16 +173,15 @@ class Stepper:
         feeds = self._training.feeds(batch)
         begun = time.time()
         values = self._session.run([self._training.train_op, self._fetches], feeds, self._within())[1]
-        self._slowest = max(self._slowest or 0.0, time.time() - begun)
+        self._pace.took(time.time() - begun)
         return _with_metrics(values)
 
     def _within(self) -> Any:
         """How long a step may take: a queue that nobody fills is waited for without end, and TensorFlow may lock up."""
         if self._training.source is not None:
             return tf.RunOptions(timeout_in_ms=STEP_WITHIN)
-        if self._slowest is None:
-            return None
-        return tf.RunOptions(timeout_in_ms=int(1000 * max(LEAST_SECONDS, TIMES_AS_LONG * self._slowest)))
+        limit = self._pace.limit()
+        return None if limit is None else tf.RunOptions(timeout_in_ms=int(1000 * limit))
 
 
 def in_order(tensors: Mapping[str, Any]) -> Dict[str, Any]:

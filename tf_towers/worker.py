@@ -32,7 +32,7 @@ from tf_towers.graph.tower import with_loss_factor
 from tf_towers.graph.training import Training
 from tf_towers.graph.update.optimizer import Part, make_optimizer
 from tf_towers.session import perturbed, session
-from tf_towers.step import Stepper, in_order
+from tf_towers.step import Pace, Stepper, in_order
 
 FLOATS = ("float32", "float64")
 MOST_TOLD = 4096  # elements of a statistic or constant that are told one by one
@@ -49,6 +49,7 @@ class Side:
         self._code = UserCode()
         self._case: Optional[str] = None
         self._prepared: Dict[str, Tuple[Training, Stepper, Dict[str, Any]]] = {}
+        self._paces: Dict[str, Pace] = {}
 
     def handlers(self) -> Dict[str, Handler]:
         """Returns the table of requests."""
@@ -196,7 +197,8 @@ class Side:
         _require_precision(training, precision)
         threads = case.get("threads", 1)
         known = facts(training, precision, threads)
-        return training, Stepper(training, session(training.graph, case["towers"], threads)), known
+        pace = self._paces.setdefault(json.dumps([case["tower"], folders, inputs], sort_keys=True), Pace())
+        return training, Stepper(training, session(training.graph, case["towers"], threads), pace), known
 
     def close(self) -> None:
         """Closes the sessions, and ends what reads for their towers."""

@@ -55,3 +55,21 @@ def test_a_step_that_never_ends_is_given_up_and_the_next_one_runs(tf):
     answer = tf(_locked_up)
     assert answer["told"] == "DeadlineExceededError"
     assert answer["losses"][0] == answer["losses"][1]
+
+
+def _paced():
+    from tf_towers.step import Pace
+
+    pace, limits = Pace(), []
+    training = tf_towers.build(small.linear, small.inputs(4), towers=1, optimizer=small.sgd(0.0))
+    for _ in range(2):
+        stepper = tf_towers.Stepper(training, tf_towers.session(training.graph, 1), pace)
+        stepper.initialize()
+        limits.append(pace.limit())
+        stepper.step(small.batch(4))
+        stepper.close()
+    return {"limits": limits}
+
+
+def test_a_new_session_of_a_tower_knows_from_the_ones_before_when_to_give_up(tf):
+    assert tf(_paced) == {"limits": [None, 60.0]}
