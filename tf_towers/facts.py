@@ -7,7 +7,7 @@ import tensorflow as real
 import tensorflow.compat.v1 as tf
 
 from parity.trace import key_of, parse_key, quantity_of, role_of, trace_name
-from tf_towers.graph.op_types import RANDOM, WRITING
+from tf_towers.graph.op_types import CHOOSING, RANDOM, READING_OR_CASTING, RESHAPING, WRITING
 from tf_towers.graph.races import find_races
 from tf_towers.graph.tower import Tower
 from tf_towers.graph.training import Training
@@ -98,8 +98,7 @@ def _saved_as(training: Training) -> Dict[str, Dict[str, str]]:
 
 def _consumers(variable: Variable) -> List[str]:
     # Reads, casts and regrouped shapes only pass the variable on; what computes with it says what it is.
-    passing = {"Identity", "ReadVariableOp", "Cast", "Reshape", "ExpandDims", "Squeeze"}
-    writing = ("Assign", "Apply", "ResourceApply", "SparseApply", "Save", "VarIsInitialized", "IsVariableInitialized")
+    left_out = (*WRITING, "Save", "VarIsInitialized", "IsVariableInitialized")
     # TensorFlow lists consumers in an order that changes from run to run; that of the graph does not.
     order = {op: place for place, op in enumerate(variable.graph.get_operations())}
     found, seen = [], set()
@@ -107,10 +106,10 @@ def _consumers(variable: Variable) -> List[str]:
     while pending:
         tensor = pending.pop(0)
         for op in sorted(tensor.consumers(), key=lambda op: order[op]):
-            if op in seen or op.type.startswith(writing):
+            if op in seen or op.type.startswith(left_out):
                 continue
             seen.add(op)
-            if op.type in passing:
+            if op.type in READING_OR_CASTING | RESHAPING:
                 pending += op.outputs
             elif op.name.startswith("tower_0/") and "gradients" not in op.name and op.type not in found:
                 found.append(op.type)
@@ -118,8 +117,6 @@ def _consumers(variable: Variable) -> List[str]:
 
 
 # States what goes wrong in many graphs of towers, where a built one has it: counters that race, updates by mistake.
-
-BRANCHING = ("Switch", "RefSwitch")  # into the branch of a step that a loss scale does not skip
 
 
 def hazard_facts(training: Training) -> Dict[str, Any]:
@@ -160,7 +157,7 @@ def _writers(variable: Variable, run: AbstractSet[Operation]) -> Set[Operation]:
         for op in tensor.consumers():
             if op not in run:
                 continue
-            if op.type in BRANCHING:
+            if op.type in CHOOSING:  # into the branch of a step that a loss scale does not skip
                 pending += op.outputs
             elif op.type.startswith(WRITING) and op.inputs[0] is tensor:
                 found.add(op)

@@ -24,22 +24,20 @@ import tensorflow.compat.v1 as tf
 
 from parity.trace import ForwardOp, Operand, UsersLines
 from parity.trace.arrays import Array
+from tf_towers.graph.op_types import (
+    CHOOSING,
+    DRAWING,
+    ENTERING,
+    JOINING,
+    LEAVING,
+    LOOPING_BACK,
+    PASSING_BUT_FOR_LAYOUT,
+    SHAPES,
+    VARIABLES,
+)
 from tf_towers.tf_types import Operation, Session, Tensor
 
-# What hands its input on as it is, but for its layout.
-PASSING = frozenset(
-    ["Identity", "StopGradient", "PreventGradient", "Reshape", "Squeeze", "ExpandDims", "Transpose", "Snapshot"]
-    + ["Enter", "RefEnter", "TensorArrayScatterV3", "Print", "CheckNumerics", "PlaceholderWithDefault"]
-)
-SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"])
-VARIABLES = frozenset(["Variable", "VariableV2", "VarHandleOp"])
-DRAWING = ("Random", "Truncated", "Multinomial", "Stateless", "Parameterized")
 FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
-LOOPS_BACK = frozenset(["NextIteration", "RefNextIteration"])
-ENTERING = frozenset(["Enter", "RefEnter"])
-LEAVING = frozenset(["Exit", "RefExit"])
-CHOOSING = frozenset(["Switch", "RefSwitch"])
-JOINING = LEAVING | {"Merge", "RefMerge"}  # behind which a value is there whichever way was gone
 
 NUMBERS = FLOATS + (tf.bool, tf.uint8, tf.int8, tf.int16, tf.int32, tf.int64)
 MOST_OF_AN_OPERAND = 1 << 22  # numbers in what is kept beside the outputs
@@ -97,7 +95,7 @@ def forward_of(losses: Sequence[Tensor], variables: Mapping[str, str]) -> List[P
         if op.type in CHOOSING or (op.type not in JOINING and any(each.op in guarded for each in op.inputs)):
             guarded.add(op)
         sources.update(((op, place), source) for place in range(len(op.outputs)))
-        if not source.data or op.type in PASSING or not taken:
+        if not source.data or op.type in PASSING_BUT_FOR_LAYOUT or not taken:
             continue
         hidden = bool(frames[op]) or op in guarded
         whole = op.type in CHOOSING or len(op.outputs) < 2
@@ -130,7 +128,7 @@ def gradients_of(loss: Tensor, passed: Sequence[Passed]) -> List[Passed]:
 
 def _taken(op: Operation, more: Iterable[Operation]) -> List[Tuple[Operation, int]]:
     """The outputs that an op takes, but for those that close a loop, each as op and place."""
-    found = [(each.op, each.value_index) for each in op.inputs if each.op.type not in LOOPS_BACK]
+    found = [(each.op, each.value_index) for each in op.inputs if each.op.type not in LOOPING_BACK]
     return found + [(each, place) for each in more for place in range(len(each.outputs))]
 
 
@@ -248,7 +246,7 @@ def _output(op: Operation, place: int) -> Tensor:
 
 def _inputs(op: Operation, more: Iterable[Operation] = ()) -> List[Operation]:
     """The ops whose output an op takes, but for those that close a loop, and for what only says which way to go."""
-    return [each.op for each in op.inputs if each.op.type not in LOOPS_BACK] + list(more)
+    return [each.op for each in op.inputs if each.op.type not in LOOPING_BACK] + list(more)
 
 
 def needed(ops: Iterable[Operation]) -> Set[Operation]:

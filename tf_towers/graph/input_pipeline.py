@@ -12,7 +12,7 @@ from tf_towers.errors import TowerError
 from tf_towers.graph.shard import shard
 from tf_towers.tf_types import DType, Feeds, InputSpecs, Operation, Session, Tensor
 
-READING = ("queue", "iterator")
+READ_BY_TOWERS = ("queue", "iterator")
 LOOKS_FOR_THE_END_EVERY = 0.05  # seconds
 JOINED_WITHIN = 20.0  # seconds
 STEP_WITHIN = 120000  # milliseconds

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
-from tf_towers.graph.input_pipeline import READING, Source, read_by_towers
+from tf_towers.graph.input_pipeline import READ_BY_TOWERS, Source, read_by_towers
 from tf_towers.graph.shard import shard, shard_uneven, tower_feeds
 from tf_towers.tf_types import DType, Feeds, InputSpecs, Tensor
 
@@ -43,7 +43,7 @@ def make_feeding(inputs: InputSpecs, towers: int, cut: str = "split", uneven: st
     Returns:
       A `Feeding`.
     """
-    if cut in READING:
+    if cut in READ_BY_TOWERS:
         reading = read_by_towers(inputs, towers, cut)
         return Feeding({}, reading.shards, None, reading.source.push, reading.source)
     if cut == "feeds":

@@ -1,19 +1,75 @@
-"""Sets of op types, each named for what its ops do: of graphs of Python objects and of graph definitions alike."""
+"""Sets of op types, each named for what its ops do: of graphs of Python objects and of graph definitions alike.
 
+Each is defined once. Where two uses need different sets, the two names say why.
+"""
+
+# Ops that put data into a graph by being fed.
 PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2", "PlaceholderWithDefault"])
-VARIABLES = frozenset(["Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp", "VarIsInitializedOp"])
+
+# Ops that are a variable; the output of a reference is the variable's own buffer, that of a resource a handle.
+REFERENCES = frozenset(["Variable", "VariableV2", "AutoReloadVariable"])
+VARIABLES = REFERENCES | {"VarHandleOp"}
+# With what only asks whether one has a value: it is placed with the variable, and no data enters through it.
+ABOUT_VARIABLES = VARIABLES | {"VarIsInitializedOp"}
+
+# Ops that read a resource, and beginnings of the names of those that write a variable of either kind.
 READS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd"])
-WRITING = ("Assign", "Apply", "ResourceApply", "SparseApply", "ResourceSparseApply", "Scatter", "ResourceScatter")
+WRITING = ("Assign", "Apply", "ResourceApply", "SparseApply", "ResourceSparseApply", "ResourceScatter") + (
+    # Not "Scatter": ScatterNd makes a tensor, ScatterNdNonAliasingAdd takes one.
+    *("ScatterAdd", "ScatterSub", "ScatterMul", "ScatterDiv", "ScatterMin", "ScatterMax", "ScatterUpdate"),
+    *("ScatterNdAdd", "ScatterNdSub", "ScatterNdMin", "ScatterNdMax", "ScatterNdUpdate"),
+)
+
+# Ops that draw random numbers which are recorded and put back, and beginnings of the names of all that draw.
 RANDOM = frozenset(
     ["RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "RandomShuffle", "RandomGamma"]
     + ["Multinomial", "ParameterizedTruncatedNormal", "RandomPoissonV2", "StatelessRandomUniform"]
     + ["StatelessRandomNormal"]
 )
+DRAWING = ("Random", "Truncated", "Multinomial", "Stateless", "Parameterized")
+
 # Stateful to TensorFlow, since what they hold is changed in place; yet they compute the same from the same.
 OF_A_RUN = ("TensorArray", "Stack", "TensorList", "CreateTemporary", "DestroyTemporary", "TemporaryVariable")
 FUNCTIONS = frozenset(["While", "If", "Case", "StatefulPartitionedCall"])
-ABOUT_SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank"])
-PASSED_ON = frozenset(["Print", "PrintV2", "Assert"])
+# Stateful to TensorFlow, so that they run: an assertion may run once more unseen, what prints would print twice.
+ASSERTING = frozenset(["Assert"])
+PRINTING = frozenset(["Print", "PrintV2"])
+
+# Ops whose output depends on the shape of their input alone.
+SHAPES = frozenset(["Shape", "ShapeN", "VariableShape", "Size", "Rank", "ZerosLike", "OnesLike"])
+
+# Ops of loops and branches as TensorFlow 1 builds them.
+ENTERING = frozenset(["Enter", "RefEnter"])
+LEAVING = frozenset(["Exit", "RefExit"])
+LOOPING_BACK = frozenset(["NextIteration", "RefNextIteration"])
+CHOOSING = frozenset(["Switch", "RefSwitch"])
+JOINING = LEAVING | {"Merge", "RefMerge"}  # behind which a value is there whichever way was gone
+
+# Ops that hand on the value of a variable as it is, and those that may hand it on in another dtype too.
+READING = ENTERING | {"Identity", "ReadVariableOp"}
+READING_OR_CASTING = READING | {"Cast"}
+
+# Ops that hand on the numbers of their first input in their order: with their gradient; whatever the gradient does (a loss
+# that is stopped is no tower's: it takes the first set, a gradient that is stopped is the same gradient); and as data of a
+# forward pass, in whatever layout.
+RESHAPING = frozenset(["Identity", "Reshape", "ExpandDims", "Squeeze"])
+PASSING = RESHAPING | {"CheckNumerics"}
+PASSING_VALUES = PASSING | {"StopGradient", "PreventGradient"}
+PASSING_BUT_FOR_LAYOUT = (
+    PASSING_VALUES | ENTERING | {"Transpose", "Snapshot", "TensorArrayScatterV3", "Print", "PlaceholderWithDefault"}
+)
+GROUPING = frozenset(["NoOp", "Identity", "ReadVariableOp"])  # groups of updates, and reads of what was written
+
+# Ops that join the towers' tensors, and those that multiply by a factor or divide by it.
+ADDING = frozenset(["AddN", "Add", "AddV2", "AccumulateNV2"])
+STACKING = frozenset(["Pack", "ConcatV2", "Concat"])
+SCALING = frozenset(["Mul", "RealDiv", "Div", "DivNoNan"])
+DENSIFYING = frozenset(["UnsortedSegmentSum"])
+
+# What optimizers and clipping compute with.
+SQUARING = frozenset(["Square", "SquaredDifference"])
+ROOTS = frozenset(["Sqrt", "Rsqrt"])
+BOUNDING = frozenset(["Minimum", "Maximum", "ClipByValue", "Select", "SelectV2", "Merge"])
 
 # Ops that compute every example from that example alone: of one input, and of two where the other one is a constant.
 BY_EXAMPLE = frozenset(

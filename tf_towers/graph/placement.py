@@ -5,9 +5,9 @@ from typing import Any, Callable, List, Sequence, Tuple
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
+from tf_towers.graph.op_types import ABOUT_VARIABLES
 from tf_towers.tf_types import Operation
 
-VARIABLE_OPS = frozenset(["Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp", "VarIsInitializedOp"])
 POLICIES = ("cpu", "first_gpu", "balanced", "replicated")
 
 
@@ -27,7 +27,7 @@ def place_variables(variables: Any, compute: str) -> Callable[[Any], str]:
 
     def device_of(op: Any) -> str:
         node = op if hasattr(op, "op") and not hasattr(op, "type") else op.node_def
-        if node.op not in VARIABLE_OPS:
+        if node.op not in ABOUT_VARIABLES:
             return compute
         return variables(op) if callable(variables) else variables
 

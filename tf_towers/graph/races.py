@@ -4,16 +4,15 @@ from typing import AbstractSet, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from tf_towers.graph.op_types import READS, WRITING
+from tf_towers.graph.op_types import CHOOSING, ENTERING, READS, SHAPES, WRITING
 from tf_towers.graph.traversal import ancestors, earlier
 from tf_towers.tf_types import Operation, Tensor, Variable
 
-NEITHER = frozenset(["IsVariableInitialized", "VarIsInitializedOp", "Save", "SaveV2", "VariableShape", "Shape"])
+# Consumers that neither read a value nor write one.
+NEITHER = SHAPES | {"IsVariableInitialized", "VarIsInitializedOp", "Save", "SaveV2"}
 
 OF_OPTIMIZERS = frozenset(["state", "slot"])  # read by updates alone: which value one gets is what a race is about
 WRITTEN_BY_UPDATES = frozenset(["var", "slot"])  # where such a race ends up; an average has a race of its own
-
-PASSED_INSIDE = frozenset(["Enter", "Switch", "RefEnter", "RefSwitch"])
 
 
 class Race(NamedTuple):
@@ -44,7 +43,7 @@ def _handles(variable: Variable) -> Dict[str, Tensor]:
     while pending:
         handle = pending.pop()
         found[handle.name] = handle
-        passed = [out for op in handle.consumers() if op.type in PASSED_INSIDE for out in op.outputs]
+        passed = [out for op in handle.consumers() if op.type in ENTERING | CHOOSING for out in op.outputs]
         pending += [out for out in passed if out.dtype._is_ref_dtype or out.dtype == tf.resource]
     return found
 
@@ -116,7 +115,7 @@ def _readers(variable: Variable, ops: AbstractSet[Operation]) -> List[Operation]
             seen.add(op)
             if op.type in READS:
                 found.add(op)
-            elif op.type == "Identity" or op.type in PASSED_INSIDE:
+            elif op.type == "Identity" or op.type in ENTERING | CHOOSING:
                 pending += op.outputs
             else:
                 found.add(op)

@@ -11,6 +11,7 @@ from tf_towers.errors import TowerError, users_line
 from tf_towers.float64.op_rewrites import NOT_COMPUTED_WITH
 from tf_towers.graph.forward import needed
 from tf_towers.graph.inputs import EXAMPLE_WEIGHTS
+from tf_towers.graph.op_types import CHOOSING, ENTERING, JOINING, LOOPING_BACK
 from tf_towers.tf_types import Operation, Tensor, TowerFunction
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 # Finds where a tower leaves the dtype of its inputs, by file and line of the user's code.
 
 FLOWS = ("flow", "flow_out")
-HANDED_ON = frozenset(["Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"])
+HANDED_ON = ENTERING | LOOPING_BACK | CHOOSING | JOINING | {"Identity"}
 
 # Ops whose float64 kernel is no more accurate than float32, in 1.15 and 2.21: its largest relative error, against
 # alphas and betas in numpy, of the value and of the gradient. tests/tf_towers/test_inexact_ops.py measures them.

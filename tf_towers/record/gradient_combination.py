@@ -5,14 +5,10 @@ from typing import AbstractSet, Dict, FrozenSet, List, Mapping, NamedTuple, Opti
 import numpy as np
 from tensorflow.python.framework import tensor_util
 
+from tf_towers.graph.op_types import ADDING, DENSIFYING, PASSING_VALUES, SCALING, STACKING
 from tf_towers.record.hooks import ApplyCall
 from tf_towers.record.towers import TowerFound, values_of
 from tf_towers.tf_types import Operation, Tensor
-
-PASSING = frozenset(["Identity", "Reshape", "ExpandDims", "Squeeze", "StopGradient", "CheckNumerics"])
-DENSIFYING = frozenset(["UnsortedSegmentSum"])
-ADDING = frozenset(["AddN", "Add", "AddV2", "AccumulateNV2"])
-STACKING = frozenset(["ConcatV2", "Concat", "Pack"])
 
 
 class Combination(NamedTuple):
@@ -111,7 +107,7 @@ class _Walk:
 
     def _stack_under(self, tensor: Tensor) -> Tensor:
         inside = tensor.op.inputs[0]
-        while inside.op.type in ("Identity",):
+        while inside.op.type == "Identity":
             inside = inside.op.inputs[0]
         return inside if inside.op.type in STACKING else None
 
@@ -144,7 +140,7 @@ class _Walk:
     def _entry(self, tensor: Tensor) -> Tuple[Tensor, Optional[Tuple[int, str]]]:
         """Returns what a tower puts in (None where it is its very gradient), and whose gradient that is."""
         entry = tensor
-        while entry.name not in self._marks and entry.op.type in PASSING | DENSIFYING:
+        while entry.name not in self._marks and entry.op.type in PASSING_VALUES | DENSIFYING:
             entry = entry.op.inputs[0]
         mark = self._marks.get(entry.name)
         if mark is not None:
@@ -164,7 +160,7 @@ def _scaled(chain: Sequence[Tensor], factor: float, towers: int, present: int) -
     """
     places, alone = [(chain[-1], factor)], True
     for tensor in reversed(chain[:-1]):
-        if tensor.op.type in ("Identity", "Reshape"):
+        if tensor.op.type in PASSING_VALUES:
             continue
         scale = _constant_factor(tensor.op)
         if scale is None:
@@ -179,7 +175,7 @@ def _scaled(chain: Sequence[Tensor], factor: float, towers: int, present: int) -
 
 
 def _constant_factor(op: Operation) -> Optional[float]:
-    if op.type not in ("Mul", "RealDiv", "Div", "DivNoNan"):
+    if op.type not in SCALING:
         return None
     left, right = (tensor_util.constant_value(each) for each in op.inputs)
     if right is not None and np.size(right) == 1:

@@ -2,13 +2,9 @@
 
 from typing import AbstractSet, Dict, Iterator, List, Sequence, Set
 
+from tf_towers.graph.op_types import ROOTS, SHAPES, SQUARING, VARIABLES
 from tf_towers.graph.traversal import in_order
 from tf_towers.tf_types import Operation, Tensor
-
-SQUARING = frozenset(["Square", "SquaredDifference"])
-HELD = frozenset(["Variable", "VariableV2", "VarHandleOp"])
-SHAPES = frozenset(["Shape", "ShapeN", "VariableShape", "Size", "Rank"])
-ROOTS = frozenset(["Sqrt", "Rsqrt"])
 
 
 class Flow:
@@ -64,7 +60,7 @@ class Flow:
     def _forward(self, order: Sequence[Operation]) -> Dict[Operation, int]:
         into: Dict[Operation, int] = {}
         for op in order:
-            mask, masks, squared, reading = 0, [], False, op.type in HELD
+            mask, masks, squared, reading = 0, [], False, op.type in VARIABLES
             for tensor in op.inputs:
                 own = self._bits.get(tensor.name)
                 masks.append(own or into.get(tensor.op, 0))

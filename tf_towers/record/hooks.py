@@ -11,7 +11,7 @@ from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.ops import control_flow_ops, gradients_util
 
-from tf_towers.graph.op_types import RANDOM
+from tf_towers.graph.op_types import ENTERING, RANDOM, READING
 from tf_towers.tf_types import Graph, Operation, Optimizer, Pairs, Tensor, Variable
 
 # Notes what a script asks of TensorFlow while it builds its graph: gradients, and updates from them.
@@ -152,7 +152,7 @@ def variable_behind(x: Any) -> Variable:
     if not tf.is_tensor(x):
         return None
     op = x.op
-    while op.type in ("Identity", "ReadVariableOp", "Enter") and len(op.inputs):
+    while op.type in READING and len(op.inputs):
         op = op.inputs[0].op
     groups = (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.LOCAL_VARIABLES, tf.GraphKeys.TRAINABLE_VARIABLES)
     for group in groups:
@@ -185,8 +185,6 @@ def _family(cls: Any) -> List[Any]:
 
 
 # Keeps the iterations of a loop that draws in order, so that it is known which iteration a draw belongs to.
-
-ENTERING = frozenset(["Enter", "RefEnter"])
 
 
 def loop_of(op: Operation) -> str:

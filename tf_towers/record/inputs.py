@@ -9,16 +9,17 @@ from tensorflow.python.framework import tensor_util
 
 from parity.trace.arrays import Array
 from tf_towers.graph.op_types import (
-    ABOUT_SHAPES,
+    ABOUT_VARIABLES,
+    ASSERTING,
     BY_EXAMPLE,
     FUNCTIONS,
     OF_A_RUN,
     OVER_AXES,
-    PASSED_ON,
     PLACEHOLDERS,
+    PRINTING,
     RANDOM,
     READS,
-    VARIABLES,
+    SHAPES,
     WITH_A_CONSTANT,
     WRITING,
 )
@@ -100,7 +101,9 @@ def is_source(op: Operation) -> bool:
     """Tells whether data enters the graph here: a placeholder, or an op with a state other than a variable's."""
     if op.type in PLACEHOLDERS:
         return True
-    if op.type in VARIABLES | READS | RANDOM | PASSED_ON | FUNCTIONS or op.type.startswith(WRITING + OF_A_RUN):
+    if op.type in ABOUT_VARIABLES | READS | RANDOM | PRINTING | ASSERTING | FUNCTIONS or op.type.startswith(
+        WRITING + OF_A_RUN
+    ):
         return False
     handles = all(out.dtype.base_dtype in (tf.resource, tf.variant) or out.dtype._is_ref_dtype for out in op.outputs)
     return bool(op.op_def is not None and op.op_def.is_stateful and len(op.outputs) and not handles)
@@ -109,7 +112,7 @@ def is_source(op: Operation) -> bool:
 def _piece(tensor: Tensor, ops: AbstractSet[Operation]) -> Tensor:
     """Follows a batch through the ops that only cut it, to the piece that is this tower's."""
     while True:
-        readers = [op for op in tensor.consumers() if op in ops and op.type not in ABOUT_SHAPES]
+        readers = [op for op in tensor.consumers() if op in ops and op.type not in SHAPES]
         if not readers or not all(_cuts(op, tensor) for op in readers):
             return tensor
         outputs = [out for op in readers for out in op.outputs if any(reader in ops for reader in out.consumers())]
@@ -135,7 +138,7 @@ def _share(source: Tensor, ops: AbstractSet[Operation]) -> Optional[Tuple[int, i
     """Returns ``(place, count)`` where a tower reads one of equal shares of a batch, cut behind ops by example; or None."""
     shares, along = set(), {source.name}
     for op in sorted(ops, key=lambda op: op._id):
-        if op.type in ABOUT_SHAPES or not any(each.name in along for each in op.inputs):
+        if op.type in SHAPES or not any(each.name in along for each in op.inputs):
             continue
         if op.type == "Split" and op.inputs[1].name in along and tensor_util.constant_value(op.inputs[0]) == 0:
             read = [out for out in op.outputs if any(reader in ops for reader in out.consumers())]
@@ -182,7 +185,7 @@ def _whole_where_unequal(
 
 def _put_together(pieces: Sequence[Tensor], ops: AbstractSet[Operation]) -> List[Tensor]:
     """Returns the output of the one op that puts pieces of a batch together again, or [] where there is none."""
-    readers = {op for piece in pieces for op in piece.consumers() if op in ops and op.type not in ABOUT_SHAPES}
+    readers = {op for piece in pieces for op in piece.consumers() if op in ops and op.type not in SHAPES}
     if len(readers) != 1:
         return []
     op = readers.pop()
@@ -190,6 +193,8 @@ def _put_together(pieces: Sequence[Tensor], ops: AbstractSet[Operation]) -> List
         along, parts = op.get_attr("axis") == 0, list(op.inputs)
     elif op.type == "ConcatV2":
         along, parts = tensor_util.constant_value(op.inputs[-1]) == 0, list(op.inputs)[:-1]
+    elif op.type == "Concat":
+        along, parts = tensor_util.constant_value(op.inputs[0]) == 0, list(op.inputs)[1:]
     else:
         return []
     return list(op.outputs) if along and {each.name for each in parts} <= {each.name for each in pieces} else []

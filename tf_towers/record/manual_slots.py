@@ -4,6 +4,7 @@ import collections
 import re
 from typing import TYPE_CHECKING, AbstractSet, Dict, List, Sequence, Tuple
 
+from tf_towers.graph.op_types import ADDING, READING
 from tf_towers.graph.races import writers_of
 from tf_towers.record.gradient_flow import Flow, bits
 from tf_towers.tf_types import Graph, Operation, Tensor, Variable
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from tf_towers.record.manual_updates import Written
 
 
-READING = frozenset(["Identity", "ReadVariableOp", "Enter", "RefEnter"])
 NUMBERED = re.compile(r"_\d+$")
 
 
@@ -77,7 +77,7 @@ def _adds_up(variable: Variable, writers: Sequence[Operation]) -> bool:
     if writer.type in ("AssignAdd", "AssignAddVariableOp"):
         return True
     value = writer.inputs[1].op
-    return value.type in ("Add", "AddV2") and any(_reads(tensor, variable) for tensor in value.inputs)
+    return value.type in ADDING and any(_reads(tensor, variable) for tensor in value.inputs)
 
 
 def _reads(tensor: Tensor, variable: Variable) -> bool:

@@ -6,16 +6,13 @@ from typing import AbstractSet, Dict, List, NamedTuple, Optional, Sequence, Set,
 
 from tensorflow.python.framework import tensor_util
 
+from tf_towers.graph.op_types import ADDING, BOUNDING, PASSING_VALUES, SCALING, STACKING
 from tf_towers.graph.races import writers_of
-from tf_towers.record.gradient_combination import ADDING, STACKING
 from tf_towers.record.gradient_flow import Flow
 from tf_towers.record.hooks import ApplyCall, GradientCall
 from tf_towers.record.manual_slots import slots_by_hand
 from tf_towers.record.towers import values_of
 from tf_towers.tf_types import Graph, Operation, Tensor, Variable
-
-PASSING = frozenset(["Identity", "Reshape", "Squeeze"])
-BOUNDING = frozenset(["Minimum", "Maximum", "ClipByValue", "Select", "SelectV2", "Merge"])
 
 
 class Written(NamedTuple):
@@ -119,7 +116,7 @@ def _clipped(flow: Flow, joined: Tensor, written: Written) -> Tensor:
         if flow.reads_variables(op):
             break
         bounded = bounded or op.type in BOUNDING
-        copied = found is not joined and op.type in PASSING and op.inputs[0] is found
+        copied = found is not joined and op.type in PASSING_VALUES and op.inputs[0] is found
         # Ops come in the order of making: where none other waits, every path from the gradient meets in this one.
         if not waiting and (bounded or copied) and op.outputs[0].shape.ndims == joined.shape.ndims:
             found, bounded = op.outputs[0], False
@@ -160,11 +157,11 @@ def _joined(flow: Flow, written: Written) -> Tensor:
 def _belongs(op: Operation, tensor: Tensor, towers: int) -> bool:
     if towers < 2:
         return False
-    if op.type in PASSING:
+    if op.type in PASSING_VALUES:
         return True
     if tensor.op.type in STACKING:
         return op.type in ("Mean", "Sum")
-    if tensor.op.type not in ADDING or op.type not in ("Mul", "RealDiv", "Div", "DivNoNan"):
+    if tensor.op.type not in ADDING or op.type not in SCALING:
         return False
     others = [tensor_util.constant_value(each) for each in op.inputs if each is not tensor]
     wanted = 1.0 / towers if op.type == "Mul" else float(towers)

@@ -12,7 +12,15 @@ from tensorflow.core.util import event_pb2
 from tensorflow.python.framework import tensor_util
 
 from parity.trace.arrays import Array, Tensors
-from tf_towers.graph.op_types import OF_A_RUN, PLACEHOLDERS, READS, VARIABLES, WRITING
+from tf_towers.graph.op_types import (
+    ABOUT_VARIABLES,
+    ASSERTING,
+    OF_A_RUN,
+    PLACEHOLDERS,
+    READS,
+    REFERENCES,
+    WRITING,
+)
 from tf_towers.graph.traversal import ancestors
 from tf_towers.tf_types import Operation, Session, Tensor
 
@@ -28,7 +36,6 @@ if TYPE_CHECKING:
 BEFORE = "before"
 AFTER = "after"
 INSIDE = "inside"
-NOT_COMPUTED = frozenset(["Assert", "NoOp"])
 
 
 class Observed(NamedTuple):
@@ -134,7 +141,7 @@ def _drawn(wanted: Dict[str, Tensor]) -> List[Operation]:
 def _differs(op: Operation) -> bool:
     if op.type.startswith(WRITING):
         return True  # reference variables are written by ops that TensorFlow does not call stateful
-    if op.type in VARIABLES | READS | PLACEHOLDERS | NOT_COMPUTED or op.type.startswith(OF_A_RUN):
+    if op.type in ABOUT_VARIABLES | READS | PLACEHOLDERS | ASSERTING or op.type.startswith(OF_A_RUN):
         return False
     return bool(op.op_def is not None and op.op_def.is_stateful)
 
@@ -148,7 +155,7 @@ def _reads(ops: AbstractSet[Operation], variables: "Variables") -> Optional[Dict
     """Returns where to feed each variable's value, or None where one of them cannot be fed."""
     read: Dict[str, List[Tensor]] = {}
     for op in ops:
-        if op.type in ("Variable", "VariableV2", "AutoReloadVariable"):
+        if op.type in REFERENCES:
             key, tensor = variables.owners.get(op.name), op.outputs[0]
         elif op.type == "ReadVariableOp":
             key, tensor = variables.owners.get(op.inputs[0].op.name), op.outputs[0]

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from tf_towers.graph.op_types import VARIABLES
+from tf_towers.graph.op_types import ADDING, PASSING, READING_OR_CASTING, SCALING, STACKING, VARIABLES
 from tf_towers.graph.traversal import ancestors
 from tf_towers.record.inputs import inputs_of
 from tf_towers.tf_types import Gradient, Operation, Tensor
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 # Finds the towers of scripts that join the towers' losses and differentiate once.
 
-ADDING = frozenset(["AddN", "Add", "AddV2"])
-STACKING = frozenset(["Pack", "ConcatV2"])
-RESHAPING = frozenset(["Identity", "Reshape", "Squeeze", "ExpandDims"])
 REDUCING = {"Mean": "mean", "Sum": "sum"}
 MADE_BY = "one minimize over the towers' losses"
 
@@ -59,8 +56,8 @@ def _parts(loss: Tensor) -> Tuple[List[Tensor], Optional[float], str]:
     while True:
         op = tensor.op
         inputs = list(op.inputs)
-        constant = _constants(inputs) if op.type in ("Mul", "RealDiv", "Div") else None
-        if op.type in RESHAPING:
+        constant = _constants(inputs) if op.type in SCALING else None
+        if op.type in PASSING:
             tensor = inputs[0]
         elif constant is not None:
             place, value = constant
@@ -86,7 +83,7 @@ def _added(tensor: Tensor) -> List[Tensor]:
 
 
 def _bare(tensor: Tensor) -> Tensor:
-    while tensor.op.type in ("ExpandDims", "Reshape", "Identity"):
+    while tensor.op.type in PASSING:
         tensor = tensor.op.inputs[0]
     return tensor
 
@@ -187,7 +184,6 @@ def towers_of(apply: "ApplyCall", calls: "Sequence[GradientCall]") -> List[Tower
 
 TOWER_SCOPE = re.compile(r"^((?:.*/)?)(tower|clone|replica|gpu)_?(\d*)/", re.IGNORECASE)
 GPU = re.compile(r"(?:^|/)(?:device:)?gpu:(\d+)", re.IGNORECASE)
-READ_THROUGH = frozenset(["Identity", "ReadVariableOp", "Cast"])
 
 
 def suggested_towers(ops: Iterable[Operation]) -> int:
@@ -216,13 +212,13 @@ def _places(op: Operation) -> Iterator[Tuple[Any, str]]:
 
 
 def _weights_read(op: Operation) -> Iterator[str]:
-    if op.type in READ_THROUGH:
+    if op.type in READING_OR_CASTING:
         return
     for tensor in op.inputs:
         inner = tensor.op
-        while inner.type in READ_THROUGH and len(inner.inputs):
+        while inner.type in READING_OR_CASTING and len(inner.inputs):
             inner = inner.inputs[0].op
-        if inner.type in ("Variable", "VariableV2", "VarHandleOp"):
+        if inner.type in VARIABLES:
             yield inner.name
 
 

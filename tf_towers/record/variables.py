@@ -10,7 +10,7 @@ from tensorflow.python.framework import tensor_util
 
 from parity.trace import GLOBAL_STEP, parse_key, role_of, section_prefix, trace_name
 from parity.trace.arrays import Tensors
-from tf_towers.graph.op_types import WRITING
+from tf_towers.graph.op_types import READING_OR_CASTING, RESHAPING, WRITING
 from tf_towers.graph.traversal import ancestors
 from tf_towers.graph.update.optimizer import HYPER_PARAMETERS
 from tf_towers.record.hooks import ApplyCall
@@ -170,7 +170,6 @@ def _saved_as(variables: Variables) -> Dict[str, Dict[str, str]]:
 
 
 def _consumers(variable: Variable, ops: AbstractSet[Operation]) -> List[str]:
-    passing = {"Identity", "ReadVariableOp", "Cast", "Reshape", "ExpandDims", "Squeeze", "Enter", "RefEnter"}
     found, seen, pending = [], set(), list(variable.op.outputs)
     while pending:
         tensor = pending.pop(0)
@@ -178,7 +177,7 @@ def _consumers(variable: Variable, ops: AbstractSet[Operation]) -> List[str]:
             if op not in ops or op in seen:
                 continue
             seen.add(op)
-            if op.type in passing:
+            if op.type in READING_OR_CASTING | RESHAPING:
                 pending += op.outputs
             elif op.type not in found:
                 found.append(op.type)

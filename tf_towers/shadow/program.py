@@ -16,6 +16,7 @@ from tf_towers.float64.graph_def import by_name, needed, op_of
 from tf_towers.float64.op_rewrites import expand
 from tf_towers.float64.to_float64 import as_written, widen
 from tf_towers.graph.forward import forward_of, with_values
+from tf_towers.graph.op_types import VARIABLES
 from tf_towers.shadow.nhwc import to_channels_last
 from tf_towers.shadow.racing_reads import nearest_order
 from tf_towers.shadow.split import cut, import_graph, is_fed
@@ -168,7 +169,7 @@ class Program:
                     self._sets[key], self._reads[key] = _access(self._graph.get_operation_by_name(name))
         known = set(variables.values())
         for op in self._graph.get_operations():
-            if op.type in ("Variable", "VariableV2", "VarHandleOp") and op.name not in known:
+            if op.type in VARIABLES and op.name not in known:
                 refuse(f"expected the value of every variable to be recorded, got none of {op.name}")
 
 

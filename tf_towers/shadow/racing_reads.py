@@ -8,11 +8,10 @@ import numpy as np
 from parity.trace import parse_key, quantity_of
 from parity.trace.arrays import Tensors
 from tf_towers.float64.graph_def import add_placeholder, by_name, full, op_of
+from tf_towers.graph.op_types import REFERENCES, WRITING
 from tf_towers.graph.races import OF_OPTIMIZERS, WRITTEN_BY_UPDATES
 from tf_towers.tf_types import Graph, GraphDef, NodeDef
 
-KEPT = frozenset(["Variable", "VariableV2"])
-WRITING = ("Assign", "Apply", "ResourceApply", "SparseApply", "ResourceSparseApply", "Scatter", "ResourceScatter")
 CLEARLY = 0.5
 
 
@@ -107,7 +106,7 @@ def _reads(
 ) -> List[Tuple[str, str]]:
     """List of ``(reader, tensor)``: with a reference variable what computes with it, else the op that reads it."""
     direct = readers.get(name, ())
-    if nodes[name].op not in KEPT:
+    if nodes[name].op not in REFERENCES:
         return [(each, full(each)) for each in direct if each in updating and nodes[each].op == "ReadVariableOp"]
     aliases = [name] + [each for each in direct if nodes[each].op == "Identity"]
     found = []

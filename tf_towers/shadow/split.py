@@ -9,12 +9,12 @@ from parity.trace import quantity_of
 from tf_towers.float64.errors import refuse
 from tf_towers.float64.graph_def import add_placeholder, by_name, full, needed, op_of, pruned, redirect
 from tf_towers.float64.op_rewrites import plain_concats
+from tf_towers.graph.op_types import REFERENCES, VARIABLES
 from tf_towers.shadow.racing_reads import hand_racing_reads
 from tf_towers.shadow.random_ops import Drawn, is_drawn_inside, replace_draws
 from tf_towers.tf_types import Graph, GraphDef, NodeDef
 
 FED = ("feed", "noise", "state")
-VARIABLES = frozenset(["Variable", "VariableV2", "VarHandleOp"])
 
 
 class Cut(NamedTuple):
@@ -149,4 +149,4 @@ def _is_read(nodes: Mapping[str, NodeDef], name: str) -> bool:
     node = nodes[name]
     if node.op in VARIABLES:
         return True
-    return node.op == "Identity" and nodes[op_of(node.input[0])].op in ("Variable", "VariableV2")
+    return node.op == "Identity" and nodes[op_of(node.input[0])].op in REFERENCES

@@ -3,10 +3,8 @@
 import itertools
 from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, Sequence, Set
 
+from tf_towers.graph.op_types import GROUPING, VARIABLES, WRITING
 from tf_towers.tf_types import Operation
-
-WRITES = ("Assign", "ResourceAssign", "ScatterUpdate", "ScatterAdd", "ScatterSub", "AssignVariableOp")
-PASSING = ("NoOp", "Identity", "ReadVariableOp")  # groups, and reads of what was written
 
 
 def choose_updates(policy: str, towers: Sequence[Sequence[Operation]]) -> List[Operation]:
@@ -42,16 +40,16 @@ def racing_updates(updates: Iterable[Any]) -> List[str]:
 
 
 def _writing_ops(op: Operation) -> List[Operation]:
-    if op.type.startswith(WRITES):
+    if op.type.startswith(WRITING):
         return [op]
-    if op.type not in PASSING:
+    if op.type not in GROUPING:
         return []
     before = [tensor.op for tensor in op.inputs] + list(op.control_inputs)
     return [writer for one in before for writer in _writing_ops(one)]
 
 
 def _variable_of(op: Operation) -> str:
-    while op.inputs and op.type not in ("VarHandleOp", "VariableV2", "Variable"):
+    while op.inputs and op.type not in VARIABLES:
         op = op.inputs[0].op
     return op.name
 

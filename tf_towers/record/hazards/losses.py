@@ -7,13 +7,11 @@ from typing import AbstractSet, Dict, Iterator, List, Sequence, Set
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from tf_towers.graph.op_types import WRITING
+from tf_towers.graph.op_types import ADDING, PASSING, READING_OR_CASTING, SCALING, VARIABLES, WRITING
 from tf_towers.record.hazards.types import Hazard
 from tf_towers.record.manual_updates import HandWritten
 from tf_towers.record.plan import RecordPlan, Section
 from tf_towers.tf_types import Graph, Operation, Tensor
-
-SUMMING = frozenset(["Add", "AddV2", "AddN", "Identity", "Mul", "RealDiv"])
 
 
 def scaled_losses(section: Section) -> bool:
@@ -22,10 +20,10 @@ def scaled_losses(section: Section) -> bool:
 
     def divided(loss: Tensor) -> bool:
         op = loss.op
-        if op.type in ("Add", "AddV2", "AddN", "Identity"):
+        if op.type in ADDING | PASSING:
             return any(divided(each) for each in op.inputs)
-        wanted = {"RealDiv": towers, "Div": towers, "Mul": 1.0 / towers}.get(op.type)
-        values = [tensor_util.constant_value(each) for each in op.inputs] if wanted else []
+        wanted = 1.0 / towers if op.type == "Mul" else float(towers)
+        values = [tensor_util.constant_value(each) for each in op.inputs] if op.type in SCALING else []
         return any(value is not None and value.size == 1 and abs(value / wanted - 1) < 1e-6 for value in values)
 
     return all(divided(loss) for tower in section.towers for loss in tower.losses)
@@ -98,9 +96,9 @@ def _used(term: Operation, towers_ops: Sequence[AbstractSet[Operation]]) -> bool
 def _read_by(op: Operation) -> Iterator[str]:
     for tensor in op.inputs:
         inner = tensor.op
-        while inner.type in ("Identity", "ReadVariableOp", "Cast") and len(inner.inputs):
+        while inner.type in READING_OR_CASTING and len(inner.inputs):
             inner = inner.inputs[0].op
-        if inner.type in ("Variable", "VariableV2", "VarHandleOp"):
+        if inner.type in VARIABLES:
             yield inner.name
 
 
@@ -136,7 +134,7 @@ def _shown(section: Section, number: int, fetched: AbstractSet[str]) -> str:
     terms: Set[str] = set()
     while pending:
         op = pending.pop().op
-        if op.type in SUMMING:
+        if op.type in ADDING | SCALING | PASSING:
             pending += [each for each in op.inputs if each.name not in terms]
             terms.update(each.name for each in op.inputs)
     others = {op for other, ops in enumerate(section.towers_ops) if other != number for op in ops}
