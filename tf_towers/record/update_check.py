@@ -12,9 +12,8 @@ from tf_towers.record.plan import Section
 from tf_towers.record.variables import hyper_parameters
 from tf_towers.tf_types import Operation
 
-Rule = Callable[
-    ["_Update", Array, Dict[str, Any]], Tuple[Array, Array, float]
-]  # got, wanted, share of the gradient in it
+# Of an update, its gradient and the optimizer's settings: what it gave, what it should, and what of the gradient is in that.
+Rule = Callable[["_Update", Array, Dict[str, Any]], Tuple[Array, Array, float]]
 FAR = 2.0**-7  # float32 rounds 2^-24 of a gradient and flips single elements; a race moves it by up to 130%
 FAINT = 1e-3
 ROUNDED = 2.0**-20

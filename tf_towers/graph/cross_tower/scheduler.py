@@ -2,12 +2,15 @@
 
 import queue
 import threading
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
 from tf_towers.graph.cross_tower.collection_views import Views
+
+if TYPE_CHECKING:
+    from tf_towers.graph.cross_tower.collectives import Exchange
 
 # Runs the models of all towers in turn, each up to where it needs something of the others.
 
@@ -85,7 +88,7 @@ class _Turn(threading.Thread):
     def __init__(self, index: int, function: Callable[[], Any], within: float, patience: float) -> None:
         super().__init__(name=f"tower {index}", daemon=True)
         self.index = index
-        self.exchanged: List[Any] = []
+        self.exchanged: "List[Exchange]" = []
         self._function = function
         self._within, self._patience = within, patience
         self._told: "queue.Queue[Any]" = queue.Queue()
