@@ -12,7 +12,7 @@ import numpy as np
 from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Explained, FirstDifference
 from parity.mapping.trace_map import Join
-from parity.trace import PER_VARIABLE, TensorFile, TensorKey, Trace, parse_key, tower_order
+from parity.trace import PER_VARIABLE, TensorFile, Trace, key_of, tower_order
 from parity.trace.arrays import Array
 
 # Tolerances that all hypotheses share, relative to a norm. tests/parity/test_limits_of_causes.py holds each just inside
@@ -108,8 +108,7 @@ class Evidence:
 
     def _read(self, step: int, quantity: str, slot: str, tower: str) -> Iterator[tuple[str, Array, Array]]:
         one_file, other_file = self.reference.step(step), self.candidate.step(step)
-        keys = [(text, parse_key(text)) for text in one_file.names()]
-        of_it = [text for text, key in keys if (key.quantity, key.slot, key.tower) == (quantity, slot, tower)]
+        of_it = [str(key) for key in one_file.keys(quantity) if (key.slot, key.tower) == (slot, tower)]
         for key, text in self.join.ordered(of_it):
             one, other = one_file.read(text), self.join.read(key, other_file)
             if other is not None and other.shape == one.shape and is_finite(one) and is_finite(other):
@@ -123,9 +122,9 @@ class Evidence:
         files = self.reference.step(step), self.candidate.step(step)
         found = {}
         for name, one, other in self.pairs(step, "grad"):
-            key = TensorKey("", "clip", "", "", name)
-            text, clipped = str(key), self.join.read(key, files[1])
-            one = np.asarray(files[0].read(text), np.float64) if text in files[0] else one
+            key = key_of("clip", name)
+            clipped = self.join.read(key, files[1])
+            one = np.asarray(files[0].read(key), np.float64) if key in files[0] else one
             other = other if clipped is None else np.asarray(clipped, np.float64)
             if is_finite(one) and is_finite(other):
                 found[name] = one, other
@@ -147,9 +146,9 @@ class Evidence:
 
     def before(self, step: int, quantity: str, name: str, slot: str = "") -> Array | None:
         """Returns a part of the state before a step, or None where there is none, or none that is finite."""
-        text = str(TensorKey("", quantity, "", slot, name))
+        key = key_of(quantity, name, slot=slot)
         file = self._state(step)
-        found = np.asarray(file.read(text), np.float64) if file and text in file else None
+        found = np.asarray(file.read(key), np.float64) if file and key in file else None
         return found if found is not None and is_finite(found) else None
 
     def _state(self, step: int) -> TensorFile | None:
@@ -159,7 +158,8 @@ class Evidence:
     def counter(self, step: int, name: str) -> float | None:
         """Returns a counter before a step, or None where there is none."""
         file = self._state(step)
-        return float(file.read(f"state/{name}")) if file and f"state/{name}" in file else None
+        key = key_of("state", name)
+        return float(file.read(key)) if file and key in file else None
 
     def learning_rate(self, step: int) -> float | None:
         """Returns the reference's learning rate of a step, or None where it is not known."""

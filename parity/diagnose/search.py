@@ -59,7 +59,7 @@ from parity.diagnose.evidence import Evidence
 from parity.judge.judge import Allowed, MeasuredPair, TensorPair, first_beyond
 from parity.judge.metrics import worst
 from parity.judge.result import Cause, Check, Explained, FirstDifference
-from parity.trace import EXECUTION_RANK, TensorKey, parse_key
+from parity.trace import EXECUTION_RANK, TensorKey, key_of, parse_key
 
 # Tries the hypotheses about a difference, and keeps those that the numbers support.
 
@@ -236,10 +236,10 @@ def _after(first: FirstDifference, evidence: Evidence) -> Iterator[tuple[FirstDi
 
 
 def _unclipped(evidence: Evidence, step: int) -> Iterator[tuple[FirstDifference, Evidence]]:
-    clipped = next((text for text in evidence.reference.step(step).names() if text.startswith("clip/")), None)
+    clipped = next(iter(evidence.reference.step(step).keys("clip")), None)
     if clipped is not None and not any(True for _ in evidence.pairs(step, "clip")):
-        check = Check("lockstep", step, clipped, "incomparable", note="the candidate has no such tensor")
-        yield FirstDifference(check, "clip", parse_key(clipped).name, "", None), evidence
+        check = Check("lockstep", step, str(clipped), "incomparable", note="the candidate has no such tensor")
+        yield FirstDifference(check, "clip", clipped.name, "", None), evidence
 
 
 def _first_of(basis: OwnInputs, step: int, quantity: str, slot: str) -> Iterator[tuple[FirstDifference, Evidence]]:
@@ -252,7 +252,7 @@ def _first_of(basis: OwnInputs, step: int, quantity: str, slot: str) -> Iterator
 def _of_stage(basis: OwnInputs, step: int, quantity: str, slot: str) -> Iterator[TensorPair]:
     for name, made, other in basis.pairs(step, quantity, slot):
         before = basis.before(step, quantity, name, slot) if quantity in ("var", "ema") else None
-        key = TensorKey("", quantity, "", slot, name)
+        key = key_of(quantity, name, slot=slot)
         yield TensorPair(step, key, str(key), made, other, before)
 
 

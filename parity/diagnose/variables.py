@@ -8,8 +8,9 @@ from parity.diagnose.evidence import CLOSE, Evidence
 from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, Check, Explained
 from parity.mapping import Structure, Variable
+from parity.trace import key_of, trace_name
 
-KEY = "state/parameters"
+KEY = trace_name("state", "parameters")
 NOTHING_BUT_ROUNDING = 1e-9  # of the largest gradient: so much has a bias in front of a batch norm
 
 
@@ -32,15 +33,15 @@ class Read(NamedTuple):
 def trained_extras(structure: Structure, evidence: Evidence) -> list[Variable]:
     """Returns the parameters that only the port has and that get a gradient which is more than rounding."""
     files = [evidence.candidate.step(step) for step in evidence.candidate.step_numbers]
-    largest = max(
-        (norm(file.read(text)) for file in files for text in file.names() if text.startswith("grad/")), default=0.0
-    )
+    largest = max((norm(file.read(text)) for file in files for text in file.names("grad")), default=0.0)
     least = NOTHING_BUT_ROUNDING * (largest if largest < float("inf") else 0.0)
-    of_it = {part.name: part for part in structure.extra if part.kind == "weight"}
+
+    def trains(part: Variable) -> bool:
+        key = key_of("grad", part.name)
+        return any(key in file and not norm(file.read(key)) <= least for file in files)
+
     return [
-        part
-        for name, part in of_it.items()
-        if any(f"grad/{name}" in file and not norm(file.read(f"grad/{name}")) <= least for file in files)
+        part for part in {part.name: part for part in structure.extra if part.kind == "weight"}.values() if trains(part)
     ]
 
 

@@ -21,6 +21,7 @@ from parity.diagnose.evidence import (
 )
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
+from parity.trace import LOSS_SCALE
 from parity.trace.arrays import Array
 
 
@@ -239,7 +240,7 @@ def has_scaler(evidence: Evidence, step: int) -> bool:
     """Returns whether a side scales its losses, as far as its facts or its state say."""
     planned = (trace.facts.get("plan", {}).get("loss_scale") for trace in (evidence.reference, evidence.candidate))
     files = evidence.reference.step(step), evidence.candidate.step(step)
-    return any(planned) or any("state/loss_scale" in file for file in files)
+    return any(planned) or any(LOSS_SCALE in file for file in files)
 
 
 def is_power_of_two(factor: float, close: float = CLOSE) -> bool:

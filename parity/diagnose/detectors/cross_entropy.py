@@ -7,6 +7,7 @@ import numpy as np
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import LEFT, Evidence, alike, is_close
 from parity.judge.result import Cause, FirstDifference
+from parity.trace import key_of
 from parity.trace.arrays import Array
 
 # What ports make of "cross entropy": ``form(log-probabilities [examples, classes], labels [examples])`` to one loss each.
@@ -41,7 +42,7 @@ def _seen(step: int, evidence: Evidence) -> Iterator[tuple[list[tuple[Array, Arr
         for label in sorted({name for tower in towers for name, _, _ in evidence.pairs(step, "feed", "", tower)}):
             seen, others = [], []
             for tower in towers:
-                keys = f"act/{tower}/{act}", f"feed/{tower}/{label}"
+                keys = key_of("act", act, tower=tower), key_of("feed", label, tower=tower)
                 if any(key not in file for key in keys):
                     break
                 logits, labels = (file.read(key) for key in keys)

@@ -8,6 +8,7 @@ from parity.diagnose.evidence import CLOSE, LEFT, Evidence, common_factor, expla
 from parity.diagnose.fitting import as_dropout_keeps, likely_share
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
+from parity.trace import key_of
 from parity.trace.arrays import Array
 
 BORDER = 3
@@ -172,7 +173,8 @@ def trained_twice(first: FirstDifference, evidence: Evidence) -> Cause | None:
     twice = [
         name
         for name in names
-        if len(evidence.join.parts(name)) > 1 and all(f"grad/{part}" in file for part in evidence.join.parts(name))
+        if len(evidence.join.parts(name)) > 1
+        and all(key_of("grad", part) in file for part in evidence.join.parts(name))
     ]
     if not twice:
         return None

@@ -11,7 +11,7 @@ from parity.diagnose.fitting import BITS
 from parity.judge.levels.mixed import Halves, all_skipped
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
-from parity.trace import TensorFile
+from parity.trace import LOSS_SCALE, SKIPPED, TensorFile
 from parity.trace.arrays import Array
 
 LARGEST = {"float16": 65504.0, "bfloat16": float(np.finfo(np.float32).max)}
@@ -122,11 +122,11 @@ def loss_scale_in_clipping(first: FirstDifference, halves: Halves) -> Cause | No
     for step in halves.mixed.step_numbers:
         file = halves.mixed.step(step)
         found = _given(file)
-        if found is None or "state/loss_scale" not in file or bool(file.read("state/skipped")):
+        if found is None or LOSS_SCALE not in file or bool(file.read(SKIPPED)):
             continue
         factor, size = found
         factors.append(factor)
-        products.append(size * float(file.read("state/loss_scale")))
+        products.append(size * float(file.read(LOSS_SCALE)))
     if len(products) < 2 or max(factors) > 0.1 or max(products) - min(products) > 0.01 * max(products):
         return None
     return build_cause(
@@ -143,7 +143,7 @@ def loss_scale_left(first: FirstDifference, halves: Halves) -> Cause | None:
         return None
     step = first.check.step
     full, mixed = halves.full.step(step), halves.mixed.step(step)
-    names = [text for text in full.names() if text.startswith(f"{first.quantity}/") and text in mixed]
+    names = [text for text in full.names(first.quantity) if text in mixed]
     pairs = [(full.read(text), mixed.read(text)) for text in names]
     if any(not np.isfinite(other).all() for _, other in pairs):
         return None
@@ -175,7 +175,7 @@ def _always_overflowing(halves: Halves) -> Cause | None:
         return None
     steps = list(halves.mixed.step_numbers)
     last = halves.mixed.step(steps[-1])
-    scale = float(last.read("state/loss_scale")) if "state/loss_scale" in last else 1.0
+    scale = float(last.read(LOSS_SCALE)) if LOSS_SCALE in last else 1.0
     return build_cause(
         "overflow",
         "gradients",
@@ -185,8 +185,8 @@ def _always_overflowing(halves: Halves) -> Cause | None:
 
 def _given(file: TensorFile) -> tuple[float, float] | None:
     # What the optimizer is given over what was combined, and its global norm; None where it is no multiple of that.
-    names = [text for text in file.names() if text.startswith("clip/")]
-    pairs = [(file.read(f"grad/{text[5:]}"), file.read(text)) for text in names if f"grad/{text[5:]}" in file]
+    clipped = file.keys("clip")
+    pairs = [(file.read(key.of("grad")), file.read(key)) for key in clipped if key.of("grad") in file]
     if not pairs or not all(isfinite(norm(one)) and isfinite(norm(other)) for one, other in pairs):
         return None
     found = fit(

@@ -14,7 +14,7 @@ from parity.diagnose.evidence import (
 )
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
-from parity.trace import parse_evaluated
+from parity.trace import format_evaluated, parse_evaluated
 from parity.trace.arrays import Array
 
 # Causes in batch norm's moving statistics.
@@ -225,14 +225,12 @@ def averages_not_used(first: FirstDifference, evidence: Evidence) -> Cause | Non
     if first.quantity != "eval" or not parse_evaluated(first.name).averages:
         return None
     found = {name: (one, other) for name, one, other in evidence.pairs(first.check.step, "eval")}
-    pairs = [
-        (found[name], found[name[len("ema/") :]])
-        for name in found
-        if parse_evaluated(name).averages and name[len("ema/") :] in found
-    ]
+    averaged = {name: parse_evaluated(name) for name in found if parse_evaluated(name).averages}
+    plain = {name: format_evaluated(parts._replace(averages=False)) for name, parts in averaged.items()}
+    pairs = [(found[name], found[other]) for name, other in plain.items() if other in found]
     # Outputs that hang on no average, such as a batch handed through, are alike on both sides and say nothing.
-    telling = [(averaged, plain) for averaged, plain in pairs if not same_values(plain[0], averaged[0], evidence.close)]
-    if not telling or not all(same_values(plain[1], averaged[1], evidence.close) for averaged, plain in telling):
+    telling = [(one, other) for one, other in pairs if not same_values(other[0], one[0], evidence.close)]
+    if not telling or not all(same_values(other[1], one[1], evidence.close) for one, other in telling):
         return None
     return build_cause(
         "averages_not_used",

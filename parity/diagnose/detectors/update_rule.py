@@ -18,6 +18,7 @@ from parity.diagnose.fitting import RESIDUAL_OF_RULE
 from parity.diagnose.optimizer_input import SlotRule, slot_rule
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
+from parity.trace import trace_name
 from parity.trace.arrays import Array
 
 SUMS_TO_ONE = 1e-6  # the shares of an average: a beta rounded to float32 leaves 6e-8
@@ -67,7 +68,7 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if first.quantity != "slot":
         return None
     step = first.check.step
-    slot = next((s for s in evidence.slots(step) if f"slot/{s}/{first.name}" == first.check.key), "")
+    slot = next((s for s in evidence.slots(step) if trace_name("slot", first.name, slot=s) == first.check.key), "")
     wrong = [name for name, one, other in evidence.pairs(step, "slot", slot) if norm(other - one) > CLOSE * norm(one)]
     wanted = slot_rule(evidence, step, slot, candidate=False)
     got = slot_rule(evidence, step, slot, candidate=True) or slot_rule(evidence, step, slot, candidate=True, only=wrong)

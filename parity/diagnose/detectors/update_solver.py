@@ -12,7 +12,7 @@ import numpy as np
 
 from parity.diagnose.evidence import LEFT, ROUNDING, Evidence, fit
 from parity.judge.metrics import is_finite, norm
-from parity.trace import TensorKey
+from parity.trace import key_of, parse_key
 from parity.trace.arrays import Array
 
 GRADIENT = "gradient"
@@ -135,12 +135,12 @@ def _slots(evidence: Evidence, step: int, candidate: bool) -> dict[str, dict[str
 
 
 def _alone(evidence: Evidence, step: int, slot: str, name: str, candidate: bool) -> Array | None:
-    key = TensorKey("", "slot", "", slot, name)
+    key = key_of("slot", name, slot=slot)
     if candidate:
         value = evidence.join.read(key, evidence.candidate.step(step))
     else:
-        file, text = evidence.reference.step(step), str(key)
-        value = file.read(text) if text in file else None
+        file = evidence.reference.step(step)
+        value = file.read(key) if key in file else None
     return np.asarray(value, np.float64) if value is not None and is_finite(value) else None
 
 
@@ -148,7 +148,7 @@ def _own_names(evidence: Evidence, slot: str, step: int) -> set[str]:
     name = next((name for name, _, _ in evidence.pairs(step, "var")), None)
     if name is None:
         return set()
-    return {text.split("/")[1] for text in evidence.join.candidates(TensorKey("", "slot", "", slot, name))}
+    return {parse_key(text).slot for text in evidence.join.candidates(key_of("slot", name, slot=slot))}
 
 
 def forms(slots: Sequence[str]) -> Iterator[Form]:

@@ -13,7 +13,7 @@ from parity.judge.result import Cause, Check, Explained, FirstDifference, Level
 from parity.locate.backward import Parting, part
 from parity.locate.description import where_apart
 from parity.locate.matching import Pass
-from parity.trace import Forward, ForwardOp, SourceLine, Trace, TraceError, line_of, parse_key
+from parity.trace import Forward, ForwardOp, SourceLine, Trace, TraceError, line_of, parse_key, section_of
 from parity.worker.failures import SideFailed
 
 # Compares the towers' losses and gradients of a step that is run once more with the reference's.
@@ -84,7 +84,7 @@ def with_parting(level: Level, again: object, evidence: Evidence) -> None:
         return
     if not isinstance(again, RunsBackward) or (known and not is_place_only(known[0].name)):
         return
-    if any(text.startswith("section/") for text in evidence.reference.step(first.check.step).names()):
+    if any(section_of(text) for text in evidence.reference.step(first.check.step).names()):
         return  # one backward pass is kept, which need not be that of the optimizer whose gradient it is
     try:
         outputs = again.forward(first.check.step, first.tower)

@@ -13,7 +13,7 @@ from parity.diagnose.interventions.two_causes import one_of_two, with_its_change
 from parity.diagnose.interventions.with_fix import Behind, Mended, allowed_at, mended, next_difference
 from parity.judge.result import Cause, Check, Explained, FirstDifference
 from parity.mapping.states import translated
-from parity.trace import Trace, parse_key
+from parity.trace import Trace
 from parity.trace.arrays import Array
 from parity.worker.failures import SideFailed
 
@@ -122,8 +122,8 @@ def _run_from(
     layers: list[str], step: int, again: RepeatsOnward, evidence: Evidence
 ) -> tuple[Behind, dict[str, Array]]:
     file = evidence.reference.step(step)
-    texts = [text for text in file.names() if text.startswith("act/") and parse_key(text).name in layers]
-    given = translated(evidence.join, {text: np.asarray(file.read(text)) for text in texts})
+    keys = [key for key in file.keys("act") if key.name in layers]
+    given = translated(evidence.join, {str(key): np.asarray(file.read(key)) for key in keys})
     runs = [again.repeat(step, lambda batch: batch, lambda state: {**state, **given}, cut=cut) for cut in (True, False)]
     hidden = frozenset(_moved(evidence, step, *runs)) | getattr(evidence, "hidden", frozenset())
     basis = Behind(evidence.join, evidence.reference, runs[0], evidence.states, evidence.towers, hidden)
@@ -131,10 +131,7 @@ def _run_from(
 
 
 def _moved(evidence: Evidence, step: int, cut: Trace, through: Trace) -> Iterator[str]:
-    for text in evidence.reference.step(step).names():
-        key = parse_key(text)
-        if key.quantity != "tower_grad":
-            continue
+    for key in evidence.reference.step(step).keys("tower_grad"):
         one, other = (evidence.join.read(key, run.step(step)) for run in (cut, through))
         if one is None or other is None or not np.array_equal(one, other):
             yield key.name

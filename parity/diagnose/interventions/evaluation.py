@@ -10,7 +10,7 @@ from parity.judge.metrics import distance
 from parity.judge.result import Cause, FirstDifference
 from parity.mapping.states import read_all
 from parity.mapping.trace_map import Join
-from parity.trace import TensorFile, Trace, parse_evaluated, parse_key
+from parity.trace import TensorFile, Trace, batch_input, parse_evaluated, parse_key, quantity_of, select
 from parity.trace.arrays import Array, Tensors
 from parity.worker.failures import SideFailed
 
@@ -82,7 +82,7 @@ def of_the_inputs(first: FirstDifference, recorder: Evaluates, join: Join, refer
             continue
         if followed is not None and not _same(own, _evaluations(followed.step(followed.step_numbers[-1]))):
             continue
-        names = " and ".join(text.removeprefix("feed/") for text in chosen)
+        names = " and ".join(batch_input(text) for text in chosen)
         return [_read_in_evaluation(first, names, bool(neutral), followed is not None)]
     return []
 
@@ -111,11 +111,9 @@ def _read_in_evaluation(first: FirstDifference, names: str, drops: bool, followe
 
 def _of_the_statistics(recorder: Evaluates, own: Tensors) -> list[Cause]:
     layers: dict[str, set[str]] = {}
-    for text in recorder.state_to_evaluate():
-        if text.startswith("stat/"):
-            layers.setdefault(text.removeprefix("stat/").rpartition(".")[0] or text.removeprefix("stat/"), set()).add(
-                text
-            )
+    for text in select(recorder.state_to_evaluate(), "stat"):
+        name = parse_key(text).name
+        layers.setdefault(name.rpartition(".")[0] or name, set()).add(text)
     unused = [
         layer
         for layer, statistics in layers.items()
@@ -136,7 +134,7 @@ def _of_the_statistics(recorder: Evaluates, own: Tensors) -> list[Cause]:
 
 def _of_the_towers(recorder: Evaluates, own: Tensors) -> list[Cause]:
     # That the port's statistics count is known here.
-    if not any(text.startswith("stat/") for text in recorder.state_to_evaluate()):
+    if not select(recorder.state_to_evaluate(), "stat"):
         return []
     moved = recorder.evaluate_reference_again(_shifting())
     if moved is None or not _same(own, _evaluations(moved)):
@@ -171,14 +169,14 @@ def _random() -> Cause:
 
 def _shifting(chosen: Container[str] | None = None) -> Changed:
     def shifted(text: str) -> bool:
-        return text.startswith("stat/") and (chosen is None or text in chosen)
+        return quantity_of(text) == "stat" and (chosen is None or text in chosen)
 
     return lambda state: {text: 2 * value + 1 if shifted(text) else value for text, value in state.items()}
 
 
 def _evaluations(file: TensorFile | Trace) -> Tensors:
     found = file.step(file.step_numbers[-1]) if isinstance(file, Trace) else file
-    return {text: value for text, value in read_all(found).items() if text.startswith("eval/")}
+    return select(read_all(found), "eval")
 
 
 def _same(one: Tensors, other: Tensors) -> bool:

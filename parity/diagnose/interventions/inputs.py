@@ -6,6 +6,7 @@ import numpy as np
 
 from parity.diagnose.catalogue import describe
 from parity.diagnose.interventions.protocol import Change
+from parity.trace import batch_input
 from parity.trace.arrays import Array, Tensors
 
 SCALES = ((255.0, "255", "1/255"), (1 / 255.0, "1/255", "255"), (2.0, "2", "1/2"), (0.5, "1/2", "2"))
@@ -29,7 +30,7 @@ def changes_of_the_inputs(batch: Tensors, widths: Iterable[int] = ()) -> Iterato
       widths: numbers of classes that labels may have, beside the largest in the batch and one.
     """
     for name, value in batch.items():
-        plain = name.removeprefix("feed/")
+        plain = batch_input(name)
 
         def only(change: Callable[[Array], Array], name: str = name) -> Callable[[Tensors], Tensors]:
             return lambda batch: {**batch, name: np.ascontiguousarray(change(batch[name]))}

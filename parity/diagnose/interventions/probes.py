@@ -12,7 +12,7 @@ from parity.diagnose.interventions.protocol import Repeats
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Cause, Explained, FirstDifference
 from parity.mapping.trace_map import Join
-from parity.trace import Trace, parse_key
+from parity.trace import Trace, batch_input, parse_key
 from parity.trace.arrays import Array, Tensors
 
 BORDER_PIXELS = 3  # what a kernel of 7 reaches over the edge; images of less than four such borders are not shifted
@@ -71,7 +71,7 @@ class Bench:
     def widths(self) -> set[int]:
         """The sizes of the last axes of the reference's recorded layers."""
         file = self.reference.step(self.first.check.step)
-        return {file.shape(text)[-1] for text in file.names() if text.startswith("act/") and len(file.shape(text)) == 2}
+        return {file.shape(text)[-1] for text in file.names("act") if len(file.shape(text)) == 2}
 
     def explains(self, left: float, was: float) -> Explained:
         """Returns what part of the first difference is explained by what leaves so much of so much."""
@@ -100,7 +100,7 @@ class Bench:
             for change in (lambda unchanged: unchanged, batch)
         ]
         one, other = (traced.step(traced.step_numbers[-1]) for traced in made)
-        names = [name for name in one.names() if name in other and parse_key(name).quantity in FOLLOWING_QUANTITIES]
+        names = [name for name in one.names(*FOLLOWING_QUANTITIES) if name in other]
         return any(not np.array_equal(one.read(name), other.read(name), equal_nan=True) for name in names)
 
     def candidate_once_more(self, seed: int | None = None) -> Array | None:
@@ -144,7 +144,7 @@ def ignored_input(bench: Bench) -> Cause | None:
             continue
         if bench.reads(rolled):
             continue  # something else comes of it: it is used, if not there
-        plain = text.removeprefix("feed/")
+        plain = batch_input(text)
         return build_cause(
             "input_ignored",
             "whole",

@@ -12,6 +12,7 @@ from parity.diagnose.interventions.probes import Bench
 from parity.diagnose.interventions.protocol import Change, Undone
 from parity.judge.metrics import norm
 from parity.judge.result import Cause
+from parity.trace import batch_input, parse_key
 from parity.trace.arrays import Array, Tensors
 
 MOST_ROUNDS = 10
@@ -46,7 +47,7 @@ def knobs(bench: Bench) -> Iterator[Knob]:
     """Yields what may be off by a number in a case."""
     for text, value in bench.batch.items():
         if value.dtype.kind == "f" and value.ndim > 1:
-            yield from _of_an_input(text, text.removeprefix("feed/"))
+            yield from _of_an_input(text, batch_input(text))
     biases = [text for text in bench.state if re.search("bias_hh", text) and not bench.state[text].size % 4]
     for text in biases:
         yield _of_the_forget_gate(text)
@@ -130,6 +131,6 @@ def _of_the_forget_gate(text: str) -> Knob:
 
     return Knob(
         lambda x: describe("forget_bias", "off", amount=-x),
-        lambda x: f"with {x:.9g} added to the forget gate's part of {text[4:]}",
+        lambda x: f"with {x:.9g} added to the forget gate's part of {parse_key(text).name}",
         state=added,
     )

@@ -8,7 +8,7 @@ import numpy as np
 from parity.diagnose.catalogue import describe
 from parity.diagnose.interventions.protocol import Change
 from parity.judge.result import FirstDifference
-from parity.trace import Trace
+from parity.trace import Trace, parse_key, select
 from parity.trace.arrays import Array, Tensors
 
 MOST_EXCHANGES = 24
@@ -17,19 +17,16 @@ MOST_EXCHANGES = 24
 def changes_of_the_flatten(first: FirstDifference, reference: Trace, state: Tensors) -> Iterator[Change]:
     """Yields the changes that put the inputs of a dense layer behind a flatten into the other order."""
     file = reference.step(first.check.step)
-    images = {
-        file.shape(text)[1:]
-        for text in file.names()
-        if text.startswith(("act/", "feed/")) and len(file.shape(text)) == 4
-    }
-    for text, weight in state.items():
-        if not text.startswith("var/") or weight.ndim != 2:
+    images = {file.shape(text)[1:] for text in file.names("act", "feed") if len(file.shape(text)) == 4}
+    for text, weight in select(state, "var").items():
+        if weight.ndim != 2:
             continue
+        name = parse_key(text).name
         for h, w, c in sorted(image for image in images if int(np.prod(image)) == weight.shape[1]):
             order = np.arange(h * w * c).reshape(h, w, c).transpose(2, 0, 1).reshape(-1)
             yield Change(
-                *describe("flatten_order", "image", variable=text[4:], h=h, w=w, c=c),
-                f"with the inputs of {text[4:]} taken from the order {h}, {w}, {c} to {c}, {h}, {w}",
+                *describe("flatten_order", "image", variable=name, h=h, w=w, c=c),
+                f"with the inputs of {name} taken from the order {h}, {w}, {c} to {c}, {h}, {w}",
                 state=lambda state, text=text, order=order: {  # type: ignore[misc]
                     **state,
                     text: np.ascontiguousarray(state[text][:, order]),
@@ -41,9 +38,10 @@ def changes_of_the_gates(state: Tensors) -> Iterator[Change]:
     """Yields the change that exchanges the second and third gate of every LSTM."""
     layers = [text for text in state if re.search(r"(weight|bias)_(ih|hh)", text) and not len(state[text]) % 4]
     if layers:
+        names = dict.fromkeys(parse_key(text).name for text in layers)  # a variable's slots go along with it
         yield Change(
             *describe("gate_order"),
-            f"with the second and third quarter of {', '.join(text[4:] for text in layers)} exchanged",
+            f"with the second and third quarter of {', '.join(names)} exchanged",
             state=lambda state: {**state, **{text: _exchanged_gates(state[text]) for text in layers}},
         )
 
@@ -55,27 +53,27 @@ def _exchanged_gates(value: Array) -> Array:
 
 def changes_of_the_state(first: FirstDifference, state: Tensors) -> Iterator[Change]:
     """Yields the changes that transpose a square kernel, or exchange two variables or layers of the same shapes."""
-    weights = {text: value for text, value in state.items() if text.startswith("var/")}
+    weights = select(state, "var")
     near = [text for text in weights if first.name and first.name.split("/")[0] in text] or list(weights)
     for text in near:
         value = weights[text]
         if value.ndim >= 2 and value.shape[0] == value.shape[1]:
             yield Change(
-                *describe("transposed_kernel", "square", variable=text[4:]),
-                f"with {text[4:]} transposed",
+                *describe("transposed_kernel", "square", variable=parse_key(text).name),
+                f"with {parse_key(text).name} transposed",
                 state=lambda state, text=text: {**state, text: np.ascontiguousarray(np.swapaxes(state[text], 0, 1))},  # type: ignore[misc]
             )
     for one, other in list(_alike(near, weights))[:MOST_EXCHANGES]:
         yield Change(
-            *describe("swapped_variables", "variables", one=one[4:], other=other[4:]),
-            f"with {one[4:]} and {other[4:]} exchanged",
+            *describe("swapped_variables", "variables", one=parse_key(one).name, other=parse_key(other).name),
+            f"with {parse_key(one).name} and {parse_key(other).name} exchanged",
             state=lambda state, one=one, other=other: {**state, one: state[other], other: state[one]},  # type: ignore[misc]
         )
     layers = {text.rpartition(".")[0] for text in near}
     for one, other in list(_layers_alike(sorted(layers), weights))[:MOST_EXCHANGES]:
         yield Change(
-            *describe("swapped_variables", "layers", one=one[4:], other=other[4:]),
-            f"with all variables of {one[4:]} and {other[4:]} exchanged",
+            *describe("swapped_variables", "layers", one=parse_key(one).name, other=parse_key(other).name),
+            f"with all variables of {parse_key(one).name} and {parse_key(other).name} exchanged",
             state=lambda state, one=one, other=other: _exchanged(state, one, other),  # type: ignore[misc]
         )
 

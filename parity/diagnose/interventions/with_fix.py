@@ -201,5 +201,5 @@ def mended(first: FirstDifference, cause: Cause, again: RepeatsOnward, evidence:
 def _changed(before: Tensors, after: Tensors, join: Join, file: TensorFile) -> frozenset[str]:
     # Gradients of a weight that was itself changed come in its changed form.
     moved = {parse_key(text).name for text in before if not np.array_equal(before[text], after[text])}
-    names = {key.name for text in file.names() if (key := parse_key(text)).quantity == "tower_grad"}
+    names = {key.name for key in file.keys("tower_grad")}
     return frozenset(name for name in names if moved & set(join.parts(name)))
