@@ -7,7 +7,8 @@ from parity.experiment.recording import Recorded
 from parity.experiment.recover import outliving
 from parity.experiment.rejudge.ill_conditioned import empty_notes
 from parity.experiment.rejudge.non_differentiable import apart_at_kinks, kink_notes
-from parity.experiment.rejudge.races import race_notes, settle_races
+from parity.experiment.rejudge.races import race_notes
+from parity.experiment.rejudge.rules import Rule, race_of, rejudge
 from parity.judge.allowances import ACCURACY_LIMIT, ACCURACY_NOTED, FLOAT32_LIMIT
 from parity.judge.imprecise_ops import inexact_notes
 from parity.judge.level import first_difference, level_from, reason_from
@@ -25,7 +26,7 @@ def judge_function(
     recorded: Recorded,
     steps: Sequence[int],
     towers: int,
-    settle: Callable[[list[Check], Recorded], list[Check]] = lambda checks, recorded: checks,
+    rules: Callable[[Recorded], Sequence[Rule]] = lambda recorded: [race_of(recorded)],
 ) -> Level:
     """Decides level 1 from the float64 runs, in lockstep and free.
 
@@ -33,7 +34,7 @@ def judge_function(
       recorded: everything.
       steps: those to judge.
       towers: their number.
-      settle: what becomes of the checks before they are decided, `Recorder.settle`.
+      rules: returns those that judge again what rounding decides, `Recorder.rules`; by default what races is.
     """
     traces = recorded.lockstep
     checks = judge_initial_slots(recorded.join, *recorded.initial_slots) + judge_own_values(recorded.written)
@@ -42,7 +43,7 @@ def judge_function(
     spread = Replicas(recorded.reference_free, recorded.replicas)
     checks += judge_free(recorded.join, recorded.reference_free, recorded.candidate_free, spread, checks)
     checks = slots_aside(checks, recorded.join, traces)
-    checks = settle(settle_races(checks, recorded.races, recorded.join, traces, "float64"), recorded)
+    checks = rejudge(checks, rules(recorded))
     pairs = {
         "init": (traces.reference64, traces.candidate64),
         "lockstep": (traces.reference64, traces.candidate64),
@@ -84,7 +85,7 @@ def judge_single(
     traces = recorded.lockstep
     checks = judge_float32(recorded.join, traces, recorded.reference_draws, steps)
     checks = slots_aside(checks, recorded.join, traces)
-    checks = settle_races(checks, recorded.races, recorded.join, traces, "float32")
+    checks = rejudge(checks, [race_of(recorded, "float32")])
     apart = apart_at_kinks(function, recorded)
     checks = [_with_allowance(check, FLOAT32_LIMIT * apart.get((check.step, check.key), 0.0)) for check in checks]
     accuracy = judge_accuracy(recorded.join, traces, recorded.reference_draws, recorded.candidate_draws)

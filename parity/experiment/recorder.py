@@ -8,7 +8,7 @@ from parity.case import Case, as_declared
 from parity.experiment.prepare import momentum_ratios, prepare_both
 from parity.experiment.recording import Begun, Recorded, Setup, SidePaths
 from parity.experiment.rejudge.bless import leave_beside
-from parity.experiment.rejudge.rules import settle
+from parity.experiment.rejudge.rules import Rule, rules_of_case
 from parity.experiment.runs import (
     REPLICAS,
     candidate_in_lockstep,
@@ -26,7 +26,6 @@ from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import Progress, silent
 from parity.judge.levels.function import Lockstep
 from parity.judge.output_layouts import take_layouts
-from parity.judge.result import Check
 from parity.mapping import MappingError, Structure
 from parity.mapping.states import state_to_evaluate, states_before, translated, write_states
 from parity.mapping.trace_map import Join
@@ -142,9 +141,9 @@ class Recorder:
             repeats={side: again.result() for side, again in repeats.items()},
         )
 
-    def settle(self, checks: list[Check], recorded: Recorded) -> list[Check]:
-        """Returns the checks of level 1, judged again where rounding decides: `settle_empty_gradients`, `settle_kinks`."""
-        return settle(checks, recorded, self.playing, self.states)
+    def rules(self, recorded: Recorded) -> list[Rule]:
+        """Returns the rules that judge the checks of level 1 again where rounding decides."""
+        return rules_of_case(recorded, self.playing, self.states)
 
     def leave_beside(self, recorded: Recorded) -> None:
         """Has the reference leave what later ports are judged by where rounding decides, for a golden trace."""

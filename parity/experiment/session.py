@@ -129,7 +129,7 @@ def _in_lockstep(
 ) -> tuple[Recorded, dict[str, Level]]:
     recorded = recorder.record(begun)
     tick("judge what was recorded", 0, 1)
-    function = judge_function(recorded, range(case.steps), case.towers, recorder.settle)
+    function = judge_function(recorded, range(case.steps), case.towers, recorder.rules)
     rounded = functools.cache(functools.partial(_rounded, case, recorder, recorded))
     recorded, function = _set_aside_rounding(case, recorded, function, rounded)
     first, reference = function.first_difference, recorded.lockstep.reference64
@@ -199,7 +199,7 @@ def _behind_the_start(
 
 def _rounded(case: Case, recorder: Recorder, recorded: Recorded) -> tuple[Recorded, Level]:
     rounded = recorder.again_with_rounded_hyper_parameters(recorded)
-    return rounded, judge_function(rounded, range(case.steps), case.towers, recorder.settle)
+    return rounded, judge_function(rounded, range(case.steps), case.towers, recorder.rules)
 
 
 def _set_aside_rounding(case: Case, recorded: Recorded, function: Level, rounded: Rounded) -> tuple[Recorded, Level]:

@@ -108,8 +108,7 @@ def settle_empty_gradients(checks: list[Check], measure: Callable[[Sequence[Chec
       checks: of level 1.
       measure: takes the checks of such updates; returns a function of each to the largest distance of those runs in it.
     """
-    empty = empty_in(checks)
-    lost = [check for check in checks if _is_lost(check, empty)]
+    lost = lost_updates(checks)
     if not lost:
         return checks
     moves = measure(lost)
@@ -126,6 +125,12 @@ def measure_kept(kept: Trace, prefix: str = "") -> Callable[[Sequence[Check]], M
     """
     spread, known = MeasuredSpread(kept, prefix), set(kept.step_numbers)
     return lambda lost: lambda check: spread.measured(check.step, check.key) if check.step in known else 0.0
+
+
+def lost_updates(checks: Sequence[Check]) -> list[Check]:
+    """Returns the checks of updates that differ though their gradients are the same and nothing but rounding."""
+    empty = empty_in(checks)
+    return [check for check in checks if _is_lost(check, empty)]
 
 
 def empty_in(checks: Sequence[Check]) -> set[tuple[int, str]]:

@@ -67,14 +67,20 @@ def settle_kinks(checks: list[Check], besides: Sequence[Beside]) -> list[Check]:
       besides: what runs and judges the sides beside a kink, from the least that is moved to the most.
     """
     for beside in besides:
-        lost = [check for check in checks if check.verdict != "same" and check.verdict != "not_run"]
-        numbers = all(check.verdict == "different" and check.run in ("lockstep", "free") for check in lost)
-        if not lost or not numbers:
+        lost = lost_numbers(checks)
+        if not lost:
             return checks
         if beside.note == WITH_INPUTS:
             lost = _explained_by_gradients(lost)
         checks = _settled(checks, lost, _beside(lost, beside), beside)
     return checks
+
+
+def lost_numbers(checks: Sequence[Check]) -> list[Check]:
+    """Returns the checks that are not the same where all of them are numbers of steps that differ, else nothing."""
+    lost = [check for check in checks if check.verdict != "same" and check.verdict != "not_run"]
+    numbers = all(check.verdict == "different" and check.run in ("lockstep", "free") for check in lost)
+    return lost if numbers else []
 
 
 def _beside(lost: Sequence[Check], beside: Beside) -> list[Check]:

@@ -1,14 +1,25 @@
-"""Settles the checks of level 1 that rounding decides, with live TensorFlow or by what a golden trace keeps."""
+"""The ordered rules that judge again what rounding decides, and which of them a case has."""
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from parity.experiment.recording import Recorded, Setup, SidePaths
-from parity.experiment.rejudge.ill_conditioned import measure_kept, measure_live, settle_empty_gradients
-from parity.experiment.rejudge.non_differentiable import BESIDE, LiveBeside, settle_kinks
+from parity.experiment.rejudge.ill_conditioned import (
+    Moves,
+    lost_updates,
+    measure_kept,
+    measure_live,
+    settle_empty_gradients,
+)
+from parity.experiment.rejudge.non_differentiable import BESIDE, Beside, LiveBeside, lost_numbers, settle_kinks
+from parity.experiment.rejudge.races import Races, settle_races
 from parity.experiment.runs import REPLICAS
 from parity.experiment.sides.tensorflow_side import ReferenceSide
 from parity.experiment.spec import Capability
+from parity.judge.levels.function import Lockstep
 from parity.judge.result import Check
+from parity.mapping.trace_map import Join
 from parity.trace import SHADOW_EMPTY, Trace
 
 OLD = (
@@ -17,24 +28,120 @@ OLD = (
 )
 
 
-def settle(checks: list[Check], recorded: Recorded, playing: Setup, states: SidePaths) -> list[Check]:
-    """Returns the checks of level 1, judged again where rounding decides: `settle_empty_gradients`, `settle_kinks`.
+# The order in which rules are applied. Races first: what they leave to the order of towers is no difference that rounding
+# has to explain. Then gradients, by which a difference of updates alone goes away; last what runs both sides again.
+ILL_CONDITIONED = ("race", "structurally_zero_gradient", "non_differentiable_point")
+
+
+class Rule(Protocol):
+    """Judges again what rounding, or the order of a race, decides, and not the port."""
+
+    @property
+    def name(self) -> str:
+        """One of `ILL_CONDITIONED`."""
+
+    def applies(self, checks: Sequence[Check], /) -> bool:
+        """Returns whether any of the checks are the rule's to judge; it costs no run to ask."""
+
+    def __call__(self, checks: list[Check], /) -> list[Check]:
+        """Returns the checks, those that it judged again with a note."""
+
+
+def rejudge(checks: list[Check], rules: Iterable[Rule]) -> list[Check]:
+    """Returns checks after all rules that apply, each to what the one before it left, in the order of `ILL_CONDITIONED`."""
+    for rule in sorted(rules, key=lambda each: ILL_CONDITIONED.index(each.name)):
+        if rule.applies(checks):
+            checks = rule(checks)
+    return checks
+
+
+class Race(NamedTuple):
+    """What the reference writes in no order, judged against every order: `settle_races`.
+
+    Fields:
+      races: None where nothing races.
+      join: names and layouts.
+      traces: the lockstep runs.
+      precision: that the level decides in, "float64" or "float32".
+    """
+
+    races: Races | None
+    join: Join
+    traces: Lockstep
+    precision: str
+    name: str = "race"
+
+    def applies(self, checks: Sequence[Check]) -> bool:
+        """Returns whether anything races."""
+        return self.races is not None
+
+    def __call__(self, checks: list[Check]) -> list[Check]:
+        """Returns the checks, those of what races judged against the possible orders."""
+        return settle_races(checks, self.races, self.join, self.traces, self.precision)
+
+
+class StructurallyZeroGradient(NamedTuple):
+    """Updates by gradients of nothing but rounding, judged by what rounding makes of them: `settle_empty_gradients`.
+
+    Fields:
+      measure: takes the checks of such updates; returns a function of each to the distance that rounding makes.
+    """
+
+    measure: Callable[[Sequence[Check]], Moves]
+    name: str = "structurally_zero_gradient"
+
+    def applies(self, checks: Sequence[Check]) -> bool:
+        """Returns whether such an update differs."""
+        return bool(lost_updates(checks))
+
+    def __call__(self, checks: list[Check]) -> list[Check]:
+        """Returns the checks, those of such updates judged again."""
+        return settle_empty_gradients(checks, self.measure)
+
+
+class NonDifferentiablePoint(NamedTuple):
+    """Ties that rounding breaks, judged with weights perturbed alike, then with inputs too: `settle_kinks`.
+
+    Fields:
+      besides: takes the checks; returns what runs and judges the sides there, from the least perturbation to the most.
+    """
+
+    besides: Callable[[Sequence[Check]], Sequence[Beside]]
+    name: str = "non_differentiable_point"
+
+    def applies(self, checks: Sequence[Check]) -> bool:
+        """Returns whether all that differs are numbers of steps: no tie makes anything else differ."""
+        return bool(lost_numbers(checks))
+
+    def __call__(self, checks: list[Check]) -> list[Check]:
+        """Returns the checks, those judged again that differ at such a point and nowhere near."""
+        return settle_kinks(checks, self.besides(checks))
+
+
+def race_of(recorded: Recorded, precision: str = "float64") -> Race:
+    """Returns the rule about what races in what was recorded of a case."""
+    return Race(recorded.races, recorded.join, recorded.lockstep, precision)
+
+
+def rules_of_case(recorded: Recorded, playing: Setup, states: SidePaths) -> list[Rule]:
+    """Returns the rules of a case, by live runs of the reference or by what a golden trace keeps of them.
 
     Args:
-      checks: of level 1.
-      recorded: what they are about.
+      recorded: what the checks are about.
       playing: the sides.
       states: the states before each step.
     """
+    rules: list[Rule] = [race_of(recorded)]
     live = Capability.RERUN in playing.tf.capabilities
     if live:
-        checks = settle_empty_gradients(checks, lambda lost: measure_live(recorded, playing, states, lost))
+        rules.append(StructurallyZeroGradient(lambda lost: measure_live(recorded, playing, states, lost)))
     elif (empty := playing.tf.kept(SHADOW_EMPTY)) is not None:
-        checks = settle_empty_gradients(checks, measure_kept(Trace(empty)))
-    if recorded.races:
-        return checks
-    known = [inputs for inputs, name in BESIDE.items() if live or _is_kept(playing.tf, name)]
-    return settle_kinks(checks, [LiveBeside(recorded, playing, states, inputs) for inputs in known])
+        rules.append(StructurallyZeroGradient(measure_kept(Trace(empty))))
+    if not recorded.races:
+        known = [inputs for inputs, name in BESIDE.items() if live or _is_kept(playing.tf, name)]
+        besides = [LiveBeside(recorded, playing, states, inputs) for inputs in known]
+        rules.append(NonDifferentiablePoint(lambda checks: besides))
+    return rules
 
 
 def _is_kept(golden: ReferenceSide, name: str) -> bool:

@@ -6,8 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from parity.experiment.rejudge.ill_conditioned import empty_in, measure_kept, settle_empty_gradients
-from parity.experiment.rejudge.non_differentiable import BESIDE, NOTE, WITH_INPUTS, settle_kinks
+from parity.experiment.rejudge.ill_conditioned import empty_in, measure_kept
+from parity.experiment.rejudge.non_differentiable import BESIDE, NOTE, WITH_INPUTS
+from parity.experiment.rejudge.rules import NonDifferentiablePoint, Rule, StructurallyZeroGradient
 from parity.experiment.replay.free_run import judge_freely, told_of_shadow, train_freely
 from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.script import Part, write_reference
@@ -97,27 +98,28 @@ class ReplayedBeside:
         return judge_freely(self._replayed.join, runs, [*others, *lockstep])
 
 
-def settle_replayed(
-    checks: list[Check], replayed: ReplayedPort, shadow: Trace, traces: Lockstep, out: Path
-) -> list[Check]:
-    """Returns the checks of level 1, judged again where rounding decides, as far as the shadow says what it does there.
+def rules_of_replay(replayed: ReplayedPort, shadow: Trace, traces: Lockstep, out: Path) -> list[Rule]:
+    """Returns the rules of a replay, as far as the shadow says what rounding does there.
 
     Args:
-      checks: of level 1.
       replayed: the port of one part.
       shadow: the float64 shadow of the recorded trace.
       traces: of the lockstep runs.
       out: folder for what is written.
     """
     empty = left_by(shadow, SHADOW_EMPTY)
+
+    def besides(checks: Sequence[Check]) -> list[ReplayedBeside]:
+        return [
+            ReplayedBeside(replayed, aside, traces, checks, out, name == SHADOW_ASIDE_WITH_INPUTS)
+            for name in (SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS)
+            if (aside := left_by(shadow, name)) is not None
+        ]
+
+    rules: list[Rule] = [NonDifferentiablePoint(besides)]
     if empty is not None:
-        checks = settle_empty_gradients(checks, measure_kept(empty, replayed.part.prefix))
-    besides = [
-        ReplayedBeside(replayed, aside, traces, checks, out, name == SHADOW_ASIDE_WITH_INPUTS)
-        for name in (SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS)
-        if (aside := left_by(shadow, name)) is not None
-    ]
-    return settle_kinks(checks, besides)
+        rules.append(StructurallyZeroGradient(measure_kept(empty, replayed.part.prefix)))
+    return rules
 
 
 def left_by(shadow: Trace, name: str) -> Trace | None:

@@ -15,9 +15,10 @@ from parity.experiment.recording import Recorded
 from parity.experiment.recover import outliving
 from parity.experiment.rejudge.ill_conditioned import empty_notes, set_aside_rounding
 from parity.experiment.rejudge.non_differentiable import kink_notes
+from parity.experiment.rejudge.rules import Rule, rejudge
 from parity.experiment.replay.free_run import ALONE, FreeRuns, counts_otherwise, judge_freely, train_freely
-from parity.experiment.replay.ill_conditioned import beside_notes, race_notes, settle_replayed
-from parity.experiment.replay.orders import OtherOrder
+from parity.experiment.replay.ill_conditioned import beside_notes, race_notes, rules_of_replay
+from parity.experiment.replay.orders import OtherOrder, ScriptRace
 from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.rerun import Rerun
 from parity.experiment.replay.script import Part, write_reference
@@ -39,7 +40,7 @@ LOADED = (
     "for the recording does not start with the training: what the port's optimizer begins with was not judged"
 )
 LATER = 3
-Settle = Callable[..., list[Check]]
+Rules = Callable[[Lockstep], Sequence[Rule]]
 
 
 class Runs(NamedTuple):
@@ -89,10 +90,14 @@ def judge_part(replayed: ReplayedPort, shadow: Trace, out: Path, tick: Progress)
     tick("judge what was replayed", 0, 1)
     layouts = take_layouts(replayed.join, runs.lockstep.reference64, runs.lockstep.candidate64)
     orders = OtherOrder(part, shadow)
-    settle = partial(_settle, orders=orders, replayed=replayed, shadow=shadow, out=out)
-    function = _function(replayed, runs, settle)
+
+    def rules(traces: Lockstep) -> list[Rule]:
+        race = ScriptRace(orders, replayed.join, traces)
+        return [race, *rules_of_replay(replayed, shadow, traces, out)]
+
+    function = _function(replayed, runs, rules)
     runs, function = _set_aside_rounding(
-        replayed, runs, function, settle, lambda: _run(replayed, shadow, references, states, out)
+        replayed, runs, function, rules, lambda: _run(replayed, shadow, references, states, out)
     )
     traces, free, why = runs
     function.notes.append(f"no free run, only lockstep: {why}" if free is None else CARRIED if part.begins else LOADED)
@@ -114,13 +119,6 @@ def judge_part(replayed: ReplayedPort, shadow: Trace, out: Path, tick: Progress)
     return Judged([function, single], notes, _pairs(runs))
 
 
-def _settle(
-    checks: list[Check], traces: Lockstep, orders: OtherOrder, replayed: ReplayedPort, shadow: Trace, out: Path
-) -> list[Check]:
-    checks = orders.function(checks, replayed.join, traces)
-    return settle_replayed(checks, replayed=replayed, shadow=shadow, traces=traces, out=out)
-
-
 def _first_steps_again(replayed: ReplayedPort) -> Trace:
     steps = replayed.part.steps[:REPEATED]
     batches, states = ([of(step) for step in steps] for of in (replayed.batch, replayed.state))
@@ -133,7 +131,7 @@ def _run(replayed: ReplayedPort, shadow: Trace, references: tuple[Trace, Trace],
 
 
 def _set_aside_rounding(
-    replayed: ReplayedPort, runs: Runs, function: Level, settle: Settle, run: Callable[[], Runs]
+    replayed: ReplayedPort, runs: Runs, function: Level, rules: Rules, run: Callable[[], Runs]
 ) -> tuple[Runs, Level]:
     # Numbers of an update by hand are constants of the script, which the shadow reads as they were written.
     own_optimizer = replayed.own_optimizer and not replayed.part.by_hand
@@ -141,7 +139,7 @@ def _set_aside_rounding(
     def again() -> tuple[Runs, Level]:
         replayed.round_hyper_parameters()
         rounded = run()
-        return rounded, _function(replayed, rounded, settle)
+        return rounded, _function(replayed, rounded, rules)
 
     return set_aside_rounding(runs, function, again, own_optimizer)
 
@@ -163,14 +161,14 @@ def _fresh(part: Part) -> dict[str, list[float]]:
     return {text: [float(value.min()), float(value.max())] for text, value in slots.items() if value.size}
 
 
-def _function(replayed: ReplayedPort, runs: Runs, settle: Settle) -> Level:
+def _function(replayed: ReplayedPort, runs: Runs, rules: Rules) -> Level:
     part, join = replayed.part, replayed.join
     traces, free, _ = runs
     checks = judge_initial_slots(join, _fresh(part), replayed.initial_slots) + judge_own_values(replayed.written)
     checks += judge_init(join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(join, traces, part.steps)
     checks += judge_freely(join, free, checks) if free else []
-    checks = settle(slots_aside(checks, join, traces), traces=traces)
+    checks = rejudge(slots_aside(checks, join, traces), rules(traces))
     first = first_difference(join, checks, dict(_pairs(runs)["function"]))
     words = f"{{judged:,}} tensors of {len(part.steps)} steps; at most {{highest:.2g}} of what is allowed"
     notes = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from parity.experiment.replay.ill_conditioned import left_by
 from parity.experiment.replay.script import Part
@@ -61,6 +62,11 @@ class OtherOrder:
         reason = reason_from(settled, IN_ANOTHER_ORDER)
         return replace(level, verdict=verdict, checks=settled, first_difference=first, reason=reason)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the shadow holds a step in the other order."""
+        return bool(self._values)
+
     def notes(self, checks: Sequence[Check]) -> list[str]:
         """Returns what a report says of the race."""
         if not self.racing:
@@ -85,6 +91,29 @@ class OtherOrder:
         if not difference <= allowed:  # NaN is not
             return check
         return check._replace(verdict="same", difference=difference, allowed=allowed, note=OTHER)
+
+
+class ScriptRace(NamedTuple):
+    """The rule about a script's race: what is right in the order that the script did not take.
+
+    Fields:
+      orders: what the other order leaves.
+      join: names and layouts.
+      traces: of the lockstep runs.
+    """
+
+    orders: OtherOrder
+    join: Join
+    traces: Lockstep
+    name: str = "race"
+
+    def applies(self, checks: Sequence[Check]) -> bool:
+        """Returns whether the other order is known and anything differs."""
+        return self.orders.is_known and any(check.verdict == "different" for check in checks)
+
+    def __call__(self, checks: list[Check]) -> list[Check]:
+        """Returns the checks, those judged again in which the port takes the other order."""
+        return self.orders.function(checks, self.join, self.traces)
 
 
 def _left_to_the_order(check: Check) -> Check:
