@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from parity.diagnose import Evidence
+from parity.diagnose.catalogue import Trait, causes_with
 from parity.judge.allowances import FUNCTION_LIMIT, UNIT64
 from parity.judge.metrics import distance, norm, worst
 from parity.judge.result import Check, FirstDifference, Level
@@ -26,7 +27,6 @@ from parity.worker.failures import SideFailed
 
 FORWARD = ("act", "stat", "loss")
 MOST_NAMED = 8
-MOVED = frozenset(["moved_values", "channel_order"])  # numbers stand in other places, and are the same
 
 
 class Passes(Protocol):
@@ -114,7 +114,7 @@ def with_location(level: Level, located: Located | None) -> None:
     place = located.place
     for cause in level.causes[:1]:
         # What is first wrong may only take what was made in front of it: the numbers of right outputs in other places.
-        moved = cause.name in MOVED and cause.op is None
+        moved = cause.name in causes_with(Trait.SAME_NUMBERS) and cause.op is None
         place = at_the_mover(place) if moved else in_front(place, cause.op)
     parting = place.parting
     first = replace(

@@ -12,7 +12,7 @@ from string import Formatter
 from typing import NamedTuple
 
 from parity.diagnose.catalogue import CAUSES, FAMILIES, GENERAL, PLACE, CauseInfo, Proof, Wording
-from parity.diagnose.catalogue.layers import OF_ANY
+from parity.diagnose.catalogue.operations import OF_ANY
 
 WIDTH = 100  # of a page in a terminal
 PROOFS = {

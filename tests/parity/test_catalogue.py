@@ -18,7 +18,7 @@ from parity.diagnose.catalogue import (
     is_exact,
     is_place_only,
 )
-from parity.diagnose.catalogue.layers import OF_ANY
+from parity.diagnose.catalogue.operations import OF_ANY
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "parity").rglob("*.py"))
@@ -63,6 +63,10 @@ def test_every_call_gives_a_wording_all_its_fields(path):
 def test_every_identifier_is_used_somewhere():
     sources = "\n".join(path.read_text(encoding="utf-8") for path in MODULES if path.parent.name != "catalogue")
     assert not [name for name in CAUSES if f'"{name}"' not in sources]
+
+
+def test_no_row_hides_what_is_said_of_any_op():
+    assert not [(name, variant) for name, row in CAUSES.items() for variant in row.wordings if variant in OF_ANY]
 
 
 def test_no_identifier_is_in_two_families():
@@ -134,6 +138,7 @@ TRAITS = {
     Trait.OTHER_EXAMPLES: READ_OTHERWISE,
     Trait.FITS_WHAT_IS_LEFT: {"rectifier", "dropout_active", "bias_missing", "other_shard", "cross_entropy"},
     Trait.BESIDE_A_LOSS: {"some_towers", "clipping", "rows_without_gradient", "stale_gradient", "reduced_precision"},
+    Trait.SAME_NUMBERS: {"moved_values", "channel_order"},
     Trait.NO_GRADIENT: {"zero_gradient", "rows_without_gradient"},
 }
 

@@ -11,6 +11,7 @@ from parity.diagnose.catalogue import (
     inputs,
     layers,
     losses,
+    operations,
     precision,
     statistics_and_averages,
     towers,
@@ -30,7 +31,7 @@ from parity.judge.result import Cause, Explained
 FAMILIES: Mapping[str, Sequence[CauseInfo]] = {
     "What goes in": inputs.ROWS,
     "Weights and values of the port's own": variables.ROWS,
-    "Layers": layers.ROWS,
+    "Layers": (*layers.ROWS, *operations.ROWS),
     "The loss": losses.ROWS,
     "Gradients of a tower": gradients.ROWS,
     "Combining the towers": towers.ROWS,
@@ -80,7 +81,7 @@ def describe(name: str, variant: str = "", /, **fields: Any) -> Description:
       **fields: what stands in these; `where` is "" unless given.
     """
     row = CAUSES[name]
-    wording = row.wordings[variant] if variant in row.wordings else layers.OF_ANY[variant]
+    wording = row.wordings[variant] if variant in row.wordings else operations.OF_ANY[variant]
     told = {"where": "", **fields}
     return Description(name, wording.title.format(**told), wording.fix.format(**told))
 

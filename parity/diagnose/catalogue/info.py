@@ -22,6 +22,7 @@ class Trait(enum.Flag):
       OTHER_EXAMPLES: the ranks read other examples: given those, the reference can be looked at further.
       FITS_WHAT_IS_LEFT: explains all of a difference to rounding, so that it may be told of what another cause leaves of it.
       BESIDE_A_LOSS: tells towers or elements apart, so that it is no consequence of a loss that differs.
+      SAME_NUMBERS: the same numbers stand in other places, so that the op may only take what was moved before.
       NO_GRADIENT: says that gradients are missing, and not where they are lost.
     """
 
@@ -37,6 +38,7 @@ class Trait(enum.Flag):
     OTHER_EXAMPLES = enum.auto()
     FITS_WHAT_IS_LEFT = enum.auto()
     BESIDE_A_LOSS = enum.auto()
+    SAME_NUMBERS = enum.auto()
     NO_GRADIENT = enum.auto()
 
 

@@ -30,7 +30,7 @@ ROWS = (
         {
             "": Wording(
                 "{missing} of {examples} examples of the batch are not read, and others twice",
-                ("read every example once: check sampling with replacement, padding of the last batch, and drop_last"),
+                "read every example once: check sampling with replacement, padding of the last batch, and drop_last",
             ),
         },
         proof=Proof.NUMBERS,
@@ -161,8 +161,8 @@ ROWS = (
         "a convolution sees its image shifted: padding on the wrong side",
         {
             "": Wording(
-                ("the port's convolution sees the image shifted by {down:+d}, {right:+d}: padding on the wrong side"),
-                ("pad as SAME does: evenly, the odd one at the end (torch_ddp.like_tf.Conv2d, or pad_same before it)"),
+                "the port's convolution sees the image shifted by {down:+d}, {right:+d}: padding on the wrong side",
+                "pad as SAME does: evenly, the odd one at the end (torch_ddp.like_tf.Conv2d, or pad_same before it)",
             ),
         },
         proof=Proof.RERUN,

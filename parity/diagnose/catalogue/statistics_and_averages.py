@@ -54,7 +54,7 @@ ROWS = (
         {
             "": Wording(
                 "the statistics that survive are {survivor}, not {wanted}",
-                ("keep the statistics of the rank that stands for the surviving tower: rank 0 under DDP's broadcast"),
+                "keep the statistics of the rank that stands for the surviving tower: rank 0 under DDP's broadcast",
             ),
         },
         proof=Proof.RERUN,

@@ -73,11 +73,11 @@ ROWS = (
         "gradients are clipped by another rule, to another norm, before they are combined, or not at all",
         {
             "epsilon": Wording(
-                ("torch's clip_grad_norm_ divides by the norm + 1e-6, TensorFlow's clip_by_global_norm by the norm"),
+                "torch's clip_grad_norm_ divides by the norm + 1e-6, TensorFlow's clip_by_global_norm by the norm",
                 "use torch_ddp.like_tf.clip_grads_by_global_norm_",
             ),
             "largest in every rank": Wording(
-                ("the candidate clips before the ranks are combined: it cuts off the largest elements in every rank"),
+                "the candidate clips before the ranks are combined: it cuts off the largest elements in every rank",
                 "clip as the graph does: to the same limit, before or after the towers are combined as it does",
             ),
             "to one norm": Wording(

@@ -9,7 +9,7 @@ ROWS = (
         {
             "": Wording(
                 "the port's own {tensor} is another than the reference's",
-                ("have the port make the value that the graph has: elsewhere than here nobody writes it into the port"),
+                "have the port make the value that the graph has: elsewhere than here nobody writes it into the port",
             ),
         },
         proof=Proof.NUMBERS | Proof.ONE_CHANGE,
@@ -97,7 +97,7 @@ ROWS = (
         {
             "": Wording(
                 "{names} are parameters of their own in the port; in the reference both are {variable}",
-                ("tie them: assign one parameter to both modules, as in head.weight = embedding.weight ({parameter})"),
+                "tie them: assign one parameter to both modules, as in head.weight = embedding.weight ({parameter})",
             ),
         },
         proof=Proof.STRUCTURE,

@@ -378,7 +378,7 @@ def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: b
     if turned and edit.dropped == "mask" and FILLING & _kinds(reference):
         return build_cause("loss_function" if of_loss else OTHER_OPERATION, "choice", evidence=evidence, **at)
     if turned and edit.dropped:
-        variant = "sooner" if _later(edit, reference) else "added"
+        variant = "sooner" if _later(edit, reference) else "only in the port"
         return build_cause(_of_extra(edit, of_loss), variant, evidence=evidence, dropped=edit.dropped, **at)
     if edit.name == "op_left_out" and _later(edit, candidate):
         return build_cause(OTHER_OPERATION, "later", evidence=evidence, dropped=edit.dropped, **at)
