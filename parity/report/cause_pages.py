@@ -16,15 +16,15 @@ from parity.diagnose.catalogue.operations import OF_ANY
 
 WIDTH = 100  # of a page in a terminal
 PROOFS = {
-    Proof.NUMBERS: "The recorded numbers of both sides fit it, to what rounding allows: what the port has is what the "
+    Proof.NUMBERS: "The recorded numbers of both sides fit it, up to rounding: what the port has is what the "
     "reference has, so changed.",
     Proof.RECOMPUTED: "The layer or op is computed again from what goes into it, which is the same on both sides: done as "
     "the graph does it gives the reference's numbers, done this way the port's.",
     Proof.ONE_CHANGE: "One op of a side's forward pass is changed and the pass computed on from there: it then gives the "
     "other side's numbers, to rounding.",
-    Proof.RERUN: "The step is run again with this undone, or with what would show it: both sides then give the same "
+    Proof.RERUN: "The step is run again with this reverted, or with what would show it: both sides then give the same "
     "numbers, or the port gives what only this explains.",
-    Proof.STRUCTURE: "The names, shapes and uses of the variables on both sides, as the mapping joins them.",
+    Proof.STRUCTURE: "The names, shapes and uses of the variables on both sides, as the mapping matches them.",
 }
 
 

@@ -227,7 +227,7 @@ ROWS = (
     ),
     CauseInfo(
         "channel_order",
-        "channels are taken or joined in another order",
+        "channels are taken or concatenated in another order",
         {
             "": Wording(
                 "{name} takes channels in another order: the candidate's are the reference's {order}",

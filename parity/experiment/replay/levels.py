@@ -170,7 +170,7 @@ def _function(replayed: ReplayedPort, runs: Runs, rules: Rules) -> Level:
     checks += judge_freely(join, free, checks) if free else []
     checks = rejudge(slots_aside(checks, join, traces), rules(traces))
     first = first_difference(join, checks, dict(_pairs(runs)["function"]))
-    words = f"{{judged:,}} tensors of {len(part.steps)} steps; at most {{highest:.2g}} of what is allowed"
+    words = f"{{judged:,}} tensors of {len(part.steps)} steps; at most {{highest:.2g}} of the tolerance"
     notes = (
         kink_notes(checks)
         + empty_notes(checks)
