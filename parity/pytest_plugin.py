@@ -22,7 +22,7 @@ import pytest
 
 OPTION = "--parity-tf-python"
 OPENED: pytest.StashKey[contextlib.ExitStack] = pytest.StashKey()
-SIDES: pytest.StashKey[dict[Any, Any]] = pytest.StashKey()
+STASHED_SIDES: pytest.StashKey[dict[Any, Any]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -80,7 +80,7 @@ def _sides(session: pytest.Session, key: Any) -> Any:
     from parity.experiment import open_sides
 
     opened = session.stash.setdefault(OPENED, contextlib.ExitStack())
-    kept = session.stash.setdefault(SIDES, {})
+    kept = session.stash.setdefault(STASHED_SIDES, {})
     if key not in kept:
         python, reference = key
         kept[key] = opened.enter_context(open_sides(python, reference=reference))

@@ -7,7 +7,7 @@ import pytest
 
 from parity.case import load_case
 from parity.experiment import run_case
-from parity.experiment.rejudge.ill_conditioned import NOTE
+from parity.experiment.rejudge.ill_conditioned import ZERO_GRADIENT_NOTE
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 BIAS = "var/layer1/conv/bias"
@@ -49,8 +49,8 @@ def test_a_right_port_is_the_same_where_adam_makes_large_updates_of_rounding(lar
     result = run_case(large(), tf2_sides)
     assert result.verdict == "same", result.first_difference
     function = result.levels["function"]
-    assert [check.key for check in function.checks if check.note == NOTE] == [BIAS]
-    assert f"{BIAS}: {NOTE}" in function.notes
+    assert [check.key for check in function.checks if check.note == ZERO_GRADIENT_NOTE] == [BIAS]
+    assert f"{BIAS}: {ZERO_GRADIENT_NOTE}" in function.notes
 
 
 @pytest.mark.slow

@@ -309,7 +309,7 @@ def _another_decay(expect: dict[str, Any], data: dict[str, Any]) -> list[Problem
 
 # The checks that look at several keys of a case, or at the files around it.
 
-FUNCTIONS = (
+FUNCTION_KEYS = (
     ("batches",),
     ("tf", "tower"),
     ("tf", "optimizer"),
@@ -330,7 +330,7 @@ def cross_checks(data: dict[str, Any]) -> list[Problem]:
 def missing_sources(data: dict[str, Any], directory: Path) -> list[Problem]:
     """Returns a problem for each "module:function" whose file or name does not exist."""
     problems = []
-    for key in FUNCTIONS:
+    for key in FUNCTION_KEYS:
         spec = value_of(data, key)
         if not isinstance(spec, str) or not re.match(FUNCTION, spec):
             continue

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-NAME = "mapping.toml"
+MAPPING_FILE = "mapping.toml"
 
 
 def leave_table(arguments: argparse.Namespace, error: BaseException) -> Path | None:
@@ -34,7 +34,7 @@ def leave_table(arguments: argparse.Namespace, error: BaseException) -> Path | N
 
 def _place(out: Path | None) -> Path:
     if out is not None and Path(out).is_dir():
-        return Path(out) / NAME
+        return Path(out) / MAPPING_FILE
     handle, name = tempfile.mkstemp(prefix="mapping-", suffix=".toml")
     os.close(handle)
     return Path(name)

@@ -25,7 +25,7 @@ from parity.worker.failures import SideFailed
 # where losses or outputs differ, so that a right port pays nothing for it; what is found locates and decides
 # nothing.
 
-FORWARD = ("act", "stat", "loss")
+LOCATED_QUANTITIES = ("act", "stat", "loss")
 MOST_NAMED = 8
 
 
@@ -75,7 +75,7 @@ def locate_first(
       tolerance: of outputs, relative; by default that of float64 and the size of the difference, or the largest smaller
         one that shows where they part.
     """
-    if first is None or first.check.run != run or first.quantity not in FORWARD:
+    if first is None or first.check.run != run or first.quantity not in LOCATED_QUANTITIES:
         return None
     if first.check.verdict != "different" and "not finite" not in first.check.note:
         return None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from parity.diagnose import Evidence
 from parity.diagnose.detectors.mixed_precision import find_mixed_causes
 from parity.diagnose.variables import Read, read_in_place, structural_causes, structural_check, trained_extras
-from parity.experiment.layers import FORWARD
+from parity.experiment.layers import LOCATED_QUANTITIES
 from parity.experiment.recording import Recorded
 from parity.judge.level import level_from, reason_from, shown
 from parity.judge.levels.mixed import Halves, all_skipped, judge_mixed, judge_scale
@@ -132,7 +132,7 @@ def with_structure(
     if check is not None:
         level.checks.append(check)
         level.verdict = "different"
-    if first is None or first.quantity not in FORWARD:
+    if first is None or first.quantity not in LOCATED_QUANTITIES:
         if check is not None:
             level.first_difference = FirstDifference(check, "state", "parameters", "", None)
             level.causes = [*structural_causes(structure, evidence, None), *level.causes]

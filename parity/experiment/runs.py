@@ -25,7 +25,7 @@ def _but(*left_out: str) -> tuple[str, ...]:
 
 # Draws are fed, and inference is asked for where there is any.
 EVERYTHING = _but("noise", "eval")
-FREE = _but("noise", "eval", "feed", "act", "tower_grad", "tower_clip")
+FREE_RUN_QUANTITIES = _but("noise", "eval", "feed", "act", "tower_grad", "tower_clip")
 SPREAD = _but("noise", "eval", "state", "feed")
 WEIGHTS, FEEDS = frozenset(["var"]), frozenset(["feed"])
 
@@ -46,7 +46,7 @@ def rough_reference(playing: Setup) -> "Future[Trace]":
 
 def free_candidate(playing: Setup) -> "Future[Trace]":
     """Starts the candidate's float64 run that nobody resets."""
-    quantities = FREE + playing.inference
+    quantities = FREE_RUN_QUANTITIES + playing.inference
     return playing.torch.run(
         RunSpec("free", "float64", playing.feeds.torch, playing.start.torch, None, quantities, playing.steps)
     )
@@ -76,7 +76,7 @@ def reference_in_float64(playing: Setup, states: Path) -> dict[str, "Future[Trac
     playing.tf.prepare("float64", playing.inputs).result()
     quantities = EVERYTHING + playing.inference
     lockstep = RunSpec("float64", "float64", playing.feeds.tf, playing.start.tf, states, quantities, playing.steps)
-    free = lockstep._replace(name="free", follow=None, quantities=FREE + playing.inference)
+    free = lockstep._replace(name="free", follow=None, quantities=FREE_RUN_QUANTITIES + playing.inference)
     asked = [lockstep, free, *replicas(playing, free)]
     return {each.name: playing.tf.run(each) for each in asked}
 
@@ -192,7 +192,7 @@ def record_halves(playing: Setup, states: SidePaths, dtype: str, opt_level: str)
     """
     lockstep = _asked(playing, states, "mixed", EVERYTHING)._replace(mixed=True, recorded_counters=True)
     mixed = playing.torch.run(lockstep).result()
-    freely = _asked(playing, states, "mixed-free", FREE)._replace(mixed=True, follow=None)
+    freely = _asked(playing, states, "mixed-free", FREE_RUN_QUANTITIES)._replace(mixed=True, follow=None)
     free = playing.torch.run(freely).result()
     full = playing.torch.run(lockstep._replace(name="full", mixed=False)).result()
     unit = UNIT16[dtype]

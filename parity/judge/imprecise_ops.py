@@ -6,8 +6,8 @@ from typing import Any
 from parity.trace import GRADIENTS, OPTIMIZED, TensorKey, parse_evaluated
 
 FACT = "inexact_in_float64"
-LOSS = ""
-OUTPUTS = frozenset(["act", "metric"])
+NAMELESS_LOSS = ""
+OUTPUT_QUANTITIES = frozenset(["act", "metric"])
 OF_GRADIENTS = GRADIENTS | OPTIMIZED
 
 
@@ -20,10 +20,10 @@ def is_inexact(key: TensorKey, facts: Mapping[str, Any]) -> bool:
     """
     outputs = (facts.get(FACT) or {}).get("outputs", ())
     if key.quantity in OF_GRADIENTS or (key.quantity == "loss" and not key.name):
-        return LOSS in outputs
+        return NAMELESS_LOSS in outputs
     if key.quantity == "eval":  # comes after the last update
-        return LOSS in outputs or (parse_evaluated(key.name).output or LOSS) in outputs
-    return key.quantity in OUTPUTS and key.name in outputs
+        return NAMELESS_LOSS in outputs or (parse_evaluated(key.name).output or NAMELESS_LOSS) in outputs
+    return key.quantity in OUTPUT_QUANTITIES and key.name in outputs
 
 
 def inexact_notes(facts: Mapping[str, Any]) -> list[str]:
@@ -31,8 +31,8 @@ def inexact_notes(facts: Mapping[str, Any]) -> list[str]:
     known = facts.get(FACT) or {}
     if not known:
         return []
-    named = ["the loss, gradients and updates"] if LOSS in known["outputs"] else []
-    named += [name for name in known["outputs"] if name != LOSS]
+    named = ["the loss, gradients and updates"] if NAMELESS_LOSS in known["outputs"] else []
+    named += [name for name in known["outputs"] if name != NAMELESS_LOSS]
     return [
         f"TensorFlow's float64 kernel is no more accurate than float32 at {', '.join(known['places'])}: what depends on it "
         f"is judged as float32 ({', '.join(named)})"

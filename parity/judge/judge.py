@@ -11,7 +11,7 @@ from parity.mapping.trace_map import OPTIONAL
 from parity.trace import TensorKey
 from parity.trace.arrays import Array
 
-EXACT = frozenset(["feed", "noise"])  # both sides are given them
+FED = frozenset(["feed", "noise"])  # both sides are given them
 NOT_IN_REFERENCE = "the reference has no such tensor"
 Comparison = Literal["norm", "exact", "counter", "form"]
 
@@ -231,7 +231,7 @@ def comparison(key: TensorKey, reference: Array) -> Comparison:
     """Returns how a tensor is compared in float64: counters and what both sides are given exactly, and integers too."""
     if key.quantity in OPTIONAL:
         return "counter"
-    return "exact" if key.quantity in EXACT or reference.dtype.kind != "f" else "norm"
+    return "exact" if key.quantity in FED or reference.dtype.kind != "f" else "norm"
 
 
 def missing(step: int, key: TensorKey, text: str, unobserved: Collection[str] = ()) -> Missing:

@@ -8,7 +8,7 @@ from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, Trace, parse_key
 
 RANKS_APART = "the ranks hold different weights: some gradient or update is not shared between them"
-ORDER = {"fresh": 0, "init": 1, "lockstep": 2, "free": 3}
+RUN_ORDER = {"fresh": 0, "init": 1, "lockstep": 2, "free": 3}
 BETWEEN_TRACES = "{judged:,} tensors; at most {highest:.2g} of the tolerance, {scale:.1g} of the scale"
 
 
@@ -67,7 +67,7 @@ def first_difference(
         nothing to show.
     """
     found = [check for check in checks if check.verdict in ("different", "incomparable")]
-    return shown(join, min(found, key=lambda each: ORDER[each.run]), traces) if found else None
+    return shown(join, min(found, key=lambda each: RUN_ORDER[each.run]), traces) if found else None
 
 
 def shown(join: Join | None, check: Check, traces: Mapping[str, tuple[Trace, Trace]]) -> FirstDifference:

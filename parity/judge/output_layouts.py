@@ -4,13 +4,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import hypot
 
+from parity.judge.imprecise_ops import OUTPUT_QUANTITIES
 from parity.judge.metrics import distance, norm
 from parity.mapping import MappingError, parse_transform
 from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key
 from parity.trace.arrays import Array
 
-OUTPUTS = ("act", "metric")
 IDENTITY = "identity"
 # By number of axes; the likelier first.
 USUAL = {
@@ -74,7 +74,7 @@ def take_layouts(join: Join, reference: Trace, candidate: Trace) -> list[str]:
     pairs = defaultdict[tuple[str, str], list[tuple[Array, Array]]](list)
     for text in one_file.names():
         key = parse_key(text)
-        if key.quantity in OUTPUTS and (other := join.read(key, other_file)) is not None:
+        if key.quantity in OUTPUT_QUANTITIES and (other := join.read(key, other_file)) is not None:
             pairs[key.quantity, key.name].append((one_file.read(text), other))
     for (quantity, name), each in pairs.items():
         layout = usual_layout(each)

@@ -15,7 +15,7 @@ from parity.mapping.trace_map import Join
 from parity.trace import key_of, parse_key, trace_name
 from parity.trace.arrays import Array
 
-SHOWN = 4  # names of a kind
+MOST_NAMES = 4  # names of a kind
 Values = Mapping[str, Sequence[float]]
 
 
@@ -131,8 +131,8 @@ def written_notes(written: Sequence[Written], kept: Sequence[Variable]) -> list[
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _how(each: Written) -> str:

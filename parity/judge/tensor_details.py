@@ -160,7 +160,7 @@ def _place(at: int, shape: tuple[int, ...], one: Array, other: Array) -> Place:
 
 # The losses of both sides over the steps, with what the candidate's may differ by.
 
-RUNS = ("free", "lockstep")  # the course of training first
+RUNS_OF_LOSSES = ("free", "lockstep")  # the course of training first
 
 
 class Losses(NamedTuple):
@@ -190,7 +190,7 @@ def losses_of(level: Level, pairs: Pairs) -> Losses | None:
       level: judged; its checks say what is allowed.
       pairs: the traces of each run of the level, reference and candidate.
     """
-    run = next((run for run in RUNS if run in pairs), None)
+    run = next((run for run in RUNS_OF_LOSSES if run in pairs), None)
     if run is None:
         return None
     reference, candidate = pairs[run]

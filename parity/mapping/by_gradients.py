@@ -15,11 +15,11 @@ from parity.trace.arrays import Array
 
 # What gradients say of a pair that may be meant.
 
-EMPTY = 1e-12
-SAMPLE = 16384
+ZERO_GRADIENT = 1e-12  # of the largest gradient of a side: 9,000 roundings of float64
+MOST_COMPARED = 16384  # elements of a variable, evenly spaced
 ALONG = 5e-4  # said of gradients of which one is a multiple of the other: near, and yet not verified
-PARALLEL = 1e-9
-TELLING = 4  # elements from which on that is no chance
+PARALLEL = 1e-9  # apart, relative, for one gradient to be a multiple of the other
+FEWEST_COMPARED = 4  # elements: of fewer, being a multiple is likelier to be chance
 
 
 class Gradients:
@@ -53,7 +53,7 @@ class Gradients:
         other = _sample(np.concatenate([_block(value, unit).reshape(-1) for _, value in held]))
         if one.shape != other.shape or not (np.isfinite(one).all() and np.isfinite(other).all()):
             return None
-        if max(_size(one), _size(other)) <= EMPTY * self._scale:
+        if max(_size(one), _size(other)) <= ZERO_GRADIENT * self._scale:
             return None
         apart = min(1.0, float(np.linalg.norm(one - other)) / float(np.linalg.norm(one) + np.linalg.norm(other)))
         if apart > max(self._tolerance, ALONG) and _along(one, other):
@@ -63,7 +63,7 @@ class Gradients:
 
 def _along(one: Array, other: Array) -> bool:
     """Whether one gradient is the other's multiple, as all are where a bug is in what the loss is multiplied by."""
-    if one.size < TELLING or not one.any():
+    if one.size < FEWEST_COMPARED or not one.any():
         return False
     factor = float(one @ other) / float(one @ one)
     return bool(factor > 0 and np.linalg.norm(factor * one - other) <= PARALLEL * np.linalg.norm(other))
@@ -79,7 +79,7 @@ def _block(value: Array, unit: Unit) -> Array:
 
 def _sample(values: Array) -> Array:
     # A step that has no divisor in common with the sizes of axes, so that no column is left out.
-    return values if values.size <= SAMPLE else values[:: values.size // SAMPLE | 1]
+    return values if values.size <= MOST_COMPARED else values[:: values.size // MOST_COMPARED | 1]
 
 
 def _size(values: Array) -> float:
@@ -90,7 +90,7 @@ def _size(values: Array) -> float:
 # numbers. With such a state the two sides compute the same function under every assignment that is still open, and
 # the gradients, which no two variables share, say which variable is which, and in which layout.
 
-ROUNDS = 24
+MOST_TIED_ROUNDS = 24
 
 
 def tied_values(guesses: Sequence[Guess], values: Map[str, Array]) -> dict[str, Array]:
@@ -115,7 +115,7 @@ def tied_values(guesses: Sequence[Guess], values: Map[str, Array]) -> dict[str, 
 
 def _spread(guesses: Sequence[Guess], labels: dict[str, Array]) -> None:
     """Gives elements that may stand in one place the least of their labels, until none changes."""
-    for number in range(ROUNDS + 1):
+    for number in range(MOST_TIED_ROUNDS + 1):
         changed = False
         units: dict[Unit, list[Array]] = {}
         for guess in guesses:
@@ -132,9 +132,9 @@ def _spread(guesses: Sequence[Guess], labels: dict[str, Array]) -> None:
             labels[guess.variable.name] = own
         if not changed:
             return
-        if number == ROUNDS // 2:
+        if number == MOST_TIED_ROUNDS // 2:
             _flatten_axes(guesses, labels)
-        if number == ROUNDS - 1:
+        if number == MOST_TIED_ROUNDS - 1:
             for guess in guesses:
                 labels[guess.variable.name] = np.full(guess.variable.shape, labels[guess.variable.name].min())
 

@@ -183,7 +183,7 @@ def _sizes(text: str, sizes: tuple[int, ...]) -> Shape:
 
 DENSE = ("Linear",)
 OF_MAPS = ("Conv", "BatchNorm2d", "BatchNorm3d", "InstanceNorm", "GroupNorm", "Embedding")  # of no flat vectors
-NEAREST = 6
+MOST_LAYOUTS = 6
 
 
 def layouts_of(reference: Sequence[Variable], at: int, use: str, plain: Sequence[str]) -> list[str]:
@@ -244,7 +244,7 @@ def _makes_a_map(reference: Sequence[Variable], at: int) -> bool:
 
 def _channels(found: Sequence[int], size: int) -> list[int]:
     fitting = [channels for channels in found if channels > 1 and size > channels and size % channels == 0]
-    return [*dict.fromkeys(fitting)][:NEAREST]
+    return [*dict.fromkeys(fitting)][:MOST_LAYOUTS]
 
 
 def _text(name: str, size: int, channels: int) -> str:

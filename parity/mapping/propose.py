@@ -19,8 +19,8 @@ from parity.mapping.variables import Variable
 from parity.trace.arrays import Array
 
 SURE = 0.5
-WEIGHTS = {"name": 1.0, "initial value": 3.0, "first gradient": 3.0}
-SAMPLE = 4096
+SCORE_WEIGHTS = {"name": 1.0, "initial value": 3.0, "first gradient": 3.0}
+MOST_SCORED = 4096  # elements of a variable, evenly spaced
 TIED = 1e-3
 
 
@@ -201,12 +201,12 @@ def _agreement(
 
 
 def _sample(values: Array) -> Array:
-    return values if values.size <= SAMPLE else values[:: values.size // SAMPLE]
+    return values if values.size <= MOST_SCORED else values[:: values.size // MOST_SCORED]
 
 
 def _total(scores: dict[str, float]) -> float:
-    weight = sum(WEIGHTS[what] for what in scores)
-    return sum(WEIGHTS[what] * score for what, score in scores.items()) / weight
+    weight = sum(SCORE_WEIGHTS[what] for what in scores)
+    return sum(SCORE_WEIGHTS[what] * score for what, score in scores.items()) / weight
 
 
 def _ahead(proposal: Proposal, possible: Sequence[Proposal]) -> float:

@@ -31,7 +31,7 @@ _OF_CLASSES = (
     ("Linear", "dense"),
     ("MultiheadAttention", "dense"),
 )
-_NORM = ("gamma", "beta", "moving_mean", "moving_variance", "scale", "offset")
+_OF_A_NORM = ("gamma", "beta", "moving_mean", "moving_variance", "scale", "offset")
 # What one side may write as the other.
 _RELATED = frozenset(
     frozenset(pair) for pair in (("embedding", "dense"), ("recurrent", "dense"), ("conv", "dense"), ("conv", "deconv"))
@@ -68,7 +68,7 @@ def strangeness(one: str, other: str) -> float:
 
 def _own_family(variable: Variable) -> str:
     last = variable.name.rpartition("/")[2].lower()
-    if last.startswith(_NORM) or (len(variable.shape) == 1 and last.endswith(_NORM)):
+    if last.startswith(_OF_A_NORM) or (len(variable.shape) == 1 and last.endswith(_OF_A_NORM)):
         return "norm"
     if len(variable.shape) == 1 and "BatchNorm" not in (variable.use or ""):
         return ""

@@ -20,7 +20,7 @@ from parity.trace.arrays import Array
 NOTHING = "nothing of the port"
 UNTIED = "untied"
 # What computes with a variable: ops of TensorFlow, and modules of torch.
-FAMILIES = {
+LAYER_FAMILIES = {
     "convolution": ("Conv",),
     "rows of a table": ("Gather", "Embedding"),
     "product": ("MatMul", "Linear", "RNN", "LSTM", "GRU"),
@@ -170,7 +170,7 @@ def _share_an_axis(variable: Variable, part: Variable) -> bool:
 def _alike(draft: Draft, variable: Variable, part: Variable) -> bool:
     roles = draft.told.reference[variable.name].role, draft.told.candidate[part.name].role
     families = [
-        {family for family, names in FAMILIES.items() if any(name in (each.use or "") for name in names)}
+        {family for family, names in LAYER_FAMILIES.items() if any(name in (each.use or "") for name in names)}
         for each in (variable, part)
     ]
     compatible = not all(families) or bool(families[0] & families[1])

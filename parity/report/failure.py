@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 from parity.judge.result import Level, Result
 from parity.report.json_file import write_json
 from parity.report.junit import write_junit_failure
-from parity.report.view import LEVELS
-
-TITLES = {"tf": "TensorFlow side", "torch": "torch side", "data": "data side"}
+from parity.report.view import LEVELS_IN_ORDER
+from parity.worker.failures import TITLES
 
 
 class Failure(NamedTuple):
@@ -74,7 +73,7 @@ def print_failure(error: BaseException, verdict: bool = True) -> None:
 def write_failure(error: BaseException, path: Path) -> None:
     """Writes the same for machines: verdict `incomparable`, no level run, and the key `error`."""
     failure = described(error)
-    levels = {name: Level(name, "not_run", "nothing could be compared") for name in LEVELS}
+    levels = {name: Level(name, "not_run", "nothing could be compared") for name in LEVELS_IN_ORDER}
     found: dict[str, Any] = {"message": failure.message, "side": failure.side or None, "traceback": failure.traceback}
     write_json(Result(levels, {}, {}), path, found)
 

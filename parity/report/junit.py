@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from parity.judge.result import Level, Result
 from parity.report.atomic import appearing
-from parity.report.view import HEADINGS, LEVELS, NUMBERS, accounting, first_rows, headings, name_of
+from parity.report.view import HEADINGS, LEVEL_NUMBERS, LEVELS_IN_ORDER, accounting, first_rows, headings, name_of
 
 # What XML 1.0 has no way to write, escaped or not: https://www.w3.org/TR/xml/#charsets
 UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -41,17 +41,17 @@ def write_junit_failure(message: str, traceback: str, path: Path) -> None:
       traceback: of what went wrong, or "".
       path: the XML file to make.
     """
-    count = str(len(LEVELS))
+    count = str(len(LEVELS_IN_ORDER))
     suite = ElementTree.Element("testsuite", name="parity", tests=count, failures="0", errors=count, skipped="0")
-    for name in LEVELS:
-        case = ElementTree.SubElement(suite, "testcase", classname="parity", name=f"{NUMBERS[name]} {name}")
+    for name in LEVELS_IN_ORDER:
+        case = ElementTree.SubElement(suite, "testcase", classname="parity", name=f"{LEVEL_NUMBERS[name]} {name}")
         error = ElementTree.SubElement(case, "error", type="incomparable", message=_writable(message))
         error.text = _writable(traceback or message)
     _write(suite, path)
 
 
 def _add_case(suite: ElementTree.Element, level: Level, title: str) -> None:
-    name = f"{NUMBERS[level.name]} {level.name}"
+    name = f"{LEVEL_NUMBERS[level.name]} {level.name}"
     case = ElementTree.SubElement(suite, "testcase", classname=_writable(f"parity.{title}"), name=name)
     if level.verdict in ELEMENTS:
         message = _headline(level) if level.verdict != "not_run" else level.reason

@@ -8,7 +8,7 @@ from parity.judge.result import FirstDifference, Level, Result
 from parity.report.atomic import appearing
 from parity.report.view import (
     HEADINGS,
-    NUMBERS,
+    LEVEL_NUMBERS,
     WORST,
     accounting,
     differing,
@@ -67,7 +67,7 @@ def _sides(result: Result) -> str:
 def _levels(result: Result) -> str:
     rows = [
         (
-            f"{NUMBERS[level.name]} {level.name}",
+            f"{LEVEL_NUMBERS[level.name]} {level.name}",
             f"{MARKS[level.verdict]} {level.verdict.replace('_', ' ')}",
             _text(level.reason),
         )

@@ -8,7 +8,7 @@ from typing import Any
 from parity.judge.result import Check, Level, Result
 from parity.judge.tensor_details import Closer, Histogram, Losses
 from parity.report.atomic import appearing
-from parity.report.html.grid import RUNS
+from parity.report.html.grid import RUN_NAMES
 from parity.trace import parse_key
 
 # The runs that TensorBoard shows: the same tag of two runs is drawn into one chart.
@@ -81,7 +81,7 @@ def _add_histograms(values: dict[str, list[tuple[int, Any]]], closer: Closer) ->
 
 
 def _where(level: str, run: str) -> str:
-    return f"{level}, {RUNS.get(run, run)}"
+    return f"{level}, {RUN_NAMES.get(run, run)}"
 
 
 def _scalar(tag: str, value: float) -> Any:

@@ -47,9 +47,9 @@ def accounting(result: Result) -> str:
 # The tables of the report: levels, worst tensors, mapping.
 
 COLOURS = {"same": "green", "different": "red", "incomparable": "yellow", "not_run": "dim"}
-NUMBERS = {"function": 1, "float32": 2, "trajectory": 3, "mixed": 4}
-LEVELS = tuple(NUMBERS)
-RUNS = {"fresh": "as the optimizers start", "init": "before training", "lockstep": "", "free": "free run"}
+LEVEL_NUMBERS = {"function": 1, "float32": 2, "trajectory": 3, "mixed": 4}
+LEVELS_IN_ORDER = tuple(LEVEL_NUMBERS)
+RUN_TITLES = {"fresh": "as the optimizers start", "init": "before training", "lockstep": "", "free": "free run"}
 WORST = 10
 
 
@@ -62,7 +62,7 @@ def show_levels(result: Result) -> Group:
     for level in result.levels.values():
         style = COLOURS[level.verdict]
         table.add_row(
-            Text(f"{NUMBERS[level.name]} {level.name}", "dim" if level.verdict == "not_run" else ""),
+            Text(f"{LEVEL_NUMBERS[level.name]} {level.name}", "dim" if level.verdict == "not_run" else ""),
             Text(level.verdict.replace("_", " "), style),
             Text(level.reason, "dim" if level.verdict == "not_run" else ""),
         )
@@ -125,7 +125,7 @@ def print_trimmed(console: Console, *parts: RenderableType) -> None:
 
 def name_of(check: Check, level: Level) -> str:
     """Returns a tensor's name, and the run it belongs to where that is not the level's usual one."""
-    run = RUNS.get(check.run, check.run) if any(other.run == "lockstep" for other in level.checks) else ""
+    run = RUN_TITLES.get(check.run, check.run) if any(other.run == "lockstep" for other in level.checks) else ""
     return f"{check.key}, {run}" if run else check.key
 
 

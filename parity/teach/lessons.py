@@ -15,7 +15,7 @@ class TeachError(ValueError):
 
 # Finds the lessons, which belong to a checkout, and reads what they are about.
 
-PLACE = Path("examples", "lessons")
+LESSONS_FOLDER = Path("examples", "lessons")
 FOLDER = re.compile(r"(\d\d)_\w+")
 
 
@@ -49,7 +49,7 @@ def lessons_folder(named: Path | None = None) -> Path:
     Raises:
       TeachError: there are no lessons there.
     """
-    places = [named] if named else [Path(__file__).resolve().parents[2] / PLACE, Path.cwd() / PLACE]
+    places = [named] if named else [Path(__file__).resolve().parents[2] / LESSONS_FOLDER, Path.cwd() / LESSONS_FOLDER]
     for place in places:
         if place.is_dir() and any(_is_lesson(entry) for entry in place.iterdir()):
             return place.resolve()

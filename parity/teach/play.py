@@ -14,7 +14,7 @@ from parity.teach.lessons import Lesson, TeachError, load_module
 from parity.worker import bootstrap
 from parity.worker.process import SideProcess
 
-DEFAULT_SILENCE = 120.0
+LESSON_SILENCE = 120.0
 QUIET = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TF_ENABLE_ONEDNN_OPTS": "0",
@@ -50,7 +50,7 @@ class Players:
       silence: seconds without an answer after which a process is ended.
     """
 
-    def __init__(self, tf_python: str | None, folder: Path, silence: float = DEFAULT_SILENCE) -> None:
+    def __init__(self, tf_python: str | None, folder: Path, silence: float = LESSON_SILENCE) -> None:
         self.tf_python = tf_python
         self.silence = silence
         self._folder = folder
@@ -91,7 +91,7 @@ class Players:
 
 
 @contextlib.contextmanager
-def open_players(tf_python: str | None, silence: float = DEFAULT_SILENCE) -> Iterator[Players]:
+def open_players(tf_python: str | None, silence: float = LESSON_SILENCE) -> Iterator[Players]:
     """Yields `Players`, and ends their processes in every case."""
     with tempfile.TemporaryDirectory(prefix="parity-teach-") as folder:
         players = Players(tf_python, Path(folder), silence)

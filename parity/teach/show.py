@@ -91,7 +91,7 @@ def megabytes(value: float) -> str:
 
 # Shows lessons in a terminal, step by step.
 
-WIDTH = 100
+PAGE_WIDTH = 100
 
 
 def list_lessons(lessons: list[Lesson]) -> None:
@@ -165,7 +165,7 @@ def _console() -> Any:
     from rich.console import Console
 
     console = Console(highlight=False)
-    return Console(highlight=False, width=min(WIDTH, console.width))
+    return Console(highlight=False, width=min(PAGE_WIDTH, console.width))
 
 
 # Writes a lesson as one page that opens from disk, with no network: text, numbers, and a diagram to play with.

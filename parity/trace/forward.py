@@ -82,7 +82,7 @@ class ForwardOp(NamedTuple):
     operands: Tuple[Operand, ...] = ()
 
 
-LINE = ForwardOp._fields.index("line")  # kept beside the rest: who reads the first version knows six fields
+LINE_FIELD = ForwardOp._fields.index("line")  # kept beside the rest: who reads the first version knows six fields
 
 
 class Forward(object):
@@ -168,7 +168,7 @@ def write_forward(
     writer.step(step, named)
     writer.close()
     described = {"format": FORWARD_FORMAT, "format_version": FORWARD_VERSION, "step": step, "tower": tower}
-    ops = [list(op[:LINE]) for op, _ in listed]
+    ops = [list(op[:LINE_FIELD]) for op, _ in listed]
     lines = [op.line for op, _ in listed]
     laid_out = [[operand.laid_out for operand in op.operands] for op, _ in listed]
     beside = {"lines": lines, "operands": operands, "laid_out": laid_out}

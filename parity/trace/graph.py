@@ -12,7 +12,7 @@ from parity.trace.safetensors import Path, write_json
 GRAPH_FORMAT = "tower-parity-graph"
 GRAPH_VERSION = 1
 GRAPH_FILE = "graph.json"
-REDUCTIONS: Dict[str, Any] = {"mean": np.mean, "sum": np.sum}
+GRAPH_REDUCTIONS: Dict[str, Any] = {"mean": np.mean, "sum": np.sum}
 
 
 class RecordedGraph(NamedTuple):
@@ -44,7 +44,7 @@ class RecordedGraph(NamedTuple):
 def reduce_value(value: Any, reduction: str) -> Any:
     """Returns the "mean" or "sum" of an array as a scalar of its dtype; the value itself where `reduction` is ""."""
     value = np.asarray(value)
-    return value.dtype.type(REDUCTIONS[reduction](value)) if reduction else value
+    return value.dtype.type(GRAPH_REDUCTIONS[reduction](value)) if reduction else value
 
 
 def write_graph(directory: Path, graph: RecordedGraph) -> None:

@@ -197,7 +197,7 @@ def tower_order(tower: str) -> Tuple[int, ...]:
 # ``eval/loss`` with the weights as they are, ``eval/ema/<output>`` and ``eval/ema/loss`` with the moving averages
 # in their place. An output whose own name would be taken for one of these is ``eval/outputs/<output>``.
 
-LOSS = "loss"
+EVALUATED_LOSS = "loss"
 AVERAGES = "ema/"
 OUTPUTS = "outputs/"
 
@@ -231,13 +231,13 @@ def parse_evaluated(name: str) -> Evaluated:
     """Takes apart what stands behind "eval/"."""
     averages = name.startswith(AVERAGES)
     rest = name[len(AVERAGES) :] if averages else name
-    if rest == LOSS:
+    if rest == EVALUATED_LOSS:
         return Evaluated(averages, None)
     return Evaluated(averages, rest[len(OUTPUTS) :] if rest.startswith(OUTPUTS) else rest)
 
 
 def format_evaluated(parts: Evaluated) -> str:
     """Puts a name together again; the inverse of `parse_evaluated`."""
-    own = LOSS if parts.output is None else parts.output
-    ambiguous = parts.output is not None and (own == LOSS or own.startswith((AVERAGES, OUTPUTS)))
+    own = EVALUATED_LOSS if parts.output is None else parts.output
+    ambiguous = parts.output is not None and (own == EVALUATED_LOSS or own.startswith((AVERAGES, OUTPUTS)))
     return (AVERAGES if parts.averages else "") + (OUTPUTS if ambiguous else "") + own

@@ -211,7 +211,7 @@ def _write_whole(path: Path, buffers: List[Buffer]) -> None:
 # Reads named tensors from the safetensors format with numpy alone (Python 3.7 and up).
 
 # Bytes from which a tensor is mapped by itself, so that its memory goes with it and not with the whole file.
-ALONE = 1 << 20
+LEAST_BYTES_ALONE = 1 << 20
 # Tensors whose place a `Headers` keeps, 20 MB of them.
 MOST_KEPT = 1 << 16
 
@@ -319,7 +319,7 @@ class TensorFile(object):
     def read(self, name: Union[str, TensorKey]) -> "np.ndarray[Any, Any]":
         """Returns one tensor as a read-only array over the mapped file; bfloat16 comes as float32."""
         dtype, shape, begin, end = self._entries[str(name)]
-        if end - begin >= ALONE:
+        if end - begin >= LEAST_BYTES_ALONE:
             alone = np.memmap(self.path, dtype=np.uint8, mode="r", offset=self._start + begin, shape=(end - begin,))
             return _array(np.asarray(alone), dtype, shape)
         if self._map is None:

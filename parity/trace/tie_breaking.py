@@ -10,9 +10,10 @@ from parity.trace.keys import batch_name, input_of, quantity_of
 # Far above what float64 rounds, so that the move breaks a tie the same way on both sides; far below an ulp of float32.
 ASIDE = 2.0**-30
 FELT = frozenset(["loss", "tower_grad", "grad", "clip"])
-# A smooth function moves by 2^-29 of itself, times its condition; where one gradient of a million jumps, by 2^-20 and more.
+# A smooth function moves by 2^-29 of itself, times its condition; where one gradient of a million jumps, by 2^-20 and
+# more.
 JUMP = 2.0**-26
-FAINT = 2.0**-10
+FAINTEST_JUMP = 2.0**-10
 
 
 def moved_aside(tensors: "Mapping[str, np.ndarray]", seed: int, towards: float = 1.0) -> "dict[str, np.ndarray]":
@@ -70,7 +71,7 @@ def jumps(one: "Mapping[str, np.ndarray]", other: "Mapping[str, np.ndarray]") ->
     return any(
         np.shape(one[name]) != np.shape(other[name])
         or np.linalg.norm(np.ravel(one[name] - other[name]))
-        > JUMP * max(sizes[name], FAINT * largest[quantity_of(name)])
+        > JUMP * max(sizes[name], FAINTEST_JUMP * largest[quantity_of(name)])
         for name in names
     )
 

@@ -17,7 +17,7 @@ TASKS = {
     "run": "to run the steps",
 }
 ROOT = Path(__file__).resolve().parents[2]
-OURS = tuple(f"{ROOT / package}/".lstrip("/") for package in ("parity", "tf_towers", "torch_ddp"))
+OUR_FOLDERS = tuple(f"{ROOT / package}/".lstrip("/") for package in ("parity", "tf_towers", "torch_ddp"))
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+))?$')
 MACHINERY = (
     "<frozen ",
@@ -177,4 +177,4 @@ def _is_telling(stack: str) -> bool:
 
 def _is_ours(file: str) -> bool:
     # TensorFlow 1 prints where an op was made without the leading slash.
-    return file.lstrip("/").startswith(OURS) or any(part in file for part in MACHINERY)
+    return file.lstrip("/").startswith(OUR_FOLDERS) or any(part in file for part in MACHINERY)

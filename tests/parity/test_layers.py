@@ -1,7 +1,8 @@
 """Each folder of the packages imports what stands before it here, and nothing that stands behind it."""
 
 import ast
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,38 @@ def test_no_folder_holds_more_files_than_a_reader_can_look_through():
     for file in FILES:
         counts[file.parent] = counts.get(file.parent, 0) + 1
     assert {str(folder): count for folder, count in counts.items() if count > MOST_FILES} == {}
+
+
+# Names of constants that mean the same in every module that has one, and are told apart by the module's own name.
+OF_THE_MODULE = {
+    "ROWS",  # of a page of the catalogue of causes
+    "T",  # a type variable
+    "FITTED",  # the clause that says what else a cause was fitted together with
+}
+BUDGET = 1  # of other names with several definitions: it may only fall
+
+
+def constants(source: str) -> Iterator[str]:
+    """Yields the names in capitals that a module defines."""
+    for node in ast.parse(source).body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        parts = [part for each in targets for part in (each.elts if isinstance(each, ast.Tuple) else [each])]
+        yield from (part.id for part in parts if isinstance(part, ast.Name) and part.id.isupper())
+
+
+def defined_more_than_once(sources: Iterable[str]) -> set[str]:
+    counts = Counter(name for source in sources for name in set(constants(source)))
+    return {name for name, count in counts.items() if count > 1} - OF_THE_MODULE
+
+
+def test_a_constant_is_defined_once_and_a_name_means_one_thing():
+    found = defined_more_than_once((ROOT / file).read_text() for file in FILES if file.parts[0] == "parity")
+    assert len(found) <= BUDGET, f"import the one definition, or say in the name what is measured: {sorted(found)}"
+    assert len(found) == BUDGET, f"lower BUDGET to {len(found)}"
+
+
+def test_a_constant_that_two_modules_define_is_found():
+    assert defined_more_than_once(["CLOSE = 1e-9", "NEAR, CLOSE = 1, 2", "T = 1", "T: int = 2"]) == {"CLOSE"}
+    assert defined_more_than_once(["from a import CLOSE", "CLOSE = 1"]) == set()

@@ -8,7 +8,7 @@ from tiny_case import BREAK, write_case
 from parity.case import load_case
 from parity.diagnose import Evidence, find_causes, find_further
 from parity.experiment import run_case
-from parity.experiment.rejudge.non_differentiable import NOTE, settle_kinks
+from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE, settle_kinks
 from parity.judge import Check, FirstDifference, Join
 from parity.judge.levels.float32 import judge_float32
 from parity.judge.levels.function import Lockstep, judge_lockstep
@@ -130,7 +130,7 @@ def test_float32_is_judged_beside_a_float64_run_that_is_not_finite(tmp_path):
 class MadeBeside:
     """Answers as if the sides had run beside a kink: the same there, and at the kink whatever `once_more` says."""
 
-    note = NOTE
+    note = NON_DIFFERENTIABLE_NOTE
 
     def __init__(self, verdict):
         self.verdict = verdict
@@ -161,7 +161,7 @@ different = Check("lockstep", 0, "grad/w", "different", 1.0, 1e-15)
 )
 def test_a_kink_is_there_in_every_run_and_finite(check, once_more, verdict):
     [settled] = settle_kinks([check], [MadeBeside(once_more)])
-    assert settled.verdict == verdict and (settled.note == NOTE) == (verdict == "same")
+    assert settled.verdict == verdict and (settled.note == NON_DIFFERENTIABLE_NOTE) == (verdict == "same")
 
 
 def test_a_rank_that_makes_nan_in_every_third_call_is_different_and_placed(tf2_sides, tmp_path):

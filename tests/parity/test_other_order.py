@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.experiment.replay.orders import FREE, OTHER, OtherOrder
+from parity.experiment.replay.orders import FREE_RUN_IN_OTHER_ORDER, OTHER, OtherOrder
 from parity.experiment.replay.script import Part
 from parity.judge import Check, Join
 from parity.judge.levels.function import Lockstep
@@ -48,7 +48,7 @@ def test_the_other_order_is_allowed_as_much_as_the_scripts_own(tmp_path, apart, 
 def test_a_free_run_says_nothing_once_the_port_takes_the_other_order(tmp_path):
     orders, traces = sides(tmp_path, LATE)
     _, free = orders.function([DIFFERENT, FREELY], JOIN, traces)
-    assert (free.verdict, free.note) == ("not_run", FREE)
+    assert (free.verdict, free.note) == ("not_run", FREE_RUN_IN_OTHER_ORDER)
     assert "1 tensors are what the other order" in orders.notes(orders.function([DIFFERENT], JOIN, traces))[0]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parity.experiment.rejudge.non_differentiable import NOTE, WITH_INPUTS, kink_notes, settle_kinks
+from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE, WITH_INPUTS, kink_notes, settle_kinks
 from parity.judge.result import Check
 
 
@@ -34,14 +34,19 @@ def checks(*keys, step=1, run="lockstep", verdict="different"):
 
 
 def settled(found, different_by_weights, different_by_inputs=()):
-    weights, inputs = Made(found, NOTE, different_by_weights), Made(found, WITH_INPUTS, different_by_inputs)
+    weights, inputs = (
+        Made(found, NON_DIFFERENTIABLE_NOTE, different_by_weights),
+        Made(found, WITH_INPUTS, different_by_inputs),
+    )
     return {check.key: (check.verdict, check.note) for check in settle_kinks(found, [weights, inputs])}
 
 
 def test_what_weights_settle_is_not_judged_with_inputs():
     found = checks("tower_grad/0/w", "grad/w", "var/w")
     inputs = Made(found, WITH_INPUTS)
-    assert {check.note for check in settle_kinks(found, [Made(found, NOTE), inputs])} == {NOTE}
+    assert {check.note for check in settle_kinks(found, [Made(found, NON_DIFFERENTIABLE_NOTE), inputs])} == {
+        NON_DIFFERENTIABLE_NOTE
+    }
     assert inputs.steps == []
 
 
@@ -83,22 +88,25 @@ def test_what_differs_beside_the_kink_too_is_a_bug():
 
 def test_free_runs_are_settled_by_free_runs():
     found = checks("grad/w") + checks("loss/0", "var/w", step=2, run="free")
-    assert {each.note for each in settle_kinks(found, [Made(found, NOTE, {"grad/w"}), Made(found, WITH_INPUTS)])} == {
-        WITH_INPUTS
-    }
+    assert {
+        each.note
+        for each in settle_kinks(found, [Made(found, NON_DIFFERENTIABLE_NOTE, {"grad/w"}), Made(found, WITH_INPUTS)])
+    } == {WITH_INPUTS}
 
 
 def test_each_kind_of_move_is_said():
     found = [
         Check("lockstep", 1, "grad/w", "same", note=WITH_INPUTS),
-        Check("lockstep", 0, "grad/v", "same", note=NOTE),
+        Check("lockstep", 0, "grad/v", "same", note=NON_DIFFERENTIABLE_NOTE),
     ]
     assert kink_notes(found) == [
-        f"1 tensor of step 0, grad/v first, is {NOTE}",
+        f"1 tensor of step 0, grad/v first, is {NON_DIFFERENTIABLE_NOTE}",
         f"1 tensor of step 1, grad/w first, is {WITH_INPUTS}",
     ]
 
 
 def test_what_is_gone_when_the_candidate_runs_once_more_was_no_kink():
     found = checks("tower_grad/0/w", "grad/w", "var/w")
-    assert {check.verdict for check in settle_kinks(found, [Made(found, NOTE, again="same")])} == {"different"}
+    assert {check.verdict for check in settle_kinks(found, [Made(found, NON_DIFFERENTIABLE_NOTE, again="same")])} == {
+        "different"
+    }

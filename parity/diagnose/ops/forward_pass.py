@@ -20,7 +20,7 @@ from parity.trace.arrays import Array
 MOST_AXES_PERMUTED = 4  # 24 orders of axes, each tried on every op
 SIZING = frozenset(["tile", "repeat", "broadcastto", "expand", "fill", "pad", "padv2", "mirrorpad"])  # by whole numbers
 # Of torch, whose operands have an order: data, then kernel or bias or both, a mask, or values.
-BY_ORDER = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose", "masked scores", "scaled_dot")
+ORDERED_OPERANDS = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose", "masked scores", "scaled_dot")
 
 
 class Taken(NamedTuple):
@@ -160,7 +160,7 @@ class RecomputedPass:
         op: ForwardOp, taken: Sequence[Taken], values: Sequence[Any], attributes: Mapping[str, Any]
     ) -> Array | None:
         placed: dict[str, Any] = {place: value for place, value in attributes.items() if place.isdigit()}
-        if op.kind.startswith(BY_ORDER):
+        if op.kind.startswith(ORDERED_OPERANDS):
             return computed(op.kind, values, attributes)
         for each, value in zip(taken, values, strict=True):
             head, _, at = each.place.partition(".")

@@ -9,6 +9,7 @@ import numpy as np
 from parity.experiment.mapping.by_graph import in_layout_of_graph
 from parity.experiment.mapping.by_neighbours import by_neighbours
 from parity.experiment.mapping.by_outputs import Outputs, Proven, most_reached
+from parity.experiment.mapping.of_traces import QUANTITY_OF_KIND
 from parity.experiment.recording import SidePaths
 from parity.experiment.sides.tensorflow_side import ReferenceSide
 from parity.experiment.sides.torch_side import TorchSide
@@ -22,9 +23,8 @@ from parity.trace import Forward, TensorFile, Trace, parse_key
 from parity.trace.arrays import Array, Tensors
 from parity.worker.failures import SideFailed
 
-QUANTITIES = ("grad", "stat")
+COMPARED_QUANTITIES = ("grad", "stat")
 FIRST_TOWER = "0"
-HELD = {"weight": "var", "statistic": "stat"}
 
 
 class Ready(NamedTuple):
@@ -55,7 +55,9 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
     if Capability.RERUN not in ready.reference.capabilities:
         return _by_trial(draft, ready, state, "float64")
     ready.reference.prepare("float64", ready.inputs).result()
-    held = {guess.variable.name: f"{HELD[guess.variable.kind]}/{guess.variable.name}" for guess in draft.guesses}
+    held = {
+        guess.variable.name: f"{QUANTITY_OF_KIND[guess.variable.kind]}/{guess.variable.name}" for guess in draft.guesses
+    }
     values = tied_values(draft.guesses, {name: state[text] for name, text in held.items()})
     tied = {**state, **{held[name]: value.astype(state[held[name]].dtype) for name, value in values.items()}}
     start = write_init(ready.out / "start" / MAPPING, tied)
@@ -144,7 +146,7 @@ def _pass(kept: Forward) -> Pass:
 def moved_by_step(file: TensorFile) -> dict[str, Array]:
     """Returns by variable its combined gradient in a step, and of a statistic what the step made of it."""
     keys = [(parse_key(text), text) for text in file.names()]
-    return {key.name: file.read(text) for key, text in keys if key.quantity in QUANTITIES}
+    return {key.name: file.read(text) for key, text in keys if key.quantity in COMPARED_QUANTITIES}
 
 
 def _by_trial(draft: Draft, ready: Ready, state: Tensors, run: str) -> Draft:
@@ -153,12 +155,12 @@ def _by_trial(draft: Draft, ready: Ready, state: Tensors, run: str) -> Draft:
 
 
 def _moved_by_reference(ready: Ready, run: str, start: Path) -> dict[str, Array]:
-    asked = RunSpec(run, "float64", ready.feeds.tf, start, None, QUANTITIES, [0])
+    asked = RunSpec(run, "float64", ready.feeds.tf, start, None, COMPARED_QUANTITIES, [0])
     return moved_by_step(ready.reference.run(asked).result().step(0))
 
 
 def _moved_by_candidate(draft: Draft, ready: Ready, state: Tensors) -> dict[str, Array]:
     join = ready.joined(draft.mapping())
     start = write_init(ready.out / "start" / f"{MAPPING}-torch", join.write_all(state))
-    asked = RunSpec(MAPPING, "float64", ready.feeds.torch, start, None, QUANTITIES, [0])
+    asked = RunSpec(MAPPING, "float64", ready.feeds.torch, start, None, COMPARED_QUANTITIES, [0])
     return moved_by_step(ready.candidate.run(asked).result().step(0))

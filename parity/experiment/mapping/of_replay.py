@@ -16,7 +16,7 @@ from parity.trace.arrays import Array
 from parity.worker.process import SideProcess
 
 IN_FLOAT32 = 1e-3  # so far apart gradients are taken for equal that were recorded in float32
-TRIED = frozenset(["var", "stat"])
+STATE_TRIED = frozenset(["var", "stat"])
 
 
 class Trying(NamedTuple):
@@ -69,7 +69,7 @@ def _by_step(draft: Draft, trying: Trying, prepared: str, number: int) -> Draft:
 def _gradients(draft: Draft, trying: Trying, prepared: str, number: int) -> dict[str, Array]:
     part, out = trying.part, trying.out / MAPPING
     join = trying.joined(draft)
-    state = select(part.before(number), *TRIED)
+    state = select(part.before(number), *STATE_TRIED)
     batch = translated_batch(join, part.batch(number))
     spec = RunSpec(
         MAPPING,

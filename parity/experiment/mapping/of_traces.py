@@ -7,7 +7,7 @@ from parity.mapping import Mapping, MappingEntry, Values, build_mapping, numbers
 from parity.trace import TensorFile, Trace, parse_key
 from parity.trace.arrays import Array
 
-HELD = {"weight": "var", "statistic": "stat"}
+QUANTITY_OF_KIND = {"weight": "var", "statistic": "stat"}
 
 
 def mapping_of_traces(reference: Trace, candidate: Trace, entries: Map[str, MappingEntry]) -> Mapping:
@@ -30,7 +30,7 @@ def values_of(trace: Trace) -> Values:
     """Returns what a trace knows of its variables: the values they start from, and the gradients of its first step."""
     variables = [v for v in variables_of(trace.variables) if v.name.split(".")[-1] != "num_batches_tracked"]
     init = trace.init()
-    started = {v.name: init.read(text) for v in variables if (text := f"{HELD[v.kind]}/{v.name}") in init}
+    started = {v.name: init.read(text) for v in variables if (text := f"{QUANTITY_OF_KIND[v.kind]}/{v.name}") in init}
     if not trace.step_numbers:
         return Values(variables, started, {})
     first = DenseFile(trace.step(trace.step_numbers[0]), trace.variables)

@@ -8,18 +8,18 @@ import numpy as np
 
 from parity.experiment.recording import Recorded, Setup, SidePaths
 from parity.experiment.rejudge.ill_conditioned import rounded_runs
-from parity.experiment.rejudge.non_differentiable import BESIDE, moved_batches, moved_state
-from parity.experiment.runs import EVERYTHING, FREE, replicas
+from parity.experiment.rejudge.non_differentiable import RUN_BESIDE, moved_batches, moved_state
+from parity.experiment.runs import EVERYTHING, FREE_RUN_QUANTITIES, replicas
 from parity.experiment.spec import FORWARD, RunSpec
 from parity.judge.metrics import distance, norm
 from parity.mapping.states import read_all, write_init, write_states
 from parity.trace import OPTIMIZED, SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key, tower_order
 from parity.trace.arrays import Tensors
 
-MOST_BYTES = 1 << 24  # of a forward pass: a golden trace is small
-EMPTY = (
-    2.0**-16
-)  # as in tf_towers.shadow.ill_conditioned: float64 rounds 2^-29 of what float32 does, a port's float32 may do far more
+MOST_BYTES_OF_PASS = 1 << 24  # of a forward pass: a golden trace is small
+# Of how far a gradient is from float32's, as in tf_towers.shadow.ill_conditioned: float64 rounds 2^-29 of what float32
+# does, a port's float32 may do far more.
+ZERO_IN_FLOAT64 = 2.0**-16
 
 
 def leave_beside(recorded: Recorded, playing: Setup, states: SidePaths) -> None:
@@ -34,7 +34,7 @@ def leave_beside(recorded: Recorded, playing: Setup, states: SidePaths) -> None:
       states: the states before each step.
     """
     playing.tf.prepare("float64", playing.inputs).result()
-    for inputs, name in BESIDE.items():
+    for inputs, name in RUN_BESIDE.items():
         there, back = _moved(playing, states, name, inputs, 1.0), _moved(playing, states, f"{name}-back", inputs, -1.0)
         if any(jumps(read_all(there.step(number)), read_all(back.step(number))) for number in playing.steps):
             _leave_free(recorded, playing, name, inputs)
@@ -49,7 +49,7 @@ def _leave_forward(recorded: Recorded, playing: Setup, states: SidePaths) -> Non
     step = playing.steps[0]
     tower = min((key.tower for key in recorded.lockstep.reference64.step(step).keys("loss")), key=tower_order)
     asked = RunSpec(FORWARD, "float64", playing.feeds.tf, playing.start.tf, states.tf, (), [step])
-    playing.tf.forward(step, tower, asked, MOST_BYTES)
+    playing.tf.forward(step, tower, asked, MOST_BYTES_OF_PASS)
 
 
 def _moved(playing: Setup, states: SidePaths, name: str, inputs: bool, towards: float) -> Trace:
@@ -71,7 +71,7 @@ def _feeds(playing: Setup, name: str, inputs: bool, towards: float) -> Path:
 def _leave_free(recorded: Recorded, playing: Setup, name: str, inputs: bool) -> None:
     start = moved_state(read_all(recorded.start.init()), 0, inputs)
     out = write_init(playing.out / "start" / f"tf-{name}", start)
-    quantities, feeds = FREE + playing.inference, _feeds(playing, name, inputs, 1.0)
+    quantities, feeds = FREE_RUN_QUANTITIES + playing.inference, _feeds(playing, name, inputs, 1.0)
     free = RunSpec(f"free-{name}", "float64", feeds, out, None, quantities, playing.steps)
     for asked in (free, *replicas(playing, free)):
         playing.tf.run(asked).result()
@@ -97,4 +97,8 @@ def _empty(recorded: Recorded, playing: Setup, states: SidePaths) -> Iterator[tu
 def _names(rough: TensorFile, exact: TensorFile) -> set[str]:
     grads = exact.names("grad")
     apart = {text: (exact.read(text), rough.read(text)) for text in grads}
-    return {parse_key(text).name for text, (one, other) in apart.items() if norm(one) <= EMPTY * distance(one, other)}
+    return {
+        parse_key(text).name
+        for text, (one, other) in apart.items()
+        if norm(one) <= ZERO_IN_FLOAT64 * distance(one, other)
+    }

@@ -90,7 +90,10 @@ def but_for_rounding(
 
 # Judges again what optimizers make of gradients that are nothing but rounding.
 
-NOTE = "its gradient is structurally zero; judged by how one-ulp changes and other orders of the examples change its update"
+ZERO_GRADIENT_NOTE = (
+    "its gradient is structurally zero; judged by how one-ulp changes and other orders of the examples "
+    "change its update"
+)
 Moves = Callable[[Check], float]
 
 
@@ -154,13 +157,13 @@ def _judged(check: Check, spread: float) -> Check:
     allowed = check.allowed + FUNCTION_LIMIT * spread
     if check.difference > allowed:
         return check
-    return check._replace(verdict="same", allowed=allowed, note=NOTE)
+    return check._replace(verdict="same", allowed=allowed, note=ZERO_GRADIENT_NOTE)
 
 
 def empty_notes(checks: Sequence[Check]) -> list[str]:
     """Returns what a report says of updates that were judged so."""
-    found = sorted({check.key for check in checks if check.note == NOTE})
-    return [f"{', '.join(found)}: {NOTE}"] if found else []
+    found = sorted({check.key for check in checks if check.note == ZERO_GRADIENT_NOTE})
+    return [f"{', '.join(found)}: {ZERO_GRADIENT_NOTE}"] if found else []
 
 
 # Measures on a live reference how far rounding moves what its optimizer makes of a gradient of nothing but

@@ -5,7 +5,7 @@ from math import isfinite
 from typing import Protocol
 
 from parity.experiment.recording import Recorded, Setup, SidePaths
-from parity.experiment.runs import EVERYTHING, FREE, replicas
+from parity.experiment.runs import EVERYTHING, FREE_RUN_QUANTITIES, replicas
 from parity.experiment.sides.perturb import as_float64
 from parity.experiment.spec import RunSpec
 from parity.judge.levels.function import judge_free, judge_lockstep
@@ -18,7 +18,7 @@ from parity.trace.arrays import Tensors
 
 # Judges again beside a kink, where a tie that rounding breaks leaves the gradient without a value.
 
-NOTE = (
+NON_DIFFERENTIABLE_NOTE = (
     "at a non-differentiable point: two values are equal up to rounding; re-run from weights perturbed by up to 2^-30 of "
     "themselves"
 )
@@ -26,7 +26,8 @@ WITH_INPUTS = (
     "at a non-differentiable point: two values are equal up to rounding; re-run from weights and inputs perturbed by 2^-30 "
     "of their scale"
 )
-# What is fed, drawn and computed forward has a value at a tie too: where that differs, no choice of gradients explains it.
+# What is fed, drawn and computed forward has a value at a tie too: where that differs, no choice of gradients explains
+# it.
 CONTINUOUS = frozenset(["state", "feed", "noise", "act", "stat", "loss", "metric", "eval"])
 
 
@@ -35,7 +36,7 @@ class Beside(Protocol):
 
     @property
     def note(self) -> str:
-        """What a check says that was judged there: `NOTE`, or `WITH_INPUTS` where those were moved too."""
+        """What a check says that was judged there: `WITH_INPUTS` where those moved too, else `NON_DIFFERENTIABLE_NOTE`."""
 
     def once_more(self) -> list[Check]:
         """Returns the checks of the lockstep with the candidate run once more at the kink itself: the control."""
@@ -132,7 +133,7 @@ def apart_at_kinks(checks: Sequence[Check], recorded: Recorded) -> dict[tuple[in
     """Returns by step and tensor how far the sides are apart in float64 where they were judged beside a kink."""
     traces, apart = recorded.lockstep, {}
     for check in checks:
-        if check.note in (NOTE, WITH_INPUTS) and check.run == "lockstep":
+        if check.note in (NON_DIFFERENTIABLE_NOTE, WITH_INPUTS) and check.run == "lockstep":
             other = recorded.join.read(parse_key(check.key), traces.candidate64.step(check.step))
             one = traces.reference64.step(check.step).read(check.key)
             apart[check.step, check.key] = distance(one, other) if other is not None else 0.0
@@ -142,7 +143,9 @@ def apart_at_kinks(checks: Sequence[Check], recorded: Recorded) -> dict[tuple[in
 def kink_notes(checks: Sequence[Check]) -> list[str]:
     """Returns what a report says of kinks."""
     return [
-        note for name in (NOTE, WITH_INPUTS) for note in _note([each for each in checks if each.note == name], name)
+        note
+        for name in (NON_DIFFERENTIABLE_NOTE, WITH_INPUTS)
+        for note in _note([each for each in checks if each.note == name], name)
     ]
 
 
@@ -157,7 +160,7 @@ def _note(found: Sequence[Check], name: str) -> list[str]:
 
 # Runs the two live sides of a case beside a kink, from weights moved alike.
 
-BESIDE = {False: "beside", True: "inputs-beside"}
+RUN_BESIDE = {False: "beside", True: "inputs-beside"}
 
 
 def moved_state(state: Tensors, step: int, inputs: bool, towards: float = 1.0) -> Tensors:
@@ -182,12 +185,12 @@ class LiveBeside:
 
     def __init__(self, recorded: Recorded, playing: Setup, states: SidePaths, inputs: bool = False) -> None:
         self._recorded, self._playing, self._states, self._inputs = recorded, playing, states, inputs
-        self._name = BESIDE[inputs]
+        self._name = RUN_BESIDE[inputs]
 
     @property
     def note(self) -> str:
         """What a check says that was judged there."""
-        return WITH_INPUTS if self._inputs else NOTE
+        return WITH_INPUTS if self._inputs else NON_DIFFERENTIABLE_NOTE
 
     def once_more(self) -> list[Check]:
         """Returns the checks of the lockstep with the candidate run once more from the weights that nobody moved."""
@@ -212,7 +215,7 @@ class LiveBeside:
         start = moved_state(read_all(recorded.start.init()), 0, self._inputs)
         tf = write_init(playing.out / "start" / f"tf-{self._name}", start)
         port = write_init(playing.out / "start" / f"torch-{self._name}", translated(recorded.join, start))
-        quantities, feeds = FREE + playing.inference, self._feeds(self._name, playing.steps)
+        quantities, feeds = FREE_RUN_QUANTITIES + playing.inference, self._feeds(self._name, playing.steps)
         asked = RunSpec(f"free-{self._name}", "float64", feeds.torch, port, None, quantities, playing.steps)
         candidate = playing.torch.run(asked)
         free = asked._replace(feeds=feeds.tf, start=tf)

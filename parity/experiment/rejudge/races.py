@@ -17,7 +17,7 @@ from parity.trace import GLOBAL_STEP, TensorFile, Trace, key_of, parse_evaluated
 from parity.trace.arrays import Array, Tensors
 
 SHIFT = 1.0
-FREE = "the reference races for it: a free run leaves every step to another order"
+FREE_RUN_RACES = "the reference races for it: a free run leaves every step to another order"
 OLD, NEW = "the old weights", "the new weights"
 
 
@@ -77,7 +77,7 @@ def settle_races(checks: list[Check], races: Races | None, join: Join, traces: L
         if not (evaluated or racing) or check.verdict == "incomparable":
             settled.append(check)
         elif check.run == "free":
-            settled.append(check._replace(verdict="not_run", difference=0.0, allowed=0.0, note=FREE))
+            settled.append(check._replace(verdict="not_run", difference=0.0, allowed=0.0, note=FREE_RUN_RACES))
         elif quantity_of(check.key) == "ema":
             settled.append(_judged_average(check, races, join, traces, precision))
         else:

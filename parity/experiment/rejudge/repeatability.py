@@ -6,7 +6,7 @@ from parity.experiment.recording import Recorded
 from parity.judge.repeatability import Repeat, judge_repeat
 from parity.judge.result import Level
 
-SHOWN = 3  # names of ops
+MOST_OPS_SHOWN = 3  # names of ops
 
 
 def judge_repeats(recorded: Recorded) -> list[Repeat]:
@@ -46,5 +46,5 @@ def set_aside_wandering(levels: dict[str, Level], repeats: list[Repeat], draws: 
 def _named(draws: Sequence[str]) -> str:
     if not draws:
         return ""
-    more = f" and {len(draws) - SHOWN} more" if len(draws) > SHOWN else ""
-    return f" ({', '.join(draws[:SHOWN])}{more})"
+    more = f" and {len(draws) - MOST_OPS_SHOWN} more" if len(draws) > MOST_OPS_SHOWN else ""
+    return f" ({', '.join(draws[:MOST_OPS_SHOWN])}{more})"

@@ -12,7 +12,7 @@ from parity.experiment.rejudge.ill_conditioned import (
     measure_live,
     settle_empty_gradients,
 )
-from parity.experiment.rejudge.non_differentiable import BESIDE, Beside, LiveBeside, lost_numbers, settle_kinks
+from parity.experiment.rejudge.non_differentiable import RUN_BESIDE, Beside, LiveBeside, lost_numbers, settle_kinks
 from parity.experiment.rejudge.races import Races, settle_races
 from parity.experiment.runs import REPLICAS
 from parity.experiment.sides.tensorflow_side import ReferenceSide
@@ -22,7 +22,7 @@ from parity.judge.result import Check
 from parity.mapping.trace_map import Join
 from parity.trace import SHADOW_EMPTY, Trace
 
-OLD = (
+NO_RUNS_BESIDE = (
     "at non-differentiable points, and where a gradient is structurally zero, a right port may be called different here: "
     "the golden trace does not hold what rounding does there. Bless the case again."
 )
@@ -138,7 +138,7 @@ def rules_of_case(recorded: Recorded, playing: Setup, states: SidePaths) -> list
     elif (empty := playing.tf.kept(SHADOW_EMPTY)) is not None:
         rules.append(StructurallyZeroGradient(measure_kept(Trace(empty))))
     if not recorded.races:
-        known = [inputs for inputs, name in BESIDE.items() if live or _is_kept(playing.tf, name)]
+        known = [inputs for inputs, name in RUN_BESIDE.items() if live or _is_kept(playing.tf, name)]
         besides = [LiveBeside(recorded, playing, states, inputs) for inputs in known]
         rules.append(NonDifferentiablePoint(lambda checks: besides))
     return rules
@@ -152,4 +152,4 @@ def _is_kept(golden: ReferenceSide, name: str) -> bool:
 def settled_notes(checks: list[Check], golden: Path | None) -> list[str]:
     """Returns what a report says where numbers differ and a golden trace does not tell what rounding does there."""
     told = golden is None or (golden / "runs" / SHADOW_EMPTY).is_dir()
-    return [OLD] if not told and any(check.verdict == "different" for check in checks) else []
+    return [NO_RUNS_BESIDE] if not told and any(check.verdict == "different" for check in checks) else []

@@ -29,8 +29,8 @@ from parity.trace import (
 )
 from parity.trace.arrays import Tensors
 
-OLD = "its float64 shadow has none: make it again with python -m tf_towers.shadow, where TensorFlow is"
-ALONE = (
+NO_FREE_RUN = "its float64 shadow has none: make it again with python -m tf_towers.shadow, where TensorFlow is"
+SAME_STEP_BY_STEP = (
     "each step alone, from the recorded state, is the same: what differs is what the port carries from step to step, "
     "or what its optimizer begins with"
 )
@@ -75,7 +75,7 @@ def train_freely(
     try:
         free, measured = Trace(folder / SHADOW_FREE), Trace(folder / SHADOW_SPREAD)
     except TraceError:
-        return None, told_of_shadow(part, "free") or OLD
+        return None, told_of_shadow(part, "free") or NO_FREE_RUN
     freely = replace(part, trace=free)
     start = freely.before(part.steps[0])
     if part.begins:

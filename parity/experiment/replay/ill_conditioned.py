@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from parity.experiment.rejudge.ill_conditioned import empty_in, measure_kept
-from parity.experiment.rejudge.non_differentiable import BESIDE, NOTE, WITH_INPUTS
+from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE, RUN_BESIDE, WITH_INPUTS
 from parity.experiment.rejudge.rules import NonDifferentiablePoint, Rule, StructurallyZeroGradient
 from parity.experiment.replay.free_run import judge_freely, told_of_shadow, train_freely
 from parity.experiment.replay.port import ReplayedPort
@@ -27,7 +27,7 @@ SILENT = (
     "at non-differentiable points, and where a gradient is structurally zero, a right port may be called different here: "
     "the float64 shadow does not hold what rounding does there; "
 )
-OLD = "make it again with python -m tf_towers.shadow, where TensorFlow is"
+NO_ROUNDING_RUNS = "make it again with python -m tf_towers.shadow, where TensorFlow is"
 
 
 class ReplayedBeside:
@@ -46,14 +46,14 @@ class ReplayedBeside:
         self, replayed: ReplayedPort, aside: Trace, traces: Lockstep, checks: Sequence[Check], out: Path, inputs: bool
     ) -> None:
         self._replayed, self._aside, self._traces, self._out = replayed, aside, traces, out
-        self._checks, self._inputs, self._name = checks, inputs, BESIDE[inputs]
+        self._checks, self._inputs, self._name = checks, inputs, RUN_BESIDE[inputs]
         steps = [number for number in replayed.part.steps if number in aside.step_numbers]
         self._at_kinks = replace(replayed.part, steps=steps, aside="inputs" if inputs else "weights")
 
     @property
     def note(self) -> str:
         """What a check says that was judged there."""
-        return WITH_INPUTS if self._inputs else NOTE
+        return WITH_INPUTS if self._inputs else NON_DIFFERENTIABLE_NOTE
 
     def once_more(self) -> list[Check]:
         """Returns the checks of the lockstep with the port run once more from the recorded weights."""
@@ -135,7 +135,7 @@ def beside_notes(checks: Sequence[Check], part: Part, shadow: Trace) -> list[str
     told = left_by(shadow, SHADOW_ASIDE) is not None and left_by(shadow, SHADOW_EMPTY) is not None
     if told or all(check.verdict != "different" for check in checks):
         return []
-    return [SILENT + (told_of_shadow(part, "rounding") or OLD)]
+    return [SILENT + (told_of_shadow(part, "rounding") or NO_ROUNDING_RUNS)]
 
 
 # Says where a recorded script's own numbers are not what its graph says, though no rounding explains it.

@@ -16,7 +16,7 @@ from parity.experiment.recover import outliving
 from parity.experiment.rejudge.ill_conditioned import empty_notes, set_aside_rounding
 from parity.experiment.rejudge.non_differentiable import kink_notes
 from parity.experiment.rejudge.rules import Rule, rejudge
-from parity.experiment.replay.free_run import ALONE, FreeRuns, counts_otherwise, judge_freely, train_freely
+from parity.experiment.replay.free_run import SAME_STEP_BY_STEP, FreeRuns, counts_otherwise, judge_freely, train_freely
 from parity.experiment.replay.ill_conditioned import beside_notes, race_notes, rules_of_replay
 from parity.experiment.replay.orders import OtherOrder, ScriptRace
 from parity.experiment.replay.port import ReplayedPort
@@ -39,7 +39,7 @@ LOADED = (
     "in lockstep, each step from the recorded state, and free-running from the first of these, slots and counters included, "
     "for the recording does not start with the training: what the port's optimizer begins with was not judged"
 )
-LATER = 3
+MOST_LATER_CHECKS = 3
 Rules = Callable[[Lockstep], Sequence[Rule]]
 
 
@@ -190,7 +190,7 @@ def _diagnose(level: Level, first: FirstDifference, replayed: ReplayedPort, runs
     traces, free, _ = runs
     evidence = Evidence(join, traces.reference64, traces.candidate64, traces.states, part.towers)
     if free and first.check.run == "free":
-        level.notes.append(ALONE)
+        level.notes.append(SAME_STEP_BY_STEP)
         evidence = Evidence(join, free.reference, free.candidate, free.states, part.towers)
         level.causes = counts_otherwise(part, free) or _causes(first, checks, evidence)
     else:
@@ -215,7 +215,7 @@ def _causes(first: FirstDifference, checks: Sequence[Check], evidence: Evidence)
         [check for check in checks if (check.run, check.key) == ("lockstep", first.check.key)] if run != "free" else []
     )
     later = [check for check in alike if check.step > first.check.step and check.verdict == "different"]
-    for check in [first.check, *later[:LATER]]:
+    for check in [first.check, *later[:MOST_LATER_CHECKS]]:
         again = first_difference(evidence.join, [check], pairs) if check is not first.check else first
         causes = find_causes(again, evidence) if again else []
         if causes:

@@ -15,7 +15,9 @@ from parity.trace import SHADOW_OTHER_ORDER, Trace, parse_key
 from parity.trace.arrays import Tensors
 
 OTHER = "as in the other order of the script's race"
-FREE = "the script races, and the port takes the other order: a free run leaves every step to another one"
+FREE_RUN_IN_OTHER_ORDER = (
+    "the script races, and the port takes the other order: a free run leaves every step to another one"
+)
 
 
 IN_ANOTHER_ORDER = "{judged:,} tensors, some of them in the other order of the script's race"
@@ -119,4 +121,4 @@ class ScriptRace(NamedTuple):
 def _left_to_the_order(check: Check) -> Check:
     if check.run != "free" or check.verdict != "different":
         return check
-    return check._replace(verdict="not_run", difference=0.0, allowed=0.0, note=FREE)
+    return check._replace(verdict="not_run", difference=0.0, allowed=0.0, note=FREE_RUN_IN_OTHER_ORDER)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from parity.experiment.mapping.of_replay import Trying, decide_by_recorded
 from parity.experiment.replay.recorded_training import recorded_training
 from parity.experiment.replay.script import Part, ReplayError
-from parity.experiment.runs import FREE
+from parity.experiment.runs import FREE_RUN_QUANTITIES
 from parity.experiment.spec import FORWARD, Progress, RunSpec, silent, start_forward, start_run
 from parity.judge.port_values import Written, written_into
 from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, require_total, variables_of
@@ -19,7 +19,7 @@ from parity.trace import Forward, Trace
 from parity.trace.arrays import Tensors
 from parity.worker.process import SideProcess
 
-QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var")
+RECORDED_QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var")
 
 
 class Port(NamedTuple):
@@ -173,7 +173,7 @@ class ReplayedPort:
             feeds=feeds or self._spec.feeds,
             start=write_init(self._out / f"{name}-start", start),
             follow=write_states(self._out / f"{name}-others", others) if others is not None else None,
-            quantities=tuple(quantity for quantity in FREE if quantity in self._spec.quantities),
+            quantities=tuple(quantity for quantity in FREE_RUN_QUANTITIES if quantity in self._spec.quantities),
             partly=True,
         )
         return self._run(spec, self._prepare(self._case, "float64", name))
@@ -248,7 +248,7 @@ class ReplayedPort:
             write_states(self._out / "feeds", feeds),
             write_init(self._out / "start", self.state(steps[0])),
             write_states(self._out / "states", states),
-            tuple(quantity for quantity in QUANTITIES if quantity not in without),
+            tuple(quantity for quantity in RECORDED_QUANTITIES if quantity not in without),
             steps,
         )
 
@@ -282,6 +282,7 @@ def _case(part: Part, port: Port) -> dict[str, Any]:
         "combining": {"sparse": "slices"} if part.applies_rows else {},
         "backend": "gloo",
         "seed": 0,
-        # What the port's own optimizer does to gradients before its step is clipping where the script clips, else combining.
+        # What the port's own optimizer does to gradients before its step is clipping where the script clips, else
+        # combining.
         "watch": ("clip" if part.facts.get("clipped") else "grad") if part.name in port.optimizers else None,
     }

@@ -9,7 +9,7 @@ from typing import Any
 from parity.experiment.replay.script import DRAW, Part, ReplayError, parts_of
 from parity.trace import TensorKey, Trace, TraceError, parse_key, read_graph, trace_name
 
-PORT, MAPPING = "port.py", "port.toml"
+PORT_FILE, MAPPING_OF_PORT = "port.py", "port.toml"
 OUTPUT_FIRST = ("MatMul", "BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv1D", "Conv3D", "DepthwiseConv2dNative")
 MOST_OPS = 60
 
@@ -31,7 +31,7 @@ def write_skeleton(recorded: Path, out: Path) -> list[Path]:
       ReplayError: one of the files is there already, or the trace cannot be replayed.
     """
     parts = parts_of(Trace(recorded, whole=False))
-    files = [out / PORT, out / MAPPING]
+    files = [out / PORT_FILE, out / MAPPING_OF_PORT]
     for file in files:
         if file.exists():
             raise ReplayError(f"replay: expected no {file.name} in {out}, got one. Name another folder with --init.")

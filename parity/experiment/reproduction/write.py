@@ -23,7 +23,7 @@ from parity.mapping.trace_map import Join
 from parity.trace import TensorKey, Trace, parse_key, select, trace_name
 from parity.trace.arrays import Array
 
-FORWARD = ("act", "loss", "tower_grad")
+FORWARD_REPRODUCED = ("act", "loss", "tower_grad")
 UPDATE = ("slot", "var")
 CLASSES = {
     "sgd": "GradientDescentOptimizer",
@@ -34,7 +34,7 @@ CLASSES = {
     "adadelta": "AdadeltaOptimizer",
     "ftrl": "FtrlOptimizer",
 }
-BESIDE = ("name", "learning_rate", "clip", "ema", "weight_decay", "accumulate", "loss_scale")
+NOT_SETTINGS = ("name", "learning_rate", "clip", "ema", "weight_decay", "accumulate", "loss_scale")
 
 
 class ReproductionError(ValueError):
@@ -65,7 +65,12 @@ def write_reproduction(case: Case, recorded: Recorded, first: FirstDifference | 
     Raises:
       ReproductionError: nothing differs, or what differs needs the whole case.
     """
-    if first is None or first.worst is None or first.check.run != "lockstep" or first.quantity not in FORWARD + UPDATE:
+    if (
+        first is None
+        or first.worst is None
+        or first.check.run != "lockstep"
+        or first.quantity not in FORWARD_REPRODUCED + UPDATE
+    ):
         what = "no difference" if first is None else f"{first.check.key} ({first.check.run})"
         raise ReproductionError(
             f"reproduce: expected a layer, a loss, a gradient or an update that differs in lockstep, got {what}. "
@@ -77,7 +82,7 @@ def write_reproduction(case: Case, recorded: Recorded, first: FirstDifference | 
     state = {text: _float64(states.read(text)) for text in states.names()}
     shape = traces.reference64.step(step).shape(first.check.key)
     place = _placed(recorded.join, parse_key(first.check.key), first, tuple(shape))
-    writer = _write_forward if first.quantity in FORWARD else _write_update
+    writer = _write_forward if first.quantity in FORWARD_REPRODUCED else _write_update
     return writer(case, recorded, first, state, place, into)
 
 
@@ -149,7 +154,7 @@ def _write_update(
     _save(into / "gradient_torch.npz", {parse_key(t).name: v for t, v in recorded.join.write_all(given).items()})
     table = case.optimizer.model_dump(exclude_none=True)
     rate = float(counters.get("learning_rate", table["learning_rate"]))
-    settings = ", ".join(f"{key}={value!r}" for key, value in table.items() if key not in BESIDE)
+    settings = ", ".join(f"{key}={value!r}" for key, value in table.items() if key not in NOT_SETTINGS)
     slot = parse_key(first.check.key).slot
     spelled = next((each for each in slots if each.lower() == slot.lower()), slot)
     assert first.worst is not None
@@ -161,7 +166,7 @@ def _write_update(
         index=repr(first.worst.index),
     )
     made = {
-        **{key: value for key, value in table.items() if key not in BESIDE},
+        **{key: value for key, value in table.items() if key not in NOT_SETTINGS},
         "name": table["name"],
         "learning_rate": rate,
     }

@@ -12,11 +12,11 @@ from parity.experiment.sides.tensorflow_side import INITIAL_SLOTS, PREPARED
 from parity.experiment.spec import FORWARD, MAPPING, REPETITION, Capability, RunSpec
 from parity.trace import Forward, Trace, write_json
 
-FORMAT = "tower-parity-golden"
-FORMAT_VERSION = 1
+GOLDEN_FORMAT = "tower-parity-golden"
+GOLDEN_FORMAT_VERSION = 1
 DESCRIPTION = "golden.json"
-TRIED = ("beside-*", "inputs-beside-*", "empty-*")  # what judging the port of then took
-PARTS = {"feeds": Path("feeds") / "tf", "start": Path("start") / "tf", "runs": Path("tf")}
+LEFT_BY_JUDGING = ("beside-*", "inputs-beside-*", "empty-*")  # what judging the port of then took
+GOLDEN_PARTS = {"feeds": Path("feeds") / "tf", "start": Path("start") / "tf", "runs": Path("tf")}
 
 
 class GoldenError(ValueError):
@@ -97,15 +97,20 @@ def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
     if golden.exists():
         shutil.rmtree(golden)
     golden.mkdir(parents=True, exist_ok=True)
-    for part, path in PARTS.items():
+    for part, path in GOLDEN_PARTS.items():
         shutil.copytree(
             recorded / path,
             golden / part,
-            ignore=shutil.ignore_patterns(PREPARED, INITIAL_SLOTS, REPETITION, MAPPING, *TRIED),
+            ignore=shutil.ignore_patterns(PREPARED, INITIAL_SLOTS, REPETITION, MAPPING, *LEFT_BY_JUDGING),
         )
-    known = json.loads((recorded / PARTS["runs"] / PREPARED).read_text())
-    known["initial_slots"] = json.loads((recorded / PARTS["runs"] / INITIAL_SLOTS).read_text())
-    description = {"format": FORMAT, "format_version": FORMAT_VERSION, "case": of_the_reference(case), **known}
+    known = json.loads((recorded / GOLDEN_PARTS["runs"] / PREPARED).read_text())
+    known["initial_slots"] = json.loads((recorded / GOLDEN_PARTS["runs"] / INITIAL_SLOTS).read_text())
+    description = {
+        "format": GOLDEN_FORMAT,
+        "format_version": GOLDEN_FORMAT_VERSION,
+        "case": of_the_reference(case),
+        **known,
+    }
     write_json(golden / DESCRIPTION, description)
 
 
@@ -147,10 +152,10 @@ def _load(folder: Path) -> dict[str, Any]:
     wanted = {"format": str, "format_version": int, "case": dict, "inputs": dict, "prepared": dict}
     wanted["initial_slots"] = dict
     wrong = [n for n, kind in wanted.items() if not isinstance(known, dict) or not isinstance(known.get(n), kind)]
-    if wrong or (known["format"], known["format_version"]) != (FORMAT, FORMAT_VERSION):
+    if wrong or (known["format"], known["format_version"]) != (GOLDEN_FORMAT, GOLDEN_FORMAT_VERSION):
         raise GoldenError(
-            f"golden: expected {path} in format {FORMAT} {FORMAT_VERSION}, got another ({', '.join(wrong) or 'version'}). "
-            "Bless the case again."
+            f"golden: expected {path} in format {GOLDEN_FORMAT} {GOLDEN_FORMAT_VERSION}, "
+            f"got another ({', '.join(wrong) or 'version'}). Bless the case again."
         )
     return dict(known)
 

@@ -9,7 +9,7 @@ from statistics import median
 from parity.judge import allowances
 from parity.judge.allowances import ACCURACY_LIMIT, FORWARD_LIMIT, UNIT32
 from parity.judge.judge import (
-    EXACT,
+    FED,
     Comparison,
     Missing,
     TensorPair,
@@ -86,7 +86,7 @@ def _pairs(
 def _comparison(key: TensorKey, reference: Array) -> Comparison:
     # Integers level 1 compares.
     found = comparison(key, reference)
-    return "form" if found == "exact" and key.quantity not in EXACT else found
+    return "form" if found == "exact" and key.quantity not in FED else found
 
 
 def _rounding(

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 from parity.judge.result import FirstDifference
 from parity.judge.tensor_details import Losses
-from parity.report.html.grid import RUNS
-from parity.report.view import HEADINGS, NUMBERS
+from parity.report.html.grid import RUN_NAMES
+from parity.report.view import HEADINGS, LEVEL_NUMBERS
 
 # Draws the way of a batch through each side, as boxes and arrows, with the place marked where the sides differ
 # first.
 
 # Which part of a step makes a quantity of the trace.
-PARTS = {
+PART_OF_QUANTITY = {
     "feed": "shard",
     "noise": "forward",
     "act": "forward",
@@ -30,7 +30,7 @@ PARTS = {
     "var": "update",
     "ema": "update",
 }
-WIDTH, LANES, GAP, BOX = 440, 4, 10, 42
+FLOW_WIDTH, LANES, GAP, BOX = 440, 4, 10, 42
 STEP = BOX + 26
 FITS = 12  # letters that a box of one of four lanes is wide
 
@@ -77,7 +77,9 @@ class Side(NamedTuple):
 def flow_of(facts: dict[str, Any], first: FirstDifference | None) -> Flow:
     """Returns the drawing of a side: towers that one optimizer serves, or ranks that each hold the weights."""
     side = _side(facts)
-    part = ("start" if first.check.run in ("fresh", "init") else PARTS.get(first.quantity, "")) if first else ""
+    part = (
+        ("start" if first.check.run in ("fresh", "init") else PART_OF_QUANTITY.get(first.quantity, "")) if first else ""
+    )
     mark = f" (the {HEADINGS[first.check.verdict].lower()} is made here)" if first else ""
     lane = int(first.tower.partition(".")[0]) if first and first.tower.partition(".")[0].isdigit() else None
     lanes = _lanes(side.copies)
@@ -86,9 +88,9 @@ def flow_of(facts: dict[str, Any], first: FirstDifference | None) -> Flow:
     rows = _rows(side)
     for number, (name, words, wide) in enumerate(rows):
         y = 4 + number * STEP
-        middles = [WIDTH / 2] if wide else [x + width / 2 for x, width, _ in lanes]
+        middles = [FLOW_WIDTH / 2] if wide else [x + width / 2 for x, width, _ in lanes]
         if wide:
-            boxes.append(Box(4, y, WIDTH - 8, BOX, (words,), name == part))
+            boxes.append(Box(4, y, FLOW_WIDTH - 8, BOX, (words,), name == part))
         else:
             for x, width, towers in lanes:
                 marked = name == part and (lane is None or lane in towers)
@@ -97,7 +99,7 @@ def flow_of(facts: dict[str, Any], first: FirstDifference | None) -> Flow:
             middles = middles if not (wide and not rows[number + 1][2]) else [x + width / 2 for x, width, _ in lanes]
             arrows += [(x, y + BOX, x, y + STEP - 3) for x in middles]
     height = int(8 + (len(rows) - 1) * STEP + BOX)
-    return Flow(_title(side), _told(side, rows, part, mark), boxes, arrows, WIDTH, height)
+    return Flow(_title(side), _told(side, rows, part, mark), boxes, arrows, FLOW_WIDTH, height)
 
 
 def _rows(side: Side) -> list[tuple[str, str, bool]]:
@@ -122,7 +124,7 @@ def _rows(side: Side) -> list[tuple[str, str, bool]]:
 
 def _lanes(count: int) -> list[tuple[float, float, range]]:
     shown = min(count, LANES)
-    width = (WIDTH - 8 - GAP * (shown - 1)) / shown
+    width = (FLOW_WIDTH - 8 - GAP * (shown - 1)) / shown
     groups = [range(n, n + 1) for n in range(shown)]
     if count > shown:
         groups[-1] = range(shown - 1, count)
@@ -161,7 +163,7 @@ def _told(side: Side, rows: list[tuple[str, str, bool]], part: str, mark: str) -
 # Draws the losses of both sides over the steps, and their difference against the tolerance.
 
 LOSSES_WIDTH, LOSSES_HEIGHT = 520, 230
-LEFT, RIGHT, TOP, BOTTOM = 64, 10, 10, 26
+LEFT_LANE, RIGHT, TOP, BOTTOM = 64, 10, 10, 26
 TICKS = 5
 MOST_POINTS = 1000  # of a line; beyond it every n-th step is drawn
 
@@ -206,7 +208,7 @@ def draw_losses(losses: Losses) -> Drawn:
     every = max(1, math.ceil(len(losses.steps) / MOST_POINTS))
     columns = (losses.steps, losses.reference, losses.candidate, losses.allowed)
     rows = list(zip(*(column[::every] for column in columns), strict=True))
-    label = f"{NUMBERS[losses.level]} {losses.level}: {RUNS.get(losses.run, losses.run)}"
+    label = f"{LEVEL_NUMBERS[losses.level]} {losses.level}: {RUN_NAMES.get(losses.run, losses.run)}"
     label += f", {losses.section}" if losses.section else ""
     table = [
         (str(step), *(f"{number:.6g}" for number in (*both, abs(both[1] - both[0]), most)))
@@ -264,8 +266,8 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 def _across(rows: Sequence[tuple[int, float, float, float]]) -> Callable[[float], float]:
     first, last = rows[0][0], rows[-1][0]
-    wide = LOSSES_WIDTH - LEFT - RIGHT
-    return lambda step: LEFT + wide * ((step - first) / (last - first) if last > first else 0.5)
+    wide = LOSSES_WIDTH - LEFT_LANE - RIGHT
+    return lambda step: LEFT_LANE + wide * ((step - first) / (last - first) if last > first else 0.5)
 
 
 def _up(low: float, high: float) -> Callable[[float], float]:

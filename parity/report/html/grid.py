@@ -10,12 +10,12 @@ import numpy as np
 
 from parity.judge.result import Check, Level, Result
 from parity.judge.tensor_details import Closer, Histogram
-from parity.report.view import NUMBERS
+from parity.report.view import LEVEL_NUMBERS
 
 # Packs every check of a run into what a page can draw: tensors by steps, four significant digits, few bytes a cell.
 
 Array = np.ndarray[Any, Any]
-RUNS = {"fresh": "as the optimizers start", "init": "before training", "lockstep": "lockstep", "free": "free run"}
+RUN_NAMES = {"fresh": "as the optimizers start", "init": "before training", "lockstep": "lockstep", "free": "free run"}
 NUMBER_BYTES = 3
 
 
@@ -44,7 +44,7 @@ class Grid(NamedTuple):
     @property
     def label(self) -> str:
         """The run's name for a person, e.g. "1 function: lockstep"."""
-        return f"{NUMBERS[self.level]} {self.level}: {RUNS.get(self.run, self.run)}"
+        return f"{LEVEL_NUMBERS[self.level]} {self.level}: {RUN_NAMES.get(self.run, self.run)}"
 
     def as_json(self, numbers: dict[str, int]) -> dict[str, Any]:
         """Returns all but the numbers in it, a name by its number: runs share their names."""

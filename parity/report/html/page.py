@@ -14,7 +14,7 @@ from parity.report.html.grid import Grid, closer_of, grids, packed, place
 from parity.report.terms import TERMS
 from parity.report.view import (
     HEADINGS,
-    NUMBERS,
+    LEVEL_NUMBERS,
     WORST,
     accounting,
     differing,
@@ -58,7 +58,7 @@ def as_html(result: Result, title: str) -> str:
             qualified=result.verdict_in_words.removeprefix(result.verdict),
             sentence=SENTENCES.get(result.verdict, ""),
             sides=(who(result.reference), who(result.candidate)),
-            numbers=NUMBERS,
+            numbers=LEVEL_NUMBERS,
             levels=list(result.levels.values()),
             notes=result.notes,
             first=_first(result),
@@ -107,7 +107,7 @@ def _first(result: Result) -> dict[str, Any] | None:
         "heading": HEADINGS[check.verdict],
         "step": check.step,
         "name": name_of(check, level),
-        "level": f"{NUMBERS[level.name]} {level.name}",
+        "level": f"{LEVEL_NUMBERS[level.name]} {level.name}",
         "verdict": check.verdict,
         "rows": first_rows(level, level.first_difference),
     }
@@ -123,7 +123,7 @@ def _facts(result: Result) -> list[tuple[str, str, str, bool]]:
 def _worst(level: Level) -> tuple[str, list[tuple[Check, str]]]:
     judged = [check for check in level.checks if check.verdict != "not_run"]
     worst = sorted(judged, key=lambda check: check.multiple, reverse=True)[:WORST]
-    return f"{NUMBERS[level.name]} {level.name}", [(check, name_of(check, level)) for check in worst]
+    return f"{LEVEL_NUMBERS[level.name]} {level.name}", [(check, name_of(check, level)) for check in worst]
 
 
 def _hash(text: str) -> str:

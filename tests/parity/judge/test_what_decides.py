@@ -10,7 +10,7 @@ from parity.case import Ema
 from parity.experiment.levels import judge_function, judge_single
 from parity.experiment.recording import Recorded
 from parity.experiment.rejudge.ill_conditioned import measure_kept, settle_empty_gradients
-from parity.experiment.rejudge.non_differentiable import NOTE, settle_kinks
+from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE, settle_kinks
 from parity.experiment.rejudge.races import Races, settle_races
 from parity.experiment.replay.levels import Runs, _function
 from parity.judge.races import Outcome, kept_part, nearest, nearest_of_each, outcomes
@@ -122,9 +122,9 @@ def test_ranks_that_hold_different_weights_are_different_whatever_the_checks_say
 @pytest.mark.parametrize(
     ("note", "run", "allowed"),
     [
-        (NOTE, "lockstep", 3 * 2 * 2.0**-24 * 3.0 + 3 * 2.0**-4),
+        (NON_DIFFERENTIABLE_NOTE, "lockstep", 3 * 2 * 2.0**-24 * 3.0 + 3 * 2.0**-4),
         ("", "lockstep", 3 * 2 * 2.0**-24 * 3.0),
-        (NOTE, "free", 3 * 2 * 2.0**-24 * 3.0),
+        (NON_DIFFERENTIABLE_NOTE, "free", 3 * 2 * 2.0**-24 * 3.0),
     ],
 )
 def test_what_is_apart_at_a_kink_in_float64_may_be_so_in_float32(tmp_path, note, run, allowed):
@@ -139,7 +139,7 @@ def test_what_is_apart_at_a_kink_in_float64_may_be_so_in_float32(tmp_path, note,
 class Smooth:
     """Stands for both sides beside a kink, where all is the same."""
 
-    note = NOTE
+    note = NON_DIFFERENTIABLE_NOTE
 
     def once_more(self):
         return [Check("lockstep", 0, "grad/w", "different", 1.0)]
