@@ -7,7 +7,7 @@ import pytest
 
 from parity.case import load_case
 from parity.experiment import keep_golden, run_case
-from parity.experiment.rejudge.ill_conditioned import NON_DIFFERENTIABLE_NOTE as EMPTY
+from parity.experiment.rejudge.ill_conditioned import ZERO_GRADIENT_NOTE as EMPTY
 from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE as KINK
 
 CASES = Path(__file__).parent / "cases"

@@ -266,13 +266,13 @@ def _telling(pairs: list[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
 
 
 def explained(left: Array, apart: Array, size: Array) -> bool:
-    """Returns whether a hypothesis explains a difference: what it leaves is small beside what differs, or rounding.
+    """Returns whether a hypothesis explains a difference: |left| <= LEFT |apart| + ROUNDING |size|.
 
     To be close to the values is not enough: where a bug is small, everything is.
 
     Args:
-      left: what the hypothesis leaves.
-      apart: what differs.
+      left: what the hypothesis leaves, float64 of any shape.
+      apart: what differs, of that shape.
       size: the values.
     """
     return norm(left) <= LEFT * norm(apart) + ROUNDING * norm(size)

@@ -263,6 +263,8 @@ def _factors_of_variables(evidence: Evidence, step: int, quantity: str, towers: 
             found.setdefault(name, []).append((one, other))
     largest = max((norm(one) for pairs in found.values() for one, _ in pairs), default=0.0)
     factors, made = {}, []
+    # `factors` holds one number for each variable so far, the same in all towers; `made` what they make of the
+    # reference's.
     for name, pairs in found.items():
         if max(norm(one) for one, _ in pairs) <= EMPTY_GRADIENT * largest:
             continue  # zero but for rounding
@@ -294,6 +296,7 @@ def _weights_of_towers(step: int, evidence: Evidence) -> list[float] | None:
     pairs = list(evidence.pairs(step, "grad"))
     if len(own) < 2 or any(name not in found for name, _, _ in pairs for found in own.values()):
         return None
+    # combined_n = sum_t w_t g_nt on each side, w_t one number over all variables n: how the side weighs tower t.
     columns = [[found[name] for found in own.values()] for name, _, _ in pairs]
     expected, got = fit(columns, [one for _, one, _ in pairs]), fit(columns, [other for _, _, other in pairs])
     if expected is None or got is None or max(expected.residual, got.residual) > 1e-8:

@@ -108,6 +108,9 @@ def how(pairs: PAIRS) -> Rule | None:
     Args:
       pairs: for each variable its gradient before and after.
     """
+    # By global norm all gradients are multiplied by one number, limit / sqrt(sum |g|^2) < 1; what comes out has the
+    # limit for its norm. By norm each has a factor of its own and comes out with the limit; by value single elements
+    # do.
     factor = common_factor(pairs, 1e-7)
     if factor is not None and abs(factor - 1) <= 1e-9:
         return NONE
@@ -165,6 +168,8 @@ def by_value(changed: PAIRS, close: float = 1e-9) -> Rule | None:
     """
     limits: list[float] = []
     elements = 0
+    # After each variable `limits` holds what its elements are cut off at, and `elements` how many were, over all so
+    # far.
     for before, after in changed:
         cut = np.abs(after - before) > close * np.abs(before).max()
         sizes = np.sort(np.abs(after[cut]) / max(float(np.abs(after).max()), 1e-300))
@@ -198,6 +203,7 @@ def _adds_a_millionth(reference: Rule, candidate: Rule, gradients: Sequence[Arra
     if reference.by != "global norm" or candidate.by != "global norm":
         return False
     total = float(np.sqrt(sum(norm(each) ** 2 for each in gradients)))
+    # limit g / (n + 1e-6) has the norm limit n / (n + 1e-6).
     wanted = reference.value * total / (total + OF_TORCH)
     return abs(candidate.value - wanted) <= LEFT * abs(reference.value - wanted)
 

@@ -208,6 +208,7 @@ def solve(form: Form, moves: Sequence[Move], epsilon: float | None = None, decay
         with np.errstate(divide="ignore", invalid="ignore"):
             scaled = [np.where(move.terms[n] == 0.0, 0.0, move.terms[n] / below) for n in form.numerators]
         columns.append([*scaled, move.weight] if decays else scaled)
+    # u = sum_k r_k t_k / d + s w with d known: linear in the rates r_k and, where weights decay, in s.
     found = fit(columns, [move.move for move in moves])
     if found is None:
         return None
@@ -216,8 +217,10 @@ def solve(form: Form, moves: Sequence[Move], epsilon: float | None = None, decay
 
 
 def _with_epsilon(form: Form, moves: Sequence[Move]) -> Formula | None:
-    # Times the denominator the formula is linear: n = (move sqrt(v) + epsilon move) / rate; with epsilon inside its
-    # square.
+    # Times the denominator the formula is linear:
+    #   u = r n / (sqrt(v) + e)   gives   n = (1 / r) u sqrt(v) + (e / r) u        (`whole`, `beside`)
+    #   u = r n / sqrt(v + e)     gives   n^2 = (1 / r^2) u^2 v + (e / r^2) u^2
+    # so that e = beside / whole, and of the second the sign of r is that of <u, n>.
     columns, targets = [], []
     for move in moves:
         square, first = _square(form, move), move.terms[form.numerators[0]]

@@ -181,6 +181,7 @@ def _of_rows(every: list[Apart]) -> Cause | None:
     for name, (weight, left) in ((name, pair) for apart in every for name, pair in apart.told.items()):
         if weight.ndim != 2 or weight.shape[1] < FEWEST_ELEMENTS:
             return None
+        # Row by row <left, w> / <w, w>, float64 [rows]: the multiple of the row that lies nearest to what differs.
         shares = (left * weight).sum(axis=1) / np.maximum((weight**2).sum(axis=1), 1e-300)
         if norm(left - shares[:, None] * weight) > RESIDUAL_OF_DIFFERENCE * norm(left):
             return None

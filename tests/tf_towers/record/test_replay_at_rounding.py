@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parity.experiment.rejudge.ill_conditioned import NON_DIFFERENTIABLE_NOTE as EMPTY
+from parity.experiment.rejudge.ill_conditioned import ZERO_GRADIENT_NOTE as EMPTY
 from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE as KINK
 from parity.experiment.rejudge.non_differentiable import WITH_INPUTS
 from parity.trace import Trace, quantity_of, write_tensors
