@@ -19,6 +19,7 @@ from parity.experiment.spec import RunSpec
 from parity.judge.allowances import TRAJECTORY_LIMIT
 from parity.judge.level import first_difference, level_from
 from parity.judge.levels.trajectory import (
+    FOLLOWED,
     FalseAlarms,
     Spot,
     Trajectories,
@@ -41,7 +42,6 @@ from parity.worker.failures import SideFailed
 ENVELOPE = 20
 HELD_OUT = 20
 OF_THE_CANDIDATE = 8
-FOLLOWED = ("loss", "grad", "slot", "stat", "var", "ema", "metric")
 IN_FLIGHT = 2
 
 Ask = Callable[[RunSpec], "Future[Trace]"]

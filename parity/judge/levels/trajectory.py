@@ -15,7 +15,7 @@ from parity.mapping.trace_map import Join
 from parity.trace import UPDATED, TensorFile, TensorKey, Trace, parse_key
 from parity.trace.arrays import Array
 
-FOLLOWED = frozenset(["loss", "grad", "slot", "stat", "var", "ema", "metric"])
+FOLLOWED = ("loss", "grad", "slot", "stat", "var", "ema", "metric")
 
 
 class Spot(NamedTuple):
