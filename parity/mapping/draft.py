@@ -8,7 +8,7 @@ from parity.mapping.entry import MappingEntry
 from parity.mapping.explicit import pairs_by_hand
 from parity.mapping.fits import Told, join_certain, told_by_names
 from parity.mapping.guesses import BY_NUMBERS, Around, Guess, Numbers, Options, checked_guesses, guess_pairs
-from parity.mapping.layouts import layouts_of
+from parity.mapping.layouts import Maps, layouts_of
 from parity.mapping.transforms import parse_transform
 from parity.mapping.units import Unit, units_of
 from parity.mapping.variable_map import Mapping, Pair
@@ -153,7 +153,8 @@ def draft_mapping(
     left = [variable for variable in reference if variable.name not in entries]
     free = [variable for variable in candidate if variable.name not in used]
     certain = {pair.reference: pair for pair in join_certain(left, free, told)}
-    options = dict(_layouts(reference, candidate, certain))
+    maps = Maps(reference)
+    options = dict(_layouts(maps, candidate, certain))
     sure = {**by_hand.pairs, **{name: pair for name, pair in certain.items() if name not in options}}
 
     taken = {name for pair in certain.values() for name in pair.candidate}
@@ -162,7 +163,7 @@ def draft_mapping(
     units = units_of(free, left)
     for variable in left:
         place = reference.index(variable)
-        found = [(u, text) for u in units for text in _texts(reference, place, u)]
+        found = [(u, text) for u in units for text in _texts(maps, place, u)]
         options.update({variable.name: tuple(found)} if found else {})
     units += [unit for name in options if name in certain for unit in dict.fromkeys(u for u, _ in options[name])]
     variables = [variable for variable in reference if variable.name in options]
@@ -199,25 +200,25 @@ def _without_rivals_of_what_is_left(
 
 
 def _layouts(
-    reference: Sequence[Variable], candidate: Sequence[Variable], certain: Map[str, Pair]
+    maps: Maps, candidate: Sequence[Variable], certain: Map[str, Pair]
 ) -> Iterator[tuple[str, tuple[tuple[Unit, str], ...]]]:
     """The pairs whose names are sure and whose layout is not."""
     by_name = {variable.name: variable for variable in candidate}
-    for place, variable in enumerate(reference):
+    for place, variable in enumerate(maps.variables):
         pair = certain.get(variable.name)
         if pair is None:
             continue
         unit = Unit(pair.candidate[0], (by_name[pair.candidate[0]],))
-        texts = layouts_of(reference, place, unit.use, [pair.transform.text])
+        texts = layouts_of(maps, place, unit.use, [pair.transform.text])
         if len(texts) > 1:
             yield variable.name, tuple((unit, text) for text in texts)
 
 
-def _texts(reference: Sequence[Variable], place: int, unit: Unit) -> list[str]:
-    texts = unit.transforms(reference[place])
+def _texts(maps: Maps, place: int, unit: Unit) -> list[str]:
+    texts = unit.transforms(maps.variables[place])
     if not texts:
         return []
-    return layouts_of(reference, place, unit.use, texts) if len(unit.parts) == 1 and unit.rows is None else texts
+    return layouts_of(maps, place, unit.use, texts) if len(unit.parts) == 1 and unit.rows is None else texts
 
 
 def _whole(guesses: Sequence[Guess]) -> set[str]:

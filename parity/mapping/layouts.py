@@ -1,7 +1,8 @@
 """Axis permutations and reshapes, and the order in which a map is flattened, which no shape shows."""
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 from parity.mapping.transforms import Shape, Transform, misfit, register
 from parity.mapping.variables import MappingError, Variable
@@ -186,7 +187,51 @@ OF_MAPS = ("Conv", "BatchNorm2d", "BatchNorm3d", "InstanceNorm", "GroupNorm", "E
 MOST_LAYOUTS = 6
 
 
-def layouts_of(reference: Sequence[Variable], at: int, use: str, plain: Sequence[str]) -> list[str]:
+class Maps:
+    """The convolutions among the variables of one side, by place: what maps there are in front of a weight, and behind it.
+
+    Args:
+      variables: one side's, in its order.
+    """
+
+    def __init__(self, variables: Sequence[Variable]) -> None:
+        self.variables = variables
+        found = [(place, each) for place, each in enumerate(variables) if len(each.shape) > 2]
+        self._outputs = [(place, channels) for place, each in found if (channels := _outputs(each))]
+        self._inputs = [(place, channels) for place, each in found if (channels := _inputs(each))]
+        self._kernels = [place for place, each in enumerate(variables) if len(each.shape) > 1]
+        self._weights = [place for place in self._kernels if variables[place].kind == "weight"]
+        self._first: dict[str, int] = {}
+        for place, each in enumerate(variables):
+            self._first.setdefault(each.name.rpartition("/")[0], place)
+
+    def first_of_scope(self, place: int) -> int:
+        """Returns the place of the first variable in the scope of another."""
+        return self._first[self.variables[place].name.rpartition("/")[0]]
+
+    def before(self, place: int, size: int) -> list[int]:
+        """Returns the numbers of channels, nearest first, of which maps in front of a place may make `size` numbers."""
+        known = self._outputs[: bisect_left(self._outputs, (place, 0))]
+        return _channels((channels for _, channels in reversed(known)), size)
+
+    def behind(self, place: int, size: int) -> list[int]:
+        """Returns the numbers of channels, nearest first, that maps behind a place may take `size` numbers as."""
+        return _channels((channels for _, channels in self._inputs[bisect_left(self._inputs, (place + 1, 0)) :]), size)
+
+    def follows_one(self, place: int) -> bool:
+        """Whether the kernel next in front is a convolution's with fewer outputs than this one has inputs."""
+        at = bisect_left(self._kernels, place) - 1
+        channels = _outputs(self.variables[self._kernels[at]]) if at >= 0 else 0
+        return _divides(channels, self.variables[place].shape[0])
+
+    def makes_one(self, place: int) -> bool:
+        """Whether the kernel next behind is a convolution's with fewer inputs than this one has outputs."""
+        at = bisect_left(self._weights, place + 1)
+        channels = _inputs(self.variables[self._weights[at]]) if at < len(self._weights) else 0
+        return _divides(channels, self.variables[place].shape[-1])
+
+
+def layouts_of(maps: Maps, at: int, use: str, plain: Sequence[str]) -> list[str]:
     """Returns the transforms that may make one of the reference's variables what a module has, likeliest first.
 
     Beside those that shapes and uses allow these are the ones that a flattened map may need: TensorFlow's maps have channels
@@ -194,57 +239,44 @@ def layouts_of(reference: Sequence[Variable], at: int, use: str, plain: Sequence
     those of the ones behind it where its outputs ``[in, h * w * c]`` become a map.
 
     Args:
-      reference: one side's variables, in its order.
+      maps: of the reference's variables.
       at: place of the variable among them.
       use: the class of the candidate's module, or "".
       plain: what shapes and uses allow.
     """
-    variable = reference[at]
+    variable = maps.variables[at]
     if (use not in DENSE and len(variable.shape) != 1) or use.startswith(OF_MAPS):
         return list(plain)
     if variable.kind != "weight":  # statistics come behind all weights: they go by the place of their layer
-        scope = variable.name.rpartition("/")[0]
-        at = next(place for place, each in enumerate(reference) if each.name.rpartition("/")[0] == scope)
+        at = maps.first_of_scope(at)
     if len(variable.shape) == 2 and "transpose" in plain and use in DENSE:
+        size, made = variable.shape
         rest = [text for text in plain if text != "transpose"]
-        before = [_outputs(each) for each in reversed(reference[:at])]
-        flat = [_text("flatten_hwc", variable.shape[0], channels) for channels in _channels(before, variable.shape[0])]
-        made = _behind(reference, at, variable.shape[1])
-        if _follows_a_map(reference, at):
-            return [*flat, "transpose", *made, *rest]
-        return [*made, "transpose", *flat, *rest] if _makes_a_map(reference, at) else ["transpose", *made, *flat, *rest]
+        flat = [_text("flatten_hwc", size, channels) for channels in maps.before(at, size)]
+        behind = [_text("unflatten_hwc", made, channels) for channels in maps.behind(at, made)]
+        if maps.follows_one(at):
+            return [*flat, "transpose", *behind, *rest]
+        return [*behind, "transpose", *flat, *rest] if maps.makes_one(at) else ["transpose", *behind, *flat, *rest]
     if len(variable.shape) == 1 and "identity" in plain:
-        made = _behind(reference, at, variable.shape[0])
-        return [*made, *plain] if _makes_a_map(reference, at) else [*plain, *made]
+        behind = [_text("unflatten_hwc", variable.shape[0], each) for each in maps.behind(at, variable.shape[0])]
+        return [*behind, *plain] if maps.makes_one(at) else [*plain, *behind]
     if len(plain) > 1 and use == "Linear":
         return sorted(plain, key=lambda text: text != "transpose")
     return list(plain)
 
 
-def _behind(reference: Sequence[Variable], at: int, size: int) -> list[str]:
-    channels = _channels([_inputs(each) for each in reference[at + 1 :]], size)
-    return [_text("unflatten_hwc", size, each) for each in channels]
-
-
-def _follows_a_map(reference: Sequence[Variable], at: int) -> bool:
-    # The kernel next in front is a convolution's with fewer outputs than this one has inputs.
-    size = reference[at].shape[0]
-    kernel = next((each for each in reversed(reference[:at]) if len(each.shape) > 1), None)
-    channels = _outputs(kernel) if kernel else 0
+def _divides(channels: int, size: int) -> bool:
     return bool(channels) and size > channels and size % channels == 0
 
 
-def _makes_a_map(reference: Sequence[Variable], at: int) -> bool:
-    # The kernel next behind is a convolution's with fewer inputs than this one has outputs.
-    size = reference[at].shape[-1]
-    kernel = next((each for each in reference[at + 1 :] if len(each.shape) > 1 and each.kind == "weight"), None)
-    channels = _inputs(kernel) if kernel else 0
-    return bool(channels) and size > channels and size % channels == 0
-
-
-def _channels(found: Sequence[int], size: int) -> list[int]:
-    fitting = [channels for channels in found if channels > 1 and size > channels and size % channels == 0]
-    return [*dict.fromkeys(fitting)][:MOST_LAYOUTS]
+def _channels(found: Iterable[int], size: int) -> list[int]:
+    fitting: dict[int, None] = {}
+    for channels in found:
+        if channels > 1 and _divides(channels, size):
+            fitting.setdefault(channels)
+        if len(fitting) == MOST_LAYOUTS:
+            break
+    return [*fitting]
 
 
 def _text(name: str, size: int, channels: int) -> str:
