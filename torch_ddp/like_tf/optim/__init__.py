@@ -1,10 +1,12 @@
 """TensorFlow 1 optimizers as torch.optim.Optimizer subclasses."""
 
-from torch_ddp.like_tf.optim.adagrad import Adadelta, Adagrad
+from torch_ddp.like_tf.optim.adadelta import Adadelta
+from torch_ddp.like_tf.optim.adagrad import Adagrad
 from torch_ddp.like_tf.optim.adam import Adam
 from torch_ddp.like_tf.optim.base import SlotOptimizer
 from torch_ddp.like_tf.optim.ftrl import Ftrl
-from torch_ddp.like_tf.optim.momentum import GradientDescent, Momentum
+from torch_ddp.like_tf.optim.gradient_descent import GradientDescent
+from torch_ddp.like_tf.optim.momentum import Momentum
 from torch_ddp.like_tf.optim.rmsprop import RMSProp
 
 __all__ = [

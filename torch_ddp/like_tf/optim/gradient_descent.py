@@ -1,0 +1,29 @@
+"""Plain gradient descent."""
+
+from typing import Any
+
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from torch_ddp.like_tf.graph_scalar import kernel_scalar
+from torch_ddp.like_tf.optim.base import SlotOptimizer
+
+
+class GradientDescent(SlotOptimizer):
+    """Updates ``w -= g * lr``, with the learning rate rounded to float32.
+
+    TensorFlow 1.15 alone does not round it for a sparse gradient of a resource variable; this does always. Source:
+    tensorflow/python/training/gradient_descent.py, 1.15, and kernels/training_ops.cc.
+
+    Args:
+        params: parameters or groups of them, as for torch.optim.
+        lr: learning rate.
+
+    Counterpart: tf.compat.v1.train.GradientDescentOptimizer.
+    """
+
+    def __init__(self, params: ParamsT, lr: float) -> None:
+        super().__init__(params, lr)
+
+    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+        param.sub_(grad * kernel_scalar(group["lr"], param.dtype))
