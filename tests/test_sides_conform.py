@@ -12,7 +12,7 @@ from parity.experiment.sides.tensorflow_side import TensorFlowSide
 from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import FORWARD, Capability, RunSpec, silent
 from parity.mapping.states import read_all
-from parity.trace import Trace
+from parity.trace import Perturbation, Trace, perturb
 
 SQUARE = Path(__file__).parent / "cases" / "square"
 QUANTITIES = ("loss", "grad", "var")
@@ -22,7 +22,7 @@ QUANTITIES = ("loss", "grad", "var")
 def recorded(tmp_path_factory, tf2_sides):
     folder = tmp_path_factory.mktemp("conform")
     case = load_case(SQUARE)
-    assert run_case(case, tf2_sides, levels=("function",), out=folder / "run").verdict == "same"
+    assert run_case(case, tf2_sides, out=folder / "run").verdict == "same"
     keep_golden(case, folder / "run", folder / "golden")
     return folder
 
@@ -77,3 +77,40 @@ def test_a_reference_that_cannot_run_again_says_so_and_answers_with_what_it_keep
     else:
         assert gradients is None and again is None
         assert side.kept("float64") is not None and side.kept("no-such-run") is None
+
+
+MOVED = (
+    Perturbation("sample_order", "feed", 5, 1, shards=2),
+    Perturbation("ulp", "feed", 6, 1),
+    Perturbation("ulp", "var", 7, 1),
+)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_perturbed_run_starts_from_what_its_perturbations_make_of_batches_and_states(
+    side, recorded, tmp_path, precision
+):
+    if isinstance(side, GoldenSide):
+        return  # it answers with the run of that name
+    side.prepare(precision, *inputs_of(side, tmp_path / "feeds")).result()
+    asked = spec(recorded, side)._replace(name="moved", precision=precision, quantities=("feed", "var"))
+    free = asked._replace(follow=None, perturbations=MOVED)
+    wanted = perturb(read_all(Trace(asked.start).init()), MOVED, 0, precision)
+    found = read_all(side.run(free).result().init())
+    assert all(np.array_equal(found[name], wanted[name]) for name in wanted if name.startswith("var/"))
+    assert any(not np.array_equal(found[name], Trace(asked.start).init().read(name)) for name in found)
+    lockstep = side.run(free._replace(follow=asked.follow)).result()
+    for step in asked.steps:
+        batch = perturb(read_all(Trace(asked.feeds).step(step)), MOVED, step, precision)
+        fed = lockstep.step(step)
+        for name, value in batch.items():
+            towers = [fed.read(f"feed/{tower}/{name[len('feed/') :]}") for tower in (0, 1)]
+            np.testing.assert_array_equal(np.concatenate(towers), value)
+
+
+def test_perturbed_runs_leave_their_traces_and_no_batches_or_states_of_their_own(recorded):
+    left = {path.parent.name: path for path in (recorded / "run" / "tf").glob("*/trace.json")}
+    assert {"replica-0", "ulp-0", "order-0"} <= set(left)
+    for kind in ("feeds", "start", "states"):
+        assert sorted(path.name for path in (recorded / "run" / kind).iterdir()) == ["tf", "torch"]
+    assert not list((recorded / "run").glob("perturbed*"))

@@ -4,7 +4,7 @@ import functools
 import json
 import os
 import warnings
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow as real
@@ -12,17 +12,20 @@ import tensorflow.compat.v1 as tf
 
 from parity.trace import (
     COUNTERS_AFTER,
+    Perturbation,
     TensorFile,
     Trace,
     TraceWriter,
     batch_input,
     counters_after,
     is_computed,
+    perturb,
+    perturbations_of,
     quantity_of,
     write_forward,
 )
 from parity.trace.arrays import Tensors
-from parity.worker.protocol import Handler, SideError, claim_standard_streams, serve
+from parity.worker.protocol import PROTOCOL_VERSION, Handler, SideError, claim_standard_streams, serve
 from parity.worker.user_code import UserCode, call_as
 from tf_towers.checkpoint import start_from_checkpoint
 from tf_towers.facts import describe_variables, facts
@@ -58,7 +61,8 @@ class Side:
 
     def hello(self, arguments: Dict[str, Any], progress: Callable[[int, int], None]) -> Dict[str, Any]:
         """Answers with the versions."""
-        return {"framework": "tensorflow " + real.__version__, "numpy": np.__version__}
+        versions = {"framework": "tensorflow " + real.__version__, "numpy": np.__version__}
+        return dict(versions, protocol=PROTOCOL_VERSION)
 
     def prepare(self, arguments: Dict[str, Any], progress: Callable[[int, int], None]) -> Dict[str, Any]:
         """Builds the graph of a case in one precision.
@@ -113,7 +117,8 @@ class Side:
         whose init is the first state; `follow`, a trace whose step k holds the state that replaces ours before step k
         (or null); `recorded_counters`, whether counters are taken from it too; `steps`, the step numbers; `quantities`
         to keep; `out`. With "eval" among the quantities the last step also gets an evaluation of its batch, with the state
-        that `follow` holds after it, or with ours.
+        that `follow` holds after it, or with ours. `perturbations` change the batches, and `follow`, or `start` where there
+        is none, see `perturb`.
         """
         training, stepper, known = self._prepared[arguments["precision"]]
         feeds = Trace(arguments["feeds"])
@@ -126,22 +131,26 @@ class Side:
             list(training.towers[0].outputs),
         )
         keep = set(arguments["quantities"])
-        stepper.load(_variables(Trace(arguments["start"]).init(), counters=True))
+        precision, asked = arguments["precision"], perturbations_of(arguments.get("perturbations", ()))
+        begun = _variables(Trace(arguments["start"]).init(), counters=True)
+        stepper.load(begun if follow else perturb(begun, asked, 0, precision))
         state = stepper.state()
         writer.init(state)
         numbers = arguments["steps"]
         for done, number in enumerate(numbers):
             if follow is not None:
-                stepper.load(_variables(follow.step(number), arguments["recorded_counters"]))
+                known = _variables(follow.step(number), arguments["recorded_counters"])
+                stepper.load(perturb(known, asked, number, precision))
                 state = stepper.state()
+            batch = _batch(feeds.step(number), precision, asked, number)
             tensors = {name: value for name, value in state.items() if quantity_of(name) == "state"}
-            tensors.update(stepper.step(_batch(feeds.step(number), arguments["precision"])))
+            tensors.update(stepper.step(batch))
             state = stepper.state()
             tensors.update((name, value) for name, value in state.items() if quantity_of(name) != "state")
             if "eval" in keep and number == numbers[-1]:
                 if follow is not None and number + 1 in follow.step_numbers:
                     stepper.load(_variables(follow.step(number + 1), counters=False))
-                tensors.update(stepper.evaluate(_batch(feeds.step(number), arguments["precision"])))
+                tensors.update(stepper.evaluate(batch))
             writer.step(number, in_order({name: tensors[name] for name in tensors if quantity_of(name) in keep}))
             progress(done + 1, len(numbers))
         writer.close(**{COUNTERS_AFTER: counters_after(state)})
@@ -223,10 +232,10 @@ def _require_precision(training: Training, precision: str) -> None:
             )
 
 
-def _batch(file: TensorFile, precision: str) -> Tensors:
+def _batch(file: TensorFile, precision: str, perturbations: Iterable[Perturbation] = (), step: int = 0) -> Tensors:
     batch = {}
-    for name in file.names():
-        value = file.read(name)
+    fed = {name: file.read(name) for name in file.names()}
+    for name, value in perturb(fed, perturbations, step, precision).items():
         batch[batch_input(name)] = value.astype(precision) if value.dtype.name in FLOATS else value
     return batch
 

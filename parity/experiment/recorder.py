@@ -114,7 +114,7 @@ class Recorder:
         candidates = candidate_in_lockstep(playing, states.torch)
         references = reference_in_float64(playing, states.tf)
         repeats = lockstep_repeated(playing, states)
-        draws = list(run_draws(playing, join, states.tf)) if self._spread else []
+        draws = list(run_draws(playing, join, states)) if self._spread else []
         races = run_orders(playing, states.torch, case, candidates) if playing.racing else None
         lockstep = Lockstep(
             reference32=rough,

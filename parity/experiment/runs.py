@@ -5,16 +5,14 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from parity.case import Case
+from parity.experiment.perturbed import PerturbedTrace, run_candidate
 from parity.experiment.recording import Setup, SidePaths
-from parity.experiment.rejudge.races import Races, with_statistics_moved, with_tower_first
-from parity.experiment.sides.perturb import as_float64, one_roundoff, one_ulp, reordered
+from parity.experiment.rejudge.races import SHIFT, Races
 from parity.experiment.spec import REPETITION, Capability, RunSpec
 from parity.judge.allowances import UNIT16
 from parity.judge.levels.mixed import Halves
-from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
-from parity.trace import QUANTITIES, Trace, quantity_of
-from parity.trace.arrays import Tensors
+from parity.trace import QUANTITIES, Perturbation, Trace, quantity_of
 
 # The quantities that a run records, by what it is for.
 
@@ -27,7 +25,6 @@ def _but(*left_out: str) -> tuple[str, ...]:
 EVERYTHING = _but("noise", "eval")
 FREE_RUN_QUANTITIES = _but("noise", "eval", "feed", "act", "tower_grad", "tower_clip")
 SPREAD = _but("noise", "eval", "state", "feed")
-WEIGHTS, FEEDS = frozenset(["var"]), frozenset(["feed"])
 
 
 # The runs that every recording makes: in lockstep, free, from one ulp away, and the first steps once more.
@@ -84,20 +81,15 @@ def reference_in_float64(playing: Setup, states: Path) -> dict[str, "Future[Trac
 def replicas(playing: Setup, free: RunSpec) -> list[RunSpec]:
     """Returns runs like a free one of the reference that start one ulp of float64 away, on batches one ulp away."""
     prefix = "" if free.name == "free" else f"{free.name}-"
-    return [_replica(playing, free, f"{prefix}replica-{number}", number) for number in range(REPLICAS)]
+    return [
+        free._replace(name=f"{prefix}replica-{number}", perturbations=_ulp(number, 1000 * number))
+        for number in range(REPLICAS)
+    ]
 
 
-def _replica(playing: Setup, free: RunSpec, name: str, number: int) -> RunSpec:
-    start, feeds = Trace(free.start), Trace(free.feeds)
-    moved = one_ulp(as_float64(read_all(start.init())), number, WEIGHTS)
-    batches = (
-        (step, one_ulp(as_float64(read_all(feeds.step(step))), 1000 * number + step, FEEDS)) for step in playing.steps
-    )
-    return free._replace(
-        name=name,
-        start=write_init(playing.out / "start" / name, moved),
-        feeds=write_states(playing.out / "feeds" / name, batches),
-    )
+def _ulp(of_weights: int, of_inputs: int) -> tuple[Perturbation, ...]:
+    # Every step draws anew.
+    return Perturbation("ulp", "var", of_weights, 1), Perturbation("ulp", "feed", of_inputs, 1)
 
 
 def lockstep_repeated(playing: Setup, states: SidePaths) -> dict[str, "Future[Trace]"]:
@@ -127,50 +119,29 @@ def _repetition(playing: Setup, feeds: Path, start: Path, states: Path) -> RunSp
 PERTURBED_RUNS = 4
 
 
-def run_draws(playing: Setup, join: Join, states: Path) -> Iterator[tuple["Future[Trace]", "Future[Trace]"]]:
+def run_draws(playing: Setup, join: Join, states: SidePaths) -> Iterator[tuple["Future[Trace]", "Future[Trace]"]]:
     """Starts three steps in float32 for each draw, some moved by one ulp, the others with the examples in another order.
 
     Args:
       playing: the sides.
       join: names and layouts of both sides.
-      states: trace of the states before each step, in the reference's names.
+      states: the states before each step.
 
     Yields:
       The reference's and the candidate's run of a draw.
     """
     steps = sorted({0, len(playing.steps) // 2, len(playing.steps) - 1})
-    state, fed = Trace(states), Trace(playing.feeds.tf)
-    out, into = playing.out / "states", playing.out / "feeds"
+    feeds, start = playing.feeds.tf, playing.start.tf
     for draw in range(2 * PERTURBED_RUNS):
         name = f"ulp-{draw}" if draw < PERTURBED_RUNS else f"order-{draw - PERTURBED_RUNS}"
-        drawn = [
-            (step, *_drawn(playing, read_all(state.step(step)), read_all(fed.step(step)), draw, step)) for step in steps
-        ]
-        moved = [(step, before) for step, before, _ in drawn]
-        batches = [(step, batch) for step, _, batch in drawn]
-        asked = RunSpec(
-            name,
-            "float32",
-            write_states(into / f"tf-{name}", batches),
-            playing.start.tf,
-            write_states(out / f"tf-{name}", moved),
-            SPREAD,
-            steps,
-            True,
-        )
-        reference = playing.tf.run(asked)
-        asked = asked._replace(
-            feeds=write_states(into / f"torch-{name}", ((n, translated_batch(join, batch)) for n, batch in batches)),
-            start=playing.start.torch,
-            follow=write_states(out / f"torch-{name}", ((n, translated(join, before)) for n, before in moved)),
-        )
-        yield reference, playing.torch.run(asked)
+        drawn = _ulp(7919 * draw, 7907 * draw) if draw < PERTURBED_RUNS else (another_order(playing, 7901 * draw),)
+        asked = RunSpec(name, "float32", feeds, start, states.tf, SPREAD, steps, True, perturbations=drawn)
+        yield playing.tf.run(asked), run_candidate(playing, join, asked, states.torch)
 
 
-def _drawn(playing: Setup, before: Tensors, batch: Tensors, draw: int, step: int) -> tuple[Tensors, Tensors]:
-    if draw >= PERTURBED_RUNS:
-        return before, reordered(batch, playing.shards, 7901 * draw + step, playing.uneven)
-    return one_ulp(before, 7919 * draw + step, WEIGHTS), one_ulp(batch, 7907 * draw + step, FEEDS)
+def another_order(playing: Setup, seed: int, seed_per_step: int = 1) -> Perturbation:
+    """Returns what puts the examples of each tower's shard, or of each micro-batch of it, in another order in each step."""
+    return Perturbation("sample_order", "feed", seed, seed_per_step, shards=playing.shards, uneven=playing.uneven)
 
 
 # Runs the candidate in half precision beside its own float32, and under perturbation by half a unit of it.
@@ -211,14 +182,13 @@ def _draw(playing: Setup, states: SidePaths, number: int, unit: float) -> tuple[
     Returns:
       The trace, and the states before its steps.
     """
-    name = f"half-{number}"
-    state, fed = Trace(states.torch), Trace(playing.feeds.torch)
-    moved = ((n, one_roundoff(read_all(state.step(n)), 31 * number + 1009 * n, WEIGHTS, unit)) for n in playing.steps)
-    batches = ((n, one_roundoff(read_all(fed.step(n)), 37 * number + 1013 * n, FEEDS, unit)) for n in playing.steps)
-    before = write_states(playing.out / "states" / name, moved)
-    feeds = write_states(playing.out / "feeds" / name, batches)
-    asked = _asked(playing, states, name, EVERYTHING)._replace(feeds=feeds, follow=before)
-    return playing.torch.run(asked._replace(recorded_counters=True, noise=(unit, number))).result(), Trace(before)
+    moved = (
+        Perturbation("roundoff", "var", 31 * number, 1009, unit),
+        Perturbation("roundoff", "feed", 37 * number, 1013, unit),
+    )
+    asked = _asked(playing, states, f"half-{number}", EVERYTHING)._replace(perturbations=moved)
+    run = playing.torch.run(asked._replace(recorded_counters=True, noise=(unit, number))).result()
+    return run, PerturbedTrace(states.torch, moved, asked.precision)
 
 
 # Runs the candidate with each tower's shard first: what it takes to work out the orders that statistics may race
@@ -239,16 +209,12 @@ def run_orders(playing: Setup, states: Path, case: Case, lockstep: "Mapping[str,
         return Races(playing.racing, ema)
     feeds, start, steps, towers = playing.feeds.torch, playing.start.torch, playing.steps, case.towers
     alone: dict[str, list[Future[Trace]]] = {precision: [run] for precision, run in lockstep.items()}
-    batches, before = Trace(feeds), Trace(states)
     for tower in range(1, towers):
-        name = f"tower-{tower}-first"
-        changed = ((n, with_tower_first(read_all(batches.step(n)), tower, towers)) for n in steps)
-        swapped = write_states(playing.out / "feeds" / f"torch-{name}", changed)
+        first = (Perturbation("tower_first", "feed", tower, shards=towers),)
         for precision, runs in alone.items():
-            asked = RunSpec(f"{name}-{precision}", precision, swapped, start, states, ("stat",), steps)
-            runs.append(playing.torch.run(asked))
-    shifted = ((n, with_statistics_moved(read_all(before.step(n)))) for n in steps)
-    moved = write_states(playing.out / "states" / "torch-moved", shifted)
-    last = playing.torch.run(RunSpec("statistics-moved", "float64", feeds, start, moved, ("stat",), steps))
+            asked = RunSpec(f"tower-{tower}-first-{precision}", precision, feeds, start, states, ("stat",), steps)
+            runs.append(playing.torch.run(asked._replace(perturbations=first)))
+    shifted = RunSpec("statistics-moved", "float64", feeds, start, states, ("stat",), steps)
+    last = playing.torch.run(shifted._replace(perturbations=(Perturbation("shift", "stat", unit=SHIFT),)))
     traces = {precision: [run.result() for run in runs] for precision, runs in alone.items()}
     return Races(playing.racing, ema, traces, last.result())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.experiment.sides.densify import DenseTrace
-from parity.trace import Trace
+from parity.trace import Perturbation, Trace
 from parity.worker.process import SideProcess
 
 Progress = Callable[[str, int, int], None]
@@ -52,6 +52,8 @@ class RunSpec(NamedTuple):
         looks for such places.
       detached: edges of the candidate's forward pass that no gradient passes, see `torch_ddp.step.activation_patching`.
       whole: name of the run of all steps that this one is a part of, where there is such a one.
+      perturbations: of batches, and of the states that steps start from (`follow`, or else `start`), which the worker
+        applies, in their order.
       partly: whether `start` lacks slots and counters, which then stay as the candidate's optimizer made them.
     """
 
@@ -72,6 +74,7 @@ class RunSpec(NamedTuple):
     detached: Sequence[tuple[int, int | str]] = ()
     whole: str = ""
     partly: bool = False
+    perturbations: tuple[Perturbation, ...] = ()
 
 
 def start_run(side: SideProcess, tick: Progress, what: str, asked: RunSpec, out: Path, **own: Any) -> "Future[Trace]":
@@ -96,6 +99,7 @@ def start_run(side: SideProcess, tick: Progress, what: str, asked: RunSpec, out:
         "out": str(out),
         **({"cut": True} if asked.cut else {}),
         **({"partly": True} if asked.partly else {}),
+        **({"perturbations": [each._asdict() for each in asked.perturbations]} if asked.perturbations else {}),
         **({"random_seed": asked.random_seed} if asked.random_seed is not None else {}),
         **({"detached": [list(edge) for edge in asked.detached]} if asked.detached else {}),
         **({"uncut": list(asked.uncut)} if asked.uncut is not None else {}),

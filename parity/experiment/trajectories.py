@@ -2,7 +2,7 @@
 
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from itertools import zip_longest
 from pathlib import Path
@@ -12,9 +12,9 @@ import numpy as np
 
 from parity.case import Case
 from parity.case.intended import times
+from parity.experiment.perturbed import run_candidate
 from parity.experiment.recording import Setup
-from parity.experiment.runs import FEEDS, WEIGHTS
-from parity.experiment.sides.perturb import one_ulp, reordered
+from parity.experiment.runs import another_order
 from parity.experiment.spec import RunSpec
 from parity.judge.allowances import TRAJECTORY_LIMIT
 from parity.judge.level import first_difference, level_from
@@ -31,10 +31,9 @@ from parity.judge.levels.trajectory import (
 )
 from parity.judge.result import Check, FirstDifference, Level, Verdict, decide
 from parity.judge.unmatched_slots import after_the_last, set_aside_slots
-from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
-from parity.trace import Trace, quantity_of
-from parity.trace.arrays import Array, Tensors
+from parity.trace import Perturbation, Trace, quantity_of
+from parity.trace.arrays import Array
 from parity.worker.failures import SideFailed
 
 # Records level 3: float32 runs that nobody resets, of both sides, each with its own rounding.
@@ -43,8 +42,6 @@ ENVELOPE = 20
 HELD_OUT = 20
 OF_THE_CANDIDATE = 8
 IN_FLIGHT = 2
-
-Ask = Callable[[RunSpec], "Future[Trace]"]
 
 
 def record_trajectories(playing: Setup, join: Join, reference: Trace) -> tuple[Trace, Trajectories]:
@@ -67,8 +64,8 @@ def record_trajectories(playing: Setup, join: Join, reference: Trace) -> tuple[T
     candidate = playing.torch.run(_asked(playing, "float32-free", playing.feeds.torch, playing.start.torch)).result()
     spots = spots_of(join, reference, candidate, playing.racing)
     draws = range(ENVELOPE + HELD_OUT)
-    references = _in_turn(playing.tf.run, (_of_reference(playing, draw) for draw in draws))
-    candidates = _in_turn(playing.torch.run, (_of_candidate(playing, join, draw) for draw in draws[:OF_THE_CANDIDATE]))
+    references = _in_turn(playing.tf.run(_drawn(playing, draw)) for draw in draws)
+    candidates = _in_turn(run_candidate(playing, join, _drawn(playing, draw)) for draw in draws[:OF_THE_CANDIDATE])
     found: list[Array] = []
     others = [apart(join, spots, reference, candidate, (False, True))]
     wandering: list[Array] = []
@@ -87,66 +84,29 @@ def follow_again(playing: Setup, join: Join, reference: Trace, spots: list[Spot]
     """Runs another candidate alike; returns its distances from the reference and its own wandering."""
     candidate = playing.torch.run(_asked(playing, "float32-free", playing.feeds.torch, playing.start.torch)).result()
     others, wandering = [apart(join, spots, reference, candidate, (False, True))], []
-    asked = (_of_candidate(playing, join, draw) for draw in range(OF_THE_CANDIDATE))
-    for other in _in_turn(playing.torch.run, asked):
+    for other in _in_turn(run_candidate(playing, join, _drawn(playing, draw)) for draw in range(OF_THE_CANDIDATE)):
         others.append(apart(join, spots, reference, other, (False, True)))
         wandering.append(apart(join, spots, candidate, other, (True, True)))
         _remove(other)
     return np.array(others), np.array(wandering)
 
 
-def _in_turn(ask: Ask, asked: Iterator[RunSpec]) -> Iterator[Trace]:
+def _in_turn(started: "Iterator[Future[Trace]]") -> Iterator[Trace]:
     # One run more than is looked at is under way, so that neither the side nor this process waits for the other.
-    waiting: deque[tuple[RunSpec, Future[Trace]]] = deque()
-    for each in asked:
-        waiting.append((each, ask(each)))
+    waiting: deque[Future[Trace]] = deque()
+    for each in started:
+        waiting.append(each)
         if len(waiting) >= IN_FLIGHT:
-            yield _taken(waiting)
+            yield waiting.popleft().result()
     while waiting:
-        yield _taken(waiting)
+        yield waiting.popleft().result()
 
 
-def _taken(waiting: "deque[tuple[RunSpec, Future[Trace]]]") -> Trace:
-    asked, future = waiting.popleft()
-    trace = future.result()
-    for folder in (asked.feeds, asked.start):
-        shutil.rmtree(folder, ignore_errors=True)
-    return trace
-
-
-def _of_reference(playing: Setup, draw: int) -> RunSpec:
-    name = f"drawn-{draw}"
-    start, feeds = _drawn(playing, draw)
-    return _asked(
-        playing,
-        name,
-        write_states(playing.out / "feeds" / f"tf-{name}", feeds),
-        write_init(playing.out / "start" / f"tf-{name}", start),
-    )
-
-
-def _of_candidate(playing: Setup, join: Join, draw: int) -> RunSpec:
-    name = f"drawn-{draw}"
-    start, feeds = _drawn(playing, draw)
-    batches = ((step, translated_batch(join, batch)) for step, batch in feeds)
-    return _asked(
-        playing,
-        name,
-        write_states(playing.out / "feeds" / f"torch-{name}", batches),
-        write_init(playing.out / "start" / f"torch-{name}", translated(join, start)),
-    )
-
-
-def _drawn(playing: Setup, draw: int) -> tuple[Tensors, Iterator[tuple[int, Tensors]]]:
-    start, feeds = Trace(playing.start.tf), Trace(playing.feeds.tf)
-
-    def batches() -> Iterator[tuple[int, Tensors]]:
-        for step in playing.steps:
-            seed = 7919 * (draw + 1) + 104_729 * step
-            batch = reordered(read_all(feeds.step(step)), playing.shards, seed, playing.uneven)
-            yield step, one_ulp(batch, seed + 1, FEEDS)
-
-    return one_ulp(read_all(start.init()), 611_953 + draw, WEIGHTS), batches()
+def _drawn(playing: Setup, draw: int) -> RunSpec:
+    """Returns the reference's run of a draw."""
+    order = another_order(playing, 7919 * (draw + 1), 104_729)
+    moved = Perturbation("ulp", "var", 611_953 + draw), order._replace(kind="ulp", seed=order.seed + 1)
+    return _asked(playing, f"drawn-{draw}", playing.feeds.tf, playing.start.tf)._replace(perturbations=(order, *moved))
 
 
 def _asked(playing: Setup, name: str, feeds: Path, start: Path) -> RunSpec:

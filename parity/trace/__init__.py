@@ -51,6 +51,10 @@ from parity.trace.keys import section_prefix as section_prefix
 from parity.trace.keys import select as select
 from parity.trace.keys import tower_order as tower_order
 from parity.trace.keys import trace_name as trace_name
+from parity.trace.perturb import Perturbation as Perturbation
+from parity.trace.perturb import as_float64 as as_float64
+from parity.trace.perturb import perturb as perturb
+from parity.trace.perturb import perturbations_of as perturbations_of
 from parity.trace.reader import COUNTERS_AFTER as COUNTERS_AFTER
 from parity.trace.reader import Trace as Trace
 from parity.trace.reader import counters_after as counters_after

@@ -14,6 +14,7 @@ from parity.worker.process import SideProcess
 # Starts the processes that play the sides.
 
 DEFAULT_SILENCE = 300.0
+DATA = "parity.worker.data"
 
 
 def launch_tf(python: str | None, log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:
@@ -39,7 +40,7 @@ def launch_torch(log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:
 
 def launch_data(log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:
     """Starts the process that runs the case's own `batches`, whatever it imports."""
-    return _launch("data", sys.executable, "parity.worker.data", dict(os.environ), log, silence)
+    return _launch("data", sys.executable, DATA, dict(os.environ), log, silence)
 
 
 def _launch(side: str, python: str, module: str, environment: dict[str, str], log: Path, silence: float) -> SideProcess:
@@ -47,7 +48,8 @@ def _launch(side: str, python: str, module: str, environment: dict[str, str], lo
     environment.setdefault("PYTHONFAULTHANDLER", "1")
     # A line reaches its log as soon as it is whole; unbuffered, the lines of several ranks would mix.
     environment.pop("PYTHONUNBUFFERED", None)
-    return SideProcess(side, [python, str(bootstrap.__file__), module], environment, log, silence)
+    greets = module != DATA  # it is always of this interpreter, and is told nothing that has changed
+    return SideProcess(side, [python, str(bootstrap.__file__), module], environment, log, silence, greets)
 
 
 # The three processes of a run: the user's batches, the TensorFlow side, the torch side.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from parity.worker.failures import SideFailed, failure, last_lines, last_words, task_of, telling_stacks
-from parity.worker.protocol import Channel
+from parity.worker.protocol import PROTOCOL_VERSION, Channel
 
 Progress = Callable[[int, int], None]
 FOLLOWING = ("initialize", "run", "forward")  # requests that need what an earlier one made
@@ -43,17 +43,25 @@ class SideProcess:
       environment: the child's whole environment.
       log: file that takes everything the child prints.
       silence: seconds without an answer or a sign of progress after which the child is ended.
+      greets: whether its answer to "hello" has to name our version of the protocol before it is asked anything else.
 
     Raises:
       SideFailed: the program cannot be started.
     """
 
     def __init__(
-        self, side: str, command: Sequence[str], environment: Mapping[str, str], log: Path, silence: float
+        self,
+        side: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        silence: float,
+        greets: bool = False,
     ) -> None:
         self.side = side
         self._log = log
         self._silence = silence
+        self._to_greet = greets
         self._closing = threading.Event()
         self._failures: list[SideFailed] = []
         self._broken: SideFailed | None = None
@@ -157,9 +165,29 @@ class SideProcess:
             raise
 
     def _ask(self, request: str, arguments: dict[str, Any], on_progress: Progress | None) -> Any:
+        if self._to_greet:
+            self._greet(request)
+        self._send(request, arguments)
+        return self._reply(request, on_progress)
+
+    def _greet(self, request: str) -> None:
+        # What goes wrong while a side starts is told of what it was first asked.
+        self._send("hello", {})
+        version = self._reply(request, None).get("protocol", 1)
+        if version != PROTOCOL_VERSION:
+            raise SideFailed(
+                self.side,
+                f"expected version {PROTOCOL_VERSION} of the protocol, got {version}: parity and its worker are of "
+                "different versions. Install one version of tower-parity in both interpreters.",
+            )
+        self._to_greet = False
+
+    def _send(self, request: str, arguments: dict[str, Any]) -> None:
         # A child that has ended may still have left an answer that says why.
         with contextlib.suppress(OSError, ValueError):
             self._channel.send({"request": request, **arguments})
+
+    def _reply(self, request: str, on_progress: Progress | None) -> Any:
         while True:
             self._wait_for_reply(request)
             reply = self._receive()

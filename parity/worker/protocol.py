@@ -15,6 +15,8 @@ import sys
 import traceback
 from typing import Any, BinaryIO, Callable, Dict, Optional
 
+PROTOCOL_VERSION = 2  # of requests and their arguments; 2: the worker of a run applies perturbations
+
 Handler = Callable[[Dict[str, Any], Callable[[int, int], None]], Any]
 
 

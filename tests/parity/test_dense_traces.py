@@ -1,8 +1,7 @@
 import numpy as np
 
 from parity.experiment.sides.densify import DenseTrace
-from parity.experiment.sides.perturb import reordered
-from parity.trace import TraceWriter
+from parity.trace import Perturbation, TraceWriter, perturb
 
 
 def test_rows_are_read_as_a_dense_gradient_and_doubled_ones_added_up(tmp_path):
@@ -32,15 +31,19 @@ def test_rows_are_read_as_a_dense_gradient_and_doubled_ones_added_up(tmp_path):
     assert trace.init().names() == ["var/w"]
 
 
+def shuffled(seed, uneven):
+    return Perturbation("sample_order", "feed", seed, shards=3, uneven=uneven)
+
+
 def test_examples_change_places_within_the_shards_of_every_policy_and_none_is_lost():
     batch = {"feed/x": np.arange(11), "feed/y": np.arange(11) * 2}
     shards = {"drop": [(0, 3), (3, 6), (6, 9), (9, 10), (10, 11)], "sizes": [(0, 4), (4, 8), (8, 11)]}
     shards["pad"] = [(0, 4), (4, 8), (8, 10), (10, 11)]
     for uneven, bounds in shards.items():
-        orders = [reordered(batch, 3, seed, uneven)["feed/x"] for seed in range(20)]
+        orders = [perturb(batch, [shuffled(seed, uneven)])["feed/x"] for seed in range(20)]
         for order in orders:
             for low, high in bounds:
                 assert sorted(order[low:high]) == list(range(low, high)), uneven
         assert any((order != np.arange(11)).any() for order in orders)
-    moved = reordered(batch, 3, 1, "sizes")
+    moved = perturb(batch, [shuffled(1, "sizes")])
     np.testing.assert_array_equal(moved["feed/y"], 2 * moved["feed/x"])

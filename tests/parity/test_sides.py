@@ -8,6 +8,7 @@ import pytest
 
 from parity.worker.failures import SideFailed, failure, last_frame, last_lines, telling_stacks, without_our_frames
 from parity.worker.process import SideProcess, fail_together
+from parity.worker.protocol import PROTOCOL_VERSION
 
 ROOT = Path(__file__).parents[2]
 ANSWER = "import sys, json, time\nfor line in sys.stdin:\n    message = json.loads(line)\n"
@@ -18,9 +19,11 @@ def side(tmp_path):
     """Starts a program as a side; closed in the end."""
     started = []
 
-    def start(program: str, silence: float = 60.0, name: str = "tf", unbuffered: bool = True) -> SideProcess:
+    def start(program: str, silence: float = 60.0, name: str = "tf", unbuffered: bool = True, greets: bool = False):
         command = [sys.executable, *(["-u"] if unbuffered else []), "-c", program]
-        process = SideProcess(name, command, {"PYTHONPATH": str(ROOT)}, tmp_path / f"{len(started)}.log", silence)
+        process = SideProcess(
+            name, command, {"PYTHONPATH": str(ROOT)}, tmp_path / f"{len(started)}.log", silence, greets
+        )
         started.append(process)
         return process
 
@@ -34,6 +37,29 @@ def test_an_answer_is_the_futures_result_and_progress_comes_before_it(side):
     seen = []
     assert side(program).ask("run", lambda done, total: seen.append((done, total)), x=3).result(60) == 3
     assert seen == [(1, 2)]
+
+
+def greeting(protocol: str) -> str:
+    return (
+        ANSWER + f"    print(json.dumps({{'result': {{'framework': 'x', {protocol}'request': message['request']}}}}))"
+    )
+
+
+def test_a_side_that_speaks_our_protocol_is_greeted_once_and_then_asked(side):
+    process = side(greeting(f"'protocol': {PROTOCOL_VERSION}, "), greets=True)
+    assert [process.ask(name).result(60)["request"] for name in ("prepare", "run")] == ["prepare", "run"]
+
+
+@pytest.mark.parametrize(("protocol", "told"), [("", "1"), (f"'protocol': {PROTOCOL_VERSION + 1}, ", "3")])
+def test_a_side_of_another_version_is_refused_in_one_line(side, protocol, told):
+    process = side(greeting(protocol), greets=True)
+    for _ in range(2):
+        with pytest.raises(SideFailed) as refused:
+            process.ask("prepare").result(60)
+        assert str(refused.value) == (
+            f"TensorFlow side: expected version 2 of the protocol, got {told}: parity and its worker are of different "
+            "versions. Install one version of tower-parity in both interpreters."
+        )
 
 
 def test_closing_a_side_that_is_waited_for_ends_the_wait(side):

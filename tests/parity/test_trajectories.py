@@ -17,7 +17,8 @@ from parity.judge.levels.trajectory import (
     strays,
 )
 from parity.judge.result import Check
-from parity.trace import TraceWriter
+from parity.mapping.states import read_all
+from parity.trace import Trace, TraceWriter, perturb
 
 LIMIT, ROUNDING = 32.0, 1e-9
 
@@ -142,7 +143,8 @@ def test_examples_change_places_within_their_towers_shard_alone(tmp_path, uneven
     playing = SimpleNamespace(
         start=SimpleNamespace(tf=tmp_path), feeds=SimpleNamespace(tf=tmp_path), steps=[0], shards=3, uneven=uneven
     )
-    orders = [np.round(batch["feed/x"]) for draw in range(20) for _, batch in _drawn(playing, draw)[1]]
+    batch = read_all(Trace(tmp_path).step(0))
+    orders = [np.round(perturb(batch, _drawn(playing, draw).perturbations)["feed/x"]) for draw in range(20)]
     of_shards = np.repeat(np.arange(len(shards)), shards)
     assert all((of_shards[order.astype(int)] == of_shards).all() for order in orders)
     assert len({tuple(order) for order in orders}) > 5

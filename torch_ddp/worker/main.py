@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from parity.worker.protocol import Channel, SideError, claim_standard_streams, die_with_parent, serve
+from parity.worker.protocol import PROTOCOL_VERSION, Channel, SideError, claim_standard_streams, die_with_parent, serve
 from torch_ddp.process_group import Rank, import_what_ddp_imports, process_group
 from torch_ddp.worker.rank import RankServer
 
@@ -186,7 +186,7 @@ class Side:
 
     def hello(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
         """Answers with the version."""
-        return {"framework": "torch " + torch.__version__}
+        return {"framework": "torch " + torch.__version__, "protocol": PROTOCOL_VERSION}
 
     def prepare(self, arguments: dict[str, Any], progress: Any) -> Any:
         """Has every rank build the port; forks new ranks where their number, backend or threads change."""

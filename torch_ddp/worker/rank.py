@@ -4,7 +4,7 @@ import contextlib
 import functools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from parity.trace import (
     COUNTERS_AFTER,
+    Perturbation,
     TensorFile,
     Trace,
     TraceWriter,
     batch_input,
     counters_after,
+    perturb,
+    perturbations_of,
     quantity_of,
     select,
     trace_name,
@@ -109,7 +112,8 @@ class RankServer:
         With `partly` it need not hold everything, and what it does not hold stays. With `random_seed` Python's, numpy's and
         torch's generators are seeded by it and the rank's number before the first step. With `uncut`, names of places of
         `GradientCuts`, gradients pass these, and the trace's facts have as `gradient_cuts` all places of this rank. With
-        `detached` no gradient passes some edges of the first forward pass, see `DetachingWatch`.
+        `detached` no gradient passes some edges of the first forward pass, see `DetachingWatch`. `perturbations` change what
+        is read, as on the TensorFlow side.
         """
         stepper, known_facts, _, own = self._prepared[arguments["prepared"]]
         watch: GradientCuts | DetachingWatch | None = None
@@ -161,9 +165,10 @@ class RankServer:
         keep = set(arguments["quantities"])
         stepper.give({})
         writer = self._writer(arguments["out"], stepper, known_facts)
+        asked = perturbations_of(arguments.get("perturbations", ()))
         start = _all(Trace(arguments["start"]).init())
         kept = _kept(own, start)
-        stepper.load({**kept, **start})
+        stepper.load({**kept, **(start if follow else perturb(start, asked, 0, precision))})
         stepper.model.zero_grad(set_to_none=True)  # an optimizer clears only its own, and a run starts with none
         state = stepper.state()
         if writer:
@@ -171,15 +176,16 @@ class RankServer:
         numbers, agree = arguments["steps"], True
         for done, number in enumerate(numbers):
             if follow is not None:
-                followed = _all(follow.step(number))
+                followed = perturb(_all(follow.step(number)), asked, number, precision)
                 given = {name: followed.pop(name) for name in select(followed, "act")}
                 whole = state if arguments.get("partly") else {name: state[name] for name in kept}
                 stepper.load({**whole, **followed}, arguments["recorded_counters"])
                 stepper.give(given, bool(arguments.get("cut")))
                 state = stepper.state()
             before = select(state, "state")
+            batch = _batch(feeds.step(number), precision, asked, number)
             with watch.watching() if watch else contextlib.nullcontext():
-                recorded = stepper.step(_batch(feeds.step(number), precision))
+                recorded = stepper.step(batch)
             state = stepper.state()
             weights = select(state, "var")
             agree = ranks_agree(weights, self._rank, self._device) and agree
@@ -188,7 +194,7 @@ class RankServer:
                 if follow is not None and number + 1 in follow.step_numbers:
                     following = _all(follow.step(number + 1))
                     stepper.load({**{name: state[name] for name in kept}, **following}, counters=False)
-                evaluated = stepper.evaluate(_batch(feeds.step(number), precision), arguments.get("evaluation", "eval"))
+                evaluated = stepper.evaluate(batch, arguments.get("evaluation", "eval"))
             if writer and recorded is not None:
                 after = {name: value for name, value in state.items() if quantity_of(name) != "state"}
                 tensors = {**before, **recorded, **after, **evaluated}
@@ -357,10 +363,11 @@ def _same_case(one: str, other: str) -> bool:
     return bool(first["case"] == second["case"] and first["folders"] == second["folders"])
 
 
-def _batch(file: TensorFile, precision: str) -> dict[str, np.ndarray]:
+def _batch(
+    file: TensorFile, precision: str, perturbations: Iterable[Perturbation] = (), step: int = 0
+) -> dict[str, np.ndarray]:
     batch = {}
-    for name in file.names():
-        value = file.read(name)
+    for name, value in perturb(_all(file), perturbations, step, precision).items():
         batch[batch_input(name)] = value.astype(precision) if value.dtype.name in FLOATS else value
     return batch
 

@@ -4,16 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from parity.experiment.recording import Recorded, Setup, SidePaths
-from parity.experiment.runs import FEEDS, WEIGHTS
-from parity.experiment.sides.perturb import as_float64, one_ulp, reordered
+from parity.experiment.runs import another_order
 from parity.experiment.spec import RunSpec
 from parity.judge.allowances import FUNCTION_LIMIT
 from parity.judge.metrics import distance
 from parity.judge.result import Cause, Check, FirstDifference, Level
 from parity.judge.spread import MeasuredSpread
-from parity.mapping.states import read_all, write_states
-from parity.trace import OPTIMIZED, Trace, is_learning_rate, parse_key, quantity_of
-from parity.trace.arrays import Tensors
+from parity.trace import OPTIMIZED, Perturbation, Trace, is_learning_rate, parse_key, quantity_of
 
 # Sets aside what comes of hyper-parameters that TensorFlow's graph rounds to float32 and a port does not.
 
@@ -198,23 +195,10 @@ def _apart(run: Trace, reference: Trace, check: Check) -> float:
 def rounded_runs(playing: Setup, states: SidePaths, steps: Sequence[int], names: set[str]) -> Iterator[Trace]:
     """Yields the reference's runs; the variables that are judged stay where they are, so that only rounding moves them."""
     playing.tf.prepare("float64", playing.inputs).result()
-    before, fed = Trace(states.tf), Trace(playing.feeds.tf)
+    feeds, start, quantities = playing.feeds.tf, playing.start.tf, tuple(sorted(OPTIMIZED))
     for draw in range(DRAWS):
-        name = f"empty-{draw}"
-        moved = ((step, _one_ulp(read_all(before.step(step)), draw + DRAWS * step, names)) for step in steps)
-        batches = ((n, _drawn(playing, read_all(fed.step(n)), draw + DRAWS * n)) for n in steps)
-        feeds = write_states(playing.out / "feeds" / f"tf-{name}", batches)
-        follow = write_states(playing.out / "states" / f"tf-{name}", moved)
-        yield playing.tf.run(
-            RunSpec(name, "float64", feeds, playing.start.tf, follow, tuple(sorted(OPTIMIZED)), steps, True)
-        ).result()
-
-
-def _one_ulp(state: Tensors, seed: int, names: set[str]) -> Tensors:
-    wide = as_float64(state)
-    others = {text: value for text, value in wide.items() if parse_key(text).name not in names}
-    return {**wide, **one_ulp(others, seed, WEIGHTS)}
-
-
-def _drawn(playing: Setup, batch: Tensors, seed: int) -> Tensors:
-    return reordered(one_ulp(as_float64(batch), seed, FEEDS), playing.shards, seed, playing.uneven)
+        asked = RunSpec(f"empty-{draw}", "float64", feeds, start, states.tf, quantities, steps, True)
+        weights = Perturbation("ulp", "var", draw, DRAWS, but=tuple(sorted(names)))
+        inputs = Perturbation("ulp", "feed", draw, DRAWS)
+        moved = (weights, inputs, another_order(playing, draw, DRAWS))
+        yield playing.tf.run(asked._replace(perturbations=moved)).result()

@@ -6,14 +6,13 @@ from typing import Protocol
 
 from parity.experiment.recording import Recorded, Setup, SidePaths
 from parity.experiment.runs import EVERYTHING, FREE_RUN_QUANTITIES, replicas
-from parity.experiment.sides.perturb import as_float64
 from parity.experiment.spec import RunSpec
 from parity.judge.levels.function import judge_free, judge_lockstep
 from parity.judge.metrics import distance
 from parity.judge.result import Check
 from parity.judge.spread import Replicas
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
-from parity.trace import GRADIENTS, Trace, moved_aside, moved_with_inputs, parse_key
+from parity.trace import GRADIENTS, Trace, as_float64, moved_aside, moved_with_inputs, parse_key
 from parity.trace.arrays import Tensors
 
 # Judges again beside a kink, where a tie that rounding breaks leaves the gradient without a value.

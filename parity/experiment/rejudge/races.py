@@ -13,8 +13,8 @@ from parity.judge.metrics import distance, norm
 from parity.judge.races import Outcome, averages, decays, kept_part, nearest, nearest_of_each, outcomes
 from parity.judge.result import Check
 from parity.mapping.trace_map import Join
-from parity.trace import GLOBAL_STEP, TensorFile, Trace, key_of, parse_evaluated, parse_key, quantity_of, select
-from parity.trace.arrays import Array, Tensors
+from parity.trace import GLOBAL_STEP, TensorFile, Trace, key_of, parse_evaluated, parse_key, quantity_of
+from parity.trace.arrays import Array
 
 SHIFT = 1.0
 FREE_RUN_RACES = "the reference races for it: a free run leaves every step to another order"
@@ -43,19 +43,6 @@ class Races(NamedTuple):
             return False
         only_averages = {quantity_of(each) for each in self.racing} == {"ema"}
         return not only_averages or parse_evaluated(parse_key(text).name).averages
-
-
-def with_tower_first(batch: Tensors, tower: int, towers: int) -> Tensors:
-    """Returns a batch in which a tower's shard has changed places with the first's."""
-    order = np.arange(towers)
-    order[[0, tower]] = [tower, 0]
-    return {text: np.concatenate([np.split(value, towers)[place] for place in order]) for text, value in batch.items()}
-
-
-def with_statistics_moved(state: Tensors) -> Tensors:
-    """Returns a state whose statistics are larger by `SHIFT`, in float64: in float32 the sum would round."""
-    moved = {text: value.astype("float64") + SHIFT for text, value in select(state, "stat").items()}
-    return {**state, **moved}
 
 
 def settle_races(checks: list[Check], races: Races | None, join: Join, traces: Lockstep, precision: str) -> list[Check]:
