@@ -1,12 +1,10 @@
-"""TowerError, CheckpointError; the line of the user's code in a traceback."""
+"""What is raised for towers and checkpoints, and the line of the user's code in a traceback."""
 
 import linecache
 import os
 from typing import Any, Sequence
 
 import tensorflow as real
-
-# Finds the line of the user's own code in a traceback.
 
 OURS = os.path.dirname(os.path.abspath(__file__))
 THEIRS = os.path.dirname(os.path.abspath(real.__file__))

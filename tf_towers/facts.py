@@ -1,4 +1,4 @@
-"""Facts of a training, hazards of a built graph."""
+"""States the facts of a training: all that may differ from another run on purpose; and the hazards of its graph."""
 
 import os
 from typing import AbstractSet, Any, Dict, List, Sequence, Set
@@ -14,8 +14,6 @@ from tf_towers.graph.training import Training
 from tf_towers.graph.traversal import ancestors
 from tf_towers.graph.update.optimizer import hyper_parameters
 from tf_towers.tf_types import Operation, Optimizer, Variable
-
-# States the facts of a training: everything that may differ from another run on purpose.
 
 FLAGS = ("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS", "NVIDIA_TF32_OVERRIDE")
 

@@ -1,4 +1,4 @@
-"""Repeatable sessions; perturbed initial values."""
+"""Opens sessions that repeat bit for bit, and chooses the state that training starts from."""
 
 import zlib
 from typing import Any, Mapping
@@ -9,8 +9,6 @@ import tensorflow.compat.v1 as tf
 from parity.trace import parse_key
 from parity.trace.arrays import Array, Tensors
 from tf_towers.tf_types import Graph, Session
-
-# Chooses the state that training starts from.
 
 NON_NEGATIVE_SLOTS = frozenset(["v", "rms", "ms", "mg", "accumulator", "accum", "accum_update", "vhat"])
 

@@ -36,8 +36,6 @@ from parity.trace import Perturbation, Trace, quantity_of
 from parity.trace.arrays import Array
 from parity.worker.failures import SideFailed
 
-# Records level 3: float32 runs that nobody resets, of both sides, each with its own rounding.
-
 ENVELOPE = 20
 HELD_OUT = 20
 OF_THE_CANDIDATE = 8

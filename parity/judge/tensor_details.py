@@ -10,8 +10,6 @@ from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, Trace, parse_key
 from parity.trace.arrays import Array
 
-# Looks closer at single tensors: how the values of both sides are spread, and where they are furthest apart.
-
 BINS = 24
 PLACES = 5
 DIFFERENT = 60  # tensors of a run that are looked at because they differ: the first ones

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-# What mapping raises.
-
 
 class MappingError(ValueError):
     """The variables of the two sides cannot be joined, or an array does not fit its transform.

@@ -12,8 +12,6 @@ from parity.trace.keys import GLOBAL_STEP, SKIPPED, STATE_OF_A_STEP, is_computed
 from parity.trace.safetensors import Headers, TensorFile
 from parity.trace.writer import FORMAT, FORMAT_VERSION, step_file
 
-# Reads a trace lazily: memory is bounded by the largest tensor, not by the trace.
-
 
 class Trace(object):
     """Opens a trace directory and validates its description; tensors are read when asked for.

@@ -11,8 +11,6 @@ from pathlib import Path
 from parity.worker import bootstrap
 from parity.worker.process import SideProcess
 
-# Starts the processes that play the sides.
-
 DEFAULT_SILENCE = 300.0
 DATA = "parity.worker.data"
 

@@ -1,4 +1,4 @@
-"""Ops without float64 kernel written as plain ops."""
+"""Writes ops that have no float64 kernel, or a rough one, as plain ops."""
 
 from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 

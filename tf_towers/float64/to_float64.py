@@ -1,4 +1,4 @@
-"""Types and constants widened; 0.1 read as written."""
+"""Widens a graph's types and constants to float64; a constant is read as a script wrote it: 0.1, no float32 near it."""
 
 import fractions
 import math

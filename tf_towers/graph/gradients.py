@@ -1,4 +1,4 @@
-"""Per-tower gradients to the applied one."""
+"""Takes the gradients of towers, and makes of them what the optimizer applies."""
 
 import contextlib
 from typing import (
@@ -28,9 +28,6 @@ from tf_towers.tf_types import Gradient, Pairs, Tensor
 
 if TYPE_CHECKING:
     from tf_towers.graph.tower import Model, Tower
-
-
-# Takes the gradients of towers: each loss by itself, or all of them where towers exchange tensors.
 
 
 class TowerGradients:

@@ -1,4 +1,4 @@
-"""One tower: model on a shard, loss, checks."""
+"""Builds one tower: the model on a shard, its loss, and the checks of what it returns."""
 
 import contextlib
 import functools
@@ -18,8 +18,6 @@ from tf_towers.graph.update.optimizer import Part
 from tf_towers.graph.user_errors import explain_foreign_graph, explain_mixed_dtypes, require_dtype
 from tf_towers.graph.variable_sharing import share
 from tf_towers.tf_types import Operation, Pairs, Tensor, TowerFunction, Variable
-
-# Builds one tower after the other, or all of them in turn: the model on a shard, its loss, its gradients.
 
 
 class Tower(NamedTuple):

@@ -1,11 +1,9 @@
-"""Ancestors, functions of TF 2 control flow."""
+"""Walks graphs: what an op needs, what comes before what, functions of TensorFlow 2's control flow."""
 
 from typing import AbstractSet, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from tf_towers.graph.op_types import RANDOM
 from tf_towers.tf_types import NodeDef, Operation
-
-# Walks graphs: what an op needs, and what comes before what.
 
 
 def ancestors(ops: Iterable[Operation], stop: AbstractSet[Operation] = frozenset()) -> Set[Operation]:

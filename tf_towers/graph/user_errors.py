@@ -1,4 +1,4 @@
-"""One-line answers to misuse: eager mode, foreign graph, mixed dtypes."""
+"""Answers misuse in one line: eager mode, a foreign graph, mixed dtypes, by file and line of the user's code."""
 
 import contextlib
 import inspect

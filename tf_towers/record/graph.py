@@ -1,4 +1,4 @@
-"""Graph and facts as data."""
+"""Takes the graph and the facts of a script as data."""
 
 import os
 import sys
@@ -18,8 +18,6 @@ from tf_towers.record.plan import RecordPlan, Section, changed_after_combining
 from tf_towers.record.towers import suggested_towers
 from tf_towers.record.variables import Variables, hyper_parameters
 from tf_towers.tf_types import Graph, GraphDef, Operation, Session, Tensor
-
-# Takes the graph of a script, from its inputs to its losses, gradients and updates, as data.
 
 
 def recorded_graph(graph: Graph, plans: Sequence[RecordPlan], variables: Variables) -> RecordedGraph:

@@ -1,4 +1,4 @@
-"""Patches on gradients and apply_gradients; iteration order of loops."""
+"""Hooks into what a script asks of TensorFlow while it builds its graph: gradients, updates from them, loops."""
 
 import functools
 import threading
@@ -13,8 +13,6 @@ from tensorflow.python.ops import control_flow_ops, gradients_util
 
 from tf_towers.graph.op_types import ENTERING, RANDOM, READING
 from tf_towers.tf_types import Graph, Operation, Optimizer, Pairs, Tensor, Variable
-
-# Notes what a script asks of TensorFlow while it builds its graph: gradients, and updates from them.
 
 
 class GradientCall:

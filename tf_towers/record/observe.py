@@ -1,4 +1,4 @@
-"""In which run values are computed; tfdbg for draws in loops."""
+"""Decides in which run the values of a step are computed, so that the script's own run stays what it is."""
 
 import collections
 import os

@@ -1,4 +1,4 @@
-"""What to record of a run; cached per fetch list."""
+"""Plans what is recorded of a `Session.run`, once for each list of fetches."""
 
 import collections
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple

@@ -1,4 +1,4 @@
-"""Watches Session.run; writes the trace."""
+"""Records a script's own training steps from inside its `Session.run`, and writes the trace."""
 
 import functools
 import threading
@@ -27,8 +27,6 @@ from tf_towers.record.planner import Planner
 from tf_towers.record.update_check import changed_by_clipping, gradients_not_applied
 from tf_towers.record.variables import describe, read_variables
 from tf_towers.tf_types import Graph, Session
-
-# Records a script's own training steps, from inside its `Session.run`.
 
 WAIT_SECONDS = 300.0  # far more than a step takes that does not wait for the next one
 

@@ -1,4 +1,4 @@
-"""Which gradient calls are the towers."""
+"""Finds which gradient calls, or which terms of one loss, are the towers of a script."""
 
 import collections
 import re

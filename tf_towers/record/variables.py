@@ -1,4 +1,4 @@
-"""Weights, slots, statistics, averages, counters; hyper-parameters."""
+"""Sorts a graph's variables into weights, slots, statistics, averages and counters; finds hyper-parameters."""
 
 import collections
 from typing import AbstractSet, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -15,8 +15,6 @@ from tf_towers.graph.traversal import ancestors
 from tf_towers.graph.update.optimizer import HYPER_PARAMETERS
 from tf_towers.record.hooks import ApplyCall
 from tf_towers.tf_types import Graph, Operation, Optimizer, Tensor, Variable
-
-# Sorts a graph's variables into weights, slots, statistics, averages and counters, and reads them.
 
 AVERAGE = "/ExponentialMovingAverage"
 

@@ -1,4 +1,4 @@
-"""Steps at kinks, zero-gradient updates."""
+"""Makes what a replay needs where rounding decides: steps from moved weights, updates by structurally zero gradients."""
 
 from typing import AbstractSet, Any, Callable, Dict, Mapping, Optional, Set
 

@@ -1,4 +1,4 @@
-"""Model weights, inputs, outputs cast."""
+"""Casts a model's weights, inputs and outputs; recurrent layers take half inputs beside float32 weights."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

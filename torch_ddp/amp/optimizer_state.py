@@ -1,4 +1,4 @@
-"""Master weights kept with an optimizer."""
+"""Keeps master weights with an optimizer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,8 +8,6 @@ import torch
 
 from torch_ddp.amp.errors import AmpError
 from torch_ddp.amp.options import HALF_DTYPES
-
-# What amp keeps with an optimizer.
 
 ATTRIBUTE = "_amp_stash"  # the name Apex used, so that other code's test for it still works
 

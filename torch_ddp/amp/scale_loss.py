@@ -1,4 +1,4 @@
-"""Scale_loss, unscale."""
+"""Scales a loss around its backward pass, and unscales, checks and sums the gradients after it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Resumable training state: weights, masters, optimizer, random state, progress."""
+"""Keeps resumable training state: weights, masters, optimizer, random state, progress."""
 
 import random
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Half models with float32 batch norm."""
+"""Makes models half precision while their batch norms stay float32."""
 
 from typing import Any
 
@@ -8,8 +8,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from torch_ddp.amp.model import cast_weights
 from torch_ddp.errors import TorchDdpError
-
-# Models in half precision whose batch norms stay float32.
 
 
 def convert_module(module: nn.Module, dtype: torch.dtype) -> None:

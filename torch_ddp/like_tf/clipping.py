@@ -1,4 +1,4 @@
-"""By value, norm, global norm."""
+"""Clips gradients as TensorFlow does: by value, by norm, by global norm."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""Conv1d/2d/3d, ConvTranspose2d, functional forms."""
+"""Convolutions and transposed convolutions with TensorFlow's paddings."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from torch_ddp.like_tf.errors import LikeTfError
 from torch_ddp.like_tf.initializers import glorot_uniform_
 from torch_ddp.like_tf.same_padding import check_padding, pad_same, per_axis, same_padding
-
-# Convolution with TensorFlow's paddings.
 
 _CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 

@@ -1,4 +1,4 @@
-"""Tf.losses with weights and reduction."""
+"""The losses of tf.losses, with its weights and reductions."""
 
 from collections.abc import Callable
 
@@ -11,8 +11,6 @@ from torch_ddp.like_tf.cross_entropy import (
     sparse_softmax_cross_entropy_with_logits,
 )
 from torch_ddp.like_tf.errors import LikeTfError
-
-# How tf.losses weighs and reduces.
 
 SUM_BY_NONZERO_WEIGHTS = "weighted_sum_by_nonzero_weights"
 

@@ -1,4 +1,4 @@
-"""ExponentialMovingAverage, MovingAverage."""
+"""Moving averages of parameters and values, by TensorFlow's rules."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 
 from torch_ddp.like_tf.errors import LikeTfError
-
-# Moving averages of parameters, which start at the parameters' own values.
 
 
 class ExponentialMovingAverage:

@@ -1,4 +1,4 @@
-"""Layer_norm, l2_normalize, LRN."""
+"""Layer norm, l2 normalisation and local response normalisation as TensorFlow computes them."""
 
 import torch
 import torch.nn.functional as F

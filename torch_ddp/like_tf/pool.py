@@ -1,4 +1,4 @@
-"""Max and average pooling, flatten."""
+"""Max and average pooling with TensorFlow's paddings, and flattening in its order."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from torch_ddp.like_tf.errors import LikeTfError
 from torch_ddp.like_tf.same_padding import check_padding, pad_same, per_axis
-
-# Max and average pooling with TensorFlow's paddings.
 
 
 def max_pool(

@@ -1,4 +1,4 @@
-"""LSTMCell, GRUCell, dynamic_rnn."""
+"""LSTM and GRU cells with TensorFlow's gates, and dynamic_rnn over sequences with lengths."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Learning-rate schedules."""
+"""Learning-rate schedules, in float32 as TensorFlow's graph computes them."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Bugs of layers, batch norm, RNN."""
+"""Bugs of layers, batch norm and recurrent layers, to plant in right ports."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,8 +17,6 @@ from torch_ddp.mutations.registry import (
     with_modules,
     with_own_function,
 )
-
-# Bugs in the net.
 
 
 @mutation("net", "rectifier", "act loss", needs="relu", sized=True)

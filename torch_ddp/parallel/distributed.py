@@ -1,4 +1,4 @@
-"""Apex DistributedDataParallel, flat buckets, delayed reduction, Reducer."""
+"""Apex's DistributedDataParallel and Reducer: flat buckets, one message per dtype, reduction delayed where asked for."""
 
 import inspect
 import warnings

@@ -1,4 +1,4 @@
-"""SyncBatchNorm, its statistics, convert_syncbn_model."""
+"""Batch norm by the statistics of a group of ranks, and the conversion of a model's batch norms to it."""
 
 from typing import Any, NamedTuple
 

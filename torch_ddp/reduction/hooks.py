@@ -1,4 +1,4 @@
-"""Comm hooks: mean, sum, ordered, weighted by examples."""
+"""Communication hooks for DistributedDataParallel: mean, sum, in the order of ranks, weighted by examples."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -9,8 +9,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_ddp.parallel.errors import ParallelError
-
-# Ways to combine the ranks' gradients, as communication hooks for torch's DistributedDataParallel.
 
 Reduction = Literal["mean", "sum", "ordered_mean", "ordered_sum"]
 Group = dist.ProcessGroup | None

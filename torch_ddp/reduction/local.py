@@ -1,4 +1,4 @@
-"""Accumulation, clipping, batch-norm buffers."""
+"""What a rank does to gradients and buffers itself: accumulates, clips by TensorFlow's rule, keeps batch norm's buffers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Literal, TypeVar, get_args

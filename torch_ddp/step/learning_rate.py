@@ -1,4 +1,4 @@
-"""Schedules, linear scaling, warm-up."""
+"""Makes learning-rate schedules; scales rates to a larger batch and warms them up."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,8 +8,6 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from torch_ddp import like_tf
 from torch_ddp.errors import TorchDdpError
-
-# Learning rates for more ranks than before: scaled to the batch, and warmed up.
 
 
 def scaled_learning_rate(learning_rate: float, batch_size: int, reference_batch_size: int) -> float:

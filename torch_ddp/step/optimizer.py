@@ -1,4 +1,4 @@
-"""Make_optimizer, named slots and counters, OptimizerGroup."""
+"""Makes the optimizers that a case describes, and opens any optimizer's slots and counters by name."""
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
@@ -14,8 +14,6 @@ from torch_ddp.errors import TorchDdpError
 from torch_ddp.step.beta_powers import Float32Beta
 from torch_ddp.step.learning_rate import make_schedule
 from torch_ddp.step.update import OF_THE_UPDATE
-
-# Makes the optimizer that a case describes, and opens any optimizer's state by name.
 
 MOST_ROUNDED = 2e-6  # of a momentum that float32 holds
 COUNTERS = ("beta1_power", "beta2_power")

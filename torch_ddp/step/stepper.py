@@ -1,4 +1,4 @@
-"""Stepper; quantities under trace names."""
+"""Runs one training step under DistributedDataParallel, everything of it under the names of a trace."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Decay, clip, EMA, loss scale around optimizer.step."""
+"""What stands around optimizer.step: decay, clipping, averages of the weights, loss scale."""
 
 from collections.abc import Mapping
 from typing import Any

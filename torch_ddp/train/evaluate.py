@@ -1,4 +1,4 @@
-"""Distributed evaluation, ragged gather."""
+"""Evaluates a model over all ranks, ragged shards included."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, TypeVar
@@ -12,8 +12,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.gather import gather_everywhere
 from torch_ddp.process_group import Rank
-
-# Evaluates a model over all ranks.
 
 Batch = TypeVar("Batch")
 CPU = torch.device("cpu")

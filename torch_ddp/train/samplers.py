@@ -1,4 +1,4 @@
-"""Training and exact evaluation samplers."""
+"""Deals a data set out to ranks, for training and for exact evaluation."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -8,8 +8,6 @@ from torch.utils.data import Dataset, DistributedSampler, Sampler
 
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.process_group import Rank
-
-# Deals a data set out to the ranks for training, and goes on in the middle of an epoch.
 
 
 class TrainingSampler(DistributedSampler[Any]):

@@ -1,4 +1,4 @@
-"""Recorded draws in place of torch's random functions."""
+"""Gives recorded draws in place of torch's random functions."""
 
 import functools
 import re

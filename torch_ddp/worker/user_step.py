@@ -1,4 +1,4 @@
-"""The port's own step; what an optimizer does to gradients first."""
+"""Runs a training step that the port brings itself, and watches it as any other step."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -24,9 +24,6 @@ from torch_ddp.step.stepper import Stepper, merged, named_gradients, own_of
 from torch_ddp.step.update import Update
 from torch_ddp.step.user_calls import call_with_inputs, named_outputs
 from torch_ddp.worker.user_schedule import PortSchedule
-
-# Runs a training step that the port brings itself, and watches it: losses, gradients and state as of any other
-# step.
 
 
 class OwnStepper(Stepper):

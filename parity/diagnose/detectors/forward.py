@@ -12,8 +12,6 @@ from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array
 
-# Causes in the forward pass, seen in the first layer whose output differs.
-
 LEAKING = 0.5  # of the zeros of a ReLU are negative on the other side: a few can be anything
 
 

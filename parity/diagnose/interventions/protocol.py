@@ -8,8 +8,6 @@ from parity.judge.result import Cause
 from parity.trace import Trace
 from parity.trace.arrays import Tensors
 
-# What an experiment changes.
-
 
 class Change(NamedTuple):
     """One thing that is changed for a step.

@@ -17,8 +17,6 @@ from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, Trace, parse_key
 from parity.trace.arrays import Array, Tensors
 
-# What a step looks like behind something that was taken out of the way, and where it differs next.
-
 LEAST_ALLOWED = 1e-12  # of a tensor's norm: 9,000 roundings of float64, where no check says what rounding allows
 
 

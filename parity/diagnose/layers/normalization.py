@@ -14,8 +14,6 @@ from parity.judge.metrics import norm
 from parity.judge.result import Cause
 from parity.trace.arrays import Array
 
-# Other rules of a softmax: another axis, scores of another scale.
-
 FEWEST_PROBABILITIES = 8  # probabilities that have to differ before a scale is believed
 LEAST_LOG = -600.0  # of a probability: less is zero but for rounding
 

@@ -12,9 +12,6 @@ from parity.judge.result import Cause
 from parity.locate.layouts import MOST_ALIGNED
 from parity.trace.arrays import Array
 
-# Computes a product with a matrix again: what goes into it flattened in another order, the matrix transposed or
-# turned.
-
 INNER_AXES = {3: ("steps", "units"), 4: ("rows", "columns", "channels")}  # behind the examples, by the number of all
 
 

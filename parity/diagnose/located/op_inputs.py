@@ -14,8 +14,6 @@ from parity.locate.matching import Pass
 from parity.locate.op_kinds import same_kind
 from parity.trace.arrays import Array
 
-# Looks at what goes into the ops at which two forward passes part.
-
 UNNAMED = "what goes in"
 ANY_PADDING = frozenset(["pad", "padv2", "mirrorpad", "constant_pad_nd"])
 

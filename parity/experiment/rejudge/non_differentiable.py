@@ -15,8 +15,6 @@ from parity.mapping.states import read_all, translated, translated_batch, write_
 from parity.trace import GRADIENTS, Trace, as_float64, moved_aside, moved_with_inputs, parse_key
 from parity.trace.arrays import Tensors
 
-# Judges again beside a kink, where a tie that rounding breaks leaves the gradient without a value.
-
 NON_DIFFERENTIABLE_NOTE = (
     "at a non-differentiable point: two values are equal up to rounding; re-run from weights perturbed by up to 2^-30 of "
     "themselves"

@@ -20,9 +20,6 @@ from parity.mapping.states import translated, write_states
 from parity.trace import OPTIMIZED, SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, SHADOW_EMPTY, Trace, TraceError, parse_key
 from parity.trace.arrays import Array, Tensors
 
-# Judges a replayed port where rounding decides, by what the shadow left: beside kinks, and empty gradients'
-# updates.
-
 SILENT = (
     "at non-differentiable points, and where a gradient is structurally zero, a right port may be called different here: "
     "the float64 shadow does not hold what rounding does there; "

@@ -30,8 +30,6 @@ from parity.trace import (
 )
 from parity.trace.arrays import Array, Tensors
 
-# Reads a recorded trace as one optimizer's training: a script with several has a part for each.
-
 REPLAYED = frozenset(["state", "feed", "noise", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var"])
 REPLAYED_STATE = REPLAYED & STATE  # averages are not replayed
 RACING = "unordered_statistics"

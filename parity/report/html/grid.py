@@ -12,8 +12,6 @@ from parity.judge.result import Check, Level, Result
 from parity.judge.tensor_details import Closer, Histogram
 from parity.report.view import LEVEL_NUMBERS
 
-# Packs every check of a run into what a page can draw: tensors by steps, four significant digits, few bytes a cell.
-
 Array = np.ndarray[Any, Any]
 RUN_NAMES = {"fresh": "as the optimizers start", "init": "before training", "lockstep": "lockstep", "free": "free run"}
 NUMBER_BYTES = 3

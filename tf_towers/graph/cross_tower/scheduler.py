@@ -1,4 +1,4 @@
-"""Towers built cooperatively, one thread each, meeting at barriers."""
+"""Builds towers cooperatively, a thread each: they meet at barriers where one needs something of the others."""
 
 import queue
 import threading

@@ -1,4 +1,4 @@
-"""Make_optimizer, slots, MultiOptimizer."""
+"""Makes optimizers and reads their slots; several in one step, one for each part of the variables."""
 
 import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
