@@ -12,7 +12,7 @@ from parity.diagnose.detectors.aggregation import (
     some_towers,
     sum_instead_of_mean,
 )
-from parity.diagnose.detectors.clipping import clipped_before_combining, clipping_rule
+from parity.diagnose.detectors.clipping import clipped_before_combining, clipping_rule, weight_limit
 from parity.diagnose.detectors.cross_entropy import cross_entropy_variant
 from parity.diagnose.detectors.forward import (
     activation_factor,
@@ -97,6 +97,7 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
     statistics_frozen,
     bias_before_norm,
     batch_norm_statistics,
+    weight_limit,
     not_updated,
     slot_decay,
     other_slot_of_updates,

@@ -256,3 +256,36 @@ def test_ranks_that_get_the_same_gradients_and_update_otherwise_are_not_said_to_
     assert first == ("not_shared", "the ranks make different updates of the same gradients")
     first, *_ = causes_of("grad/v", one, own_gradient, STATES, WEIGHTS, facts)
     assert first == ("not_shared", "gradients are not shared between the ranks")
+
+
+STARTS = {"v": RANDOM.uniform(-0.1, 0.1, (6, 5)), "w": RANDOM.uniform(-0.1, 0.1, (8,))}
+UPDATED = {name: value + RANDOM.uniform(-0.05, 0.05, value.shape) for name, value in STARTS.items()}
+
+
+def weights(values, limit=np.inf):
+    return {f"var/{name}": np.clip(value, -limit, limit) for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("graph", "port", "words"), [(np.inf, 0.08, "cuts its"), (0.1, 0.08, "cuts its"), (0.08, 1, "go beyond")]
+)
+def test_weights_that_are_cut_off_on_one_side_are_named_with_the_limit(causes_of, graph, port, words):
+    # The graph's learning rate is float32.
+    moved = {name: start + (1 + 1.5e-8) * (UPDATED[name] - start) for name, start in STARTS.items()}
+    ((name, title),) = causes_of("var/v", weights(moved, graph), weights(UPDATED, port), weights(STARTS), WEIGHTS)
+    assert (name, words in title, " 0.08" in title) == ("weight_limit", True, True)
+
+
+def test_weights_that_end_at_no_common_limit_are_not_cut_off(causes_of):
+    by_norm = {name: value * min(1.0, 0.3 / float(np.linalg.norm(value))) for name, value in UPDATED.items()}
+    each_its_own = {"v": np.clip(UPDATED["v"], -0.08, 0.08), "w": np.clip(UPDATED["w"], -0.07, 0.07)}
+    between = np.sort(np.abs(UPDATED["v"]), axis=None)[-2:].mean()  # one element is beyond it
+    for other in (by_norm, each_its_own, {**UPDATED, "v": np.clip(UPDATED["v"], -between, between)}):
+        for sides in ((UPDATED, other), (other, UPDATED)):
+            assert causes_of("var/v", *map(weights, sides), weights(STARTS), WEIGHTS) == []
+
+
+def test_zeros_that_move_by_another_rate_in_their_first_update_are_not_cut_off(causes_of):
+    zeros, *moved = ({name: rate * np.sign(value) for name, value in UPDATED.items()} for rate in (0.0, 0.01, 0.008))
+    for sides in (moved, moved[::-1]):  # Adam's first update is the rate in every element
+        assert "weight_limit" not in dict(causes_of("var/v", *map(weights, sides), weights(zeros), WEIGHTS))

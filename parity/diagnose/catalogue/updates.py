@@ -347,4 +347,19 @@ ROWS = (
         },
         proof=Proof.NUMBERS,
     ),
+    CauseInfo(
+        "weight_limit",
+        "weights are cut off at a limit after the update on one side only, or at another one",
+        {
+            "port": Wording(
+                "the port cuts its weights off at {limit:.6g} after the update, where the graph's go further",
+                "clamp no weight that the graph does not, and none to less than the graph does",
+            ),
+            "graph": Wording(
+                "the port's weights go beyond {limit:.6g}, where the graph cuts them off after the update",
+                "clamp the weights under torch.no_grad() after every optimizer.step(), to the limit of the graph",
+            ),
+        },
+        proof=Proof.NUMBERS,
+    ),
 )
