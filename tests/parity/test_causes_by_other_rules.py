@@ -26,6 +26,15 @@ CASES = [
     ("activation_function", [X], np.maximum(0.2 * X, X), np.where(X > 0, X, 0.01 * X), "slope 0.01"),
     ("reduction", [X], X.max(axis=1), X.mean(axis=1), "the mean over axis 1, the reference the largest"),
     ("reduction", [X], X.sum(axis=1), X.sum(axis=2), "the sum over axis 2"),
+    ("reduction", [X], X.var(axis=1), X.var(axis=1, ddof=1), "the variance over axis 1 (divided by n - 1)"),
+    (
+        "reduction",
+        [X],
+        X.std(axis=(1, 2)),
+        X.std(axis=(1, 2), ddof=1),
+        "standard deviation over axis 1, 2 (divided by n - 1)",
+    ),
+    ("reduction", [X], X.var(axis=3), X.std(axis=3), "the standard deviation over axis 3 (divided by n)"),
     ("normalised_axis", [X], X / length(X, 3), X / length(X, 0), "length over axis 0"),
     ("gate_halves", [X], X[..., :4] * sigmoid(X[..., 4:]), X[..., 4:] * sigmoid(X[..., :4]), "second half as values"),
     ("gate_halves", [X], X[..., :4] * sigmoid(X[..., 4:]), X[..., ::2] * sigmoid(X[..., 1::2]), "even channels"),
@@ -76,3 +85,17 @@ def test_two_forms_of_one_rule_are_no_difference():
     squared, root = (length(X, 3) ** 2).reshape(-1), length(X, 3)
     assert other_way(Op("layer", [X], [squared], [root])) is None
     assert other_way(Op("layer", [X], [squared], [length(X, 1)])).name == "normalised_axis"
+
+
+def test_a_standard_deviation_is_held_against_the_references_own_not_its_mean_or_variance():
+    graph = [X.mean(axis=1, keepdims=True), X.var(axis=1), X.std(axis=1)]
+    title = other_way(Op("layer", [X], graph, [X.std(axis=1, ddof=1)])).title
+    assert title.count("the standard deviation over axis 1 (divided by n") == 2
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1e-8])
+def test_an_epsilon_under_the_root_of_a_variance_is_no_other_count_of_values(epsilon):
+    own, under = X.std(axis=1), np.sqrt(X.var(axis=1) + epsilon)
+    assert other_way(Op("layer", [X], [own], [under])) is None
+    assert other_way(Op("layer", [X], [under], [own])) is None
+    assert other_way(Op("layer", [X], [own], [np.sqrt(X.var(axis=1, ddof=1) + epsilon)])) is None

@@ -5,6 +5,7 @@ reference's own, of the same family, gives what the reference has, and the other
 output of the candidate that the reference never has.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -135,6 +136,24 @@ def _reduced(x: Array, axes: tuple[int, ...]) -> Iterator[Way]:
     yield Way(f"the smallest {over}", x.min(axis=axes))
 
 
+def _spreads(op: Op) -> Iterator[list[Way]]:
+    """How far values lie apart: `torch.var` and `std` divide by n - 1 unless told otherwise, TensorFlow's by n."""
+    for x in op.inputs:
+        if 1 < x.ndim <= 4:
+            ways = [_spread(x, axes) for axes in _subsets(x.ndim)]
+            # Like beside like: a graph makes the standard deviation of the variance, and has both.
+            for chosen in ((1, 3), (0, 2), (0, 1)):
+                yield [each[place] for each in ways if each for place in chosen]
+
+
+def _spread(x: Array, axes: tuple[int, ...]) -> list[Way]:
+    found, square, count = list[Way](), x.var(axis=axes), math.prod(x.shape[axis] for axis in axes)
+    for by, of in (("n", count), ("n - 1", count - 1)) if count > 1 else ():
+        made, over = square * (count / of), f"over axis {', '.join(map(str, axes))} (divided by {by})"
+        found += [Way(f"the variance {over}", made), Way(f"the standard deviation {over}", np.sqrt(made))]
+    return found
+
+
 def _norms(op: Op) -> Iterator[list[Way]]:
     """Each vector over its length: an epsilon of the length that rounding does not hide is another rule."""
     for x in op.inputs:
@@ -199,6 +218,7 @@ RULE_FAMILIES: tuple[tuple[str, Family], ...] = (
     ("resizing", _resizes),
     ("activation_function", _activations),
     ("reduction", _reductions),
+    ("reduction", _spreads),
     ("normalised_axis", _norms),
     ("gate_halves", _halves),
     ("transposed_product", _products),
