@@ -15,7 +15,7 @@ from parity.trace import Perturbation, TensorFile, TensorKey, Trace, perturb
 from parity.trace.arrays import Array, Tensors
 
 # Kinds that draw no number for an element: what they do is the same in any names and layouts.
-OF_EXAMPLES = frozenset(["sample_order"])
+ON_EXAMPLES_ALONE = frozenset(["sample_order"])
 
 
 def run_candidate(playing: Setup, join: Join, asked: RunSpec, follow: Path | None = None) -> "Future[Trace]":
@@ -31,7 +31,7 @@ def run_candidate(playing: Setup, join: Join, asked: RunSpec, follow: Path | Non
       follow: states before each step in the candidate's names, where the reference follows its own.
     """
     own = asked._replace(feeds=playing.feeds.torch, start=playing.start.torch, follow=follow)
-    if all(each.kind in OF_EXAMPLES for each in asked.perturbations) and _examples_stay_first(playing, join):
+    if all(each.kind in ON_EXAMPLES_ALONE for each in asked.perturbations) and _examples_stay_first(playing, join):
         return playing.torch.run(own)
     folder = playing.out / f"perturbed-{asked.name}"
     future = playing.torch.run(_from_copies(join, asked, own, folder))

@@ -65,7 +65,7 @@ def perturb(
         names = [name for name in names if not each.but or parse_key(name).name not in each.but]
         if names:
             found = {name: changed[name] for name in names}
-            changed.update(KINDS[each.kind](found, each, each.seed + each.seed_per_step * step))
+            changed.update(PERTURBED_BY[each.kind](found, each, each.seed + each.seed_per_step * step))
     return changed
 
 
@@ -119,7 +119,7 @@ def _shift(tensors: Tensors, asked: Perturbation, seed: int) -> Tensors:
     return {text: np.asarray(value.astype("float64") + asked.unit) for text, value in tensors.items()}
 
 
-KINDS: "Dict[str, Callable[[Tensors, Perturbation, int], Tensors]]" = {
+PERTURBED_BY: "Dict[str, Callable[[Tensors, Perturbation, int], Tensors]]" = {
     "ulp": _ulp,
     "roundoff": _roundoff,
     "sample_order": _sample_order,

@@ -107,16 +107,16 @@ def weight_limit(first: FirstDifference, evidence: Evidence) -> Cause | None:
     # Graphs hold learning rates in float32: what is not cut off may be some 1e-8 of its move apart.
     step, close = first.check.step, max(evidence.close, CLOSE_DERIVED)
     found = evidence.pairs(step, "var") if first.quantity == "var" else ()
-    apart = {name: (one, other) for name, one, other in found if norm(other - one) > close * norm(one)}
-    for side in ("port", "graph") if first.name in apart else ():
-        changed = {name: (one, other) if side == "port" else (other, one) for name, (one, other) in apart.items()}
+    differing = {name: (one, other) for name, one, other in found if norm(other - one) > close * norm(one)}
+    for side in ("port", "graph") if first.name in differing else ():
+        changed = {name: (one, other) if side == "port" else (other, one) for name, (one, other) in differing.items()}
         rule, inside = by_value(list(changed.values()), close) or NONE, 0
         for name, (free, cut) in changed.items() if rule.by and rule.fully else ():
             start, limit = evidence.before(step, "var", name), rule.value
             if start is None or not explained(cut - np.clip(free, -limit, limit), cut - free, free):
                 break
-            moves_alike = np.abs(cut - free) < LEFT * np.abs(cut - start)
-            inside += int((moves_alike & (np.abs(cut) < (1 - close) * limit)).sum())
+            moves_equally = np.abs(cut - free) < LEFT * np.abs(cut - start)
+            inside += int((moves_equally & (np.abs(cut) < (1 - close) * limit)).sum())
         else:
             # Where all that moves ends at one distance, as zeros do by Adam's first update, the rate may be another.
             if inside:

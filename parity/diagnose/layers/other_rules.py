@@ -137,7 +137,7 @@ def _reduced(x: Array, axes: tuple[int, ...]) -> Iterator[Way]:
 
 
 def _spreads(op: Op) -> Iterator[list[Way]]:
-    """How far values lie apart: `torch.var` and `std` divide by n - 1 unless told otherwise, TensorFlow's by n."""
+    """How far values lie apart: `torch.var` and `std` divide by n - 1 unless asked otherwise, TensorFlow's by n."""
     for x in op.inputs:
         if 1 < x.ndim <= 4:
             ways = [_spread(x, axes) for axes in _subsets(x.ndim)]
