@@ -63,8 +63,8 @@ class Held(dict):
     def read(self, name):
         return self[name]
 
-    def names(self):
-        return list(self)
+    def names(self, *quantities):
+        return [name for name in self if not quantities or name.partition("/")[0] in quantities]
 
 
 def bench_of(output):

@@ -81,7 +81,7 @@ def _fact_names():
 
 
 def test_every_fact_on_the_page_is_one(tf):
-    listed = PAGE.split("## What the facts tell")[1].split("### What goes wrong")[0]
+    listed = PAGE.split("## What the facts say")[1].split("### What goes wrong")[0]
     named = set(re.findall(r"^- `(\w+)`:", listed, re.MULTILINE))
     assert len(named) >= 11
     assert named - {"synchronised"} <= set(tf(_fact_names)["facts"])

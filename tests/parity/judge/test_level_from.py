@@ -23,7 +23,7 @@ def test_the_checks_decide_where_nothing_else_does(verdict, decided):
 
 def test_the_reason_counts_what_is_not_the_same_or_says_how_near_it_is():
     assert reason_from([SAME, OTHER]) == "1 of 2 tensors are not the same"
-    assert reason_from([SAME]) == "1 tensors; at most 0.25 of what is allowed, 0.1 of the scale"
+    assert reason_from([SAME]) == "1 tensors; at most 0.25 of the tolerance, 0.1 of the scale"
     assert reason_from([SAME], "{judged} at {highest:.2g}") == "1 at 0.25"
 
 
