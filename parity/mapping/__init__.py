@@ -1,7 +1,7 @@
 """Joins the variables of two sides once, names and layouts; whatever hangs on a variable follows."""
 
-from parity.mapping import layouts as _layouts  # noqa: F401  (likewise)
-from parity.mapping import packed as _packed  # noqa: F401  (fills the table of transforms)
+from parity.mapping import layouts as _layouts  # noqa: F401  (fills the table of transforms)
+from parity.mapping import packed as _packed  # noqa: F401  (likewise)
 from parity.mapping.draft import Draft as Draft
 from parity.mapping.draft import draft_mapping as draft_mapping
 from parity.mapping.entry import MappingEntry as MappingEntry
