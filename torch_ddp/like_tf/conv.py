@@ -1,6 +1,7 @@
 """Convolutions and transposed convolutions with TensorFlow's paddings."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -55,23 +56,24 @@ def conv(
 
 
 class _Conv(nn.Module):
+    _axes: ClassVar[int]
+
     def __init__(
         self,
-        axes: int,
         in_channels: int,
         out_channels: int,
         kernel_size: int | Sequence[int],
-        stride: int | Sequence[int],
-        padding: str,
-        dilation: int | Sequence[int],
-        groups: int,
-        bias: bool,
+        stride: int | Sequence[int] = 1,
+        padding: str = "SAME",
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         who = type(self).__name__
         self.padding = check_padding(who, padding)
         self.kernel_size, self.stride, self.dilation = (
-            per_axis(who, value, axes) for value in (kernel_size, stride, dilation)
+            per_axis(who, value, self._axes) for value in (kernel_size, stride, dilation)
         )
         self.groups = groups
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels // groups, *self.kernel_size))
@@ -103,61 +105,58 @@ class _Conv(nn.Module):
 class Conv1d(_Conv):
     """Convolves over one spatial axis; see ``conv``.
 
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the output.
+        kernel_size: lengths of the window.
+        stride: step of the window.
+        padding: "SAME" or "VALID".
+        dilation: distance of the window's taps.
+        groups: as in torch.
+        bias: whether there is a bias.
+
     Counterpart: tf.compat.v1.layers.Conv1D.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int | Sequence[int],
-        stride: int | Sequence[int] = 1,
-        padding: str = "SAME",
-        dilation: int | Sequence[int] = 1,
-        groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(1, in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+    _axes = 1
 
 
 class Conv2d(_Conv):
     """Convolves over two spatial axes; see ``conv``.
 
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the output.
+        kernel_size: lengths of the window.
+        stride: step of the window.
+        padding: "SAME" or "VALID".
+        dilation: distance of the window's taps.
+        groups: as in torch.
+        bias: whether there is a bias.
+
     Counterpart: tf.compat.v1.layers.Conv2D.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int | Sequence[int],
-        stride: int | Sequence[int] = 1,
-        padding: str = "SAME",
-        dilation: int | Sequence[int] = 1,
-        groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(2, in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+    _axes = 2
 
 
 class Conv3d(_Conv):
     """Convolves over three spatial axes; see ``conv``.
 
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the output.
+        kernel_size: lengths of the window.
+        stride: step of the window.
+        padding: "SAME" or "VALID".
+        dilation: distance of the window's taps.
+        groups: as in torch.
+        bias: whether there is a bias.
+
     Counterpart: tf.compat.v1.layers.Conv3D.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int | Sequence[int],
-        stride: int | Sequence[int] = 1,
-        padding: str = "SAME",
-        dilation: int | Sequence[int] = 1,
-        groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(3, in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+    _axes = 3
 
 
 # Transposed convolution, the gradient of a SAME or VALID convolution with respect to its input.

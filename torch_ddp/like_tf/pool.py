@@ -1,6 +1,7 @@
 """Max and average pooling with TensorFlow's paddings, and flattening in its order."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -75,52 +76,53 @@ def _window(
     return kernel, kernel if stride is None else per_axis(who, stride, axes)
 
 
-class MaxPool2d(nn.Module):
+class _Pool2d(nn.Module):
+    _pool: ClassVar[Callable[..., Tensor]]
+
+    def __init__(
+        self, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: str = "VALID"
+    ) -> None:
+        super().__init__()
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, check_padding(type(self).__name__, padding)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Pools.
+
+        Args:
+            x: shape [batch, channels, height, width].
+
+        Returns:
+            Shape [batch, channels, out height, out width].
+        """
+        return type(self)._pool(x, self.kernel_size, self.stride, self.padding)
+
+
+class MaxPool2d(_Pool2d):
     """Takes the largest element of each window; see ``max_pool``.
+
+    Args:
+        kernel_size: height and width of the window.
+        stride: steps of the window; its lengths when None.
+        padding: "SAME" or "VALID".
 
     Counterpart: tf.compat.v1.layers.MaxPooling2D.
     """
 
-    def __init__(
-        self, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: str = "VALID"
-    ) -> None:
-        super().__init__()
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, check_padding("MaxPool2d", padding)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Pools.
-
-        Args:
-            x: shape [batch, channels, height, width].
-
-        Returns:
-            Shape [batch, channels, out height, out width].
-        """
-        return max_pool(x, self.kernel_size, self.stride, self.padding)
+    _pool = max_pool
 
 
-class AvgPool2d(nn.Module):
+class AvgPool2d(_Pool2d):
     """Averages each window; see ``avg_pool``.
+
+    Args:
+        kernel_size: height and width of the window.
+        stride: steps of the window; its lengths when None.
+        padding: "SAME" or "VALID".
 
     Counterpart: tf.compat.v1.layers.AveragePooling2D.
     """
 
-    def __init__(
-        self, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: str = "VALID"
-    ) -> None:
-        super().__init__()
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, check_padding("AvgPool2d", padding)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Pools.
-
-        Args:
-            x: shape [batch, channels, height, width].
-
-        Returns:
-            Shape [batch, channels, out height, out width].
-        """
-        return avg_pool(x, self.kernel_size, self.stride, self.padding)
+    _pool = avg_pool
 
 
 # Flattening in the order in which TensorFlow keeps images: height, width, channels.

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from torch_ddp.like_tf.errors import LikeTfError
-from torch_ddp.like_tf.float32_math import Schedule, check_steps, cosine, divide, logarithm, power, scaled_fraction
+from torch_ddp.like_tf.float32_math import Schedule, check_steps, cosine, divide, logarithm, scaled_fraction
 from torch_ddp.like_tf.float32_math import power as raise_to
 from torch_ddp.like_tf.graph_scalar import graph_float
 
@@ -112,7 +112,7 @@ def _decaying(
     first = np.float32(learning_rate)
 
     def at(step: int) -> float:
-        return float(first * power(factor, _passed(step, decay_steps, staircase, optimized)))
+        return float(first * raise_to(factor, _passed(step, decay_steps, staircase, optimized)))
 
     return at
 
@@ -192,7 +192,7 @@ def cosine_decay_restarts(
 
     def at(step: int) -> float:
         restarts, fraction = _within(divide(np.float32(step), first_decay_steps, optimized), longer)
-        height = power(higher, restarts)
+        height = raise_to(higher, restarts)
         return float(first * ((_ONE - end) * (_HALF * height * (_ONE + cosine(_PI * fraction))) + end))
 
     return at
@@ -203,7 +203,7 @@ def _within(fraction: np.float32, longer: np.float32) -> tuple[np.float32, np.fl
         whole = np.float32(np.floor(fraction))
         return whole, fraction - whole
     restarts = np.float32(np.floor(logarithm(_ONE - fraction * (_ONE - longer)) / logarithm(longer)))
-    length = power(longer, restarts)
+    length = raise_to(longer, restarts)
     return restarts, (fraction - (_ONE - length) / (_ONE - longer)) / length
 
 
