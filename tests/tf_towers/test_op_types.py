@@ -129,7 +129,7 @@ def test_gradients_are_a_mean_however_they_are_joined(tf, ways):
 
 
 def _slot_of(way):
-    from tf_towers.record.manual_slots import _adds_up
+    from tf_towers.record.manual_updates import _adds_up
 
     with tf.Graph().as_default():
         slot = tf.Variable([1.0, 2.0])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, List, Optional, Sequence
 from tf_towers.record.plan import Section, changed_after_combining
 
 if TYPE_CHECKING:
-    from tf_towers.record.recorder import RecordedSteps, Recorder
+    from tf_towers.record.recorded_steps import RecordedSteps
+    from tf_towers.record.recorder import Recorder
 
 
 PROGRESS_SECONDS = 5.0
