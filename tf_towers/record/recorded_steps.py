@@ -1,6 +1,6 @@
 """The trace that a recorder writes: a script's steps, and what they and its graph say of the script."""
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 import tensorflow as real
@@ -8,14 +8,15 @@ import tensorflow as real
 from parity.trace import GLOBAL_STEP, TraceWriter, quantity_of, write_graph
 from parity.trace.arrays import Tensors
 from tf_towers.record.graph import facts_of, facts_of_section, recorded_graph
-from tf_towers.record.hazards.catalogue import hazards_in_graph
-from tf_towers.record.hazards.losses import reported_loss
+from tf_towers.record.hazards.gradients import OF_GRADIENTS
+from tf_towers.record.hazards.losses import OF_LOSSES, reported_loss
+from tf_towers.record.hazards.state import OF_STATE
 from tf_towers.record.hazards.types import Hazard
 from tf_towers.record.hazards.values import Batches, combine_from_values, hazards_in_values
 from tf_towers.record.plan import RecordPlan, Section
 from tf_towers.record.planner import Planner
 from tf_towers.record.update_check import changed_by_clipping, gradients_not_applied
-from tf_towers.record.variables import describe
+from tf_towers.record.variables import Variables, describe
 from tf_towers.tf_types import Session
 
 
@@ -125,7 +126,7 @@ class RecordedSteps:
 
     def _learn(self, plan: RecordPlan, tensors: Tensors) -> None:
         self._planner.left_out.update(plan.left_out)
-        self.keep(hazards_in_graph(plan, self._planner.variables))
+        self.keep(_hazards_in_graph(plan, self._planner.variables))
         for section in plan.sections:
             if section not in self.sections:
                 self.sections.append(section)
@@ -175,3 +176,11 @@ class RecordedSteps:
 
 def _is_array(value: Any) -> bool:
     return np.asarray(value).dtype.kind in "biuf"
+
+
+def _hazards_in_graph(plan: RecordPlan, variables: Variables) -> Iterator[Hazard]:
+    for section in plan.sections:
+        for look in OF_GRADIENTS + OF_LOSSES:
+            yield from look(section, plan)
+    for look_at_state in OF_STATE:
+        yield from look_at_state(plan, variables)
