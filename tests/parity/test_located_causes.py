@@ -10,7 +10,7 @@ from parity.diagnose import Evidence
 from parity.diagnose.located.search import behind_layers, fitting, with_causes_at
 from parity.experiment.layers import KeptPasses, locate_first, with_location
 from parity.judge import Check, FirstDifference, Join
-from parity.judge.result import Cause, Level
+from parity.judge.result import Cause, Explained, Level
 from parity.mapping import Mapping, Pair, parse_transform
 from parity.trace import ForwardOp, write_forward
 
@@ -155,5 +155,36 @@ def test_a_change_of_one_op_comes_behind_what_says_it_of_its_layer(changed, know
 def test_an_input_in_another_order_fits_behind_other_layers_where_an_experiment_undoes_it():
     place = SimpleNamespace(layer="lstm", fed_by=True, reference=None, candidate=None)
     causes = [Cause(name, "", "", "") for name in ("rolled_input", "input_scale", "gate_order")]
-    names = [[each.name for each in fitting(causes, SimpleNamespace(place=place), way)] for way in (False, True)]
+    located = SimpleNamespace(place=place, first=None)
+    names = [[each.name for each in fitting(causes, located, way)] for way in (False, True)]
     assert names == [["gate_order"], ["rolled_input", "gate_order"]]
+
+
+@pytest.mark.parametrize(
+    ("explained", "layer", "declared", "named"),
+    [
+        ("act/0/dense", 0.049, None, ["reduced_precision"]),
+        ("act/0/dense", 0.051, None, []),
+        (
+            "act/0/logits",
+            0.051,
+            0.003,
+            ["reduced_precision"],
+        ),  # the first difference, in front of which a layer was found
+        ("act/0/logits", 0.003, 0.051, []),
+        (None, 0.003, 0.051, ["reduced_precision"]),
+    ],
+)
+def test_a_narrower_float_is_as_far_off_as_what_it_explains_not_as_outputs_that_show_the_place(
+    explained, layer, declared, named
+):
+    def first_at(key, apart, **decisive):
+        check = Check("lockstep", 0, key, "different", difference=7 * apart, size=7.0)
+        return FirstDifference(check, "act", key.rpartition("/")[2], "0", None, **decisive)
+
+    # A pair of outputs of one size, which have nothing to do with each other.
+    place = SimpleNamespace(layer="dense", fed_by=True, reference=np.eye(3), candidate=-np.eye(3))
+    before = {} if declared is None else {"decisive": first_at("act/0/logits", declared)}
+    located = SimpleNamespace(place=place, first=first_at("act/0/dense", layer, **before))
+    cause = Cause("reduced_precision", "", "", "", explained and Explained(0, explained))
+    assert [each.name for each in fitting([cause], located)] == named

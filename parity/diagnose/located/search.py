@@ -22,7 +22,7 @@ from parity.diagnose.located.ops import cause_at_op, cause_by_one_change, scale_
 from parity.diagnose.located.other_rules import cause_by_other_ways
 from parity.diagnose.located.recurrent import recurrent_layers
 from parity.diagnose.search import told_of
-from parity.judge.metrics import distance, is_finite, norm
+from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
 from parity.locate.layer_names import layer_names
@@ -33,7 +33,8 @@ from parity.trace.arrays import Array
 
 LOSSES = frozenset(["loss", "metric"])
 ROUNDED = 1e-14  # of an output's norm: how far a bias is from being one number in a channel
-NARROWEST = 0.05  # how far bfloat16 carries an output, relative: more is something else
+# Of an output: bfloat16 rounds by up to 2^-8 = 0.004 of it, so that more is beyond 12 roundings that add up.
+NARROWEST = 0.05
 
 
 @dataclass(frozen=True)
@@ -398,7 +399,15 @@ def fitting(causes: Sequence[Cause], located: Located | None, undone: bool = Fal
     of_inputs = causes_with(Trait.FIRST_LAYERS)
     of_inputs -= causes_with(Trait.INPUT_LAYOUT) if undone else frozenset()
     never |= of_inputs if place.layer and place.fed_by else frozenset()
-    if place.reference is not None and place.candidate is not None:
-        off = distance(place.reference, place.candidate) / max(norm(place.reference), 1e-300)
-        never |= frozenset(["reduced_precision"]) if off > NARROWEST else frozenset()
-    return [cause for cause in causes if cause.name not in never]
+    fit = [cause for cause in causes if cause.name not in never]
+    return [each for each in fit if each.name != "reduced_precision" or _apart(each, located.first) <= NARROWEST]
+
+
+def _apart(cause: Cause, first: FirstDifference) -> float:
+    """Returns how far apart both sides are in what a cause explains, of the reference's norm."""
+    # Not the pair that shows the place: where a case declares an output, that is one in front of it, and the two of a pair
+    # need not belong together.
+    checks = [each.check for each in (first, first.decisive) if each is not None]
+    own = [each for each in checks if cause.explains is not None and each.key == cause.explains.key]
+    check = next(iter([*own, first.check]))
+    return check.difference / max(check.size, 1e-300)
