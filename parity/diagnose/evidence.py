@@ -15,8 +15,8 @@ from parity.mapping.trace_map import Join
 from parity.trace import PER_VARIABLE, TensorFile, Trace, key_of, tower_order
 from parity.trace.arrays import Array
 
-# Tolerances that all hypotheses share, relative to a norm. tests/parity/test_limits_of_causes.py holds each just inside
-# and just outside.
+# Tolerances that all hypotheses share, relative to a norm. tests/parity/diagnose/test_limits_of_causes.py holds each just
+# inside and just outside.
 
 # Of float64 traces. Gradients of right ports are 9e-15 apart in three layers and 5.8e-12 in 40 layers of convolution,
 # batch norm and ReLU; the faintest bugs known move theirs by more than 1e-7.

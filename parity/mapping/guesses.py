@@ -81,7 +81,7 @@ UNVERIFIED = ", unverified"
 
 # What speaks against a pair. A name in common weighs more than two places of order, a kind of layer more than any few, the
 # kernel of the layer more than the name of its bias; numbers outweigh everything. Tried on the lists in
-# tests/parity/test_mapping_guesses.py.
+# tests/parity/mapping/test_mapping_guesses.py.
 NAME, FAMILY, ORDER, MATE, NUMBERS = 4.0, 3.0, 0.25, 2.5, 100.0
 BENT = (
     1.5  # a further place of order costs more than the first, or crossing pairs would cost no more than parallel ones

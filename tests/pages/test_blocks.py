@@ -16,11 +16,11 @@ from parity.case import load_case, load_mapping
 
 # Pages whose blocks a test of their own runs.
 ELSEWHERE = {
-    "README.md": "tests/test_readme.py",
+    "README.md": "tests/pages/test_readme.py",
     "docs/amp.md": "tests/torch_ddp/amp/test_docs.py",
     "docs/apex_tests.md": "tests/torch_ddp/apex_tests/test_page.py",
     "docs/parallel.md": "tests/torch_ddp/parallel/test_page.py",
-    "docs/report.md": "tests/parity/test_junit.py",
+    "docs/report.md": "tests/parity/report/test_junit.py",
     "docs/towers.md": "tests/tf_towers/test_docs.py",
     "docs/training.md": "tests/torch_ddp/test_training_page.py",
 }

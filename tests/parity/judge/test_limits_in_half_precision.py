@@ -1,4 +1,4 @@
-"""Where the limits of level 4 lie, beside what `tests/parity/test_level4.py` has."""
+"""Where the limits of level 4 lie, beside what `tests/parity/judge/test_level4.py` has."""
 
 import itertools
 

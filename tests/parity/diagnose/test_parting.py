@@ -1,0 +1,174 @@
+"""Where forward passes are the same and gradients are not, the last output whose gradient differs is where they part."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from support.tiny_case import BREAK, write_case
+
+from parity.case import load_case
+from parity.diagnose.interventions.backward import with_parting
+from parity.experiment import run_case
+from parity.judge.result import Check, FirstDifference, Level
+from parity.locate.backward import part
+from parity.locate.matching import Pass
+from parity.trace import ForwardOp, SourceLine, parse_key
+
+RANDOM = np.random.default_rng(3)
+# x -> h -> (a, b) -> both -> loss: a and b are ways that join.
+OUTPUTS = {name: RANDOM.standard_normal((4, 3)) for name in ("h", "a", "b", "both")}
+GRADIENTS = {name: RANDOM.standard_normal((4, 3)) for name in OUTPUTS}
+TAKES = {"h": [], "a": [0], "b": [0], "both": [1, 2]}
+
+
+def ops(side):
+    line = SourceLine(f"{side}.py", 3, "forward", "h = f(x)")
+    return [
+        ForwardOp(f"{side}/{n}", n, takes, ["w"] if n == "h" else [], [4, 3], {}, line) for n, takes in TAKES.items()
+    ]
+
+
+def passed(side, values):
+    listed = [values.get(name) for name in TAKES]
+    return Pass(ops(side), lambda number: listed[number])
+
+
+def parted(changed, known=OUTPUTS, turned=False):
+    others = {name: value.T if turned else value for name, value in OUTPUTS.items()}
+    gradients = {**GRADIENTS, **changed}
+    got = {name: value.T if turned and value is not None else value for name, value in gradients.items()}
+    passes = passed("tf", OUTPUTS), passed("port", {name: others[name] for name in known})
+    values = [list(GRADIENTS.values()), list(got.values())]
+    return part(passes, (lambda n: values[0][n], lambda n: values[1][n]))
+
+
+def test_gradients_that_are_the_same_part_nowhere():
+    assert parted({}) == (None, True)
+    assert parted({}, turned=True) == (None, True)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_they_part_at_the_last_output_whose_gradient_differs(turned):
+    changed = {"h": GRADIENTS["h"] + 1, "a": 2 * GRADIENTS["a"]}
+    found = parted(changed, turned=turned).parting
+    assert (found.op.name, found.port.name, found.number, found.readers) == ("tf/a", "port/a", 1, [3])
+    np.testing.assert_array_equal(found.candidate, 2 * found.reference)
+    assert parted({"h": changed["h"]}).parting.readers == [1, 2]
+
+
+def test_outputs_that_the_port_does_not_show_and_gradients_that_are_not_known_are_passed_over():
+    changed = {"h": GRADIENTS["h"] + 1, "a": 2 * GRADIENTS["a"]}
+    assert parted(changed, known=["h", "b", "both"]).parting.op.name == "tf/h"
+    assert parted({**changed, "a": None}).parting.op.name == "tf/h"
+
+
+def test_another_multiple_of_the_whole_loss_parts_nowhere():
+    assert parted({name: 2 * value for name, value in GRADIENTS.items()}) == (None, False)
+
+
+def test_gradients_within_rounding_are_the_same():
+    assert parted({"h": GRADIENTS["h"] * (1 + 1e-13)}) == (None, True)
+
+
+class File(dict):
+    names = dict.keys
+    read = dict.__getitem__
+
+
+class Kept:
+    """Keeps passes and runs a step detached: at `edges` it gives the reference's gradients."""
+
+    def __init__(self, changed, edges=()):
+        self.changed, self.edges, self.tried = changed, edges, []
+
+    def _pass(self, side, values):
+        listed = [values[name] for name in TAKES]
+        return SimpleNamespace(ops=ops(side), value=lambda number: listed[number])
+
+    def forward(self, step, tower):
+        return self._pass("tf", OUTPUTS), self._pass("port", OUTPUTS)
+
+    def gradients(self, step, tower):
+        return self._pass("tf", GRADIENTS), self._pass("port", {**GRADIENTS, **self.changed})
+
+    def repeat_detached(self, step, edges):
+        self.tried.append(tuple(edges))
+        return trace(1.0 if tuple(edges) == self.edges else 2.0)
+
+
+def trace(gradient, **more):
+    return SimpleNamespace(step=lambda number: File({"tower_grad/0/v": np.array([gradient, 1.0]), **more}))
+
+
+def level_of(kept, **more):
+    check = Check("lockstep", 0, "tower_grad/0/v", "different", 1.0, 1e-13)
+    join = SimpleNamespace(
+        ordered=lambda names: [(parse_key(text), text) for text in names],
+        read=lambda key, file: file[f"{key.quantity}/{key.tower}/{key.name}"],
+        parts=lambda name: ["w"],
+    )
+    level = Level("function", "different", "", [check], FirstDifference(check, "tower_grad", "v", "0", None))
+    with_parting(level, kept, SimpleNamespace(join=join, reference=trace(1.0, **more), candidate=trace(2.0)))
+    return level
+
+
+def test_the_place_is_told_and_no_cause_without_proof():
+    kept = Kept({"h": GRADIENTS["h"] + 1})
+    level = level_of(kept)
+    assert level.causes == []
+    assert kept.tried == [((1, 0),), ((2, 0),), ((1, 0), (2, 0))]
+    first = level.first_difference
+    assert (first.check.key, first.module) == ("tower_grad/0/v", "port/h")
+    assert "the gradients of all that is computed from tf/h (h), in the port port/h (h)" in first.where
+    assert [line.file for line in first.lines] == ["tf.py", "port.py"]
+
+
+def test_what_the_reference_stops_is_named_where_it_explains_all_gradients():
+    level = level_of(Kept({"h": GRADIENTS["h"] + 1}, ((2, 0),)))
+    assert [cause.name for cause in level.causes] == ["not_detached"]
+    assert level.first_difference.module == "port/b"
+
+
+def test_what_the_reference_stops_in_all_rounds_but_the_last_is_named(monkeypatch):
+    rounds = ["r0", "r1", "r2", "r3"]
+    takes = {"h": [], **{name: [0] for name in rounds}, "both": [1, 2, 3, 4]}
+    for table, own in ((TAKES, takes), (OUTPUTS, {}), (GRADIENTS, {})):
+        for name in rounds:
+            monkeypatch.setitem(table, name, own.get(name, RANDOM.standard_normal((4, 3))))
+    monkeypatch.setattr(sys.modules[__name__], "TAKES", takes)
+    stopped = tuple((number, 0) for number in (1, 2, 3))
+    kept = Kept({"h": GRADIENTS["h"] + 1}, stopped)
+    assert [cause.name for cause in level_of(kept).causes] == ["not_detached"]
+    assert kept.tried[-1] == stopped, "the last round passes gradients"
+
+
+def test_a_parameter_whose_gradient_alone_differs_is_told_with_who_reads_it():
+    level = level_of(Kept({}))
+    assert "only that of v is not; the port reads it in port/h (h)" in level.first_difference.where
+    assert level_of(Kept({}, ((0, "w"),))).causes[0].name == "not_detached"
+
+
+def test_nothing_is_told_where_what_is_minimised_differs():
+    assert level_of(Kept({name: 2 * value for name, value in GRADIENTS.items()})).first_difference.where == ""
+
+
+def test_nothing_is_told_where_several_optimizers_have_backward_passes_of_their_own():
+    kept = Kept({"h": GRADIENTS["h"] + 1})
+    first = level_of(kept, **{"section/g/slot/m/w": np.array(1.0)}).first_difference
+    assert (first.where, kept.tried) == ("", [])
+
+
+def test_what_the_graph_stops_is_named_end_to_end(tf2_sides, tmp_path):
+    folder = write_case(
+        tmp_path / "tiny",
+        tf="return 1.0 * tf.reduce_mean(tf.square(tf.matmul(x, kernel) + bias - y)) -> "
+        "out = tf.tanh(tf.matmul(x, kernel) + bias)\n"
+        "    return tf.reduce_mean(tf.square(out - y)) + tf.reduce_mean(out * tf.stop_gradient(tf.exp(out)))",
+        torch=f"{BREAK}\n    return 1.0 * (model(x) - y).square().mean() -> "
+        "out = model(x).tanh()\n    return (out - y).square().mean() + (out * out.exp()).mean()",
+    )
+    result = run_case(load_case(folder), tf2_sides, levels=("function",))
+    assert [cause.name for cause in result.causes] == ["not_detached"]
+    assert result.first_difference.quantity == "tower_grad"
+    assert "out.exp()" in result.first_difference.lines[1].text

@@ -1,0 +1,203 @@
+"""Ports that hold other variables than the reference: joined as far as it goes, run, and different for the reason told."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from support.made_steps import trace
+from support.tiny_case import write_case
+
+from parity.case import load_case
+from parity.diagnose import Evidence
+from parity.diagnose.variables import Read, read_in_place, structural_causes, structural_check
+from parity.experiment import run_case
+from parity.experiment.level_details import with_structure
+from parity.judge import Join
+from parity.judge.result import Level
+from parity.mapping import MappingError, Structure, Variable, as_far_as_it_goes, draft_mapping
+
+CONV = Variable("conv/kernel", (3, 3, 1, 4), use="Conv2D")
+DENSE = Variable("dense/kernel", (64, 10), use="MatMul")
+BIAS = Variable("dense/bias", (10,), use="BiasAdd")
+TABLE = Variable("table", (20, 6), use="GatherV2")
+OTHER = Variable("other/kernel", (9, 11), use="MatMul")
+TIED = Variable("table", (20, 6), use="GatherV2+MatMul")
+PORT = {
+    "conv": Variable("conv.weight", (4, 1, 3, 3), use="Conv2d"),
+    "dense": Variable("dense.weight", (10, 64), use="Linear"),
+    "bias": Variable("dense.bias", (10,), use="Linear"),
+    "table": Variable("table.weight", (20, 6), use="Embedding"),
+    "larger": Variable("table.weight", (21, 6), use="Embedding"),
+    "wider": Variable("conv.weight", (6, 1, 3, 3), use="Conv2d"),
+    "head": Variable("head.weight", (20, 6), use="Linear"),
+    "fewer": Variable("more.weight", (7, 64), use="Linear"),
+    "more": Variable("more.weight", (7, 10), use="Linear"),
+}
+
+
+def structure(reference, *names):
+    return as_far_as_it_goes(draft_mapping(reference, [PORT[name] for name in names], {}))
+
+
+def told(found):
+    return (
+        [each.name for each in found.missing],
+        [each.name for each in found.extra],
+        [(one.name, other.name) for one, other in found.resized],
+        [(one.name, [each.name for each in parts]) for one, parts in found.untied],
+    )
+
+
+@pytest.mark.parametrize(
+    ("reference", "port", "expected"),
+    [
+        ([CONV, DENSE, BIAS], ["conv", "dense", "bias"], ([], [], [], [])),
+        ([CONV, DENSE, BIAS], ["conv", "dense"], (["dense/bias"], [], [], [])),
+        ([CONV, DENSE], ["conv", "dense", "bias"], ([], ["dense.bias"], [], [])),
+        ([CONV, DENSE, BIAS], ["dense", "bias"], (["conv/kernel"], [], [], [])),
+        ([CONV, DENSE], ["conv", "dense", "more"], ([], ["more.weight"], [], [])),
+        ([TABLE, CONV], ["larger", "conv"], ([], [], [("table", "table.weight")], [])),
+        ([TABLE, CONV], ["table", "wider"], ([], [], [("conv/kernel", "conv.weight")], [])),
+        ([TABLE, CONV], ["more", "conv"], (["table"], ["more.weight"], [], [])),  # rows of a table are no product
+        ([DENSE, CONV], ["fewer", "conv"], ([], [], [("dense/kernel", "more.weight")], [])),
+        ([DENSE, CONV], ["more", "conv"], (["dense/kernel"], ["more.weight"], [], [])),  # 10 out there, 10 in here
+        ([OTHER, CONV], ["more", "conv"], (["other/kernel"], ["more.weight"], [], [])),  # no axis in common
+        ([TIED, CONV], ["table", "head", "conv"], ([], [], [], [("table", ["table.weight", "head.weight"])])),
+    ],
+)
+def test_what_one_side_alone_holds_is_told_and_all_else_is_joined(reference, port, expected):
+    draft, found = structure(reference, *port)
+    assert draft.total
+    assert told(found) == expected
+
+
+@pytest.mark.parametrize("question", [None, MappingError("which?")])
+def test_a_parameter_of_the_port_that_nothing_comes_of_is_mentioned(question):
+    level = Level("function", "same", "", [], None)
+    evidence = SimpleNamespace(candidate=SimpleNamespace(step_numbers=[]))
+    with_structure(level, Structure(extra=(PORT["more"],)), question, None, evidence)
+    assert (level.verdict, level.causes) == ("same", [])
+    assert "more.weight of the port" in level.notes[0]
+
+
+def test_one_of_two_layers_alike_is_missing_and_the_other_is_joined_by_name():
+    reference = [Variable(f"{name}/kernel", (8, 8), use="MatMul") for name in ("first", "second", "third")]
+    port = [Variable(f"{name}.weight", (8, 8), use="Linear") for name in ("first", "third")]
+    draft, found = as_far_as_it_goes(draft_mapping(reference, port, {}))
+    assert told(found)[0] == ["second/kernel"]
+    assert [pair.candidate for pair in draft.mapping().pairs] == [("first.weight",), (), ("third.weight",)]
+
+
+def test_as_many_numbers_on_either_side_are_a_question_of_layout():
+    draft, found = as_far_as_it_goes(
+        draft_mapping([Variable("qkv", (8, 24), use="MatMul")], [Variable("q.w", (4, 48), use="Linear")], {})
+    )
+    assert not draft.total
+    assert not found
+
+
+def test_copies_carry_values_to_each_and_gradients_back_as_their_sum():
+    draft, _ = structure([TIED, CONV], "table", "head", "conv")
+    pair, value = draft.mapping().pair("table"), np.arange(120.0).reshape(20, 6)
+    made = draft.mapping().to_candidate("table", value)
+    assert all(np.array_equal(each, value) for each in made.values())
+    parts = dict(zip(pair.candidate, (value, 3 * value), strict=True))
+    assert np.array_equal(draft.mapping().to_reference("table", parts), 2 * value)
+    assert np.array_equal(draft.mapping().to_reference("table", parts, linear=True), 4 * value)
+
+
+@pytest.fixture
+def evidence(tmp_path):
+    def make(draft, gradients):
+        kinds, step = {"dense/kernel": "weight"}, {"grad/dense/kernel": np.ones((64, 10))}
+        own = {"grad/dense.weight": np.ones((10, 64)), **gradients}
+        sides = (
+            trace(tmp_path / "tf", [step], kinds, {}),
+            trace(tmp_path / "torch", [own], {"dense.weight": "weight"}, {}),
+        )
+        return Evidence(Join(draft.mapping(), {}, []), *sides, None, 2)
+
+    return make
+
+
+@pytest.mark.parametrize(("size", "trained"), [(1.0, True), (1e-13, False)])
+def test_a_parameter_more_is_a_difference_where_more_than_rounding_trains_it(evidence, size, trained):
+    draft, found = structure([DENSE], "dense", "bias")
+    check = structural_check(found, evidence(draft, {"grad/dense.bias": np.full(10, size)}))
+    assert (check is not None) == trained
+    if check is not None:
+        assert (check.key, check.verdict) == ("state/parameters", "different")
+
+
+def test_only_what_is_read_where_the_passes_part_is_the_cause_there(evidence):
+    draft, found = structure([DENSE, BIAS], "dense")
+    known = evidence(draft, {})
+    there = Read(frozenset(["dense/bias"]), frozenset(["dense.weight"]), "act/0/dense", 0)
+    (cause,) = structural_causes(found, known, there)
+    assert (cause.name, cause.explains.key) == ("missing_parameter", "act/0/dense")
+    assert not structural_causes(found, known, there._replace(reference=frozenset(["conv/kernel"])))
+
+
+def test_a_layer_that_is_called_twice_is_told_from_one_that_is_missing(evidence):
+    other = Variable("second/kernel", (64, 10), use="MatMul")
+    draft, found = structure([DENSE, other], "dense")
+    read = Read(frozenset(["second/kernel"]), frozenset(["dense.weight"]), "act/0/second", 0)
+    (cause,) = structural_causes(found, evidence(draft, {}), read)
+    assert cause.name == "shared_parameter"
+    assert "dense.weight where the reference has second/kernel" in cause.title
+
+
+def test_the_same_variables_are_no_structure(evidence):
+    draft, found = structure([DENSE], "dense")
+    assert not found
+    assert structural_check(found, evidence(draft, {})) is None
+    assert Structure(missing=(DENSE,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "cause"),
+    [
+        ([("nn.Linear(3, 2)", "nn.Linear(3, 2, bias=False)")], "act/0/dense", "missing_parameter"),
+        (
+            [
+                ("nn.Linear(3, 2)", "nn.Linear(4, 2)"),
+                ("return self.dense(x)", "return self.dense(nn.functional.pad(x, (0, 1)))"),
+            ],
+            "act/0/dense",
+            "parameter_shape",
+        ),
+        (
+            [
+                ("nn.Linear(3, 2)", "nn.Linear(3, 2, bias=False)\n        self.biases = [nn.Parameter(torch.ones(2))]"),
+                ("return self.dense(x)", "return self.dense(x) + self.biases[0]"),
+            ],
+            "act/0/dense",
+            "missing_parameter",
+        ),
+    ],
+)
+@pytest.mark.slow
+def test_a_port_with_other_parameters_is_different_and_not_an_error(tf2_sides, tmp_path, changes, key, cause):
+    write_case(tmp_path / "case")
+    file = tmp_path / "case" / "model_torch.py"
+    text = "import torch\n" + file.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+    result = run_case(load_case(tmp_path / "case"), tf2_sides)
+    assert result.verdict == "different"
+    assert result.first_difference.check.key == key
+    assert result.causes[0].name == cause
+    assert ("biases[0]" in result.causes[0].evidence) == ("biases" in text)
+
+
+def test_the_only_two_vectors_that_are_left_are_one_where_they_are_read_in_one_place():
+    slopes, one = Variable("stage/alphas", (20,)), Variable("stage.act.weight", (1,))
+    found = Structure(missing=(slopes, BIAS), extra=(one, PORT["more"]))
+    there = Read(frozenset(["stage/alphas"]), frozenset(["stage.act.weight"]), "act/0/stage", 0)
+    taken = read_in_place(found, there)
+    assert told(taken)[:3] == (["dense/bias"], ["more.weight"], [("stage/alphas", "stage.act.weight")])
+    assert read_in_place(found, there._replace(candidate=frozenset())) == found
+    both = there._replace(reference=frozenset(["stage/alphas", "dense/bias"]))
+    assert read_in_place(found, both) == found

@@ -1,0 +1,131 @@
+"""What keeps gradients from passing is named where all gradients are the reference's without it, and else not."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from support.tiny_case import BREAK, write_case
+
+from parity.case import load_case
+from parity.diagnose.interventions.backward import with_cut
+from parity.experiment import run_case
+from parity.judge.result import Cause, Check, FirstDifference, Level
+from parity.trace import parse_key
+from parity.worker.failures import SideFailed
+
+RIGHT = {"loss/0": np.array(2.0), "tower_grad/0/v": np.array([1.0, 2.0]), "tower_grad/0/w": np.array([3.0, 4.0])}
+WRONG = {**RIGHT, "tower_grad/0/w": np.array([3.0, 1.0])}
+CHECKS = [Check("lockstep", 0, key, "same", 0.0, 1e-13) for key in RIGHT]
+FIRST = FirstDifference(Check("lockstep", 0, "tower_grad/0/w", "different", 3.0, 1e-13), "tower_grad", "w", "0", None)
+LINE = ["model_torch.py", 7, "forward", "x = h.detach()", [["model_torch.py", 12, "loss", "return model(x)"]]]
+
+
+class File(dict):
+    names = dict.keys
+    read = dict.__getitem__
+
+
+class Run:
+    def __init__(self, tensors, facts=None):
+        self.tensors, self.facts = tensors, facts or {}
+
+    def step(self, number):
+        return File(self.tensors)
+
+
+class Port:
+    """Runs a step once more: with these places undone it gives these tensors, an error where there are none."""
+
+    def __init__(self, results, kinds=None):
+        self.results, self.runs = results, []
+        places = {place for undone in results for place in undone}
+        self.cuts = {
+            place: {"kind": (kinds or {}).get(place, "detach"), "line": LINE, "module": "", "parameter": "", "calls": 1}
+            for place in sorted(places)
+        }
+
+    def repeat_uncut(self, step, places):
+        self.runs.append(tuple(places))
+        found = self.results[tuple(places)]
+        if found is None:
+            raise SideFailed("RuntimeError", "in-place", "", "torch")
+        return Run(found, {"gradient_cuts": self.cuts})
+
+
+def named(port, known=(), first=FIRST):
+    join = SimpleNamespace(
+        ordered=lambda names: [(parse_key(text), text) for text in names], read=lambda key, file: file.get(key.text)
+    )
+    join.read = lambda key, file: file.get("/".join(part for part in (key.quantity, key.tower, key.name) if part))
+    level = Level("function", "different", "", CHECKS, first, list(known))
+    with_cut(level, port, SimpleNamespace(reference=Run(RIGHT), join=join))
+    return level
+
+
+def test_the_call_without_which_all_gradients_come_out_is_named_with_its_line():
+    level = named(Port({(): WRONG, ("a",): WRONG, ("b",): RIGHT}))
+    [cause] = level.causes
+    assert (cause.name, cause.title) == ("detached", "detach() keeps gradients from passing at model_torch.py:7")
+    assert "all 2 gradients of the towers are the reference's" in cause.evidence
+    assert cause.explains == (0, "tower_grad/0/w", 1.0)
+    assert level.first_difference.module == ""
+    assert level.first_difference.lines[1].text == "x = h.detach()"
+
+
+def test_a_row_of_padding_keeps_its_name():
+    [cause] = named(Port({(): WRONG, ("a",): RIGHT}, {"a": "padding_idx"})).causes
+    assert cause.name == "rows_without_gradient"
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        {(): RIGHT, ("a",): RIGHT},  # the control: it is right as it is
+        {(): WRONG},  # no place
+        {(): WRONG, ("a",): None},  # the port fails
+        {(): WRONG, ("a",): {**RIGHT, "tower_grad/0/v": np.array([1.0, 2.5])}},  # another gradient is wrong then
+        {(): WRONG, ("a",): {**RIGHT, "loss/0": np.array(2.5)}},
+        {(): WRONG, ("a",): {"loss/0": np.array(2.0), "tower_grad/0/w": RIGHT["tower_grad/0/w"]}},
+    ],
+)
+def test_nothing_is_named_without_proof(results):
+    assert named(Port(results)).causes == []
+
+
+def test_several_places_are_named_where_only_all_of_them_do():
+    port = Port({(): WRONG, ("a",): WRONG, ("b",): WRONG, ("a", "b"): RIGHT})
+    assert [cause.name for cause in named(port).causes] == ["detached"]
+
+
+def test_what_says_that_gradients_are_missing_gets_a_place_and_keeps_its_name_first():
+    known = Cause("zero_gradient", "no gradient", "", "")
+    assert [cause.name for cause in named(Port({(): WRONG, ("a",): RIGHT}), [known]).causes] == [
+        "zero_gradient",
+        "detached",
+    ]
+    narrow = Cause("reduced_precision", "a narrower float", "", "")
+    assert [cause.name for cause in named(Port({(): WRONG, ("a",): RIGHT}), [narrow]).causes] == [
+        "detached",
+        "reduced_precision",
+    ]
+    other = Cause("some_towers", "", "", "")
+    port = Port({(): WRONG, ("a",): RIGHT})
+    assert named(port, [other]).causes == [other]
+    assert port.runs == []
+
+
+def test_a_detached_weight_is_named_end_to_end(tf2_sides, tmp_path):
+    change = f"{BREAK}\n    return 1.0 * (model(x) - y).square().mean()"
+    tied = "(model(x) - y).square().mean() + model.module.dense.weight.detach().sum() * model(x).mean()"
+    folder = write_case(
+        tmp_path / "tiny",
+        torch=f"{change} -> return {tied}",
+        tf="return 1.0 * tf.reduce_mean(tf.square(tf.matmul(x, kernel) + bias - y)) -> "
+        "out = tf.matmul(x, kernel) + bias\n"
+        "    return tf.reduce_mean(tf.square(out - y)) + tf.reduce_sum(kernel) * tf.reduce_mean(out)",
+    )
+    result = run_case(load_case(folder), tf2_sides, levels=("function",))
+    assert result.first_difference.check.key == "tower_grad/0/dense/kernel"
+    assert [cause.name for cause in result.causes] == ["detached"]
+    assert result.first_difference.module == "dense"
+    assert "weight.detach()" in result.first_difference.lines[1].text

@@ -1,0 +1,254 @@
+"""What is guessed where names do not decide, and how numbers decide it: on lists of plain ports, without a framework."""
+
+import itertools
+
+import numpy as np
+import pytest
+from support.port_lists import PORTS, gated_cells, points
+
+from parity.mapping import (
+    MappingEntry,
+    MappingError,
+    Variable,
+    build_mapping,
+    draft_mapping,
+    mapping_notes,
+    parse_transform,
+)
+from parity.mapping.by_gradients import Gradients, tied_values
+
+
+def joined(draft):
+    return {pair.reference: (pair.candidate, pair.transform.text) for pair in draft.mapping().pairs}
+
+
+def gradients(port, seed=0, noise=0.0):
+    """Gradients of both sides as the meant pairs have them."""
+    random = np.random.default_rng(seed)
+    one, other = {}, {}
+    shapes = {variable.name: variable.shape for variable in port.candidate}
+    for variable in port.reference:
+        names, text = port.meant[variable.name]
+        transform = parse_transform(text)
+        one[variable.name] = random.standard_normal(variable.shape)
+        moved = one[variable.name] + noise * random.standard_normal(variable.shape)
+        for name, part in zip(names, transform.forward(moved, linear=True), strict=True):
+            if transform.rows is None:
+                other[name] = part
+            else:
+                size = part.shape[0]
+                whole = other.setdefault(name, np.zeros(shapes[name]))
+                whole[transform.rows[0] * size : (transform.rows[0] + 1) * size] = part
+    return Gradients(one, other)
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_a_plain_port_is_joined_without_a_line_of_mapping(name):
+    port = PORTS[name]()
+    draft = draft_mapping(port.reference, port.candidate, {})
+    assert draft.total and joined(draft) == port.meant
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_numbers_that_agree_verify_every_guess(name):
+    port = PORTS[name]()
+    draft = draft_mapping(port.reference, port.candidate, {}).by(gradients(port))
+    assert joined(draft) == port.meant
+    assert all(guess.verified for guess in draft.guesses)
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_numbers_decide_where_order_is_misleading(name):
+    port = PORTS[name]()
+    port.candidate.reverse()
+    draft = draft_mapping(port.reference, port.candidate, {}).by(gradients(port))
+    assert joined(draft) == port.meant
+    assert not [note for note in mapping_notes(draft) if "no numbers agree" in note]
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_a_port_with_a_bug_is_joined_by_the_gradients_that_are_nearest_and_called_unverified(name):
+    port = PORTS[name]()
+    draft = draft_mapping(port.reference, port.candidate, {}).by(gradients(port, noise=0.3))
+    assert joined(draft) == port.meant
+    assert not any(guess.verified for guess in draft.guesses)
+    assert all(pair.why.endswith(", unverified") for pair in draft.mapping().pairs if pair.reference not in draft.sure)
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_tied_values_are_the_same_numbers_for_the_candidate_whatever_is_guessed(name):
+    port = PORTS[name]()
+    draft = draft_mapping(port.reference, port.candidate, {})
+    random = np.random.default_rng(1)
+    values = tied_values(draft.guesses, {v.name: random.standard_normal(v.shape) for v in port.reference})
+    made = {}
+    for guess in draft.guesses:
+        for unit, text in guess.options:
+            parts = parse_transform(text).forward(values[guess.variable.name], linear=True)
+            for one, other in zip(made.setdefault(unit, parts), parts, strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("order", ["0, 2, 1", "1, 0, 2", "1, 2, 0", "2, 0, 1", "2, 1, 0"])
+def test_numbers_decide_the_order_of_gates_that_are_packed_by_hand(order):
+    port = gated_cells(order)
+    draft = draft_mapping(port.reference, port.candidate, {}).by(gradients(port))
+    assert joined(draft) == port.meant
+    assert all(guess.verified for guess in draft.guesses)
+
+
+def test_a_convolutions_kernel_is_not_taken_for_a_bias_of_as_many_elements():
+    port = points()
+    draft = draft_mapping(port.reference, port.candidate, {})
+    kernels = {each.variable.name: each.options for each in draft.guesses if len(each.variable.shape) == 4}
+    assert kernels and all(len(unit.parts[0].shape) == 3 for found in kernels.values() for unit, _ in found)
+
+
+def test_a_kernel_that_may_be_turned_becomes_symmetric_and_keeps_its_size():
+    reference = [Variable("a/kernel", (8, 8), use="Einsum"), Variable("b/kernel", (8, 8), use="Einsum")]
+    candidate = [Variable("one", (8, 8), use=""), Variable("two", (8, 8), use="")]
+    draft = draft_mapping(reference, candidate, {})
+    random = np.random.default_rng(0)
+    values = tied_values(draft.guesses, {v.name: random.standard_normal(v.shape) for v in reference})
+    np.testing.assert_array_equal(values["a/kernel"], values["a/kernel"].T)
+    np.testing.assert_array_equal(values["a/kernel"], values["b/kernel"])
+    assert np.std(values["a/kernel"]) > 0.5
+
+
+def test_variables_whose_gradients_are_equal_are_joined_in_order_and_nothing_is_asked():
+    reference = [Variable(name, (4,), use="AddV2") for name in ("a", "b")]
+    candidate = [Variable(name, (4,), use="") for name in ("x", "y")]
+    same = np.arange(4.0)
+    numbers = Gradients({"a": same, "b": same}, {"x": same, "y": same})
+    mapping = build_mapping(reference, candidate, {}, numbers)
+    assert [(pair.reference, pair.candidate) for pair in mapping.pairs] == [("a", ("x",)), ("b", ("y",))]
+
+
+def test_a_bias_without_a_gradient_goes_with_the_kernel_of_its_layer():
+    reference, candidate = [], []
+    for tf, torch in (("conv2d", "net.3"), ("conv2d_1", "net.0")):
+        reference += [Variable(f"{tf}/kernel", (3, 3, 4, 4), use="Conv2D"), Variable(f"{tf}/bias", (4,), use="BiasAdd")]
+        candidate += [
+            Variable(f"{torch}.weight", (4, 4, 3, 3), use="Conv2d"),
+            Variable(f"{torch}.bias", (4,), use="Conv2d"),
+        ]
+    random = np.random.default_rng(0)
+    one, two = random.standard_normal((2, 3, 3, 4, 4))
+    zero, turn = np.zeros(4), parse_transform("hwio_to_oihw").forward
+    numbers = Gradients(
+        {"conv2d/kernel": one, "conv2d/bias": zero, "conv2d_1/kernel": two, "conv2d_1/bias": zero},
+        {"net.0.weight": turn(one)[0], "net.0.bias": zero, "net.3.weight": turn(two)[0], "net.3.bias": zero},
+    )
+    mapping = build_mapping(reference, candidate, {}, numbers)
+    assert [pair.candidate[0] for pair in mapping.pairs] == ["net.0.weight", "net.0.bias", "net.3.weight", "net.3.bias"]
+
+
+def test_a_bias_without_a_gradient_goes_with_a_kernel_that_shapes_decide():
+    reference, candidate, known = [], [], ({}, {})
+    random, zero, turn = np.random.default_rng(0), np.zeros(4), parse_transform("hwio_to_oihw").forward
+    for tf, torch, size in (("conv2d", "last", 3), ("conv2d_1", "first", 5)):
+        kernel = random.standard_normal((size, size, 4, 4))
+        reference += [
+            Variable(f"{tf}/kernel", kernel.shape, use="Conv2D"),
+            Variable(f"{tf}/bias", (4,), use="BiasAdd"),
+        ]
+        candidate.insert(0, Variable(f"{torch}.bias", (4,), use="Conv2d"))
+        candidate.insert(0, Variable(f"{torch}.weight", (4, 4, size, size), use="Conv2d"))
+        known[0].update({f"{tf}/kernel": kernel, f"{tf}/bias": zero})
+        known[1].update({f"{torch}.weight": turn(kernel)[0], f"{torch}.bias": zero})
+    mapping = build_mapping(reference, candidate, {}, Gradients(*known))
+    assert [pair.candidate[0] for pair in mapping.pairs] == ["last.weight", "last.bias", "first.weight", "first.bias"]
+
+
+def test_layers_counted_from_one_and_from_zero_are_joined_in_order():
+    reference = [Variable(f"block_{at}/kernel", (4, 4), use="MatMul") for at in (1, 2, 3)]
+    candidate = [Variable(f"block.{at}.weight", (4, 4), use="Linear") for at in (0, 1, 2)]
+    head = Variable("head/kernel", (4, 2), use="MatMul"), Variable("head.weight", (2, 4), use="Linear")
+    mapping = build_mapping([*reference, head[0]], [*candidate, head[1]], {})
+    assert [pair.candidate[0] for pair in mapping.pairs] == [*(f"block.{at}.weight" for at in (0, 1, 2)), "head.weight"]
+
+
+def test_what_nothing_but_order_decides_is_asked_about_in_few_lines_with_a_table_that_can_be_used():
+    reference = [Variable(f"Variable_{at}", (4, 4), use="MatMul") for at in range(12)]
+    candidate = [Variable(f"net.{3 * at}.weight", (4, 4), use="Linear") for at in range(12)]
+    with pytest.raises(MappingError) as caught:
+        build_mapping(reference, candidate, {})
+    assert len(str(caught.value).splitlines()) <= 20
+    assert '    "Variable_0" = { to = "net.0.weight", transform = "transpose" }' in str(caught.value)
+    assert caught.value.table.count("transform = ") == 12
+
+
+def test_costs_that_forbid_everything_leave_rows_without_a_column_and_the_rest_is_cheapest():
+    from parity.mapping.guesses import FORBIDDEN, assign
+
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        rows, columns = (int(each) for each in random.integers(1, 5, 2))
+        costs = random.integers(0, 10, (rows, columns)).astype(float)
+        costs[random.random((rows, columns)) < 0.3] = FORBIDDEN
+        found = assign(costs)
+        assert _score(costs, found) == min(
+            _score(costs, [None if c >= columns or costs[r, c] >= FORBIDDEN else c for r, c in enumerate(order)])
+            for order in itertools.permutations(range(columns + rows), rows)
+        )
+
+
+def _score(costs, found):
+    return sum(each is None for each in found), sum(
+        costs[row, each] for row, each in enumerate(found) if each is not None
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "entries", "words"),
+    [
+        ((4, 64, 10), {}, ["the rows of fc/kernel are permuted for fc.weight", '"flatten_hwc(4, 4, 4)"']),
+        ((4, 64, 10), {"fc/kernel": MappingEntry(to=["fc.weight"], transform="flatten_hwc(4, 4, 4)")}, []),
+        ((4, 4, 10), {}, []),
+    ],
+)
+def test_a_kernel_that_is_the_same_only_once_permuted_is_told_of(shape, entries, words):
+    channels, inputs, outputs = shape
+    reference = [
+        Variable("conv/kernel", (3, 3, 1, channels), use="Conv2D"),
+        Variable("fc/kernel", (inputs, outputs), use="MatMul"),
+    ]
+    candidate = [
+        Variable("conv.weight", (channels, 1, 3, 3), use="Conv2d"),
+        Variable("fc.weight", (outputs, inputs), use="Linear"),
+    ]
+    draft = draft_mapping(reference, candidate, entries)
+    notes = [note for note in mapping_notes(draft) if "permuted" in note]
+    assert len(notes) == bool(words)
+    assert all(word in notes[0] for word in words)
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_gradients_that_a_bug_has_made_unlike_everywhere_do_not_outweigh_names_and_order(name):
+    port = PORTS[name]()
+    before = draft_mapping(port.reference, port.candidate, {})
+    draft = before.by(Gradients(gradients(port, seed=1)._reference, gradients(port, seed=2)._candidate))
+    assert {n: pair for n, (pair, _) in joined(draft).items()} == {n: pair for n, (pair, _) in joined(before).items()}
+    assert not any(guess.verified for guess in draft.guesses)
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_gradients_that_are_all_off_by_a_factor_decide_where_order_is_misleading_and_verify_nothing(name):
+    port = PORTS[name]()
+    port.candidate.reverse()
+    equal = gradients(port)
+    scaled = {name: 0.5 * value for name, value in equal._candidate.items()}
+    draft = draft_mapping(port.reference, port.candidate, {}).by(Gradients(equal._reference, scaled))
+    telling = {variable.name for variable in port.reference if np.prod(variable.shape) >= 4}  # of few it may be chance
+    assert all(pair == port.meant[name] for name, pair in joined(draft).items() if name in telling)
+    assert not any(guess.verified for guess in draft.guesses)
+
+
+def test_a_kernel_that_the_graph_transposes_itself_is_taken_as_it_is_where_its_shape_says_so():
+    reference = [Variable("loss/output_weights", (4, 32), use="MatMul"), Variable("fc/kernel", (16, 32), use="MatMul")]
+    candidate = [Variable("classifier.weight", (4, 32), use="Linear"), Variable("fc.weight", (32, 16), use="Linear")]
+    found = joined(draft_mapping(reference, candidate, {}))
+    assert found == {
+        "loss/output_weights": (("classifier.weight",), "identity"),
+        "fc/kernel": (("fc.weight",), "transpose"),
+    }

@@ -1,0 +1,116 @@
+"""What holds of every side of a comparison, whoever answers: live TensorFlow, a golden trace, the torch side."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from parity.case import load_case
+from parity.experiment import keep_golden, run_case
+from parity.experiment.sides.golden_side import GoldenSide
+from parity.experiment.sides.tensorflow_side import TensorFlowSide
+from parity.experiment.sides.torch_side import TorchSide
+from parity.experiment.spec import FORWARD, Capability, RunSpec, silent
+from parity.mapping.states import read_all
+from parity.trace import Perturbation, Trace, perturb
+
+SQUARE = Path(__file__).parents[1] / "cases" / "square"
+QUANTITIES = ("loss", "grad", "var")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, tf2_sides):
+    folder = tmp_path_factory.mktemp("conform")
+    case = load_case(SQUARE)
+    assert run_case(case, tf2_sides, out=folder / "run").verdict == "same"
+    keep_golden(case, folder / "run", folder / "golden")
+    return folder
+
+
+@pytest.fixture(params=["live", "golden", "torch"])
+def side(request, recorded, tf2_sides, tmp_path):
+    case = load_case(SQUARE)
+    if request.param == "live":
+        return TensorFlowSide(case, tf2_sides, tmp_path / "tf", silent)
+    if request.param == "golden":
+        return GoldenSide(recorded / "golden", case)
+    return TorchSide(case, tf2_sides, tmp_path / "torch", silent)
+
+
+def spec(recorded: Path, side) -> RunSpec:
+    who = "torch" if isinstance(side, TorchSide) else "tf"
+    run = recorded / "run"
+    folders = (run / "feeds" / who, run / "start" / who, run / "states" / who)
+    return RunSpec("float64", "float64", *folders, QUANTITIES, list(range(load_case(SQUARE).steps)))
+
+
+def inputs_of(side, out: Path):
+    return () if isinstance(side, TorchSide) else (side.batches(out).result(),)
+
+
+def test_a_run_holds_the_steps_and_quantities_that_its_spec_names_and_is_what_was_recorded(side, recorded, tmp_path):
+    prepared = side.prepare("float64", *inputs_of(side, tmp_path / "feeds")).result()
+    assert prepared["variables"] and prepared["facts"]
+    asked = spec(recorded, side)
+    trace = side.run(asked).result()
+    assert trace.step_numbers == list(asked.steps)
+    known = Trace(recorded / "run" / ("torch" if isinstance(side, TorchSide) else "tf") / "float64")
+    for step in asked.steps:
+        found, wanted = read_all(trace.step(step)), read_all(known.step(step))
+        assert {name.partition("/")[0] for name in found} >= set(QUANTITIES)
+        for name in found:
+            assert np.array_equal(found[name], wanted[name]), (step, name)
+
+
+def test_a_reference_that_cannot_run_again_says_so_and_answers_with_what_it_keeps_or_nothing(side, recorded, tmp_path):
+    if isinstance(side, TorchSide):
+        return
+    inputs = side.batches(tmp_path / "feeds").result()
+    side.prepare("float64", inputs).result()
+    asked = spec(recorded, side)._replace(name=FORWARD)
+    passed = side.forward(0, "0", asked)
+    gradients = side.forward(0, "0", asked._replace(name="backward"), gradients=True)
+    again = side.run_with_statistics("first", inputs, asked._replace(name="other"))
+    if Capability.RERUN in side.capabilities:
+        assert passed is not None and gradients is not None and again is not None
+        assert side.kept("float64") is None
+    else:
+        assert gradients is None and again is None
+        assert side.kept("float64") is not None and side.kept("no-such-run") is None
+
+
+MOVED = (
+    Perturbation("sample_order", "feed", 5, 1, shards=2),
+    Perturbation("ulp", "feed", 6, 1),
+    Perturbation("ulp", "var", 7, 1),
+)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_perturbed_run_starts_from_what_its_perturbations_make_of_batches_and_states(
+    side, recorded, tmp_path, precision
+):
+    if isinstance(side, GoldenSide):
+        return  # it answers with the run of that name
+    side.prepare(precision, *inputs_of(side, tmp_path / "feeds")).result()
+    asked = spec(recorded, side)._replace(name="moved", precision=precision, quantities=("feed", "var"))
+    free = asked._replace(follow=None, perturbations=MOVED)
+    wanted = perturb(read_all(Trace(asked.start).init()), MOVED, 0, precision)
+    found = read_all(side.run(free).result().init())
+    assert all(np.array_equal(found[name], wanted[name]) for name in wanted if name.startswith("var/"))
+    assert any(not np.array_equal(found[name], Trace(asked.start).init().read(name)) for name in found)
+    lockstep = side.run(free._replace(follow=asked.follow)).result()
+    for step in asked.steps:
+        batch = perturb(read_all(Trace(asked.feeds).step(step)), MOVED, step, precision)
+        fed = lockstep.step(step)
+        for name, value in batch.items():
+            towers = [fed.read(f"feed/{tower}/{name[len('feed/') :]}") for tower in (0, 1)]
+            np.testing.assert_array_equal(np.concatenate(towers), value)
+
+
+def test_perturbed_runs_leave_their_traces_and_no_batches_or_states_of_their_own(recorded):
+    left = {path.parent.name: path for path in (recorded / "run" / "tf").glob("*/trace.json")}
+    assert {"replica-0", "ulp-0", "order-0"} <= set(left)
+    for kind in ("feeds", "start", "states"):
+        assert sorted(path.name for path in (recorded / "run" / kind).iterdir()) == ["tf", "torch"]
+    assert not list((recorded / "run").glob("perturbed*"))
