@@ -20,21 +20,6 @@ from rich.table import Table
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("parity", "tf_towers", "torch_ddp")
 NUMERICS = ("parity/judge", "parity/diagnose/detectors", "parity/diagnose/layers")
-QUANTITIES = (
-    "state",
-    "feed",
-    "noise",
-    "act",
-    "loss",
-    "tower_grad",
-    "grad",
-    "clip",
-    "slot",
-    "stat",
-    "var",
-    "ema",
-    "eval",
-)
 
 sys.path.insert(0, str(ROOT / "tests" / "parity"))
 
@@ -86,11 +71,10 @@ def instances_of_sides(module: Module) -> int:
 
 
 def key_prefixes(module: Module) -> int:
-    """Returns how many literals begin with a quantity and a slash, docstrings aside."""
-    docstrings = {id(n.value) for n in ast.walk(module.tree) if isinstance(n, ast.Expr)}
-    texts = (n for n in ast.walk(module.tree) if isinstance(n, ast.Constant) and id(n) not in docstrings)
-    prefixes = tuple(f"{quantity}/" for quantity in QUANTITIES)
-    return sum(isinstance(node.value, str) and node.value.startswith(prefixes) for node in texts)
+    """Returns how many strings, or pieces of formatted ones, spell the name of a tensor themselves."""
+    from test_layers import spelt
+
+    return len(list(spelt(module.tree)))
 
 
 def constants(modules: list[Module]) -> Iterator[str]:

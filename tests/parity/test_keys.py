@@ -1,7 +1,5 @@
 """How tensors of a trace are named, in sections too, and that one module alone knows it."""
 
-import ast
-import re
 from pathlib import Path
 
 import numpy as np
@@ -131,37 +129,3 @@ def test_a_learning_rate_of_one_of_several_optimizers_is_the_optimizers_too():
         differs("section/head/state/learning_rate")
     )
     assert not of_the_optimizer(differs("section/head/state/global_step"))
-
-
-PREFIX = re.compile(rf"({'|'.join(QUANTITIES)}|section)/")
-
-
-def spelt(source):
-    """Yields the lines with a string, plain or formatted, that begins as the name of a tensor does; docstrings aside."""
-    tree = ast.parse(source)
-    aside = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            aside.update(id(part) for part in node.values[1:])
-    for node in ast.walk(tree):
-        text = node.value if isinstance(node, ast.Constant) and id(node) not in aside else None
-        if isinstance(text, str) and PREFIX.match(text):
-            yield node.lineno
-
-
-def test_one_module_spells_names():
-    files = [path for package in ("parity", "tf_towers", "torch_ddp") for path in (ROOT / package).rglob("*.py")]
-    found = [
-        f"{path.relative_to(ROOT)}:{line}"
-        for path in sorted(files)
-        if path != ROOT / "parity" / "trace" / "keys.py"
-        for line in spelt(path.read_text("utf-8"))
-    ]
-    assert not found, "use parity.trace.keys"
-
-
-def test_the_proof_that_one_module_spells_names_can_fail():
-    source = (
-        'def f(name):\n    """var/x"""\n    return f"grad/{name}", name.startswith(("slot/", "x")), f"{name}var/x"\n'
-    )
-    assert list(spelt(source)) == [3, 3]

@@ -1,11 +1,14 @@
 """Each folder of the packages imports what stands before it here, and nothing that stands behind it."""
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+
+from parity.trace import QUANTITIES
 
 ROOT = Path(__file__).parents[2]
 LAYERS = {
@@ -108,3 +111,36 @@ def test_a_constant_is_defined_once_and_a_name_means_one_thing():
 def test_a_constant_that_two_modules_define_is_found():
     assert defined_more_than_once(["CLOSE = 1e-9", "NEAR, CLOSE = 1, 2", "T = 1", "T: int = 2"]) == {"CLOSE"}
     assert defined_more_than_once(["from a import CLOSE", "CLOSE = 1"]) == set()
+
+
+PREFIX = re.compile(rf"({'|'.join(QUANTITIES)}|section)/")
+
+
+def spelt(tree):
+    """Yields the lines with a string, or a piece of a formatted one, that begins as the name of a tensor does.
+
+    A piece that follows a value counts: behind the prefix of a section a name goes on like that. Docstrings do not.
+    """
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) and id(node) not in docstrings else None
+        if isinstance(text, str) and PREFIX.match(text):
+            yield node.lineno
+
+
+def test_one_module_spells_names():
+    files = [path for package in ("parity", "tf_towers", "torch_ddp") for path in (ROOT / package).rglob("*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted(files)
+        if path != ROOT / "parity" / "trace" / "keys.py"
+        for line in spelt(ast.parse(path.read_text("utf-8")))
+    ]
+    assert not found, "use parity.trace.keys"
+
+
+def test_the_proof_that_one_module_spells_names_can_fail():
+    source = (
+        'def f(name):\n    """var/x"""\n    return f"grad/{name}", name.startswith(("slot/", "x")), f"{name}var/x"\n'
+    )
+    assert list(spelt(ast.parse(source))) == [3, 3, 3]

@@ -106,7 +106,7 @@ def _loss(part: Part) -> list[str]:
     title = f'    """The loss of one tower, a scalar. In the script: {losses}."""'
     lines = [f"def {_function('loss', part)}(model, {', '.join(names)}):", title]
     for name in names:
-        key = f"{part.prefix}feed/0/{name}"
+        key = trace_name("feed", name, tower=0, section=part.name)
         lines += [f"    # {name}: {first.dtype(key)} {list(first.shape(key))} in each tower"]
     value = trace_name("loss", tower=0, section=part.name)
     if value in first:

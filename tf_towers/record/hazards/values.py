@@ -4,7 +4,7 @@ from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
-from parity.trace import quantity_of
+from parity.trace import quantity_of, trace_name
 from parity.trace.arrays import Array, Tensors
 from tf_towers.record.hazards.gradients import cut_behind
 from tf_towers.record.hazards.types import Hazard
@@ -24,7 +24,7 @@ def combine_from_values(section: Section, tensors: Tensors) -> str:
     kinds = set()
     for name in section.combinations:
         parts = [_entry(section, tensors, tower, name) for tower in range(towers)]
-        combined = tensors.get(f"{section.prefix}grad/{name}")
+        combined = tensors.get(section.prefix + trace_name("grad", name))
         if towers < 2 or combined is None or any(part is None or part.shape != combined.shape for part in parts):
             continue
         total = np.sum([part.astype(np.float64) for part in parts if part is not None], axis=0)
@@ -100,7 +100,8 @@ def hazards_in_values(section: Section, tensors: Tensors) -> List[Hazard]:
 
 
 def _batch(section: Section, tensors: Tensors, tower: int) -> Tensors:
-    found = {each.name: tensors.get(f"{section.prefix}feed/{tower}/{each.name}") for each in section.inputs[tower]}
+    names = {each.name: section.prefix + trace_name("feed", each.name, tower=tower) for each in section.inputs[tower]}
+    found = {name: tensors.get(key) for name, key in names.items()}
     return {name: value for name, value in found.items() if value is not None and np.ndim(value)}
 
 
@@ -122,7 +123,7 @@ def _shared_examples(one: Tensors, other: Tensors) -> int:
 
 def _entry(section: Section, tensors: Tensors, tower: int, name: str) -> Optional[Array]:
     for quantity in ("tower_clip", "tower_grad"):
-        value = tensors.get(f"{section.prefix}{quantity}/{tower}/{name}")
+        value = tensors.get(section.prefix + trace_name(quantity, name, tower=tower))
         if value is not None:
             return np.asarray(value)
     return None
