@@ -6,9 +6,9 @@ from typing import Any, Sequence
 
 import tensorflow as real
 
-OURS = os.path.dirname(os.path.abspath(__file__))
+OUR_PACKAGE = os.path.dirname(os.path.abspath(__file__))
 THEIRS = os.path.dirname(os.path.abspath(real.__file__))
-NOT_THE_USER_S = (OURS + os.sep, THEIRS + os.sep, os.sep + "site-packages" + os.sep, "contextlib.py", "<")
+NOT_THE_USER_S = (OUR_PACKAGE + os.sep, THEIRS + os.sep, os.sep + "site-packages" + os.sep, "contextlib.py", "<")
 
 
 def users_line(frames: Sequence[Any], with_text: bool = True) -> str:

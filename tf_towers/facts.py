@@ -15,7 +15,7 @@ from tf_towers.graph.traversal import ancestors
 from tf_towers.graph.update.optimizer import hyper_parameters
 from tf_towers.tf_types import Operation, Optimizer, Variable
 
-FLAGS = ("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS", "NVIDIA_TF32_OVERRIDE")
+TENSORFLOW_FLAGS = ("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS", "NVIDIA_TF32_OVERRIDE")
 
 
 def facts(training: Training, precision: str, threads: int) -> Dict[str, Any]:
@@ -40,7 +40,7 @@ def facts(training: Training, precision: str, threads: int) -> Dict[str, Any]:
         "batch_norm_updates": plan.batch_norm_updates if training.statistics else "none",
         "resource_variables": any(variable.op.type == "VarHandleOp" for variable in saved),
         "threads": threads,
-        "flags": {name: os.environ[name] for name in FLAGS if name in os.environ},
+        "flags": environment_flags(),
         "devices": sorted({tower.loss.op.device or "" for tower in training.towers}),
         "gpu": any("gpu" in (tower.loss.op.device or "").lower() for tower in training.towers),
         "plan": {name: value for name, value in plan._asdict().items() if value is not None},
@@ -48,6 +48,11 @@ def facts(training: Training, precision: str, threads: int) -> Dict[str, Any]:
         **training.known,
         **hazard_facts(training),
     }
+
+
+def environment_flags() -> Dict[str, str]:
+    """Returns the environment variables that are set of those that change what TensorFlow computes."""
+    return {name: os.environ[name] for name in TENSORFLOW_FLAGS if name in os.environ}
 
 
 def _others(optimizer: Optimizer) -> Dict[str, Any]:

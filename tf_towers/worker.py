@@ -37,9 +37,9 @@ from tf_towers.graph.update.optimizer import Part, make_optimizer
 from tf_towers.session import perturbed, session
 from tf_towers.step import Pace, Stepper, in_order
 
-FLOATS = ("float32", "float64")
-MOST_TOLD = 4096  # elements of a statistic or constant that are told one by one
-OF_THE_OPTIMIZER = tuple(TABLES)  # keys of a case's [optimizer] that say more than what optimizer it is
+IN_RUN_PRECISION = ("float32", "float64")
+MOST_VALUES_LISTED = 4096  # elements of a statistic or constant that are told one by one
+OPTIONS_IN_OPTIMIZER = tuple(TABLES)  # keys of a case's [optimizer] that say more than what optimizer it is
 
 
 class Side:
@@ -186,13 +186,16 @@ class Side:
             written = "%s()" % described.partition(":")[2]
             optimizer = functools.partial(call_as, written, self._code.load(described))
         else:
-            options.update((name, described[name]) for name in OF_THE_OPTIMIZER if name in described)
-            rest = {name: value for name, value in described.items() if name not in OF_THE_OPTIMIZER}
+            options.update((name, described[name]) for name in OPTIONS_IN_OPTIMIZER if name in described)
+            rest = {name: value for name, value in described.items() if name not in OPTIONS_IN_OPTIMIZER}
             optimizer = functools.partial(make_optimizer, rest)
         gpus = tf.config.experimental.list_logical_devices("GPU") if tf.test.is_built_with_cuda() else []
         training = build(
             tower,
-            {name: (precision if dtype in FLOATS else dtype, shape) for name, (dtype, shape) in inputs.items()},
+            {
+                name: (precision if dtype in IN_RUN_PRECISION else dtype, shape)
+                for name, (dtype, shape) in inputs.items()
+            },
             case["towers"],
             optimizer,
             case["combine"],
@@ -236,7 +239,7 @@ def _batch(file: TensorFile, precision: str, perturbations: Iterable[Perturbatio
     batch = {}
     fed = {name: file.read(name) for name in file.names()}
     for name, value in perturb(fed, perturbations, step, precision).items():
-        batch[batch_input(name)] = value.astype(precision) if value.dtype.name in FLOATS else value
+        batch[batch_input(name)] = value.astype(precision) if value.dtype.name in IN_RUN_PRECISION else value
     return batch
 
 
@@ -245,7 +248,7 @@ def _constants(once: Tensors, again: Tensors) -> Dict[str, List[float]]:
     return {
         name: np.ravel(value).astype(float).tolist()
         for name, value in once.items()
-        if quantity_of(name) == "stat" and value.dtype.kind == "f" and value.size <= MOST_TOLD
+        if quantity_of(name) == "stat" and value.dtype.kind == "f" and value.size <= MOST_VALUES_LISTED
         if np.array_equal(value, again[name])
     }
 

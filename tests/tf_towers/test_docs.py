@@ -38,7 +38,10 @@ def test_there_are_two_programs():
 
 def _options():
     choices = __import__("tf_towers.graph.options", fromlist=["plan"])
-    return {"choices": {name: list(values) for name, values in choices.CHOICES.items()}, "tables": list(choices.TABLES)}
+    return {
+        "choices": {name: list(values) for name, values in choices.OPTION_CHOICES.items()},
+        "tables": list(choices.TABLES),
+    }
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from parity.trace.safetensors import Path
 from tf_towers.checkpoint.read import checkpoint_state
 from tf_towers.errors import CheckpointError
 
-GLOBAL_STEP = "global_step"
+GLOBAL_STEP_NAME = "global_step"
 V1_DTYPES = frozenset(
     ["float64", "float32", "float16", "complex64"]
     + ["int64", "int32", "int16", "int8", "uint16", "uint8", "bool", "object"]
@@ -47,7 +47,7 @@ def write_checkpoint(
     arrays = {name: _with_known_dtype(name, value, version) for name, value in arrays.items()}
     path = os.path.abspath(str(path))
     if global_step is not None:
-        known = arrays.setdefault(GLOBAL_STEP, np.array(global_step, np.int64))
+        known = arrays.setdefault(GLOBAL_STEP_NAME, np.array(global_step, np.int64))
         if int(known) != int(global_step):
             raise CheckpointError(
                 f"write_checkpoint: expected global_step to be {int(known)} as in the arrays, got {global_step}. "

@@ -222,9 +222,9 @@ def _weights(whole: Tensor, size: Tensor, attributes: Mapping[str, Any]) -> Tens
 
 # Replaces ops without a float64 kernel by plain ones, and finds those for which that is not known.
 
-FLOATS = (types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
-FLOWS = ("flow", "flow_in", "flow_out")
-WIDE = {tf.float32: tf.float64, tf.float16: tf.float64, tf.bfloat16: tf.float64}
+CAST_TYPES = (types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
+FLOW_ARGUMENTS = ("flow", "flow_in", "flow_out")
+DTYPE_IN_FLOAT64 = {tf.float32: tf.float64, tf.float16: tf.float64, tf.bfloat16: tf.float64}
 
 
 def expand(definition: GraphDef, typed: Graph) -> Tuple[List[str], Dict[str, str]]:
@@ -267,12 +267,12 @@ def _cast_flows(definition: GraphDef) -> None:
     for node in list(definition.node):
         described = op_def(node.op) if node.op.startswith("TensorArray") else None
         for place, argument in enumerate(described.input_arg if described else []):
-            if argument.name in FLOWS:
+            if argument.name in FLOW_ARGUMENTS:
                 name = f"{node.name}/{argument.name}_in_float32"
                 definition.node.add().CopyFrom(_cast(name, node.input[place], tf.float64, tf.float32))
                 node.input[place] = name
         for place, argument in enumerate(described.output_arg if described else []):
-            if argument.name in FLOWS:
+            if argument.name in FLOW_ARGUMENTS:
                 tensor = f"{node.name}:{place}"
                 given.append(_cast(f"{node.name}/{argument.name}_in_float64", tensor, tf.float32, tf.float64))
                 renamed[tensor] = given[-1].name + ":0"
@@ -293,7 +293,9 @@ def _splice(definition: GraphDef, node: NodeDef, op: Operation) -> Dict[str, str
     fragment = tf.Graph()
     with fragment.as_default():
         inputs = [
-            tf.placeholder(WIDE.get(each.dtype.base_dtype, each.dtype.base_dtype), each.shape, f"input_{place}")
+            tf.placeholder(
+                DTYPE_IN_FLOAT64.get(each.dtype.base_dtype, each.dtype.base_dtype), each.shape, f"input_{place}"
+            )
             for place, each in enumerate(op.inputs)
         ]
         outputs = EXPANSIONS[node.op](inputs, _attributes(node))
@@ -352,7 +354,7 @@ def _unfit(node: NodeDef) -> Optional[str]:
     if described is None:
         return None  # a function of the graph's own library
     for argument in list(described.input_arg) + list(described.output_arg):
-        if argument.type in FLOATS and argument.name not in FLOWS:
+        if argument.type in CAST_TYPES and argument.name not in FLOW_ARGUMENTS:
             return "which is in float32 whatever its input"
     wide = {name for name, attr in node.attr.items() if attr.type == types_pb2.DT_DOUBLE}
     for attr in described.attr:

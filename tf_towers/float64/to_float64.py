@@ -28,7 +28,7 @@ FACTORS = (1.0, 2.0, 0.5, 0.25, 4.0)
 DIGITS = 6
 KEEP_DIGITS = 3
 DENOMINATOR = 1000
-MOST_ELEMENTS = 64
+LARGEST_WRITTEN_OUT = 64
 
 
 def as_written(array: Any) -> Array:
@@ -44,7 +44,7 @@ def as_written(array: Any) -> Array:
       array: float32, any shape.
     """
     wide = np.asarray(array).astype(np.float64)
-    if np.asarray(array).dtype != np.float32 or wide.size > MOST_ELEMENTS:
+    if np.asarray(array).dtype != np.float32 or wide.size > LARGEST_WRITTEN_OUT:
         return wide
     read = [_read(value) for value in np.asarray(array).ravel()]
     return np.array(read, np.float64).reshape(wide.shape)

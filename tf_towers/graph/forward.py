@@ -26,20 +26,20 @@ from parity.trace import ForwardOp, Operand, UsersLines
 from parity.trace.arrays import Array
 from tf_towers.graph.op_types import (
     CHOOSING,
-    DRAWING,
+    DRAWING_PREFIXES,
     ENTERING,
-    JOINING,
     LEAVING,
+    LEAVING_OR_MERGING,
     LOOPING_BACK,
     PASSING_BUT_FOR_LAYOUT,
-    SHAPES,
+    SHAPE_ONLY,
     VARIABLES,
 )
 from tf_towers.tf_types import Operation, Session, Tensor
 
-FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
+FLOATING = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
-NUMBERS = FLOATS + (tf.bool, tf.uint8, tf.int8, tf.int16, tf.int32, tf.int64)
+NUMBERS = FLOATING + (tf.bool, tf.uint8, tf.int8, tf.int16, tf.int32, tf.int64)
 MOST_OF_AN_OPERAND = 1 << 22  # numbers in what is kept beside the outputs
 
 
@@ -92,7 +92,7 @@ def forward_of(losses: Sequence[Tensor], variables: Mapping[str, str]) -> List[P
         more = inside.get(leaving.get(op, ""), ())
         taken = [sources[each] for each in _taken(op, more) if each in sources]
         source = _joined(op, taken, variables)
-        if op.type in CHOOSING or (op.type not in JOINING and any(each.op in guarded for each in op.inputs)):
+        if op.type in CHOOSING or (op.type not in LEAVING_OR_MERGING and any(each.op in guarded for each in op.inputs)):
             guarded.add(op)
         sources.update(((op, place), source) for place in range(len(op.outputs)))
         if not source.data or op.type in PASSING_BUT_FOR_LAYOUT or not taken:
@@ -206,8 +206,8 @@ def _joined(op: Operation, taken: Sequence[_Source], variables: Mapping[str, str
     if op.type in VARIABLES:
         name = variables.get(op.name)
         return _Source((), frozenset([name] if name else []), False)
-    drawn = op.type.startswith(DRAWING)
-    if op.type in SHAPES or (not op.inputs and op.type == "Const"):
+    drawn = op.type.startswith(DRAWING_PREFIXES)
+    if op.type in SHAPE_ONLY or (not op.inputs and op.type == "Const"):
         return _Source((), frozenset(), False)
     numbers = tuple(sorted({number for each in taken for number in each.numbers}))
     weights = frozenset().union(*[each.weights for each in taken]) if taken else frozenset()
@@ -241,7 +241,7 @@ def _output(op: Operation, place: int) -> Tensor:
     if not op.outputs:
         return None
     tensor = op.outputs[place]
-    return tensor if tensor.dtype in FLOATS and op.graph.is_fetchable(tensor) else None
+    return tensor if tensor.dtype in FLOATING and op.graph.is_fetchable(tensor) else None
 
 
 def _inputs(op: Operation, more: Iterable[Operation] = ()) -> List[Operation]:

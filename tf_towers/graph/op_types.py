@@ -26,49 +26,49 @@ RANDOM = frozenset(
     + ["Multinomial", "ParameterizedTruncatedNormal", "RandomPoissonV2", "StatelessRandomUniform"]
     + ["StatelessRandomNormal"]
 )
-DRAWING = ("Random", "Truncated", "Multinomial", "Stateless", "Parameterized")
+DRAWING_PREFIXES = ("Random", "Truncated", "Multinomial", "Stateless", "Parameterized")
 
 # Stateful to TensorFlow, since what they hold is changed in place; yet they compute the same from the same.
-OF_A_RUN = ("TensorArray", "Stack", "TensorList", "CreateTemporary", "DestroyTemporary", "TemporaryVariable")
-FUNCTIONS = frozenset(["While", "If", "Case", "StatefulPartitionedCall"])
+WITHIN_A_RUN = ("TensorArray", "Stack", "TensorList", "CreateTemporary", "DestroyTemporary", "TemporaryVariable")
+FUNCTION_CALLS = frozenset(["While", "If", "Case", "StatefulPartitionedCall"])
 # Stateful to TensorFlow, so that they run: an assertion may run once more unseen, what prints would print twice.
 ASSERTING = frozenset(["Assert"])
 PRINTING = frozenset(["Print", "PrintV2"])
 
 # Ops whose output depends on the shape of their input alone.
-SHAPES = frozenset(["Shape", "ShapeN", "VariableShape", "Size", "Rank", "ZerosLike", "OnesLike"])
+SHAPE_ONLY = frozenset(["Shape", "ShapeN", "VariableShape", "Size", "Rank", "ZerosLike", "OnesLike"])
 
 # Ops of loops and branches as TensorFlow 1 builds them.
 ENTERING = frozenset(["Enter", "RefEnter"])
 LEAVING = frozenset(["Exit", "RefExit"])
 LOOPING_BACK = frozenset(["NextIteration", "RefNextIteration"])
 CHOOSING = frozenset(["Switch", "RefSwitch"])
-JOINING = LEAVING | {"Merge", "RefMerge"}  # behind which a value is there whichever way was gone
+LEAVING_OR_MERGING = LEAVING | {"Merge", "RefMerge"}  # behind which a value is there whichever way was gone
 
 # Ops that hand on the value of a variable as it is, and those that may hand it on in another dtype too.
-READING = ENTERING | {"Identity", "ReadVariableOp"}
-READING_OR_CASTING = READING | {"Cast"}
+READING_VARIABLES = ENTERING | {"Identity", "ReadVariableOp"}
+READING_OR_CASTING = READING_VARIABLES | {"Cast"}
 
 # Ops that hand on the numbers of their first input in their order: with their gradient; whatever the gradient does (a loss
 # that is stopped is no tower's: it takes the first set, a gradient that is stopped is the same gradient); and as data of a
 # forward pass, in whatever layout.
 RESHAPING = frozenset(["Identity", "Reshape", "ExpandDims", "Squeeze"])
-PASSING = RESHAPING | {"CheckNumerics"}
-PASSING_VALUES = PASSING | {"StopGradient", "PreventGradient"}
+PASSING_WITH_GRADIENT = RESHAPING | {"CheckNumerics"}
+PASSING_VALUES = PASSING_WITH_GRADIENT | {"StopGradient", "PreventGradient"}
 PASSING_BUT_FOR_LAYOUT = (
     PASSING_VALUES | ENTERING | {"Transpose", "Snapshot", "TensorArrayScatterV3", "Print", "PlaceholderWithDefault"}
 )
 GROUPING = frozenset(["NoOp", "Identity", "ReadVariableOp"])  # groups of updates, and reads of what was written
 
 # Ops that join the towers' tensors, and those that multiply by a factor or divide by it.
-ADDING = frozenset(["AddN", "Add", "AddV2", "AccumulateNV2"])
-STACKING = frozenset(["Pack", "ConcatV2", "Concat"])
+SUMMING = frozenset(["AddN", "Add", "AddV2", "AccumulateNV2"])
+STACKING_TENSORS = frozenset(["Pack", "ConcatV2", "Concat"])
 SCALING = frozenset(["Mul", "RealDiv", "Div", "DivNoNan"])
 DENSIFYING = frozenset(["UnsortedSegmentSum"])
 
 # What optimizers and clipping compute with.
 SQUARING = frozenset(["Square", "SquaredDifference"])
-ROOTS = frozenset(["Sqrt", "Rsqrt"])
+SQUARE_ROOTS = frozenset(["Sqrt", "Rsqrt"])
 BOUNDING = frozenset(["Minimum", "Maximum", "ClipByValue", "Select", "SelectV2", "Merge"])
 
 # Ops that compute every example from that example alone: of one input, and of two where the other one is a constant.

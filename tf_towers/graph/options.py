@@ -3,14 +3,14 @@
 from typing import Any, Dict, NamedTuple, Optional
 
 from tf_towers.errors import TowerError
-from tf_towers.graph.placement import POLICIES
+from tf_towers.graph.placement import PLACEMENTS
 from tf_towers.graph.shard import CUTS, UNEVEN
 from tf_towers.graph.update.combine import MISSING, SPARSE
 from tf_towers.graph.variable_sharing import SHARING
 
-CHOICES = {
+OPTION_CHOICES = {
     "reduce": ("mean", "sum", "prescaled", "mean_of_losses", "examples"),
-    "variables": POLICIES,
+    "variables": PLACEMENTS,
     "batch_norm": ("each_tower", "synchronised"),
     "batch_norm_updates": ("first", "last", "all_ordered", "unordered"),
     "update_ops": ("before", "grouped"),
@@ -75,7 +75,7 @@ TABLES: Dict[str, Dict[str, Any]] = {
     "loss_scale": {"initial": 32768.0, "growth_interval": 2000, "factor": 2.0},
     "weight_decay": {"coefficient": None, "only": ""},
 }
-WORDS = {
+TABLE_CHOICES = {
     ("accumulate", "reduce"): ("mean", "sum"),
     ("clip", "by"): ("global_norm", "norm", "value"),
     ("clip", "at"): ("combined", "tower"),
@@ -92,9 +92,9 @@ def make_plan(**chosen: Any) -> Plan:
     for name, value in chosen.items():
         if name not in Plan._fields:
             raise TowerError(f"build: expected one of the options {', '.join(Plan._fields)}, got {name!r}.")
-        if name in CHOICES and value not in CHOICES[name]:
-            raise TowerError(f"build: expected {name} to be one of {', '.join(CHOICES[name])}, got {value!r}.")
-    settings = dict({name: choices[0] for name, choices in CHOICES.items()}, **chosen)
+        if name in OPTION_CHOICES and value not in OPTION_CHOICES[name]:
+            raise TowerError(f"build: expected {name} to be one of {', '.join(OPTION_CHOICES[name])}, got {value!r}.")
+    settings = dict({name: choices[0] for name, choices in OPTION_CHOICES.items()}, **chosen)
     for name in TABLES:
         settings[name] = _table(name, chosen.get(name))
     if settings["weight_decay"] and "regularization" not in chosen:
@@ -120,8 +120,8 @@ def _table(name: str, given: Any) -> Any:
         )
     table = dict(defaults, **given)
     for key, value in table.items():
-        if value not in WORDS.get((name, key), (value,)):
-            choices = ", ".join(WORDS[name, key])
+        if value not in TABLE_CHOICES.get((name, key), (value,)):
+            choices = ", ".join(TABLE_CHOICES[name, key])
             raise TowerError(f"build: expected {name}.{key} to be one of {choices}, got {value!r}.")
     return table
 

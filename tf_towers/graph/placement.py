@@ -8,7 +8,7 @@ from tf_towers.errors import TowerError
 from tf_towers.graph.op_types import ABOUT_VARIABLES
 from tf_towers.tf_types import Operation
 
-POLICIES = ("cpu", "first_gpu", "balanced", "replicated")
+PLACEMENTS = ("cpu", "first_gpu", "balanced", "replicated")
 
 
 def place_variables(variables: Any, compute: str) -> Callable[[Any], str]:
@@ -69,8 +69,8 @@ def homes(policy: str, devices: Sequence[str]) -> Tuple[List[Any], str]:
     Raises:
       TowerError: the policy is not one of these.
     """
-    if policy not in POLICIES:
-        raise TowerError(f"place: expected variables to be one of {', '.join(POLICIES)}, got {policy!r}.")
+    if policy not in PLACEMENTS:
+        raise TowerError(f"place: expected variables to be one of {', '.join(PLACEMENTS)}, got {policy!r}.")
     if policy == "cpu":
         return ["/cpu:0"] * len(devices), "/cpu:0"
     if policy == "first_gpu":

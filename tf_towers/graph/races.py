@@ -4,14 +4,14 @@ from typing import AbstractSet, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from tf_towers.graph.op_types import CHOOSING, ENTERING, READS, SHAPES, WRITING
+from tf_towers.graph.op_types import CHOOSING, ENTERING, READS, SHAPE_ONLY, WRITING
 from tf_towers.graph.traversal import ancestors, earlier
 from tf_towers.tf_types import Operation, Tensor, Variable
 
 # Consumers that neither read a value nor write one.
-NEITHER = SHAPES | {"IsVariableInitialized", "VarIsInitializedOp", "Save", "SaveV2"}
+NEITHER = SHAPE_ONLY | {"IsVariableInitialized", "VarIsInitializedOp", "Save", "SaveV2"}
 
-OF_OPTIMIZERS = frozenset(["state", "slot"])  # read by updates alone: which value one gets is what a race is about
+READ_BY_UPDATES_ALONE = frozenset(["state", "slot"])  # which value one gets is what a race is about
 WRITTEN_BY_UPDATES = frozenset(["var", "slot"])  # where such a race ends up; an average has a race of its own
 
 

@@ -11,7 +11,7 @@ from tf_towers.errors import TowerError, users_line
 from tf_towers.float64.op_rewrites import NOT_COMPUTED_WITH
 from tf_towers.graph.forward import needed
 from tf_towers.graph.inputs import EXAMPLE_WEIGHTS
-from tf_towers.graph.op_types import CHOOSING, ENTERING, JOINING, LOOPING_BACK
+from tf_towers.graph.op_types import CHOOSING, ENTERING, LEAVING_OR_MERGING, LOOPING_BACK
 from tf_towers.tf_types import Operation, Tensor, TowerFunction
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # Finds where a tower leaves the dtype of its inputs, by file and line of the user's code.
 
-FLOWS = ("flow", "flow_out")
-HANDED_ON = ENTERING | LOOPING_BACK | CHOOSING | JOINING | {"Identity"}
+FLOW_OUTPUTS = ("flow", "flow_out")
+HANDED_ON = ENTERING | LOOPING_BACK | CHOOSING | LEAVING_OR_MERGING | {"Identity"}
 
 # Ops whose float64 kernel is no more accurate than float32, in 1.15 and 2.21: its largest relative error, against
 # alphas and betas in numpy, of the value and of the gradient. tests/tf_towers/test_inexact_ops.py measures them.
@@ -122,7 +122,7 @@ def _has_float_attribute(op: Operation) -> bool:
 def _flows_out(op: Operation, flows: AbstractSet[str]) -> List[str]:
     """Names the outputs of an op that are flows of tensor arrays; `flows` has those of all earlier ops."""
     if op.type.startswith("TensorArray"):
-        return [one.name for one, argument in zip(op.outputs, op.op_def.output_arg) if argument.name in FLOWS]
+        return [one.name for one, argument in zip(op.outputs, op.op_def.output_arg) if argument.name in FLOW_OUTPUTS]
     # Round a loop the flow enters before it comes back, so that the ops' order is enough.
     handed = op.type in HANDED_ON and any(one.name in flows for one in op.inputs)
     return [one.name for one in op.outputs if one.dtype.base_dtype == tf.float32] if handed else []

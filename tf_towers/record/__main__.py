@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tf_towers.record.recorder import Recorder
 
 
-GRACE_SECONDS = 10.0
+UNWIND_SECONDS = 10.0
 NOT_RECORDED = 2
 
 
@@ -96,7 +96,7 @@ class _Ending:
         again, self.code = self.code is not None, code
         if again or threading.current_thread() is not threading.main_thread():
             _end_now(code)
-        watch = threading.Timer(GRACE_SECONDS, _end_now, [code])
+        watch = threading.Timer(UNWIND_SECONDS, _end_now, [code])
         watch.daemon = True
         watch.start()
         raise Enough()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 MEMORY = 16 << 30  # bytes of each
-LISTS = {"list_physical_devices": "PhysicalDevice", "list_logical_devices": "LogicalDevice"}
+KIND_OF_LIST = {"list_physical_devices": "PhysicalDevice", "list_logical_devices": "LogicalDevice"}
 
 
 def stand_in_for_gpus(patches: "Patches", count: int) -> None:
@@ -38,9 +38,9 @@ def stand_in_for_gpus(patches: "Patches", count: int) -> None:
         patches.add(owner, "is_gpu_available", lambda *arguments, **named: True)
         patches.add(owner, "gpu_device_name", lambda: "/device:GPU:0")
     for owner in (tf.config, tf.config.experimental, config_module):
-        for name in LISTS:
+        for name in KIND_OF_LIST:
             if hasattr(owner, name):
-                patches.add(owner, name, _listing(getattr(owner, name), getattr(context, LISTS[name]), count))
+                patches.add(owner, name, _listing(getattr(owner, name), getattr(context, KIND_OF_LIST[name]), count))
 
 
 def _with_more(function: Callable[..., Any], made: Callable[[int], List[Any]], count: int) -> Callable[..., List[Any]]:

@@ -5,7 +5,7 @@ from typing import AbstractSet, Dict, FrozenSet, List, Mapping, NamedTuple, Opti
 import numpy as np
 from tensorflow.python.framework import tensor_util
 
-from tf_towers.graph.op_types import ADDING, DENSIFYING, PASSING_VALUES, SCALING, STACKING
+from tf_towers.graph.op_types import DENSIFYING, PASSING_VALUES, SCALING, STACKING_TENSORS, SUMMING
 from tf_towers.record.hooks import ApplyCall
 from tf_towers.record.towers import TowerFound, values_of
 from tf_towers.tf_types import Operation, Tensor
@@ -98,7 +98,7 @@ class _Walk:
             return None
         carrying = [each for each in tensor.op.inputs if self._towers(each) == reached]
         same = [each for each in carrying if _same_shape(each, tensor)]
-        if tensor.op.type in ADDING | STACKING and len(reached) > 1:
+        if tensor.op.type in SUMMING | STACKING_TENSORS and len(reached) > 1:
             return same[0] if len(same) == 1 and len(self._sharing(tensor)) == 1 else None
         return (same or carrying or [None])[0]
 
@@ -109,15 +109,15 @@ class _Walk:
         inside = tensor.op.inputs[0]
         while inside.op.type == "Identity":
             inside = inside.op.inputs[0]
-        return inside if inside.op.type in STACKING else None
+        return inside if inside.op.type in STACKING_TENSORS else None
 
     def _factor_of_join(self, join: Tensor, reached: AbstractSet[int]) -> Optional[float]:
         if join.op.type == "Mean":
             return 1.0 / max(1, len(self._sharing(self._stack_under(join))))
-        if join.op.type == "Sum" or join.op.type in ADDING:
+        if join.op.type == "Sum" or join.op.type in SUMMING:
             return 1.0
         # Sparse gradients are added by putting their rows one after the other.
-        return 1.0 if join.op.type in STACKING else None
+        return 1.0 if join.op.type in STACKING_TENSORS else None
 
     def _entries(self, join: Tensor) -> Tuple[Dict[int, Tensor], Dict[int, str]]:
         entries, sources = {}, {}

@@ -2,7 +2,7 @@
 
 from typing import AbstractSet, Dict, Iterator, List, Sequence, Set
 
-from tf_towers.graph.op_types import ROOTS, SHAPES, SQUARING, VARIABLES
+from tf_towers.graph.op_types import SHAPE_ONLY, SQUARE_ROOTS, SQUARING, VARIABLES
 from tf_towers.graph.traversal import in_order
 from tf_towers.tf_types import Operation, Tensor
 
@@ -68,9 +68,9 @@ class Flow:
                 reading = reading or (not own and tensor.op in self._reading)
                 squared = squared or (not own and self._squared.get(tensor.op, False) and _fits(tensor, op))
             into[op] = mask
-            if reading and op.type not in SHAPES:
+            if reading and op.type not in SHAPE_ONLY:
                 self._reading.add(op)
-            self._squared[op] = bool(mask) and op.type not in ROOTS and (squared or _squares(op, masks))
+            self._squared[op] = bool(mask) and op.type not in SQUARE_ROOTS and (squared or _squares(op, masks))
         return into
 
     def _backward(self, order: Sequence[Operation], onto: Dict[Operation, int]) -> Dict[Operation, int]:

@@ -1,6 +1,5 @@
 """Takes the graph and the facts of a script as data."""
 
-import os
 import sys
 from typing import AbstractSet, Any, Dict, Iterator, Mapping, Sequence
 
@@ -9,6 +8,7 @@ from google.protobuf import json_format
 from tensorflow.core.framework import graph_pb2
 
 from parity.trace import RecordedGraph, quantity_of, trace_name
+from tf_towers.facts import environment_flags
 from tf_towers.graph.races import writers_of
 from tf_towers.graph.traversal import ancestors
 from tf_towers.record.hooks import ApplyCall, loop_of
@@ -102,8 +102,6 @@ def _described(tensor: Tensor) -> Dict[str, Any]:
 
 # States the facts of a recorded script.
 
-FLAGS = ("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS", "NVIDIA_TF32_OVERRIDE")
-
 
 def facts_of(
     sections: Sequence[Section],
@@ -138,7 +136,7 @@ def facts_of(
         "queue_runners": len(session.graph.get_collection("queue_runners")),
         "soft_placement": soft_placement,
         "graph_seed": session.graph.seed,
-        "flags": {name: os.environ[name] for name in FLAGS if name in os.environ},
+        "flags": environment_flags(),
     }
     facts.update(first)
     return facts

@@ -11,7 +11,7 @@ from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.ops import control_flow_ops, gradients_util
 
-from tf_towers.graph.op_types import ENTERING, RANDOM, READING
+from tf_towers.graph.op_types import ENTERING, RANDOM, READING_VARIABLES
 from tf_towers.tf_types import Graph, Operation, Optimizer, Pairs, Tensor, Variable
 
 
@@ -150,7 +150,7 @@ def variable_behind(x: Any) -> Variable:
     if not tf.is_tensor(x):
         return None
     op = x.op
-    while op.type in READING and len(op.inputs):
+    while op.type in READING_VARIABLES and len(op.inputs):
         op = op.inputs[0].op
     groups = (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.LOCAL_VARIABLES, tf.GraphKeys.TRAINABLE_VARIABLES)
     for group in groups:

@@ -12,15 +12,15 @@ from tf_towers.graph.op_types import (
     ABOUT_VARIABLES,
     ASSERTING,
     BY_EXAMPLE,
-    FUNCTIONS,
-    OF_A_RUN,
+    FUNCTION_CALLS,
     OVER_AXES,
     PLACEHOLDERS,
     PRINTING,
     RANDOM,
     READS,
-    SHAPES,
+    SHAPE_ONLY,
     WITH_A_CONSTANT,
+    WITHIN_A_RUN,
     WRITING,
 )
 from tf_towers.tf_types import DType, Operation, Tensor
@@ -101,8 +101,8 @@ def is_source(op: Operation) -> bool:
     """Tells whether data enters the graph here: a placeholder, or an op with a state other than a variable's."""
     if op.type in PLACEHOLDERS:
         return True
-    if op.type in ABOUT_VARIABLES | READS | RANDOM | PRINTING | ASSERTING | FUNCTIONS or op.type.startswith(
-        WRITING + OF_A_RUN
+    if op.type in ABOUT_VARIABLES | READS | RANDOM | PRINTING | ASSERTING | FUNCTION_CALLS or op.type.startswith(
+        WRITING + WITHIN_A_RUN
     ):
         return False
     handles = all(out.dtype.base_dtype in (tf.resource, tf.variant) or out.dtype._is_ref_dtype for out in op.outputs)
@@ -112,7 +112,7 @@ def is_source(op: Operation) -> bool:
 def _piece(tensor: Tensor, ops: AbstractSet[Operation]) -> Tensor:
     """Follows a batch through the ops that only cut it, to the piece that is this tower's."""
     while True:
-        readers = [op for op in tensor.consumers() if op in ops and op.type not in SHAPES]
+        readers = [op for op in tensor.consumers() if op in ops and op.type not in SHAPE_ONLY]
         if not readers or not all(_cuts(op, tensor) for op in readers):
             return tensor
         outputs = [out for op in readers for out in op.outputs if any(reader in ops for reader in out.consumers())]
@@ -138,7 +138,7 @@ def _share(source: Tensor, ops: AbstractSet[Operation]) -> Optional[Tuple[int, i
     """Returns ``(place, count)`` where a tower reads one of equal shares of a batch, cut behind ops by example; or None."""
     shares, along = set(), {source.name}
     for op in sorted(ops, key=lambda op: op._id):
-        if op.type in SHAPES or not any(each.name in along for each in op.inputs):
+        if op.type in SHAPE_ONLY or not any(each.name in along for each in op.inputs):
             continue
         if op.type == "Split" and op.inputs[1].name in along and tensor_util.constant_value(op.inputs[0]) == 0:
             read = [out for out in op.outputs if any(reader in ops for reader in out.consumers())]
@@ -185,7 +185,7 @@ def _whole_where_unequal(
 
 def _put_together(pieces: Sequence[Tensor], ops: AbstractSet[Operation]) -> List[Tensor]:
     """Returns the output of the one op that puts pieces of a batch together again, or [] where there is none."""
-    readers = {op for piece in pieces for op in piece.consumers() if op in ops and op.type not in SHAPES}
+    readers = {op for piece in pieces for op in piece.consumers() if op in ops and op.type not in SHAPE_ONLY}
     if len(readers) != 1:
         return []
     op = readers.pop()

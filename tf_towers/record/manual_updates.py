@@ -7,7 +7,7 @@ from typing import AbstractSet, Dict, List, NamedTuple, Optional, Sequence, Set,
 
 from tensorflow.python.framework import tensor_util
 
-from tf_towers.graph.op_types import ADDING, BOUNDING, PASSING_VALUES, READING, SCALING, STACKING
+from tf_towers.graph.op_types import BOUNDING, PASSING_VALUES, READING_VARIABLES, SCALING, STACKING_TENSORS, SUMMING
 from tf_towers.graph.races import writers_of
 from tf_towers.record.gradient_flow import Flow, bits
 from tf_towers.record.hooks import ApplyCall, GradientCall
@@ -161,9 +161,9 @@ def _belongs(op: Operation, tensor: Tensor, towers: int) -> bool:
         return False
     if op.type in PASSING_VALUES:
         return True
-    if tensor.op.type in STACKING:
+    if tensor.op.type in STACKING_TENSORS:
         return op.type in ("Mean", "Sum")
-    if tensor.op.type not in ADDING or op.type not in SCALING:
+    if tensor.op.type not in SUMMING or op.type not in SCALING:
         return False
     others = [tensor_util.constant_value(each) for each in op.inputs if each is not tensor]
     wanted = 1.0 / towers if op.type == "Mul" else float(towers)
@@ -231,11 +231,11 @@ def _adds_up(variable: Variable, writers: Sequence[Operation]) -> bool:
     if writer.type in ("AssignAdd", "AssignAddVariableOp"):
         return True
     value = writer.inputs[1].op
-    return value.type in ADDING and any(_reads(tensor, variable) for tensor in value.inputs)
+    return value.type in SUMMING and any(_reads(tensor, variable) for tensor in value.inputs)
 
 
 def _reads(tensor: Tensor, variable: Variable) -> bool:
     op = tensor.op
-    while op.type in READING and len(op.inputs):
+    while op.type in READING_VARIABLES and len(op.inputs):
         op = op.inputs[0].op
     return op is variable.op

@@ -15,10 +15,10 @@ from parity.trace.arrays import Array, Tensors
 from tf_towers.graph.op_types import (
     ABOUT_VARIABLES,
     ASSERTING,
-    OF_A_RUN,
     PLACEHOLDERS,
     READS,
     REFERENCES,
+    WITHIN_A_RUN,
     WRITING,
 )
 from tf_towers.graph.traversal import ancestors
@@ -141,7 +141,7 @@ def _drawn(wanted: Dict[str, Tensor]) -> List[Operation]:
 def _differs(op: Operation) -> bool:
     if op.type.startswith(WRITING):
         return True  # reference variables are written by ops that TensorFlow does not call stateful
-    if op.type in ABOUT_VARIABLES | READS | PLACEHOLDERS | ASSERTING or op.type.startswith(OF_A_RUN):
+    if op.type in ABOUT_VARIABLES | READS | PLACEHOLDERS | ASSERTING or op.type.startswith(WITHIN_A_RUN):
         return False
     return bool(op.op_def is not None and op.op_def.is_stateful)
 
@@ -174,7 +174,7 @@ def _reads(ops: AbstractSet[Operation], variables: "Variables") -> Optional[Dict
 # before anything that reads it runs. It comes after all rewriting of the graph, so that what the run computes stays
 # the same to the last bit, and it is asked for by the options of a run: no op is added to the script's graph.
 
-COPY = "DebugIdentity"
+COPYING_OP = "DebugIdentity"
 DRAWN_INSIDE = "drawn inside a loop"  # what every reason for a draw that is not recorded begins with
 OF_SEVERAL_SHAPES = f"{DRAWN_INSIDE}, in another shape from time to time"
 NOT_OURS = f"{DRAWN_INSIDE} or a branch, and the script debugs its run itself, or runs it in another process"
@@ -217,7 +217,7 @@ class Watch:
         for tensor in tensors:
             asked = watching.debug_options.debug_tensor_watch_opts.add()
             asked.node_name, asked.output_slot = tensor.op.name, tensor.value_index
-            asked.debug_ops.append(COPY)
+            asked.debug_ops.append(COPYING_OP)
             asked.debug_urls.append("file://" + self._empty())
         return watching
 
@@ -227,7 +227,7 @@ class Watch:
         root = self._folder or ""
         for folder, _, files in os.walk(root):
             for file in files:
-                name, mark, time = file.rpartition(f"_{COPY}_")
+                name, mark, time = file.rpartition(f"_{COPYING_OP}_")
                 if mark:
                     # The first part of the path is the device's.
                     below = os.path.relpath(os.path.join(folder, name), root).split(os.sep)[1:]

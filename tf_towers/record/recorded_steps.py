@@ -8,9 +8,9 @@ import tensorflow as real
 from parity.trace import GLOBAL_STEP, TraceWriter, quantity_of, write_graph
 from parity.trace.arrays import Tensors
 from tf_towers.record.graph import facts_of, facts_of_section, recorded_graph
-from tf_towers.record.hazards.gradients import OF_GRADIENTS
-from tf_towers.record.hazards.losses import OF_LOSSES, reported_loss
-from tf_towers.record.hazards.state import OF_STATE
+from tf_towers.record.hazards.gradients import HAZARDS_OF_GRADIENTS
+from tf_towers.record.hazards.losses import HAZARDS_OF_LOSSES, reported_loss
+from tf_towers.record.hazards.state import HAZARDS_OF_STATE
 from tf_towers.record.hazards.types import Hazard
 from tf_towers.record.hazards.values import Batches, combine_from_values, hazards_in_values
 from tf_towers.record.plan import RecordPlan, Section
@@ -180,7 +180,7 @@ def _is_array(value: Any) -> bool:
 
 def _hazards_in_graph(plan: RecordPlan, variables: Variables) -> Iterator[Hazard]:
     for section in plan.sections:
-        for look in OF_GRADIENTS + OF_LOSSES:
+        for look in HAZARDS_OF_GRADIENTS + HAZARDS_OF_LOSSES:
             yield from look(section, plan)
-    for look_at_state in OF_STATE:
+    for look_at_state in HAZARDS_OF_STATE:
         yield from look_at_state(plan, variables)

@@ -54,11 +54,11 @@ def _is_made(out: str) -> bool:
 
 # Runs somebody's script as the main program, and shows its errors as it would itself.
 
-OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PARENT_OF_PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 NOT_THE_SCRIPTS = (
-    os.path.join(OURS, "tf_towers", "record") + os.sep,
-    os.path.join(OURS, "parity", "trace") + os.sep,
-    os.path.join(OURS, "parity", "worker") + os.sep,
+    os.path.join(PARENT_OF_PACKAGES, "tf_towers", "record") + os.sep,
+    os.path.join(PARENT_OF_PACKAGES, "parity", "trace") + os.sep,
+    os.path.join(PARENT_OF_PACKAGES, "parity", "worker") + os.sep,
 )
 
 

@@ -8,7 +8,14 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from tf_towers.graph.op_types import ADDING, PASSING, READING_OR_CASTING, SCALING, STACKING, VARIABLES
+from tf_towers.graph.op_types import (
+    PASSING_WITH_GRADIENT,
+    READING_OR_CASTING,
+    SCALING,
+    STACKING_TENSORS,
+    SUMMING,
+    VARIABLES,
+)
 from tf_towers.graph.traversal import ancestors
 from tf_towers.record.inputs import inputs_of
 from tf_towers.tf_types import Gradient, Operation, Tensor
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
 
 # Finds the towers of scripts that join the towers' losses and differentiate once.
 
-REDUCING = {"Mean": "mean", "Sum": "sum"}
+REDUCTION_OF_OP = {"Mean": "mean", "Sum": "sum"}
 MADE_BY = "one minimize over the towers' losses"
 
 
@@ -57,7 +64,7 @@ def _parts(loss: Tensor) -> Tuple[List[Tensor], Optional[float], str]:
         op = tensor.op
         inputs = list(op.inputs)
         constant = _constants(inputs) if op.type in SCALING else None
-        if op.type in PASSING:
+        if op.type in PASSING_WITH_GRADIENT:
             tensor = inputs[0]
         elif constant is not None:
             place, value = constant
@@ -65,11 +72,11 @@ def _parts(loss: Tensor) -> Tuple[List[Tensor], Optional[float], str]:
                 return [], None, ""
             factor *= value if op.type == "Mul" else 1.0 / value
             tensor = inputs[1 - place]
-        elif op.type in ADDING:
+        elif op.type in SUMMING:
             return _added(tensor), factor, reduction
-        elif op.type in REDUCING and not reduction and tensor.shape.ndims == 0:
-            reduction, tensor = REDUCING[op.type], inputs[0]
-        elif op.type in STACKING and reduction:
+        elif op.type in REDUCTION_OF_OP and not reduction and tensor.shape.ndims == 0:
+            reduction, tensor = REDUCTION_OF_OP[op.type], inputs[0]
+        elif op.type in STACKING_TENSORS and reduction:
             parts = [_bare(each) for each in inputs if tensor_util.constant_value(each) is None]
             return parts, factor / len(parts) if reduction == "mean" else factor, reduction
         else:
@@ -77,13 +84,13 @@ def _parts(loss: Tensor) -> Tuple[List[Tensor], Optional[float], str]:
 
 
 def _added(tensor: Tensor) -> List[Tensor]:
-    if tensor.op.type not in ADDING:
+    if tensor.op.type not in SUMMING:
         return [tensor]
     return [part for each in tensor.op.inputs for part in _added(each)]
 
 
 def _bare(tensor: Tensor) -> Tensor:
-    while tensor.op.type in PASSING:
+    while tensor.op.type in PASSING_WITH_GRADIENT:
         tensor = tensor.op.inputs[0]
     return tensor
 

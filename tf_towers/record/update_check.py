@@ -14,9 +14,10 @@ from tf_towers.tf_types import Operation
 
 # Of an update, its gradient and the optimizer's settings: what it gave, what it should, and what of the gradient is in that.
 Rule = Callable[["_Update", Array, Dict[str, Any]], Tuple[Array, Array, float]]
-FAR = 2.0**-7  # float32 rounds 2^-24 of a gradient and flips single elements; a race moves it by up to 130%
+# float32 rounds 2^-24 of a gradient and flips single elements; a race moves it by up to 130%
+NOT_THIS_GRADIENT = 2.0**-7
 FAINT = 1e-3
-ROUNDED = 2.0**-20
+UPDATE_ROUNDING = 2.0**-20
 MEANING = (
     "What is recorded under grad/ is not what was applied: the script races, or computes something else in each run. "
     "Judge the port's gradients by the float64 shadow, and do not trust the recorded ones."
@@ -51,7 +52,9 @@ def gradients_not_applied(
             continue  # a slot or a number that is not recorded, e.g. one that changes from step to step
         size = max(float(np.linalg.norm(gradient)), FAINT * total)
         apart = float(np.linalg.norm(got - wanted))
-        allowed = FAR * of_gradient * size + ROUNDED * float(np.linalg.norm(got) + np.linalg.norm(wanted))
+        allowed = NOT_THIS_GRADIENT * of_gradient * size + UPDATE_ROUNDING * float(
+            np.linalg.norm(got) + np.linalg.norm(wanted)
+        )
         if apart > allowed:
             share = apart / (of_gradient * size) if of_gradient * size else float("inf")
             what = f"the update of {name} is {share:.2g} of its gradient away from what the recorded gradient gives"
@@ -78,7 +81,7 @@ def changed_by_clipping(section: Section, tensors: Mapping[str, Any]) -> Optiona
 
 
 def _alike(one: Array, other: Array) -> bool:
-    return one.shape == other.shape and bool(np.all(np.abs(one - other) <= ROUNDED * np.abs(one)))
+    return one.shape == other.shape and bool(np.all(np.abs(one - other) <= UPDATE_ROUNDING * np.abs(one)))
 
 
 class _Update:

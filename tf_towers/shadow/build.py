@@ -38,7 +38,7 @@ from tf_towers.shadow.program import Program, settled, widened
 from tf_towers.shadow.random_ops import check_draws
 
 CHANGED = "changed_between_steps"
-UNFINISHED = "it was not finished"
+NOT_FINISHED = "it was not finished"
 FAULT = "shadow: expected every step to be computed in float64, got %s: %s. Level 2 only can be judged."
 OWN_FOLDERS = (
     SHADOW_FREE,
@@ -75,10 +75,10 @@ def make_shadow(directory: Path) -> Dict[str, Any]:
     try:
         facts = _made(trace, read_graph(directory), programs)
         told = dict({name: facts[name] for name in ("expanded", "constants")}, made=True, reason="")
-        write_json(beside, dict(told, free=UNFINISHED, rounding=UNFINISHED))
+        write_json(beside, dict(told, free=NOT_FINISHED, rounding=NOT_FINISHED))
         graph = read_graph(directory)
         told["free"] = _train_freely(trace, graph, programs, facts)
-        write_json(beside, dict(told, rounding=UNFINISHED))
+        write_json(beside, dict(told, rounding=NOT_FINISHED))
         told["rounding"] = _rounding(trace, graph, programs, facts)
         forward = os.path.join(trace.directory, SHADOW, SHADOW_FORWARD)
         write_json(beside, dict(told, layers=write_passes(forward, _steps(trace, graph, programs))))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tf_towers.shadow.program import Program
 
 
-MOST_BYTES = 1 << 26
+BYTES_OF_A_STEP = 1 << 26
 
 
 def write_passes(folder: str, steps: "Iterable[Tuple[int, Tensors, Tensors, Program]]") -> str:
@@ -35,7 +35,7 @@ def write_passes(folder: str, steps: "Iterable[Tuple[int, Tensors, Tensors, Prog
         for section, one in list(first.items()) + [pair for pair in last.items() if pair[1] is not first[pair[0]]]:
             number, state, now, program, losses = one
             into = os.path.join(folder, section or "main", str(number))
-            write_forward(into, number, "0", program.forward(state, now, losses), MOST_BYTES)
+            write_forward(into, number, "0", program.forward(state, now, losses), BYTES_OF_A_STEP)
     except tf.errors.OpError as error:  # e.g. an op that runs in one branch only
         return str(error).splitlines()[0]
     return ""

@@ -11,8 +11,8 @@ from parity.trace.arrays import Array, Tensors
 from tf_towers.shadow.program import Program, settled, wide, widened
 
 REPLICAS = 3
-KEPT = frozenset(["state", "loss", "grad", "clip", "slot", "stat", "var"])
-MEASURED = KEPT - frozenset(["state"])
+QUANTITIES_OF_FREE_RUN = frozenset(["state", "loss", "grad", "clip", "slot", "stat", "var"])
+MEASURED = QUANTITIES_OF_FREE_RUN - frozenset(["state"])
 MOVED = frozenset(["feed", "var"])
 
 
@@ -62,7 +62,7 @@ class FreeRun:
             given = moved(now, REPLICAS * number + replica) if replica else now
             found.append(program.step(state, given))
             state.update((name, value) for name, value in found[-1].items() if name in state)
-        kept = [name for name in now if quantity_of(name) in KEPT]
+        kept = [name for name in now if quantity_of(name) in QUANTITIES_OF_FREE_RUN]
         self._free.step(number, {name: settled(name, now[name], found[0]) for name in kept})
         measured = [name for name in kept if name in found[0] and quantity_of(name) in MEASURED]
         distances = [largest_distance(name, found[0], found[1:]) for name in measured]

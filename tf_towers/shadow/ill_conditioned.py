@@ -14,9 +14,9 @@ from tf_towers.shadow.program import Program
 Mover = Callable[..., Tensors]  # moves tensors by a seed and a direction, as `moved_aside` does
 
 DRAWS = 3
-EMPTY = 2.0**-16  # float64 rounds 2^-29 of what float32 does; the port's float32 may do far more
+NUMERICALLY_ZERO = 2.0**-16  # float64 rounds 2^-29 of what float32 does; the port's float32 may do far more
 ORDERED = frozenset(["feed", "noise"])
-ALIKE = 2.0**-20
+SAME_FUNCTION = 2.0**-20
 
 
 class EmptyGradients:
@@ -62,7 +62,7 @@ class EmptyGradients:
 def _empty(now: Tensors, exact: Tensors) -> Set[str]:
     dense = [key for key in now if quantity_of(key) == "grad" and not key.endswith((".values", ".indices"))]
     sizes = {key: (np.linalg.norm(exact[key]), np.linalg.norm(now[key] - exact[key])) for key in dense}
-    return {parse_key(key).name for key, (size, rough) in sizes.items() if size <= EMPTY * rough}
+    return {parse_key(key).name for key, (size, rough) in sizes.items() if size <= NUMERICALLY_ZERO * rough}
 
 
 def _drawn(
@@ -91,7 +91,7 @@ def _reordered(fed: Tensors, seed: int) -> Optional[Tensors]:
 
 def _is_alike(computed: Tensors, exact: Tensors) -> bool:
     # Where the first axis holds no examples, or they hang together, another order is another function.
-    return all(_apart(quantity, computed, exact) <= ALIKE for quantity in ("loss", "grad"))
+    return all(_apart(quantity, computed, exact) <= SAME_FUNCTION for quantity in ("loss", "grad"))
 
 
 def _apart(quantity: str, computed: Tensors, exact: Tensors) -> float:
@@ -106,7 +106,7 @@ def _apart(quantity: str, computed: Tensors, exact: Tensors) -> float:
 # Computes the steps at kinks once more from where weights are moved aside, or inputs too: rounding no longer
 # decides.
 
-KEPT = frozenset(["state", "loss", "tower_grad", "grad", "clip", "slot", "stat", "var"])
+WRITTEN_QUANTITIES = frozenset(["state", "loss", "tower_grad", "grad", "clip", "slot", "stat", "var"])
 
 
 class Aside:
@@ -155,7 +155,9 @@ class Aside:
         known = dict(now)
         for found in (start, there):
             known.update((name, value) for name, value in found.items() if quantity_of(name) != "state")
-        self._writer.step(number, {name: np.asarray(known[name]) for name in now if quantity_of(name) in KEPT})
+        self._writer.step(
+            number, {name: np.asarray(known[name]) for name in now if quantity_of(name) in WRITTEN_QUANTITIES}
+        )
         self.found += 1
 
     def close(self) -> None:

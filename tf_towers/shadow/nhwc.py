@@ -12,7 +12,7 @@ from tf_towers.tf_types import GraphDef, NodeDef
 
 TO_LAST = (0, 2, 3, 1)
 TO_FIRST = (0, 3, 1, 2)
-LISTS = ("strides", "dilations", "ksize")
+LISTS_BY_AXIS = ("strides", "dilations", "ksize")
 
 
 class Placed(NamedTuple):
@@ -85,7 +85,7 @@ def _turn(node: NodeDef, placed: Placed) -> List[NodeDef]:
     if node.attr["data_format"].s != b"NCHW":
         refuse(f"expected images of two axes, got the op {node.name} in {node.attr['data_format'].s.decode('utf-8')}")
     node.attr["data_format"].s = b"NHWC"
-    for name in LISTS:
+    for name in LISTS_BY_AXIS:
         if name in node.attr:
             _permute(node.attr[name].list, 1)
     if "explicit_paddings" in node.attr and node.attr["explicit_paddings"].list.i:

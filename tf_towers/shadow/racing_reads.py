@@ -9,7 +9,7 @@ from parity.trace import parse_key, quantity_of
 from parity.trace.arrays import Tensors
 from tf_towers.float64.graph_def import add_placeholder, by_name, full, op_of
 from tf_towers.graph.op_types import REFERENCES, WRITING
-from tf_towers.graph.races import OF_OPTIMIZERS, WRITTEN_BY_UPDATES
+from tf_towers.graph.races import READ_BY_UPDATES_ALONE, WRITTEN_BY_UPDATES
 from tf_towers.tf_types import Graph, GraphDef, NodeDef
 
 CLEARLY = 0.5
@@ -48,7 +48,7 @@ def hand_racing_reads(
         nodes, readers, updating, [name for key, name in variables.items() if quantity_of(key) in WRITTEN_BY_UPDATES]
     )
     for key, name in sorted(variables.items()):
-        if quantity_of(key) not in OF_OPTIMIZERS or name not in nodes:
+        if quantity_of(key) not in READ_BY_UPDATES_ALONE or name not in nodes:
             continue
         writers = [each for each in readers.get(name, ()) if each in updating and _writes(nodes, each, name)]
         reads = _reads(nodes, readers, updating, name) if writers else []

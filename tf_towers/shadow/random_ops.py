@@ -13,7 +13,7 @@ from tf_towers.float64.errors import refuse
 from tf_towers.float64.graph_def import by_name, op_of
 from tf_towers.tf_types import DType, GraphDef, NodeDef
 
-FAR = 2.0**-10
+OTHER_DRAWS = 2.0**-10
 
 
 class Drawn:
@@ -65,7 +65,7 @@ def check_draws(number: int, recorded: Tensors, computed: Tensors) -> None:
     """
     losses = [key for key in recorded if quantity_of(key) == "loss" and key in computed]
     gradients = [key for key in recorded if quantity_of(key) == "tower_grad" and key in computed]
-    if _apart(losses, recorded, computed) > FAR and _apart(gradients, recorded, computed) > FAR:
+    if _apart(losses, recorded, computed) > OTHER_DRAWS and _apart(gradients, recorded, computed) > OTHER_DRAWS:
         refuse(
             "expected the draws recorded inside loops to give the recorded losses and gradients, got others in step "
             f"{number}: loss {float(np.ravel(computed[losses[0]])[0]):.6g} where the script had "

@@ -14,7 +14,7 @@ from tf_towers.shadow.racing_reads import hand_racing_reads
 from tf_towers.shadow.random_ops import Drawn, is_drawn_inside, replace_draws
 from tf_towers.tf_types import Graph, GraphDef, NodeDef
 
-FED = ("feed", "noise", "state")
+RECORDED_INPUTS = ("feed", "noise", "state")
 
 
 class Cut(NamedTuple):
@@ -42,7 +42,7 @@ class Cut(NamedTuple):
 
 def is_fed(key: str) -> bool:
     """Tells whether a recorded value goes in instead of being computed: feeds, draws, the learning rate and the like."""
-    return quantity_of(key) in FED
+    return quantity_of(key) in RECORDED_INPUTS
 
 
 def cut(definition: GraphDef, run: Mapping[str, Any], variables: Mapping[str, str]) -> Cut:

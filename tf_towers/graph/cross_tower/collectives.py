@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from tf_towers.errors import TowerError
 from tf_towers.graph.cross_tower.scheduler import current_turn
-from tf_towers.graph.update.optimizer import COPY
+from tf_towers.graph.update.optimizer import COPY_SCOPE
 from tf_towers.tf_types import Gradient, Tensor, Variable
 
 
@@ -118,7 +118,7 @@ def _exchanged(tensor: Tensor, name: str, receive: Callable[[List[Tensor]], List
             'Build with batch_norm="synchronised".'
         )
     # Where its variables are: the towers share them, whatever their ops are called.
-    place = "/".join(part for part in (COPY.sub("", tf.get_variable_scope().name), name) if part)
+    place = "/".join(part for part in (COPY_SCOPE.sub("", tf.get_variable_scope().name), name) if part)
     with tf.name_scope(name):
         sent = tf.identity(tensor, "sent")
         received = receive(turn.meet(place, sent))

@@ -8,10 +8,10 @@ from tf_towers.errors import TowerError
 from tf_towers.graph.user_errors import require_graph_mode
 from tf_towers.tf_types import Gradient, Pairs, Tensor, Variable
 
-REDUCTIONS = ("mean", "sum")
+REDUCE_CHOICES = ("mean", "sum")
 MISSING = ("refuse", "zeros", "present", "skip")
 SPARSE = ("dense", "slices", "slices_unscaled")
-HALF = (tf.float16, tf.bfloat16)
+HALF_PRECISION = (tf.float16, tf.bfloat16)
 
 
 def combine_gradients(
@@ -49,7 +49,7 @@ def combine_gradients(
     Counterpart: torch_ddp.step.gradients
     """
     require_graph_mode("combine_gradients")
-    _require("reduce", reduce, REDUCTIONS)
+    _require("reduce", reduce, REDUCE_CHOICES)
     _require("missing", missing, MISSING)
     _require("sparse", sparse, SPARSE)
     if not tower_grads:
@@ -124,7 +124,7 @@ def _combine(
             return _concatenate(present, reduce == "mean" and sparse == "slices")
         stacked = tf.stack([tf.convert_to_tensor(gradient) for gradient in present], name=name.replace("/", "_"))
         over_towers = tf.reduce_mean if reduce == "mean" else tf.reduce_sum
-        if stacked.dtype in HALF:
+        if stacked.dtype in HALF_PRECISION:
             return tf.cast(over_towers(tf.cast(stacked, tf.float32), 0), stacked.dtype)
         return over_towers(stacked, 0)
 

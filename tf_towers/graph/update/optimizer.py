@@ -12,7 +12,7 @@ from tf_towers.tf_types import Operation, Optimizer, Pairs, Tensor, Variable
 
 # Several optimizers in one step: one for each part of the variables, some with a loss of their own.
 
-COPY = re.compile(r"^copy_\d+/")
+COPY_SCOPE = re.compile(r"^copy_\d+/")
 
 
 class Part(NamedTuple):
@@ -79,7 +79,7 @@ class SeveralOptimizers(tf.train.Optimizer):  # type: ignore[misc]
 
     def member(self, variable: Variable) -> Optimizer:
         """Returns the optimizer that a variable belongs to."""
-        part = self._parts.get(COPY.sub("", variable.op.name))
+        part = self._parts.get(COPY_SCOPE.sub("", variable.op.name))
         return self.first if part is None else self.others[part]
 
     def apply_gradients(

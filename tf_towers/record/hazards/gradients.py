@@ -194,4 +194,13 @@ def _is_sparse(section: Section, name: str) -> bool:
     )
 
 
-OF_GRADIENTS = (_sum, _sparse_sum, _pairing, _absent, _clip_per_tower, _norm_of_rows, _same_source, _not_separated)
+HAZARDS_OF_GRADIENTS = (
+    _sum,
+    _sparse_sum,
+    _pairing,
+    _absent,
+    _clip_per_tower,
+    _norm_of_rows,
+    _same_source,
+    _not_separated,
+)

@@ -7,7 +7,7 @@ from typing import AbstractSet, Dict, Iterator, List, Sequence, Set
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from tf_towers.graph.op_types import ADDING, PASSING, READING_OR_CASTING, SCALING, VARIABLES, WRITING
+from tf_towers.graph.op_types import PASSING_WITH_GRADIENT, READING_OR_CASTING, SCALING, SUMMING, VARIABLES, WRITING
 from tf_towers.record.hazards.types import Hazard
 from tf_towers.record.manual_updates import HandWritten
 from tf_towers.record.plan import RecordPlan, Section
@@ -20,7 +20,7 @@ def scaled_losses(section: Section) -> bool:
 
     def divided(loss: Tensor) -> bool:
         op = loss.op
-        if op.type in ADDING | PASSING:
+        if op.type in SUMMING | PASSING_WITH_GRADIENT:
             return any(divided(each) for each in op.inputs)
         wanted = 1.0 / towers if op.type == "Mul" else float(towers)
         values = [tensor_util.constant_value(each) for each in op.inputs] if op.type in SCALING else []
@@ -134,7 +134,7 @@ def _shown(section: Section, number: int, fetched: AbstractSet[str]) -> str:
     terms: Set[str] = set()
     while pending:
         op = pending.pop().op
-        if op.type in ADDING | SCALING | PASSING:
+        if op.type in SUMMING | SCALING | PASSING_WITH_GRADIENT:
             pending += [each for each in op.inputs if each.name not in terms]
             terms.update(each.name for each in op.inputs)
     others = {op for other, ops in enumerate(section.towers_ops) if other != number for op in ops}
@@ -168,4 +168,4 @@ def _counts_by_itself(graph: Graph) -> bool:
     return any(op.name not in initial and not re.match(r"save(_\d+)?/", op.name) for op in writers)
 
 
-OF_LOSSES = (_shape_of_loss, _decay, _step_counter)
+HAZARDS_OF_LOSSES = (_shape_of_loss, _decay, _step_counter)

@@ -5,7 +5,7 @@ from typing import List, Optional
 import tensorflow.compat.v1 as tf
 
 from parity.trace import parse_key, quantity_of
-from tf_towers.graph.races import OF_OPTIMIZERS, WRITTEN_BY_UPDATES, find_races, unordered_writers, writers_of
+from tf_towers.graph.races import READ_BY_UPDATES_ALONE, WRITTEN_BY_UPDATES, find_races, unordered_writers, writers_of
 from tf_towers.graph.traversal import ancestors
 from tf_towers.record.hazards.types import Hazard
 from tf_towers.record.plan import RecordPlan
@@ -47,7 +47,9 @@ def _races(plan: RecordPlan, variables: Variables) -> List[Hazard]:
 
 def _counters(plan: RecordPlan, variables: Variables) -> List[Hazard]:
     """A counter or a slot that an update reads, written by another op of the same run."""
-    found = [race for race in find_races(variables.keys, plan.ops, []) if quantity_of(race.variable) in OF_OPTIMIZERS]
+    found = [
+        race for race in find_races(variables.keys, plan.ops, []) if quantity_of(race.variable) in READ_BY_UPDATES_ALONE
+    ]
     races = [race for race in found if any(quantity_of(key) in WRITTEN_BY_UPDATES for key in race.reaches)]
     if not races:
         return []
@@ -149,7 +151,9 @@ def _trainable_slots(plan: RecordPlan, variables: Variables) -> List[Hazard]:
     graph = plan.sections[0].apply.graph
     trainable = {each.op.name for each in graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES) if hasattr(each, "op")}
     own = [
-        key for key, each in variables.keys.items() if quantity_of(key) in OF_OPTIMIZERS and each.op.name in trainable
+        key
+        for key, each in variables.keys.items()
+        if quantity_of(key) in READ_BY_UPDATES_ALONE and each.op.name in trainable
     ]
     slots = [variables.keys[key].op.name for key in own]
     if not slots:
@@ -163,4 +167,4 @@ def _trainable_slots(plan: RecordPlan, variables: Variables) -> List[Hazard]:
     ]
 
 
-OF_STATE = (_races, _counters, _statistics, _averages, _trainable_slots)
+HAZARDS_OF_STATE = (_races, _counters, _statistics, _averages, _trainable_slots)

@@ -10,7 +10,7 @@ from tf_towers.record.hazards.gradients import cut_behind
 from tf_towers.record.hazards.types import Hazard
 from tf_towers.record.plan import RecordPlan, Section
 
-AGREES = 1e-3
+SUM_OR_MEAN = 1e-3
 
 
 def combine_from_values(section: Section, tensors: Tensors) -> str:
@@ -33,8 +33,10 @@ def combine_from_values(section: Section, tensors: Tensors) -> str:
             continue
         factor = float(np.sum(total * combined)) / square
         rest = np.sqrt(np.sum((combined - factor * total) ** 2) / square)
-        right = [kind for kind, wanted in (("sum", 1.0), ("mean", 1.0 / towers)) if abs(factor / wanted - 1) < AGREES]
-        kinds.add(right[0] if right and rest < AGREES else "other")
+        right = [
+            kind for kind, wanted in (("sum", 1.0), ("mean", 1.0 / towers)) if abs(factor / wanted - 1) < SUM_OR_MEAN
+        ]
+        kinds.add(right[0] if right and rest < SUM_OR_MEAN else "other")
     if not kinds:
         return "unknown"
     return kinds.pop() if len(kinds) == 1 else "other"
