@@ -122,17 +122,25 @@ def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:
     infinite = not_finite(first, evidence)
     if infinite is not None:
         return [told_of(first, infinite)]  # no number to test anything on
+    own = evidence.of_optimizer(first)
     causes: list[Cause] = []
     for hypothesis in HYPOTHESES:
-        cause = hypothesis(first, evidence)
+        cause = hypothesis(first, own)
         if cause is not None and not (causes and cause.name in causes_with(Trait.ONLY_ALONE)):
-            causes.append(cause)
+            causes.append(_of_optimizer(cause, own))
     return [told_of(first, cause) for cause in sorted(causes, key=lambda cause: is_place_only(cause.name))]
 
 
 def told_of(first: FirstDifference, cause: Cause) -> Cause:
     """Returns a cause with the difference that it was found to explain, where it does not say so itself."""
     return cause if cause.explains else replace(cause, explains=Explained(first.check.step, first.check.key))
+
+
+def _of_optimizer(cause: Cause, evidence: Evidence) -> Cause:
+    if evidence.section is None:
+        return cause
+    which = f"the optimizer {evidence.section}" if evidence.section else "the first optimizer"
+    return replace(cause, evidence=f"{cause.evidence}; of what {which} trains")
 
 
 # Goes on after the first cause: names the bugs that the first difference does not explain.
@@ -161,7 +169,12 @@ def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence,
             names.add(cause.name)
             found.append(cause)
     step = first.check.step
-    together = _told(updates_at_once(evidence, step), step, "the updates") if first.check.run == "lockstep" else []
+    of_each = evidence.by_optimizer(step) if first.check.run == "lockstep" else []
+    together = [
+        cause
+        for own in of_each
+        for cause in _told((_of_optimizer(each, own) for each in updates_at_once(own, step)), step, "the updates")
+    ]
     # Fitted together with another beta nothing follows from it any more.
     fitted = names - {"adam_beta"}
     doubted = {
@@ -226,14 +239,27 @@ def _after(first: FirstDifference, evidence: Evidence) -> Iterator[tuple[FirstDi
                 continue
             if quantity == "clip" != first.quantity:
                 yield from _unclipped(evidence, step)
-            basis = OwnInputs(
-                evidence.join, evidence.reference, evidence.candidate, evidence.states, evidence.towers, quantity
-            )
-            for slot in evidence.slots(step) if quantity == "slot" else [""]:
-                same_stage = quantity == first.quantity and parse_key(first.check.key).slot == slot
-                if same_stage or rule_of(evidence, step, quantity, slot) is None:
-                    continue
-                yield from _first_of(basis, step, quantity, slot)
+            for own in evidence.by_optimizer(step) if quantity in ("slot", "var") else [evidence]:
+                yield from _after_stage(first, own, step, quantity)
+
+
+def _after_stage(
+    first: FirstDifference, evidence: Evidence, step: int, quantity: str
+) -> Iterator[tuple[FirstDifference, Evidence]]:
+    basis = OwnInputs(
+        evidence.join,
+        evidence.reference,
+        evidence.candidate,
+        evidence.states,
+        evidence.towers,
+        quantity,
+        section=evidence.section,
+    )
+    of_first = evidence.is_whole or evidence.whole.of_optimizer(first).section == evidence.section
+    for slot in evidence.slots(step) if quantity == "slot" else [""]:
+        same_stage = of_first and quantity == first.quantity and parse_key(first.check.key).slot == slot
+        if not same_stage and rule_of(evidence, step, quantity, slot) is not None:
+            yield from _first_of(basis, step, quantity, slot)
 
 
 def _unclipped(evidence: Evidence, step: int) -> Iterator[tuple[FirstDifference, Evidence]]:
@@ -253,7 +279,7 @@ def _first_of(basis: OwnInputs, step: int, quantity: str, slot: str) -> Iterator
 def _of_stage(basis: OwnInputs, step: int, quantity: str, slot: str) -> Iterator[TensorPair]:
     for name, made, other in basis.pairs(step, quantity, slot):
         before = basis.before(step, quantity, name, slot) if quantity in ("var", "ema") else None
-        key = key_of(quantity, name, slot=slot)
+        key = key_of(quantity, name, slot=slot, section=(basis.section or "") if slot else "")
         yield TensorPair(step, key, str(key), made, other, before)
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import Evidence
 from parity.judge.result import Cause, FirstDifference
-from parity.trace import LEARNING_RATE
+from parity.trace import is_learning_rate
 
 # Between a schedule in float32 and the same one in double, relative: 2^-18 = 3.8e-6 is 64 roundings of u32 = 2^-24; the
 # graph's decays are at most 9.5e-7 away from Python's (docs/semantics.md).
@@ -153,15 +153,16 @@ def _listed(rates: list[float]) -> str:
 
 
 def _rates(first: FirstDifference, evidence: Evidence, every: bool = True) -> tuple[list[float], list[float]] | None:
-    if first.check.key != LEARNING_RATE:
+    rate = first.check.key
+    if not is_learning_rate(rate):
         return None
     found: tuple[list[float], list[float]] = ([], [])
     for number, step in enumerate(evidence.steps):
         files = (evidence.reference.step(step), evidence.candidate.step(step))
-        if (every and number != step) or not all(LEARNING_RATE in file for file in files):
+        if (every and number != step) or not all(rate in file for file in files):
             return None
         for kept, file in zip(found, files, strict=True):
-            kept.append(float(file.read(LEARNING_RATE)))
+            kept.append(float(file.read(rate)))
     return found
 
 

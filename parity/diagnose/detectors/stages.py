@@ -56,7 +56,7 @@ class OwnInputs(Evidence):
 
     @cached_property
     def _plain(self) -> Evidence:
-        return Evidence(self.join, self.reference, self.candidate, self.states, self.towers)
+        return Evidence(self.join, self.reference, self.candidate, self.states, self.towers, section=self.section)
 
 
 def rule_of(evidence: Evidence, step: int, quantity: str, slot: str = "") -> Callable[[str], Array | None] | None:

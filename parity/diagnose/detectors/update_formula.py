@@ -17,7 +17,7 @@ from parity.diagnose.fitting import CLOSE_SOLVED
 from parity.diagnose.optimizer_input import slot_rule
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, Explained, FirstDifference
-from parity.trace import trace_name
+from parity.trace import parse_key
 
 MOST_STEPS = 3  # that a formula has to hold in: slots that start empty make many rules alike in the first
 # Of the share that a gradient has beside a slot: both point the same way in early steps, and a fit tells them apart by
@@ -71,7 +71,7 @@ def other_slot_of_updates(first: FirstDifference, evidence: Evidence) -> Cause |
     if first.quantity != "slot" or SLOT_OF_UPDATES not in slots or len(slots) < 2:
         return None
     missing = first.check.verdict == "incomparable"
-    if not missing and first.check.key != trace_name("slot", first.name, slot=SLOT_OF_UPDATES):
+    if not missing and parse_key(first.check.key).slot != SLOT_OF_UPDATES:
         return None
     sides = _of_a_slot(_sides(first, evidence))
     moves = _chosen(sides.reference[0], sides.names)

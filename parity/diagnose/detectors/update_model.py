@@ -277,9 +277,9 @@ def _of_momentum(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
             whose="candidate",
             wanted=False,
         )
-        yield from _of_the_rates({name: each.other / rate for name, each in went.items()})
+        yield from _of_the_rates({name: each.other / rate for name, each in went.items()}, evidence.is_whole)
     elif not ahead:
-        yield from _of_the_rates({name: each.rate / rate for name, each in went.items()})
+        yield from _of_the_rates({name: each.rate / rate for name, each in went.items()}, evidence.is_whole)
     yield from _of_the_shrinking(went, rate)
 
 
@@ -303,7 +303,7 @@ def _adam_causes(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
     epsilon = float(np.median([each.other for each in went.values()]))
     # Powers of another beta are the candidate's own: what they make of the rate is no rate.
     if abs(told.kept - told.wanted) <= CLOSE_DERIVED:
-        yield from _of_the_rates({name: each.rate / rate / scale for name, each in went.items()})
+        yield from _of_the_rates({name: each.rate / rate / scale for name, each in went.items()}, evidence.is_whole)
     inside = wanted * float(np.sqrt(1 - second))
     known = abs(epsilon - wanted) > 10 * float(np.median([each.doubt for each in went.values()]))
     if (
@@ -328,11 +328,11 @@ def _another_beta2(evidence: Evidence, step: int) -> bool:
     return wanted is not None and got is not None and abs(got.keep - wanted.keep) > CLOSE_DERIVED
 
 
-def _of_the_rates(factors: dict[str, float]) -> Iterator[Cause]:
+def _of_the_rates(factors: dict[str, float], whole: bool) -> Iterator[Cause]:
     wrong = {name: factor for name, factor in factors.items() if not is_close(factor, 1.0, 1e-5)}
     middle = float(np.median(list(wrong.values()))) if wrong else 1.0
     if wrong and all(is_close(factor, middle, 1e-4) for factor in wrong.values()):
-        where = "" if len(wrong) == len(factors) else f" for {', '.join(wrong)}"
+        where = "" if whole and len(wrong) == len(factors) else f" for {', '.join(wrong)}"
         yield build_cause(
             "learning_rate",
             "factor",

@@ -18,7 +18,7 @@ from parity.diagnose.fitting import RESIDUAL_OF_RULE
 from parity.diagnose.optimizer_input import SlotRule, slot_rule
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
-from parity.trace import trace_name
+from parity.trace import parse_key
 from parity.trace.arrays import Array
 
 SUMS_TO_ONE = 1e-6  # the shares of an average: a beta rounded to float32 leaves 6e-8
@@ -33,7 +33,8 @@ def not_updated(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """Some variables stay as they were, slots and all, though they have a gradient."""
     if first.quantity not in ("slot", "var"):
         return None
-    step = first.check.step
+    # Which variables stay is asked of all that trains: an optimizer that is never called leaves every one of its own.
+    step, evidence = first.check.step, evidence.whole
     gradients = {name: one for name, one, _ in evidence.pairs(step, "grad")}
     still, moved = [], 0
     for name, one, other in evidence.pairs(step, "var"):
@@ -68,7 +69,7 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if first.quantity != "slot":
         return None
     step = first.check.step
-    slot = next((s for s in evidence.slots(step) if trace_name("slot", first.name, slot=s) == first.check.key), "")
+    slot = parse_key(first.check.key).slot
     wrong = [name for name, one, other in evidence.pairs(step, "slot", slot) if norm(other - one) > CLOSE * norm(one)]
     wanted = slot_rule(evidence, step, slot, candidate=False)
     got = slot_rule(evidence, step, slot, candidate=True) or slot_rule(evidence, step, slot, candidate=True, only=wrong)
@@ -77,7 +78,7 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     made = list(_made(evidence, step, slot, got, wrong))
     if not explained_together(made):
         return None
-    every = len(made) == sum(1 for _ in evidence.pairs(step, "slot", slot))
+    every = evidence.is_whole and len(made) == sum(1 for _ in evidence.pairs(step, "slot", slot))
     where = "" if every else f" for {', '.join(wrong)}"
     text = (
         f"slot' = {got.keep:.9g} slot + {got.take:.9g} gradient{'^2' if got.power == 2 else ''} fits "
@@ -207,7 +208,8 @@ def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | 
     factors = _factors(evidence, {name for name, *_ in wrong})
     if factor is None or factors is None:
         return None
-    where = "" if len(wrong) == len(moves) else f" for {', '.join(name for name, _, _ in wrong)}"
+    every = evidence.is_whole and len(wrong) == len(moves)
+    where = "" if every else f" for {', '.join(name for name, _, _ in wrong)}"
     counted = _other_count(evidence, factors)
     if counted is not None or any(not is_close(each, factor, SAME_FACTOR) for each in factors.values()):
         return counted or _varying(factors, where)

@@ -135,7 +135,7 @@ def _slots(evidence: Evidence, step: int, candidate: bool) -> dict[str, dict[str
 
 
 def _alone(evidence: Evidence, step: int, slot: str, name: str, candidate: bool) -> Array | None:
-    key = key_of("slot", name, slot=slot)
+    key = key_of("slot", name, slot=slot, section=evidence.section or "")
     if candidate:
         value = evidence.join.read(key, evidence.candidate.step(step))
     else:
@@ -148,7 +148,10 @@ def _own_names(evidence: Evidence, slot: str, step: int) -> set[str]:
     name = next((name for name, _, _ in evidence.pairs(step, "var")), None)
     if name is None:
         return set()
-    return {parse_key(text).slot for text in evidence.join.candidates(key_of("slot", name, slot=slot))}
+    return {
+        parse_key(text).slot
+        for text in evidence.join.candidates(key_of("slot", name, slot=slot, section=evidence.section or ""))
+    }
 
 
 def forms(slots: Sequence[str]) -> Iterator[Form]:

@@ -63,7 +63,7 @@ def weight_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     amount = found.coefficients[0]
     if not _holds(lambda name, weight: amount * weight, decayed, others):
         return None
-    whole = len(decayed) == len(own.every)
+    whole = evidence.is_whole and len(decayed) == len(own.every)
     where_it_is = "every variable" if whole else ", ".join(decayed)
     text = f"the {own.where} of {where_it_is} is off by {amount:.9g} times the weight, and nothing else"
     known = decay_of_the_reference(evidence, step, decayed)
