@@ -2,11 +2,12 @@
 
 import json
 import os
-from typing import Any, Dict, List, Mapping, NamedTuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 
 import numpy as np
 
 from parity.trace.errors import TraceError
+from parity.trace.provenance import Known, fault_of, is_node
 from parity.trace.safetensors import Path, write_json
 
 GRAPH_FORMAT = "tower-parity-graph"
@@ -28,17 +29,32 @@ class RecordedGraph(NamedTuple):
         `reduced` (what was recorded is the "mean" or "sum" of the tensor);
         `updates`, names of the ops that write variables; `by_hand`, those of them that the script wrote instead of an
         optimizer; and `sections`, name to the names of its `variables`.
+
+    The rest says where the graph comes from; it is empty where a trace was recorded before it was kept:
+      frames: list of the frames of the script's own code that ops were made in, each [file, line, function, text], as the
+        first four of a `SourceLine`.
+      callers: dict of op name to the numbers of the frames that it was made in, outermost first.
+      shapes: dict of op name to the static shapes of its outputs, each a list with None for an unknown size; None for one of
+        unknown rank. Ops without outputs are left out.
     """
 
     definition: Dict[str, Any]
     variables: Dict[str, str]
     runs: List[Dict[str, Any]]
+    frames: Sequence[List[Any]] = []
+    callers: Mapping[str, List[int]] = {}
+    shapes: Mapping[str, List[Optional[List[Optional[int]]]]] = {}
 
     @property
     def nodes(self) -> List[Dict[str, Any]]:
         """The ops: each has `name`, `op`, and where it has them `input`, `device` and `attr`."""
         found: List[Dict[str, Any]] = self.definition.get("node", [])
         return found
+
+    @property
+    def lines(self) -> Dict[str, int]:
+        """Dict of op name to the number of the innermost frame that it was made in; ops without one are left out."""
+        return {name: frames[-1] for name, frames in self.callers.items()}
 
 
 def reduce_value(value: Any, reduction: str) -> Any:
@@ -57,7 +73,7 @@ def read_graph(directory: Path) -> RecordedGraph:
     """Reads the graph of a trace.
 
     Raises:
-      TraceError: there is none, or it is of another format, or cut short.
+      TraceError: there is none, or it is of another format, or cut short, or what it says contradicts itself.
     """
     path = os.path.join(str(directory), GRAPH_FILE)
     try:
@@ -65,7 +81,7 @@ def read_graph(directory: Path) -> RecordedGraph:
             found = json.loads(file.read().decode("utf-8"))
     except OSError as error:
         raise TraceError(f"graph: expected {path}, got no such file. Record the script with this version.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TraceError(f"graph: expected JSON in {path}, got {error}. Record the script again.") from error
     if not isinstance(found, dict) or found.get("format") != GRAPH_FORMAT:
         raise TraceError(f"graph: expected the format {GRAPH_FORMAT!r} in {path}, got something else.")
@@ -77,30 +93,40 @@ def read_graph(directory: Path) -> RecordedGraph:
     for name, kind in (("definition", dict), ("variables", dict), ("runs", list)):
         if not isinstance(found.get(name), kind):
             raise TraceError(f"graph: expected {name!r} in {path} to be a {kind.__name__}. Record the script again.")
-    graph = RecordedGraph(found["definition"], found["variables"], found["runs"])
+    graph = RecordedGraph(**{name: found[name] for name in RecordedGraph._fields if name in found})
     _check(graph, found.get("ops"), path)
     return graph
 
 
 def _check(graph: RecordedGraph, ops: Any, path: str) -> None:
     nodes = graph.nodes
-    whole = isinstance(nodes, list) and all(
-        isinstance(node, dict) and isinstance(node.get("name"), str) and isinstance(node.get("op"), str)
-        for node in nodes
-    )
-    if not whole or len(nodes) != ops:
+    if not isinstance(nodes, list) or not all(is_node(node) for node in nodes) or len(nodes) != ops:
         raise TraceError(f"graph: expected {ops} ops with a name and a type each in {path}. Record the script again.")
     known = {node["name"] for node in nodes}
     for name in _named(graph):
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise TraceError(f"graph: expected the op {name!r} in {path}, got no such op. Record the script again.")
+    fault = fault_of(graph._asdict(), Known(known, set(graph.variables), _sections(graph)))
+    if fault:
+        raise TraceError(f"graph: expected {fault} in {path}, got something else. Record the script again.")
 
 
-def _named(graph: RecordedGraph) -> List[str]:
-    names = list(graph.variables.values())
+def _named(graph: RecordedGraph) -> List[Any]:
+    names: List[Any] = list(graph.variables.values())
     for run in graph.runs:
-        if not isinstance(run, Mapping) or not isinstance(run.get("values"), dict):
+        if not _is_run(run):
             return ["(a run without values)"]
         names += [value["tensor"].partition(":")[0] for value in run["values"].values()]
-        names += list(run.get("updates", []))
+        names += run.get("updates", [])
     return names
+
+
+def _is_run(run: Any) -> bool:
+    if not isinstance(run, dict) or not isinstance(run.get("values"), dict):
+        return False
+    values = all(isinstance(each, dict) and isinstance(each.get("tensor"), str) for each in run["values"].values())
+    return values and isinstance(run.get("updates", []), list) and isinstance(run.get("sections", {}), dict)
+
+
+def _sections(graph: RecordedGraph) -> Set[str]:
+    return {name for run in graph.runs for name in run.get("sections", {})}

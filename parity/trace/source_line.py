@@ -73,11 +73,18 @@ class UsersLines(object):
         """
         found = []
         for path, number, function in frames:
-            if self.is_users(path):
-                found.append((_relative(path), number, function, linecache.getline(path, number).strip()[:LONGEST]))
+            frame = self.frame(path, number, function)
+            if frame is not None:
+                found.append(frame)
             if len(found) > MOST_CALLERS:
                 break
         return SourceLine(*found[0], callers=tuple(found[1:])) if found else None
+
+    def frame(self, path: str, number: int, function: str) -> Optional[Tuple[str, int, str, str]]:
+        """Returns file, line, function and text of a frame, as in `SourceLine`; None where it is not the user's."""
+        if not self.is_users(path):
+            return None
+        return _relative(path), number, function, linecache.getline(path, number).strip()[:LONGEST]
 
     def is_users(self, path: str) -> bool:
         """Returns whether a file is the user's."""

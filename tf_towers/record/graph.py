@@ -15,6 +15,7 @@ from tf_towers.record.hooks import ApplyCall, loop_of
 from tf_towers.record.inputs import is_source
 from tf_towers.record.manual_updates import HandWritten
 from tf_towers.record.plan import RecordPlan, Section, changed_after_combining
+from tf_towers.record.provenance import shapes_of, source_of
 from tf_towers.record.towers import suggested_towers
 from tf_towers.record.variables import Variables, hyper_parameters
 from tf_towers.tf_types import Graph, GraphDef, Operation, Session, Tensor
@@ -37,18 +38,22 @@ def recorded_graph(graph: Graph, plans: Sequence[RecordPlan], variables: Variabl
     for plan in plans:
         wanted |= {tensor.op for tensor in plan.observed.fetches.values()}
     stop = {op for op in ancestors(wanted) if is_source(op)}
-    ops = ancestors(wanted, stop)
+    ops = sorted(ancestors(wanted, stop), key=lambda op: op._id)
+    frames, callers = source_of(ops)
     return RecordedGraph(
         json_format.MessageToDict(_definition(graph, ops, stop), preserving_proto_field_name=True),
         {key: variable.op.name for key, variable in variables.keys.items()},
         runs,
+        frames=frames,
+        callers=callers,
+        shapes=shapes_of(ops),
     )
 
 
-def _definition(graph: Graph, ops: AbstractSet[Operation], stop: AbstractSet[Operation]) -> GraphDef:
+def _definition(graph: Graph, ops: Sequence[Operation], stop: AbstractSet[Operation]) -> GraphDef:
     definition = graph_pb2.GraphDef()
     definition.versions.CopyFrom(graph.graph_def_versions)
-    for op in sorted(ops, key=lambda op: op._id):
+    for op in ops:
         node = definition.node.add()
         node.CopyFrom(op.node_def)
         if op in stop:

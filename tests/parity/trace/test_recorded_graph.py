@@ -9,7 +9,10 @@ from parity.trace import RecordedGraph, TraceError, TraceWriter, read_graph, wri
 GRAPH = RecordedGraph(
     {"node": [{"name": "x", "op": "Placeholder"}, {"name": "w", "op": "VariableV2"}]},
     {"var/w": "w"},
-    [{"values": {"feed/0/x": {"tensor": "x:0", "dtype": "float32"}}, "updates": ["w"], "sections": {}}],
+    [{"values": {"feed/0/x": {"tensor": "x:0", "dtype": "float32"}}, "updates": ["w"], "sections": {"Adam": {}}}],
+    frames=[["train.py", 9, "<module>", "main()"], ["model.py", 3, "build", "w = tf.get_variable('w', [2])"]],
+    callers={"w": [0, 1]},
+    shapes={"x": [[None, 2]], "w": [None]},
 )
 
 
@@ -17,6 +20,16 @@ def test_a_graph_is_read_as_it_was_written(tmp_path):
     write_graph(tmp_path, GRAPH)
     assert read_graph(tmp_path) == GRAPH
     assert [node["op"] for node in read_graph(tmp_path).nodes] == ["Placeholder", "VariableV2"]
+    assert read_graph(tmp_path).lines == {"w": 1}
+
+
+def test_a_graph_of_before_is_read_without_what_was_not_kept(tmp_path):
+    write_graph(tmp_path, GRAPH)
+    found = json.loads((tmp_path / "graph.json").read_text())
+    before = {name: found[name] for name in ("format", "format_version", "ops", "definition", "variables", "runs")}
+    (tmp_path / "graph.json").write_text(json.dumps(before))
+    assert read_graph(tmp_path) == RecordedGraph(GRAPH.definition, GRAPH.variables, GRAPH.runs)
+    assert read_graph(tmp_path).lines == {}
 
 
 def test_a_trace_without_a_graph_is_refused(tmp_path):
@@ -32,7 +45,12 @@ def test_a_trace_without_a_graph_is_refused(tmp_path):
         (lambda found: found.update(runs={}), "expected 'runs' in .* to be a list"),
         (lambda found: found["definition"]["node"].pop(), "expected 2 ops with a name and a type each"),
         (lambda found: found["variables"].update({"var/v": "v"}), "expected the op 'v' in"),
+        (lambda found: found["variables"].update({"var/v": ["w"]}), "expected the op .'w'. in"),
+        (lambda found: found["definition"]["node"][1].update(input=5), "expected 2 ops with a name and a type each"),
         (lambda found: found["runs"][0].pop("values"), "expected the op '.a run without values.'"),
+        (lambda found: found["runs"][0].update(updates=5), "expected the op '.a run without values.'"),
+        (lambda found: found["runs"][0].update(sections=[]), "expected the op '.a run without values.'"),
+        (lambda found: found["runs"][0]["values"].update(x=5), "expected the op '.a run without values.'"),
     ],
 )
 def test_a_graph_that_is_not_whole_is_refused(tmp_path, change, said):
@@ -41,6 +59,37 @@ def test_a_graph_that_is_not_whole_is_refused(tmp_path, change, said):
     change(found)
     (tmp_path / "graph.json").write_text(json.dumps(found))
     with pytest.raises(TraceError, match=said):
+        read_graph(tmp_path)
+
+
+FAULTS = {
+    "frames": [
+        None,
+        {},
+        [["a.py", 1, "f"]],
+        [["a.py", "1", "f", ""]],
+        [["a.py", True, "f", ""]],
+        [["a.py", -1, "f", ""]],
+    ],
+    "callers": [None, [], {"v": [0]}, {"w": []}, {"w": 0}, {"w": [2]}, {"w": [-1]}, {"w": [True]}, {"w": [[0]]}],
+    "shapes": [None, [], {"v": [[2]]}, {"w": [2]}, {"w": [[-1]]}, {"w": [["2"]]}, {"w": {}}, {"w": [[2.0]]}],
+}
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in FAULTS.items() for value in values])
+def test_where_a_graph_comes_from_is_as_described_or_refused(tmp_path, field, value):
+    write_graph(tmp_path, GRAPH)
+    found = json.loads((tmp_path / "graph.json").read_text())
+    assert found[field], "the test would see nothing in an empty field"
+    found[field] = value
+    (tmp_path / "graph.json").write_text(json.dumps(found))
+    with pytest.raises(TraceError, match=f"graph: expected '{field}' to be a .* in .*Record the script again"):
+        read_graph(tmp_path)
+
+
+def test_a_file_nested_deeper_than_can_be_read_is_refused(tmp_path):
+    (tmp_path / "graph.json").write_text("[" * 200000)
+    with pytest.raises(TraceError, match="expected JSON"):
         read_graph(tmp_path)
 
 
