@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import sys
 import uuid
 from collections import OrderedDict
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple, Union
@@ -20,7 +21,9 @@ from parity.trace.keys import Quantity, TensorKey, parse_key, quantity_of
 Buffer = Union[bytes, memoryview]
 Entry = Tuple[str, Tuple[int, ...], int, int]
 
+# What the format's own library refuses to read; a trace of 100,000 tensors has a header of some 10 MB.
 MAX_HEADER_BYTES = 100_000_000
+MOST_AXES = 32  # of an array of numpy before 2.0, which legacy interpreters read with
 
 NUMPY_OF = {
     "F64": "<f8",
@@ -81,9 +84,12 @@ def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source
     entries: Dict[str, Entry] = dict(sorted(header.items(), key=_begin_of))
     position = 0
     for name, (dtype, shape, begin, end) in entries.items():
-        count = 1
+        count = capacity = 1
         for extent in shape:
-            count *= extent
+            count, capacity = count * extent, capacity * max(extent, 1)
+        # Nothing in the file bounds the axes of a tensor without elements; numpy counts their product without the zeros.
+        if len(shape) > MOST_AXES or capacity * _SIZE_OF[dtype] > sys.maxsize:
+            refuse(f"a shape for {name!r} that no array can have")
         if begin != position or end - begin != count * _SIZE_OF[dtype]:
             refuse(f"offsets {begin}..{end} for {name!r}, which do not fit its shape or its neighbours")
         position = end

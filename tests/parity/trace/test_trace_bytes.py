@@ -48,6 +48,20 @@ def test_every_byte_belongs_to_one_tensor(offsets, length, why):
     assert len(decode(whole([(0, 4), (4, 8)], 8))) == 2
 
 
+@pytest.mark.parametrize("shape", [[0, 10**30], [0, 2**62, 2**62], [0, 2**60], [1] * 33])
+def test_a_shape_that_no_array_can_have_is_refused(shape):
+    size = int(np.prod([float(extent) for extent in shape]))
+    text = json.dumps({"t": {"dtype": "F64", "shape": shape, "data_offsets": [0, 8 * size]}}).encode()
+    with pytest.raises(TraceError, match="a shape for 't' that no array can have"):
+        decode(struct.pack("<Q", len(text)) + text + bytes(8 * size))
+
+
+@pytest.mark.parametrize("shape", [[0, 2**59], [1] * 32, [3, 0, 5]])
+def test_an_empty_array_and_one_of_many_axes_are_read(shape):
+    value = np.zeros(shape)
+    assert decode(b"".join(bytes(piece) for piece in encode({"t": value})))["t"].shape == value.shape
+
+
 @pytest.mark.parametrize("name", ["a", "ab", "abc", "abcd", "abcde", "abcdef", "abcdefg", "abcdefgh"])
 def test_tensors_begin_at_a_multiple_of_eight_bytes(name):
     prefix, header, *_ = encode({name: np.ones(3)})
