@@ -1,4 +1,4 @@
-"""The contract between the sides: traces on disk, and the messages that steer who writes them.
+"""The contract between the sides: traces on disk, how their tensors are named, and what both sides do to states alike.
 
 Needs numpy and Python 3.7, no more, so that it can be used by path from a ten-year-old environment.
 """
@@ -68,18 +68,17 @@ from parity.trace.safetensors import write_tensors as write_tensors
 from parity.trace.source_line import SourceLine as SourceLine
 from parity.trace.source_line import UsersLines as UsersLines
 from parity.trace.source_line import line_of as line_of
-from parity.trace.tie_breaking import ASIDE as ASIDE
+from parity.trace.tie_breaking import break_ties as break_ties
+from parity.trace.tie_breaking import break_ties_of_inputs as break_ties_of_inputs
 from parity.trace.tie_breaking import jumps as jumps
-from parity.trace.tie_breaking import moved_aside as moved_aside
-from parity.trace.tie_breaking import moved_with_inputs as moved_with_inputs
 from parity.trace.writer import FORMAT_VERSION as FORMAT_VERSION
 from parity.trace.writer import SHADOW as SHADOW
-from parity.trace.writer import SHADOW_ASIDE as SHADOW_ASIDE
-from parity.trace.writer import SHADOW_ASIDE_WITH_INPUTS as SHADOW_ASIDE_WITH_INPUTS
 from parity.trace.writer import SHADOW_EMPTY as SHADOW_EMPTY
 from parity.trace.writer import SHADOW_FILE as SHADOW_FILE
 from parity.trace.writer import SHADOW_FORWARD as SHADOW_FORWARD
 from parity.trace.writer import SHADOW_FREE as SHADOW_FREE
 from parity.trace.writer import SHADOW_OTHER_ORDER as SHADOW_OTHER_ORDER
 from parity.trace.writer import SHADOW_SPREAD as SHADOW_SPREAD
+from parity.trace.writer import SHADOW_TIES as SHADOW_TIES
+from parity.trace.writer import SHADOW_TIES_OF_INPUTS as SHADOW_TIES_OF_INPUTS
 from parity.trace.writer import TraceWriter as TraceWriter

@@ -16,7 +16,9 @@ from parity.trace.writer import TraceWriter
 FORWARD_FORMAT = "tower-parity-forward"
 FORWARD_VERSION = 1
 FORWARD_FILE = "forward.json"
-MOST_BYTES = 1 << 30
+MOST_BYTES = (
+    1 << 30
+)  # of one pass: what is beyond is listed without its numbers, and a search is reports that they are unknown
 LOSS = "loss"  # attribute of the op that gives what is propagated back
 
 
@@ -55,7 +57,9 @@ class Operand(NamedTuple):
     laid_out: Optional[LaidOut] = None
 
 
-OPERAND = Operand._fields.index("laid_out")  # kept beside the rest, as the lines are
+# Fields that came later are lists of their own in the file: who reads the first version takes each op's six, and its
+# operands' five, by place.
+OPERAND = Operand._fields.index("laid_out")
 
 
 class ForwardOp(NamedTuple):
@@ -82,7 +86,7 @@ class ForwardOp(NamedTuple):
     operands: Tuple[Operand, ...] = ()
 
 
-LINE_FIELD = ForwardOp._fields.index("line")  # kept beside the rest: who reads the first version knows six fields
+LINE_FIELD = ForwardOp._fields.index("line")
 
 
 class Forward(object):
@@ -155,7 +159,7 @@ def write_forward(
     """
     listed = list(passed)
     kept: Dict[int, Any] = {}
-    for wanted in (True, False):
+    for wanted in (True, False):  # layers first: without their outputs no search can say which one differs
         for number, (op, value) in enumerate(listed):
             if value is not None and bool(op.weights) == wanted and value.nbytes <= most:
                 kept[number] = value
@@ -171,8 +175,9 @@ def write_forward(
     ops = [list(op[:LINE_FIELD]) for op, _ in listed]
     lines = [op.line for op, _ in listed]
     laid_out = [[operand.laid_out for operand in op.operands] for op, _ in listed]
-    beside = {"lines": lines, "operands": operands, "laid_out": laid_out}
-    write_json(os.path.join(str(directory), FORWARD_FILE), dict(described, ops=ops, **beside))
+    added = {"lines": lines, "operands": operands, "laid_out": laid_out}
+    # Last of all, and by rename: where this file is, the arrays are.
+    write_json(os.path.join(str(directory), FORWARD_FILE), dict(described, ops=ops, **added))
 
 
 def _named(tower: str, values: Mapping[int, Any]) -> Dict[str, Any]:
@@ -202,6 +207,7 @@ def _kept_operands(ops: Sequence[ForwardOp], most: int) -> Tuple[List[Any], List
         found = []
         for operand in op.operands:
             array = operand.value
+            # By identity: a weight that many ops take is one array, and all of them are alive as long as `ops` is.
             if array is not None and id(array) not in numbers and array.nbytes <= most:
                 numbers[id(array)] = len(arrays)
                 arrays.append(array)

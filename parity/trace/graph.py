@@ -13,6 +13,7 @@ from parity.trace.safetensors import Path, write_json
 GRAPH_FORMAT = "tower-parity-graph"
 GRAPH_VERSION = 1
 GRAPH_FILE = "graph.json"
+# Of losses by example: the recorder reduces what it writes, and the shadow the same tensor by the same rule.
 GRAPH_REDUCTIONS: Dict[str, Any] = {"mean": np.mean, "sum": np.sum}
 
 
@@ -60,6 +61,7 @@ class RecordedGraph(NamedTuple):
 def reduce_value(value: Any, reduction: str) -> Any:
     """Returns the "mean" or "sum" of an array as a scalar of its dtype; the value itself where `reduction` is ""."""
     value = np.asarray(value)
+    # The dtype of the tensor again: of int32 numpy's sum is int64, its mean float64.
     return value.dtype.type(GRAPH_REDUCTIONS[reduction](value)) if reduction else value
 
 
@@ -102,6 +104,7 @@ def _check(graph: RecordedGraph, ops: Any, path: str) -> None:
     nodes = graph.nodes
     if not isinstance(nodes, list) or not all(is_node(node) for node in nodes) or len(nodes) != ops:
         raise TraceError(f"graph: expected {ops} ops with a name and a type each in {path}. Record the script again.")
+    # A reader finds ops by these names much later, inside of a child: a name that leads nowhere is refused here.
     known = {node["name"] for node in nodes}
     for name in _named(graph):
         if not isinstance(name, str) or name not in known:

@@ -6,9 +6,8 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple, TypeVar, Uni
 
 T = TypeVar("T")
 
-# The quantities of a training step, in the order in which a step computes them. The order is the diagnosis: the
-# first quantity that differs, in the first step that differs, is where the bug lives.
-
+# The order is the diagnosis: the first quantity that differs, in the first step that differs, is where the bug lives.
+# So clipped gradients stand behind those that they are made of, slots before the weights that they move.
 QUANTITIES = (
     "state",
     "feed",
@@ -27,9 +26,10 @@ QUANTITIES = (
     "eval",
 )
 EXECUTION_RANK = {quantity: rank for rank, quantity in enumerate(QUANTITIES)}
+# A key is [section/SECTION/]QUANTITY[/TOWER][/SLOT]/NAME: which of the parts there are, the quantity alone decides, for
+# a variable's name may hold slashes, digits and the words of quantities itself.
 PER_TOWER = frozenset(["feed", "noise", "act", "loss", "tower_grad", "tower_clip"])
 PER_VARIABLE = frozenset(["stat", "tower_grad", "tower_clip", "grad", "clip", "slot", "var", "ema"])
-
 
 # What a step leaves behind, and what it changes. The counters (`state`) of a step are those before it.
 STATE = frozenset(["var", "stat", "slot", "ema", "state"])
@@ -90,6 +90,7 @@ def trace_name(
     return str(TensorKey(section, quantity, str(tower), slot, name))
 
 
+# Every step of a comparison has the same names; the limit keeps a server of many cases from growing for ever.
 @functools.lru_cache(maxsize=1 << 16)
 def parse_key(text: str) -> TensorKey:
     """Takes a trace's name apart, e.g. "slot/m/conv1/kernel" or "tower_grad/0/conv1/kernel".
@@ -99,7 +100,7 @@ def parse_key(text: str) -> TensorKey:
     """
     parts = text.split("/")
     section = ""
-    if parts[0] == _SECTION and len(parts) > 2:
+    if parts[0] == _SECTION and len(parts) > 2:  # no quantity is called so
         section, parts = parts[1], parts[2:]
     quantity, rest = parts[0], parts[1:]
     if quantity not in EXECUTION_RANK:
@@ -179,6 +180,8 @@ def batch_input(text: str) -> str:
     return text[len("feed/") :] if text.startswith("feed/") else text
 
 
+# Greedy: of an input whose own name holds "feed/" only what is behind the last one is returned. It stays so, for by this
+# name a recorded shadow has drawn by how much the input moves, see `tie_breaking`.
 _INPUT = re.compile(r"(?:.*/)?feed/(?:[0-9.]+/)?(.+)")
 
 
@@ -193,9 +196,9 @@ def tower_order(tower: str) -> Tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else -1 for part in tower.split(".")) if tower else ()
 
 
-# Names what an evaluation after training gives, the same on both sides (Python 3.7 and up). ``eval/<output>`` and
-# ``eval/loss`` with the weights as they are, ``eval/ema/<output>`` and ``eval/ema/loss`` with the moving averages
-# in their place. An output whose own name would be taken for one of these is ``eval/outputs/<output>``.
+# What an evaluation after training gives, named the same on both sides: ``eval/<output>`` and ``eval/loss`` with the
+# weights as they are, ``eval/ema/<output>`` and ``eval/ema/loss`` with the moving averages in their place. An output
+# whose own name would be taken for one of these is ``eval/outputs/<output>``.
 
 EVALUATED_LOSS = "loss"
 AVERAGES = "ema/"
@@ -239,5 +242,6 @@ def parse_evaluated(name: str) -> Evaluated:
 def format_evaluated(parts: Evaluated) -> str:
     """Puts a name together again; the inverse of `parse_evaluated`."""
     own = EVALUATED_LOSS if parts.output is None else parts.output
+    # `parse_evaluated` is its inverse for every name: one that begins as something else does is put behind "outputs/".
     ambiguous = parts.output is not None and (own == EVALUATED_LOSS or own.startswith((AVERAGES, OUTPUTS)))
     return (AVERAGES if parts.averages else "") + (OUTPUTS if ambiguous else "") + own

@@ -8,10 +8,9 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Tup
 
 import numpy as np
 
+from parity.trace.arrays import Array, Tensors
 from parity.trace.errors import TraceError
 from parity.trace.keys import parse_key, quantity_of
-
-Tensors = Dict[str, "np.ndarray[Any, Any]"]
 
 
 class Perturbation(NamedTuple):
@@ -42,7 +41,7 @@ class Perturbation(NamedTuple):
 
 
 def perturb(
-    tensors: "Mapping[str, np.ndarray[Any, Any]]",
+    tensors: Mapping[str, Array],
     perturbations: Iterable[Perturbation],
     step: int = 0,
     precision: str = "float32",
@@ -58,11 +57,12 @@ def perturb(
       step: its number, or 0 for an initial state.
       precision: of the run. In "float64" all floats but the counters are widened first, so that an ulp is float64's.
     """
-    perturbations = tuple(perturbations)
+    perturbations = tuple(perturbations)  # looked at twice, and may come as an iterator
     changed = as_float64(tensors) if perturbations and precision == "float64" else dict(tensors)
     for each in perturbations:
         names = [name for name in changed if quantity_of(name) == each.quantity]
         names = [name for name in names if not each.but or parse_key(name).name not in each.but]
+        # Drawn from one generator, in their order: what stays takes no numbers, and a tensor more changes all behind it.
         if names:
             found = {name: changed[name] for name in names}
             changed.update(PERTURBED_BY[each.kind](found, each, each.seed + each.seed_per_step * step))
@@ -74,7 +74,7 @@ def perturbations_of(message: "Iterable[Mapping[str, Any]]") -> List[Perturbatio
     return [Perturbation(**each) for each in message]
 
 
-def as_float64(tensors: "Mapping[str, np.ndarray[Any, Any]]") -> Tensors:
+def as_float64(tensors: Mapping[str, Array]) -> Tensors:
     """Widens every float but the counters, so that an ulp of float64 can be added."""
     return {
         text: value.astype("float64") if value.dtype.kind == "f" and quantity_of(text) != "state" else value
@@ -86,6 +86,7 @@ def _ulp(tensors: Tensors, asked: Perturbation, seed: int) -> Tensors:
     random, changed = _generator(seed), {}
     for text, value in tensors.items():
         if value.dtype.kind == "f":
+            # One draw per element, whatever its value is: so both sides' generators stay in step over all tensors.
             towards = np.where(random.random(value.shape) < 0.5, -np.inf, np.inf).astype(value.dtype)
             changed[text] = np.asarray(np.nextafter(value, towards))
     return changed
@@ -95,6 +96,7 @@ def _roundoff(tensors: Tensors, asked: Perturbation, seed: int) -> Tensors:
     random, changed = _generator(seed), {}
     for text, value in tensors.items():
         if value.dtype.kind == "f":
+            # float64 (of the tensor's shape): in float32 1 + 2^-24 would be 1, and nothing perturbed.
             factor = 1 + asked.unit * random.choice([-1.0, 1.0], value.shape)
             changed[text] = np.asarray(value * factor).astype(value.dtype)
     return changed
@@ -104,6 +106,7 @@ def _sample_order(batch: Tensors, asked: Perturbation, seed: int) -> Tensors:
     random, size = _generator(seed), len(next(iter(batch.values())))
     bounds = _bounds(size, asked.shards, asked.uneven)
     pieces = [random.permutation(np.arange(low, high)) for low, high in zip(bounds, bounds[1:])]
+    # (examples,): a permutation of whole batch positions; what no shard takes stays at its place behind the shards.
     order = np.concatenate([*pieces, np.arange(sum(map(len, pieces)), size)]).astype(int)
     return {text: value[order] for text, value in batch.items()}
 
@@ -129,10 +132,11 @@ PERTURBED_BY: "Dict[str, Callable[[Tensors, Perturbation, int], Tensors]]" = {
 
 
 def _bounds(size: int, shards: int, uneven: str) -> List[int]:
-    # Where the pieces of a batch begin, and where the last one ends.
+    # Where the pieces of a batch begin, and where the last one ends; as `tf_towers.graph` cuts batches that do not divide.
     piece, rest = size // shards, size % shards
-    if uneven == "sizes":
+    if uneven == "sizes":  # the first `rest` shards have one example more
         return [shard * piece + min(shard, rest) for shard in range(shards + 1)]
+    # Shards are filled up with copies of the last example, number size - 1, which has to stay last to be what is copied.
     if uneven == "pad" and rest:
         return [min(shard * (piece + 1), size - 1) for shard in range(shards + 1)]
     return [shard * piece for shard in range(shards + 1)]

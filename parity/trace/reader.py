@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Union
 
 import numpy as np
 
+from parity.trace.arrays import Tensors
 from parity.trace.errors import TraceError
 from parity.trace.keys import GLOBAL_STEP, SKIPPED, STATE_OF_A_STEP, is_computed, select
 from parity.trace.safetensors import Headers, TensorFile
@@ -42,6 +43,8 @@ class Trace(object):
         self.producer: Dict[str, Any] = self.meta["producer"]
         self.complete: bool = self.meta["complete"]
         self.step_numbers: List[int] = self.meta["step_numbers"]
+        # Step files appear by rename, so the steps of a writer that was killed are whole, each of them; which there are,
+        # only the folder says, for `trace.json` is written at the beginning and at the end.
         if not self.complete:
             if whole:
                 raise TraceError(
@@ -80,6 +83,7 @@ def _trace_below(directory: str) -> str:
     for depth in ("*", os.path.join("*", "*")):
         found += glob.glob(os.path.join(glob.escape(directory), depth, "trace.json"))
     folders = sorted(os.path.dirname(path) for path in found)
+    # Names of a run's lockstep traces begin with the precision; beside them lie batches and states, which no one means.
     lockstep = [folder for folder in folders if os.path.basename(folder).startswith("float")]
     return (lockstep or folders or [""])[0]
 
@@ -135,12 +139,10 @@ def _steps_present(directory: str) -> List[int]:
     return sorted(numbers)
 
 
-# Finds in a trace what a training holds after one of its steps (Python 3.7 and up).
-
 COUNTERS_AFTER = "counters_after"  # the fact that holds the counters after the last step, which no step records
 
 
-def state_after(trace: Trace, step: Optional[int] = None) -> "Dict[str, np.ndarray[Any, Any]]":
+def state_after(trace: Trace, step: Optional[int] = None) -> Tensors:
     """Returns the state that a recorded step left: weights, statistics, slots, averages and counters.
 
     A step records the counters as they were before it. Those after it are the next step's, or after the last one those that
@@ -169,12 +171,14 @@ def state_after(trace: Trace, step: Optional[int] = None) -> "Dict[str, np.ndarr
     return state
 
 
-def _counters(trace: Trace, number: int) -> "Dict[str, np.ndarray[Any, Any]]":
+def _counters(trace: Trace, number: int) -> Tensors:
     now = trace.step(number)
+    # Rate and "skipped" are computed in the step that records them: no state has them.
     names = [name for name in now.names("state") if not is_computed(name)]
     if number + 1 in trace.step_numbers:
         following = trace.step(number + 1)
         return {name: np.array(following.read(name)) for name in names if name in following}
+    # Counters that a reader knows nothing of, such as the powers of Adam's betas, are left out rather than guessed.
     after = trace.facts.get(COUNTERS_AFTER, {}) if number == trace.step_numbers[-1] else {}
     found = {name: np.array(after[name], now.read(name).dtype) for name in names if name in after}
     if GLOBAL_STEP in names and GLOBAL_STEP not in found:
@@ -186,4 +190,5 @@ def _counters(trace: Trace, number: int) -> "Dict[str, np.ndarray[Any, Any]]":
 def counters_after(state: "Dict[str, Any]") -> Dict[str, List[Any]]:
     """Returns the counters of a state as the fact that `state_after` looks for: JSON values by trace name."""
     counters = {name: value for name, value in select(state, "state").items() if not is_computed(name)}
+    # JSON has no word for inf and nan; a loss scale may have become either.
     return {name: np.asarray(value).tolist() for name, value in counters.items() if np.all(np.isfinite(value))}

@@ -10,13 +10,17 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
 
 import numpy as np
 
+from parity.trace.arrays import Array
 from parity.trace.errors import TraceError
 from parity.trace.keys import Quantity, TensorKey, parse_key, quantity_of
 
-# The header of a safetensors file: which tensors it holds, of which dtype and shape, and where their bytes lie. The
-# format is eight bytes (the header's length, little endian), a JSON header and the raw buffers in order, so that a
-# legacy interpreter needs nothing installed to write it. Source: the format as published at
-# https://github.com/huggingface/safetensors (README, "Format").
+# The layout of a file, byte by byte; a legacy interpreter needs nothing installed to write it:
+#
+#   0 .. 8       length n of the header, uint64, little endian
+#   8 .. 8 + n   JSON: name to dtype, shape and data_offsets [begin, end), counted from byte 8 + n; filled up with blanks
+#   8 + n ..     the raw values, little endian, in C order, one tensor behind the other without a gap
+#
+# Source: the format as published at https://github.com/huggingface/safetensors (README, "Format").
 
 Buffer = Union[bytes, memoryview]
 Entry = Tuple[str, Tuple[int, ...], int, int]
@@ -29,7 +33,7 @@ NUMPY_OF = {
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
-    "BF16": "<u2",
+    "BF16": "<u2",  # numpy has no bfloat16: its words, the upper halves of float32's
     "I64": "<i8",
     "I32": "<i4",
     "I16": "<i2",
@@ -66,6 +70,7 @@ def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source
             f"got {why}. It may have been cut short; record it again."
         )
 
+    # In this order: each check makes the next one safe. Nothing is allocated by a length that the file does not have.
     if len(prefix) < 8:
         refuse(f"{size} bytes")
     (length,) = struct.unpack("<Q", prefix)
@@ -77,11 +82,13 @@ def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source
         refuse(f"a header that is not JSON ({error})")
     if not isinstance(header, dict):
         refuse("a header that is not an object")
-    header.pop("__metadata__", None)
+    header.pop("__metadata__", None)  # texts of whoever wrote the file; of no tensor
     for name, entry in header.items():
         if not isinstance(entry, tuple):
             refuse(f"no dtype, shape and offsets for {name!r}")
     entries: Dict[str, Entry] = dict(sorted(header.items(), key=_begin_of))
+    # Invariant: bytes 0 .. position behind the header belong to exactly one tensor each. So no tensor reaches into
+    # another, and in the end none is missing and no byte is anybody's: a file cut short or grown shows here.
     position = 0
     for name, (dtype, shape, begin, end) in entries.items():
         count = capacity = 1
@@ -115,17 +122,15 @@ class _Entries(object):
         if not isinstance(shape, list) or not isinstance(offsets, list) or len(offsets) != 2:
             return found
         for extent in shape + offsets:
-            if type(extent) is not int or extent < 0:
+            if type(extent) is not int or extent < 0:  # not isinstance: true is an int to Python, and no extent
                 return found
         extents = tuple(shape)
         return self._once(dtype), self._once(extents), offsets[0], offsets[1]
 
     def _once(self, value: Any) -> Any:
+        # Of 100,000 tensors most have one of a few shapes: each is kept once.
         return self._known.setdefault(value, value)
 
-
-# Writes named tensors in the safetensors format with numpy alone (Python 3.7 and up). Files appear by rename: a
-# reader never sees half a file.
 
 Path = Union[str, "os.PathLike[str]"]
 _NAME_OF = {np.dtype(numpy_name): name for name, numpy_name in NUMPY_OF.items() if name != "BF16"}
@@ -161,10 +166,11 @@ def encode(tensors: Mapping[str, Any]) -> List[Buffer]:
         dtype, array = _as_stored(name, tensors[name])
         end = offset + array.nbytes
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [offset, end]}
+        # The array's own memory, no copy: a step may be as large as what the process has left.
         buffers.append(array.reshape(-1).view(np.uint8).data if array.nbytes else b"")
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode("utf-8")
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-len(text) % 8)  # so that the values begin at a multiple of 8, aligned for every dtype
     return [struct.pack("<Q", len(text)), text, *buffers]
 
 
@@ -187,8 +193,9 @@ def write_json(path: Path, value: Any) -> None:
     _write_whole(path, [text.encode("utf-8"), b"\n"])
 
 
-def _as_stored(name: str, value: Any) -> Tuple[str, "np.ndarray[Any, Any]"]:
+def _as_stored(name: str, value: Any) -> Tuple[str, Array]:
     if isinstance(value, BFloat16):
+        # ascontiguousarray makes one axis of none; the reshape takes it back.
         return "BF16", np.ascontiguousarray(value.words).reshape(value.words.shape)
     array = np.asarray(value)
     if array.dtype not in _NAME_OF:
@@ -202,23 +209,23 @@ def _as_stored(name: str, value: Any) -> Tuple[str, "np.ndarray[Any, Any]"]:
 
 def _write_whole(path: Path, buffers: List[Buffer]) -> None:
     path = str(path)
+    # In the same folder, for a rename is atomic within one file system only; unique, for two writers may meet here.
     partial = f"{path}.{uuid.uuid4().hex}.part"
     try:
         with open(partial, "wb") as file:
             for buffer in buffers:
                 file.write(buffer)
         os.replace(partial, path)
-    except BaseException:
+    except BaseException:  # a KeyboardInterrupt too leaves no half of a large file
         if os.path.exists(partial):
             os.remove(partial)
         raise
 
 
-# Reads named tensors from the safetensors format with numpy alone (Python 3.7 and up).
-
-# Bytes from which a tensor is mapped by itself, so that its memory goes with it and not with the whole file.
+# Bytes from which a tensor is mapped by itself, so that its memory goes with it and not with the whole file. Smaller
+# ones share one map: a map each would be a system call and a page at least, 4 kB, for a bias of 40 bytes.
 LEAST_BYTES_ALONE = 1 << 20
-# Tensors whose place a `Headers` keeps, 20 MB of them.
+# Tensors whose place a `Headers` keeps: 100,000 of them take 25 MB (tracemalloc, names of 35 characters).
 MOST_KEPT = 1 << 16
 
 _LOGICAL_OF = {
@@ -238,7 +245,7 @@ _LOGICAL_OF = {
 }
 
 
-def decode(data: Buffer, source: str = "bytes") -> Dict[str, "np.ndarray[Any, Any]"]:
+def decode(data: Buffer, source: str = "bytes") -> Dict[str, Array]:
     """Decodes the bytes of a safetensors file into a dict of name to array (copies nothing).
 
     Raises:
@@ -268,6 +275,7 @@ class Headers(object):
     def read(self, path: str) -> Tuple[Dict[str, Entry], int]:
         """Returns what `read_header` does of a file, which is read once as long as it is the same."""
         found = os.stat(path)
+        # A file that is written anew appears by rename, so it is another inode.
         key = path, found.st_ino, found.st_size, found.st_mtime_ns
         if key in self._kept:
             self._kept.move_to_end(key)
@@ -299,7 +307,7 @@ class TensorFile(object):
             raise TraceError(
                 f"trace: expected the file {self.path}, got {error.strerror}. Record the trace again."
             ) from error
-        self._map: "Optional[np.ndarray[Any, Any]]" = None
+        self._map: Optional[Array] = None
 
     def names(self, *quantities: Quantity) -> List[str]:
         """Returns the tensors' names in the order of writing: all of them, or those of some quantities in any section."""
@@ -322,9 +330,10 @@ class TensorFile(object):
         """Returns a tensor's logical dtype: "float64", "float32", "bfloat16", "int64", "bool", ..."""
         return _LOGICAL_OF[self._entries[str(name)][0]]
 
-    def read(self, name: Union[str, TensorKey]) -> "np.ndarray[Any, Any]":
+    def read(self, name: Union[str, TensorKey]) -> Array:
         """Returns one tensor as a read-only array over the mapped file; bfloat16 comes as float32."""
         dtype, shape, begin, end = self._entries[str(name)]
+        # begin and end count from the end of the header; `_start`, 8 + n, is where that is in the file.
         if end - begin >= LEAST_BYTES_ALONE:
             alone = np.memmap(self.path, dtype=np.uint8, mode="r", offset=self._start + begin, shape=(end - begin,))
             return _array(np.asarray(alone), dtype, shape)
@@ -340,8 +349,9 @@ def _header_of(path: str) -> Tuple[Dict[str, Entry], int]:
         return read_header(file.read(8), file.read, size, path)
 
 
-def _array(flat: "np.ndarray[Any, Any]", dtype: str, shape: Tuple[int, ...]) -> "np.ndarray[Any, Any]":
+def _array(flat: Array, dtype: str, shape: Tuple[int, ...]) -> Array:
+    # flat: (bytes,) uint8. `begin` may be no multiple of the item's size in others' files: numpy reads that too.
     array = flat.view(NUMPY_OF[dtype]).reshape(shape) if flat.size else np.zeros(shape, NUMPY_OF[dtype])
-    if dtype == "BF16":
+    if dtype == "BF16":  # the lower half of a float32 that a bfloat16 is widened to is zero, so nothing is rounded
         array = (array.astype(np.uint32) << 16).view(np.float32)
     return array

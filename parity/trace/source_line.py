@@ -13,7 +13,7 @@ OURS = tuple(
     for name in ("parity", "tf_towers", "torch_ddp")
 )
 INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
-LONGEST = 200  # characters of a line's text
+LONGEST = 200  # characters of a line's text: a generated line may be as long as its file
 MOST_CALLERS = 2
 
 
@@ -62,8 +62,8 @@ class UsersLines(object):
         folders = [os.path.dirname(os.path.abspath(each.__file__)) for each in libraries]
         standard = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
         self._others = tuple(folder + os.sep for folder in [*OURS, *folders, *standard] if folder)
-        self._known: Dict[str, bool] = {}
-        linecache.checkcache()
+        self._known: Dict[str, bool] = {}  # every op of a graph has a stack of frames, of the same few files
+        linecache.checkcache()  # a long-lived process has read the files of an earlier case
 
     def innermost(self, frames: Iterable[Tuple[str, int, str]]) -> Optional[SourceLine]:
         """Returns the line of the innermost frame that is the user's, None where none is.
@@ -76,7 +76,7 @@ class UsersLines(object):
             frame = self.frame(path, number, function)
             if frame is not None:
                 found.append(frame)
-            if len(found) > MOST_CALLERS:
+            if len(found) > MOST_CALLERS:  # the line itself and so many callers
                 break
         return SourceLine(*found[0], callers=tuple(found[1:])) if found else None
 
@@ -91,6 +91,7 @@ class UsersLines(object):
         known = self._known.get(path)
         if known is None:
             whole = os.path.abspath(path)
+            # "<frozen importlib>", "<string>": of no file. Packages of the system lie under none of the folders of Python.
             inside = path.startswith("<") or whole.startswith(self._others) or any(part in whole for part in INSTALLED)
             known = self._known[path] = not inside
         return known
@@ -100,6 +101,6 @@ def _relative(path: str) -> str:
     whole = os.path.abspath(path)
     for folder in sys.path:
         start = os.path.join(os.path.abspath(folder), "")
-        if whole.startswith(start):
+        if whole.startswith(start):  # the first entry that leads there: Python imports by the same order
             return whole[len(start) :]
     return os.path.basename(path)

@@ -15,15 +15,15 @@ FORMAT = "tower-parity-trace"
 FORMAT_VERSION = 1
 SHADOW = "shadow"
 SHADOW_FILE = "shadow.json"
-SHADOW_FREE = "free"  # in the shadow: a run that nobody resets
-SHADOW_SPREAD = "spread"  # beside it: how far an ulp carries in that run
-SHADOW_ASIDE = (
-    "aside"  # in the shadow: the steps at kinks from weights moved aside; `free` and `spread` of its own in it
-)
-SHADOW_ASIDE_WITH_INPUTS = "aside_with_inputs"  # the same from weights, their zeros and inputs moved aside
-SHADOW_OTHER_ORDER = "other_order"  # in the shadow: steps of a script that races for a counter, the other way round
-SHADOW_EMPTY = "empty"  # in the shadow: how far rounding moves updates by gradients of nothing but rounding
-SHADOW_FORWARD = "forward"  # in the shadow: the forward pass of the first tower, by optimizer and step
+# Folders of the shadow. They are on disk in golden traces, so they keep their spelling while the symbols may change.
+SHADOW_FREE = "free"  # a free run in float64, which starts from the first recorded state alone
+SHADOW_SPREAD = "spread"  # how far one ulp of the first state carries in that run
+# The steps at non-differentiable points from perturbed weights, with a `free` and a `spread` of their own in it.
+SHADOW_TIES = "aside"
+SHADOW_TIES_OF_INPUTS = "aside_with_inputs"  # the same with zeros of weights and inputs perturbed too
+SHADOW_OTHER_ORDER = "other_order"  # steps of a script that races for a counter, the other way round
+SHADOW_EMPTY = "empty"  # how far rounding moves updates by structurally zero gradients
+SHADOW_FORWARD = "forward"  # the forward pass of the first tower, by optimizer and step
 
 
 class TraceWriter(object):
@@ -62,10 +62,11 @@ class TraceWriter(object):
             "producer": dict(producer, python=platform.python_version(), numpy=np.__version__),
             "facts": dict(facts or {}),
             "variables": dict(variables or {}),
+            # JSON is written with sorted keys; the order in which a model was made is what names are guessed by.
             "variable_order": list(variables or {}),
             "activations": list(activations),
         }
-        self._save(complete=False)
+        self._save(complete=False)  # first of all: a run that is killed from here on has left a trace that says so
 
     def init(self, tensors: Mapping[str, Any]) -> None:
         """Writes the state before the first step: dict of name to array."""
@@ -90,6 +91,7 @@ class TraceWriter(object):
             os.makedirs(self.directory)
             return
         content = os.listdir(self.directory)
+        # A mistyped --out may name a folder with somebody's work: only what a trace is made of is ever removed.
         if content and "trace.json" not in content:
             raise TraceError(
                 f"trace: expected an empty folder or an older trace at {self.directory}, "
@@ -97,6 +99,7 @@ class TraceWriter(object):
             )
         for name in content:
             path = os.path.join(self.directory, name)
+            # ".part" is what a writer left that was killed before its rename.
             if name in ("trace.json", GRAPH_FILE, SHADOW_FILE) or name.endswith((".safetensors", ".part")):
                 os.remove(path)
             elif os.path.isdir(path) and (not os.listdir(path) or _is_shadow(name, path)):

@@ -9,20 +9,20 @@ import tensorflow as real
 
 from parity.trace import (
     SHADOW,
-    SHADOW_ASIDE,
-    SHADOW_ASIDE_WITH_INPUTS,
     SHADOW_EMPTY,
     SHADOW_FILE,
     SHADOW_FORWARD,
     SHADOW_FREE,
     SHADOW_OTHER_ORDER,
     SHADOW_SPREAD,
+    SHADOW_TIES,
+    SHADOW_TIES_OF_INPUTS,
     RecordedGraph,
     TensorFile,
     Trace,
     TraceWriter,
-    moved_aside,
-    moved_with_inputs,
+    break_ties,
+    break_ties_of_inputs,
     quantity_of,
     read_graph,
     write_json,
@@ -43,14 +43,14 @@ FAULT = "shadow: expected every step to be computed in float64, got %s: %s. Leve
 OWN_FOLDERS = (
     SHADOW_FREE,
     SHADOW_SPREAD,
-    SHADOW_ASIDE,
-    SHADOW_ASIDE_WITH_INPUTS,
+    SHADOW_TIES,
+    SHADOW_TIES_OF_INPUTS,
     SHADOW_EMPTY,
     SHADOW_FORWARD,
     SHADOW_OTHER_ORDER,
 )
 RACES = ("ungated_loss", "ungated_update")
-MOVES = ((SHADOW_ASIDE, moved_aside), (SHADOW_ASIDE_WITH_INPUTS, moved_with_inputs))
+MOVES = ((SHADOW_TIES, break_ties), (SHADOW_TIES_OF_INPUTS, break_ties_of_inputs))
 
 
 def make_shadow(directory: Path) -> Dict[str, Any]:

@@ -11,7 +11,7 @@ from tf_towers.shadow.program import Program
 
 # Measures how far rounding moves what optimizers make of gradients that are nothing but rounding.
 
-Mover = Callable[..., Tensors]  # moves tensors by a seed and a direction, as `moved_aside` does
+Mover = Callable[..., Tensors]  # moves tensors by a seed and a direction, as `break_ties` does
 
 DRAWS = 3
 NUMERICALLY_ZERO = 2.0**-16  # float64 rounds 2^-29 of what float32 does; the port's float32 may do far more
@@ -117,7 +117,7 @@ class Aside:
 
     Args:
       folder: for the trace.
-      moved: what moves tensors by a seed and a direction, `moved_aside` or `moved_with_inputs`.
+      moved: what moves tensors by a seed and a direction, `break_ties` or `break_ties_of_inputs`.
       producer, facts, described: what it says of itself.
 
     Attributes:

@@ -12,7 +12,7 @@ from parity.judge.metrics import distance
 from parity.judge.result import Check
 from parity.judge.spread import Replicas
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
-from parity.trace import GRADIENTS, Trace, as_float64, moved_aside, moved_with_inputs, parse_key
+from parity.trace import GRADIENTS, Trace, as_float64, break_ties, break_ties_of_inputs, parse_key
 from parity.trace.arrays import Tensors
 
 NON_DIFFERENTIABLE_NOTE = (
@@ -162,12 +162,12 @@ RUN_BESIDE = {False: "beside", True: "inputs-beside"}
 
 def moved_state(state: Tensors, step: int, inputs: bool, towards: float = 1.0) -> Tensors:
     """Returns a state from which a step is run beside a kink; `inputs` says whether these and zeros are moved too."""
-    return (moved_with_inputs if inputs else moved_aside)(as_float64(state), step, towards)
+    return (break_ties_of_inputs if inputs else break_ties)(as_float64(state), step, towards)
 
 
 def moved_batches(feeds: Trace, steps: Sequence[int], towards: float = 1.0) -> Iterator[tuple[int, Tensors]]:
     """Yields number and batch, moved, of each step."""
-    return ((step, moved_with_inputs(as_float64(read_all(feeds.step(step))), step, towards)) for step in steps)
+    return ((step, break_ties_of_inputs(as_float64(read_all(feeds.step(step))), step, towards)) for step in steps)
 
 
 class LiveBeside:

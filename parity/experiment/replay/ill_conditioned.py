@@ -17,7 +17,7 @@ from parity.judge.levels.function import Lockstep, judge_lockstep
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Check
 from parity.mapping.states import translated, write_states
-from parity.trace import OPTIMIZED, SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS, SHADOW_EMPTY, Trace, TraceError, parse_key
+from parity.trace import OPTIMIZED, SHADOW_EMPTY, SHADOW_TIES, SHADOW_TIES_OF_INPUTS, Trace, TraceError, parse_key
 from parity.trace.arrays import Array, Tensors
 
 SILENT = (
@@ -108,8 +108,8 @@ def rules_of_replay(replayed: ReplayedPort, shadow: Trace, traces: Lockstep, out
 
     def besides(checks: Sequence[Check]) -> list[ReplayedBeside]:
         return [
-            ReplayedBeside(replayed, aside, traces, checks, out, name == SHADOW_ASIDE_WITH_INPUTS)
-            for name in (SHADOW_ASIDE, SHADOW_ASIDE_WITH_INPUTS)
+            ReplayedBeside(replayed, aside, traces, checks, out, name == SHADOW_TIES_OF_INPUTS)
+            for name in (SHADOW_TIES, SHADOW_TIES_OF_INPUTS)
             if (aside := left_by(shadow, name)) is not None
         ]
 
@@ -129,7 +129,7 @@ def left_by(shadow: Trace, name: str) -> Trace | None:
 
 def beside_notes(checks: Sequence[Check], part: Part, shadow: Trace) -> list[str]:
     """Returns what a report says where numbers differ and the shadow does not tell what rounding does there."""
-    told = left_by(shadow, SHADOW_ASIDE) is not None and left_by(shadow, SHADOW_EMPTY) is not None
+    told = left_by(shadow, SHADOW_TIES) is not None and left_by(shadow, SHADOW_EMPTY) is not None
     if told or all(check.verdict != "different" for check in checks):
         return []
     return [SILENT + (told_of_shadow(part, "rounding") or NO_ROUNDING_RUNS)]
@@ -157,7 +157,7 @@ def race_notes(part: Part, traces: Lockstep, shadow: Trace, checks: Sequence[Che
     for number in part.steps:
         rough, exact = traces.reference32.step(number), traces.reference64.step(number)
         total = float(sum(norm(exact.read(text)) ** 2 for text in exact.names("grad")) ** 0.5)
-        beside = _beside(part, shadow, number, SHADOW_ASIDE), _beside(part, shadow, number, SHADOW_ASIDE_WITH_INPUTS)
+        beside = _beside(part, shadow, number, SHADOW_TIES), _beside(part, shadow, number, SHADOW_TIES_OF_INPUTS)
         for text in rough.names():
             key, one = parse_key(text), rough.read(text)
             if one.dtype.kind != "f" or key.quantity in ("state", "feed"):
@@ -182,7 +182,7 @@ def _beside(part: Part, shadow: Trace, number: int, name: str) -> Tensors:
     aside = left_by(shadow, name)
     if aside is None or number not in aside.step_numbers:
         return {}
-    moved: Literal["weights", "inputs"] = "weights" if name == SHADOW_ASIDE else "inputs"
+    moved: Literal["weights", "inputs"] = "weights" if name == SHADOW_TIES else "inputs"
     return replace(part, aside=moved).tensors(number, aside.step(number))
 
 

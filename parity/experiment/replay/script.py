@@ -18,8 +18,8 @@ from parity.trace import (
     TraceError,
     TraceWriter,
     batch_name,
-    moved_aside,
-    moved_with_inputs,
+    break_ties,
+    break_ties_of_inputs,
     parse_key,
     quantity_of,
     read_graph,
@@ -51,8 +51,8 @@ class Part:
       steps: numbers of the steps in which it trains.
       trained: names of the variables that it updates, or None for all.
       left: what is recorded and not replayed, in words; grows as files are read.
-      aside: what is moved before every step, seeded with its number: nothing, "weights" by `moved_aside`, or "inputs" too
-        by `moved_with_inputs`.
+      aside: what is moved before every step, seeded with its number: nothing, "weights" by `break_ties`, or "inputs" too
+        by `break_ties_of_inputs`.
     """
 
     name: str
@@ -157,8 +157,8 @@ class Part:
 
     def _moved(self, tensors: Tensors, number: int) -> Tensors:
         if self.aside == "inputs":
-            return moved_with_inputs(tensors, number)
-        return moved_aside(tensors, number) if self.aside else tensors
+            return break_ties_of_inputs(tensors, number)
+        return break_ties(tensors, number) if self.aside else tensors
 
     def _own(self, file: TensorFile) -> Iterator[tuple[str, str]]:
         for text in file.names(*REPLAYED_STATE):
