@@ -50,6 +50,7 @@ def _join(way, given):
         "AccumulateNV2": lambda pair: tf.raw_ops.AccumulateNV2(inputs=pair, shape=pair[0].shape),
         "AddN": tf.add_n,
         "Pack": tf.stack,
+        "ParallelConcat": tf.parallel_stack,
         "ConcatV2": lambda pair: tf.concat([tf.expand_dims(one, 0) for one in pair], 0),
         "Concat": lambda pair: tf.raw_ops.Concat(concat_dim=0, values=[tf.expand_dims(one, 0) for one in pair]),
         "Mean": lambda stacked: tf.reduce_mean(stacked, 0),
@@ -121,6 +122,8 @@ def _kind_of_joined_gradients(ways):
         ["AddN", "CheckNumerics", "Mul"],
         ["Concat", "Mean"],
         ["Pack", "Mean"],
+        ["ParallelConcat", "Mean"],
+        ["ParallelConcat", "Sum", "Mul"],
         ["second StopGradient", "AddN", "Mul"],
     ],
 )

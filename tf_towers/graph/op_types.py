@@ -62,7 +62,7 @@ GROUPING = frozenset(["NoOp", "Identity", "ReadVariableOp"])  # groups of update
 
 # Ops that join the towers' tensors, and those that multiply by a factor or divide by it.
 SUMMING = frozenset(["AddN", "Add", "AddV2", "AccumulateNV2"])
-STACKING_TENSORS = frozenset(["Pack", "ConcatV2", "Concat"])
+STACKING_TENSORS = frozenset(["Pack", "ParallelConcat", "ConcatV2", "Concat"])
 SCALING = frozenset(["Mul", "RealDiv", "Div", "DivNoNan"])
 DENSIFYING = frozenset(["UnsortedSegmentSum"])
 
