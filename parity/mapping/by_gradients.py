@@ -40,10 +40,10 @@ class Gradients:
         """Returns 0 where a transform makes one gradient of the other, to 1 where nothing is in common; None unknown."""
         key = (reference.name, unit, text)
         if key not in self._known:
-            self._known[key] = self._apart(reference, unit, text)
+            self._known[key] = self._distance(reference, unit, text)
         return self._known[key]
 
-    def _apart(self, reference: Variable, unit: Unit, text: str) -> float | None:
+    def _distance(self, reference: Variable, unit: Unit, text: str) -> float | None:
         held = [(name, np.asarray(self._candidate[name], np.float64)) for name in unit.names if name in self._candidate]
         if reference.name not in self._reference or not held:
             return None
@@ -55,10 +55,10 @@ class Gradients:
             return None
         if max(_size(one), _size(other)) <= ZERO_GRADIENT * self._scale:
             return None
-        apart = min(1.0, float(np.linalg.norm(one - other)) / float(np.linalg.norm(one) + np.linalg.norm(other)))
-        if apart > max(self._tolerance, ALONG) and _along(one, other):
+        distance = min(1.0, float(np.linalg.norm(one - other)) / float(np.linalg.norm(one) + np.linalg.norm(other)))
+        if distance > max(self._tolerance, ALONG) and _along(one, other):
             return ALONG
-        return apart if apart > self._tolerance else 0.0
+        return distance if distance > self._tolerance else 0.0
 
 
 def _along(one: Array, other: Array) -> bool:
@@ -228,7 +228,7 @@ def by_trial(
             checked, numbers = attempt(following)
             first = first or checked
             if checked.agrees:
-                return checked.as_found_beside(draft)
+                return checked.with_reasons_since(draft)
             agreeing = sum(guess.verified is True for guess in checked.guesses)
             following, most = (checked.by(numbers), agreeing) if agreeing > most else (None, most)
     return first or draft

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from parity.mapping.entry import MappingEntry
 from parity.mapping.explicit import pairs_by_hand
-from parity.mapping.fits import Told, join_certain, told_by_names
+from parity.mapping.fits import NameMeanings, join_certain, name_meanings
 from parity.mapping.guesses import BY_NUMBERS, Around, Guess, Numbers, Options, checked_guesses, guess_pairs
 from parity.mapping.layouts import Maps, layouts_of
 from parity.mapping.transforms import parse_transform
@@ -24,7 +24,7 @@ class Draft(NamedTuple):
       guesses: the others.
       problems: what is wrong in the case's entries.
       left, free: the variables of either side that nothing is left for.
-      told: what the names say.
+      meaning: what the names say.
       kept: the candidate's own buffers, for which nothing of the reference is left: they keep their values.
       contested: guesses that are not in force, for which of several stays without a partner is nothing to guess.
     """
@@ -35,7 +35,7 @@ class Draft(NamedTuple):
     problems: list[str]
     left: list[Variable]
     free: list[Variable]
-    told: Told
+    meaning: NameMeanings
     kept: tuple[Variable, ...] = ()
     contested: tuple[Guess, ...] = ()
 
@@ -52,15 +52,15 @@ class Draft(NamedTuple):
     @property
     def agrees(self) -> bool:
         """Whether numbers agree with every guess of which they say anything."""
-        told = [guess.verified for guess in self.guesses if guess.verified is not None]
-        return bool(told) and all(told)
+        known = [guess.verified for guess in self.guesses if guess.verified is not None]
+        return bool(known) and all(known)
 
     @property
     def undecided(self) -> bool:
         """Whether there is a guess that matters and of which numbers do not say anything."""
         return any(guess.consequential and guess.verified is None for guess in self.guesses)
 
-    def verified_beside(self, other: "Draft") -> "Draft":
+    def with_verdicts_of(self, other: "Draft") -> "Draft":
         """Returns the draft with what numbers said of `other`'s guesses where they say nothing of its own."""
         said = {(guess.variable.name, guess.unit, guess.text): guess.verified for guess in other.guesses}
         return self._replace(
@@ -74,14 +74,14 @@ class Draft(NamedTuple):
 
     def by(self, numbers: Numbers, around: Around | None = None) -> "Draft":
         """Returns the draft with every guess made once more, numbers considered, and what is around it in the graphs."""
-        again = guess_pairs(self.reference, *self._open(), self.sure, self.told, numbers, around)
-        return self._replace(guesses=again).as_found_beside(self)
+        again = guess_pairs(self.reference, *self._open(), self.sure, self.meaning, numbers, around)
+        return self._replace(guesses=again).with_reasons_since(self)
 
     def checked(self, numbers: Numbers) -> "Draft":
         """Returns the draft with what numbers say of every guess."""
-        return self._replace(guesses=checked_guesses(self.guesses, self.sure, self.told, numbers))
+        return self._replace(guesses=checked_guesses(self.guesses, self.sure, self.meaning, numbers))
 
-    def as_found_beside(self, other: "Draft") -> "Draft":
+    def with_reasons_since(self, other: "Draft") -> "Draft":
         """Returns the draft saying of each guess that numbers decided it, where they did: it is another than in `other`."""
         before = {guess.variable.name: (guess.unit, guess.text) for guess in other.guesses}
         return self._replace(
@@ -104,7 +104,7 @@ class Draft(NamedTuple):
         """Returns the draft with some guesses given, by the reference's name, and the others made anew."""
         variables, units, options = self._open()
         options = {name: (choice[name],) if name in choice else found for name, found in options.items()}
-        again = guess_pairs(self.reference, variables, units, options, self.sure, self.told)
+        again = guess_pairs(self.reference, variables, units, options, self.sure, self.meaning)
         return self._replace(guesses=again if len(again) == len(self.guesses) else self.guesses)
 
     def variants(self) -> "list[Draft]":
@@ -149,10 +149,10 @@ def draft_mapping(
     candidate = [variable for variable in candidate if variable.name.split(".")[-1] != "num_batches_tracked"]
     by_hand = pairs_by_hand(reference, candidate, entries)
     used = {name for entry in entries.values() for name in entry.to}
-    told = told_by_names(reference, candidate)
+    meaning = name_meanings(reference, candidate)
     left = [variable for variable in reference if variable.name not in entries]
     free = [variable for variable in candidate if variable.name not in used]
-    certain = {pair.reference: pair for pair in join_certain(left, free, told)}
+    certain = {pair.reference: pair for pair in join_certain(left, free, meaning)}
     maps = Maps(reference)
     options = dict(_layouts(maps, candidate, certain))
     sure = {**by_hand.pairs, **{name: pair for name, pair in certain.items() if name not in options}}
@@ -167,7 +167,7 @@ def draft_mapping(
         options.update({variable.name: tuple(found)} if found else {})
     units += [unit for name in options if name in certain for unit in dict.fromkeys(u for u, _ in options[name])]
     variables = [variable for variable in reference if variable.name in options]
-    every = guess_pairs(reference, variables, units, options, sure, told)
+    every = guess_pairs(reference, variables, units, options, sure, meaning)
     guesses = _without_rivals_of_what_is_left(every, options, units)
     joined = {guess.variable.name for guess in guesses}
     taken = {name for guess in guesses for name in guess.unit.names}
@@ -177,7 +177,7 @@ def draft_mapping(
     own = () if any(variable.kind == "statistic" for variable in left) else tuple(filter(_of_the_port, free))
     free = [variable for variable in free if variable not in own]
     contested = tuple(guess for guess in every if guess not in guesses)
-    return Draft(tuple(reference), sure, guesses, by_hand.problems, left, free, told, own, contested)
+    return Draft(tuple(reference), sure, guesses, by_hand.problems, left, free, meaning, own, contested)
 
 
 def _of_the_port(variable: Variable) -> bool:

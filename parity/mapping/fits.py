@@ -147,7 +147,7 @@ BY_NAME = "by name and shape"
 BY_SHAPE = "only shape that fits"
 
 
-class Told(NamedTuple):
+class NameMeanings(NamedTuple):
     """What the names of both sides say.
 
     Fields:
@@ -158,37 +158,37 @@ class Told(NamedTuple):
     candidate: dict[str, Meaning]
 
 
-def told_by_names(reference: Sequence[Variable], candidate: Sequence[Variable]) -> Told:
+def name_meanings(reference: Sequence[Variable], candidate: Sequence[Variable]) -> NameMeanings:
     """Returns what the names of two sides say."""
     one, other = (meanings([variable.name for variable in side]) for side in (reference, candidate))
-    return Told(
+    return NameMeanings(
         dict(zip((variable.name for variable in reference), one, strict=True)),
         dict(zip((variable.name for variable in candidate), renumbered(one, other), strict=True)),
     )
 
 
-def join_certain(left: Sequence[Variable], free: Sequence[Variable], told: Told) -> list[Pair]:
+def join_certain(left: Sequence[Variable], free: Sequence[Variable], meaning: NameMeanings) -> list[Pair]:
     """Joins two variables where their names say the same of nothing else, and where each is the other's only fit.
 
     Args:
       left: of the reference.
       free: of the candidate.
-      told: what all names say.
+      meaning: what all names say.
     """
     namesakes: dict[Meaning, list[Variable]] = defaultdict(list)
     for variable in free:
-        namesakes[told.candidate[variable.name]].append(variable)
+        namesakes[meaning.candidate[variable.name]].append(variable)
 
     def same_name(one: Variable) -> list[Variable]:
-        return namesakes.get(told.reference[one.name], [])
+        return namesakes.get(meaning.reference[one.name], [])
 
     joined = _only_partners(left, same_name, BY_NAME)
     names = {name for pair in joined for name in (pair.reference, *pair.candidate)}
     rest = [variable for variable in free if variable.name not in names]
 
     def no_contradiction(one: Variable) -> list[Variable]:
-        role = told.reference[one.name].role
-        return [v for v in rest if not contradict(role, told.candidate[v.name].role, v.use or "")]
+        role = meaning.reference[one.name].role
+        return [v for v in rest if not contradict(role, meaning.candidate[v.name].role, v.use or "")]
 
     return joined + _only_partners([v for v in left if v.name not in names], no_contradiction, BY_SHAPE)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from parity.mapping.fits import BY_SHAPE, Told, contradict
+from parity.mapping.fits import BY_SHAPE, NameMeanings, contradict
 from parity.mapping.names import Meaning, meanings
 from parity.mapping.similarity import Similarity, candidate_family, reference_families, strangeness
 from parity.mapping.transforms import parse_transform
@@ -167,7 +167,7 @@ def guess_pairs(
     units: Sequence[Unit],
     options: Map[str, Options],
     sure: Map[str, Pair],
-    told: Told,
+    meaning: NameMeanings,
     numbers: Numbers | None = None,
     around: Around | None = None,
 ) -> tuple[Guess, ...]:
@@ -181,34 +181,34 @@ def guess_pairs(
       units: what they may become, in order.
       options: by the reference's name, units and transforms, the likeliest layout first.
       sure: the pairs that are decided.
-      told: what the names say.
+      meaning: what the names say.
       numbers: what the numbers say, or None.
       around: what the graphs say, or None.
     """
-    solver = _Solver(reference, variables, units, options, sure, told, numbers, around)
-    guesses = {guess.variable.name: guess for stage in _stages(variables, told) for guess in solver.assigned(stage)}
+    solver = _Solver(reference, variables, units, options, sure, meaning, numbers, around)
+    guesses = {guess.variable.name: guess for stage in _stages(variables, meaning) for guess in solver.assigned(stage)}
     found = tuple(guesses[variable.name] for variable in variables if variable.name in guesses)
-    return checked_guesses(found, sure, told, numbers) if numbers else found
+    return checked_guesses(found, sure, meaning, numbers) if numbers else found
 
 
 def checked_guesses(
-    guesses: tuple[Guess, ...], sure: Map[str, Pair], told: Told, numbers: Numbers
+    guesses: tuple[Guess, ...], sure: Map[str, Pair], meaning: NameMeanings, numbers: Numbers
 ) -> tuple[Guess, ...]:
     """Returns guesses with what numbers say of each; one of which they do not say goes with the rest of its layer."""
     by_name = {guess.variable.name: guess for guess in guesses}
     layers: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for name, pair in sure.items():
-        layers[told.reference[name].where].update(_layer(each) for each in pair.candidate)
-    return tuple(_verified(guess, by_name, layers, told, numbers) for guess in guesses)
+        layers[meaning.reference[name].where].update(_layer(each) for each in pair.candidate)
+    return tuple(_verified(guess, by_name, layers, meaning, numbers) for guess in guesses)
 
 
-def _stages(variables: Sequence[Variable], told: Told) -> Iterator[list[Variable]]:
+def _stages(variables: Sequence[Variable], meaning: NameMeanings) -> Iterator[list[Variable]]:
     def stage(variable: Variable) -> int:
         if len(variable.shape) > 1:
             return 0
         if variable.kind != "weight":
             return 3
-        return 1 if told.reference[variable.name].role == "weight" else 2
+        return 1 if meaning.reference[variable.name].role == "weight" else 2
 
     for number in range(4):
         yield [variable for variable in variables if stage(variable) == number]
@@ -224,22 +224,22 @@ class _Solver:
         units: Sequence[Unit],
         options: Map[str, Options],
         sure: Map[str, Pair],
-        told: Told,
+        meaning: NameMeanings,
         numbers: Numbers | None,
         around: Around | None,
     ) -> None:
         self._around = around
-        self._units, self._options, self._told, self._numbers = list(units), options, told, numbers
-        families = reference_families(reference, [told.reference[v.name] for v in reference])
+        self._units, self._options, self._meaning, self._numbers = list(units), options, meaning, numbers
+        families = reference_families(reference, [meaning.reference[v.name] for v in reference])
         self._family = {v.name: family for v, family in zip(reference, families, strict=True)}
         self._similarity = Similarity([v.name for v in variables], [unit.label for unit in units])
         labels = [unit.label for unit in units]
         self._role = {
-            unit: told.candidate.get(unit.label, m).role for unit, m in zip(units, meanings(labels), strict=True)
+            unit: meaning.candidate.get(unit.label, m).role for unit, m in zip(units, meanings(labels), strict=True)
         }
         self._layers: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for name, pair in sure.items():
-            self._join(told.reference[name], pair.candidate)
+            self._join(meaning.reference[name], pair.candidate)
         self._rivals: dict[Unit, list[str]] = defaultdict(list)
         for name, found in options.items():
             for unit in dict.fromkeys(unit for unit, _ in found):
@@ -268,15 +268,15 @@ class _Solver:
             why = self._why(variable, unit, costs, row, column)
             found.append(Guess(variable, unit, texts[row, column], options, why))
             del self._free[unit]
-            self._join(self._told.reference[variable.name], [unit.label])
+            self._join(self._meaning.reference[variable.name], [unit.label])
         return found
 
     def _costs(self, variable: Variable) -> dict[Unit, tuple[float, str]]:
         """By unit what speaks against it, and the likeliest layout."""
         best: dict[Unit, tuple[float, str]] = {}
         seen: dict[Unit, int] = defaultdict(int)
-        role, family = self._told.reference[variable.name].role, self._family[variable.name]
-        where = self._told.reference[variable.name].where
+        role, family = self._meaning.reference[variable.name].role, self._family[variable.name]
+        where = self._meaning.reference[variable.name].where
         for unit, text in self._options[variable.name]:
             if contradict(role, self._role[unit], unit.use):
                 continue
@@ -287,8 +287,8 @@ class _Solver:
             cost += NEIGHBOURS * self._around(variable, unit) if self._around else 0.0
             cost += LAYOUT * seen[unit]
             seen[unit] += 1
-            apart = self._numbers(variable, unit, text) if self._numbers else None
-            cost += NUMBERS * _spoken(apart) if self._numbers else 0.0
+            distance = self._numbers(variable, unit, text) if self._numbers else None
+            cost += NUMBERS * _penalty(distance) if self._numbers else 0.0
             if unit not in best or cost < best[unit][0]:
                 best[unit] = cost, text
         return best
@@ -303,7 +303,7 @@ class _Solver:
         counts: dict[object, int] = defaultdict(int)
         key: object
         for variable in variables:
-            key = ("reference", groups[variable.name], self._told.reference[variable.name].role)
+            key = ("reference", groups[variable.name], self._meaning.reference[variable.name].role)
             yield variable.name, counts[key]
             counts[key] += 1
         for unit in self._units:
@@ -325,14 +325,14 @@ class _Solver:
         return BY_LIKENESS if own - max(others, default=0.0) > AHEAD / NAME else BY_ORDER
 
 
-def _spoken(apart: float | None) -> float:
+def _penalty(distance: float | None) -> float:
     """What numbers count against a pair, 0 to 1: those that are not near say little of how far apart they are.
 
     Where a port has a bug no gradient is the other side's, and which of those far off is nearest is chance.
     """
-    if apart is None:
+    if distance is None:
         return 0.5
-    return apart if apart <= NEAR else 0.5 + UNEQUAL * apart
+    return distance if distance <= NEAR else 0.5 + UNEQUAL * distance
 
 
 def _components(variables: Sequence[Variable], options: Map[str, Options]) -> dict[object, int]:
@@ -351,21 +351,25 @@ def _layer(name: str) -> str:
 
 
 def _verified(
-    guess: Guess, guesses: Map[str, Guess], layers: Map[tuple[str, ...], set[str]], told: Told, numbers: Numbers
+    guess: Guess,
+    guesses: Map[str, Guess],
+    layers: Map[tuple[str, ...], set[str]],
+    meaning: NameMeanings,
+    numbers: Numbers,
 ) -> Guess:
-    apart = numbers(guess.variable, guess.unit, guess.text)
-    if apart is not None:
-        return guess._replace(verified=apart <= EQUAL)
+    distance = numbers(guess.variable, guess.unit, guess.text)
+    if distance is not None:
+        return guess._replace(verified=distance <= EQUAL)
     # A bias without a gradient, as one in front of a batch norm is, goes with its layer.
-    where = told.reference[guess.variable.name].where
+    where = meaning.reference[guess.variable.name].where
     mates = [
         each
         for each in guesses.values()
-        if told.reference[each.variable.name].where == where
+        if meaning.reference[each.variable.name].where == where
         and each is not guess
         and _layer(each.unit.label) == _layer(guess.unit.label)
     ]
-    told_of = [numbers(each.variable, each.unit, each.text) for each in mates]
-    known = [value <= EQUAL for value in told_of if value is not None]
+    measured = [numbers(each.variable, each.unit, each.text) for each in mates]
+    known = [value <= EQUAL for value in measured if value is not None]
     with_a_sure_one = bool(where) and _layer(guess.unit.label) in layers.get(where, set()) - {""}
     return guess._replace(verified=True if with_a_sure_one else any(known) if known else None)

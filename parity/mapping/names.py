@@ -39,7 +39,7 @@ def meanings(names: Sequence[str]) -> list[Meaning]:
     return [_meaning(parts[shared:]) for parts in split]
 
 
-def alike(one: Meaning, other: Meaning) -> float:
+def similarity(one: Meaning, other: Meaning) -> float:
     """Returns how much two names say the same, 0 to 1: words in common, and no contradiction in the role."""
     if one.role and other.role and one.role != other.role:
         return 0.0

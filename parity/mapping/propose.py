@@ -11,7 +11,7 @@ import numpy as np
 
 from parity.mapping.fits import becomes, fits
 from parity.mapping.guesses import Numbers
-from parity.mapping.names import alike, meanings
+from parity.mapping.names import meanings, similarity
 from parity.mapping.transforms import parse_transform
 from parity.mapping.units import Unit
 from parity.mapping.variable_map import line
@@ -45,7 +45,7 @@ class Proposal(NamedTuple):
       reference: the reference's name.
       candidate: the candidate's names.
       transform: as a case writes it.
-      scores: what speaks for it: "name", "initial value", "first gradient", each 0 to 1; only what can be told.
+      scores: what speaks for it: "name", "initial value", "first gradient", each 0 to 1; only of what is known.
       confidence: by how much it is ahead of the best rival, 0 to 1: of another partner, or of another layout of the same.
     """
 
@@ -90,7 +90,7 @@ def numbers_of(reference: Values, candidate: Values) -> Numbers:
     Where either agrees the pair is meant: values that were drawn do not agree by chance.
     """
 
-    def apart(variable: Variable, unit: Unit, text: str) -> float | None:
+    def distance(variable: Variable, unit: Unit, text: str) -> float | None:
         parts = unit.names if unit.rows is None else (unit.label,)
         found = [
             _agreement(text, variable.name, parts, wanted, _held(unit, got), linear)
@@ -99,10 +99,10 @@ def numbers_of(reference: Values, candidate: Values) -> Numbers:
                 (reference.gradient, candidate.gradient, True),
             )
         ]
-        told = [1.0 - each for each in found if each is not None]
-        return min(told) if told else None
+        distances = [1.0 - each for each in found if each is not None]
+        return min(distances) if distances else None
 
-    return apart
+    return distance
 
 
 def _held(unit: Unit, values: Map[str, Array]) -> Map[str, Array]:
@@ -134,7 +134,7 @@ def _possible(reference: Values, candidate: Values) -> Iterator[Proposal]:
     )
     for one in reference.variables:
         for parts, text in _layouts(one, candidate):
-            scores = {"name": max(alike(names[one.name], others[part]) for part in parts)}
+            scores = {"name": max(similarity(names[one.name], others[part]) for part in parts)}
             for what, wanted, got in (
                 ("initial value", reference.initial, candidate.initial),
                 ("first gradient", reference.gradient, candidate.gradient),
@@ -179,13 +179,13 @@ def _of_biases(second: str, candidate: Values) -> list[str]:
 def _agreement(
     text: str, name: str, parts: tuple[str, ...], wanted: Map[str, Array], got: Map[str, Array], linear: bool
 ) -> float | None:
-    # None where nothing can be told: one side has no value, or all elements are the same, as zero biases are.
+    # None where nothing is known: one side has no value, or all elements are the same, as zero biases are.
     known = [part for part in parts if part in got]
     if name not in wanted or not known:
         return None
     transform = parse_transform(text)
     made = transform.forward(np.asarray(wanted[name], np.float64), linear)
-    if transform.is_sum and not linear and len(known) == len(parts):  # of a sum only the whole is told
+    if transform.is_sum and not linear and len(known) == len(parts):  # of a sum only the whole is known
         whole = transform.backward(*(np.asarray(got[part], np.float64) for part in parts))
         made, got, parts = (np.asarray(wanted[name], np.float64),), {name: whole}, (name,)
     pairs = [(value, np.asarray(got[part], np.float64)) for part, value in zip(parts, made, strict=True) if part in got]
@@ -196,8 +196,8 @@ def _agreement(
     if not one.size or (not np.ptp(one) and not np.ptp(other)):
         return None
     scale = float(np.linalg.norm(one) + np.linalg.norm(other))
-    apart = float(np.linalg.norm(one - other)) / scale
-    return max(0.0, 1.0 - apart * (1.0 if apart > TIED else 0.0))
+    distance = float(np.linalg.norm(one - other)) / scale
+    return max(0.0, 1.0 - distance * (1.0 if distance > TIED else 0.0))
 
 
 def _sample(values: Array) -> Array:
@@ -217,8 +217,8 @@ def _ahead(proposal: Proposal, possible: Sequence[Proposal]) -> float:
         and (other.reference, other.candidate, other.transform)
         != (proposal.reference, proposal.candidate, proposal.transform)
     ]
-    told = proposal.total
+    own = proposal.total
     if not rivals:
-        return told
+        return own
     # Numbers that agree leave rivals nothing: unrelated arrays of one size are as far apart as they are long.
-    return max(0.0, min(1.0, (told - max(rivals)) / 0.25)) * told
+    return max(0.0, min(1.0, (own - max(rivals)) / 0.25)) * own

@@ -137,7 +137,7 @@ class Similarity:
 
     def __init__(self, reference: Sequence[str], candidate: Sequence[str]) -> None:
         sides = [[words(name) for name in side] for side in (reference, candidate)]
-        counted = _counted_alike(*sides)
+        counted = _comparable_counts(*sides)
         one, other = (
             [frozenset(w for w in each if not w[-1].isdigit() or w in counted) for each in side] for side in sides
         )
@@ -170,7 +170,7 @@ def words(name: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def _counted_alike(reference: list[frozenset[str]], candidate: list[frozenset[str]]) -> set[str]:
+def _comparable_counts(reference: list[frozenset[str]], candidate: list[frozenset[str]]) -> set[str]:
     # Where one side has norm1 and norm2 and the other norm and norm_1, equal numbers mean different things.
     numbers: list[dict[str, set[str]]] = [defaultdict(set), defaultdict(set)]
     for side, names in zip(numbers, (reference, candidate), strict=True):

@@ -130,33 +130,33 @@ def _resized(draft: Draft, left: Sequence[Variable], free: Sequence[Variable]) -
     found: list[tuple[Variable, Variable]] = []
 
     def of_one_layer(draft: Draft, variable: Variable, part: Variable) -> bool:
-        layers = [(_where(draft.told.reference, v), _where(draft.told.candidate, p)) for v, p in found]
-        own = _where(draft.told.reference, variable), _where(draft.told.candidate, part)
-        return len(variable.shape) == len(part.shape) == 1 and own in layers and _alike(draft, variable, part)
+        layers = [(_where(draft.meaning.reference, v), _where(draft.meaning.candidate, p)) for v, p in found]
+        own = _where(draft.meaning.reference, variable), _where(draft.meaning.candidate, part)
+        return len(variable.shape) == len(part.shape) == 1 and own in layers and _compatible(draft, variable, part)
 
-    for alike in (_same_name, _same_axes, of_one_layer):
+    for matches in (_same_name, _same_axes, of_one_layer):
         one = _without(left, [v for v, _ in found])
         other = _without(free, [p for _, p in found])
         for variable in one:
-            partners = [part for part in other if alike(draft, variable, part)]
-            rivals = [each for each in one if partners and alike(draft, each, partners[0])]
+            partners = [part for part in other if matches(draft, variable, part)]
+            rivals = [each for each in one if partners and matches(draft, each, partners[0])]
             if len(partners) == len(rivals) == 1:
                 found.append((variable, partners[0]))
     return tuple(found)
 
 
 def _same_name(draft: Draft, variable: Variable, part: Variable) -> bool:
-    where = _where(draft.told.reference, variable) == _where(draft.told.candidate, part)
-    return where and _alike(draft, variable, part)
+    where = _where(draft.meaning.reference, variable) == _where(draft.meaning.candidate, part)
+    return where and _compatible(draft, variable, part)
 
 
-def _where(told: Mapping[str, Meaning], variable: Variable) -> tuple[str, ...]:
-    return told[variable.name].where
+def _where(meanings: Mapping[str, Meaning], variable: Variable) -> tuple[str, ...]:
+    return meanings[variable.name].where
 
 
 def _same_axes(draft: Draft, variable: Variable, part: Variable) -> bool:
     axes = len(variable.shape) == len(part.shape) > 1 and _share_an_axis(variable, part)
-    return axes and _alike(draft, variable, part)
+    return axes and _compatible(draft, variable, part)
 
 
 def _share_an_axis(variable: Variable, part: Variable) -> bool:
@@ -167,8 +167,8 @@ def _share_an_axis(variable: Variable, part: Variable) -> bool:
     return any(one == other for one, other in zip(variable.shape, carried, strict=True))
 
 
-def _alike(draft: Draft, variable: Variable, part: Variable) -> bool:
-    roles = draft.told.reference[variable.name].role, draft.told.candidate[part.name].role
+def _compatible(draft: Draft, variable: Variable, part: Variable) -> bool:
+    roles = draft.meaning.reference[variable.name].role, draft.meaning.candidate[part.name].role
     families = [
         {family for family, names in LAYER_FAMILIES.items() if any(name in (each.use or "") for name in names)}
         for each in (variable, part)

@@ -28,7 +28,7 @@ class Pair(NamedTuple):
     shape: Shape
 
     def __str__(self) -> str:
-        """Returns it as it is told to a user: "conv/kernel -> conv.weight (hwio_to_oihw)"."""
+        """Returns it as a user reads it: "conv/kernel -> conv.weight (hwio_to_oihw)"."""
         return f"{self.reference} -> {' + '.join(self.candidate) or 'nothing'} ({self.transform})"
 
 

@@ -67,7 +67,7 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
     variants = []
     for variant in draft.variants():
         gradients = Gradients(known, _moved_by_candidate(variant, ready, tied))
-        found = variant.by(gradients).as_found_beside(draft)
+        found = variant.by(gradients).with_reasons_since(draft)
         if found.agrees:
             return found
         variants.append((found, variant, gradients))
@@ -80,11 +80,11 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
         variant = _in_layout_of_graph(variant, own_passes)
     outputs = Outputs(gradients, *passes)
     guessed = by_neighbours(variant, outputs, (passes[0].ops, passes[1].ops))
-    decided = most_reached(guessed.as_found_beside(draft), own_passes)
+    decided = most_reached(guessed.with_reasons_since(draft), own_passes)
     final = own_passes(decided)
     if final is None:
         return decided
-    return decided.checked(Proven(decided, gradients, outputs, Outputs(gradients, *final))).as_found_beside(draft)
+    return decided.checked(Proven(decided, gradients, outputs, Outputs(gradients, *final))).with_reasons_since(draft)
 
 
 def _in_layout_of_graph(draft: Draft, passes: "_ForwardPasses") -> Draft:

@@ -51,7 +51,7 @@ def decide_by_recorded(draft: Draft, trying: Trying) -> Draft:
     if not first.agrees or not first.undecided or len(part.steps) == 1:
         return first
     last = _by_step(first, trying, prepared, part.steps[-1])
-    return last.verified_beside(first) if last.agrees else first
+    return last.with_verdicts_of(first) if last.agrees else first
 
 
 def _by_step(draft: Draft, trying: Trying, prepared: str, number: int) -> Draft:
