@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch_ddp.process_group import Rank
 from torch_ddp.step.optimizer import hyper_parameters, named_slots
 from torch_ddp.step.stepper import Stepper
-from torch_ddp.step.unregistered import unregistered
-from torch_ddp.weights import named_statistics
+from torch_ddp.weights import named_statistics, unregistered
 
 MOST_TOLD = 8  # names of parameters that no module has registered
 FLAGS = ("OMP_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE")

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,14 @@ from torch_ddp.facts import describe_variables
 from torch_ddp.gather import gather
 from torch_ddp.process_group import Rank
 from torch_ddp.step.forward_watch import ForwardWatch
+from torch_ddp.step.gradient_exchange import GradientObserver
 from torch_ddp.step.gradients import GradientReduction
 from torch_ddp.step.optimizer import hyper_parameters
-from torch_ddp.step.stepper import array, merged
+from torch_ddp.step.trace_names import array, merged
 from torch_ddp.weights import named_statistics
 
 Arrays = dict[str, np.ndarray]
-MOST_BYTES = 1 << 26  # of the forward pass that is kept
+FORWARD_BYTES = 1 << 26  # of the forward pass that is kept
 
 
 @contextlib.contextmanager
@@ -87,12 +88,7 @@ class Recording:
         self._made = 0
         self._loss: Tensor | None = None
         self._combined: Arrays = {}
-        self._given: Arrays | None = None
-        self._updates = 0
-        self._hooks = [
-            optimizer.register_step_pre_hook(self._before_update),
-            optimizer.register_step_post_hook(self._after_update),
-        ]
+        self._observer = GradientObserver(self._model, optimizer)
 
     @contextlib.contextmanager
     def step(self, **inputs: Tensor) -> Iterator[None]:
@@ -105,7 +101,8 @@ class Recording:
             self._writer = self._open()
         counters = {LEARNING_RATE: np.array(self._optimizer.param_groups[0]["lr"], np.float64)}
         counters[GLOBAL_STEP] = np.array(self._made, np.int64)
-        self._loss, self._combined, self._given, self._updates = None, {}, None, 0
+        self._loss, self._combined = None, {}
+        self._observer.forget()
         if self._reduction:
             self._reduction.keep = True
             self._reduction.local.clear()
@@ -113,30 +110,30 @@ class Recording:
         with self._seeing_losses(), watch.watching() if watch else contextlib.nullcontext():
             yield
         if watch is not None:
-            write_forward(os.path.join(self._out, SHADOW_FORWARD, "0"), 0, "0", watch.passed, MOST_BYTES)
-        if self._updates != 1 or self._loss is None:
+            write_forward(os.path.join(self._out, SHADOW_FORWARD, "0"), 0, "0", watch.passed, FORWARD_BYTES)
+        if self._observer.updates != 1 or self._loss is None:
             raise TorchDdpError(
-                f"recording: expected one backward and one update in a step, got {self._updates} updates. "
+                f"recording: expected one backward and one update in a step, got {self._observer.updates} updates. "
                 "Put exactly one into the block of `record.step`."
             )
         own = {trace_name("feed", name, tower=self._rank.rank): array(value) for name, value in inputs.items()}
         own[trace_name("loss", tower=self._rank.rank)] = array(self._loss)
         local = self._reduction.local if self._reduction else {}
-        gradients = {name: array(value) for name, value in local.items()} if self._reduction else self._combined
+        gradients = _arrays(local) if self._reduction else self._combined
         own.update((trace_name("tower_grad", name, tower=self._rank.rank), value) for name, value in gradients.items())
         towers = gather(own, self._rank, self._device)
         if self._writer is not None and towers is not None:
             tensors = {**counters, **merged(towers)}
             tensors.update((trace_name("grad", name), value) for name, value in self._combined.items())
-            if self._given is not None and _differ(self._given, self._combined):
-                tensors.update((trace_name("clip", name), value) for name, value in self._given.items())
+            given = _arrays(self._observer.given or {})
+            if self._observer.given is not None and _differ(given, self._combined):
+                tensors.update((trace_name("clip", name), value) for name, value in given.items())
             self._writer.step(self._made, {**tensors, **self._state()})
         self._made += 1
 
     def close(self, whole: bool) -> None:
         """Stops recording; marks the trace complete where the block ended `whole`."""
-        for hook in self._hooks:
-            hook.remove()
+        self._observer.close()
         if self._reduction:
             self._reduction.keep = False
         if self._writer is not None and whole:
@@ -149,22 +146,13 @@ class Recording:
         def backward(loss: Tensor, *arguments: Any, **named: Any) -> None:
             original(loss, *arguments, **named)  # type: ignore[no-untyped-call]
             self._loss = loss.detach()
-            self._combined = self._gradients()
+            self._combined = _arrays(self._observer.present())
 
         Tensor.backward = backward  # type: ignore[assignment]
         try:
             yield
         finally:
             Tensor.backward = original  # type: ignore[method-assign]
-
-    def _before_update(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
-        self._given = self._gradients()
-
-    def _after_update(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
-        self._updates += 1
-
-    def _gradients(self) -> Arrays:
-        return {name: array(p.grad) for name, p in self._model.named_parameters() if p.grad is not None}
 
     def _state(self) -> Arrays:
         """Weights, statistics and those slots that are there already: making them here could change the first update."""
@@ -196,6 +184,10 @@ def _this_rank() -> Rank:
     if not (dist.is_available() and dist.is_initialized()):
         return Rank(0, 0, 1)
     return Rank(dist.get_rank(), int(os.environ.get("LOCAL_RANK", dist.get_rank())), dist.get_world_size())
+
+
+def _arrays(gradients: Mapping[str, Tensor]) -> Arrays:
+    return {name: array(value) for name, value in gradients.items()}
 
 
 def _differ(one: Arrays, other: Arrays) -> bool:

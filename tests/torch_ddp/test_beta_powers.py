@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from torch_ddp import like_tf, round_hyper_parameters
-from torch_ddp.step.beta_powers import Float32Beta
+from torch_ddp.step.optimizer import Float32Beta
 
 
 class Adam(torch.optim.Optimizer):

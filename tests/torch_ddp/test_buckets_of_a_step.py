@@ -13,7 +13,7 @@ def stepped(rank: Rank, bucket_cap_mb: float | None) -> tuple[int, dict[str, np.
     stepper = Stepper(model, loss, optimizer, rank, "mean", bucket_cap_mb=bucket_cap_mb)
     batch = {"x": np.random.default_rng(0).standard_normal((4, 6))}
     recorded = [stepper.step(batch) for _ in range(3)][-1]
-    log = stepper._ddp._get_ddp_logging_data()
+    log = stepper._port.model._get_ddp_logging_data()
     sizes = log.get("rebuilt_bucket_sizes") or log["bucket_sizes"]
     return len(str(sizes).split(",")), {name: value for name, value in (recorded or {}).items() if "grad" in name}
 

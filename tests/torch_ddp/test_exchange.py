@@ -13,7 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch_ddp import Rank, Stepper, Update, like_tf
 from torch_ddp.step.combine import Combining
 from torch_ddp.step.optimizer import Part
-from torch_ddp.worker.user_step import OwnStepper
+from torch_ddp.step.stepper import WrappedPort
+from torch_ddp.step.training_state import TrainingState
+from torch_ddp.worker.user_step import UserStep
 
 BATCH = {"words": np.array([[0, 1], [1, 1], [2, 3], [0, 3]]), "y": np.array([1.0, -1.0, 0.5, 2.0])}
 WORLD = 2
@@ -235,7 +237,9 @@ def clipping(state: None, bucket: dist.GradBucket) -> torch.futures.Future[torch
 def own_step(rank: Rank, sparse: bool, function, clips: str) -> tuple:
     model = words_of(sparse)
     optimizer = like_tf.Momentum(model.parameters(), lr=0.1, momentum=0.5)
-    stepper = OwnStepper(model, loss, optimizer, rank, function=function, clips=clips)
+    wrapped, state = DistributedDataParallel(model), TrainingState(model, optimizer)
+    step = UserStep(wrapped, state, function, clips=clips)
+    stepper = Stepper.of_parts(WrappedPort(wrapped, loss, rank), state, step)
     return stepper.step(BATCH), stepper.unobserved, stepper.combination
 
 

@@ -3,9 +3,12 @@ import pytest
 import torch
 from test_step import BATCH, squared_error, stepper_of
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
-from torch_ddp import Rank, TorchDdpError, like_tf, process_group
-from torch_ddp.worker.user_step import OwnStepper
+from torch_ddp import Rank, Stepper, TorchDdpError, like_tf, process_group
+from torch_ddp.step.stepper import WrappedPort
+from torch_ddp.step.training_state import TrainingState
+from torch_ddp.worker.user_step import UserStep
 
 
 def trained(model, optimizer, scheduler, x, y):
@@ -18,11 +21,13 @@ def trained(model, optimizer, scheduler, x, y):
     return loss, outputs
 
 
-def own_of(rank: Rank, function, **options) -> OwnStepper:
+def own_of(rank: Rank, function, **options) -> Stepper:
     torch.manual_seed(0)
     model = nn.Linear(3, 1).double()
     optimizer = like_tf.Momentum(model.parameters(), lr=0.1, momentum=0.5)
-    return OwnStepper(model, squared_error, optimizer, rank, function=function, **options)
+    wrapped, state = DistributedDataParallel(model), TrainingState(model, optimizer)
+    step = UserStep(wrapped, state, function, **options)
+    return Stepper.of_parts(WrappedPort(wrapped, squared_error, rank), state, step)
 
 
 def both(rank: Rank) -> tuple:

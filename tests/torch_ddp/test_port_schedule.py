@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from torch_ddp import TorchDdpError, like_tf
-from torch_ddp.worker.user_schedule import PortSchedule, ScheduledUpdate
+from torch_ddp import TorchDdpError, Update, like_tf
+from torch_ddp.worker.user_schedule import PortRates, PortSchedule
 
 
 def optimizer_of(lr=0.5, kind=like_tf.Adam):
@@ -68,7 +68,8 @@ def test_only_a_rate_that_differs_by_rounding_is_replaced(recorded, taken):
         [{"params": [model.weight]}, {"params": [model.bias], "lr": 0.25}], lr=0.5, momentum=0.9
     )
     schedule = PortSchedule(lambda optimizer: lr_scheduler.ConstantLR(optimizer, 1.0), optimizer)
-    update = ScheduledUpdate(model, optimizer, {"learning_rate": {"schedule": "x"}}, schedule, {0: recorded})
+    rates = PortRates(schedule, optimizer, {0: recorded})
+    update = Update(model, optimizer, {"learning_rate": {"schedule": "x"}}, rates)
     update.set_rate(0)
     rate = recorded if taken else 0.5
     assert [group["lr"] for group in optimizer.param_groups] == [rate, rate / 2]

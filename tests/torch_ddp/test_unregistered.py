@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from torch_ddp.step.unregistered import unregistered
+from torch_ddp.weights import unregistered
 
 
 def test_what_plain_lists_and_dicts_hold_is_named():

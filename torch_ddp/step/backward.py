@@ -64,6 +64,7 @@ class Backward:
       given: dict of a part's name to outputs that it is to have whatever the port makes of them.
       cut: whether no gradient passes these.
       by_hand: whether the gradients are combined by hand; they are then without loss scale and averaged over micro-batches.
+      own_wrapper: as given.
 
     Counterpart: tf_towers.build_replicas
     """
@@ -81,7 +82,7 @@ class Backward:
         self._own_losses = {name: part.loss for part in parts if part.loss is not None for name in part.names}
         kept = combining.missing != "refuse" or _has_sparse_gradients(model.module)
         self.by_hand = not own_wrapper and (update.clips_ranks or kept or bool(self._own_losses))
-        self._own_wrapper = own_wrapper
+        self.own_wrapper = own_wrapper
         self._model = model
         self._loss = loss
         self._combining = combining
@@ -148,11 +149,11 @@ class Backward:
             local = self.reduction.local
         gradients = {key: value if scale == 1.0 else _wide(value) / scale for key, value in local.items()}
         # What a port clips before it shares it, a hook of its wrapper does.
-        clipped = {} if self._own_wrapper else self._update.clip_own(gradients)
+        clipped = {} if self.own_wrapper else self._update.clip_own(gradients)
         return Part(name, inputs, loss, outputs, gradients, clipped)
 
     def _scaled(self, loss: Tensor) -> Tensor:
-        prescaled = self._combining.reduce == "prescaled" and not self._own_wrapper
+        prescaled = self._combining.reduce == "prescaled" and not self.own_wrapper
         scaled = loss / dist.get_world_size() if prescaled else loss
         return scaled if self._scale == 1.0 else scaled * self._scale
 
@@ -173,7 +174,7 @@ class Backward:
             gradients = torch.autograd.grad(minimised, wanted, retain_graph=True, allow_unused=True)
             pairs = zip(names, gradients, strict=True)
             found.update((name, value.detach()) for name, value in pairs if value is not None)
-        if self._own_wrapper:
+        if self.own_wrapper:
             # DDP shares what arrives at a parameter, and a parameter can be where a backward pass begins.
             reached = [name for name in self._parameters if name in found]
             torch.autograd.backward([self._parameters[name] for name in reached], [found[name] for name in reached])

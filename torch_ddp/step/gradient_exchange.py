@@ -1,4 +1,4 @@
-"""Watches how the ranks exchange their gradients, whoever does it: DDP, a hook of the port's, its step."""
+"""Watches what becomes of gradients, whoever makes it of them: DDP, a hook of the port's, its step, its optimizer."""
 
 import contextlib
 import functools
@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 
 class Sharing:
@@ -105,6 +106,51 @@ class GradientWatch:
         return watched
 
 
+class GradientObserver:
+    """Keeps the gradients and the learning rate that an optimizer's `step` begins with, after the hooks registered before.
+
+    Args:
+      model: names the parameters; in mixed precision the one that shows the masters.
+      optimizer: which updates.
+
+    Attributes:
+      given: dict of parameter name to a copy of its gradient in the last update since `forget`; None where there was none.
+      rate: learning rate of the first group in that update, or None.
+      updates: how many have ended since `forget`.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
+        self._model = model
+        self._hooks = [
+            optimizer.register_step_pre_hook(self._before_update),
+            optimizer.register_step_post_hook(self._after_update),
+        ]
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets the updates before, at the beginning of a step."""
+        self.given: dict[str, Tensor] | None = None
+        self.rate: float | None = None
+        self.updates = 0
+
+    def present(self) -> dict[str, Tensor]:
+        """Returns copies of the gradients as they are now, by parameter name."""
+        named = self._model.named_parameters()
+        return {name: p.grad.detach().clone() for name, p in named if p.grad is not None}
+
+    def close(self) -> None:
+        """Stops observing."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def _before_update(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
+        self.rate = float(optimizer.param_groups[0]["lr"])
+        self.given = self.present()
+
+    def _after_update(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
+        self.updates += 1
+
+
 def _keep(local: dict[str, Tensor], name: str, parameter: Tensor) -> None:
     if parameter.grad is not None:
         local[name] = parameter.grad.detach().clone()
@@ -116,7 +162,7 @@ def cast_before_wrapping(device: torch.device, dtype: torch.dtype) -> Iterator[N
     plain = DistributedDataParallel.__init__
 
     @functools.wraps(plain)
-    def wrap(self: DistributedDataParallel, module: torch.nn.Module, *arguments: Any, **options: Any) -> None:
+    def wrap(self: DistributedDataParallel, module: nn.Module, *arguments: Any, **options: Any) -> None:
         plain(self, module.to(device, dtype), *arguments, **options)
 
     DistributedDataParallel.__init__ = wrap  # type: ignore[method-assign]

@@ -1,6 +1,6 @@
 """What stands around optimizer.step: decay, clipping, averages of the weights, loss scale."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,8 @@ class Update:
         "once", its gradient added to the combined one;
         `accumulate`: dict with `steps` and `reduce` ("mean" or "sum") over them;
         `loss_scale`: see `LossScale`.
+      set_rate: called with the number of updates made, sets the learning rate of the one that follows; by default the
+        description's schedule does, where it has one.
 
     Attributes:
       averages: dict of parameter name to its moving average; empty where none are kept.
@@ -109,12 +111,19 @@ class Update:
     Counterpart: tf_towers.clip_gradients, tf_towers.Averages, tf_towers.decay_terms, tf_towers.make_learning_rate
     """
 
-    def __init__(self, model: nn.Module, optimizer: Optimizer, description: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        description: Mapping[str, Any] | None = None,
+        set_rate: Callable[[int], None] | None = None,
+    ) -> None:
         table = description or {}
         self._parameters = dict(model.named_parameters())
         self._optimizer = optimizer
         rate = table.get("learning_rate")
-        self._schedule = make_schedule(rate) if isinstance(rate, Mapping) else None
+        self._schedule = make_schedule(rate) if isinstance(rate, Mapping) and set_rate is None else None
+        self._set_rate = set_rate or self._by_schedule
         self._clip = table.get("clip")
         if self._clip and self._clip["by"] not in ("global_norm", "norm", "value"):
             raise TorchDdpError(
@@ -139,6 +148,9 @@ class Update:
 
     def set_rate(self, global_step: int) -> None:
         """Sets the learning rate of the update that follows `global_step` updates."""
+        self._set_rate(global_step)
+
+    def _by_schedule(self, global_step: int) -> None:
         if self._schedule is not None:
             rate = self._schedule(global_step)
             for group in self._optimizer.param_groups:

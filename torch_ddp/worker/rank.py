@@ -1,7 +1,6 @@
 """One rank of the torch side: builds the port, runs steps under DDP, leaves a trace."""
 
 import contextlib
-import functools
 import json
 import random
 from collections.abc import Callable, Iterable
@@ -33,23 +32,26 @@ from torch_ddp.gather import ranks_agree
 from torch_ddp.parallel import SyncBatchNorm, convert_syncbn_model
 from torch_ddp.process_group import Rank
 from torch_ddp.step.activation_patching import DetachingWatch
+from torch_ddp.step.backward import Backward
 from torch_ddp.step.combine import Combining
 from torch_ddp.step.gradient_cuts import GradientCuts
-from torch_ddp.step.gradient_exchange import cast_before_wrapping
+from torch_ddp.step.gradient_exchange import GradientObserver, cast_before_wrapping
 from torch_ddp.step.lazy_state import make_lazy_state
 from torch_ddp.step.mixed_precision import Mixed
+from torch_ddp.step.one_step import ObservedGradients, ToolStep
 from torch_ddp.step.optimizer import Part, make_optimizer, round_momenta
 from torch_ddp.step.optimizer import round_hyper_parameters as round_to_float32
-from torch_ddp.step.stepper import Stepper, array
-from torch_ddp.step.unregistered import unregistered
+from torch_ddp.step.stepper import Stepper, WrappedPort
+from torch_ddp.step.trace_names import array
+from torch_ddp.step.training_state import TrainingState
 from torch_ddp.step.update import Update
 from torch_ddp.step.user_calls import call_optimizer
-from torch_ddp.weights import named_statistics
+from torch_ddp.weights import named_statistics, unregistered
 from torch_ddp.worker.replay_optimizer import recorded_optimizer, train_only
 from torch_ddp.worker.replay_random import with_recorded_draws
 from torch_ddp.worker.rounding_noise import RoundingNoise
-from torch_ddp.worker.user_schedule import PortSchedule, ScheduledUpdate
-from torch_ddp.worker.user_step import OwnStepper, WatchedStepper
+from torch_ddp.worker.user_schedule import PortRates, PortSchedule
+from torch_ddp.worker.user_step import UserStep
 
 FLOATS = ("float32", "float64")
 OWN = ("scheduler", "step", "sync_batch_norm", "bucket_cap_mb")  # what a port may bring or ask for, facts where it does
@@ -293,31 +295,31 @@ class RankServer:
             once = (described.get("weight_decay") or {}).get("where") == "once"
             described = {**described, "loss_scale": None, "weight_decay": described["weight_decay"] if once else None}
             trained = mixed.trained
-        schedule, update = None, Update(trained, optimizer, described)
+        schedule, set_rate = None, None
         if case.get("scheduler"):
             schedule = PortSchedule(self._code.load(case["scheduler"]), optimizer, stepped_by_port=bool(own_step))
             rates = {int(step): float(rate) for step, rate in (case.get("recorded_rates") or {}).items()}
-            update = ScheduledUpdate(trained, optimizer, described, schedule, rates)
-        cap = case.get("bucket_cap_mb")
+            set_rate = PortRates(schedule, optimizer, rates)
+        update = Update(trained, optimizer, described, set_rate)
         combining = Combining(case["combine"], **case.get("combining", {}))
-        known = (model, self._load(case, "loss"), optimizer, self._rank, combining, update)
-        if not own_step:
-            others = (case.get("optimizers") or {}).items()
-            parts = [Part(name, described, model, rounded) for name, described in others]
-            watched = case.get("watch")
-            own: Any = functools.partial(WatchedStepper, given=watched) if watched else Stepper
-            stepper: Stepper = own(*known, mixed, decay, parts, cap, wrapper)
-            return stepper
-        combining = combining._replace(reduce=case.get("own_reduction") or "mean")
-        return OwnStepper(
-            *(model, self._load(case, "loss"), optimizer, self._rank, combining, update),
-            function=self._load(case, "step"),
-            schedule=schedule,
-            clips=case.get("clips") or "",
-            mixed=mixed,
-            bucket_cap_mb=cap,
-            wrapper=wrapper,
-        )
+        wrapped = wrapper or DistributedDataParallel(model, bucket_cap_mb=case.get("bucket_cap_mb"))
+        port = WrappedPort(wrapped, self._load(case, "loss"), self._rank, combining.uneven)
+        if own_step:
+            state = TrainingState(model, optimizer, update, mixed)
+            own_reduction = case.get("own_reduction") or "mean"
+            reduction = own_reduction if own_reduction != "mean" and wrapper is None else None
+            function = self._load(case, "step")
+            return Stepper.of_parts(
+                port, state, UserStep(wrapped, state, function, schedule, case.get("clips") or "", reduction)
+            )
+        others = (case.get("optimizers") or {}).items()
+        parts = [Part(name, described, model, rounded) for name, described in others]
+        state = TrainingState(model, optimizer, update, mixed, parts)
+        backward = Backward(wrapped, port.loss, combining, update, decay, parts, wrapper is not None)
+        observed = None
+        if case.get("watch"):
+            observed = ObservedGradients(GradientObserver(state.trained, optimizer), case["watch"])
+        return Stepper.of_parts(port, state, ToolStep(backward, state, observed))
 
 
 def _refuse_wrapped(mixed: dict[str, str] | None) -> None:

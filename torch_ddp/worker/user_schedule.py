@@ -5,16 +5,14 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.step.optimizer import COUNTERS
-from torch_ddp.step.update import Update
 
 # A float32 schedule of TensorFlow and the same one in double differ by a few roundings of float32, a wrong one by more.
-ROUNDING = 2.0**-18
+RATE_ROUNDING = 2.0**-18
 
 
 class PortSchedule:
@@ -87,36 +85,29 @@ class PortSchedule:
             )
 
 
-class ScheduledUpdate(Update):
-    """An update whose learning rate is that of the port's own schedule.
+class PortRates:
+    """Sets an optimizer's learning rate to that of the port's own schedule: what `Update` takes as `set_rate`.
 
     Args:
-      model: the model that trains.
-      optimizer: over its parameters.
-      description: as for `Update`, without its `learning_rate`.
       schedule: the port's.
+      optimizer: whose rate it sets.
       recorded: dict of step to the reference's learning rate, taken instead of the port's where the two differ only by
         float32's rounding: what is left is no matter of the schedule. None leaves the port's as it is.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        optimizer: Optimizer,
-        description: Mapping[str, Any] | None,
-        schedule: PortSchedule,
-        recorded: Mapping[int, float] | None = None,
+        self, schedule: PortSchedule, optimizer: Optimizer, recorded: Mapping[int, float] | None = None
     ) -> None:
-        super().__init__(model, optimizer, {**(description or {}), "learning_rate": None})
-        self._port_schedule = schedule
+        self._schedule = schedule
+        self._optimizer = optimizer
         self._recorded = dict(recorded or {})
 
-    def set_rate(self, global_step: int) -> None:
+    def __call__(self, global_step: int) -> None:
         """Sets the learning rate of the update that follows `global_step` updates."""
-        self._port_schedule.go_to(global_step)
+        self._schedule.go_to(global_step)
         groups = self._optimizer.param_groups
         own, recorded = float(groups[0]["lr"]), self._recorded.get(global_step)
-        if recorded is not None and own and abs(own - recorded) <= ROUNDING * abs(recorded):
+        if recorded is not None and own and abs(own - recorded) <= RATE_ROUNDING * abs(recorded):
             for group in groups:
                 group["lr"] *= recorded / own
             groups[0]["lr"] = recorded

@@ -1,0 +1,57 @@
+"""Puts what the ranks did in a step under the names of a trace."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parity.trace import ROW_INDICES, ROW_VALUES, Quantity, parse_key, quantity_of, trace_name
+from torch_ddp.step.backward import Part
+
+
+def own_of(parts: list[Part]) -> dict[str, np.ndarray]:
+    """Returns what one rank recorded, under the names of a trace."""
+    own: dict[str, np.ndarray] = {}
+    for part in parts:
+        own.update((trace_name("feed", name, tower=part.name), array(value)) for name, value in part.inputs.items())
+        for name, value in part.outputs.items():
+            own[trace_name("act" if value.ndim else "metric", name, tower=part.name)] = array(value)
+        own[trace_name("loss", tower=part.name)] = array(part.loss)
+        own.update(named_gradients("tower_grad", part.gradients, part.name))
+        own.update(named_gradients("tower_clip", part.clipped, part.name))
+    return own
+
+
+def named_gradients(quantity: Quantity, gradients: Mapping[str, Tensor], tower: str = "") -> dict[str, np.ndarray]:
+    """Returns gradients under the names of a trace; of sparse ones indices and values."""
+    named = {}
+    for name, value in gradients.items():
+        text = trace_name(quantity, name, tower=tower)
+        if value.is_sparse:
+            named[text + ROW_INDICES] = array(value._indices()[0])
+            named[text + ROW_VALUES] = array(value._values())
+        else:
+            named[text] = array(value)
+    return named
+
+
+def merged(towers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Returns what all ranks recorded as one step of a trace; metrics, which have no tower there, are averaged."""
+    found: dict[str, np.ndarray] = {}
+    metrics: dict[str, list[np.ndarray]] = {}
+    for own in towers:
+        for key, value in own.items():
+            if quantity_of(key) == "metric":
+                metrics.setdefault(parse_key(key).name.partition("/")[2], []).append(value)
+            else:
+                found[key] = value
+    for name, values in metrics.items():
+        found[trace_name("metric", name)] = np.mean(values, axis=0, dtype=values[0].dtype)
+    return found
+
+
+def array(tensor: Tensor) -> np.ndarray:
+    """Returns a copy of a tensor as an array on the host, in C order; of bfloat16, which numpy lacks, in float32."""
+    held = tensor.detach().float() if tensor.dtype is torch.bfloat16 else tensor.detach()
+    return np.array(held.cpu().numpy(), order="C")
