@@ -12,10 +12,10 @@ from torch_ddp.step.optimizer import hyper_parameters, named_slots
 from torch_ddp.step.stepper import Stepper
 from torch_ddp.weights import named_statistics, unregistered
 
-MOST_TOLD = 8  # names of parameters that no module has registered
-FLAGS = ("OMP_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE")
+MOST_UNREGISTERED = 8  # names of parameters that no module has registered
+TORCH_FLAGS = ("OMP_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE")
 # Where classes say how their weights are laid out; those of `like_tf` have the layout of torch's class of that name.
-LAYERS = ("torch.nn.modules", "torch_ddp.like_tf.conv", "torch_ddp.like_tf.batch_norm")
+MODULES_OF_LAYERS = ("torch.nn.modules", "torch_ddp.like_tf.conv", "torch_ddp.like_tf.batch_norm")
 
 
 def make_repeatable(threads: int = 1) -> None:
@@ -37,7 +37,7 @@ def facts(stepper: Stepper, rank: Rank, reduce: str, backend: str, precision: st
     """
     hidden = sorted(unregistered(stepper.model))
     return {
-        **({"unregistered": hidden[:MOST_TOLD]} if hidden else {}),
+        **({"unregistered": hidden[:MOST_UNREGISTERED]} if hidden else {}),
         "side": "torch_ddp",
         "framework": "torch " + torch.__version__,
         "ranks": rank.world_size,
@@ -55,7 +55,7 @@ def facts(stepper: Stepper, rank: Rank, reduce: str, backend: str, precision: st
         "mkldnn": torch.backends.mkldnn.enabled,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "channels_last": any(map(_is_channels_last, stepper.model.parameters())),
-        "flags": {name: os.environ[name] for name in FLAGS if name in os.environ},
+        "flags": {name: os.environ[name] for name in TORCH_FLAGS if name in os.environ},
         "device": str(next(stepper.model.parameters()).device),
     }
 
@@ -91,6 +91,6 @@ def describe_variables(model: nn.Module) -> dict[str, dict[str, Any]]:
 def _torch_class(module: nn.Module) -> str:
     # A user's subclass of a known layer keeps that layer's layout; any other class says nothing about layout.
     for kind in type(module).__mro__:
-        if kind.__module__.startswith(LAYERS) and kind is not nn.Module:
+        if kind.__module__.startswith(MODULES_OF_LAYERS) and kind is not nn.Module:
             return kind.__name__
     return ""

@@ -26,9 +26,9 @@ class Rule(Enum):
     BANNED = auto()
 
 
-CONVOLUTIONS = _words("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc")
-FUNCTIONAL_HALF = [*CONVOLUTIONS, "linear"]
-TORCH_HALF = [*CONVOLUTIONS, *_words("prelu addmm addmv addr matmul mm mv addbmm baddbmm bmm")]
+CONVOLUTION_NAMES = _words("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc")
+FUNCTIONAL_HALF = [*CONVOLUTION_NAMES, "linear"]
+TORCH_HALF = [*CONVOLUTION_NAMES, *_words("prelu addmm addmv addr matmul mm mv addbmm baddbmm bmm")]
 RECURRENT_HALF = _words("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
 ADDED_HALF = {"functional": ["scaled_dot_product_attention"], "torch": ["einsum"]}
 

@@ -14,10 +14,10 @@ from torch_ddp.amp.cast_rules import Arguments, WeightCache, cast_arguments
 
 # Python functions of torch that call listed functions inside, run so that a mode sees those calls too.
 
-CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-MODULES = ("torch.nn.functional", "torch.functional", "torch.autograd")
-METHODS = ("Tensor.backward", "Tensor.__rmatmul__")
-ALWAYS_NEEDED = ("__builtins__", "__name__", "__package__", "__spec__")
+OVERRIDE_CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+MODULES_SEEN_THROUGH = ("torch.nn.functional", "torch.functional", "torch.autograd")
+METHODS_SEEN_THROUGH = ("Tensor.backward", "Tensor.__rmatmul__")
+GLOBALS_ALWAYS_NEEDED = ("__builtins__", "__name__", "__package__", "__spec__")
 
 
 class _Needs(NamedTuple):
@@ -36,7 +36,7 @@ def without_own_check(function: Callable[..., Any]) -> Callable[..., Any] | None
     """
     if not isinstance(function, FunctionType):
         return None
-    if function.__module__ not in MODULES and function.__qualname__ not in METHODS:
+    if function.__module__ not in MODULES_SEEN_THROUGH and function.__qualname__ not in METHODS_SEEN_THROUGH:
         return None
     needs = _needs(function)
     if needs is None:
@@ -51,8 +51,8 @@ def without_own_check(function: Callable[..., Any]) -> Callable[..., Any] | None
 @cache
 def _needs(function: FunctionType) -> _Needs | None:
     names = set(_names(function.__code__))
-    checks = {name: _no for name in CHECKS if name in names and name in function.__globals__}
-    return _Needs(checks, (*ALWAYS_NEEDED, *(names - set(checks)))) if checks else None
+    checks = {name: _no for name in OVERRIDE_CHECKS if name in names and name in function.__globals__}
+    return _Needs(checks, (*GLOBALS_ALWAYS_NEEDED, *(names - set(checks)))) if checks else None
 
 
 def _names(code: CodeType) -> Iterator[str]:

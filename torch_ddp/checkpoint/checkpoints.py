@@ -123,7 +123,7 @@ def set_random_state(state: Mapping[str, Any], device: torch.device) -> None:
 
 # Saves and resumes a training of several ranks.
 
-FORMAT = 1
+CHECKPOINT_FORMAT = 1
 CPU = torch.device("cpu")
 
 
@@ -190,7 +190,7 @@ class Checkpoints:
         if random_states is None:
             return None
         state = {
-            "format": FORMAT,
+            "format": CHECKPOINT_FORMAT,
             "torch": str(torch.__version__),
             "progress": dict(progress._asdict()),
             "world_size": self._rank.world_size,
@@ -239,9 +239,9 @@ class Checkpoints:
         return content.cpu().numpy().tobytes()
 
     def _check(self, state: dict[str, Any]) -> None:
-        if state["format"] != FORMAT:
+        if state["format"] != CHECKPOINT_FORMAT:
             raise CheckpointError(
-                f"checkpoint: expected format {FORMAT}, got {state['format']}. Use the version that saved it."
+                f"checkpoint: expected format {CHECKPOINT_FORMAT}, got {state['format']}. Use the version that saved it."
             )
         if state["world_size"] != self._rank.world_size:
             raise CheckpointError(

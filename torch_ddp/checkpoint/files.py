@@ -15,7 +15,7 @@ import torch
 from torch_ddp.errors import CheckpointError
 
 NAME = re.compile(r"step-(?P<step>\d{10})-(?P<digest>[0-9a-f]{32})\.pt")
-UNFINISHED = ".unfinished"
+SUFFIX_WHILE_WRITING = ".unfinished"
 DIGEST_BYTES = 16
 
 
@@ -56,7 +56,7 @@ def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2) -
         raise CheckpointError(f"checkpoint: expected to keep at least one, got keep={keep}. Keep the newest.")
     folder.mkdir(parents=True, exist_ok=True)
     _remove_damaged_later(folder, step)
-    unfinished = folder / f"step-{step:010d}{UNFINISHED}"
+    unfinished = folder / f"step-{step:010d}{SUFFIX_WHILE_WRITING}"
     with unfinished.open("wb") as file:
         torch.save(state, file)
         file.flush()
@@ -68,7 +68,7 @@ def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2) -
     others = [other for other in _newest_first(folder) if other != path]
     same = [other for other in others if _step(other) == step]
     older = [other for other in others if _step(other) < step]
-    for old in [*same, *older[keep - 1 :], *folder.glob(f"*{UNFINISHED}")]:
+    for old in [*same, *older[keep - 1 :], *folder.glob(f"*{SUFFIX_WHILE_WRITING}")]:
         old.unlink()
     return path
 

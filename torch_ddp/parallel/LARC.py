@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from torch_ddp.parallel.distributed import HALVES
+from torch_ddp.amp.options import HALF_DTYPES
 
 
 class LARC:
@@ -105,5 +105,5 @@ class LARC:
 
 
 def _norm(x: Tensor) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(x, dtype=torch.float32 if x.dtype in HALVES else None)
+    norm: Tensor = torch.linalg.vector_norm(x, dtype=torch.float32 if x.dtype in HALF_DTYPES else None)
     return norm

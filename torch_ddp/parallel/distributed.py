@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 from torch.nn.parallel import DistributedDataParallel as TorchDDP
 
+from torch_ddp.amp.options import HALF_DTYPES
 from torch_ddp.parallel.errors import ParallelError
 
 # Sends many tensors as one: flat buffers, one per dtype and device.
-
-HALVES = (torch.float16, torch.bfloat16)
 
 
 class Scaling(NamedTuple):
@@ -35,7 +34,7 @@ class Scaling(NamedTuple):
 
     def before(self, flat: Tensor) -> Tensor:
         """Returns what goes into the sum: `flat` itself, scaled in place, or a float32 copy."""
-        sent = flat.float() if self.always_fp32 and flat.dtype in HALVES else flat
+        sent = flat.float() if self.always_fp32 and flat.dtype in HALF_DTYPES else flat
         return sent if self.predivide == 1.0 else sent.mul_(1.0 / self.predivide)
 
     def after(self, summed: Tensor, flat: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from torch_ddp.errors import TorchDdpError
-from torch_ddp.step.forward_watch import PASSING, ForwardWatch
+from torch_ddp.step.forward_watch import VALUE_KEEPING_FUNCTIONS, ForwardWatch
 from torch_ddp.step.fused_functions import Stages
 
 # Runs a port as if it detached what some of its functions take.
@@ -32,7 +32,7 @@ class DetachingWatch(ForwardWatch):
         first = len(self.passed)
         own = range(first, first + len(stages.before) + 1)
         sources = {source for reader, source in self._edges if reader in own}
-        if not sources or kind in PASSING:  # what only hands on has no number
+        if not sources or kind in VALUE_KEEPING_FUNCTIONS:  # what only hands on has no number
             return args, named
 
         def detached(value: Tensor) -> Tensor:

@@ -12,10 +12,11 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from parity.trace import LOSS, ForwardOp, LaidOut, Operand, SourceLine, UsersLines
+from torch_ddp.amp.cast_mode import OVERRIDE_CHECKS
 from torch_ddp.step.fused_functions import Stages, stages_of
 
 # What hands its input on as it is, but for its layout.
-PASSING = frozenset(
+VALUE_KEEPING_FUNCTIONS = frozenset(
     [
         "view",
         "reshape",
@@ -48,7 +49,7 @@ PASSING = frozenset(
     ]
 )
 # Those of them that put numbers in other places, or give them other neighbours along an axis.
-ARRANGING = frozenset(
+REARRANGING_FUNCTIONS = frozenset(
     [
         "view",
         "reshape",
@@ -66,7 +67,7 @@ ARRANGING = frozenset(
         "__get__",
     ]
 )
-SHAPES = frozenset(
+SHAPE_ONLY_FUNCTIONS = frozenset(
     [
         "zeros_like",
         "ones_like",
@@ -80,13 +81,9 @@ SHAPES = frozenset(
     ]
 )
 # What gives as many tensors as it takes, each of its own argument.
-EACH_ITS_OWN = frozenset(["broadcast_tensors", "meshgrid"])
-DRAWING = ("rand", "normal", "bernoulli", "multinomial", "dropout", "uniform", "exponential", "from_numpy")
-# Python functions of torch.nn.functional ask these whether to be handed over whole; told no, they run part by part.
-ASKING = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-
-
-MOST_OF_AN_OPERAND = 1 << 22  # numbers in what is kept beside the outputs
+BROADCASTING_FUNCTIONS = frozenset(["broadcast_tensors", "meshgrid"])
+RANDOM_FUNCTIONS = ("rand", "normal", "bernoulli", "multinomial", "dropout", "uniform", "exponential", "from_numpy")
+MOST_KEPT_OF_AN_OPERAND = 1 << 22  # numbers in what is kept beside the outputs
 
 
 class _Source(NamedTuple):
@@ -135,7 +132,9 @@ class ForwardWatch(TorchFunctionMode):
             nn.modules.module.register_module_forward_pre_hook(self._enter),
             nn.modules.module.register_module_forward_hook(self._leave, always_call=True),
         ]
-        asking = {name: getattr(functional, name) for name in ASKING if hasattr(functional, name)}
+        # Python functions of torch.nn.functional ask these whether to hand themselves over whole; told no, they run, and
+        # the functions that they call are seen one by one.
+        asking = {name: getattr(functional, name) for name in OVERRIDE_CHECKS if hasattr(functional, name)}
         try:
             for name in asking:
                 setattr(functional, name, _no)
@@ -157,14 +156,16 @@ class ForwardWatch(TorchFunctionMode):
         kind = str(getattr(func, "__name__", func))
         taken = [self._source(tensor) for tensor in _tensors([*args, *named.values()])]
         stages = stages_of(func, kind, args, named)
-        operands = [] if kind in PASSING else self._operands(args, named)  # before some function changes them in place
+        operands = (
+            [] if kind in VALUE_KEEPING_FUNCTIONS else self._operands(args, named)
+        )  # before some function changes them in place
         args, named = self._given(kind, args, named, stages)
         result = func(*args, **named)
         if kind in ("__setitem__", "copy_") and args and isinstance(args[0], Tensor):
             result_of = [args[0]]
         else:
             result_of = list(_tensors([result]))
-        if kind in EACH_ITS_OWN:
+        if kind in BROADCASTING_FUNCTIONS:
             self._take_each(result_of, list(_tensors(args)), operands)
         elif result_of:
             self._take(kind, _Call(args, named, operands), taken, result_of, stages)
@@ -183,7 +184,7 @@ class ForwardWatch(TorchFunctionMode):
         stages: Stages,
     ) -> None:
         source = _joined(kind, taken)
-        if kind in PASSING and len(results) == 1 and taken:
+        if kind in VALUE_KEEPING_FUNCTIONS and len(results) == 1 and taken:
             self._know(results[0], self._laid_out(kind, taken[0]))
             return
         if not source.data:
@@ -217,7 +218,7 @@ class ForwardWatch(TorchFunctionMode):
                 self._know(result, _Source((len(self.passed) - 1,), frozenset(), True))
 
     def _laid_out(self, kind: str, source: _Source) -> _Source:
-        if kind not in ARRANGING or not source.data:
+        if kind not in REARRANGING_FUNCTIONS or not source.data:
             return source
         return source._replace(laid_out=LaidOut(kind, self._path[-1][0] if self._path else "", self._line()))
 
@@ -244,7 +245,7 @@ class ForwardWatch(TorchFunctionMode):
         number = source.numbers[0] if source.data and len(source.numbers) == 1 and not source.weights else None
         number = number if number is not None and number < len(self.passed) else None  # else of a part before
         output = self.passed[number][1] if number is not None else None
-        if tensor.numel() > MOST_OF_AN_OPERAND and number is None:
+        if tensor.numel() > MOST_KEPT_OF_AN_OPERAND and number is None:
             return Operand(place, name, None, shape, None, source.laid_out)
         key = id(tensor), tensor._version
         if key not in self._copies:
@@ -317,12 +318,14 @@ class _Call(NamedTuple):
 
 
 def _joined(kind: str, taken: Iterable[_Source]) -> _Source:
-    if kind in SHAPES:
+    if kind in SHAPE_ONLY_FUNCTIONS:
         return _Source((), frozenset(), False)
     listed = list(taken)
     numbers = {number for each in listed for number in each.numbers}
     weights = frozenset().union(*[each.weights for each in listed]) if listed else frozenset()
-    return _Source(tuple(sorted(numbers)), weights, any(each.data for each in listed) or kind.startswith(DRAWING))
+    return _Source(
+        tuple(sorted(numbers)), weights, any(each.data for each in listed) or kind.startswith(RANDOM_FUNCTIONS)
+    )
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:

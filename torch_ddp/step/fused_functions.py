@@ -12,7 +12,7 @@ WITH_BIAS = frozenset(
 )
 # By function that makes one number of many losses, the place of the argument that says how. 0 keeps them all.
 # Source: torch/_C/_nn.pyi and torch/_C/_VariableFunctions.pyi, the signatures; aten/src/ATen/core/Reduction.h.
-REDUCTIONS = {
+REDUCTION_ARGUMENT = {
     "cross_entropy_loss": 3,
     "nll_loss": 3,
     "nll_loss2d": 3,
@@ -73,7 +73,7 @@ def stages_of(func: Any, kind: str, args: Sequence[Any], named: dict[str, Any]) 
     """
     if kind in WITH_BIAS:
         return _without_bias(func, kind, args, named)
-    if kind in REDUCTIONS:
+    if kind in REDUCTION_ARGUMENT:
         return _each(func, kind, args, named)
     if kind == "scaled_dot_product_attention" and len(args) >= 3:
         return _attention(*args, **named)
@@ -92,7 +92,7 @@ def _without_bias(func: Any, kind: str, args: Sequence[Any], named: dict[str, An
 
 def _each(func: Any, kind: str, args: Sequence[Any], named: dict[str, Any]) -> Stages:
     """A loss of every example, or of all their elements, before one number is made of them."""
-    place = REDUCTIONS[kind]
+    place = REDUCTION_ARGUMENT[kind]
     if len(args) <= place or not isinstance(args[place], int) or not args[place]:
         return Stages([], [])
     kept = [*args[:place], 0, *args[place + 1 :]]

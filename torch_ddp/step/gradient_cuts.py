@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 from parity.trace import SourceLine, UsersLines
 
 DETACHING = {Tensor.detach: "detach", Tensor.detach_: "detach", torch.detach: "detach", torch.detach_: "detach"}
-READING = {Tensor.data.__get__: "data", Tensor.item: "item"}  # type: ignore[attr-defined]
-OF_A_TENSOR: dict[Any, str] = {**DETACHING, **READING, torch.tensor: "tensor"}
+READING_VALUES = {Tensor.data.__get__: "data", Tensor.item: "item"}  # type: ignore[attr-defined]
+OF_A_TENSOR: dict[Any, str] = {**DETACHING, **READING_VALUES, torch.tensor: "tensor"}
 LOOKING_UP = {
     each: inspect.signature(each, follow_wrapped=True) for each in (functional.embedding, functional.embedding_bag)
 }

@@ -10,7 +10,7 @@ from parity.trace import evaluated
 from torch_ddp.step.backward import Loss
 from torch_ddp.step.user_calls import call_loss, loss_and_outputs
 
-SEEDS = {"eval": 0, "train": 0, "other draws": 1}
+SEED_BY_EVALUATION = {"eval": 0, "train": 0, "other draws": 1}
 
 
 def evaluate_whole(
@@ -36,7 +36,7 @@ def evaluate_whole(
 
     Counterpart: tf_towers.Stepper.evaluate
     """
-    seed = SEEDS[evaluation]
+    seed = SEED_BY_EVALUATION[evaluation]
     with _in_mode(model, evaluation == "train"):
         found = evaluated(*_called(model, loss, inputs, seed))
         if averages:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+HOOK_TABLES = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
 class _FirstValues(dict[Any, Any]):
@@ -73,7 +73,7 @@ def _unchanged(optimizer: Optimizer) -> Iterator[None]:
     settings = [
         {name: copy.deepcopy(v) for name, v in group.items() if name != "params"} for group in optimizer.param_groups
     ]
-    hooks = {name: getattr(optimizer, name) for name in HOOKS}
+    hooks = {name: getattr(optimizer, name) for name in HOOK_TABLES}
     random = torch.get_rng_state()
     for name, registered in hooks.items():
         setattr(optimizer, name, type(registered)())

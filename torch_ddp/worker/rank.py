@@ -53,11 +53,12 @@ from torch_ddp.worker.rounding_noise import RoundingNoise
 from torch_ddp.worker.user_schedule import PortRates, PortSchedule
 from torch_ddp.worker.user_step import UserStep
 
-FLOATS = ("float32", "float64")
-OWN = ("scheduler", "step", "sync_batch_norm", "bucket_cap_mb")  # what a port may bring or ask for, facts where it does
-PREPARED = ("case", "folders", "precision", "round_hyper_parameters", "mixed")
+CAST_DTYPES = ("float32", "float64")
+# What a port may bring or ask for, a fact of the run where it does.
+BROUGHT_BY_THE_PORT = ("scheduler", "step", "sync_batch_norm", "bucket_cap_mb")
+ARGUMENTS_OF_A_BUILD = ("case", "folders", "precision", "round_hyper_parameters", "mixed")
 
-MOST_TOLD = 4096  # elements of a buffer or constant that are told one by one
+MOST_OWN_VALUES = 4096  # elements of a buffer or constant that are told one by one
 # What is kept of a port: its stepper, facts, what its optimizer puts into its slots, its own buffers and frozen parameters.
 Built = tuple[Stepper, dict[str, Any], dict[str, list[float]], dict[str, np.ndarray]]
 
@@ -90,7 +91,7 @@ class RankServer:
 
         With another `build`, any name, it is built once more, whatever it was built for before.
         """
-        asked: dict[str, Any] = {name: arguments.get(name) for name in PREPARED}
+        asked: dict[str, Any] = {name: arguments.get(name) for name in ARGUMENTS_OF_A_BUILD}
         key = json.dumps({**asked, "build": arguments.get("build")}, sort_keys=True)
         if key not in self._prepared:
             self._prepared = {known: value for known, value in self._prepared.items() if _same_case(known, key)}
@@ -254,7 +255,7 @@ class RankServer:
             name: [float(v.min()), float(v.max())] for name, v in stepper.state().items() if quantity_of(name) == "slot"
         }
         known = facts(stepper, self._rank, case["combine"], self._backend, precision)
-        brought = {name: case[name] for name in OWN if case.get(name)}
+        brought = {name: case[name] for name in BROUGHT_BY_THE_PORT if case.get(name)}
         own = {trace_name("stat", name): array(value) for name, value in named_statistics(stepper.model).items()}
         own.update((trace_name("var", name), array(value)) for name, value in stepper.model.named_parameters())
         return stepper, {**known, **brought, **(mixed or {})}, fresh, own
@@ -351,7 +352,7 @@ def _kept(own: dict[str, np.ndarray], start: dict[str, np.ndarray]) -> dict[str,
 def _told(model: torch.nn.Module, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     # Of buffers and of parameters that are frozen: what trains starts where the reference's does.
     trained = {trace_name("var", name) for name, value in model.named_parameters() if value.requires_grad}
-    return {name: value for name, value in own.items() if value.size <= MOST_TOLD and name not in trained}
+    return {name: value for name, value in own.items() if value.size <= MOST_OWN_VALUES and name not in trained}
 
 
 def _seed(number: int) -> None:
@@ -370,7 +371,7 @@ def _batch(
 ) -> dict[str, np.ndarray]:
     batch = {}
     for name, value in perturb(_all(file), perturbations, step, precision).items():
-        batch[batch_input(name)] = value.astype(precision) if value.dtype.name in FLOATS else value
+        batch[batch_input(name)] = value.astype(precision) if value.dtype.name in CAST_DTYPES else value
     return batch
 
 

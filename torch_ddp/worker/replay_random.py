@@ -107,7 +107,7 @@ class RecordedDraws(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Answers a random function from the draws, and lets everything else through."""
         kwargs = kwargs or {}
-        answer = ANSWERS.get(func)
+        answer = ANSWERS_FROM_DRAWS.get(func)
         if answer is not None:
             return answer(self, *args, **kwargs)
         if func in WITHOUT_COUNTERPART:
@@ -215,7 +215,7 @@ def _dropout(mode: RecordedDraws, x: Tensor, p: float = 0.5, training: bool = Tr
     return x.mul_(kept) if inplace else x * kept
 
 
-ANSWERS: dict[Any, Callable[..., Tensor]] = {
+ANSWERS_FROM_DRAWS: dict[Any, Callable[..., Tensor]] = {
     torch.rand: _drawn,
     torch.randn: _drawn,
     torch.rand_like: _drawn_like,

@@ -68,7 +68,7 @@ def test_other_parts_are_refused(tmp_path):
 
 
 def test_a_later_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("torch_ddp.checkpoint.checkpoints.FORMAT", 2)
+    monkeypatch.setattr("torch_ddp.checkpoint.checkpoints.CHECKPOINT_FORMAT", 2)
     Checkpoints(tmp_path, ALONE, {"model": nn.Linear(1, 1)}).save(Progress(1, 0, 1))
     monkeypatch.undo()
     assert trainings.load_at_all(ALONE, str(tmp_path), ["model"]) == (
