@@ -5,7 +5,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from torch_ddp.step.activation_patching import DetachingWatch
 from torch_ddp.step.forward_watch import ForwardWatch
 
 
@@ -147,12 +146,12 @@ def test_what_some_functions_take_is_detached():
     plain = joined_loss(ForwardWatch, model)
     whole = model.fc.weight.grad.clone()
     numbers = {op.kind: number for number, (op, _) in enumerate(plain.passed)}
-    joined_loss(lambda model: DetachingWatch(model, [(numbers["exp"], numbers["tanh"])]), model)
+    joined_loss(lambda model: ForwardWatch(model, detached=[(numbers["exp"], numbers["tanh"])]), model)
     y = model.fc(torch.arange(6.0, dtype=torch.float64).reshape(2, 3) / 7).tanh()
     wanted = torch.autograd.grad((y * y.exp().detach()).sum() + model.fc.weight.sum() * y.mean(), model.fc.weight)[0]
     torch.testing.assert_close(model.fc.weight.grad, wanted)
     [reading] = [n for n, (op, _) in enumerate(plain.passed) if op.weights == ["fc.weight"] and op.kind == "mul"]
-    joined_loss(lambda model: DetachingWatch(model, [(reading, "fc.weight")]), model)
+    joined_loss(lambda model: ForwardWatch(model, detached=[(reading, "fc.weight")]), model)
     torch.testing.assert_close(model.fc.weight.grad, whole - float(y.detach().mean()) * torch.ones_like(whole))
 
 

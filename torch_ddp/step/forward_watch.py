@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from parity.trace import LOSS, ForwardOp, LaidOut, Operand, SourceLine, UsersLines
 from torch_ddp.amp.cast_mode import OVERRIDE_CHECKS
@@ -102,13 +103,22 @@ class ForwardWatch(TorchFunctionMode):
       part: which of the step's backward passes it is that ends what is wanted, from 0: a micro-batch's number.
       gradients: whether in place of each output the gradient of what that backward pass begins at is kept; None of what
         needs none.
+      detached: edges of the forward pass that no gradient passes, up to that backward pass: pairs of the number of an op, as
+        counted here, and what it takes detached, the number of the op whose output it is or the name of a parameter.
 
     Attributes:
       passed: list of `ForwardOp` and output, as `write_forward` takes it.
     """
 
-    def __init__(self, model: nn.Module, part: int = 0, gradients: bool = False) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        part: int = 0,
+        gradients: bool = False,
+        detached: Iterable[Sequence[int | str]] = (),
+    ) -> None:
         super().__init__()
+        self._detached = [(reader, source) for reader, source in detached]
         self._outputs: list[Tensor] | None = [] if gradients else None
         self.passed: list[tuple[ForwardOp, np.ndarray | None]] = []
         self._paths = {id(module): name for name, module in model.named_modules()}
@@ -159,7 +169,7 @@ class ForwardWatch(TorchFunctionMode):
         operands = (
             [] if kind in VALUE_KEEPING_FUNCTIONS else self._operands(args, named)
         )  # before some function changes them in place
-        args, named = self._given(kind, args, named, stages)
+        args, named = self._with_detached(kind, args, named, stages)
         result = func(*args, **named)
         if kind in ("__setitem__", "copy_") and args and isinstance(args[0], Tensor):
             result_of = [args[0]]
@@ -171,9 +181,19 @@ class ForwardWatch(TorchFunctionMode):
             self._take(kind, _Call(args, named, operands), taken, result_of, stages)
         return result
 
-    def _given(self, kind: str, args: Any, named: dict[str, Any], stages: Stages) -> tuple[Any, dict[str, Any]]:
-        """Returns the arguments that a function is called with, of what kind it is and what parts it consists of."""
-        return args, named
+    def _with_detached(self, kind: str, args: Any, named: dict[str, Any], stages: Stages) -> tuple[Any, dict[str, Any]]:
+        # The numbers that this call is about to get: one for each stage, and one for the whole.
+        first = len(self.passed)
+        own = range(first, first + len(stages.before) + 1)
+        sources = {source for reader, source in self._detached if reader in own}
+        if not sources or kind in VALUE_KEEPING_FUNCTIONS:  # these get no number
+            return args, named
+
+        def detached(value: Tensor) -> Tensor:
+            known = self._source(value)
+            return value.detach() if sources & {*known.numbers, *known.weights} else value
+
+        return tuple(tree_map_only(Tensor, detached, list(args))), tree_map_only(Tensor, detached, named)
 
     def _take(
         self,

@@ -31,9 +31,9 @@ from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
 from torch_ddp.parallel import SyncBatchNorm, convert_syncbn_model
 from torch_ddp.process_group import Rank
-from torch_ddp.step.activation_patching import DetachingWatch
 from torch_ddp.step.backward import Backward
 from torch_ddp.step.combine import Combining
+from torch_ddp.step.forward_watch import ForwardWatch
 from torch_ddp.step.gradient_cuts import GradientCuts
 from torch_ddp.step.gradient_exchange import GradientObserver, cast_before_wrapping
 from torch_ddp.step.lazy_state import make_lazy_state
@@ -115,15 +115,15 @@ class RankServer:
         With `partly` it need not hold everything, and what it does not hold stays. With `random_seed` Python's, numpy's and
         torch's generators are seeded by it and the rank's number before the first step. With `uncut`, names of places of
         `GradientCuts`, gradients pass these, and the trace's facts have as `gradient_cuts` all places of this rank. With
-        `detached` no gradient passes some edges of the first forward pass, see `DetachingWatch`. `perturbations` change what
+        `detached` no gradient passes some edges of the first forward pass, see `ForwardWatch`. `perturbations` change what
         is read, as on the TensorFlow side.
         """
         stepper, known_facts, _, own = self._prepared[arguments["prepared"]]
-        watch: GradientCuts | DetachingWatch | None = None
+        watch: GradientCuts | ForwardWatch | None = None
         if arguments.get("uncut") is not None:
             watch = GradientCuts(stepper.model, arguments["uncut"])
         elif arguments.get("detached"):
-            watch = DetachingWatch(stepper.model, arguments["detached"])
+            watch = ForwardWatch(stepper.model, detached=arguments["detached"])
         if arguments.get("random_seed") is not None:
             _seed(1000 * arguments["random_seed"] + self._rank.rank)
         with stepper.running(), self._noise(arguments.get("noise")):
@@ -160,7 +160,7 @@ class RankServer:
         stepper: Stepper,
         known_facts: dict[str, Any],
         own: dict[str, np.ndarray],
-        watch: GradientCuts | DetachingWatch | None = None,
+        watch: GradientCuts | ForwardWatch | None = None,
     ) -> None:
         precision = json.loads(arguments["prepared"])["precision"]
         feeds = Trace(arguments["feeds"])
