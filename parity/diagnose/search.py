@@ -140,7 +140,7 @@ def _of_optimizer(cause: Cause, evidence: Evidence) -> Cause:
     if evidence.section is None:
         return cause
     which = f"the optimizer {evidence.section}" if evidence.section else "the first optimizer"
-    return replace(cause, evidence=f"{cause.evidence}; of what {which} trains")
+    return replace(cause, evidence=f"{cause.evidence}; what differs is of {which}")
 
 
 # Goes on after the first cause: names the bugs that the first difference does not explain.

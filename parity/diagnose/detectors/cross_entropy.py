@@ -48,7 +48,11 @@ def _seen(step: int, evidence: Evidence) -> Iterator[tuple[list[tuple[Array, Arr
                 logits, labels = (file.read(key) for key in keys)
                 if logits.ndim != 2 or labels.dtype.kind not in "iu" or labels.shape != logits.shape[:1]:
                     break
-                ((_, loss, other),) = evidence.pairs(step, "loss", "", tower)
+                # Beside the loss of a tower, which has no name, its parts may be recorded, each with one.
+                losses = {name: pair for name, *pair in evidence.pairs(step, "loss", "", tower)}
+                if "" not in losses:
+                    break
+                loss, other = losses[""]
                 logp = _log_softmax(np.asarray(logits, np.float64))
                 if labels.max() >= logits.shape[1] or not is_close(
                     float(_nll(logp, labels).mean()), float(loss), evidence.close_losses

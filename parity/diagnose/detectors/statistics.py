@@ -50,7 +50,10 @@ def bias_before_norm(first: FirstDifference, evidence: Evidence) -> Cause | None
     if first.quantity != "stat":
         return None
     step = first.check.step
-    one, other = {name: (one, other) for name, one, other in evidence.pairs(step, "stat")}[first.name]
+    pair = next(((one, other) for name, one, other in evidence.pairs(step, "stat") if name == first.name), None)
+    if pair is None:
+        return None  # the candidate has none, or one that is not finite
+    one, other = pair
     for name in evidence.reference.variables:
         bias = evidence.before(step, "var", name)
         if bias is None or bias.shape != one.shape or bias.size < 3 or not np.ptp(bias) > 0.0:
@@ -77,9 +80,11 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
         return None
     step = first.check.step
     found = {name: (one, other) for name, one, other in evidence.pairs(step, "stat")}
-    one, other = found[first.name]
     before = evidence.before(step, "stat", first.name)
-    if before is None or one.size < 3:
+    if before is None or first.name not in found:
+        return None
+    one, other = found[first.name]
+    if one.size < 3:
         return None
     columns = np.stack([one.reshape(-1), before.reshape(-1)], axis=1)
     (of_new, of_old), *_ = np.linalg.lstsq(columns, other.reshape(-1), rcond=None)

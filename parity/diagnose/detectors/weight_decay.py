@@ -263,6 +263,8 @@ def _of_no_data(gradient: Array, weight: Array | None) -> float | None:
     if (ratios == 0).any():
         return 0.0
     count = max(FEWEST_RATIOS, gradient.size // ONE_RATIO_IN)
+    if len(ratios) < count:
+        return None  # most of the weights are 0, and what is left is too little to tell
     first, last = ratios[: len(ratios) - count + 1], ratios[count - 1 :]
     alike = np.flatnonzero(last - first <= CLOSE_RATIO * np.abs(last))
     return float(first[alike[0]]) if len(alike) else None

@@ -289,3 +289,25 @@ def test_zeros_that_move_by_another_rate_in_their_first_update_are_not_cut_off(c
     zeros, *moved = ({name: rate * np.sign(value) for name, value in UPDATED.items()} for rate in (0.0, 0.01, 0.008))
     for sides in (moved, moved[::-1]):  # Adam's first update is the rate in every element
         assert "weight_limit" not in dict(causes_of("var/v", *map(weights, sides), weights(zeros), WEIGHTS))
+
+
+STATISTIC = RANDOM.standard_normal(5)
+ENDLESS = np.where(np.arange(5) == 0, np.inf, STATISTIC + 0.1)
+
+
+@pytest.mark.parametrize(
+    ("graph", "port"), [(STATISTIC + 0.1, None), (ENDLESS, np.where(np.arange(5) == 1, 0.0, ENDLESS))]
+)
+def test_a_statistic_that_cannot_be_compared_is_called_nothing(causes_of, graph, port):
+    other = {} if port is None else {"stat/bn/mean": port}
+    kinds = {"bn/mean": "statistic"}
+    assert causes_of("stat/bn/mean", {"stat/bn/mean": graph}, other, {"stat/bn/mean": STATISTIC}, kinds) == []
+
+
+def test_a_decay_is_told_of_a_kernel_that_is_zero_nearly_everywhere(causes_of):
+    weight = np.zeros((100, 100))
+    weight.flat[:7] = np.arange(1.0, 8.0)  # a thousandth of its elements, 10, would tell what the reference's decay is
+    gradient = RANDOM.standard_normal(weight.shape)
+    sides = [{f"tower_grad/{tower}/w": gradient + amount * weight for tower in (0, 1)} for amount in (0.0, 0.01)]
+    found = causes_of("tower_grad/0/w", *sides, {"var/w": weight}, {"w": "weight"})
+    assert found[0][0] == "weight_decay"

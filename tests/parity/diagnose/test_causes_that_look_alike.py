@@ -132,6 +132,13 @@ def test_labels_are_told_to_be_smoothed_by_towers_that_saw_other_examples(names_
     assert names_of("loss/0", *of_cross_entropy([one, (normal(4, 3), labels)]), {}, {}) == ["cross_entropy"]
 
 
+def test_labels_are_told_to_be_smoothed_beside_parts_of_the_loss(names_of):
+    labels = np.array([0, 1, 2, 1], np.int32)
+    sides = of_cross_entropy([(normal(4, 3), labels), (normal(4, 3), labels)])
+    parts = {f"loss/{tower}/decay": np.array(0.25 + tower) for tower in (0, 1)}
+    assert names_of("loss/0", *({**side, **parts} for side in sides), {}, {}) == ["cross_entropy"]
+
+
 def test_weights_that_are_one_number_tell_no_decay(names_of):
     gradient, weight = normal(6), normal(6)
     for value, names in ((np.ones(6), []), (weight, ["weight_decay"])):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_steps import trace
+from support.made_steps import trace
 
 from parity.diagnose import Evidence, find_causes, find_further
 from parity.judge import Check, FirstDifference, Join
@@ -85,14 +85,14 @@ def test_a_share_that_the_second_optimizer_keeps_is_read_off_its_own_slots(tmp_p
     assert cause.name == "momentum"
     assert "0.7" in cause.title
     assert "0.5" in cause.title
-    assert cause.evidence.endswith("; of what the optimizer head trains")
+    assert cause.evidence.endswith("; what differs is of the optimizer head")
 
 
 def test_a_share_of_the_first_optimizer_is_asked_of_no_slot_of_the_second(tmp_path):
     evidence = evidence_of(tmp_path, {"body": {**BODY, "momentum": 0.8}})
     (cause,) = find_causes(difference("slot/momentum/body/kernel"), evidence)
     assert (cause.name, "0.8" in cause.title, "0.9" in cause.title) == ("momentum", True, True)
-    assert cause.evidence.endswith("; of what the first optimizer trains")
+    assert cause.evidence.endswith("; what differs is of the first optimizer")
 
 
 @pytest.mark.parametrize(("part", "own", "rate"), [("head", HEAD, 0.02), ("body", BODY, 0.1)])
@@ -118,7 +118,7 @@ def test_variables_without_slots_belong_to_the_optimizer_that_keeps_none(tmp_pat
     causes = find_causes(difference(f"var/{named}"), evidence)
     assert {cause.name for cause in causes} == {"sign"}
     assert "every variable" in causes[0].evidence
-    assert causes[0].evidence.endswith("; of what the optimizer head trains")
+    assert causes[0].evidence.endswith("; what differs is of the optimizer head")
 
 
 def test_a_schedule_of_the_second_optimizer_that_comes_late_is_named(tmp_path):
