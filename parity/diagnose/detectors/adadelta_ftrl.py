@@ -34,6 +34,7 @@ def adadelta_epsilon(first: FirstDifference, evidence: Evidence) -> Cause | None
     step = first.check.step
     if first.quantity not in ("slot", "var") or not {"accum", "accum_update"} <= set(evidence.slots(step)):
         return None
+    # The epsilon is solved for with rho taken as known: another rho would be fitted by another epsilon.
     shares = [slot_rule(evidence, step, "accum", candidate=side) for side in (False, True)]
     if shares[0] is None or shares[1] is None or abs(shares[0].keep - shares[1].keep) > RESIDUAL_OF_RULE:
         return None
@@ -42,10 +43,15 @@ def adadelta_epsilon(first: FirstDifference, evidence: Evidence) -> Cause | None
     def of(own: _Own) -> tuple[list[Array], Array]:
         # update ** 2 (accum' + e) = (accum_update + e) g ** 2, and accum_update' = rho accum_update + (1 - rho) update
         # ** 2.
+        # update^2, by element: the slot takes up 1 - rho of it, so that another rate, which multiplies the move alone,
+        # is not in it.
         squares = (own.after[1] - keep * own.before[1]) / (1 - keep)
+        # Linear in e: e (g^2 - update^2) = update^2 accum' - accum_update g^2, one unknown over all elements of all
+        # variables.
         return [own.gradient**2 - squares], squares * own.after[0] - own.before[1] * own.gradient**2
 
     solved = [_solve(evidence, step, ("accum", "accum_update"), side, of) for side in (False, True)]
+    # 1e-3 of the larger: e is the difference of two squares that are often alike, and comes out to few digits.
     if solved[0] is None or solved[1] is None or is_close(solved[1][0], solved[0][0], 1e-3):
         return None
     wanted, got = solved[0][0], solved[1][0]
@@ -63,10 +69,12 @@ def ftrl_setting(first: FirstDifference, evidence: Evidence) -> Cause | None:
     step, slots = first.check.step, ("accum", "linear")
     if first.quantity not in ("slot", "var") or not set(slots) <= set(evidence.slots(step)):
         return None
+    # TensorFlow stores the power of the learning rate, negative: -0.5 is the root of the sum of squares.
     power = -float(evidence.optimizers[0].get("learning_rate_power", -0.5))
 
     def of(own: _Own) -> tuple[list[Array], Array]:
         # w' (accum' ** p / rate + 2 l2) = sign(linear') l1 - linear', where w' is not zero.
+        # Where |linear'| <= l1 the rule sets the weight to 0, whatever the rate: those elements tell nothing.
         live = own.moved != 0.0
         columns = [own.moved * own.after[0] ** power, 2 * own.moved, -np.sign(own.after[1])]
         return [column[live] for column in columns], -own.after[1][live]
@@ -75,12 +83,15 @@ def ftrl_setting(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if solved[0] is None or solved[1] is None:
         return None
     names = ("learning_rate", "l2_regularization_strength", "l1_regularization_strength")
+    # The first coefficient is 1 / rate; 0 would be a rate without end, which no optimizer has.
     values = [(1 / each[0] if each[0] else 0.0, *each[1:]) for each in solved if each is not None]
     size = [max(abs(values[0][k]), abs(values[1][k]), LEAST_SETTING) for k in range(3)]
+    # Each setting relative to the larger of the two sides', or where both are next to nothing to LEAST_SETTING.
     wrong = [k for k in range(3) if abs(values[1][k] - values[0][k]) > CLOSE_SOLVED * size[k]]
     if not wrong:
         return None
     text = ", ".join(f"{names[k]} {_shown(values[1][k])} where the reference has {_shown(values[0][k])}" for k in wrong)
+    # The rate alone has a cause of its own: it is usually the port's schedule, and not a penalty.
     name, variant = ("learning_rate", "ftrl") if wrong == [0] else ("optimizer_setting", "")
     return build_cause(
         name,
@@ -103,6 +114,7 @@ def _solve(
 ) -> tuple[float, ...] | None:
     columns, targets = [], []
     gradients = evidence.applied(step)
+    # By slot and variable, of one side: what the rule has to give from the state before and that side's own gradient.
     after = {slot: {name: pair[candidate] for name, *pair in evidence.pairs(step, "slot", slot)} for slot in slots}
     for name, *pair in evidence.pairs(step, "var"):
         before = [evidence.before(step, "slot", name, slot) for slot in slots]
@@ -116,5 +128,6 @@ def _solve(
         parts, target = of(own)
         columns.append(parts)
         targets.append(target)
+    # One fit over all variables: each has its own slots, but they share the settings that are solved for.
     found = fit(columns, targets) if targets else None
     return found.coefficients if found is not None and found.residual <= RESIDUAL_OF_RULE else None

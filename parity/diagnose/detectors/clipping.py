@@ -41,12 +41,15 @@ def clipping_rule(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if first.quantity != "clip":
         return None
     step = first.check.step
+    # By variable; `own` and `clipped` below are cut down to those that have both, in the same order.
     gradients = {name: (one, other) for name, one, other in evidence.pairs(step, "grad")}
     clipped = {name: (one, other) for name, one, other in evidence.pairs(step, "clip") if name in gradients}
     if first.check.verdict == "incomparable":
         return _never_clipped(step, evidence)
+    # Each side by its own gradients, so that a gradient that differs already is no clipping.
     reference, candidate = (how([(gradients[n][side], pair[side]) for n, pair in clipped.items()]) for side in (0, 1))
     own = [gradients[name][1] for name in clipped]
+    # Nothing to say where both follow the same rule, or where one is unknown while the other one clips too.
     if candidate == reference or (NONE not in (reference, candidate) and None in (reference, candidate)):
         return None
     if reference is not None and candidate is not None and reference.by == candidate.by:
@@ -61,6 +64,7 @@ def clipping_rule(first: FirstDifference, evidence: Evidence) -> Cause | None:
             f"{reference.value:.12g}: norm / (norm + 1e-6) of it",
         )
     scaled = _one_factor(evidence)
+    # Only against a global norm: by norm and by value each variable or element has a factor of its own.
     if scaled is not None and candidate is not None and candidate.by == "global norm":
         text = f"multiplies the combined gradients by {scaled:.6g} at every step, whatever their norm"
         if reference == NONE:
@@ -89,8 +93,10 @@ def clipped_before_combining(first: FirstDifference, evidence: Evidence) -> Caus
     pairs = [(one, other) for _, one, other in evidence.pairs(first.check.step, "tower_grad", "", first.tower)]
     largest = max((norm(one) for one, _ in pairs), default=0.0)
     pairs = [(one, other) for one, other in pairs if norm(one) > EMPTY_GRADIENT * largest]
+    # Those that are below the limit stay as they are to the last bit: they say nothing of the rule.
     changed = [(one, other) for one, other in pairs if norm(other - one) > CLOSE_DERIVED * norm(one)]
     rule = how(changed) if changed else None
+    # One variable that is cut by its own norm has one factor, as any factor of its gradient has: not told.
     if rule is None or not rule.fully:
         return None
     return build_cause(
@@ -107,14 +113,18 @@ def weight_limit(first: FirstDifference, evidence: Evidence) -> Cause | None:
     # Graphs hold learning rates in float32: what is not cut off may be some 1e-8 of its move apart.
     step, close = first.check.step, max(evidence.close, CLOSE_DERIVED)
     found = evidence.pairs(step, "var") if first.quantity == "var" else ()
+    # To rounding of a move, not of a weight: what is compared has gone through the rate of either side.
     differing = {name: (one, other) for name, one, other in found if norm(other - one) > close * norm(one)}
     for side in ("port", "graph") if first.name in differing else ():
         changed = {name: (one, other) if side == "port" else (other, one) for name, (one, other) in differing.items()}
         rule, inside = by_value(list(changed.values()), close) or NONE, 0
         for name, (free, cut) in changed.items() if rule.by and rule.fully else ():
+            # Every value on the cut side lies within the limit, those beyond it on the other side lie at the limit:
+            # that is clip(w, -c, c), and no other rule leaves w where it is and cuts the rest at one size.
             start, limit = evidence.before(step, "var", name), rule.value
             if start is None or not explained(cut - np.clip(free, -limit, limit), cut - free, free):
                 break
+            # Elements that both sides move alike show that the rate is the same: else the limit could be another rate.
             moves_equally = np.abs(cut - free) < LEFT * np.abs(cut - start)
             inside += int((moves_equally & (np.abs(cut) < (1 - close) * limit)).sum())
         else:
@@ -136,8 +146,10 @@ def how(pairs: PAIRS) -> Rule | None:
     # limit for its norm. By norm each has a factor of its own and comes out with the limit; by value single elements
     # do.
     factor = common_factor(pairs, 1e-7)
+    # 1e-9: gradients of right ports are 6e-12 apart at most, so that a factor nearer to 1 than this is rounding.
     if factor is not None and abs(factor - 1) <= 1e-9:
         return NONE
+    # Of one variable alone a global norm is its own norm: `_by_norm` says that, and is as exact.
     if factor is not None and 0 < factor < 1 and len(pairs) > 1:
         total = float(np.sqrt(sum(norm(after) ** 2 for _, after in pairs)))
         return Rule(f"clips by global norm to {total:.6g}", False, "global norm", total)
@@ -160,6 +172,7 @@ def _one_factor(evidence: Evidence) -> float | None:
         factors.append(common_factor(pairs, 1e-7))
         norms.append(float(np.sqrt(sum(norm(before) ** 2 for before, _ in pairs))))
     known = [factor for factor in factors if factor is not None]
+    # One step tells none: there every limit is a factor. With one norm at all steps neither can be told from the other.
     if len(known) < max(len(factors), 2) or max(norms) - min(norms) <= LEFT * max(norms):
         return None
     return known[0] if max(known) - min(known) <= CLOSE_DERIVED * abs(known[0]) else None
@@ -170,6 +183,8 @@ def _made(rule: Rule, gradients: dict[str, Array]) -> dict[str, Array]:
         return {name: np.clip(value, -rule.value, rule.value) for name, value in gradients.items()}
     total = float(np.sqrt(sum(norm(value) ** 2 for value in gradients.values())))
     sizes = {name: total if rule.by == "global norm" else norm(value) for name, value in gradients.items()}
+    # min(1, limit / size): what is smaller is left alone. 1e-300 for a gradient that is exactly zero, whose factor is
+    # 1.
     return {name: value * min(1.0, rule.value / max(sizes[name], 1e-300)) for name, value in gradients.items()}
 
 
@@ -180,6 +195,7 @@ def _by_norm(changed: PAIRS) -> Rule | None:
         return None
     if max(norms) - min(norms) > CLOSE_DERIVED * max(norms):
         return None
+    # Of one variable any factor below 1 is a norm: several that end at the same norm do not do that by chance.
     return Rule(f"clips each gradient by its own norm to {norms[0]:.6g}", len(norms) > 1, "norm", norms[0])
 
 
@@ -196,11 +212,14 @@ def by_value(changed: PAIRS, close: float = 1e-9) -> Rule | None:
     # far.
     for before, after in changed:
         cut = np.abs(after - before) > close * np.abs(before).max()
+        # Relative to the largest, so that `close` is one relative bound for variables of any size.
         sizes = np.sort(np.abs(after[cut]) / max(float(np.abs(after).max()), 1e-300))
+        # Equal sizes merged: each that is left is a limit of its own.
         sizes = sizes[np.diff(sizes, prepend=-1.0) > close]
         # One variable of the graph may be two of the port, each with a limit of its own.
         if (
             not 0 < len(sizes) <= 2
+            # Clipped values are smaller than they were, and keep their sign: a value that grew is no clipping.
             or (np.abs(before[cut]) <= np.abs(after[cut])).any()
             or (before[cut] * after[cut] < 0).any()
             or sizes[-1] < 1 - CLOSE_DERIVED  # what is not cut is larger than the limit
@@ -229,12 +248,15 @@ def _adds_a_millionth(reference: Rule, candidate: Rule, gradients: Sequence[Arra
     total = float(np.sqrt(sum(norm(each) ** 2 for each in gradients)))
     # limit g / (n + 1e-6) has the norm limit n / (n + 1e-6).
     wanted = reference.value * total / (total + OF_TORCH)
+    # By LEFT of the effect itself, limit - limit n / (n + 1e-6), which is 1e-6 / n of the limit and so near to nothing
+    # where gradients are large: then neither is told.
     return abs(candidate.value - wanted) <= LEFT * abs(reference.value - wanted)
 
 
 def _never_clipped(step: int, evidence: Evidence) -> Cause | None:
     inputs = optimizer_inputs(evidence, step)
     whole = {name: other for name, _, other in evidence.pairs(step, "grad")}
+    # Derived from slots or moves, and so to CLOSE_DERIVED: they are as good as the optimizer's rule could be read off.
     if not inputs or any(
         norm(each.used - whole[each.name]) > CLOSE_DERIVED * norm(whole[each.name]) for each in inputs
     ):

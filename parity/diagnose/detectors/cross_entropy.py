@@ -41,11 +41,14 @@ def _seen(step: int, evidence: Evidence) -> Iterator[tuple[list[tuple[Array, Arr
     for act in sorted({name for tower in towers for name, _, _ in evidence.pairs(step, "act", "", tower)}):
         for label in sorted({name for tower in towers for name, _, _ in evidence.pairs(step, "feed", "", tower)}):
             seen, others = [], []
+            # Every feed of integers is a candidate for the labels: names say nothing across frameworks.
             for tower in towers:
                 keys = key_of("act", act, tower=tower), key_of("feed", label, tower=tower)
                 if any(key not in file for key in keys):
                     break
                 logits, labels = (file.read(key) for key in keys)
+                # logits [examples, classes], labels [examples]; one class fewer than the largest label is no logit of
+                # these.
                 if logits.ndim != 2 or labels.dtype.kind not in "iu" or labels.shape != logits.shape[:1]:
                     break
                 # Beside the loss of a tower, which has no name, its parts may be recorded, each with one.
@@ -54,6 +57,8 @@ def _seen(step: int, evidence: Evidence) -> Iterator[tuple[list[tuple[Array, Arr
                     break
                 loss, other = losses[""]
                 logp = _log_softmax(np.asarray(logits, np.float64))
+                # The reference's own loss: only where it is the mean cross entropy of these two does another form of it
+                # mean anything.
                 if labels.max() >= logits.shape[1] or not is_close(
                     float(_nll(logp, labels).mean()), float(loss), evidence.close_losses
                 ):
@@ -65,13 +70,17 @@ def _seen(step: int, evidence: Evidence) -> Iterator[tuple[list[tuple[Array, Arr
 
 
 def _variant(seen: list[tuple[Array, Array, float]], others: list[float], close: float) -> tuple[str, str] | None:
+    # Of each tower the mean over examples and classes of -log p: what smoothing mixes in, with weight eps.
     uniform = [float(-logp.mean(axis=1).mean()) for logp, _, _ in seen]
     plain = [loss for _, _, loss in seen]
+    # Smoothing: (1 - eps) nll + eps mean_c nll. Linear in eps, one number for all towers: least squares over towers.
     base = sum((u - p) ** 2 for u, p in zip(uniform, plain, strict=True))
     if base > 0.0:
         apart = [other - loss for other, loss in zip(others, plain, strict=True)]
+        # eps = sum (apart (u - p)) / sum (u - p)^2: where towers are alike one tower decides alone, as below.
         share = sum(a * (u - p) for a, u, p in zip(apart, uniform, plain, strict=True)) / base
         fits = all(
+            # To the losses and to what differs: either alone would be met by a number near 0 or near the loss.
             abs(loss + share * (u - loss) - other) <= min(close * abs(other), LEFT * abs(other - loss))
             for loss, u, other in zip(plain, uniform, others, strict=True)
         )
@@ -79,6 +88,7 @@ def _variant(seen: list[tuple[Array, Array, float]], others: list[float], close:
         if fits and not alike([np.array(uniform) - plain]) and 0 < abs(share) <= 1:
             return f"labels smoothed by {share:.6g}", f"with {share:.9g} of every label spread over the classes it"
     for what, form in FORMS.items():
+        # Of every tower, to the digits of a loss: a form that fits one tower by chance does not fit the others.
         if all(
             is_close(float(form(logp, labels).mean()), other, close)
             for (logp, labels, _), other in zip(seen, others, strict=True)

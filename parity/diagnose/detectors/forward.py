@@ -24,11 +24,15 @@ def rectifier(first: FirstDifference, evidence: Evidence) -> Cause | None:
         (*found, "candidate", "reference"),
         (found[1], found[0], "reference", "candidate"),
     ):
+        # float64 arrays of one layer, [examples, ..., channels]; `one` is the side that may rectify, in either role.
         zero = one == 0.0
+        # A ReLU's output has zeros, no negative value, and the other side is nowhere above 0 where it is 0: max(x, 0)
+        # loses exactly that.
         if not zero.any() or zero.all() or (one < 0).any() or (other[zero] > 0).any():
             continue
         if (other[zero] < 0).mean() < LEAKING:
             continue
+        # What the sides share has to be the same: with another input the positive values would differ too.
         left = other[~zero] - one[~zero]
         if norm(left) <= CLOSE * norm(one) and explained(left, other[zero], one):
             return build_cause(
@@ -53,6 +57,7 @@ def reduced_precision(first: FirstDifference, evidence: Evidence) -> Cause | Non
     ]
     if first.quantity not in ("act", "tower_grad", "grad", "var") or not pairs:
         return None
+    # Of all towers together: a narrow format shows in every value, and a small tower has few.
     one, other = (np.concatenate([pair[side].reshape(-1) for pair in pairs]) for side in (0, 1))
     for values, whose, others in ((other, "candidate", one), (one, "reference", other)):
         name = narrow_format(values, others)
@@ -60,6 +65,9 @@ def reduced_precision(first: FirstDifference, evidence: Evidence) -> Cause | Non
         # float32.
         if not name:
             continue
+        # Half a unit of the last bit is 2^-bits of a value of that size; 1/32 to 8 of it allows for values of several
+        # sizes and for a sum of a few roundings. The same format without any rounding is the state, which both sides
+        # share.
         unit = 2.0 ** -BITS[name] * norm(one)
         if not unit / 32 <= norm(one - other) <= 8 * unit:
             continue
@@ -98,8 +106,11 @@ def activation_function(first: FirstDifference, evidence: Evidence) -> Cause | N
 
 def _functions(one: Array, other: Array, share: float) -> Iterator[tuple[str, str, int]]:
     for name, inverse in INVERSES.items():
+        # What went into the function on the side that has `name`: only invertible functions, and only where they
+        # invert.
         x = inverse(one)
         known = np.isfinite(x)
+        # 8 values and a spread: fewer values fit several functions, and a constant fits all of them.
         if (
             (other[known] != one[known]).sum() < 8
             or not np.ptp(x[known])
@@ -109,6 +120,8 @@ def _functions(one: Array, other: Array, share: float) -> Iterator[tuple[str, st
             continue
         apart = norm(other[known] - one[known])
         for function, apply in FUNCTIONS.items():
+            # A function of the same values, so that nothing but the function can differ: relative to what differs, not
+            # to the values, since near 0 the functions are alike.
             if function != name and norm(apply(x[known]) - other[known]) <= share * apart:
                 yield name, function, int(known.sum())
 
@@ -119,12 +132,15 @@ def bias_missing(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if found is None or found[0].ndim < 2:
         return None
     one, other = (each.reshape(-1, each.shape[-1]) for each in found)
+    # Where a ReLU follows, the values that are positive on both sides still carry the shift of their channel.
     seen = (one > 0) & (other > 0) if (one >= 0).all() else np.ones(one.shape, bool)
+    # Two values show that the shift of a channel is one number; three channels, that the shifts follow a bias.
     channels = np.flatnonzero(seen.sum(axis=0) >= 2)
     if len(channels) < 3:
         return None
     apart = [(other - one)[seen[:, channel], channel] for channel in channels]
     shift = np.array([part.mean() for part in apart])
+    # What is not a shift per channel: another slope would leave the channel's spread here.
     left = np.concatenate([part - mean for part, mean in zip(apart, shift, strict=True)])
     if float(np.abs(left).max()) > CLOSE * norm(one) or not explained(left, np.concatenate(apart), one):
         return None
@@ -136,6 +152,7 @@ def bias_missing(first: FirstDifference, evidence: Evidence) -> Cause | None:
         # Of a bias that is one number in all channels any shift is a multiple.
         if bias is None or bias.shape != one.shape[1:] or alike([bias[channels]]):
             continue
+        # The candidate has (1 + f) b where the reference has b: f is -1 where it adds none, and 0 is no difference.
         factor = common_factor([(bias[channels], shift)])
         if factor is None or rounds_to_one(1 + factor):
             continue
@@ -169,6 +186,7 @@ def outputs(first: FirstDifference, evidence: Evidence) -> tuple[Array, Array] |
     if first.quantity != "act":
         return None
     step = first.check.step
+    # Of this tower: a layer of another tower has other examples.
     for name, one, other in evidence.pairs(step, "act", "", first.tower):
         if name == first.name and one.size and np.isfinite(one).all() and np.isfinite(other).all():
             return one, other
@@ -189,8 +207,10 @@ def normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
     found = outputs(first, evidence)
     if found is None or "statistic" not in kinds or found[0].ndim < 2:
         return None
+    # scales, shifts: (channels,), NaN where they cannot be told; whole: norm of what they leave, over what differs.
     scales, shifts, whole = _fits(*found)
     if not np.isfinite(scales).any() or whole > 1e-7:
+        # 1e-7 of the difference: nothing but an affine map per channel explains it, to the digits that a norm keeps.
         return None
     lowest, highest = float(np.nanmin(scales)), float(np.nanmax(scales))
     gamma = _inverse_of(scales, first, evidence)
@@ -206,6 +226,8 @@ def normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None  # what goes into the norm differs already
     if moved and not _about_beta(scales, shifts, first, evidence):
         return None
+    # Where both sides' statistics move alike the batch's are the same, and it is the epsilon; where the candidate's
+    # stay, it is evaluation mode.
     hint = "another epsilon" if moved else "the moving statistics, as in evaluation"
     return build_cause(
         "normalisation",
@@ -231,10 +253,13 @@ def _fits(one: Array, other: Array) -> tuple[Array, Array, float]:
     fitted, left, total = np.full((2, one.shape[1]), np.nan), 0.0, 0.0
     for channel in range(one.shape[1]):
         rows = seen[:, channel]
+        # At least 4 of them, not all one number: a line through fewer fits anything, and through a constant has no
+        # slope.
         x, y = one[rows, channel], other[rows, channel]
         if len(x) < 4 or np.ptp(x) <= CLOSE * np.abs(x).max():
             continue
         scale, shift = fitted[:, channel] = np.polyfit(x, y, 1)
+        # The same units squared over all channels: what is left beside what there was to explain.
         left, total = left + float(np.sum((y - scale * x - shift) ** 2)), total + float(np.sum((y - x) ** 2))
     return fitted[0], fitted[1], float(np.sqrt(left / total)) if total > 0.0 else np.inf
 
@@ -243,8 +268,11 @@ def _about_beta(scales: Array, shifts: Array, first: FirstDifference, evidence: 
     """Whether each channel is scaled about what is added behind it, which no epsilon touches."""
     told = np.isfinite(scales)
     apart = scales[told] - 1.0
+    # (1 - s) beta = shift: the part of the norm behind the root is unchanged, so that beta stays where it is and all
+    # else is scaled about it. Another epsilon does that; another input does not.
     largest = float(np.abs(apart).max())
     values = (evidence.before(first.check.step, "var", name) for name in evidence.reference.variables)
+    # Zeros first: without a beta (scale=False, center=False) the shift is 0.
     betas = [np.zeros(scales.shape), *(each for each in values if each is not None and each.shape == scales.shape)]
     left = (np.abs(shifts[told] + apart * beta[told]).max() for beta in betas)
     return largest > CLOSE and any(each <= SHIFT_OVER_SCALE * largest for each in left)
@@ -256,6 +284,7 @@ def _inverse_of(scales: Array, first: FirstDifference, evidence: Evidence) -> st
         value = evidence.before(first.check.step, "var", name)
         if value is None or value.shape != scales.shape or told.sum() < 3 or np.ptp(value[told]) == 0.0:
             continue
+        # s = 1 / gamma: the candidate gives the normed values themselves, that is, gamma was not applied.
         if np.abs(scales[told] * value[told] - 1).max() <= 1e-6:
             return name
     return ""
@@ -269,6 +298,7 @@ def _moved(first: FirstDifference, evidence: Evidence, channels: int) -> bool | 
     for name, one, other in evidence.pairs(step, "stat"):
         before = evidence.before(step, "stat", name)
         if before is not None and one.shape == (channels,):
+            # To 1e-12 of a statistic: it is made of the same inputs in float64, and a moved one is off by far more.
             alike += norm(other - one) <= 1e-12 * norm(one)
             still += norm(other - before) <= 1e-12 * norm(before)
     return True if alike else False if still else None

@@ -78,10 +78,13 @@ def gradient_rules(evidence: Evidence, step: int) -> Rules | None:
     )
     if not pairs:
         return None
+    # (values,): one vector of all gradients of both sides, for the bits that are used.
     flat = [np.concatenate([pair[side].reshape(-1) for pair in pairs.values()]) for side in (1, 0)]
     narrow = narrow_format(*flat)
     # Each value through a narrower float is off by at most u = 2^-bits of itself, the reference's and what the fit
     # makes of it.
+    # Twice u: both the reference's value and what the fit makes of it were rounded, each by half a unit of its last
+    # bit.
     close = 2 * 2.0 ** -BITS[narrow] if narrow else RESIDUAL_OF_TOWER_GRADIENT
     shares: dict[Place, Share] = {}
     for place, pair in pairs.items():
@@ -89,9 +92,13 @@ def gradient_rules(evidence: Evidence, step: int) -> Rules | None:
         if share is not None:
             shares[place] = share
         elif pair[0].size > FEW_ELEMENTS:
+            # Of a few elements too few may be left beside a limit or an empty row; then it refutes nothing, but proves
+            # nothing.
             return None
     if not narrow and not _explained(shares, pairs):
         return None
+    # 4 close: a factor of all towers times one of a variable, each known to `close`, and compared with another such
+    # product.
     rules = _assembled(_of_all_towers(shares, towers), narrow, 4 * close)
     return None if rules is None else _with_decay_alone(rules, pairs, evidence, step)
 
@@ -102,6 +109,8 @@ def _with_decay_alone(rules: Rules, pairs: dict[Place, tuple[Array, Array]], evi
     if amount is None:
         return rules
     variables, decay = dict(rules.variables), dict(rules.decay)
+    # f c w is linear in the weight alone: with one weight there is no telling the factor from the decay, but beside the
+    # other variables' amount there is.
     for name, factor in rules.variables.items():
         along = [
             _along(one, evidence.before(step, "var", name)) for (each, _), (one, _) in pairs.items() if each == name
@@ -117,6 +126,7 @@ def _along(gradient: Array, weight: Array | None) -> float | None:
         return None
     # The gradient's share of the weight: c = <w, g> / <w, w>, where g is c w and rounding of what a norm takes out
     # again.
+    # w c = g: least squares along one direction, and its residual says whether anything else is in the gradient.
     share = float(np.vdot(weight, gradient)) / float(np.vdot(weight, weight))
     return share if norm(gradient - share * weight) <= CLOSE_DERIVED * norm(gradient) else None
 
@@ -140,6 +150,8 @@ def _of_all_towers(shares: dict[Place, Share], towers: list[str]) -> dict[Place,
 
 
 def _telling(pairs: dict[Place, tuple[Array, Array]]) -> dict[Place, tuple[Array, Array]]:
+    # EMPTY_GRADIENT of the largest of any tower: a variable whose gradient is structurally zero has rounding in all of
+    # them.
     largest = max((norm(one) for one, _ in pairs.values()), default=0.0)
     told = {name for (name, _), (one, _) in pairs.items() if norm(one) > EMPTY_GRADIENT * largest}
     return {place: pair for place, pair in pairs.items() if place[0] in told}
@@ -160,6 +172,7 @@ def _columns(evidence: Evidence, step: int, name: str, gradient: Array) -> dict[
 
 def _simplest(columns: dict[str, Array], target: Array, close: float) -> Share | None:
     for chosen in (("gradient",), ("gradient", "weight")):
+        # The simplest that fits: a column that explains nothing is not one more bug.
         if not set(chosen) <= columns.keys():
             continue
         # What was kept whole is taken out first: a limit is one of the gradient without it.
@@ -186,11 +199,14 @@ def _assembled(shares: dict[Place, Share], narrow: str, close: float) -> Rules |
     # The gradient of n in t is fitted by a_t b_n g: b_n is the fit's factor over a_t, one number over all towers that
     # count. A variable enters once all its towers agree; what is left out is counted below, and most have to be in.
     for name in names:
+        # A tower that does not count has no share of any variable: else a variable of it trains where the tower does
+        # not.
         silent = all(abs(shares[name, t].of["gradient"]) <= close for t in tower_names if t not in counting)
         factor = _agreed([shares[name, t].of["gradient"] / towers[t] for t in counting], close)
         if not silent or factor is None:
             continue  # what else is done to this one is not told here
         variables[name] = factor
+        # c = s / (a_t b_n): the fit's coefficient of w over what the gradient itself is multiplied by.
         amounts = [shares[name, t].of.get("weight", 0.0) / (towers[t] * factor) for t in counting] if factor else [0.0]
         if any(amounts):
             amount = _agreed(amounts, CLOSE_AMOUNT)
@@ -198,6 +214,7 @@ def _assembled(shares: dict[Place, Share], narrow: str, close: float) -> Rules |
                 return None
             decay[name] = amount
     earlier = _agreed([shares[n, t].of.get("earlier", 0.0) for n in variables for t in tower_names], CLOSE_AMOUNT)
+    # Most of them, more than half: fewer are not what is done to the gradients, but to some variables.
     if earlier is None or 2 * len(variables) <= len(names):
         return None
     limits = tuple(name for name in variables if any(shares[name, t].fit.limit for t in tower_names))
@@ -213,6 +230,7 @@ def _most(values: list[float], close: float) -> float:
 def _agreed(values: list[float], close: float) -> float | None:
     """Returns the middle of values that are one number but for `close`, relative to the largest or to 1; else None."""
     middle = float(np.median(values)) if values else 1.0
+    # close of the middle, or of EMPTY_GRADIENT where the middle is nothing: amounts of 0 are equal to rounding.
     return middle if all(abs(value - middle) <= close * max(abs(middle), EMPTY_GRADIENT) for value in values) else None
 
 
@@ -228,7 +246,9 @@ def gradients_at_once(evidence: Evidence, step: int) -> list[Cause]:
     if rules is None:
         return []
     towers = [_nearest(weight, rules.close, evidence.towers) for weight in rules.towers.values()]
+    # What towers count by, relative to the number that most of them agree on: 1 each, or one of them not.
     whole, weights = split(towers, evidence.towers, rules.close)
+    # A factor that does not reach a decay leaves what a decay of another size leaves: it is said once, with the factor.
     beyond = _beyond_a_factor(rules, whole, evidence, step)
     found = list(_of_the_elements(rules))
     if _unequal(weights, rules.close) and follow_other_losses(towers, evidence, step):

@@ -17,12 +17,16 @@ def other_shard(first: FirstDifference, evidence: Evidence) -> Cause | None:
         return None
     ones, others = found
     read = [
+        # One number a tower where the quantity is a loss, else one array: compared with each tower of the reference in
+        # turn.
         next((tower for tower, one in enumerate(ones) if same_values(one, other, evidence.close)), None)
         for other in others
     ]
+    # Each rank must be some tower's to rounding, or nothing is told; in the order of the towers nothing is wrong.
     if None in read or read == list(range(len(read))):
         return None
     shown = ", ".join(f"rank {rank} that of tower {tower}" for rank, tower in enumerate(read))
+    # All ranks one and the same shard: the sampler is not told of its rank.
     alike = len(set(read)) == 1
     return build_cause(
         "other_shard",
@@ -38,18 +42,25 @@ def order_of_examples(first: FirstDifference, evidence: Evidence) -> Cause | Non
     if rows is None:
         return None
     ones, others, line = rows.ones, rows.others, rows.line
+    # Sorted by one coordinate along a random line: the same rows in another order are the same sorted, and any other
+    # set of rows differs at one of them. Argsorts of n against n^2 comparisons of whole rows.
     place, other_place = np.argsort(ones @ line), np.argsort(others @ line)
     if not same_values(ones[place], others[other_place], evidence.close):
         return None
+    # place[k] of the reference's rows is the k-th along the line: the k-th of the ranks' went there.
     went = np.empty(len(place), np.int64)
     went[other_place] = place
+    # Sorting alone proves nothing: the rows that were put together have to be the same ones, and to differ where they
+    # stand.
     if (went == np.arange(len(went))).all() or not explained(others[other_place] - ones[place], others - ones, ones):
         return None
     ranks, size = rows.ranks, rows.first
+    # Rank r gets the examples r, r + ranks, r + 2 ranks, ... of the batch: so DistributedSampler cuts it.
     dealt = np.concatenate([np.arange(rank, ranks * size, ranks) for rank in range(ranks)])
     how = (
         "dealt out in turn (rank, rank + world size, ...), as DistributedSampler does" if (went == dealt).all() else ""
     )
+    # Within a rank only: the examples of one shard in another order, which no sampler of ranks does.
     within = all((went[rank * size : (rank + 1) * size] // size == rank).all() for rank in range(ranks))
     return build_cause(
         "order_of_examples",
@@ -65,6 +76,8 @@ def repeated_examples(first: FirstDifference, evidence: Evidence) -> Cause | Non
     if rows is None:
         return None
     ones, others, went = rows.ones, rows.others, rows.nearest()
+    # Examples that no row of the ranks is: as many rows are repeated as are missing, since both sides have equally
+    # many.
     missing = sorted(set(range(len(ones))) - set(went.tolist()))
     if not missing or len(missing) == len(ones) or not same_values(ones[went], others, evidence.close):
         return None
@@ -109,8 +122,10 @@ class _Rows(NamedTuple):
 
     def nearest(self) -> Array:
         """Returns for each row of the ranks the row of the towers that lies nearest along the line, int ``[batch]``."""
+        # (batch,): the projections. Rows of one batch are apart along a random line with probability 1.
         ones, others = self.ones @ self.line, self.others @ self.line
         ordered = np.argsort(ones, kind="stable")
+        # The left neighbour may lie nearer: searchsorted gives the right one, from 1 to the last, so both are there.
         after = np.searchsorted(ones[ordered], others).clip(1, len(ones) - 1)
         nearer = np.where(others - ones[ordered[after - 1]] <= ones[ordered[after]] - others, after - 1, after)
         return np.asarray(ordered[nearer])
@@ -122,8 +137,10 @@ def _rows(first: FirstDifference, evidence: Evidence) -> _Rows | None:
         return None
     ones, others = (np.concatenate([each.reshape(len(each), -1) for each in side]) for side in found)
     batches = _batches(first, evidence)
+    # Rows [examples, features] of a layer of one batch: a mean or a matrix of something else has another length.
     if ones.shape != others.shape or (batches and len(ones) not in batches):
         return None  # rows of anything else, such as moments, are no examples
+    # One seed for both sides and every run: which line is drawn must not change what is named.
     line = np.random.default_rng(0).standard_normal((ones.shape[1],))
     return _Rows(ones, others, line, len(found[0]), len(found[0][0]))
 
@@ -138,7 +155,9 @@ def _of_towers(first: FirstDifference, evidence: Evidence) -> tuple[list[Array],
         for name, one, other in evidence.pairs(step, first.quantity, "", tower)
         if name == first.name
     ]
+    # By tower; a layer is compared only where each rank and each tower has it.
     ones, others = [one for one, _ in pairs], [other for _, other in pairs]
+    # Towers that saw the same, or a layer without values, would fit any order at all.
     alike = any(same_values(one, other, evidence.close) for k, one in enumerate(ones) for other in ones[k + 1 :])
     return None if len(pairs) < 2 or alike or max(np.abs(one).max() for one in ones) <= CLOSE else (ones, others)
 
@@ -146,6 +165,7 @@ def _of_towers(first: FirstDifference, evidence: Evidence) -> tuple[list[Array],
 def _batches(first: FirstDifference, evidence: Evidence) -> set[int]:
     """Returns how many examples all towers are fed together, of each feed; nothing where a trace holds no feeds."""
     lengths = [_lengths(first, evidence, tower) for tower in evidence.tower_names(first.check.step, "feed")]
+    # All shards together, of each feed: an example is a row of a feed of that length.
     return {sum(each) for each in zip(*lengths, strict=False)}
 
 
@@ -160,6 +180,7 @@ def _are_in_place(first: FirstDifference, evidence: Evidence) -> bool:
     if first.quantity != "act" or first.name not in acts:
         return False
     earlier, examples = acts[: acts.index(first.name)], _lengths(first, evidence, first.tower)
+    # An output that has a row for each example, and is the same in the same order, says that the examples are the same.
     return any(
         name in earlier and one.ndim and len(one) in examples and np.ptp(one, axis=0).any() and same_values(one, other)
         for name, one, other in evidence.pairs(first.check.step, "act", "", first.tower)

@@ -24,6 +24,8 @@ LEAST_DROPPED = 1.001  # what dropout that keeps 99.9% scales by
 def border(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """Only the border of the images differs: padding."""
     found = outputs(first, evidence)
+    # Padding moves what the windows at the border see and nothing inside: a scale and shift per channel would be a
+    # norm.
     if found is None or found[0].ndim != 4 or affine(*found)[1] <= 1e-7:
         return None
     return _border(first, found)
@@ -40,9 +42,14 @@ def pooling(first: FirstDifference, evidence: Evidence) -> Cause | None:
     ):
         positive = one > 0
         if (one < 0).any() or (other[~positive] != 0).any() or not positive.any() or (other[positive] <= 0).any():
+            # Means of positive values are positive wherever the largest is, and lie between it and its 1/n: no other
+            # pooling does both. Negative values would let a mean be of either sign.
             continue
         ratio = other[positive] / one[positive]
+        # (1 - 1e-6) / n for rounding of the mean; the smallest window that allows it is the one that is named.
         window = next((n for n in POOL_SIZES if ratio.min() >= (1 - 1e-6) / n), 0)
+        # Somewhere a window holds one value alone, so that its mean is about 1/n of it: without such a ratio the
+        # smallest n says nothing. Above 0.9 alike the windows hold nearly equal values, and other poolings do that too.
         if not window or ratio.max() > 1 + 1e-6 or ratio.min() > 1.2 / window or (ratio > 0.999).mean() > 0.9:
             continue
         return build_cause(
@@ -63,8 +70,11 @@ def dropout_active(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if found is None:
         return None
     for one, other, whose in ((*found, "candidate"), (found[1], found[0], "reference")):
+        # Zero where the other is not, and both not zero: only those two tell a rate. Dropout scales by 1/p and never
+        # adds.
         dropped = (other == 0.0) & (one != 0.0)
         kept = (other != 0.0) & (one != 0.0)
+        # Two of each: one dropped value and one kept one are a factor of the other side by themselves.
         if dropped.sum() < 2 or kept.sum() < 2:
             continue
         factor = common_factor([(one[kept], other[kept])])
@@ -89,13 +99,19 @@ def dropout_before_pooling(first: FirstDifference, evidence: Evidence) -> Cause 
         return None
     for one, other, whose in ((*found, "candidate"), (found[1], found[0], "reference")):
         positive = one > 0
+        # Behind a max pool of values that are not negative: where its largest is 0 all of the window is, dropped or
+        # not.
         if (one < 0).any() or (other < 0).any() or positive.sum() < 50 or (other[~positive] != 0).any():
             continue
         ratio = other[positive] / one[positive]
+        # The largest of any ratio: where a window kept its largest value it is scaled by 1/p, and where it did not it
+        # is less.
         factor = float(ratio.max())
         kept, lesser = float((ratio > factor * (1 - 2e-3)).mean()), float((ratio < factor * 0.99).mean())
+        # A share and a rest: without the rest it is a factor of everything, and a rate that nobody would use is out.
         if not 1.01 < factor < 20 or kept < LEAST_SHARE_KEPT or lesser < 0.02:
             continue
+        # Binomial over half as many windows: neighbours share values, so that fewer of them are independent.
         if not likely_share(kept, 1 / factor, int(positive.sum()) // 2):  # neighbouring windows share what is largest
             continue
         return build_cause(
@@ -116,20 +132,26 @@ def response_normalisation(first: FirstDifference, evidence: Evidence) -> Cause 
     if found is None or found[0].ndim != 4 or (found[0] < 0).any():
         return None
     one, other = found
+    # Where a value is 0 the denominator is what it is on either side: nothing to tell there.
     seen = (one > 0) & (other > 0)
     if seen.sum() < 50 or (seen != (one > 0)).any():
         return None
     if norm(other[~seen]) >= LEFT * norm(other[seen] - one[seen]):
         return None  # it leaves zeros what they are
+    # ln(other / one) = b ln(k + a s) - b' ln(k' + a' s'), s the sum of squares around a channel: to first order linear
+    # in s, and in both s where the windows differ. 2 r + 1 channels is what a radius r covers.
     apart = np.log(other[seen] / one[seen])
     sums = {radius: _squares_around(one, radius)[seen] for radius in RADII if radius < one.shape[-1]}
     for radius, around in sums.items():
         share, left = _explained([around], apart)
+        # 2e-2: the next term of ln(1 + t) is t^2 / 2, which is 2e-2 of t where a s is 4e-2 of k.
         if left <= 2e-2:
             return _lrn(first, f"alpha times beta is off by {-share[0]:.4g}", f"over {2 * radius + 1} channels", left)
     for wanted in sums:
         for got in sums:
             share, left = _explained([sums[wanted], sums[got]], apart)
+            # Both shares of opposite sign: less of one window and more of the other, which one window could not
+            # explain.
             if wanted != got and left <= 2e-2 and share[0] > 0 > share[1]:
                 what = f"it goes over {2 * got + 1} channels where the reference goes over {2 * wanted + 1}"
                 return _lrn(first, what, f"over {2 * wanted + 1} and {2 * got + 1} channels", left)
@@ -145,6 +167,7 @@ def rows_without_gradient(first: FirstDifference, evidence: Evidence) -> Cause |
             continue
         silent = np.flatnonzero(one.any(axis=1) & ~other.any(axis=1))
         rest = np.setdiff1d(np.arange(len(one)), silent)
+        # The rows that have a gradient must be the same ones: else the loss is another one too.
         if not len(silent) or not other.any() or norm(other[rest] - one[rest]) > CLOSE * norm(one):
             return None
         shown = ", ".join(map(str, silent[:8])) + (", ..." if len(silent) > 8 else "")
@@ -165,6 +188,7 @@ def trained_twice(first: FirstDifference, evidence: Evidence) -> Cause | None:
     step = first.check.step
     file = evidence.candidate.step(step)
     # The sum has to go elsewhere: of terms that both have a gradient the optimizer may have one alone.
+    # A bias of the port that is a sum of two is one variable of the graph: the sum of both moves the graph's one.
     names = [
         name
         for name, one, other in evidence.pairs(step, "var")

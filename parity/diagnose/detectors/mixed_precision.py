@@ -14,6 +14,7 @@ from parity.judge.result import Cause, FirstDifference
 from parity.trace import LOSS_SCALE, SKIPPED, TensorFile
 from parity.trace.arrays import Array
 
+# bfloat16 has the exponents of float32: its largest number, 3.39e38, is 0.4% below float32's, which stands for it.
 LARGEST = {"float16": 65504.0, "bfloat16": float(np.finfo(np.float32).max)}
 # Of gradients in half precision, by one factor: u is 2^-11 in float16 and 2^-8 = 0.004 in bfloat16, and what ten such
 # roundings leave of a small tensor is no more exact than this. A loss scale is a power of two, 8 and more.
@@ -38,6 +39,7 @@ def overflow(first: FirstDifference, halves: Halves) -> Cause | None:
     wanted = halves.full.step(first.check.step).read(first.check.key)
     largest = float(np.abs(wanted).max())
     limit = LARGEST[halves.dtype]
+    # In float32 the same value may be below the limit: then what leads to it was above.
     size = (
         f"reaches {largest:.6g}, above"
         if largest > limit
@@ -69,6 +71,8 @@ def loss_scale_rule(first: FirstDifference, halves: Halves) -> Cause | None:
 def batch_norm_in_half(first: FirstDifference, halves: Halves) -> Cause | None:
     """Batch norm's moving statistics are kept in half precision, where small moves are lost."""
     values = _after(first, halves)
+    # O3 keeps statistics in half on purpose. All values have to fit: by chance one of float32 fits float16 once in 2^13
+    # and bfloat16 once in 2^16.
     if first.quantity != "stat" or values is None or halves.opt_level == "O3" or not _fits(values[1], halves.dtype):
         return None
     return build_cause(
@@ -119,6 +123,8 @@ def loss_scale_in_clipping(first: FirstDifference, halves: Halves) -> Cause | No
     if first.quantity not in ("clip", "slot", "var"):
         return None
     products, factors = [], []
+    # Scaled gradients have s times the norm: clipped to the limit and unscaled they have limit / s, so that norm times
+    # s is one number at all steps, whatever the scale is there.
     for step in halves.mixed.step_numbers:
         file = halves.mixed.step(step)
         found = _given(file)
@@ -151,6 +157,8 @@ def loss_scale_left(first: FirstDifference, halves: Halves) -> Cause | None:
     if found is None or found.residual > RESIDUAL_IN_HALF or abs(found.coefficients[0]) < 8:
         return None
     factor = found.coefficients[0]
+    # Of a factor that is no power of two the nearest one is named: the digits that half precision leaves cannot say
+    # more.
     power = round(log2(factor)) if factor > 0 else 0
     return build_cause(
         "loss_scale_left",
@@ -186,6 +194,7 @@ def _always_overflowing(halves: Halves) -> Cause | None:
 def _given(file: TensorFile) -> tuple[float, float] | None:
     # What the optimizer is given over what was combined, and its global norm; None where it is no multiple of that.
     clipped = file.keys("clip")
+    # A gradient that the optimizer was given and one that was combined: without clipping there is no such pair.
     pairs = [(file.read(key.of("grad")), file.read(key)) for key in clipped if key.of("grad") in file]
     if not pairs or not all(isfinite(norm(one)) and isfinite(norm(other)) for one, other in pairs):
         return None
@@ -215,6 +224,7 @@ def _fits(values: Array, dtype: str) -> bool:
 
 
 def _share_that_fits(values: Array, dtype: str) -> float:
+    # Mantissa times 2^bits is whole where `bits` bits of the leading one hold it: powers of two of any size do.
     fraction, _ = np.frexp(np.asarray(values, np.float64))
     scaled = fraction * 2.0 ** BITS[dtype]
     return float(np.mean(scaled == np.round(scaled)))

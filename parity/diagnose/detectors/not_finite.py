@@ -16,9 +16,11 @@ def not_finite(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if first.check.step not in evidence.steps or key not in file:
         return None  # what the candidate alone has, goes by its own name
     one = file.read(key)
+    # Numbers of any other kind are counters or indices, which cannot be infinite.
     other = evidence.join.read(parse_key(key), evidence.candidate.step(first.check.step))
     if other is None or one.shape != other.shape or one.dtype.kind != "f" or other.dtype.kind != "f":
         return None
+    # Both sides in the same places: an overflow that the reference has too is none of the port's.
     wrong = [(who, value) for who, value in (("reference", one), ("candidate", other)) if not is_finite(value)]
     if not wrong or np.array_equal(np.isfinite(one), np.isfinite(other)):
         return None

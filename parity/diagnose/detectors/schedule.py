@@ -25,11 +25,14 @@ def shifted_schedule(first: FirstDifference, evidence: Evidence) -> Cause | None
         return None
     one, other = rates
     count = len(one)
+    # late: rate_k of the port is rate_(k-1) of the graph, as where a scheduler steps after the update. early:
+    # rate_(k+1).
     for late, pairs in (
         (True, [(one[k - 1], other[k]) for k in range(1, count)]),
         (False, [(one[k + 1], other[k]) for k in range(count - 1)]),
     ):
         told = [wanted for wanted, _ in pairs]
+        # Rates that do not vary are the same shifted by any number of steps.
         if len(pairs) < 2 or not _varies(told) or not all(_same(*pair) for pair in pairs):
             continue
         whose = "before" if late else "after"
@@ -59,6 +62,7 @@ def slow_schedule(first: FirstDifference, evidence: Evidence) -> Cause | None:
             rate=other[0],
             count=len(other),
         )
+    # rate_k = one[floor(k / n)]: the graph's own rates, each n times.
     period = _first_that(lambda n: all(_same(one[k // n], rate) for k, rate in enumerate(other)), len(one))
     if period is None or not _varies(other):
         return _at_lower_speed(one, other)
@@ -76,13 +80,16 @@ def other_rates(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if rates is None:
         return None
     one, other = rates
+    # Steps, counted from the first recorded one, at which the rates are apart.
     apart = [k for k, pair in enumerate(zip(one, other, strict=True)) if not _same(*pair)]
     if not apart:
         return None
+    # A rate of 0 has no ratio: then no factor is told of all steps.
     factors = [mine / rate for mine, rate in zip(other, one, strict=True) if rate]
     listed = f"step by step the candidate's learning rate is {_listed(other)}, the reference's {_listed(one)}"
     if len(factors) == len(one) and all(_same(factors[0], factor) for factor in factors):
         return build_cause("learning_rate", "of a schedule", evidence=listed, factor=factors[0])
+    # Apart from the first step to a last one, and equal ever after: a warm-up that one side lacks.
     if apart == [*range(apart[-1] + 1)] and len(apart) < len(one):
         return build_cause("learning_rate", "up to a step", evidence=listed, last=apart[-1], then=apart[-1] + 1)
     shape = _shape(one, other)
@@ -94,6 +101,7 @@ def other_rates(first: FirstDifference, evidence: Evidence) -> Cause | None:
 
 def _shape(one: list[float], other: list[float]) -> tuple[str, float, float] | None:
     # Schedules that are straight, or fall by one factor, are said by what they do in a step.
+    # Both begin alike: else the first rate is what is wrong, and not what a step does to it.
     if len(one) < FEWEST_RATES or not _same(one[0], other[0]):
         return None
     ratios = [_ratio(rates) for rates in (one, other)]
@@ -108,11 +116,13 @@ def _shape(one: list[float], other: list[float]) -> tuple[str, float, float] | N
 def _ratio(rates: list[float]) -> float | None:
     if not all(rates):
         return None
+    # exponential_decay and its kin: rate_(k+1) / rate_k is one number.
     ratios = [after / before for before, after in pairwise(rates)]
     return ratios[0] if all(_same(ratios[0], ratio) for ratio in ratios) else None
 
 
 def _slope(rates: list[float]) -> float | None:
+    # polynomial_decay of power 1 and linear warm-ups: rate_(k+1) - rate_k is one number, to the rounding of a rate.
     slopes = [after - before for before, after in pairwise(rates)]
     same = max(slopes) - min(slopes) <= ROUNDING_OF_RATE * max(abs(rate) for rate in rates)
     return slopes[0] if same else None
@@ -122,6 +132,7 @@ def _at_lower_speed(one: list[float], other: list[float]) -> Cause | None:
     # Where the candidate's schedule takes n steps for one of the reference's, its every nth rate is one of the
     # reference's.
     for slower in range(2, len(one)):
+        # rate_(n k) = one[k] where a smooth schedule runs n times slower, as with n times the decay steps.
         told = [(one[k // slower], other[k]) for k in range(0, len(one), slower)]
         if (
             _varies([wanted for wanted, _ in told])
@@ -141,6 +152,7 @@ def _at_lower_speed(one: list[float], other: list[float]) -> Cause | None:
 def _between(one: list[float], other: list[float], slower: int) -> bool:
     # What it does between lies between.
     for k, rate in enumerate(other):
+        # Between two rates of the reference, or at the last one that is known.
         ends = one[k // slower], one[min(k // slower + 1, len(one) - 1)]
         if not min(ends) * (1 - ROUNDING_OF_RATE) <= rate <= max(ends) * (1 + ROUNDING_OF_RATE):
             return False
@@ -159,6 +171,7 @@ def _rates(first: FirstDifference, evidence: Evidence, every: bool = True) -> tu
     found: tuple[list[float], list[float]] = ([], [])
     for number, step in enumerate(evidence.steps):
         files = (evidence.reference.step(step), evidence.candidate.step(step))
+        # `every`: place in the list and step must be one, or "the step before" means another step.
         if (every and number != step) or not all(rate in file for file in files):
             return None
         for kept, file in zip(found, files, strict=True):

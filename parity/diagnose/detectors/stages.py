@@ -44,13 +44,16 @@ class OwnInputs(Evidence):
             if quantity == self.stage
             else None
         )
+        # Of what lies in front of the stage both sides are given the candidate's: differences there do not count again.
         an_input = quantity in ("tower_grad", *STAGES) and EXECUTION_RANK[quantity] < EXECUTION_RANK[self.stage]
         for name, one, other in plain.pairs(step, quantity, slot, tower):
+            # A rule that gives another shape is one of another layout: the reference's own tensor stands then.
             made = other if an_input else rule(name) if rule is not None else None
             yield name, one if made is None or made.shape != one.shape else made, other
 
     def applied(self, step: int) -> Named:
         """Returns what the candidate's optimizer was given, for both sides; in an earlier stage each side's own."""
+        # Behind clipping the optimizer's input is an input of the stage; at "grad" and "clip" it is what is judged.
         later = EXECUTION_RANK[self.stage] > EXECUTION_RANK["clip"]
         return {name: (other if later else one, other) for name, (one, other) in self._plain.applied(step).items()}
 
@@ -74,12 +77,14 @@ def rule_of(evidence: Evidence, step: int, quantity: str, slot: str = "") -> Cal
     return None
 
 
+# combined = sum over towers of w_t tower_grad_t: w_t is 1/n or 1, or whatever weights the reference has.
 def _combined(evidence: Evidence, step: int) -> Callable[[str], Array | None] | None:
     towers = {t: _both(evidence, step, "tower_grad", "", t) for t in evidence.tower_names(step, "tower_grad")}
     combined = _both(evidence, step, "grad")
     names = [name for name in combined if all(name in own for own in towers.values())]
     if not towers or not names:
         return None
+    # One column a tower, over all elements of all variables: w_t is one number of the whole step.
     found = fit([[own[name][0] for own in towers.values()] for name in names], [combined[name][0] for name in names])
     if found is None or found.residual > RESIDUAL_OF_STAGE:
         return None
@@ -97,6 +102,7 @@ def _clipped(evidence: Evidence, step: int) -> Callable[[str], Array | None] | N
     limit = limit_of([(gradients[name][0], clipped[name][0]) for name in names])
     if limit is None:
         return None
+    # The candidate's own combined gradients: a global norm is theirs, and so is the factor it makes.
     own = {name: gradients[name][1] for name in names}
     total = float(np.sqrt(sum(norm(value) ** 2 for value in own.values())))
 
@@ -106,6 +112,7 @@ def _clipped(evidence: Evidence, step: int) -> Callable[[str], Array | None] | N
         if limit.by == "value":
             return np.clip(own[name], -limit.value, limit.value)
         size = total if limit.by == "global norm" else norm(own[name])
+        # 1e-300 for a gradient of zeros, which stays zero: 0 times min(1, large).
         return own[name] * min(1.0, limit.value / max(size, 1e-300))
 
     return made
@@ -114,6 +121,7 @@ def _clipped(evidence: Evidence, step: int) -> Callable[[str], Array | None] | N
 def _slot(evidence: Evidence, step: int, slot: str) -> Callable[[str], Array | None] | None:
     rule = slot_rule(evidence, step, slot, candidate=False)
     own = _gradients(evidence, step)
+    # Neither a momentum, an average nor a sum of squares: RMSProp's slot, which takes the update up, is left.
     if rule is None:
         return _of_rmsprop(evidence, step, slot, own)
 
@@ -121,6 +129,7 @@ def _slot(evidence: Evidence, step: int, slot: str) -> Callable[[str], Array | N
         before = evidence.before(step, "slot", name, slot)
         if before is None or name not in own:
             return None
+        # The candidate's gradient in the reference's rule, from the common state before the step.
         return np.asarray(rule.keep * before + rule.take * own[name][1] ** rule.power)
 
     return made
@@ -131,9 +140,12 @@ def _of_rmsprop(evidence: Evidence, step: int, slot: str, own: Named) -> Callabl
     squares, slots = _both(evidence, step, "slot", "rms"), _both(evidence, step, "slot", slot)
     epsilon = float(evidence.optimizers[0].get("epsilon", 0.0))
     start = {name: was for name in slots if (was := evidence.before(step, "slot", name, slot)) is not None}
+    # Only variables whose root is a number: an epsilon too small leaves 0 / 0 in places that never had a gradient.
     names = [name for name in start if name in squares and name in own and (squares[name][0] + epsilon > 0).all()]
+    # By variable (reference, candidate): gradient over root, the column that the momentum takes up.
     scaled = {n: [own[n][side] / np.sqrt(np.abs(squares[n][side] + epsilon)) for side in (0, 1)] for n in names}
     found = fit([[start[n], scaled[n][0]] for n in names], [slots[n][0] for n in names]) if names else None
+    # "rms" itself takes no update up: its rule would have been told by slot_rule.
     if slot == "rms" or found is None or found.residual > RESIDUAL_OF_STAGE:
         return None
     keep, take = found.coefficients
@@ -145,10 +157,12 @@ def _moved(evidence: Evidence, step: int) -> Callable[[str], Array | None] | Non
     start = {name: was for name in weights if (was := evidence.before(step, "var", name)) is not None}
     for columns in _directions(evidence, step):
         moves = {name: weights[name][0] - was for name, was in start.items() if name in columns}
+        # A move of a millionth of the weight is stored to 1e-10 of itself; smaller ones would spoil the fit of all.
         told = [name for name, move in moves.items() if norm(move) > 1e-6 * norm(start[name])]
         found = fit([columns[name][0] for name in told], [moves[name] for name in told]) if told else None
         if found is not None and found.residual <= RESIDUAL_OF_STAGE:
             return lambda name, shares=found.coefficients, columns=columns: (  # type: ignore[misc]
+                # The candidate's columns with the reference's shares: what its move should have been.
                 _combination(start[name], shares, columns[name][1]) if name in moves else None
             )
     return None
@@ -165,8 +179,10 @@ def _directions(evidence: Evidence, step: int) -> Iterator[dict[str, tuple[list[
     # What an update may be a multiple of: for each variable the columns of the reference and those of the candidate.
     gradients = _gradients(evidence, step)
     slots = {slot: _both(evidence, step, "slot", slot) for slot in evidence.slots(step)}
+    # Momentum: the move is a multiple of the slot.
     for slot in slots.values():
         yield {name: ([one], [other]) for name, (one, other) in slot.items()}
+    # Nesterov: of the slot and the gradient beside it.
     for slot in slots.values():
         yield {
             name: ([gradients[name][0], one], [gradients[name][1], other])
@@ -174,12 +190,14 @@ def _directions(evidence: Evidence, step: int) -> Iterator[dict[str, tuple[list[
             if name in gradients
         }
     epsilon = float(evidence.optimizers[0].get("epsilon", 0.0))
+    # Adam: m / (sqrt(v) + epsilon); its rate, with the bias corrected, is the one share.
     if {"m", "v"} <= set(slots) and slots["m"].keys() == slots["v"].keys():
         yield {
             name: tuple([slots["m"][name][side] / (np.sqrt(slots["v"][name][side]) + epsilon)] for side in (0, 1))  # type: ignore[misc]
             for name in slots["m"]
         }
     for slot in slots.values():
+        # Adagrad and RMSProp: g / sqrt(slot), where no element of the slot is 0.
         if all((one > 0).all() and (other > 0).all() for one, other in slot.values()):
             yield {
                 name: tuple([gradients[name][side] / np.sqrt(slot[name][side])] for side in (0, 1))  # type: ignore[misc]
@@ -187,6 +205,7 @@ def _directions(evidence: Evidence, step: int) -> Iterator[dict[str, tuple[list[
                 if name in gradients
             }
     if not slots:
+        # Plain gradient descent, and only where nothing else could be meant.
         yield {name: ([one], [other]) for name, (one, other) in gradients.items()}
 
 
@@ -196,8 +215,10 @@ def _averaged(evidence: Evidence, step: int) -> Callable[[str], Array | None] | 
     moves = [
         (weights[name][0] - was, averages[name][0] - was)
         for name, was in before.items()
+        # Averages that begin where the weights are go nowhere, whatever their decay.
         if was is not None and name in weights and norm(weights[name][0] - was) > 1e-6 * norm(was)
     ]
+    # average' - average = (1 - decay)(weight' - average): the share is one number over all variables.
     share = common_factor(moves, 1e-7)
     if share is None:
         return None

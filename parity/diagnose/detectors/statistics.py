@@ -34,6 +34,7 @@ def statistics_frozen(first: FirstDifference, evidence: Evidence) -> Cause | Non
     still = []
     for name, one, other in pairs:
         before = evidence.before(step, "stat", name)
+        # The reference moves and the candidate does not, to 1e-12 of the statistic: 9,000 roundings of it.
         if before is not None and norm(one - before) > 0.0 and norm(other - before) <= 1e-12 * norm(before):
             still.append(name)
     if first.name not in still:
@@ -56,8 +57,11 @@ def bias_before_norm(first: FirstDifference, evidence: Evidence) -> Cause | None
     one, other = pair
     for name in evidence.reference.variables:
         bias = evidence.before(step, "var", name)
+        # At least three channels, not all of one number: to a constant, or to two numbers, anything is proportional.
         if bias is None or bias.shape != one.shape or bias.size < 3 or not np.ptp(bias) > 0.0:
             continue
+        # moving' = m moving + (1 - m) mean(x + b): without the bias the mean, and so the moving mean, is off by (1 - m)
+        # b.
         factor = common_factor([(bias, other - one)], STORED)
         if factor is not None:
             return build_cause(
@@ -83,12 +87,17 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
     before = evidence.before(step, "stat", first.name)
     if before is None or first.name not in found:
         return None
+    # (channels,), float64, of both sides after the step.
     one, other = found[first.name]
     if one.size < 3:
         return None
+    # (channels, 2): two unknowns, so three channels at least.
     columns = np.stack([one.reshape(-1), before.reshape(-1)], axis=1)
+    # other = a one + b before. With one = m before + (1 - m) batch, another momentum gives a + b = 1; a variance by n -
+    # 1 for n multiplies the batch's part alone, and a + b is not 1.
     (of_new, of_old), *_ = np.linalg.lstsq(columns, other.reshape(-1), rcond=None)
     residual = norm(columns @ np.array([of_new, of_old]) - other.reshape(-1))
+    # Of the difference, not of the statistic: statistics hardly move in a step, and everything is near to them.
     if residual > 1e-7 * norm(other - one):
         return None
     if rounds_to_one(of_new):
@@ -100,11 +109,13 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
             explains=share_explained(first, [(of_new * one + of_old * before, other, one)]),
             of_new=of_new,
         )
+    # a = (n - 1) / n, or n / (n - 1) the other way round: solved for n.
     count = 1 / (1 - of_new) if of_new < 1 else of_new / (of_new - 1)
     if not count > 1.5 or abs(count - round(count)) > FROM_WHOLE_COUNT * count:
         return None
     n = round(count)
     kept = -of_old / (of_new - 1)  # what the average keeps of itself: of_old is that times 1 - of_new
+    # b = m (1 - a), so that what the average keeps of itself, m, is b / (1 - a), and has to be a share.
     if not 0.0 <= kept < 1.0 or not _may_be_values(n, evidence, step) or not _others_agree(first.name, found):
         return None
     whose = "biased variance (n)" if of_new < 1 else "unbiased variance (n - 1)"
@@ -121,6 +132,7 @@ def _may_be_values(count: int, evidence: Evidence, step: int) -> bool:
     """Whether a channel may have so many values: every example brings as many, of whatever axis of what is fed."""
     tower = next(iter(evidence.tower_names(step, "feed")), None)
     feeds = [one for _, one, _ in evidence.pairs(step, "feed", "", tower)] if tower is not None else []
+    # Lengths of all axes of what is fed: a channel sees examples times pixels, or times steps.
     lengths = {length for feed in feeds for length in feed.shape if length > 1}
     return not lengths or any(count % length == 0 for length in lengths)
 
@@ -128,6 +140,7 @@ def _may_be_values(count: int, evidence: Evidence, step: int) -> bool:
 def _others_agree(name: str, found: dict[str, tuple[Array, Array]]) -> bool:
     """Whether the other statistics of the layer, its moving mean, are the same: a variance alone is counted otherwise."""
     layer = name.rpartition("/")[0]
+    # Of the same scope: moving_mean beside moving_variance, whose means are counted by no n.
     others = [pair for each, pair in found.items() if each != name and each.rpartition("/")[0] == layer != ""]
     return all(norm(other - one) <= CLOSE_STATISTIC * norm(one) for one, other in others)
 
@@ -142,20 +155,24 @@ def average_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if first.quantity != "ema":
         return None
     step = first.check.step
+    # After the step: the average moves towards the weight that the update has made, on each side its own.
     weights = {name: (one, other) for name, one, other in evidence.pairs(step, "var")}
     moves = []
     for name, one, other in evidence.pairs(step, "ema"):
         before = evidence.before(step, "ema", name)
         if before is None or name not in weights:
             return None
+        # Where average and weight begin alike the way is 0, and any share of it is 0 too.
         if norm(weights[name][0] - before) > 1e-6 * norm(before):
             moves.append((before, weights[name], (one, other)))
     shares = [
+        # average' - average = (1 - decay)(weight' - average), on each side by itself: one share over all variables.
         common_factor([(weight[side] - before, after[side] - before) for before, weight, after in moves], 1e-7)
         for side in (0, 1)
     ]
     if shares[0] is None or shares[1] is None:
         return None
+    # 1e-6: the share is known to 1e-7 of itself, so that less is no other decay.
     if abs(shares[1] - shares[0]) <= 1e-6 * abs(shares[0]):
         return None  # by the same decay, to what their fit can tell
     wanted, got = 1 - shares[0], 1 - shares[1]
@@ -183,6 +200,7 @@ def stale_average(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if first.quantity != "ema":
         return None
     shares = {step: share for step in evidence.steps if (share := _share_of_earlier(evidence, step)) is not None}
+    # All steps that tell anything must say so: at one step a share of the old way may be chance.
     told = {step: share for step, share in shares.items() if abs(share) > CLOSE}
     if not told or len(told) < len(shares):
         return None
@@ -204,6 +222,7 @@ def _share_of_earlier(evidence: Evidence, step: int) -> float | None:
     moves = _moves_to_earlier(evidence, step)
     if not moves:
         return None
+    # A way may be a millionth of the average, and storing rounds that by 1e-10 of itself: 100 CLOSE lies above.
     share = common_factor([(weight - start, other - start) for start, weight, other, _ in moves], 100 * CLOSE)
     if share is None:
         return 0.0
@@ -217,6 +236,7 @@ def _moves_to_earlier(evidence: Evidence, step: int) -> list[tuple[Array, Array,
     found = []
     for name, one, other in evidence.pairs(step, "ema"):
         start, weight = evidence.before(step, "ema", name), evidence.before(step, "var", name)
+        # Told apart by a millionth of the average: less is what storing it rounds.
         if start is not None and weight is not None and norm(weight - start) > 1e-6 * norm(start):
             found.append((start, weight, other, one))
     return found
@@ -231,10 +251,13 @@ def averages_not_used(first: FirstDifference, evidence: Evidence) -> Cause | Non
         return None
     found = {name: (one, other) for name, one, other in evidence.pairs(first.check.step, "eval")}
     averaged = {name: parse_evaluated(name) for name in found if parse_evaluated(name).averages}
+    # By name: an evaluation with the averages, and the same output with the weights.
     plain = {name: format_evaluated(parts._replace(averages=False)) for name, parts in averaged.items()}
     pairs = [(found[name], found[other]) for name, other in plain.items() if other in found]
     # Outputs that hang on no average, such as a batch handed through, are alike on both sides and say nothing.
     telling = [(one, other) for one, other in pairs if not same_values(other[0], one[0], evidence.close)]
+    # The candidate's two evaluations are one, output for output, while the reference's are not: what is evaluated with
+    # the averages never has them.
     if not telling or not all(same_values(other[1], one[1], evidence.close) for one, other in telling):
         return None
     return build_cause(

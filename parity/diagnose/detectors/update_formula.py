@@ -53,6 +53,7 @@ def other_update(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if first.quantity != "var" and not missing:
         return None
     sides = _sides(first, evidence)
+    # The move of this variable must differ itself: what follows from another slot differs without another formula.
     if not sides.names or (not missing and first.name not in sides.names):
         return None
     own = _own_formula(sides)
@@ -77,6 +78,7 @@ def other_slot_of_updates(first: FirstDifference, evidence: Evidence) -> Cause |
     moves = _chosen(sides.reference[0], sides.names)
     if not moves:
         return None
+    # Most terms first, so that a centred RMSProp is not taken for a plain one with a strange epsilon.
     for form in _roots_of([each for each in moves[0].terms if each not in (SLOT_OF_UPDATES, GRADIENT)]):
         own = solve(form, moves, sides.known[0][0], decays=True)
         if own is not None and holds(own, moves):
@@ -92,9 +94,11 @@ def _roots_of(slots: Sequence[str]) -> Iterator[Form]:
 
 def _sides(first: FirstDifference, evidence: Evidence) -> Sides:
     step = first.check.step
+    # From the first difference on, the steps that follow it: earlier ones agree, and hold for any formula.
     steps = [step, *(each for each in evidence.steps if each > step)][:MOST_STEPS]
     reference = [moves_of(evidence, each, candidate=False) for each in steps]
     candidate = [moves_of(evidence, each, candidate=True) for each in steps]
+    # Any step: in the first one slots are empty, and two rules may give the same move.
     names = [
         name for name in reference[0] if any(_wrong(r, c, name) for r, c in zip(reference, candidate, strict=True))
     ]
@@ -105,14 +109,18 @@ def _wrong(reference: Moves, candidate: Moves, name: str) -> bool:
     if name not in reference or name not in candidate:
         return False
     one, other = reference[name], candidate[name]
+    # Of the move, and beside it ROUNDING of the weight: a move is what storing two weights leaves.
     return norm(other.move - one.move) > LEAST_DIFFERENCE_OF_MOVES * norm(one.move) + ROUNDING * norm(one.weight)
 
 
 def _known_epsilons(evidence: Evidence, step: int) -> list[float]:
     reference, candidate = evidence.optimizers
+    # The reference's first (`known[0]` below), then the candidate's: TensorFlow calls it epsilon, torch eps.
     values = [reference.get("epsilon", 0.0), candidate.get("eps", candidate.get("epsilon", 0.0))]
     plain = [float(each) for each in values if isinstance(each, int | float)]
     second = evidence.counter(step, "beta2_power")
+    # torch's epsilon stands beside a root whose bias is corrected: seen from the uncorrected root it is epsilon sqrt(1
+    # - beta2^t).
     inside = [each * float(np.sqrt(1 - second)) for each in plain] if second is not None else []
     return [*plain, *inside]
 
@@ -124,11 +132,16 @@ def _chosen(moves: Moves, names: Sequence[str]) -> list[Move]:
 def _own_formula(sides: Sides) -> Formula | None:
     # In all of the steps: in the first one a slot may still be empty, and then it is the gradient but for a factor.
     moves = [list(each.values()) for each in sides.reference]
+    # Terms of the first variable: all variables of an optimizer have the same slots.
     slots = [term for term in moves[0][0].terms if term != GRADIENT]
     for form in forms(slots):
+        # The epsilon that the facts know, then whatever one fits: a known one leaves a number fewer to solve for.
         for known in (True, False) if form.root else (True,):
+            # One epsilon for each step: with a corrected bias it changes from step to step.
             epsilons = [each[0] if known else None for each in sides.known]
             solved = [solve(form, each, epsilon) for each, epsilon in zip(moves, epsilons, strict=True)]
+            # One form and one formula in all steps, or the reference's rule is not known and nothing can be said of the
+            # candidate's.
             if all(holds(formula, each) for formula, each in zip(solved, moves, strict=True)):
                 return solved[0]
     return None
@@ -142,8 +155,10 @@ def _tried(
     others = [form for form in forms(slots) if form != own]
     # What has fewer numbers, and fits, comes before what has more: a share of 0 beside the slot is none.
     fewer = [form for form in others if form.root == own.root and len(form.numerators) < len(own.numerators)]
+    # Without decay first: with it there is one unknown more, and more forms fit.
     for decays in (False, True):
         for form in (*fewer, own, *others):
+            # Each known epsilon in turn, in all steps together; last, where nothing decays, one that is solved for.
             for place in range(len(known[0]) if form.root else 1):
                 yield form, [each[place] for each in known], decays
             if form.root and not decays:
@@ -153,9 +168,11 @@ def _tried(
 def _formulas(sides: Sides, form: Form, epsilons: list[float | None], decays: bool) -> list[Formula] | None:
     found: list[Formula] = []
     for reference, candidate, epsilon in zip(sides.reference, sides.candidate, epsilons, strict=True):
+        # Fitted to the variables that differ alone: what is the same follows both formulas.
         names = [name for name in sides.names if name in reference and name in candidate]
         one, other = _chosen(reference, names), _chosen(candidate, names)
         formula = solve(form, other, epsilon, decays)
+        # The difference has to be explained in the first step; later ones have differing inputs too.
         if formula is None or not holds(formula, other, None if found else one):
             return None
         found.append(formula)
@@ -166,10 +183,12 @@ def _named(
     first: FirstDifference, evidence: Evidence, sides: Sides, own: Formula, found: list[Formula]
 ) -> Cause | None:
     formula = found[0]
+    # Decay before form and rate: it was fitted beside them, so that they are known without it.
     if formula.decay:
         return _of_the_decay(first, evidence, sides, own, formula)
     if formula.form != own.form:
         return _of_the_form(first, evidence, sides, own, formula)
+    # One factor of all shares is a rate; several would be another rule, which the forms have tried.
     rates = [other / one for one, other in zip(own.shares, formula.shares, strict=True)]
     if not all(is_close(rate, rates[0], CLOSE_SOLVED) for rate in rates):
         return None
@@ -184,11 +203,14 @@ def _of_the_rate(
     powers = [evidence.counter(sides.steps[0], f"beta{k}_power") for k in (1, 2)]
     if powers[0] is not None and powers[1] is not None and found[0].form.root:
         corrections = {
+            # The factor by which Adam's first moves are off where a correction is left out: sqrt(1 - beta2^t) / (1 -
+            # beta1^t) of both, or of one of them.
             "missing": float(np.sqrt(1 - powers[1]) / (1 - powers[0])),
             "first moment": 1 / (1 - powers[0]),
             "second moment": float(np.sqrt(1 - powers[1])),
         }
         for variant, corrected in corrections.items():
+            # A correction that is 1 at this step, as late in training, is corrected or not alike.
             if is_close(factor * corrected, 1.0, CLOSE_SOLVED) and not is_close(corrected, 1.0, CLOSE_SOLVED):
                 text = (
                     f"{_words(found[0])} gives the candidate's update of {_which(sides)} at step {sides.steps[0]}, "
@@ -202,14 +224,18 @@ def _of_the_epsilon(
     first: FirstDifference, evidence: Evidence, sides: Sides, own: Formula, formula: Formula
 ) -> Cause | None:
     got, wanted = formula.epsilon, own.epsilon
+    # Without a root there is no epsilon; 1e-3 of it, as it is what the fit leaves beside a root that is much larger.
     if not own.form.root or is_close(got, wanted, 1e-3):
         return None
+    # Adam's numerator is m, the gradient's average; RMSProp, Adagrad and the like have the gradient itself.
     of_adam = own.form.numerators[0] != GRADIENT
     second = evidence.counter(sides.steps[0], "beta2_power")
     text = (
         f"the candidate's update of {_which(sides)} is {_words(formula)}, the reference's {_words(own)}, "
         f"each of its own gradients and slots at step {sides.steps[0]}"
     )
+    # got = wanted sqrt(1 - beta2^t): lr m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon), multiplied through by the
+    # correction.
     if of_adam and second is not None and is_close(got, wanted * float(np.sqrt(1 - second)), 1e-4):
         return build_cause(
             "adam_epsilon_placement",
@@ -252,21 +278,26 @@ def _of_the_form(
         f"gradients and slots at steps {', '.join(map(str, sides.steps))}"
     )
     mine, theirs = own.form, formula.form
+    # One side has the gradient beside the slot and the other does not: a look ahead, or the slot of before the step.
     ahead = [len(form.numerators) == 2 for form in (mine, theirs)]
     if ahead[0] != ahead[1] and mine.root == theirs.root and mine.numerators[0] == theirs.numerators[0]:
         cause = _of_two_terms(first, evidence, sides, ahead[1], formula if ahead[1] else own, text)
         if cause is not None:
             return cause
+    # Same terms, another place of the same epsilon: sqrt(v) + e against sqrt(v + e).
     if mine.numerators == theirs.numerators and mine.root == theirs.root and not theirs.plain and not mine.plain:
         inside, outside = "inside the root", "outside the root"
         name = _epsilon_of(mine, evidence)
         place = (inside, outside) if theirs.inside else (outside, inside)
+        # No epsilon on the reference's side: then it is one that is added, not one that moved.
         if not own.epsilon:
             return build_cause(
                 name, "added", evidence=text, explains=_all_of(first), epsilon=formula.epsilon, place=place[0]
             )
         name = "adam_epsilon_placement" if name == "adam_epsilon" else name
         return build_cause(name, "root", evidence=text, explains=_all_of(first), place=place[0], wanted=place[1])
+    # Without a root the slot alone is momentum: the gradient in its place is none, and the slot where it was not is
+    # one.
     if not theirs.root and not mine.root and GRADIENT in (theirs.numerators[0], mine.numerators[0]):
         lost = theirs.numerators[0] == GRADIENT
         return build_cause("momentum", "lost" if lost else "added", evidence=text, explains=_all_of(first))
@@ -293,7 +324,9 @@ def _of_two_terms(
     rule = slot_rule(evidence, step, slot, candidate, names) or slot_rule(evidence, step, slot, candidate, names, True)
     if rule is None or not rule.keep or not formula.shares[0]:
         return None
+    # The gradient's share over the slot's: what tells the two rules, as the docstring derives.
     share = formula.shares[1] / formula.shares[0]
+    # take / keep: slot' = keep slot + take g, and a look ahead of it is keep slot' + take g, over keep.
     if is_close(share, rule.take / rule.keep, CLOSE_SHARE):
         whose = "candidate" if candidate else "reference"
         return build_cause("nesterov", evidence=text, explains=_all_of(first), whose=whose, wanted=not candidate)
@@ -319,10 +352,12 @@ def _of_the_decay(
         return None
     moves = _chosen(sides.candidate[0], sides.names)
     plain = formula._replace(decay=0.0)
+    # Of a rule and a decay that are fitted together the one that moves the weights further is named.
     of_the_rule = sum(norm(plain.of(move) - own.of(move)) ** 2 for move in moves)
     of_the_decay = sum(norm(formula.decay * move.weight) ** 2 for move in moves)
     if of_the_rule > of_the_decay:
         return _named(first, evidence, sides, own, [plain])
+    # Over the rate: decoupled decay is rate times coefficient times weight.
     amount = formula.decay / rate
     where = _which(sides)
     text = f"the update of {where} is off by {amount:.9g} times the learning rate and the weight"
@@ -335,12 +370,14 @@ def _of_a_slot(sides: Sides) -> Sides:
 
     def own(moves: Moves) -> Moves:
         return {
+            # Where both are there: the slot after the step less what it keeps of itself, and the slot before it.
             name: Move(move.before[slot], move.terms[slot], move.terms, move.before)
             for name, move in moves.items()
             if slot in move.before and slot in move.terms
         }
 
     reference, candidate = [own(each) for each in sides.reference], [own(each) for each in sides.candidate]
+    # By the slot's own move: a variable whose slot moves alike moved alike.
     names = [name for name in reference[0] if _wrong(reference[0], candidate[0], name)]
     return sides._replace(reference=reference, candidate=candidate, names=names)
 

@@ -63,6 +63,7 @@ def still(evidence: Evidence, step: int) -> set[str]:
     found = set()
     for name, one, other in evidence.pairs(step, "var"):
         before = evidence.before(step, "var", name)
+        # To 1e-12 of the weight, 9,000 roundings of float64, and where the reference goes further than that.
         if before is not None and norm(other - before) <= 1e-12 * norm(before) < norm(one - before):
             found.add(name)
     return found
@@ -74,21 +75,31 @@ def given(evidence: Evidence, step: int) -> Given | None:
     if found is None:
         return None
     slot, rule = found
+    # keep + take = 1: 1e-6 for betas that the graph holds in float32, each of them 6e-8 off.
     averages = abs(rule.keep + rule.take - 1) <= 1e-6
     left, own = still(evidence, step), evidence.applied(step)
     largest = max((norm(other) for _, other in own.values()), default=0.0)
     parts = []
     for name, _, after in evidence.pairs(step, "slot", slot):
         before = evidence.before(step, "slot", name, slot)
+        # Left out: what did not move at all (another cause), and gradients that are nothing but rounding, of which no
+        # share can be read.
         if before is None or name not in own or name in left or norm(own[name][1]) <= EMPTY_GRADIENT * largest:
             continue
+        # (name, slot before, gradient, slot after, weight before), float64 arrays of the variable's shape.
         parts.append((name, before, own[name][1], after, evidence.before(step, "var", name)))
     shares = [share for part in parts if (share := _share_kept(*part[1:], averages)) is not None]
+    # The median: a variable with a bug of its own, as one that is frozen, moves it nowhere.
     kept = float(np.median(shares)) if shares else 1.0
     agreeing = sum(abs(share - kept) <= 10 * RESIDUAL_OF_RULE for share in shares)
+    # More than half of the variables have to keep that share; an average that keeps all of itself would be divided by
+    # 0.
     if 2 * agreeing <= len(parts) or (averages and abs(1 - kept) <= RESIDUAL_OF_RULE):
         return None
+    # What an average takes up follows from what it keeps; a momentum's share is the reference's, since it cannot be
+    # told from a factor of the gradient.
     take = 1 - kept if averages else rule.take
+    # slot' = kept slot + take g, solved for g: the gradient that was used, with whatever was done to it.
     inputs = [Input(name, gradient, (after - kept * before) / take) for name, before, gradient, after, _ in parts]
     return Given(slot, kept, rule.keep, averages, inputs)
 
@@ -101,6 +112,7 @@ def moved(evidence: Evidence, step: int, told: Given) -> dict[str, Moved] | None
       step: its number.
       told: what the candidate's optimizer was given.
     """
+    # abs: rounding may leave a square of 0 a little below it.
     roots = {name: np.sqrt(np.abs(other)) for name, _, other in evidence.pairs(step, "slot", "v")}
     slots = {name: other for name, _, other in evidence.pairs(step, "slot", told.slot)}
     used = {each.name: each.used for each in told.inputs}
@@ -109,6 +121,7 @@ def moved(evidence: Evidence, step: int, told: Given) -> dict[str, Moved] | None
         before = evidence.before(step, "var", name)
         if before is None or name not in used:
             continue
+        # Positive along the gradient, as rate times direction is.
         move = before - after
         one = (
             _of_adam(move, slots[name], roots[name], before)
@@ -117,23 +130,29 @@ def moved(evidence: Evidence, step: int, told: Given) -> dict[str, Moved] | None
         )
         if one is not None:
             found[name] = one
+        # Of FEW_ELEMENTS nearly any rule fits or none does: then a variable neither proves nor refutes.
         elif move.size > FEW_ELEMENTS:
             return None
     return found or None
 
 
 def _share_kept(before: Array, gradient: Array, after: Array, weight: Array | None, averages: bool) -> float | None:
+    # Without decay first; a decayed gradient is g + d w, so that the weight is one more column of the slot.
     for columns in ([before, gradient], [before, gradient, weight]):
         found = fit_partly([each for each in columns if each is not None], after, RESIDUAL_OF_RULE)
         if found is not None and not found.limit and not found.empty:
             return found.coefficients[0]
     # Where some elements of the gradient were cut off, most of the others still tell the share, each for itself.
+    # Negated gradients as well: slot' - (-g) of an update that goes the other way.
     for sign in (1.0, -1.0):
+        # An average: slot' = keep slot + (1 - keep) g gives keep = (slot' - g) / (slot - g), element by element; a sum:
+        # keep = (slot' - g) / slot.
         part, whole = after - sign * gradient, before - (sign * gradient if averages else 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             each = (part / whole).reshape(-1)
         each = each[np.isfinite(each)]
         share = float(np.median(each)) if each.size >= FEW_ELEMENTS else np.nan
+        # A limit or a mask changes some elements only: where a third of them agree to 1e-7, that is the share.
         if (np.abs(each - share) <= RESIDUAL_OF_RULE).mean() >= LEAST_SHARE_EXACT:
             return share
     return None
@@ -144,9 +163,13 @@ def _of_adam(move: Array, slot: Array, root: Array, weight: Array) -> Moved | No
     found = fit_partly([move * root, move], slot, RESIDUAL_OF_RULE)
     if found is not None and found.coefficients[0]:
         first, second = found.coefficients
+        # What the fit leaves, over the length of the second column, the move, is how far e / r may be off; times r it
+        # is how far e may.
         doubt = found.residual * norm(slot) / (abs(first) * norm(move))
         return Moved(1 / first, second / first, 0.0, doubt)
+    # With decay: m = u root / r + e u / r - s w root / r - s e w / r, four columns for three unknowns.
     found = fit_partly([move * root, move, weight * root, weight], slot, RESIDUAL_OF_RULE)
+    # Only the third has to count: the second is the epsilon, and may be too small to show.
     if found is None or not found.coefficients[0] or not counts(found, [2], [move, move, weight * root], slot):
         return None
     first, second, third, _ = found.coefficients
@@ -154,10 +177,12 @@ def _of_adam(move: Array, slot: Array, root: Array, weight: Array) -> Moved | No
 
 
 def _of_a_slot(move: Array, slot: Array, used: Array, weight: Array) -> Moved | None:
+    # The plainest that fits: slot alone, with the gradient beside it (Nesterov), with decay, with both.
     for columns in ([slot], [slot, used], [slot, weight], [slot, used, weight]):
         found = fit_partly(columns, move, RESIDUAL_OF_RULE)
         further = range(1, len(columns))
         if found is not None and not found.limit and not found.empty and counts(found, further, columns, move):
+            # By identity of the arrays: which columns there are changes from one try to the next.
             shares = dict(zip(map(id, columns), found.coefficients, strict=True))
             return Moved(shares[id(slot)], shares.get(id(used), 0.0), shares.get(id(weight), 0.0))
     return None
@@ -174,6 +199,7 @@ def updates_at_once(evidence: Evidence, step: int) -> list[Cause]:
     if told is None:
         return []
     found = [*_of_the_slot(told), *_of_the_gradient(evidence, step, told)]
+    # The moves are read with the gradient that was used, so that a bug in front of the update is not counted again.
     went = moved(evidence, step, told)
     if went is not None:
         found += _adam_causes(evidence, step, told, went) if told.averages else _of_momentum(evidence, step, told, went)
@@ -181,9 +207,11 @@ def updates_at_once(evidence: Evidence, step: int) -> list[Cause]:
 
 
 def _of_the_slot(told: Given) -> Iterator[Cause]:
+    # CLOSE_DERIVED: the share was solved for, from a slot before and after.
     if abs(told.kept - told.wanted) <= CLOSE_DERIVED:
         return
     text = f"the slot {told.slot} of every variable keeps {told.kept:.9g} of itself, {FITTED}"
+    # Nothing is kept: the slot begins anew in every step, whatever it is called.
     if abs(told.kept) <= CLOSE_DERIVED:
         yield build_cause("slot_reset", evidence=text, slot=told.slot)
         return
@@ -200,6 +228,7 @@ def _of_the_gradient(evidence: Evidence, step: int, told: Given) -> Iterator[Cau
         )
         fit = next(
             (
+                # Gradient alone, then with decay; a column counts only if it puts in far more than the fit leaves.
                 fit
                 for chosen in columns
                 if (fit := fit_partly(chosen, each.used, CLOSE_DERIVED))
@@ -222,12 +251,14 @@ def _of_the_gradient(evidence: Evidence, step: int, told: Given) -> Iterator[Cau
             "clipping",
             "fitted by value",
             limit=min(limits),
+            # One limit, or "or more" where variables end at different ones: clipping by value has one for all.
             more=" or more" if max(limits) > min(limits) * 1.001 else "",
             evidence=f"the largest elements of {len(limits)} of {len(fits)} variables' gradients are of one size "
             f"each, {FITTED}",
         )
     amounts = list(decayed.values())
     if amounts and all(is_close(amount, amounts[0], 1e-3) for amount in amounts):
+        # Over the factor of the gradient: used = f (g + d w) where the decay is added before the factor.
         amount = amounts[0] / factors[0]
         yield _decay(
             amount, ", ".join(decayed), f"the gradient that the optimizer works with is off by {amount:.9g} times"
@@ -236,15 +267,18 @@ def _of_the_gradient(evidence: Evidence, step: int, told: Given) -> Iterator[Cau
 
 def _of_the_factors(factors: list[float], told: Given, evidence: Evidence, step: int) -> Iterator[Cause]:
     text = f"the candidate's optimizer works with {factors[0]:.9g} times the gradient, {FITTED}"
+    # All of them: a single variable with another sign is no sign of the update.
     if all(factor < 0 for factor in factors):
         yield build_cause("sign", "update", evidence=text)
     sizes = [abs(factor) for factor in factors]
+    # Ten times CLOSE_DERIVED, because every factor has that error of its own.
     same = max(sizes) - min(sizes) <= 10 * CLOSE_DERIVED * max(sizes)
     if same and is_close(sizes[0], 1.0, CLOSE_DERIVED):
         return
     dampened = [] if told.averages else dampened_shares(evidence, told.wanted)
     if same and any(is_close(sizes[0], share, CLOSE_DERIVED) for share in dampened):
         yield build_cause("momentum", "dampened", evidence=text, factor=sizes[0])
+    # One norm at all steps, or another factor each time: only a limit makes either of them.
     elif same and (_one_norm(evidence, step, told) or (sizes[0] < 1 and not _one_factor(evidence, step, told))):
         yield build_cause(
             "clipping",
@@ -258,6 +292,7 @@ def _of_the_factors(factors: list[float], told: Given, evidence: Evidence, step:
 
 def _of_momentum(evidence: Evidence, step: int, told: Given, went: dict[str, Moved]) -> Iterator[Cause]:
     rate = evidence.learning_rate(step)
+    # Where the reference itself looks ahead, slot and gradient are both its own rule.
     if not rate or any(evidence.optimizers[0].get(key) for key in ("use_nesterov", "nesterov")):
         return
     ahead = [each for each in went.values() if each.other]
@@ -265,6 +300,8 @@ def _of_momentum(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
         ahead
         and len(ahead) == len(went)
         and all(
+            # Nesterov moves by g + momentum slot', so that the slot counts momentum times the gradient; 1e-4, since
+            # early slots point along the gradient and the two shares are told apart by what is left.
             is_close(each.rate, each.other * told.wanted, 1e-4) or is_close(each.rate, each.other * told.kept, 1e-4)
             for each in ahead
         )
@@ -277,6 +314,7 @@ def _of_momentum(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
             whose="candidate",
             wanted=False,
         )
+        # Beside a look ahead the rate is the gradient's share, and without one the slot's.
         yield from _of_the_rates({name: each.other / rate for name, each in went.items()}, evidence.is_whole)
     elif not ahead:
         yield from _of_the_rates({name: each.rate / rate for name, each in went.items()}, evidence.is_whole)
@@ -289,8 +327,10 @@ def _adam_causes(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
     if not rate or not isinstance(wanted, float) or powers[0] is None or powers[1] is None:
         return
     first, second = powers[0], powers[1]
+    # alpha = rate sqrt(1 - beta2^t) / (1 - beta1^t): what Adam multiplies m / (sqrt(v) + epsilon) by.
     corrected = float(np.sqrt(1 - second) / (1 - first))
     rates = [each.rate / rate for each in went.values()]
+    # Half of the variables are enough: one whose rate is another itself has not lost the correction.
     uncorrected = sum(is_close(each, 1.0, CLOSE_DERIVED) for each in rates) * 2 >= len(rates)
     if uncorrected and not is_close(corrected, 1.0, CLOSE_DERIVED) and not _another_beta2(evidence, step):
         yield build_cause(
@@ -299,15 +339,19 @@ def _adam_causes(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
             evidence=f"lr m / (sqrt(v) + epsilon) gives the update of most of {len(went)} variables at step "
             f"{step}, {FITTED}",
         )
+    # The rate that is left once the correction that this side makes is taken out.
     scale = 1.0 if uncorrected else corrected
     epsilon = float(np.median([each.other for each in went.values()]))
     # Powers of another beta are the candidate's own: what they make of the rate is no rate.
     if abs(told.kept - told.wanted) <= CLOSE_DERIVED:
         yield from _of_the_rates({name: each.rate / rate / scale for name, each in went.items()}, evidence.is_whole)
+    # torch's place of the same epsilon, seen from the uncorrected root, as in update_formula.
     inside = wanted * float(np.sqrt(1 - second))
+    # Ten times what the fit can move it by: only then is it known at all.
     known = abs(epsilon - wanted) > 10 * float(np.median([each.doubt for each in went.values()]))
     if (
         known
+        # 1e-3 of the epsilon that should be there; 1e-2 between variables, whose roots know it to different digits.
         and abs(epsilon - wanted) > 1e-3 * wanted
         and all(is_close(each.other, epsilon, 1e-2) for each in went.values())
     ):

@@ -39,12 +39,15 @@ def not_updated(first: FirstDifference, evidence: Evidence) -> Cause | None:
     still, moved = [], 0
     for name, one, other in evidence.pairs(step, "var"):
         before = evidence.before(step, "var", name)
+        # A reference that does not move either, or a gradient of zeros, says nothing of the candidate.
         if before is None or norm(one - before) <= 1e-12 * norm(before) or not gradients.get(name, one).any():
             continue
+        # 1e-12 of the weight: 9,000 roundings, far below any move that a rate of training makes.
         if norm(other - before) <= 1e-12 * norm(before):
             still.append(name)
         else:
             moved += 1
+    # The variable of the difference has to be one of them, or another detector's cause would be named here.
     if first.name not in still:
         return None
     if not moved:
@@ -72,12 +75,14 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     slot = parse_key(first.check.key).slot
     wrong = [name for name, one, other in evidence.pairs(step, "slot", slot) if norm(other - one) > CLOSE * norm(one)]
     wanted = slot_rule(evidence, step, slot, candidate=False)
+    # Of all variables first; then of those that differ, where others keep the right share.
     got = slot_rule(evidence, step, slot, candidate=True) or slot_rule(evidence, step, slot, candidate=True, only=wrong)
     if wanted is None or got is None or wanted.power != got.power or _same_rule(wanted, got) or _stands_still(got):
         return None
     made = list(_made(evidence, step, slot, got, wrong))
     if not explained_together(made):
         return None
+    # All variables that have the slot, of every optimizer: else the ones that follow the rule are listed.
     every = evidence.is_whole and len(made) == sum(1 for _ in evidence.pairs(step, "slot", slot))
     where = "" if every else f" for {', '.join(wrong)}"
     text = (
@@ -86,10 +91,13 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
         f"{wanted.take:.9g}"
     )
     explains = share_explained(first, made)
+    # keep is 0 and take the reference's: a slot that is made anew, and not one of another rule.
     if abs(got.keep) <= RESIDUAL_OF_RULE and abs(got.take - wanted.take) <= RESIDUAL_OF_RULE * abs(wanted.take):
         return build_cause("slot_reset", evidence=text, explains=explains, slot=slot, where=where)
+    # Adagrad adds squares up and keeps all of them; RMSProp and Adam keep 1 - decay of theirs.
     if wanted.power == 2 and _sums(wanted) != _sums(got):
         here, there = _of_squares(got), _of_squares(wanted)
+    # take = 1 and keep what it was: an average in whose place the gradient is added whole.
     elif _averages(wanted) and abs(got.take - 1) <= RESIDUAL_OF_RULE < abs(got.keep):
         here, there = "sums gradients up, as momentum does", "averages them"
     else:
@@ -107,6 +115,7 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
             times=times,
         )
     name, variant = _share_of(evidence, slot, wanted)
+    # Nine digits: the share of a fit to RESIDUAL_OF_RULE = 1e-7, without the digits that nobody set.
     kept = [round(rule.keep, 9) for rule in (got, wanted)]
     return build_cause(name, variant, evidence=text, explains=explains, where=where, got=kept[0], wanted=kept[1])
 
@@ -138,6 +147,7 @@ def _sums(rule: SlotRule) -> bool:
 
 
 def _share_of(evidence: Evidence, slot: str, rule: SlotRule) -> tuple[str, str]:
+    # Shares that do not add up to 1 are no average's: what keeps a share and takes the gradient whole is a momentum.
     if not _averages(rule):
         return "momentum", "other"
     settings = evidence.optimizers[0]
@@ -176,6 +186,7 @@ def _made(
     for name, one, other in evidence.pairs(step, "slot", slot):
         before = evidence.before(step, "slot", name, slot)
         if before is not None and name in gradients and name in names:
+            # slot' = keep slot + take g^p of the fitted rule, beside what each side has of it.
             yield rule.keep * before + rule.take * gradients[name][1] ** rule.power, other, one
 
 
@@ -203,16 +214,20 @@ def learning_rate_factor(first: FirstDifference, evidence: Evidence) -> Cause | 
     moves = _moves(evidence, step)
     if moves is None:
         return None
+    # What differs of the reference's moves; told_factor asks for one number over all of these and for no other.
     wrong = [each for each in moves if norm(each[2] - each[1]) > CLOSE * norm(each[1])]
     factor = told_factor([(one, other) for _, one, other in wrong], 10 * CLOSE)
+    # Over the steps too: a rate is one number in each of them, and other rules are one only at the first.
     factors = _factors(evidence, {name for name, *_ in wrong})
     if factor is None or factors is None:
         return None
     every = evidence.is_whole and len(wrong) == len(moves)
     where = "" if every else f" for {', '.join(name for name, _, _ in wrong)}"
+    # Before a factor: an update of another count is a factor in every single step.
     counted = _other_count(evidence, factors)
     if counted is not None or any(not is_close(each, factor, SAME_FACTOR) for each in factors.values()):
         return counted or _varying(factors, where)
+    # Every variable with the other sign: a sign of some of them is a bug of theirs.
     if abs(factor + 1) <= 10 * CLOSE and len(wrong) == len(moves):
         return build_cause(
             "sign",
@@ -240,6 +255,7 @@ def _moves(evidence: Evidence, step: int) -> list[tuple[str, Array, Array]] | No
         if before is None:
             return None
         # Storing a weight rounds its update: what is left of it beside the weight decides what can be told.
+        # A move of 1e-4 of the weight is stored to 1e-12 of itself, far below the 1e-8 that a factor is asked for.
         if norm(one - before) > 1e-4 * norm(before):
             moves.append((name, one - before, other - before))
     return moves
@@ -279,14 +295,18 @@ def _varying(factors: dict[int, float], where: str) -> Cause:
 def _other_count(evidence: Evidence, factors: dict[int, float]) -> Cause | None:
     """Adam's correction of its bias, by another count of steps than the reference's."""
     said = [evidence.optimizers[0].get(name) for name in ("beta1", "beta2")]
+    # A beta that a graph or a file does not say cannot be raised to a power here.
     betas = [beta for beta in said if isinstance(beta, float) and 0.0 < beta < 1.0]
     powers = {step: evidence.counter(step, "beta1_power") for step in factors}
+    # beta1^t is what the graph counts: t = log power / log beta1, at least 1.
     own = {step: _count(power, betas[0]) for step, power in powers.items() if power and power < 1.0 and len(betas) == 2}
     if not own or len(own) < len(factors):
         return None
+    # One step too many, one too few, two of either; and 1 or 2 in every step, as where the count is never kept.
     tries = [{step: count + more for step, count in own.items()} for more in (1, -1, 2, -2)]
     for tried in [*tries, dict.fromkeys(own, 1), dict.fromkeys(own, 2)]:
         wanted = {step: _correction(n, betas) / _correction(own[step], betas) for step, n in tried.items() if n > 0}
+        # The ratio of two corrections is what a wrong count multiplies every move by, at these steps and no others.
         if len(wanted) == len(own) and all(is_close(factors[step], wanted[step], CLOSE_CORRECTION) for step in own):
             step = min(own)
             return build_cause(
@@ -302,6 +322,7 @@ def _other_count(evidence: Evidence, factors: dict[int, float]) -> Cause | None:
 
 
 def _count(power: float, beta: float) -> int:
+    # The power is beta^t to rounding, so that the nearest whole number is the count.
     return max(1, round(float(np.log(power) / np.log(beta))))
 
 
@@ -313,4 +334,5 @@ def _same_inputs(evidence: Evidence, step: int, name: str) -> bool:
     pairs = [(one, other) for own, one, other in evidence.pairs(step, "grad") if own == name]
     for slot in evidence.slots(step):
         pairs += [(one, other) for own, one, other in evidence.pairs(step, "slot", slot) if own == name]
+    # Same gradients and slots to 1e-6: only then does a factor of the move belong to the update itself.
     return all(norm(other - one) <= 1e-6 * norm(one) for one, other in pairs)

@@ -98,6 +98,7 @@ class Formula(NamedTuple):
 def moves_of(evidence: Evidence, step: int, candidate: bool) -> dict[str, Move]:
     """Returns how one side moved each variable whose gradient is known.
 
+    # float64, flat, of at most MOST_SAMPLED elements; the same elements of every term of a variable.
     A slot that the sides share goes by the reference's name, any other of the candidate by its own.
     """
     gradients, before = evidence.applied(step), evidence.before
@@ -108,13 +109,16 @@ def moves_of(evidence: Evidence, step: int, candidate: bool) -> dict[str, Move]:
         if start is None or name not in gradients:
             continue
         own = {slot: values[name] for slot, values in slots.items() if name in values}
+        # Every n-th element: which ones does not matter, since each follows the rule by itself.
         cut = slice(None, None, max(1, start.size // MOST_SAMPLED))
         terms = {GRADIENT: gradients[name][candidate], **own}
+        # A variable with a slot of another shape, as a factored second moment is, follows none of the forms.
         if any(each.shape != start.shape for each in terms.values()):
             continue
         earlier = {slot: was for slot in own if (was := before(step, "slot", name, slot)) is not None}
         found[name] = Move(
             start.reshape(-1)[cut],
+            # weight before minus weight after: positive where the gradient is, as the rule says it.
             (start - after).reshape(-1)[cut],
             {term: value.reshape(-1)[cut] for term, value in terms.items()},
             {slot: value.reshape(-1)[cut] for slot, value in earlier.items()},
@@ -125,6 +129,7 @@ def moves_of(evidence: Evidence, step: int, candidate: bool) -> dict[str, Move]:
 def _slots(evidence: Evidence, step: int, candidate: bool) -> dict[str, dict[str, Array]]:
     names = evidence.slots(step)
     found = {slot: {name: pair[candidate] for name, *pair in evidence.pairs(step, "slot", slot)} for slot in names}
+    # Slots that are joined to one of the reference's belong to it, whatever they are called in the port.
     joined = {own for slot, values in found.items() if values for own in _own_names(evidence, slot, step)}
     # A slot that only one side has is read from its file.
     alone = evidence.candidate.facts.get("slots", ()) if candidate else names
@@ -156,6 +161,7 @@ def _own_names(evidence: Evidence, slot: str, step: int) -> set[str]:
 
 def forms(slots: Sequence[str]) -> Iterator[Form]:
     """Yields the forms that an update may have, the plainest first."""
+    # Forms of few unknowns first: of what fits, the shortest is what is meant.
     for slot in slots:
         yield Form((slot,))
     yield Form((GRADIENT,))
@@ -163,6 +169,7 @@ def forms(slots: Sequence[str]) -> Iterator[Form]:
         yield Form((slot, GRADIENT))
     for root in slots:
         above = [slot for slot in slots if slot != root]
+        # inside the root and beside it: sqrt(v + e) and sqrt(v) + e, which no other form covers.
         for inside in (False, True):
             for numerator in (*above, GRADIENT):
                 yield Form((numerator,), (root,), inside)
@@ -175,10 +182,12 @@ def forms(slots: Sequence[str]) -> Iterator[Form]:
 
 def denominator(form: Form, move: Move, epsilon: float) -> Array:
     """Returns what a form divides by, 1 where there is no root."""
+    # (elements,): 1 where there is no root, so that one division does for all forms.
     if not form.root:
         return np.ones_like(move.move)
     square = _square(form, move)
     if form.inside:
+        # max(..., 0): a square that is negative by rounding has a root of 0, not none.
         return np.asarray(np.sqrt(np.maximum(square + epsilon, 0.0)))
     return np.asarray(np.sqrt(np.maximum(square, 0.0)) + epsilon)
 
@@ -187,6 +196,7 @@ def _square(form: Form, move: Move) -> Array:
     first = move.terms[form.root[0]]
     if form.plain:
         return first**2
+    # Centred RMSProp: the mean square less the square of the mean, which is the variance.
     return first - move.terms[form.root[1]] ** 2 if len(form.root) == 2 else first
 
 
@@ -201,6 +211,7 @@ def solve(form: Form, moves: Sequence[Move], epsilon: float | None = None, decay
     """
     if not moves or any(name not in move.terms for move in moves for name in (*form.numerators, *form.root)):
         return None
+    # What is below 0 somewhere is no square, and has no root.
     if form.root and any((_square(form, move) < 0.0).any() for move in moves):
         return None
     if form.root and epsilon is None:
@@ -209,6 +220,7 @@ def solve(form: Form, moves: Sequence[Move], epsilon: float | None = None, decay
     for move in moves:
         below = denominator(form, move, epsilon or 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
+            # 0 / 0 is 0: a place without a gradient moves by nothing whatever is below it.
             scaled = [np.where(move.terms[n] == 0.0, 0.0, move.terms[n] / below) for n in form.numerators]
         columns.append([*scaled, move.weight] if decays else scaled)
     # u = sum_k r_k t_k / d + s w with d known: linear in the rates r_k and, where weights decay, in s.
@@ -226,6 +238,7 @@ def _with_epsilon(form: Form, moves: Sequence[Move]) -> Formula | None:
     # so that e = beside / whole, and of the second the sign of r is that of <u, n>.
     columns, targets = [], []
     for move in moves:
+        # first: the numerator, to which the equation is solved; others: what stands beside it, as Nesterov's gradient.
         square, first = _square(form, move), move.terms[form.numerators[0]]
         others = [move.terms[name] for name in form.numerators[1:]]
         if form.inside:
@@ -236,13 +249,16 @@ def _with_epsilon(form: Form, moves: Sequence[Move]) -> Formula | None:
             targets.append(first)
     found = fit(columns, targets)
     if found is None or not found.coefficients[0] or (form.inside and found.coefficients[0] < 0.0):
+        # 1 / r^2 must be positive, and 1 / r not 0: a fit of noise is neither.
         return None
     whole, beside, *shares = found.coefficients
+    # The largest root of any element, to compare the epsilon with: where it swamps all roots any would fit.
     largest = max(float(np.max(_square(form, move), initial=0.0)) for move in moves)
     if abs(beside / whole) > SWAMPS * (largest if form.inside else np.sqrt(largest)):
         return None  # beside that the root counts for nothing, and any would do
     if form.inside:
         sign = np.sign(sum(float(np.vdot(move.move, move.terms[form.numerators[0]])) for move in moves))
+        # Of n = u (sqrt(v + e)) / r the sign of r is that of what moves: the square has lost it.
         return Formula(form, (float(sign / np.sqrt(whole)),), beside / whole)
     return Formula(form, (1.0 / whole, *(-share / whole for share in shares)), beside / whole)
 
@@ -259,6 +275,7 @@ def holds(formula: Formula | None, moves: Sequence[Move], others: Sequence[Move]
         return False
     if formula.epsilon < 0.0:
         return False
+    # What is left of every variable, float64 of its sampled elements.
     left = [move.move - formula.of(move) for move in moves]
     rounding = [ROUNDING * norm(move.weight) for move in moves]
     if any(
@@ -268,6 +285,8 @@ def holds(formula: Formula | None, moves: Sequence[Move], others: Sequence[Move]
         return False
     if others is None:
         return True
+    # The difference of the two sides, over all variables together: what is left must be small beside that, not beside
+    # the move.
     apart = float(np.sqrt(sum(norm(m.move - o.move) ** 2 for m, o in zip(moves, others, strict=True))))
     rest = float(np.sqrt(sum(norm(each) ** 2 for each in left)))
     return rest <= LEFT * apart + float(np.sqrt(sum(room**2 for room in rounding)))

@@ -51,11 +51,14 @@ def weight_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     tower: what is named holds in all of them.
     """
     step = first.check.step
+    # A decay inside the loss shows in the loss first, and in the towers' gradients as a multiple of the weight.
     quantity = "tower_grad" if first.quantity in ("loss", "tower_grad") else first.quantity
+    # Of a step's own first tower, where nothing says which: each of them has the same decay.
     tower = first.tower or next(iter(evidence.tower_names(step, "tower_grad")), "")
     own = _apart_in(quantity, evidence, step, tower)
     if own is None:
         return None
+    # A generator: other towers and steps are read only until one of them refutes the amount.
     others = _elsewhere(quantity, evidence, step, tower)
     found, decayed = _proportional(own, evidence)
     if found is None:
@@ -63,10 +66,12 @@ def weight_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     amount = found.coefficients[0]
     if not _holds(lambda name, weight: amount * weight, decayed, others):
         return None
+    # Every variable, or the ones that decay: a bias often does not.
     whole = evidence.is_whole and len(decayed) == len(own.every)
     where_it_is = "every variable" if whole else ", ".join(decayed)
     text = f"the {own.where} of {where_it_is} is off by {amount:.9g} times the weight, and nothing else"
     known = decay_of_the_reference(evidence, step, decayed)
+    # Nothing is added where the reference decays nothing, or where it is not known by how much.
     if known:
         text += f": {known + amount:.6g} where the reference has {known:.6g}"
     return cause_of_decay(amount, where_it_is, text)
@@ -83,6 +88,7 @@ def _apart_in(quantity: str, evidence: Evidence, step: int, tower: str) -> Apart
         rate = evidence.learning_rate(step)
         if not rate:
             return None
+        # w' = w - rate (u + c w): where c differs, weights after the step are off by -rate c w.
         pairs, where, per_weight = list(evidence.pairs(step, "var")), "update", -rate
     else:
         return None
@@ -93,6 +99,7 @@ def _elsewhere(quantity: str, evidence: Evidence, step: int, tower: str) -> Iter
     """Yields what differs in the other towers of a step, and in all towers of other steps, where something does."""
     for each in evidence.steps:
         towers = evidence.tower_names(each, "tower_grad") if quantity == "tower_grad" else [tower]
+        # Without the place that was asked about: it has already agreed with itself.
         for name in towers:
             apart = _apart_in(quantity, evidence, each, name) if (each, name) != (step, tower) else None
             if apart is not None and apart.told:
@@ -104,6 +111,7 @@ def _holds(law: Law, names: Collection[str], others: Iterable[Apart]) -> bool:
 
 
 def _agrees(law: Law, names: Collection[str], told: dict[str, tuple[Array, Array]]) -> bool:
+    # What the law leaves of what differs; tested over all variables together, as it was found.
     parts = [(left, left - law(name, weight)) for name, (weight, left) in told.items() if name in names]
     apart, rest = (float(np.sqrt(sum(norm(each[place]) ** 2 for each in parts))) for place in (0, 1))
     return rest <= RESIDUAL_ELSEWHERE * apart
@@ -149,7 +157,9 @@ def _of_amounts(
     text = f"the {where} is off by {_listed(amounts)} times the weight, and nothing else"
     # c w / |w| of a norm less c' w of half a square: linear in both.
     columns = [np.array([1 / norms[name] for name in amounts]), -np.ones(len(amounts))]
+    # Two unknowns: with two variables they fit whatever the amounts are.
     squares = fit([columns], [np.array(list(amounts.values()))]) if len(amounts) > 2 else None
+    # Positive where the candidate decays by norms, as a sum of p.norm() does, and the reference by squares.
     if squares is not None and squares.residual <= RESIDUAL_OF_DIFFERENCE and squares.coefficients[0] > 0.0:
         of_norm, of_square = squares.coefficients
         if not _holds(lambda name, weight: (of_norm / norm(weight) - of_square) * weight, told, others):
@@ -159,6 +169,7 @@ def _of_amounts(
             "norms",
             evidence=f"{text}: {of_norm:.6g} over the norm of the variable less {of_square:.6g}",
         )
+    # Amounts of each variable by itself, which hold in every other step and tower too.
     if not _holds(lambda name, weight: amounts[name] * weight, told, others):
         return None
     return build_cause("weight_decay", "amounts", evidence=text, amounts=_listed(amounts))
@@ -185,6 +196,7 @@ def _of_rows(every: list[Apart]) -> Cause | None:
         shares = (left * weight).sum(axis=1) / np.maximum((weight**2).sum(axis=1), 1e-300)
         if norm(left - shares[:, None] * weight) > RESIDUAL_OF_DIFFERENCE * norm(left):
             return None
+        # Rows that are all zero have no share: they decay by nothing whatever their coefficient.
         shown.setdefault(name, []).append(shares[weight.any(axis=1)])
     if not all(_are_counts(np.concatenate(shares)) for shares in shown.values()):
         return None
@@ -201,6 +213,7 @@ def _of_rows(every: list[Apart]) -> Cause | None:
 
 
 def _are_counts(shares: Array) -> bool:
+    # Sorted, the multiples are next to one another: the smallest step between two is one lookup, or a part of one.
     """Whether amounts lie whole multiples of one coefficient apart, as counts of lookups make them."""
     ordered = np.sort(shares)
     close = FROM_WHOLE_MULTIPLE * float(np.abs(ordered).max(initial=0.0))
@@ -208,6 +221,7 @@ def _are_counts(shares: Array) -> bool:
     gaps = gaps[gaps > close]
     if len(ordered) < FEWEST_ELEMENTS or not len(gaps):
         return False
+    # The smallest gap may be one lookup, two or three, where no two rows differ by one.
     for part in (1, 2, 3):
         counts = (ordered - ordered[0]) / (gaps.min() / part)
         if counts.max() < MOST_LOOKUPS and (np.abs(counts - np.round(counts)) <= FROM_WHOLE_MULTIPLE).all():
@@ -231,6 +245,7 @@ def cause_of_decay(amount: float, where: str, text: str) -> Cause:
       where: the variables, in words.
       text: the evidence.
     """
+    # The sign says which side decays further; the amount is named without it.
     who, other = ("candidate", "reference") if amount > 0 else ("reference", "candidate")
     return build_cause("weight_decay", who, evidence=text, amount=abs(amount), who=who, other=other, variables=where)
 
@@ -260,12 +275,14 @@ def _of_no_data(gradient: Array, weight: Array | None) -> float | None:
     if weight is None:
         return None
     ratios = np.sort(gradient[weight != 0] / weight[weight != 0])
+    # A gradient of exactly 0 beside a weight that is not: the data does not reach it, and no decay does.
     if (ratios == 0).any():
         return 0.0
     count = max(FEWEST_RATIOS, gradient.size // ONE_RATIO_IN)
     if len(ratios) < count:
         return None  # most of the weights are 0, and what is left is too little to tell
     first, last = ratios[: len(ratios) - count + 1], ratios[count - 1 :]
+    # `count` ratios in a row that are one number: elements of the data's gradient do not line up like that.
     alike = np.flatnonzero(last - first <= CLOSE_RATIO * np.abs(last))
     return float(first[alike[0]]) if len(alike) else None
 
@@ -294,8 +311,10 @@ def _apart(
     for name, one, other in pairs:
         weight = evidence.before(step, "var", name)
         if weight is None or not np.any(weight):
+            # Of a weight of zeros nothing is a multiple.
             continue
         difference = other - one
+        # Beside what differs most, and beside the gradient itself: what is less is rounding.
         telling = norm(difference) > 1e-6 * largest and norm(difference) > LEAST_DIFFERENCE * norm(one)
         found.append((name, weight, difference / per_weight if telling else None))
     return found
