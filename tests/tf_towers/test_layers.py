@@ -49,6 +49,14 @@ def test_float64_follows_the_float32_kernel(tf, images):
         assert np.abs(exact[name] - kernel[name]).max() < 2e-6 * scale, name
 
 
+def test_a_single_value_of_a_channel_has_no_variance_in_either_precision(tf, images):
+    exact, kernel = (tf(_normalised, x=images[:1, :1, :1], dtype=dtype) for dtype in ("float64", "float32"))
+    decay = float(np.float32(1) - np.float32(MOMENTUM))
+    moved = np.linspace(0.5, 2.0, 4) * (1 - decay)
+    np.testing.assert_allclose(kernel["norm/moving_variance"], moved, rtol=1e-6)
+    np.testing.assert_allclose(exact["norm/moving_variance"], moved, rtol=1e-14)
+
+
 def test_float64_is_the_fused_rule_to_rounding(tf, images):
     answer = tf(_normalised, x=images, dtype="float64")
     old = np.linspace(0.5, 2.0, 4)

@@ -94,7 +94,7 @@ def batch_norm_over_towers(
         mean = tf.add_n([tf.reduce_sum(one, axes) for one in inputs]) / count
         variance = tf.add_n([tf.reduce_sum(tf.squared_difference(one, mean), axes) for one in inputs]) / count
         decay = tf.constant(np.float32(1) - np.float32(momentum), dtype)
-        for moving, batch in ((moving_mean, mean), (moving_variance, variance * count / (count - 1))):
+        for moving, batch in ((moving_mean, mean), (moving_variance, _unbiased(variance, count))):
             change = (moving.read_value() - batch) * decay
             tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, tf.assign_sub(moving, change))
         outputs = []
@@ -137,7 +137,7 @@ def _fused_in_float64(inputs: Tensor, gamma: Variable, beta: Variable, epsilon: 
     mean, variance = tf.nn.moments(inputs, axes)
     outputs = tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
     count = tf.cast(tf.reduce_prod(tf.shape(inputs)[:-1]), inputs.dtype)
-    return outputs, mean, variance * count / (count - 1)
+    return outputs, mean, _unbiased(variance, count)
 
 
 def _over_all_towers(inputs: Tensor, gamma: Variable, beta: Variable, epsilon: float) -> Tuple[Tensor, Tensor, Tensor]:
@@ -158,7 +158,12 @@ def _over_all_towers(inputs: Tensor, gamma: Variable, beta: Variable, epsilon: f
     squares = _sum_over_towers(parts + counts * tf.squared_difference(means, tf.stop_gradient(mean)))
     variance = squares / count
     outputs = (inputs - mean) * (gamma * tf.rsqrt(variance + epsilon)) + beta
-    return outputs, mean, squares / (count - 1)
+    return outputs, mean, _unbiased(variance, count)
+
+
+def _unbiased(variance: Tensor, count: Tensor) -> Tensor:
+    # A single value has no variance, and the kernel gives it 0 then: fused_batch_norm_op.cc divides by max(count - 1, 1).
+    return variance * (count / tf.maximum(count - 1, 1))
 
 
 def _sum_over_towers(stacked: Tensor) -> Tensor:
