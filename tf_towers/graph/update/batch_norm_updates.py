@@ -4,6 +4,7 @@ import itertools
 from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, Sequence, Set
 
 from tf_towers.graph.op_types import GROUPING, VARIABLES, WRITING
+from tf_towers.graph.traversal import ancestors, before, earlier
 from tf_towers.tf_types import Operation
 
 
@@ -35,8 +36,8 @@ def racing_updates(updates: Iterable[Any]) -> List[str]:
         for op in _writing_ops(getattr(update, "op", update)):
             writers.setdefault(_variable_of(op), set()).add(op)
     several = {name: ops for name, ops in writers.items() if len(ops) > 1}
-    before = _writers_before([op for ops in several.values() for op in ops])
-    return sorted(name for name, ops in several.items() if _unordered(ops, before))
+    known = _writers_before([op for ops in several.values() for op in ops])
+    return sorted(name for name, ops in several.items() if _unordered(ops, known))
 
 
 def _writing_ops(op: Operation) -> List[Operation]:
@@ -44,8 +45,7 @@ def _writing_ops(op: Operation) -> List[Operation]:
         return [op]
     if op.type not in GROUPING:
         return []
-    before = [tensor.op for tensor in op.inputs] + list(op.control_inputs)
-    return [writer for one in before for writer in _writing_ops(one)]
+    return [writer for one in before(op) for writer in _writing_ops(one)]
 
 
 def _variable_of(op: Operation) -> str:
@@ -54,23 +54,12 @@ def _variable_of(op: Operation) -> str:
     return op.name
 
 
-def _unordered(ops: Iterable[Operation], before: Mapping[Operation, AbstractSet[Operation]]) -> bool:
+def _unordered(ops: Iterable[Operation], known: Mapping[Operation, AbstractSet[Operation]]) -> bool:
     pairs = itertools.combinations(ops, 2)
-    return any(one not in before[other] and other not in before[one] for one, other in pairs)
+    return any(one not in known[other] and other not in known[one] for one, other in pairs)
 
 
 def _writers_before(writers: Sequence[Operation]) -> Dict[Operation, Set[Operation]]:
-    """Returns dict of writer to the set of writers that run before it.
-
-    One pass over the graph, whose operations come in the order of their making: what an operation waits for was there.
-    """
-    if not writers:
-        return {}
-    bits = {op: 1 << place for place, op in enumerate(writers)}
-    masks: Dict[Operation, int] = {}
-    for op in writers[0].graph.get_operations():
-        mask = 0
-        for earlier in [tensor.op for tensor in op.inputs] + list(op.control_inputs):
-            mask |= masks.get(earlier, 0) | bits.get(earlier, 0)
-        masks[op] = mask
-    return {op: {other for other in writers if masks[op] & bits[other]} for op in writers}
+    """Returns dict of writer to the set of writers that run before it, itself included."""
+    masks = earlier(ancestors(writers), writers)
+    return {op: {other for place, other in enumerate(writers) if masks[op] >> place & 1} for op in writers}
