@@ -36,6 +36,7 @@ def pairs_by_hand(
     problems: list[str] = []
     used: dict[Block, str] = {}
     for name, entry in entries.items():
+        # Written the wrong way round: one line that says so, and not one for every name.
         if (
             entry.to
             and name in of_candidate
@@ -60,6 +61,7 @@ def pairs_by_hand(
             f"{part}: expected to be used once, got it for {user} and {name}"
             for part, block in blocks
             for other, user in used.items()
+            # None is the whole array, which no block may share; two blocks may, if they are two.
             if other[0] == part and (None in (block, other[1]) or block == other[1])
         ]
         used.update((block, name) for block in blocks)
@@ -74,6 +76,7 @@ def _missing_blocks(used: list[Block]) -> list[str]:
     problems = []
     for part, found in counts.items():
         count = found[0][1]
+        # A block twice has been reported already, as used twice.
         if sorted(found) != [(index, count) for index in range(count)] and len(set(found)) == len(found):
             given = ", ".join(f"rows({index}, {of})" for index, of in sorted(found))
             problems.append(f"{part}: expected every block of its rows, got {given}")

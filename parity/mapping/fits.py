@@ -11,8 +11,6 @@ from parity.mapping.transforms import parse_transform
 from parity.mapping.variable_map import Pair
 from parity.mapping.variables import MappingError, Variable
 
-# Which transforms can turn one variable into another, given who uses them.
-
 # Class of torch's module, and the TensorFlow op that fixes the kernel's layout: a layout that no shape can overrule.
 _BY_USE: dict[tuple[str, str], str] = {
     ("Linear", "MatMul"): "transpose",
@@ -57,6 +55,7 @@ def fits(reference: Variable, candidate: Variable) -> list[str]:
     """
     if reference.kind != candidate.kind or candidate.use in PACKED:
         return []
+    # True of every transform below, and cheap: most pairs of a large model end here.
     if math.prod(reference.shape) != math.prod(candidate.shape):
         return []
     return [text for text in _possible(reference, candidate) if becomes(text, reference, candidate)]
@@ -118,6 +117,7 @@ def _usual(reference: Variable, use: str) -> tuple[str, ...]:
     return _BY_RANK.get(rank, ("identity",))[1:] or ("identity",)
 
 
+# A stack of equal layers asks for the same few shapes again for every pair of its variables.
 @lru_cache(maxsize=4096)
 def _shapes(text: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:
     try:
@@ -127,7 +127,7 @@ def _shapes(text: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | 
 
 
 def _possible(reference: Variable, candidate: Variable) -> tuple[str, ...]:
-    if reference.use and reference.use == candidate.use:
+    if reference.use and reference.use == candidate.use:  # two traces of one framework
         return ("identity",)
     ops = (reference.use or "").split("+")
     by_use = {_BY_USE[(candidate.use or "", op)] for op in ops if (candidate.use or "", op) in _BY_USE}
@@ -140,8 +140,6 @@ def _possible(reference: Variable, candidate: Variable) -> tuple[str, ...]:
         return ("identity", "hwoi_to_iohw")
     return _BY_RANK.get(rank, ("identity",))
 
-
-# Joins variables that names, uses and shapes leave no choice for.
 
 BY_NAME = "by name and shape"
 BY_SHAPE = "only shape that fits"
@@ -182,6 +180,7 @@ def join_certain(left: Sequence[Variable], free: Sequence[Variable], meaning: Na
     def same_name(one: Variable) -> list[Variable]:
         return namesakes.get(meaning.reference[one.name], [])
 
+    # Names first: what they join is no rival any more, so that shapes may decide more of what is left.
     joined = _only_partners(left, same_name, BY_NAME)
     names = {name for pair in joined for name in (pair.reference, *pair.candidate)}
     rest = [variable for variable in free if variable.name not in names]
@@ -202,6 +201,8 @@ def contradict(reference: str, candidate: str, use: str) -> bool:
 
 
 def _only_partners(reference: Sequence[Variable], near: Callable[[Variable], list[Variable]], why: str) -> list[Pair]:
+    # A pair is certain from both ends: the one that fits `one`, which fits no other. With a single end two layers of
+    # one shape would be joined in whichever order they come.
     partners: dict[str, list[tuple[str, Sequence[str]]]] = {}
     rivals: Counter[str] = Counter()
     for one in reference:

@@ -79,8 +79,8 @@ BY_ORDER = "by order and shape"
 BY_NUMBERS = "by numbers"
 UNVERIFIED = ", unverified"
 
-# What speaks against a pair. A name in common weighs more than two places of order, a kind of layer more than any few, the
-# kernel of the layer more than the name of its bias; numbers outweigh everything. Tried on the lists in
+# What speaks against a pair. A name in common weighs more than two places of order, a kind of layer more than any few,
+# the kernel of the layer more than the name of its bias; numbers outweigh everything. Tried on the lists in
 # tests/parity/mapping/test_mapping_guesses.py.
 NAME, FAMILY, ORDER, MATE, NUMBERS = 4.0, 3.0, 0.25, 2.5, 100.0
 BENT = (

@@ -8,8 +8,6 @@ from parity.mapping.transforms import Shape, Transform, misfit, register
 from parity.mapping.variables import MappingError, Variable
 from parity.trace.arrays import Array
 
-# The transforms that only move elements: kernels, activations, flattened and reshaped arrays.
-
 
 def _one(array: Array, linear: bool) -> tuple[Array, ...]:
     return (array,)
@@ -111,6 +109,7 @@ def hwcm_to_depthwise() -> Transform:
         if array.ndim != 4:
             raise misfit(text, "[h, w, c, m]", array.shape)
         h, w, c, m = array.shape
+        # torch's output channel c * m + j is multiplier j of input channel c, in TensorFlow as well.
         return (array.transpose(2, 3, 0, 1).reshape(c * m, 1, h, w),)
 
     def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
@@ -139,6 +138,7 @@ def flatten_hwc(height: int, width: int, channels: int) -> Transform:
         if array.ndim != 2 or array.shape[0] != inputs:
             raise misfit(text, f"[{inputs}, out]", array.shape)
         outputs = array.shape[1]
+        # (h, w, c, out) to (out, c, h, w): row (y * w + x) * c + k of the reference is column (k * h + y) * w + x.
         return (array.reshape(height, width, channels, outputs).transpose(3, 2, 0, 1).reshape(outputs, inputs),)
 
     def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
@@ -179,12 +179,9 @@ def _sizes(text: str, sizes: tuple[int, ...]) -> Shape:
     return tuple(sizes)
 
 
-# Layouts that no shape shows: the order in which a map is flattened in front of a dense layer, or made of its
-# outputs.
-
 DENSE = ("Linear",)
 OF_MAPS = ("Conv", "BatchNorm2d", "BatchNorm3d", "InstanceNorm", "GroupNorm", "Embedding")  # of no flat vectors
-MOST_LAYOUTS = 6
+MOST_LAYOUTS = 6  # numbers of channels that are tried; the nearest convolution's is the likeliest
 
 
 class Maps:
@@ -197,6 +194,7 @@ class Maps:
     def __init__(self, variables: Sequence[Variable]) -> None:
         self.variables = variables
         found = [(place, each) for place, each in enumerate(variables) if len(each.shape) > 2]
+        # Both ascend by place, which bisect needs: each dense kernel asks, and a scan would be quadratic.
         self._outputs = [(place, channels) for place, each in found if (channels := _outputs(each))]
         self._inputs = [(place, channels) for place, each in found if (channels := _inputs(each))]
         self._kernels = [place for place, each in enumerate(variables) if len(each.shape) > 1]
@@ -211,7 +209,7 @@ class Maps:
 
     def before(self, place: int, size: int) -> list[int]:
         """Returns the numbers of channels, nearest first, of which maps in front of a place may make `size` numbers."""
-        known = self._outputs[: bisect_left(self._outputs, (place, 0))]
+        known = self._outputs[: bisect_left(self._outputs, (place, 0))]  # (place, 0) is before any pair of this place
         return _channels((channels for _, channels in reversed(known)), size)
 
     def behind(self, place: int, size: int) -> list[int]:
@@ -254,13 +252,15 @@ def layouts_of(maps: Maps, at: int, use: str, plain: Sequence[str]) -> list[str]
         rest = [text for text in plain if text != "transpose"]
         flat = [_text("flatten_hwc", size, channels) for channels in maps.before(at, size)]
         behind = [_text("unflatten_hwc", made, channels) for channels in maps.behind(at, made)]
+        # Likeliest first: the first of equal cost is taken where no numbers decide, each further one costs `LAYOUT`
+        # more.
         if maps.follows_one(at):
             return [*flat, "transpose", *behind, *rest]
         return [*behind, "transpose", *flat, *rest] if maps.makes_one(at) else ["transpose", *behind, *flat, *rest]
     if len(variable.shape) == 1 and "identity" in plain:
         behind = [_text("unflatten_hwc", variable.shape[0], each) for each in maps.behind(at, variable.shape[0])]
         return [*behind, *plain] if maps.makes_one(at) else [*plain, *behind]
-    if len(plain) > 1 and use == "Linear":
+    if len(plain) > 1 and use == "Linear":  # a square kernel: `tf.layers.dense` and torch hold it turned
         return sorted(plain, key=lambda text: text != "transpose")
     return list(plain)
 
@@ -280,11 +280,10 @@ def _channels(found: Iterable[int], size: int) -> list[int]:
 
 
 def _text(name: str, size: int, channels: int) -> str:
+    # (y, x) is numbered y * w + x on both sides, so height and width count as their product only.
     places = size // channels
     side = math.isqrt(places)
-    height, width = (
-        (side, side) if side * side == places else (places, 1)
-    )  # height and width count as their product only
+    height, width = (side, side) if side * side == places else (places, 1)
     return f"{name}({height}, {width}, {channels})"
 
 
@@ -292,9 +291,9 @@ def _outputs(variable: Variable) -> int:
     use, shape = variable.use or "", variable.shape
     if len(shape) < 3:
         return 0
-    if "BackpropInput" in use:
+    if "BackpropInput" in use:  # a transposed convolution's kernel is [h, w, out, in]
         return shape[-2]
-    if "DepthwiseConv2dNative" in use:
+    if "DepthwiseConv2dNative" in use:  # [h, w, c, m] has c * m outputs
         return shape[-1] * shape[-2]
     return shape[-1] if "Conv" in use else 0
 

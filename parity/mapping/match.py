@@ -12,8 +12,7 @@ from parity.mapping.guesses import BY_LIKENESS, UNVERIFIED, Guess, Numbers
 from parity.mapping.variable_map import Mapping, Pair, line
 from parity.mapping.variables import MappingError, Variable
 
-# Says which variables could not be joined, and what to write so that they can.
-
+# A message has at most 40 lines: six questions with two answers each, and what is left of both sides with four.
 CONSIDERED = 4
 QUESTIONS = 6
 ANSWERS = 2
@@ -143,9 +142,6 @@ def _partners(variable: Variable, reference: Sequence[Variable]) -> str:
     return f", which may be {' or '.join(names[:CONSIDERED])}" if names else ", which nothing left over fits"
 
 
-# Joins all variables of two sides, or says exactly why not.
-
-
 def build_mapping(
     reference: Sequence[Variable],
     candidate: Sequence[Variable],
@@ -167,7 +163,7 @@ def build_mapping(
         lines to write.
     """
     draft = draft_mapping(reference, candidate, entries)
-    require_total(draft)
+    require_total(draft)  # before any numbers: a run costs minutes, and could not decide what has no partner
     draft = draft.by(numbers) if numbers else draft
     open_ = [guess for guess in draft.guesses if guess.consequential and guess.verified is not True]
     if open_:

@@ -5,8 +5,6 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-# Brings the naming habits of TensorFlow and torch to one form.
-
 ROLES = {
     **dict.fromkeys(("kernel", "weights", "weight", "w", "gamma", "embeddings", "scale"), "weight"),
     **dict.fromkeys(("bias", "biases", "b", "beta", "offset"), "bias"),
@@ -33,6 +31,8 @@ def meanings(names: Sequence[str]) -> list[Meaning]:
     "module/Conv_1/kernel:0" and "conv1.weight" say the same.
     """
     split = [_components(name) for name in names]
+    # Invariant: all names begin with the same `shared` scopes, and say more than those. So "tower/conv/kernel" beside
+    # "tower/fc/kernel" is conv and fc, and a model of one variable keeps its name.
     shared = 0
     while split and all(_says_more(parts[shared + 1 :]) for parts in split) and len({p[shared] for p in split}) == 1:
         shared += 1
@@ -44,7 +44,7 @@ def similarity(one: Meaning, other: Meaning) -> float:
     if one.role and other.role and one.role != other.role:
         return 0.0
     words = difflib.SequenceMatcher(None, " ".join(one.where), " ".join(other.where), autojunk=False).ratio()
-    return 0.25 * (one.role == other.role) + 0.75 * words
+    return 0.25 * (one.role == other.role) + 0.75 * words  # to rank proposals that a person reads; nothing rests on it
 
 
 def _says_more(parts: list[str]) -> bool:
@@ -54,7 +54,7 @@ def _says_more(parts: list[str]) -> bool:
 
 def _components(name: str) -> list[str]:
     parts = [part for part in re.split(r"[/.]", name.lower().removesuffix(":0")) if part]
-    while len(parts) > 1 and parts[0] == "module":
+    while len(parts) > 1 and parts[0] == "module":  # DataParallel and DDP put it in front, one around the other twice
         parts = parts[1:]
     return parts
 
@@ -63,7 +63,7 @@ def _meaning(components: list[str]) -> Meaning:
     *scopes, last = components
     stem, number = re.fullmatch(r"(.*?)_?(\d*)", last, re.DOTALL).groups()  # type: ignore[union-attr]
     role = ROLES.get(last) or ROLES.get(stem, "")
-    rest = ([number] if number and last not in ROLES else []) if role else [last]
+    rest = ([number] if number else []) if role else [last]  # "w_1" and "w_2" are of layers 1 and 2
     if not role and "_" in stem:
         first, _, behind = stem.partition("_")
         before, _, end = stem.rpartition("_")
@@ -83,6 +83,7 @@ def renumbered(reference: Sequence[Meaning], candidate: Sequence[Meaning]) -> li
     moved = {
         words: dict(zip(sorted(numbers), sorted(counted[words]), strict=True))
         for words, numbers in own.items()
+        # As many on both sides, or layers are missing and the first need not be the first.
         if len(numbers) == len(counted.get(words, ()))
     }
 
@@ -113,7 +114,7 @@ def _words(components: list[str]) -> tuple[str, ...]:
     found: list[str] = []
     for token in re.findall(r"\d+|[^\W\d_]+", " ".join(components)):
         if token.isdigit():
-            token = str(int(token))
+            token = str(int(token))  # "conv01" is conv 1
         if token == "fn":
             continue
         if found and not token.isdigit() and not found[-1].isdigit():
@@ -123,12 +124,11 @@ def _words(components: list[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-# Which of the candidate's optimizer slots is which of TensorFlow's.
-
 # What torch.optim calls in its state what a TensorFlow 1 optimizer keeps under a slot name.
 TORCH_SLOTS: dict[str, tuple[str, ...]] = {
     "momentum": ("momentum_buffer",),
-    # An update that a script writes itself has an "m" of gradients and a "v" of their squares, whatever is made of them.
+    # An update that a script writes itself has an "m" of gradients and a "v" of their squares, whatever is made of
+    # them.
     "m": ("exp_avg", "grad_avg", "momentum_buffer"),
     "v": ("exp_avg_sq", "exp_inf", "square_avg"),
     "vhat": ("max_exp_avg_sq",),
@@ -152,6 +152,7 @@ def only_slots_left(reference_slots: Collection[str], candidate_slots: Collectio
     partners = {slot: slot_partner(slot, candidate_slots) for slot in reference_slots}
     left = [slot for slot, partner in partners.items() if partner is None]
     free = sorted(set(candidate_slots) - {partner for partner in partners.values() if partner})
+    # "exp_avg_sq" left over beside a momentum is a second moment that the reference lacks, and no momentum.
     known = {name for slot, names in TORCH_SLOTS.items() for name in (slot, *names)}
     return {left[0]: free[0]} if len(left) == len(free) == 1 and free[0] not in known else {}
 

@@ -9,8 +9,6 @@ from parity.mapping.transforms import Shape, Transform, misfit, register
 from parity.mapping.variables import MappingError
 from parity.trace.arrays import Array
 
-# The transforms that make two arrays of one: an LSTM's kernel and bias, and a bias that torch keeps as a sum.
-
 
 @register("lstm_gates")
 def lstm_gates() -> Transform:
@@ -25,6 +23,7 @@ def lstm_gates() -> Transform:
     def forward(array: Array, linear: bool) -> tuple[Array, ...]:
         if array.ndim != 2 or array.shape[1] % 4 or array.shape[0] <= array.shape[1] // 4:
             raise misfit(text, "[in + h, 4 h]", array.shape)
+        # TensorFlow multiplies by [inputs, state] at once: the first rows are the inputs', the last h the state's.
         inputs = array.shape[0] - array.shape[1] // 4
         rows = swap_gates(array.T)
         return rows[:, :inputs], rows[:, inputs:]
@@ -86,7 +85,7 @@ def gates(*order: int) -> Transform:
     text = f"gates({', '.join(str(place) for place in order)})"
     if len(order) < 2 or any(type(place) is not int for place in order) or sorted(order) != [*range(len(order))]:
         raise MappingError(f"{text}: expected every block's number once. Count from 0.")
-    back = tuple(order.index(place) for place in range(len(order)))
+    back = tuple(order.index(place) for place in range(len(order)))  # the inverse permutation: back[order[i]] = i
 
     def moved(array: Array, places: tuple[int, ...]) -> Array:
         blocks = np.split(array, len(places))
@@ -95,7 +94,7 @@ def gates(*order: int) -> Transform:
     def forward(array: Array, linear: bool) -> tuple[Array, ...]:
         if array.ndim not in (1, 2) or array.shape[-1] % len(order):
             raise misfit(text, f"[in, {len(order)} h] or [{len(order)} h]", array.shape)
-        return (moved(array.T, order),)
+        return (moved(array.T, order),)  # .T of a bias is the bias
 
     def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
         (array,) = arrays
@@ -133,6 +132,8 @@ def lstm_bias(forget_bias: float = 1.0) -> Transform:
 
     def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
         added = constant(arrays[0])
+        # Off the frozen term, where it is exact, and not off the sum: b + (1 - 1) keeps b, (b + 1) - 1 loses its last
+        # bits.
         of_value = arrays if linear else (arrays[0], arrays[1] - added)
         return swap_gates(_total("lstm_bias", of_value, linear))
 
@@ -151,6 +152,7 @@ def sum_of_two() -> Transform:
 
 def swap_gates(array: Array) -> Array:
     """Reorders four equal blocks of the first axis from i, j, f, o to i, f, g, o, and back by the same swap."""
+    # The swap of two blocks is its own inverse, so one function serves both ways.
     first, second, third, fourth = np.split(array, 4)
     return np.concatenate([first, third, second, fourth])
 
@@ -162,10 +164,6 @@ def _total(text: str, arrays: tuple[Array, ...], linear: bool) -> Array:
         return arrays[0]
     # Half of twice a number is that number exactly, so gradients that agree come back unrounded.
     return (arrays[0] + arrays[1]) * arrays[0].dtype.type(0.5) if linear else arrays[0] + arrays[1]
-
-
-# The transforms of arrays that one side holds in one and the other in several: query, key and value, and flattened
-# maps.
 
 
 @register("rows")
@@ -226,6 +224,7 @@ def unflatten_hwc(height: int, width: int, channels: int) -> Transform:
     outputs, torch one with channels first.
     """
     text = f"unflatten_hwc({height}, {width}, {channels})"
+    # The columns of [in, h * w * c] are reordered as the rows of a flattened map are: by its transform, kernels turned.
     inner = flatten_hwc(height, width, channels)
     outputs = math.prod((height, width, channels))
 

@@ -21,8 +21,6 @@ from parity.trace import (
 )
 from parity.trace.arrays import Array
 
-# Names and layouts of what is not a variable: feeds, activations, metrics.
-
 
 class Renaming:
     """Carries names and arrays of one quantity between the sides; what has no entry stays as it is.
@@ -76,8 +74,6 @@ class Renaming:
         text = self._transform(name) or self._layouts.get(name)
         return parse_transform(text).backward(array) if text else array
 
-
-# Joins the names and layouts of two traces: for every tensor of the reference, the candidate's in the same layout.
 
 OPTIONAL = frozenset(["state"])
 
@@ -149,6 +145,8 @@ class Join:
         found = [name for name in self.candidates(key) if name in file]
         if key.quantity in PER_VARIABLE:
             pair = self._variables.pair(key.name)
+            # Gradients and slots are linear in the loss, weights and averages are not: no constant is added to the
+            # former.
             linear = key.quantity not in UPDATED
             # The frozen term of a sum has no gradient and no slot.
             if not found or (len(found) < len(pair.candidate) and not (linear and pair.transform.is_sum)):
@@ -192,6 +190,7 @@ class Join:
             for name, block in written.items():
                 index, count = rows
                 size = block.shape[0]
+                # A copy per array, and never the caller's: blocks of several variables are written into it.
                 whole = moved.setdefault(name, np.zeros((count * size, *block.shape[1:]), block.dtype))
                 whole[index * size : (index + 1) * size] = block
         return moved
@@ -235,6 +234,8 @@ class Join:
         a variable that is declared to have no counterpart is left out.
         """
         keys = [(key, text) for text in texts if not self._alone(key := parse_key(text))]
+        # Activations and losses are written in order of execution, so their place in the file is when they were
+        # computed.
         places = {text: place for place, (_, text) in enumerate(keys)}
 
         def order(item: tuple[TensorKey, str]) -> tuple[int, tuple[int, ...], int]:

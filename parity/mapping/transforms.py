@@ -15,6 +15,18 @@ from parity.trace.arrays import Array
 Shape = tuple[int, ...]
 
 
+# What holds of every transform T and its inverse S = backward, and what a property test holds all of them to:
+#
+#   S(T(a)) = a for every array that T takes, and the shapes of T(a) depend on the shape of a alone;
+#   T puts elements in another order and does nothing else. So a value, its gradient and its slots are carried one by
+#   one, in any dtype, and nothing is rounded.
+#
+# Two kinds are wider. A sum, a = p + q, is carried as p = a and q = a constant c, which `linear` leaves out: the
+# gradient g by a is that by p and that by q, so T(g) = (g, g), and S takes the mean of what it is given. A block of
+# rows is no whole array of the candidate's: T makes the block and S cuts it out of the whole, so that S(T(a)) = a holds
+# once all blocks have been put together (`Join.write_all`).
+
+
 @dataclass(frozen=True)
 class Transform:
     """Carries arrays from the reference's layout to the candidate's and back.
@@ -79,6 +91,7 @@ class Transform:
         Raises:
           MappingError: this transform does not take such an array.
         """
+        # One byte, seen as an array of any shape: nothing of the size of a weight is allocated.
         made = tuple(part.shape for part in self.forward(np.broadcast_to(np.int8(0), shape), linear=True))
         if self.rows is None:
             return made
@@ -87,6 +100,8 @@ class Transform:
 
     def permutes(self, shape: Shape) -> bool:
         """Returns whether the elements along some axis of an array of `shape` come in another order."""
+        # Axis by axis, in an array that is 1 long along all others: a transposition leaves 0, 1, 2, ... as it is,
+        # whatever becomes of the axis, and another order of the elements along it does not.
         for axis, length in enumerate(shape):
             along = np.arange(length).reshape([length if each == axis else 1 for each in range(len(shape))])
             try:
@@ -117,6 +132,7 @@ def register(name: str) -> Callable[[Callable[..., Transform]], Callable[..., Tr
     return add
 
 
+# Every pair of same-shaped variables is tried by several transforms: the same few texts come again and again.
 @lru_cache(maxsize=1024)
 def parse_transform(text: str) -> Transform:
     """Makes the transform that a case names, e.g. "transpose", "flatten_hwc(7, 7, 32)" or "reshape(8, 8) | transpose".
@@ -148,6 +164,7 @@ def _chain(links: list[Transform]) -> Transform:
             f"transform: expected only the last of {text!r} to make several arrays or rows. Reorder them."
         )
 
+    # Only the last may make several parts or a block: what is behind it would have to be said for each part.
     def forward(array: Array, linear: bool) -> tuple[Array, ...]:
         for link in first:
             (array,) = link.forward(array, linear)
@@ -156,6 +173,7 @@ def _chain(links: list[Transform]) -> Transform:
     def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
         if shape is None:
             raise MappingError(f"{text}: expected the reference's shape, got none. Pass it as shape.")
+        # before[k]: the shape that link k takes. A reshape cannot be undone without, nor can a link behind one.
         before = [shape]
         for link in first:
             before += link.shapes(before[-1])
@@ -173,6 +191,7 @@ def _arguments(text: str, arguments: str) -> tuple[list[Any], dict[str, Any]]:
             raise ValueError
         positional = [ast.literal_eval(value) for value in call.args]
         named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        # "f(1)(2)" is a call of a call, and true is an int to isinstance.
         if not isinstance(call.func, ast.Name) or any(
             type(value) not in (int, float) for value in [*positional, *named.values()]
         ):

@@ -12,6 +12,7 @@ from parity.mapping.variables import Variable
 
 QUERY_KEY_VALUE = ("query", "key", "value")
 SEPARATE = {f"{what[0]}_proj_weight": what for what in QUERY_KEY_VALUE}
+# 1.0 is the default of TensorFlow's cells, 0.0 what scripts write instead; a sum where the port trains both biases.
 FORGET_BIASES = ("lstm_bias(1.0)", "lstm_bias(0.0)", "sum")
 LSTM = frozenset(["LSTM", "LSTMCell"])
 RECURRENT = LSTM | {"RNN", "RNNCell"}
@@ -70,12 +71,14 @@ class Unit(NamedTuple):
         if not self.texts:
             (part,) = self.parts
             found = [*dict.fromkeys([*fits(reference, part), *_reshaped(reference, part)])]
+            # Axes of length 1 only where nothing else fits: they would add a second layout to what is clear.
             return found or fits_but_for_ones(reference, part)
         size = len(reference.shape)
         if self.rows is None:
             return [*filter(None, (without_leading_ones(text, reference, *self.parts) for text in self.texts))]
         tail = f"rows({self.rows[0]}, {self.rows[1]})"
         width = self.parts[0].shape[0] // self.rows[1]
+        # A query's kernel is [d, d], or [d, heads, d / heads]; its bias [d], or [heads, d / heads].
         heads = [f"reshape({reference.shape[0]}, {width}) | transpose | "] if size == 3 else []
         flat = [f"reshape({width}) | "] if size > 1 and len(self.parts[0].shape) == 1 else []
         plain = ["transpose | "] if size == 2 and not flat else [""] if size == 1 else []
@@ -93,6 +96,7 @@ def units_of(candidate: Sequence[Variable], reference: Sequence[Variable]) -> li
     """
     units: list[Unit] = []
     taken: set[str] = set()
+    # Each kind takes variables that no other takes, by the class of the module; the rest are units by themselves.
     for unit in (
         *_recurrent(candidate, reference),
         *_gated(candidate, reference),
@@ -113,6 +117,7 @@ def _recurrent(candidate: Sequence[Variable], reference: Sequence[Variable]) -> 
             continue
         whole = "lstm_gates" if variable.use in LSTM else "rnn_kernel"
         partner = by_name.get(variable.name.replace("_ih", "_hh"))
+        # Keras keeps the kernels of inputs and of the state apart, the cells of tf.nn.rnn_cell in one.
         separate = [text for text in ("transpose", "lstm_rows", "identity") if _any(text, reference, variable)]
         if variable.name.rpartition(".")[2].startswith("weight"):
             if partner and _any(whole, reference, variable, partner):
@@ -166,6 +171,7 @@ def _side_by_side(candidate: Sequence[Variable], reference: Sequence[Variable]) 
         parent, _, module = where.rpartition(".")
         if variable.use == "Linear" and re.search(r"(^|_)(q|k|v|query|key|value)(_|\d|$)", _words(module)):
             parents.setdefault((parent, role, variable.shape), []).append(variable)
+    # Kernels before biases: whether a parent's biases are cut from one follows from its kernels.
     cut = set()
     for (parent, role, shape), found in sorted(parents.items(), key=lambda item: item[0][1] != "weight"):
         text, plain = f"split({len(found)})", "transpose" if role == "weight" else "identity"
@@ -173,6 +179,7 @@ def _side_by_side(candidate: Sequence[Variable], reference: Sequence[Variable]) 
             continue
         same = [variable for variable in candidate if variable.shape == shape and variable.use == "Linear"]
         single = [variable for variable in reference if becomes(plain, variable, found[0])]
+        # Not where the reference has enough kernels that each become one: then nothing is packed, and 3 d is chance.
         if len(single) < len(same) if role == "weight" else parent in cut:
             cut.add(parent)
             yield Unit(f"{parent}.qkv.{role}", tuple(sorted(found, key=_of_query_key_value)), (text,))

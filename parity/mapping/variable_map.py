@@ -48,6 +48,7 @@ class Mapping:
     def __init__(self, pairs: Sequence[Pair], kept: Sequence[Variable] = ()) -> None:
         self.pairs, self.kept = tuple(pairs), tuple(kept)
         self._by_reference = {pair.reference: pair for pair in pairs}
+        # Of an array that holds blocks of several variables the last one's pair stays.
         self._by_candidate = {name: pair for pair in pairs for name in pair.candidate}
 
     def pair(self, reference: str) -> Pair:
@@ -98,6 +99,7 @@ class Mapping:
           MappingError: no such variable, an array is missing, extra or does not fit.
         """
         pair = self.pair(name)
+        # Of a sum the frozen term has no gradient and no slot; of a value all terms are needed.
         missing = [part for part in pair.candidate if part not in arrays]
         extra = [part for part in arrays if part not in pair.candidate]
         if extra or not arrays or (missing and not (linear and pair.transform.is_sum)):

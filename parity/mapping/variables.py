@@ -16,9 +16,6 @@ class MappingError(ValueError):
         self.table = table
 
 
-# What mapping needs to know of a variable.
-
-
 class Variable(NamedTuple):
     """Describes one variable of one side.
 

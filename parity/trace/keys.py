@@ -180,8 +180,8 @@ def batch_input(text: str) -> str:
     return text[len("feed/") :] if text.startswith("feed/") else text
 
 
-# Greedy: of an input whose own name holds "feed/" only what is behind the last one is returned. It stays so, for by this
-# name a recorded shadow has drawn by how much the input moves, see `tie_breaking`.
+# Greedy: of an input whose own name holds "feed/" only what is behind the last one is returned. It stays so, for by
+# this name a recorded shadow has drawn by how much the input moves, see `tie_breaking`.
 _INPUT = re.compile(r"(?:.*/)?feed/(?:[0-9.]+/)?(.+)")
 
 

@@ -62,7 +62,8 @@ def perturb(
     for each in perturbations:
         names = [name for name in changed if quantity_of(name) == each.quantity]
         names = [name for name in names if not each.but or parse_key(name).name not in each.but]
-        # Drawn from one generator, in their order: what stays takes no numbers, and a tensor more changes all behind it.
+        # Drawn from one generator, in their order: what stays takes no numbers, and a tensor more changes all behind
+        # it.
         if names:
             found = {name: changed[name] for name in names}
             changed.update(PERTURBED_BY[each.kind](found, each, each.seed + each.seed_per_step * step))
@@ -132,11 +133,13 @@ PERTURBED_BY: "Dict[str, Callable[[Tensors, Perturbation, int], Tensors]]" = {
 
 
 def _bounds(size: int, shards: int, uneven: str) -> List[int]:
-    # Where the pieces of a batch begin, and where the last one ends; as `tf_towers.graph` cuts batches that do not divide.
+    # Where the pieces of a batch begin, and where the last one ends; as `tf_towers.graph` cuts batches that do not
+    # divide.
     piece, rest = size // shards, size % shards
     if uneven == "sizes":  # the first `rest` shards have one example more
         return [shard * piece + min(shard, rest) for shard in range(shards + 1)]
-    # Shards are filled up with copies of the last example, number size - 1, which has to stay last to be what is copied.
+    # Shards are filled up with copies of the last example, number size - 1, which has to stay last to be what is
+    # copied.
     if uneven == "pad" and rest:
         return [min(shard * (piece + 1), size - 1) for shard in range(shards + 1)]
     return [shard * piece for shard in range(shards + 1)]

@@ -43,8 +43,8 @@ class Trace(object):
         self.producer: Dict[str, Any] = self.meta["producer"]
         self.complete: bool = self.meta["complete"]
         self.step_numbers: List[int] = self.meta["step_numbers"]
-        # Step files appear by rename, so the steps of a writer that was killed are whole, each of them; which there are,
-        # only the folder says, for `trace.json` is written at the beginning and at the end.
+        # Step files appear by rename, so the steps of a writer that was killed are whole, each of them; which there
+        # are, only the folder says, for `trace.json` is written at the beginning and at the end.
         if not self.complete:
             if whole:
                 raise TraceError(

@@ -17,7 +17,7 @@ from parity.trace.keys import Quantity, TensorKey, parse_key, quantity_of
 # The layout of a file, byte by byte; a legacy interpreter needs nothing installed to write it:
 #
 #   0 .. 8       length n of the header, uint64, little endian
-#   8 .. 8 + n   JSON: name to dtype, shape and data_offsets [begin, end), counted from byte 8 + n; filled up with blanks
+#   8 .. 8 + n   JSON, filled up with blanks: name to dtype, shape and data_offsets [begin, end) behind byte 8 + n
 #   8 + n ..     the raw values, little endian, in C order, one tensor behind the other without a gap
 #
 # Source: the format as published at https://github.com/huggingface/safetensors (README, "Format").
@@ -94,7 +94,8 @@ def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source
         count = capacity = 1
         for extent in shape:
             count, capacity = count * extent, capacity * max(extent, 1)
-        # Nothing in the file bounds the axes of a tensor without elements; numpy counts their product without the zeros.
+        # Nothing in the file bounds the axes of a tensor without elements; numpy counts their product without the
+        # zeros.
         if len(shape) > MOST_AXES or capacity * _SIZE_OF[dtype] > sys.maxsize:
             refuse(f"a shape for {name!r} that no array can have")
         if begin != position or end - begin != count * _SIZE_OF[dtype]:

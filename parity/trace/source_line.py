@@ -91,7 +91,8 @@ class UsersLines(object):
         known = self._known.get(path)
         if known is None:
             whole = os.path.abspath(path)
-            # "<frozen importlib>", "<string>": of no file. Packages of the system lie under none of the folders of Python.
+            # "<frozen importlib>" and "<string>" are no files. What a virtual environment has installed lies outside
+            # of the standard library's folder.
             inside = path.startswith("<") or whole.startswith(self._others) or any(part in whole for part in INSTALLED)
             known = self._known[path] = not inside
         return known

@@ -12,8 +12,9 @@ from parity.trace.keys import batch_name, input_of, quantity_of
 # otherwise; far below half an ulp of float32, 2^-24, so that a run in float32 is judged by the same step.
 TIE_BREAK = 2.0**-30
 FELT = frozenset(["loss", "tower_grad", "grad", "clip"])
-# Between the steps from weights moved there and back, 2 * 2^-30 of a weight, a smooth function moves by 2^-29 of itself,
-# times its condition: 2^-26 leaves a condition of 8. Where one gradient of a million jumps, the sum moves by 2^-20.
+# Between the steps from weights moved there and back, 2 * 2^-30 of a weight, a smooth function moves by 2^-29 of
+# itself, times its condition: 2^-26 leaves a condition of 8. Where one gradient of a million jumps, the sum moves by
+# 2^-20.
 JUMP = 2.0**-26
 # Of the norm of the largest of its quantity: a structurally zero gradient is nothing but rounding and jumps with every
 # move. With this floor it has to move by 2^-36 of the largest, 2^17 unit roundoffs of float64.
