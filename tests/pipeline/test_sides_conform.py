@@ -27,7 +27,12 @@ def recorded(tmp_path_factory, tf2_sides):
     return folder
 
 
-@pytest.fixture(params=["live", "golden", "torch"])
+# A promise is tested of the sides that make it; what another does instead is a test of its own.
+EVERY_SIDE = pytest.mark.parametrize("side", ["live", "golden", "torch"], indirect=True)
+SIDES_THAT_RERUN = pytest.mark.parametrize("side", ["live", "torch"], indirect=True)
+
+
+@pytest.fixture
 def side(request, recorded, tf2_sides, tmp_path):
     case = load_case(SQUARE)
     if request.param == "live":
@@ -48,6 +53,7 @@ def inputs_of(side, out: Path):
     return () if isinstance(side, TorchSide) else (side.batches(out).result(),)
 
 
+@EVERY_SIDE
 def test_a_run_holds_the_steps_and_quantities_that_its_spec_names_and_is_what_was_recorded(side, recorded, tmp_path):
     prepared = side.prepare("float64", *inputs_of(side, tmp_path / "feeds")).result()
     assert prepared["variables"] and prepared["facts"]
@@ -62,21 +68,40 @@ def test_a_run_holds_the_steps_and_quantities_that_its_spec_names_and_is_what_wa
             assert np.array_equal(found[name], wanted[name]), (step, name)
 
 
-def test_a_reference_that_cannot_run_again_says_so_and_answers_with_what_it_keeps_or_nothing(side, recorded, tmp_path):
-    if isinstance(side, TorchSide):
-        return
+@SIDES_THAT_RERUN
+def test_a_forward_pass_is_of_the_step_and_tower_that_are_requested_and_its_gradients_are_of_the_same_ops(
+    side, recorded, tmp_path
+):
+    side.prepare("float64", *inputs_of(side, tmp_path / "feeds")).result()
+    passed = side.forward(1, "1", spec(recorded, side)._replace(name=FORWARD))
+    gradients = side.forward(1, "1", spec(recorded, side)._replace(name="backward"), gradients=True)
+    assert (passed.step, passed.tower) == (gradients.step, gradients.tower) == (1, "1")
+    assert passed.ops and [op[:6] for op in passed.ops] == [op[:6] for op in gradients.ops]
+    places = range(len(passed.ops))
+    both = [(passed.value(place), gradients.value(place)) for place in places]
+    pairs = [(value, slope) for value, slope in both if value is not None and slope is not None]
+    assert {value.shape for value, _ in pairs} >= {(6, 8)} and all(value.shape == slope.shape for value, slope in pairs)
+    assert not any(np.array_equal(value, slope) for value, slope in pairs)
+
+
+@pytest.mark.parametrize("side", ["live"], indirect=True)
+def test_a_reference_that_runs_again_keeps_nothing(side, recorded, tmp_path):
     inputs = side.batches(tmp_path / "feeds").result()
     side.prepare("float64", inputs).result()
-    asked = spec(recorded, side)._replace(name=FORWARD)
-    passed = side.forward(0, "0", asked)
-    gradients = side.forward(0, "0", asked._replace(name="backward"), gradients=True)
-    again = side.run_with_statistics("first", inputs, asked._replace(name="other"))
-    if Capability.RERUN in side.capabilities:
-        assert passed is not None and gradients is not None and again is not None
-        assert side.kept("float64") is None
-    else:
-        assert gradients is None and again is None
-        assert side.kept("float64") is not None and side.kept("no-such-run") is None
+    assert Capability.RERUN in side.capabilities and side.kept("float64") is None
+    again = side.run_with_statistics("first", inputs, spec(recorded, side)._replace(name="other"))
+    assert again.step_numbers == list(range(load_case(SQUARE).steps))
+
+
+@pytest.mark.parametrize("side", ["golden"], indirect=True)
+def test_a_reference_that_cannot_run_again_says_so_and_answers_with_what_it_keeps_or_nothing(side, recorded, tmp_path):
+    inputs = side.batches(tmp_path / "feeds").result()
+    side.prepare("float64", inputs).result()
+    asked = spec(recorded, side)
+    assert Capability.RERUN not in side.capabilities
+    assert side.forward(0, "0", asked._replace(name="backward"), gradients=True) is None
+    assert side.run_with_statistics("first", inputs, asked._replace(name="other")) is None
+    assert side.kept("float64") == recorded / "golden" / "runs" / "float64" and side.kept("no-such-run") is None
 
 
 MOVED = (
@@ -86,12 +111,11 @@ MOVED = (
 )
 
 
+@SIDES_THAT_RERUN
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_a_perturbed_run_starts_from_what_its_perturbations_make_of_batches_and_states(
     side, recorded, tmp_path, precision
 ):
-    if isinstance(side, GoldenSide):
-        return  # it answers with the run of that name
     side.prepare(precision, *inputs_of(side, tmp_path / "feeds")).result()
     asked = spec(recorded, side)._replace(name="moved", precision=precision, quantities=("feed", "var"))
     free = asked._replace(follow=None, perturbations=MOVED)
