@@ -2,8 +2,8 @@
 
 Launch: ``python benchmarks/mutants.py [--count N] [--seed S] [--areas JUDGE,TRACE] [--budget SECONDS]``. What is drawn, and
 how much of it where, stands in `mutation/draw.py`. Every mutant is applied alone, in a temporary copy of the checkout, and
-the tests of the default tier that enter the function are run, the quickest file first, up to the first that fails. Which
-these are, a map knows that is gathered once (`--gather` does no more than that) and kept beside the results in `--out`.
+the tests of the default tier that run its line are run, the quickest file first, up to the first that fails. Which these
+are, a map knows that is gathered once (`--gather` does no more than that) and kept beside the results in `--out`.
 Called again it goes on where it was. Returns 0 when nine of ten mutants are killed.
 """
 
@@ -19,16 +19,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import tomllib
 from mutation.checkout import Checkout
 from mutation.draw import AREAS, Mutant, Source, digest
+from mutation.equivalent import is_equivalent
 from mutation.seen import Seen
 
 ROOT = Path(__file__).resolve().parents[1]
-EQUIVALENT = ROOT / "benchmarks/mutation/equivalent.toml"
 WANTED = 0.9
 QUICK = 8  # files of tests that are run before all others: collecting costs as much as running them
-STATES = ("killed", "timed out", "survived", "not entered", "equivalent")
+STATES = ("killed", "timed out", "survived", "not run", "equivalent")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -63,18 +62,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--areas", default="", help=f"judge those alone, of {', '.join(AREAS)}")
     parser.add_argument(
-        "--budget", type=float, default=300.0, help="seconds of tests for one mutant, the quickest first"
+        "--budget", type=float, default=60.0, help="seconds of tests for one mutant, the quickest first"
     )
     parser.add_argument("--tests", nargs="*", default=[], help="files or folders of tests to use; all by default")
     parser.add_argument("--again", nargs="*", default=[], choices=STATES, help="states that are judged once more")
-    parser.add_argument("--gather", action="store_true", help="make the map of what tests enter, and stop")
+    parser.add_argument("--gather", action="store_true", help="make the map of what tests run, and stop")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     parser.add_argument("--out", type=Path, default=cache / "tower-parity/mutants", help="folder of map and results")
     return parser
 
 
 def gather(seen: Seen, checkout: Checkout, files: list[str], together: int = 12) -> None:
-    """Runs the tests of which the map does not know what they enter, some files at a time."""
+    """Runs the tests of which the map does not know what they run, some files at a time."""
     missing = seen.missing(files)
     for begin in range(0, len(missing), together):
         some = missing[begin : begin + together]
@@ -92,7 +91,7 @@ def judged(mutant: Mutant, seen: Seen, checkout: Checkout, budget: float) -> dic
     """Returns what became of a mutant: its state, of `STATES`, with the seconds and the number of tests."""
     started = time.monotonic()
     tests, spent = [], 0.0
-    could = seen.of(mutant.path, mutant.site.function)
+    could = seen.of(mutant)
     for test in could:
         spent += seen.tests[test].seconds
         if spent > budget and tests:
@@ -105,7 +104,7 @@ def judged(mutant: Mutant, seen: Seen, checkout: Checkout, budget: float) -> dic
         "function": mutant.site.function,
         "state": state,
         "tests": len(tests),
-        "tests_that_enter": len(could),
+        "tests_that_run": len(could),
         "seconds": round(time.monotonic() - started, 1),
         "module": digest(ROOT / mutant.path),
     }
@@ -113,7 +112,7 @@ def judged(mutant: Mutant, seen: Seen, checkout: Checkout, budget: float) -> dic
 
 def _state(mutant: Mutant, tests: list[str], checkout: Checkout, limit: float) -> str:
     if not tests:
-        return "not entered"
+        return "not run"
     files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
     first = [test for test in tests if test.partition("::")[0] in files[:QUICK]]
     with checkout.changed(mutant.path, mutant.site.applied((checkout.root / mutant.path).read_text())):
@@ -122,14 +121,6 @@ def _state(mutant: Mutant, tests: list[str], checkout: Checkout, limit: float) -
             if failed is not False:
                 return "timed out" if failed is None else "killed"
     return "survived"
-
-
-def is_equivalent(mutant: Mutant) -> bool:
-    """Returns whether a mutant is listed as one that no test can tell, with the reason."""
-    listed = tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])
-    site = mutant.site
-    this = {"path": mutant.path, "function": site.function, "before": site.before, "after": site.after}
-    return any(each["reason"] and this.items() <= each.items() for each in listed)
 
 
 def share_killed(found: Sequence[dict[str, Any]]) -> float:
@@ -148,8 +139,8 @@ def told(found: Sequence[dict[str, Any]]) -> str:
             lines.append(f"{area:15}" + "".join(f"{states[state]:12}" for state in STATES))
     lines += ["", f"killed: {share_killed(found):.0%} in {sum(each['seconds'] for each in found):.0f} s"]
     for each in found:
-        if each["state"] in ("survived", "not entered"):
-            lines.append(f"{each['state']}: {each['mutant']} ({each['tests']} of {each['tests_that_enter']} tests)")
+        if each["state"] in ("survived", "not run"):
+            lines.append(f"{each['state']}: {each['mutant']} ({each['tests']} of {each['tests_that_run']} tests)")
     return "\n".join(lines)
 
 

@@ -10,8 +10,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from mutation.imports import PACKAGES
+
 PLUGIN = "mutation.plugin"
-WATCH = "mutation/watch"
+WATCH = Path(__file__).with_name("watch.py")
 
 
 class Checkout:
@@ -53,23 +55,26 @@ class Checkout:
         return sorted(path.relative_to(self.root).as_posix() for path in (self.root / "tests").rglob("test_*.py"))
 
     def watched(self, files: Sequence[str], folder: Path, seconds: float) -> None:
-        """Runs files of tests, and has what they enter written into a folder."""
+        """Runs files of tests, and has what they run written into a folder."""
         (folder / "now").write_bytes(bytes(4))
-        found = {"MUTANTS_WATCH": str(folder), "MUTANTS_ROOT": f"{self.root}/"}
-        self._pytest(list(files), [WATCH], found, seconds)
+        start = f'\n__import__("runpy").run_path({str(WATCH)!r})["start"]({str(folder)!r}, {f"{self.root}/"!r})\n'
+        with contextlib.ExitStack() as stack:
+            for package in PACKAGES:
+                path = f"{package}/__init__.py"
+                stack.enter_context(self.changed(path, (self.root / path).read_text() + start))
+            self._pytest(list(files), {"MUTANTS_WATCH": str(folder)}, seconds)
 
     def fails(self, tests: Sequence[str], seconds: float) -> bool | None:
         """Returns whether one of some tests fails, run in this order to the first that does; None where time runs out."""
         files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
         chosen = Path(self._kept.name, "chosen")
         chosen.write_text("\n".join(tests))
-        code = self._pytest(["-x", *files], [], {"MUTANTS_TESTS": str(chosen)}, seconds)
+        code = self._pytest(["-x", *files], {"MUTANTS_TESTS": str(chosen)}, seconds)
         return None if code is None else code not in (0, 5)
 
-    def _pytest(self, words: list[str], paths: list[str], variables: dict[str, str], seconds: float) -> int | None:
-        folder = Path(__file__).resolve().parents[1]
-        paths = [*(str(folder / path) for path in paths), str(self.root), str(folder)]
-        environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(paths)}
+    def _pytest(self, words: list[str], variables: dict[str, str], seconds: float) -> int | None:
+        paths = [self.root, Path(__file__).resolve().parents[1]]
+        environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(map(str, paths))}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", PLUGIN, *words]
         with Path(self._kept.name, "log").open("w") as log:
             child = subprocess.Popen(

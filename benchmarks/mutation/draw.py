@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from mutation.sites import Site, is_readable, sites_of
+from mutation.sites import Site, is_readable, is_same, sites_of
 
 # Which modules belong together, and how many of a hundred mutants fall to each area; a module is of the first that fits.
 AREAS: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -87,9 +87,9 @@ class Source:
             made[area] += 1
             for again in range(1000):
                 mutant = self._drawn(area, random.Random(f"{seed}-{number}-{again}"))
-                if mutant.name not in found and is_readable(
-                    mutant.site.applied((self._root / mutant.path).read_text())
-                ):
+                before = (self._root / mutant.path).read_text()
+                after = mutant.site.applied(before)
+                if mutant.name not in found and is_readable(after) and not is_same(before, after):
                     found[mutant.name] = mutant
                     break
         return list(found.values())

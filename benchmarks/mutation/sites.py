@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import NamedTuple
 
 MODULE = "<module>"
@@ -40,6 +41,9 @@ class Site(NamedTuple):
     Fields:
       kind: which sort, e.g. "comparison".
       line: of the first character that goes.
+      source: text of that line.
+      statement: first and last line of the statement around it, of one with a body as far as the body; the lines that who
+        runs it is at. None where these are not run by who runs the function: for a default, and outside functions.
       function: name of the innermost function around it, `MODULE` where there is none.
       begin, end: offsets in the UTF-8 text.
       before, after: text that goes and text that comes.
@@ -47,6 +51,8 @@ class Site(NamedTuple):
 
     kind: str
     line: int
+    source: str
+    statement: tuple[int, int] | None
     function: str
     begin: int
     end: int
@@ -64,17 +70,20 @@ class _Finder(ast.NodeVisitor):
         self.raw = text.encode()
         self.sites: list[Site] = []
         self._functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+        self._statement: ast.stmt | None = None
         self._starts = [0]
         for line in self.raw.split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        around, self._statement = self._statement, None  # a default is read where the function is defined
         self._functions.append(node)
         self._return_early(node)
         for default in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
             self.visit(default)
         self._body(node.body)
         self._functions.pop()
+        self._statement = around
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._body(node.body)
@@ -150,9 +159,12 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _body(self, body: list[ast.stmt]) -> None:
+        around = self._statement
         for node in body:
+            self._statement = node if self._functions else None
             self._drop(node)
             self.visit(node)
+        self._statement = around
 
     def generic_visit(self, node: ast.AST) -> None:
         """Goes on, statement by statement where there is a body."""
@@ -197,7 +209,17 @@ class _Finder(ast.NodeVisitor):
 
     def _sites(self, kind: str, line: int, begin: int, end: int, after: str) -> None:
         function = self._functions[-1].name if self._functions else MODULE
-        self.sites.append(Site(kind, line, function, begin, end, self.raw[begin:end].decode(), after))
+        before = self.raw[begin:end].decode()
+        source = self.raw.split(b"\n")[line - 1].decode().strip()
+        self.sites.append(Site(kind, line, source, self._lines(), function, begin, end, before, after))
+
+    def _lines(self) -> tuple[int, int] | None:
+        node = self._statement
+        if node is None:
+            return None
+        body = getattr(node, "body", None)
+        last = body[0].lineno - 1 if body else node.end_lineno
+        return node.lineno, max(node.lineno, last or 0)
 
     def _offset(self, line: int, column: int) -> int:
         return self._starts[line - 1] + column
@@ -217,6 +239,19 @@ def is_readable(text: str) -> bool:
     except SyntaxError:
         return False
     return True
+
+
+def is_same(text: str, other: str) -> bool:
+    """Returns whether Python compiles two texts of a module to the same, but for where it stands in the file."""
+    return _compiled(compile(text, "", "exec")) == _compiled(compile(other, "", "exec"))
+
+
+def _compiled(code: CodeType) -> tuple[object, ...]:
+    constants = tuple(
+        _compiled(each) if isinstance(each, CodeType) else (type(each), repr(each)) for each in code.co_consts
+    )
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    return (code.co_code, constants, *names, code.co_flags, code.co_argcount, code.co_kwonlyargcount)
 
 
 def _is_text(node: ast.expr) -> bool:

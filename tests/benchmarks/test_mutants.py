@@ -1,6 +1,8 @@
 """The script that draws mutants: what it changes, where, and what it makes of the results."""
 
 import ast
+import json
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -86,36 +88,171 @@ def test_every_area_has_modules_and_most_mutants_fall_where_verdicts_are_made(to
         assert all(next(ROOT.glob(glob), None) for glob in globs), area
 
 
-def test_the_tests_that_enter_a_function_are_shown_its_mutants_the_quickest_file_first(tools, tmp_path):
-    _, _, seen, _ = tools
+def test_a_change_has_the_lines_of_its_statement_as_far_as_the_body_and_none_where_the_function_is_defined(tools):
+    *_, sites = tools
+    text = "X = 1\n\ndef judged(one, other=2):\n    if (one <\n       other):\n        return (one +\n           3)\n"
+    lines = {site.before: site.statement for site in sites.sites_of(text)}
+    assert lines["1"] is None and lines["2"] is None
+    assert lines["3"] == (6, 7) and {lines[before] for before in lines if "<" in before} == {(4, 5)}
+
+
+def test_what_python_compiles_to_the_same_is_no_change(tools):
+    *_, sites = tools
+    text = "def one(two):\n    return two + 2 * 3\n"
+    assert sites.is_same(text, "def one(two):\n\n    return (two + (6))\n".replace("(6)", "2 * 3"))
+    assert not sites.is_same(text, text.replace("3", "4")) and not sites.is_same(text, text.replace("2 *", "2.0 *"))
+
+
+MODULE_OF_TWO = """
+def near(one):
+    if one:
+        return 1
+    return 2
+
+
+def far(one):
+    return 3
+"""
+
+
+def test_the_tests_that_run_a_line_are_shown_its_mutants_the_quickest_file_first(tools, tmp_path):
+    _, draw, seen, sites = tools
     (tmp_path / "tests").mkdir()
     for name in ("slow", "quick", "other"):
         (tmp_path / "tests" / f"test_{name}.py").write_text("from parity.tables import X\n")
     (tmp_path / "parity").mkdir()
-    for name in ("judge", "tables"):
-        (tmp_path / "parity" / f"{name}.py").touch()
+    judge = "parity/judge.py"
+    for path, text in ((judge, MODULE_OF_TWO), ("parity/tables.py", "X = 1\n"), ("parity/unknown.py", MODULE_OF_TWO)):
+        (tmp_path / path).write_text(text)
+
+    def mutant(before, path=judge):
+        return next(
+            draw.Mutant("judge", path, site)
+            for site in sites.sites_of((tmp_path / path).read_text())
+            if site.before == before
+        )
+
+    def block(function, *lines):
+        return seen.Block(judge, draw.digest(tmp_path / judge), function, (0, *lines))
+
     known = seen.Seen(tmp_path / "seen.json", tmp_path)
-    entered = frozenset(["parity/judge.py::near"])
+    slow, quick, other = (f"tests/test_{name}.py::test" for name in ("slow", "quick", "other"))
     known.tests = {
-        "tests/test_slow.py::test": seen.Known(9.0, entered),
-        "tests/test_quick.py::test": seen.Known(0.1, entered),
-        "tests/test_other.py::test": seen.Known(0.1, frozenset(["parity/judge.py::far"])),
+        slow: seen.Known(9.0, frozenset([block("near", 3, 4)])),
+        quick: seen.Known(0.1, frozenset([block("near", 3, 5)])),
+        other: seen.Known(0.2, frozenset([block("far", 9)])),
     }
-    first = ["tests/test_quick.py::test", "tests/test_slow.py::test"]
-    assert known.of("parity/judge.py", "near") == first
-    assert set(known.of("parity/judge.py", "<module>")) == set(known.tests)
-    assert set(known.of("parity/tables.py", "<module>")) == set(known.tests)  # by what they import
-    assert known.of("parity/unknown.py", "near") == []
+    assert known.of(mutant("one")) == [quick, slow]
+    assert known.of(mutant("1")) == [slow] and known.of(mutant("2")) == [quick] and known.of(mutant("3")) == [other]
+    assert known.of(mutant("1", "parity/tables.py")) == [quick, other, slow]  # by what they import
+    assert known.of(mutant("1", "parity/unknown.py")) == []
     assert known.missing(["tests/test_slow.py"]) == ["tests/test_slow.py"]
-    (tmp_path / "parity/judge.py").unlink()
+    (tmp_path / judge).write_text("LIMIT = 7\n" + MODULE_OF_TWO)  # the lines are others, the functions are there
+    assert known.of(mutant("1")) == [quick, slow] and known.of(mutant("7")) == [quick, other, slow]
+    (tmp_path / judge).unlink()
     assert set(known.missing(["tests/test_quick.py"])) == {"tests/test_quick.py"}
+
+
+SCRIPT = """
+import os
+import sys
+import threading
+
+from parity import judge
+
+now = open(sys.argv[1], "r+b", buffering=0)
+
+
+def test(number):
+    now.seek(0)
+    now.write(number.to_bytes(4, sys.byteorder))
+
+
+test(1)
+judge.near(True)
+test(2)
+judge.near(False)
+judge.near(False)
+test(3)
+other = threading.Thread(target=judge.far, args=(1,))
+other.start()
+other.join()
+test(4)
+forked = os.fork()
+if not forked:
+    judge.far(1)
+    os._exit(0)
+os.waitpid(forked, 0)
+"""
+
+
+def test_watched_are_the_lines_that_each_test_runs_in_threads_and_forks_too(tools, tmp_path):
+    *_, seen, _ = tools
+    (tmp_path / "parity").mkdir()
+    start = f'__import__("runpy").run_path({str(ROOT / "benchmarks/mutation/watch.py")!r})["start"]'
+    (tmp_path / "parity" / "__init__.py").write_text(f"{start}({str(tmp_path)!r}, '{tmp_path}/')\n" * 2)
+    (tmp_path / "parity" / "judge.py").write_text(MODULE_OF_TWO)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "now").write_bytes(bytes(4))
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "now")]
+    subprocess.run(command, env={"PYTHONPATH": str(tmp_path)}, timeout=60, check=True)
+    found = seen.lines_in(tmp_path)
+    judge = "parity/judge.py"
+    assert found[1] == {(judge, "near"): {0, 3, 4}} and found[2] == {(judge, "near"): {0, 3, 5}}
+    assert found[3] == {(judge, "far"): {0, 9}} == found[4]
+
+
+def test_what_is_taken_from_a_run_is_kept_with_what_shared_fixtures_run(tools, tmp_path):
+    _, draw, seen, _ = tools
+    for path in ("parity/judge.py", "tests/test_one.py"):
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text(MODULE_OF_TWO)
+    (tmp_path / "lines-1").write_text("+ 1 parity/judge.py near\n+ 2 parity/judge.py far\n7 1 0\n7 1 3\n8 2 0\n9 1 5\n")
+    told = {"seconds": 0.5, "number": 7, "fixtures": [8]}
+    rows = [
+        {"test": "tests/test_one.py::test", "passed": True, **told},
+        {"test": "tests/test_one.py::no", "passed": False, **told},
+    ]
+    (tmp_path / "tests.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    known = seen.Seen(tmp_path / "seen.json", tmp_path)
+    known.take(tmp_path, ["tests/test_one.py"])
+    module = draw.digest(tmp_path / "parity/judge.py")
+    blocks = {seen.Block("parity/judge.py", module, "near", (0, 3)), seen.Block("parity/judge.py", module, "far", (0,))}
+    again = seen.Seen(tmp_path / "seen.json", tmp_path)
+    assert again.tests == {"tests/test_one.py::test": seen.Known(0.5, frozenset(blocks))} == known.tests
+    assert again.missing(["tests/test_one.py"]) == []
+
+
+def test_what_does_not_count_is_listed_by_a_rule_with_a_reason_and_is_a_change_of_what_is_there(tools):
+    from mutation import equivalent
+
+    _, draw, _, sites = tools
+    for entry in equivalent.listed():
+        places = sites.sites_of((ROOT / entry["path"]).read_text())
+        same = [site for site in places if all(getattr(site, name) == entry[name] for name in equivalent.PLACE)]
+        assert same, f"no such change: {entry}"
+        assert equivalent.is_equivalent(draw.Mutant("trace", entry["path"], same[0]))
+        assert not equivalent.is_equivalent(draw.Mutant("trace", entry["path"], same[0]._replace(after="0")))
+
+
+@pytest.mark.parametrize("line", ['rule = "same value"', 'rule = "minor"\nreason = "hardly seen"'])
+def test_a_change_without_a_reason_or_by_another_rule_is_not_taken_for_one_that_does_not_count(
+    tools, tmp_path, monkeypatch, line
+):
+    from mutation import equivalent
+
+    monkeypatch.setattr(equivalent, "LISTED", tmp_path / "equivalent.toml")
+    (tmp_path / "equivalent.toml").write_text(f"[[mutant]]\n{line}\n")
+    equivalent.listed.cache_clear()
+    with pytest.raises(ValueError, match=r"equivalent.toml: expected a reason and a rule"):
+        equivalent.listed()
 
 
 def test_killed_and_timed_out_count_and_what_nothing_can_tell_does_not(tools):
     mutants, *_ = tools
     states = ["killed", "killed", "timed out", "survived", "equivalent"]
     found = [
-        {"state": state, "area": "judge", "mutant": f"m{n}", "tests": 2, "tests_that_enter": 3, "seconds": 1.0}
+        {"state": state, "area": "judge", "mutant": f"m{n}", "tests": 2, "tests_that_run": 3, "seconds": 1.0}
         for n, state in enumerate(states)
     ]
     assert mutants.share_killed(found) == 0.75
