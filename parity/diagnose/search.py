@@ -1,6 +1,6 @@
 """Runs the detectors: first for the cause of a difference, then for causes that the first difference does not explain."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from parity.diagnose.catalogue import CAUSES, Trait, causes_with, is_place_only
@@ -148,7 +148,9 @@ def _of_optimizer(cause: Cause, evidence: Evidence) -> Cause:
 TOLD = 1e-7
 
 
-def find_further(first: FirstDifference, known: list[Cause], evidence: Evidence, checks: list[Check]) -> list[Cause]:
+def find_further(
+    first: FirstDifference, known: Sequence[Cause], evidence: Evidence, checks: Sequence[Check]
+) -> list[Cause]:
     """Returns the causes of differences that are none of the first one's consequences, each once.
 
     Three kinds of tensor are not touched by a bug at the first difference. Those that a step computes before it: in lockstep
@@ -188,13 +190,13 @@ def _follows(cause: Cause, names: set[str]) -> bool:
     return any(cause.name in CAUSES[name].implies for name in names)
 
 
-def first_in_lockstep(evidence: Evidence, checks: list[Check]) -> FirstDifference | None:
+def first_in_lockstep(evidence: Evidence, checks: Sequence[Check]) -> FirstDifference | None:
     """Returns the first tensor that differs in lockstep, whatever differed before any step; None where none does."""
     check = next((each for each in checks if each.run == "lockstep" and each.verdict == "different"), None)
     return None if check is None else _difference(parse_key(check.key), check, evidence)
 
 
-def _all(first: FirstDifference, evidence: Evidence, checks: list[Check]) -> Iterator[Cause]:
+def _all(first: FirstDifference, evidence: Evidence, checks: Sequence[Check]) -> Iterator[Cause]:
     if first.check.run == "lockstep":
         # That the ranks end a step with different weights no other bug explains, wherever the first difference is.
         alone = not_shared(replace(first, quantity="grad", check=first.check._replace(key="the gradients")), evidence)
@@ -212,7 +214,7 @@ def _told(causes: Iterable[Cause], step: int, what: str) -> list[Cause]:
 
 
 def _before(
-    first: FirstDifference, evidence: Evidence, checks: list[Check]
+    first: FirstDifference, evidence: Evidence, checks: Sequence[Check]
 ) -> Iterator[tuple[FirstDifference, Evidence]]:
     seen: set[str] = set()
     for check in checks:

@@ -1,15 +1,16 @@
 """Compares two recorded traces without running anything."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from parity.case import load_mapping
 from parity.diagnose import Evidence, find_causes
 from parity.diagnose.located.search import fitting
+from parity.experiment.diagnosis import outliving
 from parity.experiment.layers import KeptPasses, locate_first, with_location
 from parity.experiment.level_details import look_at_level
 from parity.experiment.levels import not_run
 from parity.experiment.mapping.of_traces import mapping_of_traces
-from parity.experiment.recover import outliving
 from parity.experiment.session import LEVELS
 from parity.experiment.spec import Progress, silent
 from parity.judge.level import first_difference, level_from
@@ -62,17 +63,16 @@ def compare_traces(
     first = first_difference(join, checks, {"free": (one, other)})
     towers = int(one.facts.get("towers", one.facts.get("ranks", 1)))
     evidence = Evidence(join, one, other, None, towers)
-    notes = list[str]()
     different = first if first is not None and first.check.verdict == "different" else None
-    causes = outliving(notes, lambda: find_causes(different, evidence)) if different is not None else []
+    causes, notes = outliving(lambda: find_causes(different, evidence)) if different is not None else ([], [])
     name = "function" if one.facts.get("precision") == "float64" else "float32"
     reason, agree = f"{len(checks):,} tensors of {len(steps)} steps", other.facts.get("ranks_agree", True)
     level = level_from(name, checks, reason, first=first, causes=causes or [], notes=notes, ranks_agree=agree)
     if first and first.check.step == steps[0] and not starts_apart(join, one, other):
         passes = KeptPasses(one, other)
-        located = outliving(level.notes, lambda: locate_first(first, passes, join, one, "free", OF_FLOAT32))
-        level.causes = fitting(level.causes, located)
-        with_location(level, located)
+        located, notes = outliving(lambda: locate_first(first, passes, join, one, "free", OF_FLOAT32))
+        level = replace(level.with_notes(*notes), causes=fitting(level.causes, located))
+        level = with_location(level, located)
     result = Result(
         levels={each: level if each == name else not_run(each, "two traces decide one level") for each in LEVELS},
         reference={**one.facts, "producer": one.producer},

@@ -1,5 +1,7 @@
 """Says of every declared difference whether the port has it, by building the reference without it where the sides differ."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from parity.case import Case, declared_differences, without
@@ -14,9 +16,9 @@ ABSENT = "declared_difference_absent"
 
 
 def look_for_declared(
-    case: Case, sides: Sides, out: Path, levels: dict[str, Level], live: bool, tick: Progress
-) -> list[DeclaredDifference]:
-    """Returns the declared differences and what became of them; an absent one becomes the first cause of its level.
+    case: Case, sides: Sides, out: Path, levels: Mapping[str, Level], live: bool, tick: Progress
+) -> tuple[list[DeclaredDifference], dict[str, Level]]:
+    """Returns the declared differences and what became of them, and the levels; an absent one is the first cause of its.
 
     Args:
       case: what was run, against a reference with all of them in it.
@@ -37,15 +39,11 @@ def look_for_declared(
         absent = _absent(case, sides, out, tuple(each.key for each in declared), tick)
     if absent and different is not None:
         texts = " and ".join(each.text for each in declared if each.key in absent)
-        different.causes.insert(
-            0,
-            build_cause(
-                ABSENT,
-                evidence="against a reference without it the port is the same in every tensor of level 1",
-                texts=texts,
-            ),
-        )
-    return [DeclaredDifference(*each, "absent" if each.key in absent else found) for each in declared]
+        evidence = "against a reference without it the port is the same in every tensor of level 1"
+        cause = build_cause(ABSENT, evidence=evidence, texts=texts)
+        levels = {**levels, different.name: replace(different, causes=[cause, *different.causes])}
+    became = [DeclaredDifference(*each, "absent" if each.key in absent else found) for each in declared]
+    return became, dict(levels)
 
 
 def _absent(case: Case, sides: Sides, out: Path, keys: tuple[str, ...], tick: Progress) -> tuple[str, ...]:
@@ -53,6 +51,6 @@ def _absent(case: Case, sides: Sides, out: Path, keys: tuple[str, ...], tick: Pr
     for tried in [*((key,) for key in keys), *([keys] if len(keys) > 1 else [])]:
         changed = without(case, tried)
         recorded = Recorder(changed, sides, out / f"without-{'-'.join(tried)}", False, tick).record()
-        if judge_function(recorded, range(case.steps), case.towers).verdict == "same":
+        if judge_function(recorded, range(case.steps)).verdict == "same":
             return tried
     return ()

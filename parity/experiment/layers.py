@@ -101,16 +101,16 @@ def locate_first(
     return Located(first if stays else _at(first, tower, place, kept[0].step), place, (one, other))
 
 
-def with_location(level: Level, located: Located | None) -> None:
-    """Says in a level where its first difference is.
+def with_location(level: Level, located: Located | None) -> Level:
+    """Returns a level that says where its first difference is.
 
     Args:
-      level: changed in place.
+      level: a decided one.
       located: what `locate_first` returned of its first difference.
     """
     known = level.first_difference
     if located is None or known is None:
-        return
+        return level
     place = located.place
     for cause in level.causes[:1]:
         # What is first wrong may only take what was made in front of it: the numbers of right outputs in other places.
@@ -124,13 +124,10 @@ def with_location(level: Level, located: Located | None) -> None:
         next_module=parting.next_module,
         lines=place.lines,
     )
-    if first.decisive is not None:
-        level.checks.insert(_place_of(known.check, level.checks), first.check)
-    level.first_difference = first
-
-
-def _place_of(check: Check, checks: list[Check]) -> int:
-    return next(number for number, each in enumerate(checks) if each is check)
+    if first.decisive is None:
+        return replace(level, first_difference=first)
+    at = next(number for number, each in enumerate(level.checks) if each is known.check)
+    return replace(level, first_difference=first, checks=[*level.checks[:at], first.check, *level.checks[at:]])
 
 
 def decisive(level: Level) -> FirstDifference | None:
@@ -188,27 +185,28 @@ def _towers(reference: Trace, step: int) -> list[str]:
 # Places a difference of gradients at the loss that they are of, where an optimizer minimises a loss of its own.
 
 
-def place_at_own_loss(level: Level, losses: Collection[str], evidence: Evidence) -> None:
-    """Has a level's first difference be a loss that differs, rather than the gradient of a tower that follows from it.
+def place_at_own_loss(level: Level, losses: Collection[str], evidence: Evidence) -> Level:
+    """Returns a level whose first difference is a loss that differs, not the gradient of a tower that follows from it.
 
     Losses that are returned beside the first stand among the metrics, at the end of a step.
 
     Args:
-      level: changed in place.
+      level: a decided one.
       losses: names of the outputs that optimizers minimise.
       evidence: the float64 lockstep traces.
     """
     first = level.first_difference
     if first is None or first.check.run != "lockstep" or first.quantity != "tower_grad":
-        return
+        return level
     differing = (each for each in level.checks if (each.run, each.verdict) == ("lockstep", "different"))
     keys = {(first.check.step, trace_name("metric", name)) for name in losses}
     check = next((each for each in differing if (each.step, each.key) in keys), None)
     if check is None:
-        return
+        return level
     key = parse_key(check.key)
     one = evidence.reference.step(check.step).read(check.key)
     other = evidence.join.read(key, evidence.candidate.step(check.step))
     shown = worst(one, other) if other is not None and other.shape == one.shape else None
     where = f"the loss {key.name}, which an optimizer of its own minimises"
-    level.first_difference = FirstDifference(check, "loss", key.name, "", shown, where, decisive=first)
+    placed = FirstDifference(check, "loss", key.name, "", shown, where, decisive=first)
+    return replace(level, first_difference=placed)

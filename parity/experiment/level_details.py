@@ -1,6 +1,7 @@
 """Adds to levels what only the traces know: mixed precision, histograms and losses, variables that one side lacks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from parity.diagnose import Evidence
 from parity.diagnose.detectors.mixed_precision import find_mixed_causes
@@ -101,14 +102,14 @@ EFFECTLESS = (
 
 def with_structure(
     level: Level, structure: Structure, question: MappingError | None, located: Located | None, evidence: Evidence
-) -> None:
-    """Says in level 1 which variables only one side has.
+) -> Level:
+    """Returns level 1 with what it says of variables that only one side has.
 
     Where outputs or losses differ, the first difference stays where they do, and what is read there names the cause; else
     the parameters themselves are the first difference.
 
     Args:
-      level: changed in place.
+      level: level 1.
       structure: what one side holds and the other does not.
       question: the error that asks for lines of a mapping.
       located: where the forward passes part, or None.
@@ -118,7 +119,7 @@ def with_structure(
       MappingError: nothing differs, though the reference has variables that nothing of the port belongs to.
     """
     if not structure:
-        return
+        return level
     first = level.first_difference
     read = _read(located, evidence) if located is not None else None
     structure = read_in_place(structure, read) if read is not None else structure
@@ -126,21 +127,21 @@ def with_structure(
     if first is None and not structure.untied and not trained_extras(structure, evidence) and (question or not sizes):
         if sizes and question is not None:
             raise question
-        level.notes += [EFFECTLESS.format(", ".join(part.name for part in structure.extra))]
-        return
+        return level.with_notes(EFFECTLESS.format(", ".join(part.name for part in structure.extra)))
     check = structural_check(structure, evidence)
     if check is not None:
-        level.checks.append(check)
-        level.verdict = "different"
+        level = replace(level, checks=[*level.checks, check], verdict="different")
     if first is None or first.quantity not in LOCATED_QUANTITIES:
-        if check is not None:
-            level.first_difference = FirstDifference(check, "state", "parameters", "", None)
-            level.causes = [*structural_causes(structure, evidence, None), *level.causes]
-        return
+        if check is None:
+            return level
+        first = FirstDifference(check, "state", "parameters", "", None)
+        return replace(
+            level, first_difference=first, causes=[*structural_causes(structure, evidence, None), *level.causes]
+        )
     here = structural_causes(structure, evidence, read) if read is not None else []
     names = {cause.name for cause in here}
     elsewhere = [cause for cause in structural_causes(structure, evidence, None) if cause.name not in names]
-    level.causes = [*here, *level.causes, *elsewhere]
+    return replace(level, causes=[*here, *level.causes, *elsewhere])
 
 
 def _read(located: Located, evidence: Evidence) -> Read:

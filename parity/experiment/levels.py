@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from parity.diagnose import Evidence, find_causes
 from parity.experiment.recording import Recorded
-from parity.experiment.recover import outliving
 from parity.experiment.rejudge.ill_conditioned import empty_notes
 from parity.experiment.rejudge.non_differentiable import apart_at_kinks, kink_notes
 from parity.experiment.rejudge.races import race_notes
@@ -25,16 +23,24 @@ from parity.trace import Trace, parse_key, trace_name
 def judge_function(
     recorded: Recorded,
     steps: Sequence[int],
-    towers: int,
     rules: Callable[[Recorded], Sequence[Rule]] = lambda recorded: [race_of(recorded)],
 ) -> Level:
-    """Decides level 1 from the float64 runs, in lockstep and free.
+    """Decides level 1 from the float64 runs, in lockstep and free; why it differs is not asked.
 
     Args:
       recorded: everything.
       steps: those to judge.
-      towers: their number.
       rules: returns those that judge again what rounding decides, `Recorder.rules`; by default what races is.
+    """
+    return level_of_function(recorded, rejudge(function_checks(recorded, steps), rules(recorded)))
+
+
+def function_checks(recorded: Recorded, steps: Sequence[int]) -> list[Check]:
+    """Returns the checks of level 1 in execution order, with nothing judged again.
+
+    Args:
+      recorded: everything.
+      steps: those to judge.
     """
     traces = recorded.lockstep
     checks = judge_initial_slots(recorded.join, *recorded.initial_slots) + judge_own_values(recorded.written)
@@ -42,15 +48,23 @@ def judge_function(
     checks += judge_lockstep(recorded.join, traces, steps)
     spread = Replicas(recorded.reference_free, recorded.replicas)
     checks += judge_free(recorded.join, recorded.reference_free, recorded.candidate_free, spread, checks)
-    checks = slots_aside(checks, recorded.join, traces)
-    checks = rejudge(checks, rules(recorded))
+    return slots_aside(checks, recorded.join, traces)
+
+
+def level_of_function(recorded: Recorded, checks: Sequence[Check]) -> Level:
+    """Returns level 1: the verdict over its checks, where it differs first, and what a report says of how it was judged.
+
+    Args:
+      recorded: everything.
+      checks: of the level, those judged again that rounding decides.
+    """
+    traces = recorded.lockstep
     pairs = {
         "init": (traces.reference64, traces.candidate64),
         "lockstep": (traces.reference64, traces.candidate64),
         "free": (recorded.reference_free, recorded.candidate_free),
     }
     first = first_difference(recorded.join, checks, pairs)
-    evidence = Evidence(recorded.join, traces.reference64, traces.candidate64, traces.states, towers)
     notes = (
         race_notes(recorded.races, checks)
         + kink_notes(checks)
@@ -60,11 +74,8 @@ def judge_function(
         + _in_float32(traces)
         + inexact_notes(traces.reference64.facts)
     )
-    causes = outliving(notes, lambda: find_causes(first, evidence)) if first else []
     agree = traces.candidate64.facts.get("ranks_agree", True)
-    return level_from(
-        "function", checks, reason_from(checks), first=first, causes=causes or [], notes=notes, ranks_agree=agree
-    )
+    return level_from("function", checks, reason_from(checks), first=first, notes=notes, ranks_agree=agree)
 
 
 def judge_single(

@@ -1,42 +1,85 @@
 """Runs cases and decides them; one `Session` may serve many cases and pays for its imports once."""
 
+import contextlib
 import functools
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from parity.case import Case
-from parity.diagnose import Evidence, find_causes, find_further, first_in_lockstep
-from parity.diagnose.catalogue import is_place_only
-from parity.diagnose.interventions import ahead_of, find_by_experiment, find_onward, with_cut, with_parting
-from parity.diagnose.located.search import fitting, with_causes_at
+from parity.experiment.diagnosis import Rejudged, diagnose_case, evidence_of, has_own_optimizer
 from parity.experiment.intended import look_for_declared
-from parity.experiment.layers import decisive, locate_first, place_at_own_loss, with_location
+from parity.experiment.layers import decisive
 from parity.experiment.level_details import judge_halves, look_at_level, look_at_levels, with_structure
-from parity.experiment.levels import judge_function, judge_single, not_run
+from parity.experiment.levels import function_checks, judge_function, judge_single, level_of_function, not_run
 from parity.experiment.recorder import Recorder
 from parity.experiment.recording import Begun, Recorded
-from parity.experiment.recover import outliving
-from parity.experiment.rejudge.ill_conditioned import but_for_rounding, of_the_optimizer, set_aside_rounding
+from parity.experiment.rejudge.ill_conditioned import set_aside_rounding
 from parity.experiment.rejudge.repeatability import judge_repeats, set_aside_wandering
-from parity.experiment.rejudge.rules import settled_notes
+from parity.experiment.rejudge.rules import rejudge, settled_notes
 from parity.experiment.reproduction import reproduced
 from parity.experiment.runs import record_halves
 from parity.experiment.sides.golden_side import GoldenSide
 from parity.experiment.spec import Progress, silent
 from parity.experiment.trajectories import decide_trajectory
 from parity.judge.repeatability import Repeat
-from parity.judge.result import Cause, FirstDifference, Level, Result, own_first
-from parity.locate.located import Located
+from parity.judge.result import Check, DeclaredDifference, Level, Result
 from parity.trace import Trace
 from parity.worker.launch import Sides
 
 LEVELS = ("function", "float32", "trajectory", "mixed")
-Rounded = Callable[[], tuple[Recorded, Level]]
 DOUBLE = 'the case trains in float64, which level 1 has decided: precision = "float64"'
+IN_LOCKSTEP = frozenset(
+    ["function", "float32", "mixed"]
+)  # decided by, or beside, what both sides do from the same states
+
+
+class CaseRun(NamedTuple):
+    """A case under way, its sides ready.
+
+    Fields:
+      case: a validated case.
+      sides: started processes.
+      levels: those asked for.
+      folder: of the traces.
+      tick: told how far it is: what, done, total.
+      golden: a golden trace that stands for TensorFlow and the batches, or None.
+      recorder: of the case, which has begun.
+      begun: what it returned.
+      candidate: facts of the candidate as it began.
+    """
+
+    case: Case
+    sides: Sides
+    levels: Sequence[str]
+    folder: Path
+    tick: Progress
+    golden: Path | None
+    recorder: Recorder
+    begun: Begun
+    candidate: dict[str, Any]
+
+    def function(self, recorded: Recorded) -> Level:
+        """Returns level 1 of what was recorded, judged and judged again."""
+        return judge_function(recorded, range(self.case.steps), self.recorder.rules)
+
+
+class Decided(NamedTuple):
+    """What was decided of a case.
+
+    Fields:
+      levels: by name.
+      recorded: what level 1 was decided by, None where no level needs it.
+      repeats: how far each side is from itself.
+      trajectories: the unperturbed float32 runs of level 3, reference and candidate, or None.
+    """
+
+    levels: dict[str, Level]
+    recorded: Recorded | None = None
+    repeats: Sequence[Repeat] = ()
+    trajectories: tuple[Trace, Trace] | None = None
 
 
 def run_case(
@@ -68,54 +111,27 @@ def run_case(
       MappingError: the variables of the two sides do not join.
       GoldenError: the golden trace is none, or one of another case.
     """
+    with _folder_of_traces(out, sides) as folder:
+        run = _prepare(case, sides, levels, folder, tick, golden)
+        decided = Decided({})
+        if IN_LOCKSTEP & set(levels):
+            recorded = _record(run)
+            checks = _judge(run, recorded)
+            rejudged = _rejudge(run, recorded, checks)
+            function = _diagnose(run, rejudged)
+            decided = _decide_in_float32(run, rejudged.recorded, function)
+            if blessing:
+                run.recorder.leave_beside(rejudged.recorded)
+        decided = _decide_mixed(run, _aside_where_wandering(decided))
+        decided = _decide_trajectory(run, decided)
+        return _with_details(run, decided, _conclude(run, decided), closely, reproduce)
+
+
+@contextlib.contextmanager
+def _folder_of_traces(out: Path | None, sides: Sides) -> Iterator[Path]:
     folder = out or Path(tempfile.mkdtemp(prefix="parity-run-"))
     try:
-        reference = GoldenSide(golden, case) if golden else None
-        recorder = Recorder(case, sides, folder, "float32" in levels, tick, reference)
-        begun = recorder.begin()
-        decided: dict[str, Level] = {}
-        recorded: Recorded | None = None
-        runs: tuple[Trace, Trace] | None = None
-        candidate, notes = recorder.candidate_facts, list[str]()
-        repeats: list[Repeat] = []
-        if {"function", "float32", "mixed"} & set(levels):
-            recorded, decided = _in_lockstep(case, recorder, begun, levels, tick)
-            sides.outlive_failure()  # of experiments that the port did not take
-            candidate = _facts(recorded.lockstep.candidate32)
-            notes = recorded.notes + settled_notes(decided["function"].checks, golden)
-            if blessing:
-                recorder.leave_beside(recorded)
-            repeats = judge_repeats(recorded)
-            draws = recorded.lockstep.reference32.facts.get("random_ops", [])
-            set_aside_wandering(decided, repeats, draws)
-        elif (question := recorder.structure[1]) is not None:
-            raise question
-        if recorded is not None and "mixed" in levels and case.torch.opt_level != "O0" and case.precision == "float32":
-            halves = record_halves(recorder.playing, recorder.states, case.torch.half_dtype, case.torch.opt_level)
-            decided["mixed"] = judge_halves(halves)
-        if "trajectory" in levels and golden is None:
-            trace = begun.reference.result()
-            decided["trajectory"], strayed = decide_trajectory(case, recorder.playing, begun.join, trace)
-            runs = (trace, strayed)
-        declared = look_for_declared(case, sides, folder, decided, golden is None, tick) if case.expect else []
-        result = Result(
-            levels={name: _level(name, levels, decided, case) for name in LEVELS},
-            reference=_facts(begun.reference.result()),
-            candidate=candidate,
-            pairs=begun.pairs,
-            notes=[each.sentence for each in declared] + _weaker(case) + notes,
-            declared=declared,
-            repeats=repeats,
-        )
-        result.unjudged = _unjudged(result, levels)
-        if reproduce is not None and recorded is not None and result.exit_code:
-            result.reproduction, told = reproduced(case, recorded, decisive(decided["function"]), reproduce)
-            result.notes += told
-        if closely and recorded is not None:
-            look_at_levels(result, recorded)
-        if closely and runs is not None:
-            look_at_level(result, "trajectory", begun.join, {"free": runs})
-        return result
+        yield folder
     except Exception:
         sides.settle()  # they may serve another case, and nothing may write into a folder that is gone
         raise
@@ -124,96 +140,109 @@ def run_case(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _in_lockstep(
-    case: Case, recorder: Recorder, begun: Begun, levels: Sequence[str], tick: Progress
-) -> tuple[Recorded, dict[str, Level]]:
-    recorded = recorder.record(begun)
-    tick("judge what was recorded", 0, 1)
-    function = judge_function(recorded, range(case.steps), case.towers, recorder.rules)
-    rounded = functools.cache(functools.partial(_rounded, case, recorder, recorded))
-    recorded, function = _set_aside_rounding(case, recorded, function, rounded)
-    first, reference = function.first_difference, recorded.lockstep.reference64
-    located = outliving(function.notes, lambda: locate_first(first, recorder.again, recorded.join, reference))
-    outliving(function.notes, lambda: _diagnose(case, recorder, recorded, function, rounded, located))
-    with_structure(function, *recorder.structure, located, _evidence(case, recorded))
-    decided = {"function": function}
-    if "float32" in levels and case.precision == "float32":
-        decided["float32"] = judge_single(recorded, range(case.steps), function.checks)
-    tick("judge what was recorded", 1, 1)
-    return recorded, decided
+def _prepare(
+    case: Case, sides: Sides, levels: Sequence[str], folder: Path, tick: Progress, golden: Path | None
+) -> CaseRun:
+    reference = GoldenSide(golden, case) if golden else None
+    recorder = Recorder(case, sides, folder, "float32" in levels, tick, reference)
+    begun = recorder.begin()
+    _, question = recorder.structure
+    if question is not None and not IN_LOCKSTEP & set(levels):
+        raise question  # in lockstep it is asked only where nothing differs: `with_structure`
+    return CaseRun(case, sides, levels, folder, tick, golden, recorder, begun, recorder.candidate_facts)
 
 
-def _diagnose(
-    case: Case, recorder: Recorder, recorded: Recorded, function: Level, rounded: Rounded, located: Located | None
-) -> None:
-    """Adds to level 1 where its first difference is, and what its causes are."""
-    first = function.first_difference
-    function.causes = with_causes_at(located, _evidence(case, recorded), function.causes)
-    if first is not None and (not function.causes or is_place_only(function.causes[0].name)):
-        traces = recorded.lockstep
-        tried = find_by_experiment(first, recorder.again, recorded.join, traces.reference64, traces.candidate64)
-        function.causes = ahead_of(function.causes, fitting(tried, located, undone=True))
-    losses = [part.loss for part in case.optimizers.values() if part.loss]
-    place_at_own_loss(function, losses, _evidence(case, recorded))
-    with_cut(function, recorder.again, _evidence(case, recorded))
-    with_parting(function, recorder.again, _evidence(case, recorded))
-    if first is not None:
-        evidence = _evidence(case, recorded)
-        function.causes = find_onward(first, function.causes, recorder.again, evidence, function.checks)
-        function.causes += _further(case, first, recorded, function, rounded)
-    if first is not None and first.check.run == "fresh":
-        function.causes += _behind_the_start(case, recorder, recorded, function, rounded)
-    with_location(function, located)
-    function.causes = own_first(function.causes, function.first_difference)
+def _record(run: CaseRun) -> Recorded:
+    return run.recorder.record(run.begun)
 
 
-def _further(case: Case, first: FirstDifference, recorded: Recorded, function: Level, rounded: Rounded) -> list[Cause]:
-    def find(each: Recorded) -> list[Cause]:
-        return find_further(first, function.causes, _evidence(case, each), function.checks)
-
-    return but_for_rounding(find, recorded, rounded, _own_optimizer(case))
+def _judge(run: CaseRun, recorded: Recorded) -> list[Check]:
+    run.tick("judge what was recorded", 0, 1)
+    return function_checks(recorded, range(run.case.steps))
 
 
-def _behind_the_start(
-    case: Case, recorder: Recorder, recorded: Recorded, function: Level, rounded: Rounded
-) -> list[Cause]:
-    # In lockstep every step starts from the reference's slots: other values at the start explain nothing there.
-    checks = function.checks
-    first = first_in_lockstep(_evidence(case, recorded), checks)
-    if first is not None and of_the_optimizer(first) and _own_optimizer(case):
-        recorded, level = rounded()
-        checks = level.checks
-        first = first_in_lockstep(_evidence(case, recorded), checks)
-    if first is None:
-        return []
-    evidence = _evidence(case, recorded)
-    causes = find_causes(first, evidence)
-    if not causes or is_place_only(causes[0].name):
-        tried = find_by_experiment(first, recorder.again, evidence.join, evidence.reference, evidence.candidate)
-        causes = ahead_of(causes, tried)
-    causes = find_onward(first, causes, recorder.again, evidence, checks)
-    causes += _further(case, first, recorded, replace(function, causes=causes, checks=checks), rounded)
-    known = {cause.name for cause in function.causes}
-    return [cause for cause in causes if cause.name not in known]
+def _rejudge(run: CaseRun, recorded: Recorded, checks: list[Check]) -> Rejudged:
+    """Returns level 1 with what rounding decides judged again, in the end of a candidate with rounded hyper-parameters."""
+
+    @functools.cache  # asked for here and by the diagnosis, and each time would record the candidate anew
+    def rounded() -> tuple[Recorded, Level]:
+        again = run.recorder.again_with_rounded_hyper_parameters(recorded)
+        return again, run.function(again)
+
+    level = level_of_function(recorded, rejudge(checks, run.recorder.rules(recorded)))
+    what = "hyper-parameters" + (" and learning rates" if run.case.torch.scheduler else "")
+    return Rejudged(*set_aside_rounding(recorded, level, rounded, has_own_optimizer(run.case), what), rounded)
 
 
-def _rounded(case: Case, recorder: Recorder, recorded: Recorded) -> tuple[Recorded, Level]:
-    rounded = recorder.again_with_rounded_hyper_parameters(recorded)
-    return rounded, judge_function(rounded, range(case.steps), case.towers, recorder.rules)
+def _diagnose(run: CaseRun, rejudged: Rejudged) -> Level:
+    function, located = diagnose_case(run.case, run.recorder.again, rejudged)
+    evidence = evidence_of(run.case, rejudged.recorded)
+    return with_structure(function, *run.recorder.structure, located, evidence)
 
 
-def _set_aside_rounding(case: Case, recorded: Recorded, function: Level, rounded: Rounded) -> tuple[Recorded, Level]:
-    what = "hyper-parameters" + (" and learning rates" if case.torch.scheduler else "")
-    return set_aside_rounding(recorded, function, rounded, _own_optimizer(case), what)
+def _decide_in_float32(run: CaseRun, recorded: Recorded, function: Level) -> Decided:
+    levels = {"function": function}
+    if "float32" in run.levels and run.case.precision == "float32":
+        levels["float32"] = judge_single(recorded, range(run.case.steps), function.checks)
+    run.tick("judge what was recorded", 1, 1)
+    run.sides.outlive_failure()  # of experiments that the port did not take
+    return Decided(levels, recorded)
 
 
-def _own_optimizer(case: Case) -> bool:
-    return bool(case.torch.optimizer or case.torch.scheduler)
+def _aside_where_wandering(decided: Decided) -> Decided:
+    if decided.recorded is None:
+        return decided
+    repeats = judge_repeats(decided.recorded)
+    draws = decided.recorded.lockstep.reference32.facts.get("random_ops", [])
+    return decided._replace(levels=set_aside_wandering(decided.levels, repeats, draws), repeats=repeats)
 
 
-def _evidence(case: Case, recorded: Recorded) -> Evidence:
-    traces = recorded.lockstep
-    return Evidence(recorded.join, traces.reference64, traces.candidate64, traces.states, case.towers)
+def _decide_mixed(run: CaseRun, decided: Decided) -> Decided:
+    torch = run.case.torch
+    if "mixed" not in run.levels or torch.opt_level == "O0" or run.case.precision != "float32":
+        return decided
+    halves = record_halves(run.recorder.playing, run.recorder.states, torch.half_dtype, torch.opt_level)
+    return decided._replace(levels={**decided.levels, "mixed": judge_halves(halves)})
+
+
+def _decide_trajectory(run: CaseRun, decided: Decided) -> Decided:
+    if "trajectory" not in run.levels or run.golden is not None:
+        return decided
+    reference = run.begun.reference.result()
+    level, candidate = decide_trajectory(run.case, run.recorder.playing, run.begun.join, reference)
+    return decided._replace(levels={**decided.levels, "trajectory": level}, trajectories=(reference, candidate))
+
+
+def _conclude(run: CaseRun, decided: Decided) -> Result:
+    case, recorded, levels = run.case, decided.recorded, decided.levels
+    declared: list[DeclaredDifference] = []
+    notes = recorded.notes + settled_notes(levels["function"].checks, run.golden) if recorded is not None else []
+    if case.expect:
+        declared, levels = look_for_declared(case, run.sides, run.folder, levels, run.golden is None, run.tick)
+    result = Result(
+        levels={name: _level(name, run.levels, levels, case) for name in LEVELS},
+        reference=_facts(run.begun.reference.result()),
+        candidate=_facts(recorded.lockstep.candidate32) if recorded is not None else run.candidate,
+        pairs=run.begun.pairs,
+        notes=[each.sentence for each in declared] + _weaker(case) + notes,
+        declared=declared,
+        repeats=list(decided.repeats),
+    )
+    result.unjudged = _unjudged(result, run.levels)
+    return result
+
+
+def _with_details(run: CaseRun, decided: Decided, result: Result, closely: bool, reproduce: Path | None) -> Result:
+    recorded, trajectories = decided.recorded, decided.trajectories
+    if reproduce is not None and recorded is not None and result.exit_code:
+        function = result.levels["function"]
+        result.reproduction, told = reproduced(run.case, recorded, decisive(function), reproduce)
+        result.notes += told
+    if closely and recorded is not None:
+        look_at_levels(result, recorded)
+    if closely and trajectories is not None:
+        look_at_level(result, "trajectory", run.begun.join, {"free": trajectories})
+    return result
 
 
 def _level(name: str, asked: Sequence[str], decided: dict[str, Level], case: Case) -> Level:

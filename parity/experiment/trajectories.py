@@ -239,7 +239,7 @@ def decide_trajectory(case: Case, playing: Setup, join: Join, reference: Trace) 
     level = level_of(checks, trajectories, first, notes, candidate.facts.get("ranks_agree", True))
     if level.verdict == "same":
         power = measure_power(case, playing, join, reference, trajectories)
-        level.notes += told(power)
+        level = level.with_notes(*told(power))
     return level, candidate
 
 

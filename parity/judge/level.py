@@ -14,7 +14,7 @@ BETWEEN_TRACES = "{judged:,} tensors; at most {highest:.2g} of the tolerance, {s
 
 def level_from(
     name: str,
-    checks: list[Check],
+    checks: Sequence[Check],
     reason: str,
     *,
     first: FirstDifference | None = None,
@@ -38,7 +38,7 @@ def level_from(
     """
     told = [*([] if ranks_agree else [RANKS_APART]), *notes]
     decided = (verdict or decide(checks)) if ranks_agree else "different"
-    return Level(name, decided, reason, checks, first, list(causes), told)
+    return Level(name, decided, reason, checks, first, causes, told)
 
 
 def reason_from(checks: Sequence[Check], words: str = BETWEEN_TRACES) -> str:

@@ -1,7 +1,7 @@
 """What a comparison found: checks, levels, verdict."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from parity.judge.metrics import Worst
@@ -168,7 +168,7 @@ class DeclaredDifference(NamedTuple):
         return f"declared by {self.by}: {self.text}, {found[self.found]} ({self.why})"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Level:
     """The verdict of one level.
 
@@ -185,10 +185,14 @@ class Level:
     name: str
     verdict: Verdict
     reason: str
-    checks: list[Check] = field(default_factory=list)
+    checks: Sequence[Check] = ()
     first_difference: FirstDifference | None = None
-    causes: list[Cause] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    causes: Sequence[Cause] = ()
+    notes: Sequence[str] = ()
+
+    def with_notes(self, *notes: str) -> "Level":
+        """Returns the level with notes behind its own."""
+        return replace(self, notes=[*self.notes, *notes])
 
 
 @dataclass
@@ -266,10 +270,10 @@ class Result:
     @property
     def causes(self) -> list[Cause]:
         """The causes of the first level that names any."""
-        return next((level.causes for level in self.levels.values() if level.causes), [])
+        return next((list(level.causes) for level in self.levels.values() if level.causes), [])
 
 
-def decide(checks: list[Check]) -> Verdict:
+def decide(checks: Sequence[Check]) -> Verdict:
     """Returns the verdict over checks: different before incomparable before same; none compared is incomparable."""
     found = {check.verdict for check in checks}
     for verdict in ("different", "incomparable", "same"):

@@ -71,41 +71,42 @@ class RunsBackward(Protocol):
     def repeat_detached(self, step: int, edges: Sequence[tuple[int, int | str]]) -> Trace: ...  # noqa: D102
 
 
-def with_parting(level: Level, again: object, evidence: Evidence) -> None:
-    """Says in a level where gradients part, where its first difference is one of a tower and nothing else is known of it.
+def with_parting(level: Level, again: object, evidence: Evidence) -> Level:
+    """Returns a level that says where gradients part, if its first difference is one of a tower and nothing else is known.
 
     Args:
-      level: changed in place.
+      level: a decided one.
       again: keeps passes of the recorded case; where it cannot, nothing is said.
       evidence: the float64 lockstep traces.
     """
     first, known = level.first_difference, level.causes
     if first is None or first.check.run != "lockstep" or first.quantity != "tower_grad" or first.where:
-        return
+        return level
     if not isinstance(again, RunsBackward) or (known and not is_place_only(known[0].name)):
-        return
+        return level
     if any(section_of(text) for text in evidence.reference.step(first.check.step).names()):
-        return  # one backward pass is kept, which need not be that of the optimizer whose gradient it is
+        return level  # one backward pass is kept, which need not be that of the optimizer whose gradient it is
     try:
         outputs = again.forward(first.check.step, first.tower)
         gradients = again.gradients(first.check.step, first.tower) if outputs else None
     except (SideFailed, TraceError):
-        return  # a step that cannot be watched
+        return level  # a step that cannot be watched
     if outputs is None or gradients is None:
-        return
+        return level
     passes = Pass(outputs[0].ops, outputs[0].value), Pass(outputs[1].ops, outputs[1].value)
     found, same = part(passes, (gradients[0].value, gradients[1].value))
     if found is None and not same:
-        return
+        return level
     ops = outputs[1].ops
     place = _at_an_output(found, ops) if found is not None else _at_a_variable(first, evidence, ops)
     proven = _stopped(place, ops, first, again, GradientsOfStep.of(evidence, first, level.checks))
-    port = place.port
+    port, causes = place.port, known
     if proven is not None:
         cause, port = proven
-        level.causes = [cause, *known]
+        causes = [cause, *known]
     lines = (place.line, port.line if port else None)
-    level.first_difference = replace(first, where=place.told, module=port.name if port else None, lines=lines)
+    first = replace(first, where=place.told, module=port.name if port else None, lines=lines)
+    return replace(level, first_difference=first, causes=causes)
 
 
 class _Place(NamedTuple):
@@ -251,26 +252,25 @@ def find_cut(first: FirstDifference, again: RunsUncut, evidence: Evidence, check
     return None
 
 
-def with_cut(level: Level, again: object, evidence: Evidence) -> None:
-    """Says in a level where the port keeps gradients from passing, where its first difference is such a gradient.
+def with_cut(level: Level, again: object, evidence: Evidence) -> Level:
+    """Returns a level that says where the port keeps gradients from passing, if its first difference is such a gradient.
 
     Args:
-      level: changed in place.
+      level: a decided one.
       again: runs steps of the recorded case once more; where it cannot let gradients pass, nothing is said.
       evidence: the float64 lockstep traces.
     """
     first, known = level.first_difference, level.causes
     if first is None or first.check.run != "lockstep" or first.quantity != "tower_grad":
-        return
+        return level
     if not isinstance(again, RunsUncut) or (known and not _may_be_cut(known[0].name)):
-        return
+        return level
     found = find_cut(first, again, evidence, level.checks)
     if found is None:
-        return
-    level.first_difference = found.first
+        return level
     own, behind = ([each for each in known if _is_vague(each.name) == vague] for vague in (False, True))
     named = [found.cause] if found.cause.name not in [each.name for each in own] else []
-    level.causes = [*own, *named, *behind]
+    return replace(level, first_difference=found.first, causes=[*own, *named, *behind])
 
 
 def _is_vague(name: str) -> bool:

@@ -3,7 +3,7 @@
 For causes that no trace can show alone, such as what the port does to its inputs before the first recorded layer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from parity.diagnose.catalogue import CAUSES, build_cause, describe, is_place_only
 from parity.diagnose.edits.edit import OTHER_OPERATION
@@ -32,7 +32,7 @@ POLICIES = {
 STALE = Change(*describe("stale_batch"), "fed with this step's batch once more", twice=True)
 
 
-def ahead_of(known: list[Cause], tried: list[Cause]) -> list[Cause]:
+def ahead_of(known: Sequence[Cause], tried: list[Cause]) -> list[Cause]:
     """Returns what experiments found of a difference, and then what was known of it.
 
     What only says where a difference is, such as at the border of an image, is no cause beside one that explains all of it.

@@ -1,6 +1,7 @@
 """Judges again where rounding decides an update: structurally zero gradients, hyper-parameters rounded to float32."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from parity.experiment.recording import Recorded, Setup, SidePaths
@@ -48,13 +49,12 @@ def set_aside_rounding(
     if again_first is not None and again_first.check[:3] == first.check[:3]:
         return recorded, function  # it is not what rounding alone makes
     effect = max((check.of_scale for check in function.checks if check.run == "lockstep"), default=0.0)
-    level.notes.insert(
-        0,
+    note = (
         f"up to float32 {what}: the graph holds them rounded to float32, the port does not, which alone makes "
         f"differences of {effect:.1g} of the scale (first in {first.check.key}); "
-        "judged with the port's rounded to float32 too",
+        "judged with the port's rounded to float32 too"
     )
-    return rounded, level
+    return rounded, replace(level, notes=[note, *level.notes])
 
 
 def of_the_optimizer(first: FirstDifference) -> bool:

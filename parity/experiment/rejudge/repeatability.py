@@ -1,6 +1,7 @@
 """Each side against itself: whether it can be compared at all, and by how much it wanders."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from parity.experiment.recording import Recorded
 from parity.judge.repeatability import Repeat, judge_repeat
@@ -20,27 +21,30 @@ def judge_repeats(recorded: Recorded) -> list[Repeat]:
     ]
 
 
-def set_aside_wandering(levels: dict[str, Level], repeats: list[Repeat], draws: Sequence[str] = ()) -> None:
-    """Calls levels that are different incomparable where the reference does not repeat itself: nothing can match it.
+def set_aside_wandering(
+    levels: Mapping[str, Level], repeats: Sequence[Repeat], draws: Sequence[str] = ()
+) -> dict[str, Level]:
+    """Returns levels, different ones incomparable where the reference does not repeat itself: nothing can match it.
 
     Args:
-      levels: name to level; changed in place.
+      levels: name to level.
       repeats: of both sides.
       draws: names of the reference's ops that draw, the fact `random_ops`.
     """
     wild = next((repeat for repeat in repeats if repeat.side == "reference" and not repeat.comparable), None)
     if wild is None:
-        return
-    for level in levels.values():
-        if level.verdict == "different":
-            level.verdict = "incomparable"
-            level.causes = []
-        how = wild.sentence.partition(": ")[2]
-        level.notes.insert(
-            0,
-            f"the reference does not repeat itself: {how}. An op draws other random numbers in every "
-            f"run{_named(draws)}: leave it out, or feed it",
-        )
+        return dict(levels)
+    how = wild.sentence.partition(": ")[2]
+    note = (
+        f"the reference does not repeat itself: {how}. An op draws other random numbers in every "
+        f"run{_named(draws)}: leave it out, or feed it"
+    )
+    return {name: _wandering(level, note) for name, level in levels.items()}
+
+
+def _wandering(level: Level, note: str) -> Level:
+    level = replace(level, notes=[note, *level.notes])
+    return replace(level, verdict="incomparable", causes=[]) if level.verdict == "different" else level
 
 
 def _named(draws: Sequence[str]) -> str:

@@ -149,7 +149,7 @@ def _is_kept(golden: ReferenceSide, name: str) -> bool:
     return all(golden.kept(each) for each in [name, *free])
 
 
-def settled_notes(checks: list[Check], golden: Path | None) -> list[str]:
+def settled_notes(checks: Sequence[Check], golden: Path | None) -> list[str]:
     """Returns what a report says where numbers differ and a golden trace does not tell what rounding does there."""
     told = golden is None or (golden / "runs" / SHADOW_EMPTY).is_dir()
     return [NO_RUNS_BESIDE] if not told and any(check.verdict == "different" for check in checks) else []

@@ -1,21 +1,21 @@
 """Decides levels 1 and 2 of a replay: the port in two precisions against the script and its float64 shadow."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
 from parity.diagnose import Evidence, find_causes
-from parity.diagnose.catalogue import is_place_only
-from parity.diagnose.interventions import ahead_of, find_by_experiment, with_cut
-from parity.diagnose.located.search import fitting, with_causes_at
+from parity.diagnose.interventions import with_cut
+from parity.diagnose.located.search import with_causes_at
+from parity.experiment.diagnosis import refine, with_experiments
 from parity.experiment.layers import locate_first, with_location
 from parity.experiment.levels import judge_single
 from parity.experiment.recording import Recorded
-from parity.experiment.recover import outliving
 from parity.experiment.rejudge.ill_conditioned import empty_notes, set_aside_rounding
 from parity.experiment.rejudge.non_differentiable import kink_notes
-from parity.experiment.rejudge.rules import Rule, rejudge
+from parity.experiment.rejudge.rules import rejudge
 from parity.experiment.replay.free_run import SAME_STEP_BY_STEP, FreeRuns, counts_otherwise, judge_freely, train_freely
 from parity.experiment.replay.ill_conditioned import beside_notes, race_notes, rules_of_replay
 from parity.experiment.replay.orders import OtherOrder, ScriptRace
@@ -40,7 +40,6 @@ LOADED = (
     "for the recording does not start with the training: what the port's optimizer begins with was not judged"
 )
 MOST_LATER_CHECKS = 3
-Rules = Callable[[Lockstep], Sequence[Rule]]
 
 
 class Runs(NamedTuple):
@@ -71,6 +70,26 @@ class Judged(NamedTuple):
     pairs: dict[str, Pairs]
 
 
+class Script(NamedTuple):
+    """One part of a recorded script, and the port that replays it.
+
+    Fields:
+      replayed: the port of the part.
+      shadow: the float64 shadow of the recorded trace.
+      references: the part as recorded and as its shadow has it, in float32 and float64.
+      states: the recorded state before each step.
+      orders: what the part's steps leave in the order that a race did not take.
+      out: folder for what is written.
+    """
+
+    replayed: ReplayedPort
+    shadow: Trace
+    references: tuple[Trace, Trace]
+    states: Trace
+    orders: OtherOrder
+    out: Path
+
+
 def judge_part(replayed: ReplayedPort, shadow: Trace, out: Path, tick: Progress) -> Judged:
     """Runs a port in both precisions and judges it.
 
@@ -80,27 +99,121 @@ def judge_part(replayed: ReplayedPort, shadow: Trace, out: Path, tick: Progress)
       out: folder for what is written.
       tick: told how far it is: what, done, total.
     """
+    script = _prepare(replayed, shadow, out)
+    runs = _record(script)
+    tick("judge what was replayed", 0, 1)
+    layouts = take_layouts(replayed.join, runs.lockstep.reference64, runs.lockstep.candidate64)
+    function = _decide(script, runs)
+    runs, function = _set_aside_rounding(script, runs, function)
+    function = function.with_notes(*_notes_of_runs(script, runs, function), *layouts)
+    single = _decide_in_float32(script, runs, function)
+    notes = race_notes(replayed.part, runs.lockstep, shadow, function.checks) + script.orders.notes(function.checks)
+    tick("judge what was replayed", 1, 1)
+    return Judged([function, single], notes, _pairs(runs))
+
+
+def _decide(script: Script, runs: Runs) -> Level:
+    """Returns level 1 of what was recorded."""
+    checks = _judge(script.replayed, runs)
+    checks = _rejudge(script, runs, checks)
+    level = _level(script.replayed, runs, checks)
+    return _diagnose(script.replayed, runs, level)
+
+
+def _prepare(replayed: ReplayedPort, shadow: Trace, out: Path) -> Script:
     part = replayed.part
     states = Trace(write_states(out / "reference-states", ((number, part.before(number)) for number in part.steps)))
     references = (
         write_reference(part, part.trace, out / "reference"),
         write_reference(part, shadow, out / "reference64"),
     )
-    runs = _run(replayed, shadow, references, states, out)
-    tick("judge what was replayed", 0, 1)
-    layouts = take_layouts(replayed.join, runs.lockstep.reference64, runs.lockstep.candidate64)
-    orders = OtherOrder(part, shadow)
+    return Script(replayed, shadow, references, states, OtherOrder(part, shadow), out)
 
-    def rules(traces: Lockstep) -> list[Rule]:
-        race = ScriptRace(orders, replayed.join, traces)
-        return [race, *rules_of_replay(replayed, shadow, traces, out)]
 
-    function = _function(replayed, runs, rules)
-    runs, function = _set_aside_rounding(
-        replayed, runs, function, rules, lambda: _run(replayed, shadow, references, states, out)
+def _record(script: Script) -> Runs:
+    replayed = script.replayed
+    traces = Lockstep(*script.references, replayed.run("float32"), replayed.run("float64"), script.states)
+    return Runs(traces, *train_freely(replayed, script.shadow, script.out))
+
+
+def _judge(replayed: ReplayedPort, runs: Runs) -> list[Check]:
+    part, join = replayed.part, replayed.join
+    traces, free, _ = runs
+    checks = judge_initial_slots(join, _fresh(part), replayed.initial_slots) + judge_own_values(replayed.written)
+    checks += judge_init(join, traces.reference64.init(), traces.candidate64.init())
+    checks += judge_lockstep(join, traces, part.steps)
+    checks += judge_freely(join, free, checks) if free else []
+    return slots_aside(checks, join, traces)
+
+
+def _rejudge(script: Script, runs: Runs, checks: list[Check]) -> list[Check]:
+    replayed, traces = script.replayed, runs.lockstep
+    race = ScriptRace(script.orders, replayed.join, traces)
+    return rejudge(checks, [race, *rules_of_replay(replayed, script.shadow, traces, script.out)])
+
+
+def _level(replayed: ReplayedPort, runs: Runs, checks: Sequence[Check]) -> Level:
+    first = first_difference(replayed.join, checks, dict(_pairs(runs)["function"]))
+    words = f"{{judged:,}} tensors of {len(replayed.part.steps)} steps; at most {{highest:.2g}} of the tolerance"
+    notes = (
+        kink_notes(checks)
+        + empty_notes(checks)
+        + slot_notes(checks)
+        + written_notes(replayed.written, replayed.mapping.kept)
     )
-    traces, free, why = runs
-    function.notes.append(f"no free run, only lockstep: {why}" if free is None else CARRIED if part.begins else LOADED)
+    agree = runs.lockstep.candidate64.facts.get("ranks_agree", True)
+    return level_from("function", checks, reason_from(checks, words), first=first, notes=notes, ranks_agree=agree)
+
+
+def _diagnose(replayed: ReplayedPort, runs: Runs, level: Level) -> Level:
+    """Returns the level with where its first difference is, and what its causes are."""
+    first, part, join = level.first_difference, replayed.part, replayed.join
+    if first is None or first.check.verdict != "different":
+        return level
+    traces, again = runs.lockstep, Rerun(replayed)
+    evidence = Evidence(join, traces.reference64, traces.candidate64, traces.states, part.towers)
+    located = cache(partial(locate_first, first, again, join, traces.reference64))
+    stages: list[Callable[[Level], Level]]
+    if runs.free and first.check.run == "free":
+        # Nothing is tried by experiments: a step run again starts from the recorded state, from which it is the same.
+        free = runs.free
+        evidence = Evidence(join, free.reference, free.candidate, free.states, part.towers)
+        level = level.with_notes(SAME_STEP_BY_STEP)
+        stages = [
+            lambda level: replace(level, causes=counts_otherwise(part, free) or _causes(first, level.checks, evidence))
+        ]
+    else:
+        stages = [
+            lambda level: replace(level, causes=_causes(first, level.checks, evidence)),
+            lambda level: replace(level, causes=with_causes_at(located(), evidence, level.causes)),
+            lambda level: with_experiments(level, first, again, evidence, located()),
+            lambda level: with_cut(level, again, evidence),
+            lambda level: with_location(level, located()),
+        ]
+    return refine(level, stages)
+
+
+def _set_aside_rounding(script: Script, runs: Runs, function: Level) -> tuple[Runs, Level]:
+    replayed = script.replayed
+    # Numbers of an update by hand are constants of the script, which the shadow reads as they were written.
+    own_optimizer = replayed.own_optimizer and not replayed.part.by_hand
+
+    def again() -> tuple[Runs, Level]:
+        replayed.round_hyper_parameters()
+        rounded = _record(script)
+        return rounded, _decide(script, rounded)
+
+    return set_aside_rounding(runs, function, again, own_optimizer)
+
+
+def _notes_of_runs(script: Script, runs: Runs, function: Level) -> list[str]:
+    carried = CARRIED if script.replayed.part.begins else LOADED
+    free = f"no free run, only lockstep: {runs.why}" if runs.free is None else carried
+    return [free, *beside_notes(function.checks, script.replayed.part, script.shadow)]
+
+
+def _decide_in_float32(script: Script, runs: Runs, function: Level) -> Level:
+    replayed, (traces, free, _) = script.replayed, runs
     recorded = Recorded(
         join=replayed.join,
         start=traces.reference32,
@@ -111,37 +224,14 @@ def judge_part(replayed: ReplayedPort, shadow: Trace, out: Path, tick: Progress)
         # Without draws of its own the reference is its own: its distance from float64 decides.
         reference_draws=[traces.reference32],
     )
-    function.notes += beside_notes(function.checks, part, shadow) + layouts
-    single = judge_single(recorded, part.steps, function.checks, partial(_first_steps_again, replayed))
-    single = orders.float32(single, replayed.join, traces)
-    notes = race_notes(part, traces, shadow, function.checks) + orders.notes(function.checks)
-    tick("judge what was replayed", 1, 1)
-    return Judged([function, single], notes, _pairs(runs))
+    single = judge_single(recorded, replayed.part.steps, function.checks, partial(_first_steps_again, replayed))
+    return script.orders.float32(single, replayed.join, traces)
 
 
 def _first_steps_again(replayed: ReplayedPort) -> Trace:
     steps = replayed.part.steps[:REPEATED]
     batches, states = ([of(step) for step in steps] for of in (replayed.batch, replayed.state))
     return replayed.again("first-steps-again", steps, batches, states, precision="float32")
-
-
-def _run(replayed: ReplayedPort, shadow: Trace, references: tuple[Trace, Trace], states: Trace, out: Path) -> Runs:
-    traces = Lockstep(*references, replayed.run("float32"), replayed.run("float64"), states)
-    return Runs(traces, *train_freely(replayed, shadow, out))
-
-
-def _set_aside_rounding(
-    replayed: ReplayedPort, runs: Runs, function: Level, rules: Rules, run: Callable[[], Runs]
-) -> tuple[Runs, Level]:
-    # Numbers of an update by hand are constants of the script, which the shadow reads as they were written.
-    own_optimizer = replayed.own_optimizer and not replayed.part.by_hand
-
-    def again() -> tuple[Runs, Level]:
-        replayed.round_hyper_parameters()
-        rounded = run()
-        return rounded, _function(replayed, rounded, rules)
-
-    return set_aside_rounding(runs, function, again, own_optimizer)
 
 
 def _pairs(runs: Runs) -> dict[str, Pairs]:
@@ -159,51 +249,6 @@ def _fresh(part: Part) -> dict[str, list[float]]:
         return {}
     slots = select(part.before(part.steps[0]), "slot")
     return {text: [float(value.min()), float(value.max())] for text, value in slots.items() if value.size}
-
-
-def _function(replayed: ReplayedPort, runs: Runs, rules: Rules) -> Level:
-    part, join = replayed.part, replayed.join
-    traces, free, _ = runs
-    checks = judge_initial_slots(join, _fresh(part), replayed.initial_slots) + judge_own_values(replayed.written)
-    checks += judge_init(join, traces.reference64.init(), traces.candidate64.init())
-    checks += judge_lockstep(join, traces, part.steps)
-    checks += judge_freely(join, free, checks) if free else []
-    checks = rejudge(slots_aside(checks, join, traces), rules(traces))
-    first = first_difference(join, checks, dict(_pairs(runs)["function"]))
-    words = f"{{judged:,}} tensors of {len(part.steps)} steps; at most {{highest:.2g}} of the tolerance"
-    notes = (
-        kink_notes(checks)
-        + empty_notes(checks)
-        + slot_notes(checks)
-        + written_notes(replayed.written, replayed.mapping.kept)
-    )
-    agree = traces.candidate64.facts.get("ranks_agree", True)
-    level = level_from("function", checks, reason_from(checks, words), first=first, notes=notes, ranks_agree=agree)
-    if first is not None and first.check.verdict == "different":
-        outliving(level.notes, lambda: _diagnose(level, first, replayed, runs))
-    return level
-
-
-def _diagnose(level: Level, first: FirstDifference, replayed: ReplayedPort, runs: Runs) -> None:
-    """Adds where the first difference is, and what its causes are."""
-    part, join, checks = replayed.part, replayed.join, level.checks
-    traces, free, _ = runs
-    evidence = Evidence(join, traces.reference64, traces.candidate64, traces.states, part.towers)
-    if free and first.check.run == "free":
-        level.notes.append(SAME_STEP_BY_STEP)
-        evidence = Evidence(join, free.reference, free.candidate, free.states, part.towers)
-        level.causes = counts_otherwise(part, free) or _causes(first, checks, evidence)
-    else:
-        level.causes = _causes(first, checks, evidence)
-    again = Rerun(replayed)
-    located = locate_first(first, again, join, traces.reference64)
-    level.causes = with_causes_at(located, evidence, level.causes)
-    if (not level.causes or is_place_only(level.causes[0].name)) and first.check.run != "free":
-        tried = find_by_experiment(first, again, join, traces.reference64, traces.candidate64)
-        level.causes = ahead_of(level.causes, fitting(tried, located, undone=True))
-    if first.check.run != "free":
-        with_cut(level, again, evidence)
-    with_location(level, located)
 
 
 def _causes(first: FirstDifference, checks: Sequence[Check], evidence: Evidence) -> list[Cause]:

@@ -1,5 +1,6 @@
 """From two forward passes to the layer, its cause and the report: on made arrays, without a framework."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -93,9 +94,7 @@ def located(tmp_path):
             first = FirstDifference(check, "act", "logits", "0", None)
         level = Level("function", "different", "", [check], first)
         place = locate_first(first, KeptPasses(*sides.values()), join, sides["reference"])
-        level.causes = with_causes_at(place, evidence, [])
-        with_location(level, place)
-        return level
+        return with_location(replace(level, causes=with_causes_at(place, evidence, [])), place)
 
     return locate
 

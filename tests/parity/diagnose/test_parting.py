@@ -109,14 +109,13 @@ def level_of(kept, **more):
         parts=lambda name: ["w"],
     )
     level = Level("function", "different", "", [check], FirstDifference(check, "tower_grad", "v", "0", None))
-    with_parting(level, kept, SimpleNamespace(join=join, reference=trace(1.0, **more), candidate=trace(2.0)))
-    return level
+    return with_parting(level, kept, SimpleNamespace(join=join, reference=trace(1.0, **more), candidate=trace(2.0)))
 
 
 def test_the_place_is_told_and_no_cause_without_proof():
     kept = Kept({"h": GRADIENTS["h"] + 1})
     level = level_of(kept)
-    assert level.causes == []
+    assert not level.causes
     assert kept.tried == [((1, 0),), ((2, 0),), ((1, 0), (2, 0))]
     first = level.first_difference
     assert (first.check.key, first.module) == ("tower_grad/0/v", "port/h")

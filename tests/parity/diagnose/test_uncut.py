@@ -58,8 +58,7 @@ def named(port, known=(), first=FIRST):
     )
     join.read = lambda key, file: file.get("/".join(part for part in (key.quantity, key.tower, key.name) if part))
     level = Level("function", "different", "", CHECKS, first, list(known))
-    with_cut(level, port, SimpleNamespace(reference=Run(RIGHT), join=join))
-    return level
+    return with_cut(level, port, SimpleNamespace(reference=Run(RIGHT), join=join))
 
 
 def test_the_call_without_which_all_gradients_come_out_is_named_with_its_line():

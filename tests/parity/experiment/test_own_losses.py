@@ -25,8 +25,7 @@ def evidence():
 def test_a_loss_that_is_minimised_comes_before_its_gradients():
     level = level_of("metric/g_loss")
     was = level.first_difference
-    place_at_own_loss(level, ["g_loss"], evidence())
-    first = level.first_difference
+    first = place_at_own_loss(level, ["g_loss"], evidence()).first_difference
     assert (first.quantity, first.name, first.check.key) == ("loss", "g_loss", "metric/g_loss")
     assert first.decisive is was
     assert (first.worst.reference, first.worst.candidate) == (1.0, 1.5)
@@ -35,6 +34,4 @@ def test_a_loss_that_is_minimised_comes_before_its_gradients():
 @pytest.mark.parametrize(("metric", "step"), [("metric/accuracy", 0), ("metric/g_loss", 1)])
 def test_a_metric_and_a_later_step_do_not(metric, step):
     level = level_of(metric, step)
-    was = level.first_difference
-    place_at_own_loss(level, ["g_loss"], evidence())
-    assert level.first_difference is was
+    assert place_at_own_loss(level, ["g_loss"], evidence()) is level

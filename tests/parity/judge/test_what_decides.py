@@ -12,7 +12,7 @@ from parity.experiment.recording import Recorded
 from parity.experiment.rejudge.ill_conditioned import measure_kept, settle_empty_gradients
 from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE, settle_kinks
 from parity.experiment.rejudge.races import Races, settle_races
-from parity.experiment.replay.levels import Runs, _function
+from parity.experiment.replay.levels import Runs, _judge, _level
 from parity.judge.races import Outcome, kept_part, nearest, nearest_of_each, outcomes
 from parity.judge.repeatability import judge_repeat
 from parity.judge.result import Check, Explained, Level, Result, decide, what_differs
@@ -109,9 +109,10 @@ def test_ranks_that_hold_different_weights_are_different_whatever_the_checks_say
         written=[],
         mapping=SimpleNamespace(kept=[]),
     )
+    runs = Runs(found.lockstep, None, "")
     levels = [
-        judge_function(found, [0], 2),
-        _function(replayed, Runs(found.lockstep, None, ""), lambda traces: []),
+        judge_function(found, [0]),
+        _level(replayed, runs, _judge(replayed, runs)),
     ]
     assert [level.verdict for level in levels] == [verdict, verdict]
     told = [any("the ranks hold different weights" in note for note in level.notes) for level in levels]

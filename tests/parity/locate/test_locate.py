@@ -382,7 +382,6 @@ def test_what_is_joined_in_another_order_is_shown_where_it_is_joined(cause, modu
     first = FirstDifference(
         Check("lockstep", 0, "act/0/head", "different", 1.0, 0.0, 1.0, 1.0), "act", "head", "0", None
     )
-    level = Level("function", "different", "", [first.check], first)
-    level.causes = [Cause(cause, "", "", "")]
-    with_location(level, Located(first, place))
+    level = Level("function", "different", "", [first.check], first, [Cause(cause, "", "", "")])
+    level = with_location(level, Located(first, place))
     assert level.first_difference.module == module

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -162,14 +163,14 @@ def test_accuracy_is_told_only_where_it_matters():
     assert "accuracy" not in printed(same(), width=80)
     assert "accuracy" in printed(same(), width=80, verbose=True)
     worse = same()
-    worse.levels["float32"].verdict = "different"
+    worse.levels["float32"] = replace(worse.levels["float32"], verdict="different")
     assert "accuracy" in printed(worse, width=80)
 
 
 def test_the_verbose_report_names_the_ten_worst_and_no_more():
     result = same()
     checks = [Check("lockstep", step, "loss/0", "same", step / 100, 1.0, 1.0, 1.0) for step in range(30)]
-    result.levels["function"].checks = checks
+    result.levels["function"] = replace(result.levels["function"], checks=checks)
     shown = printed(result, width=80, verbose=True)
     table = shown.partition("Worst tensors of level function")[2].partition("Worst tensors of")[0]
     assert [line.split()[0] for line in table.splitlines() if "loss/0" in line] == [str(n) for n in range(29, 19, -1)]

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -134,7 +135,8 @@ def test_the_losses_are_drawn_and_told():
 
 def test_the_page_opens_at_the_level_that_is_not_the_same():
     result = same()
-    result.levels["float32"].verdict = "different"  # as its accuracy decides, without a first difference
+    # As its accuracy decides, without a first difference.
+    result.levels["float32"] = replace(result.levels["float32"], verdict="different")
     data = data_of(as_html(result, "x"))
     assert data["grids"][data["opened"][0]]["label"] == "2 float32: lockstep"
     assert data_of(as_html(same(), "x"))["opened"] == [0, 0, 0]
