@@ -62,7 +62,7 @@ def _of_case(path: Path, tf_python: str | None) -> int:
 
     from parity.case import load_case
     from parity.experiment import open_sides
-    from parity.experiment.mapping.of_case import map_case
+    from parity.experiment.prepare import map_case
     from parity.report.view import print_trimmed, show_mapping
 
     case = load_case(path)

@@ -1,17 +1,18 @@
 """Gets both sides of a case ready: joins their variables, and writes what they are fed and where they start."""
 
 import re
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from parity.case import Case
+from parity.case import Case, as_declared
 from parity.experiment.mapping.by_numbers import Ready, decide_by_numbers
 from parity.experiment.recording import Setup, SidePaths
-from parity.experiment.sides.tensorflow_side import ReferenceSide
+from parity.experiment.sides.tensorflow_side import ReferenceSide, TensorFlowSide
 from parity.experiment.sides.torch_side import TorchSide
-from parity.experiment.spec import Progress
+from parity.experiment.spec import Progress, silent
 from parity.judge.levels.function import Lockstep
 from parity.judge.port_values import Written, written_into, written_notes
 from parity.mapping import (
@@ -28,6 +29,7 @@ from parity.mapping import (
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join, Renaming
 from parity.trace import Trace, parse_key, quantity_of, trace_name
+from parity.worker.launch import Sides
 
 # How much farther the reference moves each moving statistic than the candidate does.
 
@@ -152,6 +154,27 @@ def prepare_both(case: Case, reference: ReferenceSide, candidate: TorchSide, out
         structure,
         _question(asked),
     )
+
+
+def map_case(case: Case, sides: Sides, tick: Progress = silent) -> tuple[Mapping, list[str]]:
+    """Returns the mapping of a case, and what a report says of it.
+
+    Args:
+      case: a validated case.
+      sides: started processes.
+      tick: told how far it is: what, done, total.
+
+    Raises:
+      SideFailed: a side could not do its part.
+      MappingError: the variables do not join.
+    """
+    with tempfile.TemporaryDirectory(prefix="parity-map-") as folder:
+        out = Path(folder)
+        reference = TensorFlowSide(as_declared(case), sides, out / "tf", tick)
+        prepared = prepare_both(case, reference, TorchSide(case, sides, out / "torch", tick), out, tick)
+        if prepared.question is not None:
+            raise prepared.question
+        return prepared.draft.mapping(), mapping_notes(prepared.draft)
 
 
 def _question(draft: Draft) -> MappingError | None:

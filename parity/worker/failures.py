@@ -36,6 +36,7 @@ STARTUP_NOISE = re.compile(
     r"|Instructions for updating:|non-resource variables are not supported|To enable the following instructions)"
 )
 WHOLE_DUMP = 1000  # lines
+TIMED_OUT = "DeadlineExceededError"  # TensorFlow's, of a step that ran longer than its `RunOptions` allow
 CHAINED = re.compile(r"^(?=During handling of the above exception|The above exception was the direct cause)", re.M)
 
 
@@ -47,13 +48,15 @@ class SideFailed(ValueError):
       message: who, expected, got, what to do.
       traceback: of the user's code in the side's own process, or "".
       printed: what the side printed last, or "".
+      hung: whether it was given up, for it did not end within the time that it has.
     """
 
-    def __init__(self, side: str, message: str, traceback: str = "", printed: str = "") -> None:
+    def __init__(self, side: str, message: str, traceback: str = "", printed: str = "", hung: bool = False) -> None:
         super().__init__(f"{TITLES.get(side, side)}: {message}")
         self.side = side
         self.traceback = traceback
         self.printed = printed
+        self.hung = hung
 
 
 def failure(side: str, request: str, error: Mapping[str, Any], printed: str = "") -> SideFailed:
@@ -75,7 +78,9 @@ def failure(side: str, request: str, error: Mapping[str, Any], printed: str = ""
     where = f" ({place})" if place else ""
     known = hint(side, f"{error['type']}: {error['message']}", error["traceback"])
     cure = f"{known} Its traceback is above." if known else "Fix it there; its traceback is above."
-    return SideFailed(side, f"{who}expected {task_of(request)}, got {got}{where}. {cure}", traceback)
+    return SideFailed(
+        side, f"{who}expected {task_of(request)}, got {got}{where}. {cure}", traceback, hung=error["type"] == TIMED_OUT
+    )
 
 
 def task_of(request: str) -> str:

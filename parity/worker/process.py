@@ -233,6 +233,7 @@ class SideProcess:
             f"expected a heartbeat within {self._silence:g} s of {request!r}, got none; it was ended. "
             "Look above for where it hung, or allow more with --timeout.",
             printed=printed,
+            hung=True,
         )
 
     def _dead(self, request: str) -> SideFailed:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from parity.experiment.replay.recorded_training import recorded_training
 from parity.experiment.replay.script import Part
 from parity.experiment.spec import MAPPING, RunSpec, silent, start_run
 from parity.mapping import Draft
@@ -46,7 +45,7 @@ def decide_by_recorded(draft: Draft, trying: Trying) -> Draft:
     the last one does, by when weights that began as equal numbers have moved apart.
     """
     part = trying.part
-    prepared = trying.prepare(recorded_training(part, draft.mapping()))["prepared"]
+    prepared = trying.prepare(part.training(draft.mapping()))["prepared"]
     first = _by_step(draft, trying, prepared, part.steps[0])
     if not first.agrees or not first.undecided or len(part.steps) == 1:
         return first

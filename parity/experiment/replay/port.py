@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from parity.experiment.mapping.of_replay import Trying, decide_by_recorded
-from parity.experiment.replay.recorded_training import recorded_training
 from parity.experiment.replay.script import Part, ReplayError
 from parity.experiment.runs import FREE_RUN_QUANTITIES
 from parity.experiment.spec import FORWARD, Progress, RunSpec, silent, start_forward, start_run
@@ -94,7 +93,7 @@ class ReplayedPort:
 
             self.draft = decide_by_recorded(self.draft, Trying(part, shadow, side, prepare, joined, out))
         self.mapping: Mapping = self.draft.mapping()
-        recorded = recorded_training(part, self.mapping)
+        recorded = part.training(self.mapping)
         self._case.update(draws=recorded["draws"], trained=recorded["trained"])
         self._case["optimizer"] = port.optimizers.get(part.name) or {"recorded": recorded}
         self.prepared = self._both()

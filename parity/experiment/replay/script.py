@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from parity.mapping import Mapping
 from parity.trace import (
     GLOBAL_STEP,
     LEARNING_RATE,
@@ -147,6 +148,27 @@ class Part:
         if text in file:
             return float(file.read(text))
         return float(self.facts["optimizer"].get("learning_rate", 0.0))
+
+    def training(self, mapping: Mapping) -> dict[str, Any]:
+        """Returns what a torch side is told of the training that was recorded, the table `recorded` of what it prepares.
+
+        Args:
+          mapping: of the script's variables to the port's.
+
+        Returns:
+          JSON values: "trained", names of the port's parameters that this part trains, None for all; "optimizer", name and
+          hyper-parameters of the script's; "rates", its learning rate by step; "draws", whether draws are given back.
+        """
+        trained = None
+        if self.trained is not None:
+            pairs = (pair for pair in mapping.pairs if pair.reference in self.trained)
+            trained = [*dict.fromkeys(name for pair in pairs for name in pair.candidate)]
+        return {
+            "trained": trained,
+            "optimizer": {name: value for name, value in self.facts["optimizer"].items() if name != "learning_rate"},
+            "rates": [self.rate(number) for number in self.steps],
+            "draws": any(DRAW in name for name in self.batch(self.steps[0])),
+        }
 
     def own(self, text: str) -> str | None:
         """Returns a trace's name as this part has it, or None where it is another optimizer's."""

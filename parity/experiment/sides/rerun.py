@@ -30,7 +30,7 @@ class Rerun:
         self._join = join
         self._states = states
         self._repeats = 0
-        self._reference_failed = False
+        self._reference_hung = False
 
     @property
     def towers(self) -> int:
@@ -145,16 +145,17 @@ class Rerun:
         batch_norm_updates: str | None = None,
         batch: Callable[[Tensors], Tensors] = lambda batch: batch,
     ) -> Trace | None:
-        """Runs one step of the reference in float64 once more, where that can be had; None after it has failed once.
+        """Runs one step of the reference in float64 once more, where that can be had; None after one that did not end.
 
-        A step that TensorFlow does not end is given up after a minute: an experiment costs that once, not each time.
+        Such a step is given up after a minute: experiments cost that once, not each. What fails otherwise fails at once, and
+        says nothing of the next.
 
         Args:
           step: its number.
           batch_norm_updates: which towers' statistics survive; by default the case's.
           batch: what becomes of the whole batch.
         """
-        if self._reference_failed:
+        if self._reference_hung:
             return None
         updates = batch_norm_updates or self.batch_norm_updates
         self._repeats += 1
@@ -171,8 +172,8 @@ class Rerun:
         )
         try:
             return self.playing.tf.run_with_statistics(updates, self.playing.inputs, asked)
-        except SideFailed:
-            self._reference_failed = True
+        except SideFailed as error:
+            self._reference_hung = error.hung
             raise
 
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:

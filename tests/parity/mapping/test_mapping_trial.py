@@ -109,6 +109,9 @@ def test_a_port_with_other_gradients_keeps_what_was_guessed_and_is_unverified():
 class Part:
     steps = (0, 5)
 
+    def training(self, mapping):
+        return {}
+
 
 class Trying:
     part, out = Part(), None
@@ -124,7 +127,6 @@ def test_a_later_step_decides_what_the_first_one_says_nothing_of(monkeypatch):
     first = Recorded(port, values_of(port, as_they_begin), silent=norms)
     last = Recorded(port, values_of(port, lambda name: random.standard_normal(8)))
     by_step = {0: first, 5: last}
-    monkeypatch.setattr(map_of_replay, "recorded_training", lambda part, mapping: {})
     monkeypatch.setattr(map_of_replay, "_by_step", lambda draft, trying, made, number: by_step[number].decide(draft))
     decided = decide_by_recorded(draft_mapping(port.reference, port.candidate, {}), Trying())
     assert first.trials and last.trials
