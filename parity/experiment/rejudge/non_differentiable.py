@@ -7,11 +7,12 @@ from typing import Protocol
 from parity.experiment.recording import Recorded, Setup, SidePaths
 from parity.experiment.runs import EVERYTHING, FREE_RUN_QUANTITIES, replicas
 from parity.experiment.spec import RunSpec
-from parity.judge.levels.function import judge_free, judge_lockstep
+from parity.judge.levels.function import Lockstep, judge_free, judge_lockstep
 from parity.judge.metrics import distance
 from parity.judge.result import Check
-from parity.judge.spread import Replicas
+from parity.judge.spread import Replicas, Spread
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
+from parity.mapping.trace_map import Join
 from parity.trace import GRADIENTS, Trace, as_float64, break_ties, break_ties_of_inputs, parse_key
 from parity.trace.arrays import Tensors
 
@@ -28,24 +29,63 @@ WITH_INPUTS = (
 CONTINUOUS = frozenset(["state", "feed", "noise", "act", "stat", "loss", "metric", "eval"])
 
 
-class Beside(Protocol):
-    """Runs both sides beside a kink, from where they were moved alike, and judges them by the rules of level 1."""
+class MovedRuns(Protocol):
+    """Makes what `Beside` judges: runs of both sides in float64 from where they were moved alike."""
+
+    def candidate_once_more(self) -> Trace:
+        """Returns the candidate's lockstep run once more, from the states that nobody moved."""
+
+    def lockstep(self, step: int | None = None) -> Lockstep | None:
+        """Returns the lockstep traces with those of all steps there, or of one by itself; None where there are none."""
+
+    def freely(self) -> tuple[Trace, Trace, Spread] | None:
+        """Returns the runs of reference and candidate that nobody resets, and how far an ulp carries; None without any."""
+
+
+class Beside:
+    """Judges both sides beside a kink, from where they were moved alike, by the rules of level 1.
+
+    Args:
+      join: names and layouts.
+      traces: of the lockstep at the kink itself.
+      checks: of level 1.
+      inputs: whether inputs and zeros are moved too, or weights alone.
+      runs: makes what is judged.
+    """
+
+    def __init__(self, join: Join, traces: Lockstep, checks: Sequence[Check], inputs: bool, runs: MovedRuns) -> None:
+        self._join, self._traces, self._checks, self._inputs, self._runs = join, traces, checks, inputs, runs
 
     @property
     def note(self) -> str:
         """What a check says that was judged there: `WITH_INPUTS` where those moved too, else `NON_DIFFERENTIABLE_NOTE`."""
+        return WITH_INPUTS if self._inputs else NON_DIFFERENTIABLE_NOTE
 
     def once_more(self) -> list[Check]:
         """Returns the checks of the lockstep with the candidate run once more at the kink itself: the control."""
+        traces = self._traces._replace(candidate64=self._runs.candidate_once_more())
+        return judge_lockstep(self._join, traces, traces.reference64.step_numbers)
 
     def alone(self, step: int) -> list[Check]:
-        """Returns the checks of one step by itself, its counters the reference's."""
+        """Returns the checks of one step by itself, its counters the reference's; none of a step that is not there."""
+        traces = self._runs.lockstep(step)
+        there = traces is not None and step in traces.reference64.step_numbers
+        return judge_lockstep(self._join, traces, [step]) if traces is not None and there else []
 
     def in_lockstep(self) -> list[Check]:
-        """Returns the checks of all steps in their order."""
+        """Returns the checks of all steps there, run in their order."""
+        traces = self._runs.lockstep()
+        return judge_lockstep(self._join, traces, traces.reference64.step_numbers) if traces is not None else []
 
     def free(self, lockstep: Sequence[Check]) -> list[Check]:
         """Returns the checks of the runs that nobody resets; `lockstep` says what each step rounds."""
+        runs = self._runs.freely()
+        if runs is None:
+            return []
+        # What the other steps round their own checks say: they are the same beside a kink and at it.
+        there = {check.step for check in lockstep}
+        others = [check for check in self._checks if check.step not in there]
+        return judge_free(self._join, *runs, [*others, *lockstep])
 
 
 def settle_kinks(checks: list[Check], besides: Sequence[Beside]) -> list[Check]:
@@ -170,8 +210,8 @@ def moved_batches(feeds: Trace, steps: Sequence[int], towards: float = 1.0) -> I
     return ((step, break_ties_of_inputs(as_float64(read_all(feeds.step(step))), step, towards)) for step in steps)
 
 
-class LiveBeside:
-    """Runs and judges both sides of a case beside a kink, as `settle_kinks` asks.
+class LiveRuns:
+    """Moves both live sides of a case alike, and runs them.
 
     Args:
       recorded: what was recorded of the case.
@@ -184,45 +224,21 @@ class LiveBeside:
         self._recorded, self._playing, self._states, self._inputs = recorded, playing, states, inputs
         self._name = RUN_BESIDE[inputs]
 
-    @property
-    def note(self) -> str:
-        """What a check says that was judged there."""
-        return WITH_INPUTS if self._inputs else NON_DIFFERENTIABLE_NOTE
-
-    def once_more(self) -> list[Check]:
-        """Returns the checks of the lockstep with the candidate run once more from the weights that nobody moved."""
-        recorded, playing = self._recorded, self._playing
-        feeds, start = playing.feeds.torch, playing.start.torch
+    def candidate_once_more(self) -> Trace:
+        """Returns the candidate's lockstep run once more, from the states that nobody moved."""
+        playing = self._playing
         quantities = EVERYTHING + playing.inference
+        feeds, start = playing.feeds.torch, playing.start.torch
         asked = RunSpec("once-more", "float64", feeds, start, self._states.torch, quantities, playing.steps)
-        candidate = playing.torch.run(asked).result()
-        return judge_lockstep(recorded.join, recorded.lockstep._replace(candidate64=candidate), playing.steps)
+        return playing.torch.run(asked).result()
 
-    def alone(self, step: int) -> list[Check]:
-        """Returns the checks of one step by itself, its counters the reference's."""
-        return [check for check in self._judged(f"{self._name}-{step}", [step], [step], True) if check.step == step]
-
-    def in_lockstep(self) -> list[Check]:
-        """Returns the checks of all steps in their order, in which each side counts by itself."""
-        return self._judged(self._name, self._playing.steps, Trace(self._states.tf).step_numbers, False)
-
-    def free(self, lockstep: Sequence[Check]) -> list[Check]:
-        """Returns the checks of the runs that nobody resets."""
-        recorded, playing = self._recorded, self._playing
-        start = moved_state(read_all(recorded.start.init()), 0, self._inputs)
-        tf = write_init(playing.out / "start" / f"tf-{self._name}", start)
-        port = write_init(playing.out / "start" / f"torch-{self._name}", translated(recorded.join, start))
-        quantities, feeds = FREE_RUN_QUANTITIES + playing.inference, self._feeds(self._name, playing.steps)
-        asked = RunSpec(f"free-{self._name}", "float64", feeds.torch, port, None, quantities, playing.steps)
-        candidate = playing.torch.run(asked)
-        free = asked._replace(feeds=feeds.tf, start=tf)
-        reference, *moved = (self._reference(each) for each in (free, *replicas(playing, free)))
-        return judge_free(recorded.join, reference, candidate.result(), Replicas(reference, moved), lockstep)
-
-    def _judged(self, name: str, steps: Sequence[int], known: Sequence[int], alone: bool) -> list[Check]:
-        recorded, playing = self._recorded, self._playing
-        states = Trace(self._states.tf)
-        before = [(step, moved_state(read_all(states.step(step)), step, self._inputs)) for step in known]
+    def lockstep(self, step: int | None = None) -> Lockstep:
+        """Returns the lockstep traces with those of all steps moved, or of one by itself, its counters the reference's."""
+        recorded, playing, states = self._recorded, self._playing, Trace(self._states.tf)
+        alone = step is not None
+        name = self._name if step is None else f"{self._name}-{step}"
+        steps, known = (playing.steps, states.step_numbers) if step is None else ([step], [step])
+        before = [(number, moved_state(read_all(states.step(number)), number, self._inputs)) for number in known]
         tf = write_states(playing.out / "states" / f"tf-{name}", before)
         port = write_states(
             playing.out / "states" / f"torch-{name}", ((n, translated(recorded.join, state)) for n, state in before)
@@ -234,8 +250,20 @@ class LiveBeside:
         )
         candidate = playing.torch.run(asked)
         reference = self._reference(asked._replace(feeds=feeds.tf, start=playing.start.tf, follow=tf))
-        traces = recorded.lockstep._replace(reference64=reference, candidate64=candidate.result(), states=Trace(tf))
-        return judge_lockstep(recorded.join, traces, steps)
+        return recorded.lockstep._replace(reference64=reference, candidate64=candidate.result(), states=Trace(tf))
+
+    def freely(self) -> tuple[Trace, Trace, Spread]:
+        """Returns the runs of both sides that nobody resets, from a start moved alike, and the reference's replicas."""
+        recorded, playing = self._recorded, self._playing
+        start = moved_state(read_all(recorded.start.init()), 0, self._inputs)
+        tf = write_init(playing.out / "start" / f"tf-{self._name}", start)
+        port = write_init(playing.out / "start" / f"torch-{self._name}", translated(recorded.join, start))
+        quantities, feeds = FREE_RUN_QUANTITIES + playing.inference, self._feeds(self._name, playing.steps)
+        asked = RunSpec(f"free-{self._name}", "float64", feeds.torch, port, None, quantities, playing.steps)
+        candidate = playing.torch.run(asked)
+        free = asked._replace(feeds=feeds.tf, start=tf)
+        reference, *moved = (self._reference(each) for each in (free, *replicas(playing, free)))
+        return reference, candidate.result(), Replicas(reference, moved)
 
     def _feeds(self, name: str, steps: Sequence[int]) -> SidePaths:
         feeds, out = self._playing.feeds, self._playing.out / "feeds"

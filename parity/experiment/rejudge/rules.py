@@ -12,7 +12,7 @@ from parity.experiment.rejudge.ill_conditioned import (
     measure_live,
     settle_empty_gradients,
 )
-from parity.experiment.rejudge.non_differentiable import RUN_BESIDE, Beside, LiveBeside, lost_numbers, settle_kinks
+from parity.experiment.rejudge.non_differentiable import RUN_BESIDE, Beside, LiveRuns, lost_numbers, settle_kinks
 from parity.experiment.rejudge.races import Races, settle_races
 from parity.experiment.runs import REPLICAS
 from parity.experiment.sides.tensorflow_side import ReferenceSide
@@ -139,8 +139,12 @@ def rules_of_case(recorded: Recorded, playing: Setup, states: SidePaths) -> list
         rules.append(StructurallyZeroGradient(measure_kept(Trace(empty))))
     if not recorded.races:
         known = [inputs for inputs, name in RUN_BESIDE.items() if live or _is_kept(playing.tf, name)]
-        besides = [LiveBeside(recorded, playing, states, inputs) for inputs in known]
-        rules.append(NonDifferentiablePoint(lambda checks: besides))
+        runs = [(inputs, LiveRuns(recorded, playing, states, inputs)) for inputs in known]
+        rules.append(
+            NonDifferentiablePoint(
+                lambda checks: [Beside(recorded.join, recorded.lockstep, checks, *each) for each in runs]
+            )
+        )
     return rules
 
 

@@ -1,7 +1,7 @@
 """Trains a replayed port from the recorded start with nobody resetting it, and judges it against the shadow's free run."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +12,9 @@ import numpy as np
 from parity.diagnose.catalogue import build_cause
 from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.script import Part, write_reference
-from parity.judge.levels.function import judge_free
-from parity.judge.result import Cause, Check
+from parity.judge.result import Cause
 from parity.judge.spread import MeasuredSpread
 from parity.mapping.states import translated, write_states
-from parity.mapping.trace_map import Join
 from parity.trace import (
     SHADOW_FILE,
     SHADOW_FREE,
@@ -85,11 +83,6 @@ def train_freely(
     candidate = replayed.run_freely(translated(replayed.join, start), others, name, feeds)
     reference = write_reference(freely, free, out / f"reference-{name}")
     return FreeRuns(reference, candidate, Trace(states), MeasuredSpread(measured, part.prefix)), ""
-
-
-def judge_freely(join: Join, runs: FreeRuns, lockstep: Sequence[Check]) -> list[Check]:
-    """Judges the free runs; `lockstep` says what each step rounds."""
-    return judge_free(join, runs.reference, runs.candidate, runs.spread, lockstep)
 
 
 def counts_otherwise(part: Part, runs: FreeRuns) -> list[Cause]:

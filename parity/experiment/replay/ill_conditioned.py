@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Literal
 
 from parity.experiment.rejudge.ill_conditioned import empty_in, measure_kept
-from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE, RUN_BESIDE, WITH_INPUTS
+from parity.experiment.rejudge.non_differentiable import RUN_BESIDE, Beside
 from parity.experiment.rejudge.rules import NonDifferentiablePoint, Rule, StructurallyZeroGradient
-from parity.experiment.replay.free_run import judge_freely, told_of_shadow, train_freely
+from parity.experiment.replay.free_run import told_of_shadow, train_freely
 from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.script import Part, write_reference
 from parity.judge.allowances import FUNCTION_LIMIT
-from parity.judge.levels.function import Lockstep, judge_lockstep
+from parity.judge.levels.function import Lockstep
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Check
+from parity.judge.spread import Spread
 from parity.mapping.states import translated, write_states
 from parity.trace import OPTIMIZED, SHADOW_EMPTY, SHADOW_TIES, SHADOW_TIES_OF_INPUTS, Trace, TraceError, parse_key
 from parity.trace.arrays import Array, Tensors
@@ -27,72 +28,52 @@ SILENT = (
 NO_ROUNDING_RUNS = "make it again with python -m tf_towers.shadow, where TensorFlow is"
 
 
-class ReplayedBeside:
-    """Runs a replayed port beside a kink and judges it by the steps that the shadow left there, as `settle_kinks` asks.
+class ReplayedRuns:
+    """Runs a replayed port from where the shadow was moved, beside the steps that the shadow left there.
 
     Args:
       replayed: the port of one part.
       aside: the shadow's steps at kinks.
       traces: of the lockstep runs.
-      checks: of level 1.
       out: folder for what is written.
       inputs: whether inputs and zeros were moved there too.
     """
 
-    def __init__(
-        self, replayed: ReplayedPort, aside: Trace, traces: Lockstep, checks: Sequence[Check], out: Path, inputs: bool
-    ) -> None:
+    def __init__(self, replayed: ReplayedPort, aside: Trace, traces: Lockstep, out: Path, inputs: bool) -> None:
         self._replayed, self._aside, self._traces, self._out = replayed, aside, traces, out
-        self._checks, self._inputs, self._name = checks, inputs, RUN_BESIDE[inputs]
+        self._inputs, self._name = inputs, RUN_BESIDE[inputs]
         steps = [number for number in replayed.part.steps if number in aside.step_numbers]
         self._at_kinks = replace(replayed.part, steps=steps, aside="inputs" if inputs else "weights")
 
-    @property
-    def note(self) -> str:
-        """What a check says that was judged there."""
-        return WITH_INPUTS if self._inputs else NON_DIFFERENTIABLE_NOTE
-
-    def once_more(self) -> list[Check]:
-        """Returns the checks of the lockstep with the port run once more from the recorded weights."""
+    def candidate_once_more(self) -> Trace:
+        """Returns the port's lockstep run once more, from the recorded states."""
         part, join = self._replayed.part, self._replayed.join
         before = ((number, translated(join, part.before(number))) for number in part.steps)
-        port = self._replayed.run_from("once-more", before)
-        return judge_lockstep(join, self._traces._replace(candidate64=port), part.steps)
+        return self._replayed.run_from("once-more", before)
 
-    def alone(self, step: int) -> list[Check]:
-        """Returns the checks of one step, as they are in order: the recorded learning rates are given step by step."""
-        return [check for check in self._lockstep if check.step == step]
-
-    def in_lockstep(self) -> list[Check]:
-        """Returns the checks of the steps with a kink, of all steps run in their order."""
-        return list(self._lockstep)
+    def lockstep(self, step: int | None = None) -> Lockstep | None:
+        """Returns the traces of the steps with a kink, of all steps run in their order: rates are given step by step."""
+        return self._lockstep if self._at_kinks.steps else None
 
     @cached_property
-    def _lockstep(self) -> list[Check]:
+    def _lockstep(self) -> Lockstep:
         part, at_kinks, name = self._replayed.part, self._at_kinks, self._name
-        if not at_kinks.steps:
-            return []
         before = ((number, translated(self._replayed.join, at_kinks.before(number))) for number in part.steps)
         port = self._replayed.run_from(name, before, self._feeds)
         states = write_states(
             self._out / f"{name}-before", ((number, at_kinks.before(number)) for number in at_kinks.steps)
         )
         reference = write_reference(at_kinks, self._aside, self._out / f"reference-{name}")
-        traces = self._traces._replace(reference64=reference, candidate64=port, states=Trace(states))
-        return judge_lockstep(self._replayed.join, traces, at_kinks.steps)
+        return self._traces._replace(reference64=reference, candidate64=port, states=Trace(states))
 
     @cached_property
     def _feeds(self) -> Path | None:
         return self._replayed.write_feeds(self._name, self._at_kinks) if self._inputs else None
 
-    def free(self, lockstep: Sequence[Check]) -> list[Check]:
-        """Returns the checks of the free runs; none where the shadow has no such run."""
+    def freely(self) -> tuple[Trace, Trace, Spread] | None:
+        """Returns the free runs of both, and how far an ulp carries; None where the shadow has no such run."""
         runs, _ = train_freely(self._replayed, self._aside, self._out, f"free-{self._name}", self._feeds)
-        if runs is None:
-            return []
-        # What the other steps round their own checks say: they are the same beside a kink and at it.
-        others = [check for check in self._checks if check.step not in self._at_kinks.steps]
-        return judge_freely(self._replayed.join, runs, [*others, *lockstep])
+        return (runs.reference, runs.candidate, runs.spread) if runs is not None else None
 
 
 def rules_of_replay(replayed: ReplayedPort, shadow: Trace, traces: Lockstep, out: Path) -> list[Rule]:
@@ -106,12 +87,14 @@ def rules_of_replay(replayed: ReplayedPort, shadow: Trace, traces: Lockstep, out
     """
     empty = left_by(shadow, SHADOW_EMPTY)
 
-    def besides(checks: Sequence[Check]) -> list[ReplayedBeside]:
-        return [
-            ReplayedBeside(replayed, aside, traces, checks, out, name == SHADOW_TIES_OF_INPUTS)
-            for name in (SHADOW_TIES, SHADOW_TIES_OF_INPUTS)
-            if (aside := left_by(shadow, name)) is not None
-        ]
+    runs = [
+        (inputs, ReplayedRuns(replayed, aside, traces, out, inputs))
+        for inputs, name in ((False, SHADOW_TIES), (True, SHADOW_TIES_OF_INPUTS))
+        if (aside := left_by(shadow, name)) is not None
+    ]
+
+    def besides(checks: Sequence[Check]) -> list[Beside]:
+        return [Beside(replayed.join, traces, checks, *each) for each in runs]
 
     rules: list[Rule] = [NonDifferentiablePoint(besides)]
     if empty is not None:

@@ -16,7 +16,7 @@ from parity.experiment.recording import Recorded
 from parity.experiment.rejudge.ill_conditioned import empty_notes, set_aside_rounding
 from parity.experiment.rejudge.non_differentiable import kink_notes
 from parity.experiment.rejudge.rules import rejudge
-from parity.experiment.replay.free_run import SAME_STEP_BY_STEP, FreeRuns, counts_otherwise, judge_freely, train_freely
+from parity.experiment.replay.free_run import SAME_STEP_BY_STEP, FreeRuns, counts_otherwise, train_freely
 from parity.experiment.replay.ill_conditioned import beside_notes, race_notes, rules_of_replay
 from parity.experiment.replay.orders import OtherOrder, ScriptRace
 from parity.experiment.replay.port import ReplayedPort
@@ -25,7 +25,7 @@ from parity.experiment.replay.script import Part, write_reference
 from parity.experiment.runs import REPEATED
 from parity.experiment.spec import Progress
 from parity.judge.level import first_difference, level_from, reason_from
-from parity.judge.levels.function import Lockstep, judge_init, judge_initial_slots, judge_lockstep
+from parity.judge.levels.function import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.output_layouts import take_layouts
 from parity.judge.port_values import judge_own_values, written_notes
 from parity.judge.result import Cause, Check, FirstDifference, Level
@@ -142,7 +142,7 @@ def _judge(replayed: ReplayedPort, runs: Runs) -> list[Check]:
     checks = judge_initial_slots(join, _fresh(part), replayed.initial_slots) + judge_own_values(replayed.written)
     checks += judge_init(join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(join, traces, part.steps)
-    checks += judge_freely(join, free, checks) if free else []
+    checks += judge_free(join, free.reference, free.candidate, free.spread, checks) if free else []
     return slots_aside(checks, join, traces)
 
 
