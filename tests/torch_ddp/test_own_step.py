@@ -56,3 +56,11 @@ def test_a_step_without_a_scalar_loss_is_refused(tmp_path, returned, got):
             TorchDdpError, match=rf"^step: expected it to return the loss of its shard, .* got {got}\. "
         ):
             stepper.step(BATCH)
+
+
+def test_outputs_that_a_step_would_not_go_on_from_are_refused_not_ignored(tmp_path):
+    with process_group(Rank(0, 0, 1), "gloo", (tmp_path / "meeting").as_uri()) as rank:
+        stepper = own_of(rank, trained)
+        stepper.give({})
+        with pytest.raises(TorchDdpError, match=r"^given: .* got one with a step of its own, .* Leave them out\.$"):
+            stepper.give({"act/0/out": np.zeros((2, 1))})

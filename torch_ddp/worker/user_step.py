@@ -74,7 +74,16 @@ class UserStep:
         return self._state.mixed.running() if self._state.mixed else without_amp()
 
     def give(self, outputs: Mapping[str, Mapping[str, Tensor]], cut: bool) -> None:
-        """Takes no outputs: which of the step's calls makes one is not known before the step has moved the weights."""
+        """Takes no outputs: which of the step's calls makes one is not known before the step has moved the weights.
+
+        Raises:
+          TorchDdpError: there are some.
+        """
+        if any(outputs.values()):
+            raise TorchDdpError(
+                "given: expected a port whose loss the tool calls, got one with a step of its own, whose outputs cannot be "
+                "replaced. Leave them out."
+            )
 
     def make(self, own: Shard, rank: int) -> Recorded:
         """Makes one call of the port's step and returns what was seen of it.
