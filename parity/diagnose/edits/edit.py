@@ -12,7 +12,6 @@ from parity.diagnose.ops.table import UNARY, plain
 from parity.trace.arrays import Array
 
 OTHER_OPERATION = "other_operation"
-FIX = "have the port compute what the graph computes there"
 LEAST_FACTOR = 1e-4  # with a smaller one what is multiplied by it is as good as gone
 EDITED_ACTIVATIONS = frozenset(
     ["relu", "relu6", "sigmoid", "tanh", "softplus", "elu", "silu", "gelu", "leaky_relu", "hard", "selu", "softmax"]

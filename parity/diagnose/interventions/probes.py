@@ -131,7 +131,8 @@ def ignored_input(bench: Bench) -> Cause | None:
         return None
     if bench.first.quantity == "tower_grad":  # the losses are the same, and they follow what the reference's follow
         return None
-    for text in set(bench.batch) & set(bench.recorder.reference_batch(bench.first.check.step)):
+    of_the_graph = bench.recorder.reference_batch(bench.first.check.step)
+    for text in [each for each in bench.batch if each in of_the_graph]:
 
         def rolled(batch: Tensors, text: str = text) -> Tensors:
             return {**batch, text: np.roll(batch[text], 1, 0)}

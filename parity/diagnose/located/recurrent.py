@@ -78,7 +78,7 @@ def _layers(evidence: Evidence, step: int) -> Iterator[tuple[str, Mapping[str, A
     for name, entry in evidence.reference.variables.items():
         scopes = name.split("/")[:-1]
         value = evidence.before(step, "var", name) if 1 <= len(entry["shape"]) <= 2 else None
-        for scope in {"/".join(scopes), "/".join(scopes[:-1])} if value is not None else ():
+        for scope in dict.fromkeys(["/".join(scopes), "/".join(scopes[:-1])]) if value is not None else ():
             groups.setdefault(scope, {})[name] = value  # type: ignore[assignment]
     for scope, variables in groups.items():
         kernels = [value for value in variables.values() if value.ndim == 2 and value.shape[1] != 1]

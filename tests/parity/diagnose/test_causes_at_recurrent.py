@@ -1,12 +1,14 @@
 """A recurrent layer is run again over its steps: the rule is named that gives the candidate's outputs, and none else."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from parity.diagnose.layers import recurrent as at_recurrent
 from parity.diagnose.layers.recurrent import Recurrent, other_last, other_recurrence
 from parity.diagnose.layers.recurrent_cells import Cell, Way, over_steps, step_of, weights_of
-from parity.diagnose.located.recurrent import sequences_of, shared_scopes
+from parity.diagnose.located.recurrent import recurrent_layers, sequences_of, shared_scopes
 from parity.locate.matching import Pass
 from parity.trace import ForwardOp
 
@@ -235,3 +237,22 @@ def test_a_dense_layer_among_many_sequences_is_tried_on_a_few_steps_and_not_for_
     runs.clear()
     assert other_recurrence(layer._replace(reference=[RANDOM.normal(size=(8, 4))])) is None
     assert len(runs) == 1
+
+
+def test_layers_as_near_as_each_other_are_tried_in_the_order_of_the_graph_in_every_run():
+    names = [f"{scope}/cell/kernel" for scope in "abcdef"]
+    evidence = SimpleNamespace(
+        reference=SimpleNamespace(
+            variables={name: {"shape": [2, 3]} for name in names},
+            step=lambda number: SimpleNamespace(names=list),
+        ),
+        before=lambda step, quantity, name: np.ones((2, 3)),
+    )
+    place = SimpleNamespace(
+        passes=(Pass([], {}.get), Pass([], {}.get)),
+        reached=SimpleNamespace(reference={}, candidate={}, told=(frozenset(), frozenset())),
+        parting=SimpleNamespace(reference=None, candidate=None),
+        op=SimpleNamespace(name=""),
+    )
+    found = [layer.name for layer in recurrent_layers(place, evidence, 0, "0")]
+    assert found == [f"{scope}{cell}" for scope in "abcdef" for cell in ("/cell", "")]

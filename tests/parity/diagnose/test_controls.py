@@ -235,3 +235,17 @@ def test_an_input_is_ignored_where_the_loss_shows_it_and_no_other_output_moves_w
     )
     cause = ignored_input(bench)
     assert (cause.name if cause else None) == named
+
+
+@pytest.mark.parametrize("names", ["abcdefgh", "hgfedcba"])
+def test_of_several_inputs_that_are_ignored_the_first_of_the_batch_is_named_in_every_run(names):
+    bench = bench_of(lambda batch, port: np.ones(3))
+    feeds = {f"feed/{name}": X[1] for name in names}
+    bench.recorder.batch = bench.recorder.reference_batch = lambda step: {**feeds}
+    bench.recorder.repeat = lambda *arguments, **settings: SimpleNamespace(
+        step=lambda number: Held({"loss/0": bench.got}), step_numbers=[1]
+    )
+    bench.recorder.repeat_reference = lambda step, updates, batch: SimpleNamespace(
+        step=lambda number: Held({"loss/0": sum(each * scale for scale, each in enumerate(batch(feeds).values(), 2))})
+    )
+    assert ignored_input(bench).title == f"the port does not use {names[0]}"
