@@ -13,10 +13,7 @@ ROWS = (
         "rows_without_gradient",
         "no gradient reaches some rows of an embedding",
         {
-            "": Wording(
-                "no gradient reaches row {rows} of {name}",
-                _PADDING,
-            ),
+            "": Wording("no gradient reaches row {rows} of {name}", _PADDING),
             "padding_idx": Wording("no gradient reaches the row of padding_idx at {lines}", _PADDING),
         },
         proof=Proof.NUMBERS | Proof.RERUN,

@@ -73,6 +73,11 @@ class Wording(NamedTuple):
     fix: str
 
 
+# Titles of several causes: which of them it is says the rule that explains the numbers.
+OTHER_RULE = "{layer}: the candidate takes {other}, the reference {own}"
+OF_A_WEIGHT = "of {weight} the port {there}, where the reference {here}: {lines}"
+
+
 class CauseInfo(NamedTuple):
     """One row of the catalogue, and one page of the docs.
 

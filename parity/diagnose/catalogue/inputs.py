@@ -3,20 +3,21 @@
 from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Proof, Trait, Wording
 
 _PIECES = "cut the batch into contiguous pieces as tf.split does: torch_ddp.shard"
-
 _READ = "scale and shift the inputs once, as the graph does"
-
 _SEQUENCES = "check the order in which the port reads its sequences"
+_OWN_SHARD = (
+    "give rank k the k-th contiguous piece of the batch: torch_ddp.shard, or DistributedSampler over ordered examples"
+)
+_USED = "use {input} where the graph does"
+_ROWS_FIRST = "permute images as the graph has them: rows, then columns"
+_NOT_FLIPPED = "check flips and the order of the channels (RGB, BGR)"
 
 ROWS = (
     CauseInfo(
         "order_of_examples",
         "the examples of the batch come in another order",
         {
-            "dealt": Wording(
-                "the examples are dealt out in turn (rank, rank + world size, ...)",
-                _PIECES,
-            ),
+            "dealt": Wording("the examples are dealt out in turn (rank, rank + world size, ...)", _PIECES),
             "in the ranks": Wording("the examples of the batch come in another order", _PIECES),
             "to other ranks": Wording("the examples of the batch come in another order and to other ranks", _PIECES),
         },
@@ -41,16 +42,8 @@ ROWS = (
         "other_shard",
         "a rank reads the shard of another tower",
         {
-            "one": Wording(
-                "every rank reads the shard of tower {tower}",
-                "give rank k the k-th contiguous piece of the batch: torch_ddp.shard, or DistributedSampler over "
-                "ordered examples",
-            ),
-            "exchanged": Wording(
-                "the ranks read each other's shards",
-                "give rank k the k-th contiguous piece of the batch: torch_ddp.shard, or DistributedSampler over "
-                "ordered examples",
-            ),
+            "one": Wording("every rank reads the shard of tower {tower}", _OWN_SHARD),
+            "exchanged": Wording("the ranks read each other's shards", _OWN_SHARD),
         },
         proof=Proof.NUMBERS,
         traits=Trait.FIRST_LAYERS | Trait.OTHER_EXAMPLES | Trait.FITS_WHAT_IS_LEFT,
@@ -71,10 +64,10 @@ ROWS = (
         "input_ignored",
         "the port does not use one of its inputs",
         {
-            "whole": Wording("the port does not use {input}", "use {input} where the graph does"),
+            "whole": Wording("the port does not use {input}", _USED),
             "read": Wording(
                 "the port does not use {input}, it takes {value:g} for all its numbers in front of {layer}{where}",
-                "use {input} where the graph does",
+                _USED,
             ),
         },
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED | Proof.RERUN,
@@ -110,14 +103,8 @@ ROWS = (
         "transposed_input",
         "the axes of an input are exchanged",
         {
-            "layer": Wording(
-                "rows and columns of what goes into {layer} are exchanged in the candidate",
-                "permute images as the graph has them: rows, then columns",
-            ),
-            "read": Wording(
-                "the port exchanges rows and columns of {input} in front of {layer}{where}",
-                "permute images as the graph has them: rows, then columns",
-            ),
+            "layer": Wording("rows and columns of what goes into {layer} are exchanged in the candidate", _ROWS_FIRST),
+            "read": Wording("the port exchanges rows and columns of {input} in front of {layer}{where}", _ROWS_FIRST),
             "image": Wording(
                 "the port exchanges height and width of {input}",
                 "check the order of the axes where the port reads its images",
@@ -130,13 +117,8 @@ ROWS = (
         "reversed_input",
         "an input is reversed along an axis",
         {
-            "axis": Wording(
-                "the port reverses axis {axis} of {input}", "check flips and the order of the channels (RGB, BGR)"
-            ),
-            "read": Wording(
-                "the port reverses {axis} of {input} in front of {layer}{where}",
-                "check flips and the order of the channels (RGB, BGR)",
-            ),
+            "axis": Wording("the port reverses axis {axis} of {input}", _NOT_FLIPPED),
+            "read": Wording("the port reverses {axis} of {input} in front of {layer}{where}", _NOT_FLIPPED),
             "product": Wording("{layer} takes what goes in backwards in the candidate", "leave out the flip"),
             "steps": Wording(
                 "{layer}: what goes in is read backwards in the candidate, from its last step to its first",

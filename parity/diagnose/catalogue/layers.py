@@ -1,9 +1,15 @@
 """The causes of layers: their functions, norms, kernels, windows and images."""
 
-from parity.diagnose.catalogue.info import GENERAL, PLACE, CauseInfo, Proof, Trait, Wording
+from parity.diagnose.catalogue.info import GENERAL, OF_A_WEIGHT, OTHER_RULE, PLACE, CauseInfo, Proof, Trait, Wording
 
 _ACTIVATION = "use the activation of the graph on both sides"
 _NORM = "epsilon and statistics as in the graph: tf.layers.batch_normalization has 1e-3, torch 1e-5"
+_POOL = "pool as the graph does: max_pool or avg_pool on both sides"
+_COMPUTED = "{layer} is computed {words} in the candidate"
+_DIVIDES = (
+    "the {what} {name} divides by {rule} and the epsilon {epsilon:.6g} in the candidate, by {own_rule} and "
+    "{own_epsilon:.6g} in the reference"
+)
 
 
 ROWS = (
@@ -24,14 +30,8 @@ ROWS = (
                 "{layer} goes through {other} in the candidate, through {function} in the reference",
                 _ACTIVATION,
             ),
-            "weight": Wording(
-                "of {weight} the port {there}, where the reference {here}: {lines}",
-                "make of the weight what the graph makes of it",
-            ),
-            "rule": Wording(
-                "{layer}: the candidate takes {other}, the reference {own}",
-                "use the activation of the graph on both sides, with its slope",
-            ),
+            "weight": Wording(OF_A_WEIGHT, "make of the weight what the graph makes of it"),
+            "rule": Wording(OTHER_RULE, "use the activation of the graph on both sides, with its slope"),
         },
         proof=Proof.NUMBERS | Proof.ONE_CHANGE | Proof.RECOMPUTED,
         specificity=GENERAL,
@@ -98,15 +98,8 @@ ROWS = (
                     "the statistics of one shard"
                 ),
             ),
-            "weight": Wording(
-                "of {weight} the port {there}, where the reference {here}: {lines}",
-                "normalise the weight where the graph does, and nowhere else",
-            ),
-            "divisor": Wording(
-                "the {what} {name} divides by {rule} and the epsilon {epsilon:.6g} in the candidate, by "
-                "{own_rule} and {own_epsilon:.6g} in the reference",
-                _NORM,
-            ),
+            "weight": Wording(OF_A_WEIGHT, "normalise the weight where the graph does, and nowhere else"),
+            "divisor": Wording(_DIVIDES, _NORM),
         },
         proof=Proof.NUMBERS | Proof.RECOMPUTED,
         specificity=GENERAL,
@@ -115,11 +108,7 @@ ROWS = (
         "epsilon",
         "the epsilon of a norm",
         {
-            "": Wording(
-                "the {what} {name} divides by {rule} and the epsilon {epsilon:.6g} in the candidate, by "
-                "{own_rule} and {own_epsilon:.6g} in the reference",
-                _NORM,
-            ),
+            "": Wording(_DIVIDES, _NORM),
         },
         proof=Proof.NUMBERS | Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
@@ -155,15 +144,12 @@ ROWS = (
         "pooling",
         "another kind of pooling, another window, or another position of a sequence",
         {
-            "average": Wording(
-                "the {averaging} averages where the {largest} takes the largest of each window",
-                "pool as the graph does: max_pool or avg_pool on both sides",
-            ),
+            "average": Wording("the {averaging} averages where the {largest} takes the largest of each window", _POOL),
             "kind": Wording(
                 "{layer} takes the {other} of each window in the candidate, the {own} in the reference",
-                "pool as the graph does: max_pool or avg_pool on both sides",
+                _POOL,
             ),
-            "padding counted": Wording("{layer} is computed {words} in the candidate", "count_include_pad=False"),
+            "padding counted": Wording(_COMPUTED, "count_include_pad=False"),
         },
         proof=Proof.NUMBERS | Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
@@ -196,10 +182,7 @@ ROWS = (
             "product": Wording(
                 "{layer} has its matrix transposed in the candidate", "carry it over transposed, as Linear has it"
             ),
-            "windows": Wording(
-                "{layer} is computed {words} in the candidate",
-                "carry the kernel over with its rows and columns as they are",
-            ),
+            "windows": Wording(_COMPUTED, "carry the kernel over with its rows and columns as they are"),
         },
         proof=Proof.RECOMPUTED | Proof.RERUN,
     ),
@@ -218,10 +201,7 @@ ROWS = (
         "resizing",
         "an image is resized by another rule: aligned corners, half pixels, nearest",
         {
-            "rule": Wording(
-                "{layer}: the candidate takes {other}, the reference {own}",
-                "resize as the graph does: align_corners and the mode of torch's interpolate",
-            ),
+            "rule": Wording(OTHER_RULE, "resize as the graph does: align_corners and the mode of torch's interpolate"),
         },
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
@@ -259,10 +239,7 @@ ROWS = (
         "gate_halves",
         "the halves of a gated unit are exchanged",
         {
-            "rule": Wording(
-                "{layer}: the candidate takes {other}, the reference {own}",
-                "take the halves in the graph's order: torch's glu gates with the second",
-            ),
+            "rule": Wording(OTHER_RULE, "take the halves in the graph's order: torch's glu gates with the second"),
         },
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
@@ -270,10 +247,7 @@ ROWS = (
         "transposed_product",
         "a matrix goes into a product transposed",
         {
-            "rule": Wording(
-                "{layer}: the candidate takes {other}, the reference {own}",
-                "multiply as the graph does, with its transpose_a and transpose_b",
-            ),
+            "rule": Wording(OTHER_RULE, "multiply as the graph does, with its transpose_a and transpose_b"),
         },
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
@@ -286,13 +260,10 @@ ROWS = (
                 "take the norm of the graph: BatchNorm, InstanceNorm and LayerNorm go over other axes",
             ),
             "weight": Wording(
-                "of {weight} the port {there}, where the reference {here}: {lines}",
+                OF_A_WEIGHT,
                 "normalise over the axes of the weight that the graph does: torch's weights lie in another order",
             ),
-            "rule": Wording(
-                "{layer}: the candidate takes {other}, the reference {own}",
-                "normalise over the graph's axis: dim of torch.nn.functional.normalize",
-            ),
+            "rule": Wording(OTHER_RULE, "normalise over the graph's axis: dim of torch.nn.functional.normalize"),
         },
         proof=Proof.RECOMPUTED,
     ),

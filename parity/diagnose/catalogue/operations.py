@@ -1,10 +1,13 @@
 """The causes of single operations, of recurrent layers, and of chance; and what one change of any op proves."""
 
-from parity.diagnose.catalogue.info import GENERAL, PLACE, CauseInfo, Proof, Trait, Wording
+from parity.diagnose.catalogue.info import GENERAL, OF_A_WEIGHT, OTHER_RULE, PLACE, CauseInfo, Proof, Trait, Wording
 
 _SWITCHED_OFF = "switch it off on both sides, or record the masks and replay them"
 _CELL = "compute the cell as the graph does"
 _LENGTHS = "give the layer the lengths: pack the sequence, or freeze the state and zero the outputs behind the end"
+_OF_A_SEQUENCE = "of {sequence} the candidate takes {other}, the reference {own}"
+_MULTIPLIED_BY = "multiply the weight by what the graph multiplies it by"
+_FACTOR_OF_A_WEIGHT = "the port multiplies what is made of {weight} by {factor:.9g}: {lines}"
 
 # What one change of an op proves, whatever that op belongs to.
 _AS_THE_GRAPH = "have the port compute what the graph computes there"
@@ -34,13 +37,8 @@ ROWS = (
         "reduction",
         "another reduction, or over other axes",
         {
-            "rule": Wording(
-                "{layer}: the candidate takes {other}, the reference {own}",
-                "reduce over the graph's axes, by the graph's rule",
-            ),
-            "steps": Wording(
-                "of {sequence} the candidate takes {other}, the reference {own}", "reduce the steps as the graph does"
-            ),
+            "rule": Wording(OTHER_RULE, "reduce over the graph's axes, by the graph's rule"),
+            "steps": Wording(_OF_A_SEQUENCE, "reduce the steps as the graph does"),
         },
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
         traits=Trait.OF_AN_OP,
@@ -64,14 +62,8 @@ ROWS = (
                 "{layer} multiplies by {other} in the candidate, by {own} in the reference",
                 "scale as the graph does: attention by the square root of the size of one head",
             ),
-            "weight": Wording(
-                "of {weight} the port {there}, where the reference {here}: {lines}",
-                "multiply the weight by what the graph multiplies it by",
-            ),
-            "factor of a weight": Wording(
-                "the port multiplies what is made of {weight} by {factor:.9g}: {lines}",
-                "multiply the weight by what the graph multiplies it by",
-            ),
+            "weight": Wording(OF_A_WEIGHT, _MULTIPLIED_BY),
+            "factor of a weight": Wording(_FACTOR_OF_A_WEIGHT, _MULTIPLIED_BY),
         },
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
         traits=Trait.OF_AN_OP,
@@ -85,10 +77,7 @@ ROWS = (
                 "multiplied by {factor:.6g}",
                 "scale what goes into it as the graph does",
             ),
-            "factor of a weight": Wording(
-                "the port multiplies what is made of {weight} by {factor:.9g}: {lines}",
-                "multiply the weight by what the graph multiplies it by",
-            ),
+            "factor of a weight": Wording(_FACTOR_OF_A_WEIGHT, _MULTIPLIED_BY),
         },
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
         traits=Trait.OF_AN_OP,
@@ -128,7 +117,7 @@ ROWS = (
                 "name the axis of the graph: dim=-1 where tf.nn.softmax has none",
             ),
             "weight": Wording(
-                "of {weight} the port {there}, where the reference {here}: {lines}",
+                OF_A_WEIGHT,
                 "take the softmax over the axis that the graph takes: torch's weights lie in another order",
             ),
         },
@@ -197,10 +186,7 @@ ROWS = (
                 _LENGTHS,
             ),
             "stops": Wording("{layer}: the candidate stops at {other}, the reference {own}", _LENGTHS),
-            "step": Wording(
-                "of {sequence} the candidate takes {other}, the reference {own}",
-                "take the step that the graph takes, by the lengths",
-            ),
+            "step": Wording(_OF_A_SEQUENCE, "take the step that the graph takes, by the lengths"),
         },
         proof=Proof.RECOMPUTED,
     ),
@@ -223,7 +209,7 @@ ROWS = (
         "other_operation",
         "what goes into the port's line is right, and what comes out is not: it computes another thing",
         {
-            "weight": Wording("of {weight} the port {there}, where the reference {here}: {lines}", _AS_THE_GRAPH),
+            "weight": Wording(OF_A_WEIGHT, _AS_THE_GRAPH),
         },
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
         specificity=PLACE,
@@ -233,10 +219,7 @@ ROWS = (
         "dropout_active",
         "dropout is active on one side only",
         {
-            "output": Wording(
-                "dropout is active in the {whose} only, keeping {kept:.3g}",
-                _SWITCHED_OFF,
-            ),
+            "output": Wording("dropout is active in the {whose} only, keeping {kept:.3g}", _SWITCHED_OFF),
             "before pooling": Wording(
                 "dropout is active in the {whose} only, keeping {kept:.3g}, before a pooling layer",
                 _SWITCHED_OFF,

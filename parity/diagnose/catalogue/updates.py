@@ -4,6 +4,14 @@ from parity.diagnose.catalogue.info import GENERAL, CauseInfo, Proof, Wording
 
 _EVERY_UPDATE = "step the schedule after every update, as the graph's global step counts, not once per epoch"
 _SCHEDULE = "give the port the learning rate of the graph, and check the schedule's unit, boundaries and ends"
+_SETTING = "give the port's optimizer {wanted:.6g}"
+_NO_EPSILON = "leave epsilon out, as the graph does"
+_EPSILON_THERE = "add epsilon {wanted}, as torch_ddp.like_tf's optimizers do"
+_STEP_COUNT = "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments"
+_ADAMS_EPSILON = "use torch_ddp.like_tf.Adam(epsilon={wanted:g})"
+_EPSILON = "give the port's optimizer epsilon={wanted:g}"
+_FTRL = "give the port's optimizer what the graph's has: torch_ddp.like_tf.Ftrl"
+_OPTIMIZER = "use the optimizer of the graph: torch_ddp.like_tf has TensorFlow's"
 
 ROWS = (
     CauseInfo(
@@ -21,7 +29,7 @@ ROWS = (
                     "correction by its count"
                 ),
             ),
-            "ftrl": Wording("Ftrl's {text}", "give the port's optimizer what the graph's has: torch_ddp.like_tf.Ftrl"),
+            "ftrl": Wording("Ftrl's {text}", _FTRL),
             "of a schedule": Wording("learning rate off by the factor {factor:.6g}", _SCHEDULE),
             "up to a step": Wording(
                 "another learning rate up to step {last}, and the same from step {then} on", _SCHEDULE
@@ -76,10 +84,7 @@ ROWS = (
                 "the momentum is dampened: the gradient enters the slot {factor:.6g} times",
                 "TensorFlow's momentum takes the whole gradient: dampening=0, or torch_ddp.like_tf.Momentum",
             ),
-            "other": Wording(
-                "the momentum is {got:.6g} where the reference has {wanted:.6g}{where}",
-                "give the port's optimizer {wanted:.6g}",
-            ),
+            "other": Wording("the momentum is {got:.6g} where the reference has {wanted:.6g}{where}", _SETTING),
             "lost": Wording(
                 "the update is plain gradient descent: the momentum is lost",
                 "give the port's optimizer the momentum of the graph",
@@ -106,14 +111,8 @@ ROWS = (
         "adam_beta",
         "another decay rate of Adam's moments",
         {
-            "beta1": Wording(
-                "beta1 is {got:.6g} where the reference has {wanted:.6g}{where}",
-                "give the port's optimizer {wanted:.6g}",
-            ),
-            "beta2": Wording(
-                "beta2 is {got:.6g} where the reference has {wanted:.6g}{where}",
-                "give the port's optimizer {wanted:.6g}",
-            ),
+            "beta1": Wording("beta1 is {got:.6g} where the reference has {wanted:.6g}{where}", _SETTING),
+            "beta2": Wording("beta2 is {got:.6g} where the reference has {wanted:.6g}{where}", _SETTING),
         },
         proof=Proof.NUMBERS,
         implies=(
@@ -130,17 +129,9 @@ ROWS = (
                 "Adam's epsilon is {shown} where the reference has {wanted:g}",
                 "give the port's optimizer epsilon={wanted:g}: torch_ddp.like_tf.Adam",
             ),
-            "zero": Wording(
-                "Adam's epsilon is {shown} where the reference has {wanted:g}", "leave epsilon out, as the graph does"
-            ),
-            "added": Wording(
-                "Adam's epsilon is {epsilon:.6g} {place} where the reference has none",
-                "leave epsilon out, as the graph does",
-            ),
-            "fitted": Wording(
-                "Adam's epsilon is {epsilon:.6g} where the reference has {wanted:g}",
-                "use torch_ddp.like_tf.Adam(epsilon={wanted:g})",
-            ),
+            "zero": Wording("Adam's epsilon is {shown} where the reference has {wanted:g}", _NO_EPSILON),
+            "added": Wording("Adam's epsilon is {epsilon:.6g} {place} where the reference has none", _NO_EPSILON),
+            "fitted": Wording("Adam's epsilon is {epsilon:.6g} where the reference has {wanted:g}", _ADAMS_EPSILON),
         },
         proof=Proof.NUMBERS,
     ),
@@ -151,10 +142,8 @@ ROWS = (
             "": Wording(
                 "Adam's epsilon inside the bias correction", "use torch_ddp.like_tf.Adam, whose epsilon is TensorFlow's"
             ),
-            "root": Wording("Adam's epsilon {place}", "add epsilon {wanted}, as torch_ddp.like_tf's optimizers do"),
-            "fitted": Wording(
-                "Adam's epsilon inside the bias correction", "use torch_ddp.like_tf.Adam(epsilon={wanted:g})"
-            ),
+            "root": Wording("Adam's epsilon {place}", _EPSILON_THERE),
+            "fitted": Wording("Adam's epsilon inside the bias correction", _ADAMS_EPSILON),
         },
         proof=Proof.NUMBERS,
     ),
@@ -162,22 +151,13 @@ ROWS = (
         "bias_correction",
         "Adam without bias correction",
         {
-            "missing": Wording(
-                "Adam without bias correction",
-                "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments",
-            ),
+            "missing": Wording("Adam without bias correction", _STEP_COUNT),
             "count": Wording(
                 "Adam's bias correction is that of step {counted} where the reference is at step {wanted}",
                 "count the first update as step 1: torch_ddp.like_tf.Adam, with its step count restored",
             ),
-            "first moment": Wording(
-                "Adam without the correction of its first moment",
-                "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments",
-            ),
-            "second moment": Wording(
-                "Adam without the correction of its second moment",
-                "use torch_ddp.like_tf.Adam, or restore its step count (beta powers) with its moments",
-            ),
+            "first moment": Wording("Adam without the correction of its first moment", _STEP_COUNT),
+            "second moment": Wording("Adam without the correction of its second moment", _STEP_COUNT),
         },
         proof=Proof.NUMBERS,
     ),
@@ -185,19 +165,10 @@ ROWS = (
         "rmsprop_epsilon",
         "RMSProp's epsilon outside the root",
         {
-            "value": Wording(
-                "RMSProp's epsilon is {shown} where the reference has {wanted:g}",
-                "give the port's optimizer epsilon={wanted:g}",
-            ),
-            "zero": Wording(
-                "RMSProp's epsilon is {shown} where the reference has {wanted:g}",
-                "leave epsilon out, as the graph does",
-            ),
-            "added": Wording(
-                "RMSProp's epsilon is {epsilon:.6g} {place} where the reference has none",
-                "leave epsilon out, as the graph does",
-            ),
-            "root": Wording("RMSProp's epsilon {place}", "add epsilon {wanted}, as torch_ddp.like_tf's optimizers do"),
+            "value": Wording("RMSProp's epsilon is {shown} where the reference has {wanted:g}", _EPSILON),
+            "zero": Wording("RMSProp's epsilon is {shown} where the reference has {wanted:g}", _NO_EPSILON),
+            "added": Wording("RMSProp's epsilon is {epsilon:.6g} {place} where the reference has none", _NO_EPSILON),
+            "root": Wording("RMSProp's epsilon {place}", _EPSILON_THERE),
         },
         proof=Proof.NUMBERS,
     ),
@@ -229,11 +200,11 @@ ROWS = (
         {
             "Adadelta's rho": Wording(
                 "Adadelta's rho is {got:.6g} where the reference has {wanted:.6g}{where}",
-                "give the port's optimizer {wanted:.6g}",
+                _SETTING,
             ),
             "RMSProp's decay": Wording(
                 "RMSProp's decay is {got:.6g} where the reference has {wanted:.6g}{where}",
-                "give the port's optimizer {wanted:.6g}",
+                _SETTING,
             ),
         },
         proof=Proof.NUMBERS,
@@ -242,25 +213,14 @@ ROWS = (
         "optimizer_epsilon",
         "the epsilon of an optimizer other than Adam and RMSProp",
         {
-            "": Wording(
-                "Adadelta's epsilon is {got:.6g} where the reference has {wanted:.6g}",
-                "give the port's optimizer {wanted:.6g}",
-            ),
-            "value": Wording(
-                "the optimizer's epsilon is {shown} where the reference has {wanted:g}",
-                "give the port's optimizer epsilon={wanted:g}",
-            ),
-            "zero": Wording(
-                "the optimizer's epsilon is {shown} where the reference has {wanted:g}",
-                "leave epsilon out, as the graph does",
-            ),
+            "": Wording("Adadelta's epsilon is {got:.6g} where the reference has {wanted:.6g}", _SETTING),
+            "value": Wording("the optimizer's epsilon is {shown} where the reference has {wanted:g}", _EPSILON),
+            "zero": Wording("the optimizer's epsilon is {shown} where the reference has {wanted:g}", _NO_EPSILON),
             "added": Wording(
                 "the optimizer's epsilon is {epsilon:.6g} {place} where the reference has none",
-                "leave epsilon out, as the graph does",
+                _NO_EPSILON,
             ),
-            "root": Wording(
-                "the optimizer's epsilon {place}", "add epsilon {wanted}, as torch_ddp.like_tf's optimizers do"
-            ),
+            "root": Wording("the optimizer's epsilon {place}", _EPSILON_THERE),
         },
         proof=Proof.NUMBERS,
     ),
@@ -268,10 +228,7 @@ ROWS = (
         "optimizer_rule",
         "the update has another formula",
         {
-            "formula": Wording(
-                "the update is {candidate} where the reference's is {reference}",
-                "use the optimizer of the graph: torch_ddp.like_tf has TensorFlow's",
-            ),
+            "formula": Wording("the update is {candidate} where the reference's is {reference}", _OPTIMIZER),
             "slot before the step": Wording(
                 "the update of the {who} uses {slot} from before the step, the {other}'s from after it",
                 "move the slots first, and then the weights by them, as the graph does",
@@ -286,10 +243,7 @@ ROWS = (
                     "otherwise"
                 ),
             ),
-            "slot": Wording(
-                "the slot {slot} {here}, where the reference's {there}",
-                "use the optimizer of the graph: torch_ddp.like_tf has TensorFlow's",
-            ),
+            "slot": Wording("the slot {slot} {here}, where the reference's {there}", _OPTIMIZER),
         },
         proof=Proof.NUMBERS,
         implies=(
@@ -304,7 +258,7 @@ ROWS = (
         "optimizer_setting",
         "another setting of the optimizer, such as Ftrl's penalties",
         {
-            "": Wording("Ftrl's {text}", "give the port's optimizer what the graph's has: torch_ddp.like_tf.Ftrl"),
+            "": Wording("Ftrl's {text}", _FTRL),
         },
         proof=Proof.NUMBERS,
     ),
