@@ -71,6 +71,10 @@ class Description(NamedTuple):
     title: str
     fix: str
 
+    def cause(self, evidence: str, explains: Explained | None = None, op: int | None = None) -> Cause:
+        """Returns the cause with its evidence; `explains` and `op` as in `parity.judge.result.Cause`."""
+        return Cause(self.name, self.title, evidence, self.fix, explains, op=op)
+
 
 def describe(name: str, variant: str = "", /, **fields: Any) -> Description:
     """Returns a cause's title and fix as the catalogue words them.
@@ -106,8 +110,7 @@ def build_cause(
       op: see there.
       **fields: what stands in the title and in the fix; `where` is "" unless given.
     """
-    described = describe(name, variant, **fields)
-    return Cause(described.name, described.title, evidence, described.fix, explains, op=op)
+    return describe(name, variant, **fields).cause(evidence, explains, op)
 
 
 @cache

@@ -5,7 +5,7 @@ from parity.diagnose.catalogue.info import GENERAL, OF_A_WEIGHT, OTHER_RULE, PLA
 _ACTIVATION = "use the activation of the graph on both sides"
 _NORM = "epsilon and statistics as in the graph: tf.layers.batch_normalization has 1e-3, torch 1e-5"
 _POOL = "pool as the graph does: max_pool or avg_pool on both sides"
-_COMPUTED = "{layer} is computed {words} in the candidate"
+_COMPUTED_SO = "{layer} is computed {words} in the candidate"
 _DIVIDES = (
     "the {what} {name} divides by {rule} and the epsilon {epsilon:.6g} in the candidate, by {own_rule} and "
     "{own_epsilon:.6g} in the reference"
@@ -149,7 +149,7 @@ ROWS = (
                 "{layer} takes the {other} of each window in the candidate, the {own} in the reference",
                 _POOL,
             ),
-            "padding counted": Wording(_COMPUTED, "count_include_pad=False"),
+            "padding counted": Wording(_COMPUTED_SO, "count_include_pad=False"),
         },
         proof=Proof.NUMBERS | Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
@@ -182,7 +182,7 @@ ROWS = (
             "product": Wording(
                 "{layer} has its matrix transposed in the candidate", "carry it over transposed, as Linear has it"
             ),
-            "windows": Wording(_COMPUTED, "carry the kernel over with its rows and columns as they are"),
+            "windows": Wording(_COMPUTED_SO, "carry the kernel over with its rows and columns as they are"),
         },
         proof=Proof.RECOMPUTED | Proof.RERUN,
     ),

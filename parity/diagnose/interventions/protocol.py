@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from parity.judge.result import Cause
+from parity.diagnose.catalogue import Description
+from parity.judge.result import Cause, Explained
 from parity.trace import Trace
 from parity.trace.arrays import Tensors
 
@@ -28,6 +29,11 @@ class Change(NamedTuple):
     state: Callable[[Tensors], Tensors] = lambda state: state
     twice: bool = False
 
+    @property
+    def described(self) -> Description:
+        """The cause in words."""
+        return Description(self.name, self.title, self.fix)
+
 
 @dataclass(frozen=True)
 class Undone(Cause):
@@ -38,6 +44,11 @@ class Undone(Cause):
     """
 
     change: Change = field(default_factory=lambda: Change("", "", "", ""))
+
+    @classmethod
+    def by(cls, change: Change, evidence: str, explains: Explained | None = None) -> "Undone":
+        """Returns the cause that a change mends."""
+        return cls(change.name, change.title, evidence, change.fix, explains, change=change)
 
 
 # What experiments ask of whoever has run both sides.

@@ -130,7 +130,7 @@ def undone(bench: Bench, change: Change) -> Cause | None:
         f"{change.what}, the candidate gives the reference's {check.key}: {left / allowed:.2g} "
         f"times what rounding allows, where it was {before}"
     )
-    return Undone(change.name, change.title, evidence, change.fix, bench.explains(left, bench.apart), change)
+    return Undone.by(change, evidence, bench.explains(left, bench.apart))
 
 
 def changes_to_try(bench: Bench) -> Iterator[Change]:

@@ -60,22 +60,18 @@ def solved(bench: Bench, knob: Knob) -> Cause | None:
     x = _root(lambda x: _residual(bench, knob, x), bench.first.check.allowed)
     if x is None or not knob.tells(x):
         return None
-    described = knob.cause(x)
     change = Change(
-        *described,
+        *knob.cause(x),
         knob.what(x),
         lambda batch: knob.batch(batch, x),
         lambda state: knob.state(state, x),
     )
-    return Undone(
-        described.name,
-        described.title,
-        f"{knob.what(x)}, the candidate gives the reference's {bench.first.check.key} within what rounding allows, where it "
-        f"was {bench.first.check.multiple:.3g} times off",
-        described.fix,
-        bench.explains(bench.first.check.allowed, bench.first.check.difference),
-        change,
+    check = bench.first.check
+    evidence = (
+        f"{knob.what(x)}, the candidate gives the reference's {check.key} within what rounding allows, where it was "
+        f"{check.multiple:.3g} times off"
     )
+    return Undone.by(change, evidence, bench.explains(check.allowed, check.difference))
 
 
 def _root(residual: Callable[[float], Array | None], allowed: float) -> float | None:

@@ -81,7 +81,7 @@ def one_of_two(
     for change in (STALE, *changes_to_try(bench)):
         if name not in ("", change.name):
             continue
-        undone = Undone(change.name, change.title, "", change.fix, change=change)
+        undone = Undone.by(change, "")
         basis = mended(first, undone, again, evidence)
         left = next_difference(basis.evidence, step, allowed, (first.quantity,)) if basis else None
         if basis is None or left is None:
@@ -89,7 +89,7 @@ def one_of_two(
         cause = next((each for each in find_causes(left, basis.evidence) if each.name in left_over), None)
         if cause is not None:
             text = f"{change.what}, what is left of {key} is explained: {cause.title}; neither explains it alone"
-            return Undone(change.name, change.title, text, change.fix, cause.explains, change), cause
+            return Undone.by(change, text, cause.explains), cause
     return _two_changes(bench, name)
 
 
@@ -105,9 +105,5 @@ def _two_changes(bench: Bench, name: str) -> tuple[Undone, Cause] | None:
             cause = undone(bench, both)
             if cause is not None:
                 text = f"{cause.evidence}; neither does it alone"
-                whole = cause.explains
-                return (
-                    Undone(one.name, one.title, text, one.fix, whole, both),
-                    Cause(other.name, other.title, text, other.fix, whole),
-                )
+                return Undone.by(both, text, cause.explains), other.described.cause(text, cause.explains)
     return None
