@@ -181,6 +181,18 @@ def test_statistics_of_a_ports_own_norm_move_as_far_as_the_graphs_rounded_moment
         )
 
 
+@pytest.mark.parametrize("share", [0.001, 0.0003])
+def test_what_float32_makes_of_a_momentum_near_one_is_no_limit_but_the_graphs_own_ratio(share):
+    x = torch.tensor([[1.0, 3.0], [2.0, 5.0]], dtype=torch.float64)
+    ratio = float(np.float32(1.0) - np.float32(1.0 - share)) / share
+    assert 1e-5 < abs(ratio - 1.0) < 4e-5
+    for measured, wanted in ((ratio * (1 + 1e-12), ratio), (ratio * (1 + 1e-7), 1.0)):
+        model = nn.Sequential(OwnNorm(share))
+        round_momenta(model, {"0.moving_mean": measured})
+        model(x)
+        np.testing.assert_allclose(model[0].moving_mean.numpy(), x.mean(0).numpy() * share * wanted, rtol=1e-12)
+
+
 def test_a_momentum_of_zero_which_freezes_the_statistics_stays_zero():
     model = nn.BatchNorm1d(2, momentum=0.0)
     round_momenta(model)

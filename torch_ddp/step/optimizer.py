@@ -14,7 +14,12 @@ from torch_ddp.errors import TorchDdpError
 from torch_ddp.step.learning_rate import make_schedule
 from torch_ddp.step.update import OF_THE_UPDATE
 
-MOST_ROUNDED = 2e-6  # of a momentum that float32 holds
+# A momentum below 1 is off by 2^-25 at most in float32, so that a share of it to move by, 1 - momentum, is off by
+# 2^-25 / share: 2e-6 is that of a share of 0.015, and what 0.99 has (9.5e-7) lies below.
+MOST_ROUNDED = 2e-6
+# Smaller shares are off by more: 0.001 by 1.3e-5, slim's 0.0003 by 3.3e-5. There the ratio has to be that of a share of few
+# digits, as closely as float64 runs tell it: a statistic near 1 that moves by 3e-4 of 0.1 is known to 2^-53 / 3e-5 = 4e-12.
+MEASURED_TO = 1e-9
 COUNTERS = ("beta1_power", "beta2_power")
 
 
@@ -150,7 +155,8 @@ def round_momenta(model: nn.Module, ratios: Mapping[str, float] | None = None) -
                 module.momentum = min(fused, unfused, own, key=lambda momentum: abs(momentum - meant))
             continue
         held = {name: known.get(f"{prefix}{name}", 1.0) for name, _ in module.named_buffers(recurse=False)}
-        rounding = {name: _rounding(ratio) for name, ratio in held.items() if 0.0 < abs(ratio - 1.0) <= MOST_ROUNDED}
+        nearest = {name: _rounding(ratio) for name, ratio in held.items() if ratio != 1.0}
+        rounding = {name: ratio for name, ratio in nearest.items() if _is_rounding(held[name], ratio)}
         if rounding:
             _move_as_far(module, rounding)
 
@@ -161,6 +167,10 @@ def _rounding(ratio: float) -> float:
     fused, unfused = np.float32(1.0) - np.float32(1.0 - shares), np.float32(shares)
     known = np.concatenate([fused / shares, unfused / shares])
     return float(known[np.abs(known - ratio).argmin()])
+
+
+def _is_rounding(ratio: float, nearest: float) -> bool:
+    return abs(ratio - 1.0) <= MOST_ROUNDED or abs(ratio - nearest) <= MEASURED_TO
 
 
 def _move_as_far(module: nn.Module, ratios: Mapping[str, float]) -> None:
