@@ -35,11 +35,12 @@ class OurPackages(object):
 
 def main(module: str) -> None:
     """Runs `module` as the main program, or answers that it cannot be."""
-    sys.meta_path.insert(0, OurPackages)
-    del sys.path[0]
+    sys.meta_path.insert(0, OurPackages)  # first, or an installed copy of another version would be found before
+    del sys.path[0]  # the folder of this file, where `protocol` and `data` would be found under bare names
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except ImportError as error:
+        # Only what a user may lack; that one of our own modules lacks another is our bug, and needs its traceback.
         missing = (getattr(error, "name", None) or "").split(".")[0]
         if missing not in CURES:
             raise

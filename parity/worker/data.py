@@ -36,13 +36,15 @@ class Data:
             arrays = {name: _checked(arguments["batches"], name, value, own_size) for name, value in batch.items()}
             first = None if ragged else size
             found = {name: [str(value.dtype), [first, *value.shape[1:]]] for name, value in arrays.items()}
-            inputs = inputs or found
+            inputs = (
+                inputs or found
+            )  # every batch has to be like the first: graphs and buffers are built for its shapes
             if found != inputs:
                 raise SideError(f"{arguments['batches']}: expected every batch like the first, {inputs}, got {found}.")
             writer.step(done, {batch_name(name): value for name, value in arrays.items()})
             done += 1
             progress(done, steps)
-            if done == steps:
+            if done == steps:  # asked for no further batch: a generator may go on for ever, or raise at its end
                 break
         if done < steps:
             raise SideError(

@@ -35,7 +35,7 @@ STARTUP_NOISE = re.compile(
     r"^(WARNING: All log messages before absl|[IWE]\d{4} |\d{4}-\d\d-\d\d .*: [IW] |WARNING:tensorflow:From .*deprecated"
     r"|Instructions for updating:|non-resource variables are not supported|To enable the following instructions)"
 )
-WHOLE_DUMP = 1000  # lines
+WHOLE_DUMP = 1000  # lines, enough for the stacks of all threads of a crash; what is shown is chosen among them
 TIMED_OUT = "DeadlineExceededError"  # TensorFlow's, of a step that ran longer than its `RunOptions` allow
 CHAINED = re.compile(r"^(?=During handling of the above exception|The above exception was the direct cause)", re.M)
 
@@ -97,7 +97,7 @@ def without_our_frames(traceback: str) -> str:
     telling = [part for part in parts if any(FRAME.match(line) for line in part.splitlines())]
     if not telling:
         return traceback.rstrip()
-    if telling[0] is not parts[0]:
+    if telling[0] is not parts[0]:  # it then begins with "During handling of the above exception", and nothing is above
         telling[0] = telling[0].partition("\n")[2].lstrip("\n")  # what it was raised in is not shown
     return "\n".join(telling).rstrip()
 
@@ -109,7 +109,7 @@ def _without_our_frames(part: str) -> str:
         frame = FRAME.match(line)
         if frame:
             dropping = _is_ours(frame["file"])
-        elif not line.startswith("    "):
+        elif not line.startswith("    "):  # the source of a frame is indented by four; the error itself is not
             dropping = False
         if not dropping:
             kept.append(line)

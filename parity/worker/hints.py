@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-FIRST_LINE = 300
+FIRST_LINE = 300  # characters; TensorFlow writes whole shapes and op names into one line
 NOT_TELLING = re.compile(
     r"^(Graph execution error:|Detected at node .*|\s*File .*|Node: .*|\d+ root error\(s\) found\.|\s+\S.*|\s*)$"
 )
@@ -26,6 +26,7 @@ class Hint(NamedTuple):
     cure: str
 
 
+# The first that fits is taken: the narrower pattern stands before the wider one.
 HINTS = (
     Hint(
         "tf",

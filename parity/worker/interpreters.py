@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PROBE_TIMEOUT = 60.0
+PROBE_TIMEOUT = 60.0  # seconds; a probe imports torch at most, which a cold disk may take long to read
 DISTRIBUTIONS = ("tensorflow", "tf_keras", "torch", "numpy", "apex", "scikit-learn")
 PROBE = """
 import json, sys
@@ -71,6 +71,7 @@ def _candidates() -> list[str]:
 
 
 def _run(python: str, program: str) -> str | None:
+    # Ours leads to the packages of this interpreter, another one would be said to have them.
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     try:
         done = subprocess.run(

@@ -11,6 +11,8 @@ from pathlib import Path
 from parity.worker import bootstrap
 from parity.worker.process import SideProcess
 
+# Seconds. A right run is silent for longest in its first step, while the graph is built; `--timeout` is for models that
+# take longer. Too long a wait costs time, too short a one ends a run that is right.
 DEFAULT_SILENCE = 300.0
 DATA = "parity.worker.data"
 
@@ -18,20 +20,29 @@ DATA = "parity.worker.data"
 def launch_tf(python: str | None, log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:
     """Starts the TensorFlow side, in this interpreter or in the one named `python`."""
     environment = dict(os.environ)
+    # What leads this interpreter to its packages would lead a Python 3.7 to those of a newer one.
     if python and Path(python).resolve() != Path(sys.executable).resolve():
         for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"):
             environment.pop(name, None)
+    # All by setdefault: what a user has set stays; what changes numbers is recorded as a fact of the side, `flags`.
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # Off, as TensorFlow 1.15 has none: with TensorFlow 2.21's off, products are bit-equal to 1.15's, and the error of
+    # batch norm and convolution gradients against float64 falls from 1.9e-6 to 4.6e-7.
     environment.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    # Kernels that repeat bit for bit: by it one of TensorFlow 2.21's gradients of a product moves by 5e-8, all else is
+    # equal.
     environment.setdefault("TF_DETERMINISTIC_OPS", "1")
-    environment.setdefault("TF_USE_LEGACY_KERAS", "1")
+    environment.setdefault("TF_USE_LEGACY_KERAS", "1")  # tf.layers of TensorFlow 2.16 and newer needs Keras 2, tf_keras
     return _launch("tf", python or sys.executable, "tf_towers.worker", environment, log, silence)
 
 
 def launch_torch(log: Path, silence: float = DEFAULT_SILENCE) -> SideProcess:
     """Starts the torch side in this interpreter."""
     environment = dict(os.environ)
+    # Ranks share the processors of one machine, each with threads for all of them if nothing is said; torchrun sets 1
+    # too.
     environment.setdefault("OMP_NUM_THREADS", "1")
+    # With workspaces of other sizes cuBLAS may add up in another order from one run to the next.
     environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     return _launch("torch", sys.executable, "torch_ddp.worker.main", environment, log, silence)
 
@@ -46,11 +57,8 @@ def _launch(side: str, python: str, module: str, environment: dict[str, str], lo
     environment.setdefault("PYTHONFAULTHANDLER", "1")
     # A line reaches its log as soon as it is whole; unbuffered, the lines of several ranks would mix.
     environment.pop("PYTHONUNBUFFERED", None)
-    greets = module != DATA  # it is always of this interpreter, and is told nothing that has changed
+    greets = module != DATA  # it is always of this interpreter, and its only request has not changed
     return SideProcess(side, [python, str(bootstrap.__file__), module], environment, log, silence, greets)
-
-
-# The three processes of a run: the user's batches, the TensorFlow side, the torch side.
 
 
 @dataclass
@@ -102,6 +110,7 @@ def open_sides(
       reference: whether the TensorFlow side and the batches are needed.
     """
     with contextlib.ExitStack() as stack:
+        # The temporary folder is entered first, so it is removed last: no child writes its log there any more.
         where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parity-")))
         logs = where / "logs"
         tf = data = None

@@ -17,12 +17,12 @@ from parity.worker.protocol import PROTOCOL_VERSION, Channel
 
 Progress = Callable[[int, int], None]
 FOLLOWING = ("initialize", "run", "forward")  # requests that need what an earlier one made
-LOG_LINES = 15
+LOG_LINES = 15  # with what is said around them an error stays within the 40 lines that a message may have
 STACK_LINES = 40
-STACK_SECONDS = 0.3
+STACK_SECONDS = 0.3  # for one process to print its stacks, before the next one prints into the same log
 CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGFPE, signal.SIGBUS, signal.SIGILL)  # the process's own doing
-GRACE_SECONDS = 0.2
-POLL_SECONDS = 0.5
+GRACE_SECONDS = 0.2  # an idle child ends by itself when its requests end; one in the middle of a step is not waited for
+POLL_SECONDS = 0.5  # after so long a wait hears that it is to end, or that another side has failed
 
 
 def fail_together(*sides: "SideProcess") -> None:
@@ -62,6 +62,9 @@ class SideProcess:
         self._log = log
         self._silence = silence
         self._to_greet = greets
+        # Who sets these: the worker thread `_failures`, `_broken` and `_abandoned` of its own side, the threads of the
+        # companions `_lost`, whoever asks `_closing`. Each is a single assignment or append, and is read anew at every
+        # turn.
         self._closing = threading.Event()
         self._failures: list[SideFailed] = []
         self._broken: SideFailed | None = None
@@ -76,10 +79,10 @@ class SideProcess:
                     command,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=stderr,
+                    stderr=stderr,  # a file and no pipe: nobody has to read it for the child to go on
                     env=dict(environment),
-                    bufsize=0,
-                    start_new_session=True,
+                    bufsize=0,  # what a buffer had read already, a selector would wait for
+                    start_new_session=True,  # a group of its own: ranks and data loaders are ended with it; ^C is ours
                 )
             except OSError as error:
                 raise SideFailed(
@@ -90,6 +93,7 @@ class SideProcess:
         self._requests = cast("BinaryIO", self._process.stdin)
         self._replies = cast("BinaryIO", self._process.stdout)
         self._channel = Channel(self._replies, self._requests)
+        # One thread: requests are sent and answered in the order in which they were asked, one at a time.
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=side)
 
     @property
@@ -104,6 +108,8 @@ class SideProcess:
 
     def ask(self, request: str, on_progress: Progress | None = None, **arguments: Any) -> "Future[Any]":
         """Sends a request; the future gives the side's answer, or raises `SideFailed`."""
+        # How many failures were known when this was asked: what was asked before one follows from it, what comes later
+        # was asked by somebody who has heard of it.
         answer = self._worker.submit(self._ask_unless_failed, len(self._failures), request, arguments, on_progress)
         self._asked = [other for other in self._asked if not other.done()] + [answer]
         return answer
@@ -132,6 +138,8 @@ class SideProcess:
         if self._closing.is_set():
             return
         self._closing.set()
+        # Who ends whom: the child ends when its requests do. SIGKILL to its group is for a child that does not, and for
+        # what it has started and left; they are reaped by init, the child by nobody but this process.
         with contextlib.suppress(OSError):
             self._requests.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -171,7 +179,8 @@ class SideProcess:
         return self._reply(request, on_progress)
 
     def _greet(self, request: str) -> None:
-        # What goes wrong while a side starts is told of what it was first asked.
+        # With the first request and not at the start: importing a framework takes seconds, which sides spend side by
+        # side. What goes wrong then is reported of what the side was asked.
         self._send("hello", {})
         version = self._reply(request, None).get("protocol", 1)
         if version != PROTOCOL_VERSION:
@@ -201,12 +210,13 @@ class SideProcess:
                 on_progress(*reply["progress"])
 
     def _wait_for_reply(self, request: str) -> None:
+        # Anew for each line: a run may take hours, but no step of it longer than `silence` seconds.
         deadline = time.monotonic() + self._silence
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)
             while not selector.select(min(POLL_SECONDS, max(0.0, deadline - time.monotonic()))):
                 if self._lost:
-                    self._abandoned = True
+                    self._abandoned = True  # an answer will come that nobody reads: the channel is of no use any more
                     raise self._lost
                 if self._closing.is_set():
                     raise SideFailed(self.side, f"expected {task_of(request)}, but it was ended. Run again.")
@@ -225,6 +235,7 @@ class SideProcess:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGUSR1)  # has it print where it is; one at a time, for they share the log
             time.sleep(STACK_SECONDS)
+        # The child is stuck in a collective or a loop: it will not answer what comes next either.
         self._signal(signal.SIGKILL)
         stacks = telling_stacks(last_lines(self._log, 1000, start))
         printed = "\n".join(stacks.splitlines()[:STACK_LINES]) or last_lines(self._log, LOG_LINES)
@@ -237,6 +248,7 @@ class SideProcess:
         )
 
     def _dead(self, request: str) -> SideFailed:
+        # Its channel ends a moment before the process does; 5 s, for writing a core file takes its time.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
         status = self._process.returncode
@@ -261,6 +273,7 @@ class SideProcess:
         found = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
+                # The name in brackets may hold blanks and brackets itself; behind the last one: state, parent, group.
                 state, _, group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
                 if int(group) == self.pid and state != "Z":
                     found.append(int(stat.parent.name))

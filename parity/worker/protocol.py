@@ -15,7 +15,9 @@ import sys
 import traceback
 from typing import Any, BinaryIO, Callable, Dict, Optional
 
-PROTOCOL_VERSION = 2  # of requests and their arguments; 2: the worker of a run applies perturbations
+# Of requests and their arguments; raised where a worker of before would take a request for another one, as when version
+# 2 began to have the worker apply perturbations, which one of version 1 would leave out without a word.
+PROTOCOL_VERSION = 2
 
 Handler = Callable[[Dict[str, Any], Callable[[int, int], None]], Any]
 
@@ -62,8 +64,11 @@ def claim_standard_streams() -> Channel:
     From here on the process ends with its parent, and prints where it is when it gets SIGUSR1.
     """
     die_with_parent()
+    # By faulthandler and not by signal: its handler is C, and prints also while compiled code holds the interpreter.
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, all_threads=True)
+    # Copies first: from here on 0 is nothing and 1 is the log, for the user's code, for libraries that print from C,
+    # and for every process that is started from here. A print that reached the channel would be taken for an answer.
     reader = os.fdopen(os.dup(0), "rb")
     writer = os.fdopen(os.dup(1), "wb")
     sys.stdout.flush()
@@ -80,6 +85,8 @@ def claim_standard_streams() -> Channel:
 def die_with_parent() -> None:
     """Asks Linux to kill this process when its parent ends, however it ends; elsewhere does nothing."""
     if sys.platform == "linux":
+        # PR_SET_PDEATHSIG of prctl(2). The parent is the thread that started this process, and not its process: whoever
+        # starts one has to be a thread that lives as long.
         set_parent_death_signal = 1
         ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, int(signal.SIGKILL))
 
@@ -98,6 +105,7 @@ def serve(channel: Channel, handlers: Dict[str, Handler]) -> None:
             return
         name = message.pop("request")
 
+        # Each of these lines also shows that the process lives: the time-out counts from the last one.
         def progress(done: int, total: int, name: str = name) -> None:
             channel.send({"progress": [done, total], "request": name})
 
@@ -109,6 +117,7 @@ def serve(channel: Channel, handlers: Dict[str, Handler]) -> None:
 
 def describe_error(error: BaseException) -> Dict[str, Any]:
     """Returns an exception as JSON: `type`, `message`, `traceback`, and whether its message already says what to do."""
+    # Our own errors already say who, what and what to do; one of numpy's or of the user's needs its traceback.
     ours = type(error).__module__.split(".")[0] in ("parity", "tf_towers", "torch_ddp")
     return {
         "type": type(error).__name__,

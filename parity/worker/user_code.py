@@ -22,6 +22,7 @@ class UserCode(object):
         """Makes `folders` (absolute paths, searched in order) the place to load from."""
         if folders == self._folders:
             return
+        # A copy of the list: entries are deleted on the way.
         for name, module in list(sys.modules.items()):
             path = getattr(module, "__file__", None)
             if path and os.path.dirname(os.path.abspath(path)) in self._folders:
@@ -29,7 +30,7 @@ class UserCode(object):
         sys.path[:] = [path for path in sys.path if path not in self._folders]
         sys.path[:0] = folders
         self._folders = list(folders)
-        importlib.invalidate_caches()
+        importlib.invalidate_caches()  # a file written within the last second is not seen otherwise
 
     def load(self, spec: str) -> Callable[..., Any]:
         """Returns the function named "module:function".
@@ -75,6 +76,8 @@ def call_as(
     Raises:
       SideError: the function cannot be called with these arguments. Whatever else it raises comes through.
     """
+    # Called first and checked only if it fails: wrapped and built-in functions may take more than their signature says,
+    # and a TypeError of the function's own comes through as it is.
     try:
         return function(*given, **named or {})
     except TypeError:
