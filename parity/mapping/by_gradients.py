@@ -13,13 +13,16 @@ from parity.mapping.units import Unit
 from parity.mapping.variables import Variable
 from parity.trace.arrays import Array
 
-# What gradients say of a pair that may be meant.
-
 ZERO_GRADIENT = 1e-12  # of the largest gradient of a side: 9,000 roundings of float64
 MOST_COMPARED = 16384  # elements of a variable, evenly spaced
-ALONG = 5e-4  # said of gradients of which one is a multiple of the other: near, and yet not verified
-PARALLEL = 1e-9  # apart, relative, for one gradient to be a multiple of the other
-FEWEST_COMPARED = 4  # elements: of fewer, being a multiple is likelier to be chance
+# The distance that is reported of gradients of which one is a multiple of the other. More than `guesses.EQUAL`, so that
+# it verifies nothing; `guesses.NUMBERS` times it is 0.05, less than one place of `guesses.ORDER`, so that it still
+# joins.
+ALONG = 5e-4
+# Relative residual for one gradient to be a multiple of the other; in float64 rounding leaves 2^-53 of each term of a
+# sum, 1e-9 for 9 million terms that all round the same way.
+PARALLEL = 1e-9
+FEWEST_COMPARED = 4  # elements: of fewer, being a multiple is likelier to be chance; of one, it is certain
 
 
 class Gradients:
@@ -43,16 +46,20 @@ class Gradients:
             self._known[key] = self._distance(reference, unit, text)
         return self._known[key]
 
+    # |a - b| / (|a| + |b|): 0 equal, 1 opposite, and 0.7 for two that have nothing in common, of about one size: then
+    # |a - b|^2 = |a|^2 + |b|^2. It does not depend on which side is which, nor on the size of the loss.
     def _distance(self, reference: Variable, unit: Unit, text: str) -> float | None:
         held = [(name, np.asarray(self._candidate[name], np.float64)) for name in unit.names if name in self._candidate]
         if reference.name not in self._reference or not held:
             return None
         wanted = np.asarray(self._reference[reference.name], np.float64)
+        # As a gradient, in the candidate's layout: there a block or a term of a sum is compared by itself.
         made = dict(zip(unit.names, parse_transform(text).forward(wanted, linear=True), strict=True))
-        one = _sample(np.concatenate([made[name].reshape(-1) for name, _ in held]))
-        other = _sample(np.concatenate([_block(value, unit).reshape(-1) for _, value in held]))
+        one = evenly_spaced(np.concatenate([made[name].reshape(-1) for name, _ in held]), MOST_COMPARED)
+        other = evenly_spaced(np.concatenate([unit.block(value).reshape(-1) for _, value in held]), MOST_COMPARED)
         if one.shape != other.shape or not (np.isfinite(one).all() and np.isfinite(other).all()):
             return None
+        # A bias in front of a batch norm: both gradients are rounding, and their distance says nothing.
         if max(_size(one), _size(other)) <= ZERO_GRADIENT * self._scale:
             return None
         distance = min(1.0, float(np.linalg.norm(one - other)) / float(np.linalg.norm(one) + np.linalg.norm(other)))
@@ -65,31 +72,27 @@ def _along(one: Array, other: Array) -> bool:
     """Whether one gradient is the other's multiple, as all are where a bug is in what the loss is multiplied by."""
     if one.size < FEWEST_COMPARED or not one.any():
         return False
+    # Least squares for other = factor * one. A negative factor is no bug in the loss's size but another function.
     factor = float(one @ other) / float(one @ one)
     return bool(factor > 0 and np.linalg.norm(factor * one - other) <= PARALLEL * np.linalg.norm(other))
 
 
-def _block(value: Array, unit: Unit) -> Array:
-    if unit.rows is None:
-        return value
-    index, count = unit.rows
-    size = value.shape[0] // count
-    return value[index * size : (index + 1) * size]
-
-
-def _sample(values: Array) -> Array:
-    # A step that has no divisor in common with the sizes of axes, so that no column is left out.
-    return values if values.size <= MOST_COMPARED else values[:: values.size // MOST_COMPARED | 1]
+def evenly_spaced(values: Array, most: int) -> Array:
+    """Returns about `most` of the elements of a flat array, or all where there are no more; a view."""
+    # An odd step, by "| 1", has no divisor in common with the usual sizes of axes, so that no column is left out.
+    return values if values.size <= most else values[:: values.size // most | 1]
 
 
 def _size(values: Array) -> float:
     return float(np.abs(values).max()) if values.size else 0.0
 
 
-# Makes a state that no guess can change: whatever a variable may be taken for, the candidate is given the same
-# numbers. With such a state the two sides compute the same function under every assignment that is still open, and
-# the gradients, which no two variables share, say which variable is which, and in which layout.
+# Why tied values decide: whatever a variable may be taken for, the candidate is given the same numbers. So the two
+# sides compute the same function under every assignment that is still open, and the gradients, which no two variables
+# share, say which variable is which, and in which layout.
 
+# Of the 22 calls that tests/parity/mapping make, 21 end within three rounds and one takes 14, a cycle of a flattened
+# map that `_flatten_axes` ends. After the last round each variable is one number, which is always tied, and says least.
 MOST_TIED_ROUNDS = 24
 
 
@@ -103,6 +106,7 @@ def tied_values(guesses: Sequence[Guess], values: Map[str, Array]) -> dict[str, 
       guesses: what is open.
       values: the reference's name to the value to start from, float.
     """
+    # A label for every element of every variable, (size of the variable): elements of one label will be one number.
     labels, offset = {}, 0
     for guess in guesses:
         size = int(np.prod(guess.variable.shape))
@@ -115,6 +119,8 @@ def tied_values(guesses: Sequence[Guess], values: Map[str, Array]) -> dict[str, 
 
 def _spread(guesses: Sequence[Guess], labels: dict[str, Array]) -> None:
     """Gives elements that may stand in one place the least of their labels, until none changes."""
+    # Invariant: a label only ever falls, and two elements that some option puts into one place of a unit have the same
+    # once nothing changes. So the loop ends, and what it ends with is the finest tie that all options allow.
     for number in range(MOST_TIED_ROUNDS + 1):
         changed = False
         units: dict[Unit, list[Array]] = {}
@@ -124,6 +130,8 @@ def _spread(guesses: Sequence[Guess], labels: dict[str, Array]) -> None:
                 units[unit] = (
                     [np.minimum(a, b) for a, b in zip(units[unit], made, strict=True)] if unit in units else made
                 )
+        # First all options into the units, then back from the units into all options: a label crosses a swap of two
+        # variables within one round.
         for guess in guesses:
             own = labels[guess.variable.name]
             for unit, text in guess.options:
@@ -164,6 +172,8 @@ def _backward(transform: Transform, parts: list[Array], shape: tuple[int, ...]) 
 
 def _by_label(guesses: Sequence[Guess], labels: Map[str, Array], values: Map[str, Array], count: int) -> Array:
     """The value of each label: the mean over its elements in the first variable that has it."""
+    # Both (labels,): values, and which of them are set. The first variable's, for the mean over several would be near
+    # zero.
     start = np.zeros(count)
     done = np.zeros(count, bool)
     for guess in guesses:
@@ -181,11 +191,11 @@ def _uneven(value: Array, name: str) -> Array:
     # Zeros and ones, as biases and gammas start, would make neighbours alike.
     if value.size < 2 or np.ptp(value):
         return value
+    # 0.05, so that a gamma of 1 stays a gamma; by the name, so that beta and gamma of one layer differ, on every
+    # machine.
     random = np.random.default_rng(sum(name.encode()))
     return value + 0.05 * random.standard_normal(value.shape)
 
-
-# Tries what may be meant one after the other, where no state can be chosen: with a recorded reference.
 
 TRIALS = 48
 Choice = tuple[str, tuple[Unit, str]]
@@ -218,6 +228,8 @@ def by_trial(
         numbers = Gradients(reference, gradients_of(each), tolerance)
         return each.checked(numbers), numbers
 
+    # Each alternative is followed as long as more guesses agree than ever before: what agrees in a trial stays joined
+    # in the next. `tried` sees to it that no assignment costs a second run, so the loop ends after `trials` of them.
     first: Draft | None = None
     most = -1
     for alternative in islice(_alternatives(draft), trials):

@@ -105,10 +105,12 @@ class Draft(NamedTuple):
         variables, units, options = self._open()
         options = {name: (choice[name],) if name in choice else found for name, found in options.items()}
         again = guess_pairs(self.reference, variables, units, options, self.sure, self.meaning)
+        # Given pairs may leave a variable without a partner: such a choice is no alternative.
         return self._replace(guesses=again if len(again) == len(self.guesses) else self.guesses)
 
     def variants(self) -> "list[Draft]":
         """Returns the draft once for each constant that a sum may hold, a forget bias: no gradient shows it."""
+        # texts[number] of every sum at once, not every combination: all cells of a script have one forget bias, mostly.
         sums = [[*dict.fromkeys(text for _, text in g.options if parse_transform(text).is_sum)] for g in self.guesses]
         count = max((len(texts) for texts in sums), default=0)
         if count < 2:
@@ -147,6 +149,8 @@ def draft_mapping(
       entries: the reference's name to what the case says of it.
     """
     candidate = [variable for variable in candidate if variable.name.split(".")[-1] != "num_batches_tracked"]
+    # From sure to unsure, each on what the one before has left: entries, names and only fits, guesses. A later one
+    # never takes a pair apart that an earlier one has made.
     by_hand = pairs_by_hand(reference, candidate, entries)
     used = {name for entry in entries.values() for name in entry.to}
     meaning = name_meanings(reference, candidate)
@@ -154,6 +158,7 @@ def draft_mapping(
     free = [variable for variable in candidate if variable.name not in used]
     certain = {pair.reference: pair for pair in join_certain(left, free, meaning)}
     maps = Maps(reference)
+    # Pairs whose partner is sure and whose layout is not are guesses of one partner and several transforms.
     options = dict(_layouts(maps, candidate, certain))
     sure = {**by_hand.pairs, **{name: pair for name, pair in certain.items() if name not in options}}
 
@@ -174,6 +179,7 @@ def draft_mapping(
     whole = _whole(guesses)
     left = [variable for variable in left if variable.name not in joined]
     free = [variable for variable in free if variable.name not in taken or variable.name not in whole]
+    # While a statistic of the reference is left, a buffer may be its counterpart under a name that says nothing.
     own = () if any(variable.kind == "statistic" for variable in left) else tuple(filter(_of_the_port, free))
     free = [variable for variable in free if variable not in own]
     contested = tuple(guess for guess in every if guess not in guesses)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.mapping.by_gradients import evenly_spaced
 from parity.mapping.fits import becomes, fits
 from parity.mapping.guesses import Numbers
 from parity.mapping.names import meanings, similarity
@@ -18,10 +19,11 @@ from parity.mapping.variable_map import line
 from parity.mapping.variables import Variable
 from parity.trace.arrays import Array
 
-SURE = 0.5
+SURE = 0.5  # of a confidence: below, a line is shown as a comment, for somebody to decide
+# Numbers outweigh names: two kernels with their names swapped are joined by what they hold.
 SCORE_WEIGHTS = {"name": 1.0, "initial value": 3.0, "first gradient": 3.0}
 MOST_SCORED = 4096  # elements of a variable, evenly spaced
-TIED = 1e-3
+TIED = 1e-3  # distances up to this count as equal: gradients of the first step come in float32, from two frameworks
 
 
 class Values(NamedTuple):
@@ -75,6 +77,7 @@ def propose(reference: Values, candidate: Values) -> list[Proposal]:
     possible = [*_possible(reference, candidate)]
     found: list[Proposal] = []
     left, free = {v.name for v in reference.variables}, {v.name for v in candidate.variables}
+    # Greedy and not the cheapest assignment as for guesses: a reader of the table sees why each line is there.
     for proposal in sorted(possible, key=lambda each: -each.total):
         if proposal.reference in left and free.issuperset(proposal.candidate):
             left.remove(proposal.reference)
@@ -108,11 +111,8 @@ def numbers_of(reference: Values, candidate: Values) -> Numbers:
 def _held(unit: Unit, values: Map[str, Array]) -> Map[str, Array]:
     if unit.rows is None:
         return values
-    (index, count), (name,) = unit.rows, unit.names
-    if name not in values:
-        return {}
-    size = values[name].shape[0] // count
-    return {unit.label: values[name][index * size : (index + 1) * size]}
+    (name,) = unit.names
+    return {unit.label: unit.block(values[name])} if name in values else {}
 
 
 def proposed_toml(proposals: Sequence[Proposal]) -> str:
@@ -191,17 +191,14 @@ def _agreement(
     pairs = [(value, np.asarray(got[part], np.float64)) for part, value in zip(parts, made, strict=True) if part in got]
     if any(value.shape != other.shape for value, other in pairs):
         return 0.0
-    one = _sample(np.concatenate([value.reshape(-1) for value, _ in pairs]))
-    other = _sample(np.concatenate([value.reshape(-1) for _, value in pairs]))
+    one = evenly_spaced(np.concatenate([value.reshape(-1) for value, _ in pairs]), MOST_SCORED)
+    other = evenly_spaced(np.concatenate([value.reshape(-1) for _, value in pairs]), MOST_SCORED)
     if not one.size or (not np.ptp(one) and not np.ptp(other)):
         return None
+    # As for gradients: 0 equal, 0.7 nothing in common, 1 opposite.
     scale = float(np.linalg.norm(one) + np.linalg.norm(other))
     distance = float(np.linalg.norm(one - other)) / scale
     return max(0.0, 1.0 - distance * (1.0 if distance > TIED else 0.0))
-
-
-def _sample(values: Array) -> Array:
-    return values if values.size <= MOST_SCORED else values[:: values.size // MOST_SCORED]
 
 
 def _total(scores: dict[str, float]) -> float:
@@ -220,5 +217,6 @@ def _ahead(proposal: Proposal, possible: Sequence[Proposal]) -> float:
     own = proposal.total
     if not rivals:
         return own
-    # Numbers that agree leave rivals nothing: unrelated arrays of one size are as far apart as they are long.
+    # A lead of a quarter over the best rival is a full one. Numbers that agree leave rivals nothing: unrelated arrays
+    # of one size are as far apart as they are long.
     return max(0.0, min(1.0, (own - max(rivals)) / 0.25)) * own

@@ -44,6 +44,7 @@ def states_before(trace: Trace, steps: Sequence[int]) -> Iterable[tuple[int, Ten
     for number in steps:
         file = trace.step(number - 1) if number else trace.init()
         state = {text: file.read(text) for text in file.names(*STATE_OF_A_STEP)}
+        # Counters are recorded as they are before a step, all else as it is after: so they come from the step itself.
         now = trace.step(number)
         state.update((text, now.read(text)) for text in now.names("state"))
         yield number, state
@@ -62,6 +63,7 @@ def translated(join: Join, tensors: Mapping[str, Array]) -> Tensors:
 
 def translated_batch(join: Join, batch: Mapping[str, Array]) -> Tensors:
     """Returns a whole batch ("feed/<input>", which has no tower) in the candidate's names and layouts."""
+    # The tables of names know the inputs of towers; that of any tower says how a whole batch's is called and laid out.
     fed = {trace_name("feed", batch_input(text), tower=0): value for text, value in batch.items()}
     return {batch_name(parse_key(text).name): value for text, value in translated(join, fed).items()}
 

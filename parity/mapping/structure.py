@@ -63,6 +63,7 @@ def as_far_as_it_goes(draft: Draft) -> tuple[Draft, Structure]:
     contested = tuple(guess for guess in draft.contested if all(guess.variable is not v for v, _ in untied))
     left = _without(left, [guess.variable for guess in contested])
     free = _without(free, [part for guess in contested for part in guess.unit.parts])
+    # The same number of elements left on both sides is no accident: somebody has to write the layout.
     if _may_be_joined(left, free):
         return draft, Structure()
     resized = _resized(draft, left, free)
@@ -96,13 +97,16 @@ def _untied(draft: Draft) -> tuple[tuple[Variable, tuple[Variable, ...]], ...]:
 def _copies(variable: Variable, parts: Sequence[Variable]) -> Pair:
     transforms = [parse_transform(fits(variable, part)[0]) for part in parts]
 
+    # No permutation, and no sum: every part is a whole copy of the value. The gradient by the one variable is the sum
+    # of those by its copies, so backward adds gradients up, and takes the mean of values, which agree until the first
+    # update.
     def forward(array: Array, linear: bool) -> tuple[Array, ...]:
         return tuple(made for each in transforms for made in each.forward(array, linear))
 
     def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
         own = [t.backward(array, shape=shape, linear=linear) for t, array in zip(transforms, arrays, strict=True)]
         total = sum(own[1:], start=own[0])
-        return total if linear else total / len(own)  # a gradient is the sum over all uses
+        return total if linear else total / len(own)
 
     text = f"copies({', '.join(each.text for each in transforms)})"
     names = tuple(part.name for part in parts)
@@ -134,6 +138,7 @@ def _resized(draft: Draft, left: Sequence[Variable], free: Sequence[Variable]) -
         own = _where(draft.meaning.reference, variable), _where(draft.meaning.candidate, part)
         return len(variable.shape) == len(part.shape) == 1 and own in layers and _compatible(draft, variable, part)
 
+    # From the surest sign to the weakest; each round sees only what the earlier ones have left, and `found` so far.
     for matches in (_same_name, _same_axes, of_one_layer):
         one = _without(left, [v for v, _ in found])
         other = _without(free, [p for _, p in found])
@@ -162,6 +167,7 @@ def _same_axes(draft: Draft, variable: Variable, part: Variable) -> bool:
 def _share_an_axis(variable: Variable, part: Variable) -> bool:
     """Whether some axis is as long on both sides, where the port's module has it."""
     count = len(part.shape)
+    # torch's [out, in, h, w] is TensorFlow's [h, w, in, out]: the windows' axes, then the inputs', then the outputs'.
     of_torch = (*range(2, count), 1, 0) if (part.use or "").startswith(("Conv", "Linear")) else range(count)
     carried = [part.shape[axis] for axis in of_torch]
     return any(one == other for one, other in zip(variable.shape, carried, strict=True))

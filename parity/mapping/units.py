@@ -9,6 +9,7 @@ from typing import NamedTuple
 from parity.mapping.fits import PACKED, becomes, fits, fits_but_for_ones, without_leading_ones
 from parity.mapping.transforms import parse_transform
 from parity.mapping.variables import Variable
+from parity.trace.arrays import Array
 
 QUERY_KEY_VALUE = ("query", "key", "value")
 SEPARATE = {f"{what[0]}_proj_weight": what for what in QUERY_KEY_VALUE}
@@ -63,6 +64,14 @@ class Unit(NamedTuple):
     def is_sum(self) -> bool:
         """Whether its parts are added."""
         return any(parse_transform(text).is_sum for text in self.texts if text != "rows")
+
+    def block(self, whole: Array) -> Array:
+        """Returns what it is of the candidate's array: a block of rows as a view, or all of it."""
+        if self.rows is None:
+            return whole
+        index, count = self.rows
+        size = whole.shape[0] // count
+        return whole[index * size : (index + 1) * size]
 
     def transforms(self, reference: Variable) -> list[str]:
         """Returns every transform that may turn `reference` into it."""

@@ -111,3 +111,12 @@ def test_the_command_says_where_the_values_speak_against_the_mapping(traces, tmp
     assert main(["map", *map(str, traces), "--map", str(tmp_path / "map.toml")]) == 1
     out = capsys.readouterr().out
     assert "the values speak against it: a/kernel: mapped to v by identity, but u by transpose agrees with it" in out
+
+
+def test_values_that_are_the_same_in_every_fourth_row_alone_are_not_the_same():
+    wanted = RANDOM.standard_normal((128, 128))
+    held = wanted.T.copy()
+    held[:, np.arange(128) % 4 != 0] = 0.0
+    variable, part = Variable("w", (128, 128)), Variable("weight", (128, 128))
+    (proposal,) = propose(Values([variable], {"w": wanted}, {}), Values([part], {"weight": held}, {}))
+    assert proposal.scores["initial value"] < 0.9
