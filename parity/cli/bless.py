@@ -31,6 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     case = load_case(arguments.case, steps=arguments.steps)
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     golden = arguments.out or case.directory / "golden"
+    # Before the run, which takes minutes.
     require_golden_folder(golden)
     with tempfile.TemporaryDirectory(prefix="parity-bless-") as folder, open_sides(python) as sides:
         fail_together(*sides.started)

@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = f"{named} does not run"
     row("TensorFlow side", has_tf, found, "pip install tensorflow tf_keras, or --tf-python PATH")
     keras = of_tf.get("tf_keras")
+    # Keras 3, which came with TensorFlow 2.16, has no tf.layers; 1.x has its own.
     needs_keras = not of_tf.get("tensorflow", "2").startswith("1.")
     row(
         "tf.layers on TensorFlow 2",

@@ -38,6 +38,7 @@ class FrameworkLog:
         self.lines = 0
         self._pipe, self._path = pipe, path
         self._follows: re.Pattern[bytes] | None = None
+        # A daemon: a grandchild that holds the pipe open must not keep this process alive.
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -50,12 +51,15 @@ class FrameworkLog:
         with selectors.DefaultSelector() as ready:
             ready.register(self._pipe, selectors.EVENT_READ)
             while True:
+                # A question or a progress bar has no end of line: waiting for one would hide it for good.
                 if not ready.select(PARTIAL_SECONDS if held else None):
                     self._pass(held)
                     held, midway = b"", True
                     continue
+                # What is there now, up to 64 KiB: `read` of a buffered pipe would wait for all of it.
                 chunk = os.read(self._pipe.fileno(), 65536)
                 lines = (held + chunk).splitlines(keepends=True)
+                # What has no end yet is held; at the end of the pipe nothing more can follow it.
                 held = lines.pop() if chunk and lines and not lines[-1].endswith((b"\n", b"\r")) else b""
                 for line in lines:
                     if midway or not self._is_own(line):
@@ -79,6 +83,7 @@ class FrameworkLog:
     def _keep(self, line: bytes) -> None:
         self.lines += 1
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        # Opened anew for each line: messages are few, and none is lost where the process is killed.
         with self._path.open("ab") as file:
             file.write(line)
 

@@ -65,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = int(parsed.run(parsed))
             sys.stdout.flush()
             return code
+    # No `Exception`, and the most usual way to end a run.
     except KeyboardInterrupt as interrupt:
         return _failed(parsed, interrupt)
     except Exception as error:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-SURE_ENOUGH = 0.8
+SURE_ENOUGH = 0.8  # confidence of a proposal that contradicts a pair in force
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,6 +119,7 @@ def _contradictions(console: Any, mapping: Any, proposals: Any) -> int:
     against = [
         each
         for each in proposals
+        # One kind of evidence, such as a shape that only one variable has, contradicts nothing.
         if len(each.scores) > 1
         and each.confidence >= SURE_ENOUGH
         and in_force[each.reference] != (each.candidate, each.transform)

@@ -35,6 +35,7 @@ def leave_table(arguments: argparse.Namespace, error: BaseException) -> Path | N
 def _place(out: Path | None) -> Path:
     if out is not None and Path(out).is_dir():
         return Path(out) / MAPPING_FILE
+    # Without --out the run's own folder is gone when the table is read.
     handle, name = tempfile.mkstemp(prefix="mapping-", suffix=".toml")
     os.close(handle)
     return Path(name)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from parity.judge.result import Result
 
 
-# Makes the folder of --out ready: what an earlier run left there must not be taken for this one's.
-
+# What a run leaves, and may therefore remove: anything else in a folder is somebody's, who named the wrong one.
 OF_A_RUN = frozenset(["feeds", "logs", "start", "states", "tf", "torch", "torch-rounded", "planted"])
 WITHOUT = "without-"  # a run with a declared difference taken back
 OF_A_REPRODUCTION = frozenset(
@@ -58,6 +57,7 @@ def claim_reproduction(folder: Path) -> Path:
 @contextlib.contextmanager
 def _alone_in(out: Path) -> Iterator[None]:
     _entries("--out", out)
+    # The lock is on the folder itself and goes with its descriptor: a run that is killed leaves none behind.
     held = os.open(out, os.O_RDONLY)
     try:
         _lock(held, out)
@@ -116,6 +116,7 @@ def claim_file(option: str, path: Path) -> Path:
         path.unlink(missing_ok=True)
         if option == "--json":
             path.with_suffix(".checks.npz").unlink(missing_ok=True)
+        # Tried now: that a file cannot be written is said before a run of minutes rather than after it.
         path.touch()
         path.unlink()
     except OSError as error:
@@ -125,8 +126,6 @@ def claim_file(option: str, path: Path) -> Path:
         ) from None
     return path
 
-
-# Shows how far a command is, on a terminal and nowhere else.
 
 Progress = Callable[[str, int, int], None]
 
@@ -168,9 +167,6 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
         yield tick
 
 
-# Makes the folder of --tensorboard ready: what an earlier run left there must not be drawn beside this one's.
-
-
 def claim_events(folder: Path) -> Path:
     """Returns `folder`, its parts made and the event files of an earlier run removed; other files stay.
 
@@ -196,8 +192,7 @@ def claim_events(folder: Path) -> Path:
     return folder
 
 
-# The files that a result can be written to, by the options that name them.
-
+# By the option that names the file.
 OPTIONS = {
     "json": "write the result for machines, and every check to FILE's .checks.npz",
     "html": "write the result as a page that opens in a browser, without a network",
@@ -270,6 +265,7 @@ def write_failure_files(arguments: argparse.Namespace, error: BaseException) -> 
     from parity.report import write_failure, write_junit_of_failure
 
     for name, path in _asked(arguments):
+        # A file that is itself the reason cannot say so.
         if name not in ("json", "junit") or str(error).startswith(f"--{name}: "):
             continue
         try:
@@ -281,9 +277,6 @@ def write_failure_files(arguments: argparse.Namespace, error: BaseException) -> 
 def _asked(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
     found = [(name, getattr(arguments, name, None)) for name in OPTIONS]
     return [(name, path) for name, path in found if path is not None]
-
-
-# Reads a time-out from the command line.
 
 
 def seconds(text: str) -> float:
@@ -300,8 +293,6 @@ def seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
     return found
 
-
-# Reads which levels are asked for on the command line.
 
 LEVEL_NAMES = {"1": "function", "2": "float32", "3": "trajectory", "4": "mixed"}
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-END_SECONDS = 10.0
+END_SECONDS = 10.0  # seconds in which a script may write its checkpoint and the trace, before it is killed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     log = Path(f"{os.path.abspath(_out(arguments))}.log")
     log.unlink(missing_ok=True)
+    # Standard output is the script's own; only stderr is read, for TensorFlow's messages are taken out of it.
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     assert process.stderr is not None  # for it is a pipe
     messages = FrameworkLog(process.stderr, log)
@@ -70,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         messages.close()
     if messages.lines:
         print(f"record: {messages.lines} lines of TensorFlow's own messages are in {log}", file=sys.stderr)
+    # A script that a signal ended returns minus its number: 128 + number is what a shell would say.
     return 128 - code if code < 0 else code
 
 

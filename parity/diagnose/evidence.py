@@ -94,6 +94,8 @@ class Evidence:
             return cast(Made, self._kept[what])
         made = make()
         self._kept[what] = made
+        # Least recently used goes first. A model of more than ROOM numbers keeps nothing, and is read anew for every
+        # hypothesis.
         while len(self._kept) > self._room:
             self._kept.popitem(last=False)
         return made
@@ -101,11 +103,12 @@ class Evidence:
     @cached_property
     def _room(self) -> int:
         numbers = sum(math.prod(each.get("shape") or ()) for each in self.reference.variables.values())
+        # 8,388,608 numbers are 64 MiB of float64; of small models 256 results are kept at most.
         return ROOM // max(numbers, 1 << 15)
 
     @property
     def steps(self) -> list[int]:
-        """The steps that both sides have: one that is run again once more with something changed has no other."""
+        """The steps that both sides have: a run of one step with something changed has no other."""
         return [step for step in self.reference.step_numbers if step in self.candidate.step_numbers]
 
     @property
@@ -182,6 +185,8 @@ class Evidence:
             of_it = [text for text in of_it if self._owners(step).of.get(parse_key(text).name) == self.section]
         for key, text in self.join.ordered(of_it):
             one, other = one_file.read(text), self.join.read(key, other_file)
+            # Wherever hypotheses fit numbers, they are finite float64 on both sides: norms and least squares need no
+            # other test.
             if other is not None and other.shape == one.shape and is_finite(one) and is_finite(other):
                 yield key.name, np.asarray(one, np.float64), np.asarray(other, np.float64)
 
@@ -196,6 +201,7 @@ class Evidence:
             key = key_of("clip", name)
             clipped = self.join.read(key, files[1])
             one = np.asarray(files[0].read(key), np.float64) if key in files[0] else one
+            # A port that records no clipped gradients has applied what it combined.
             other = other if clipped is None else np.asarray(clipped, np.float64)
             if is_finite(one) and is_finite(other):
                 found[name] = one, other
@@ -323,6 +329,7 @@ def told_factor(pairs: list[tuple[Array, Array]], close: float = CLOSE) -> float
     factor, telling = common_factor(pairs, close), _telling(pairs)
     if factor is None or rounds_to_one(factor) or alike([one for one, _ in telling]):
         return None
+    # Rounding is no factor, and a factor of rounding would explain all of it.
     if all(norm(other - one) <= ROUNDING * norm(one) for one, other in telling):
         return None
     return factor if all(explained(other - factor * one, other - one, one) for one, other in telling) else None
@@ -341,6 +348,7 @@ def alike(values: Sequence[Array]) -> bool:
 
 
 def _telling(pairs: list[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
+    # What is zero but for rounding has no factor: noise over noise.
     largest = max((norm(one) for one, _ in pairs), default=0.0)
     return [(one, other) for one, other in pairs if norm(one) > EMPTY_GRADIENT * largest]
 
@@ -366,6 +374,7 @@ def share_explained(first: FirstDifference, parts: Iterable[tuple[Array, Array, 
       parts: for each tensor what the hypothesis makes of it, the candidate's and the reference's.
     """
     told = [(other - made, other - one) for made, other, one in parts]
+    # Norms over all tensors together: sqrt(sum |x_i|^2), so that a small tensor counts by what it holds.
     left, apart = (float(np.sqrt(sum(norm(each[place]) ** 2 for each in told))) for place in (0, 1))
     share = max(0.0, 1.0 - left / apart) if apart > 0.0 else 0.0
     return Explained(first.check.step, first.check.key, share)

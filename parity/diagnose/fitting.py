@@ -9,8 +9,6 @@ from parity.diagnose.evidence import LEFT
 from parity.judge.metrics import is_finite, norm
 from parity.trace.arrays import Array
 
-# Tells whether values went through a narrower float than they are stored in.
-
 BITS = {"bfloat16": 8, "float16": 11, "float32": 24}  # of the mantissa, the leading one among them: u = 2^-bits
 SPARE = 3  # bits: of values rounded at random one in 2^3 leaves these unused, far fewer than half
 
@@ -24,6 +22,7 @@ def narrow_format(values: Array, others: Array) -> str:
       values: any shape, float64.
       others: what they are compared with: values that fit anyhow, such as zeros and ones, say nothing.
     """
+    # The narrowest first: what fits bfloat16 fits float16 and float32 as well.
     told = values[values != 0]
     for name, bits in BITS.items():
         if told.size and _fitting(told, bits) == 1.0 and _fitting(others, bits) < 1.0:
@@ -32,11 +31,10 @@ def narrow_format(values: Array, others: Array) -> str:
 
 
 def _fitting(values: Array, bits: int) -> float:
+    # v = m 2^e with 1/2 <= |m| < 1 fits b bits of mantissa where m 2^b is whole; the range of exponents is not asked.
     mantissa, _ = np.frexp(values)
     return float((np.ldexp(mantissa, bits) % 1 == 0).mean())
 
-
-# Whether as many values were kept as dropout keeps: what is scaled up by 1 / p is kept with probability p.
 
 SIGMAS = 4  # of the binomial law: a right share lies outside once in 16,000 draws
 # Whole maps or rows. Of 16 at p = 1/2 four deviations are 4 sqrt(p (1 - p) / 16) = 1/2: of fewer any share is likely.
@@ -51,6 +49,7 @@ def as_dropout_keeps(kept: Array, dropped: Array, probability: float) -> bool:
       dropped: bool of the same shape; what was zero anyway is neither.
       probability: of a value to be kept.
     """
+    # Dropout may keep whole examples, whole maps or single values: the coarsest that is wholly kept or dropped is tested.
     inner = tuple(range(1, kept.ndim - 1))
     for axes in (tuple(range(1, kept.ndim)), inner) if inner else (tuple(range(1, kept.ndim)),):
         some, none = kept.any(axis=axes), dropped.any(axis=axes)
@@ -63,10 +62,9 @@ def as_dropout_keeps(kept: Array, dropped: Array, probability: float) -> bool:
 
 def likely_share(share: float, probability: float, count: int) -> bool:
     """Returns whether a share of independent draws lies within four standard deviations of their probability."""
+    # A share of n draws has the standard deviation sqrt(p (1 - p) / n).
     return abs(share - probability) <= SIGMAS * float(np.sqrt(probability * (1 - probability) / max(count, 1)))
 
-
-# Fits a rule to the elements that follow it: others are cut off at a limit, or rows that are zero.
 
 # Tolerances of fits, relative. All lie between what rounding leaves of float64 traces, whose gradients are 1e-14 apart
 # in right ports of few layers and 6e-12 in those of 40, and the faintest bugs known: 1.6e-7 of a step by
@@ -160,6 +158,7 @@ def _sizes_in_common(sizes: Array) -> list[float]:
 def _without_rows(columns: Sequence[Array], target: Array, close: float) -> Partly | None:
     if target.ndim < 2:
         return None
+    # (rows,): whether a row has any number; empty ones count where a column is not empty there.
     rows = target.reshape(len(target), -1).any(axis=1)
     empty = [row for row in np.flatnonzero(~rows) if any(each[row].any() for each in columns)]
     if not empty or not rows.any():
@@ -169,11 +168,13 @@ def _without_rows(columns: Sequence[Array], target: Array, close: float) -> Part
 
 
 def _solve(columns: Sequence[Array], target: Array) -> Partly | None:
+    # (elements, columns)
     matrix = np.stack(columns, axis=1)
     lengths = np.linalg.norm(matrix, axis=0)
     finite = is_finite(matrix) and is_finite(target)
     if not finite or not lengths.all() or len(target) < len(columns) + FREEDOM:
         return None
+    # Of a target of zeros the residual over its norm is 0 / 0, and no share of any column is a fit.
     if not target.any():
         return Partly((0.0,) * len(columns), 0.0)
     # min |M c - y| by the singular value decomposition, columns scaled to one length, so that its cut-off 1e-9 means

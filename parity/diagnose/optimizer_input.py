@@ -66,6 +66,7 @@ def slot_rule(
     gradients = evidence.applied(step)
     moved = [each for each in evidence.pairs(step, "slot", slot) if each[0] in (gradients if only is None else only)]
     moved = [each for each in moved if each[0] in gradients]
+    # With a decay the square of the sum has three columns, which `_of_squares` fits: here only what is linear.
     for power in (1,) if decays else (1, 2):
         columns, targets = [], []
         for name, one, other in moved:
@@ -75,6 +76,7 @@ def slot_rule(
             weight = evidence.before(step, "var", name) if decays else None
             if decays and weight is None:
                 return None
+            # One row of coefficients for all variables: an optimizer has one rule, and two unknowns need many elements.
             columns.append([before, gradients[name][candidate] ** power, *([weight] if weight is not None else [])])
             targets.append(other if candidate else one)
         found = fit(columns, targets) if targets else None
@@ -103,6 +105,7 @@ def optimizer_inputs(evidence: Evidence, step: int) -> list[Input] | None:
     """
     gradients = {name: one for name, (one, _) in evidence.applied(step).items()}
     largest = max((norm(one) for one in gradients.values()), default=0.0)
+    # What such a gradient is, no slot can say: rounding of the slot is larger than what moved it.
     empty = {name for name, one in gradients.items() if norm(one) <= EMPTY_GRADIENT * largest}
     found = linear_slot(evidence, step)
     inputs = []
@@ -147,6 +150,7 @@ def _of_squares(
             continue
         if before is None or weight is None or name not in gradients:
             return None
+        # v' = keep v + take g^2, solved for g^2; rounding may leave it just below 0 where g is 0.
         squares, gradient = np.maximum((other - rule.keep * before) / rule.take, 0.0), gradients[name]
         # (g + d w)^2 = g^2 + d 2 g w + d^2 w^2: the first coefficient is d.
         decay = fit([[2 * gradient * weight, weight**2]], [squares - gradient**2])

@@ -61,8 +61,6 @@ from parity.judge.metrics import worst
 from parity.judge.result import Cause, Check, Explained, FirstDifference
 from parity.trace import EXECUTION_RANK, TensorKey, key_of, parse_key
 
-# Tries the hypotheses about a difference, and keeps those that the numbers support.
-
 # The more a hypothesis has to say exactly, the earlier it comes: the first that holds is the first that is named.
 HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
     not_shared,
@@ -143,8 +141,7 @@ def _of_optimizer(cause: Cause, evidence: Evidence) -> Cause:
     return replace(cause, evidence=f"{cause.evidence}; what differs is of {which}")
 
 
-# Goes on after the first cause: names the bugs that the first difference does not explain.
-
+# Of what an update moves, judged by the candidate's own inputs: `RESIDUAL_OF_RULE` of fitting.py, for its rule is fitted.
 TOLD = 1e-7
 
 
@@ -237,6 +234,8 @@ def _after(first: FirstDifference, evidence: Evidence) -> Iterator[tuple[FirstDi
         return
     for step in evidence.steps:
         for quantity in STAGES:
+            # A stage in front of the first difference is the same; one behind it is judged by what the candidate gave
+            # into it.
             if EXECUTION_RANK[quantity] < EXECUTION_RANK[first.quantity]:
                 continue
             if quantity == "clip" != first.quantity:
@@ -286,6 +285,7 @@ def _of_stage(basis: OwnInputs, step: int, quantity: str, slot: str) -> Iterator
 
 
 def _beside_rounding(pair: MeasuredPair) -> Allowed:
+    # A weight that hardly moves is rounded by some u64 of its own size, whatever its move: 1e-14 of it is `ROUNDING`.
     return Allowed(TOLD * pair.moved + 1e-14 * pair.size, pair.moved)
 
 

@@ -33,11 +33,13 @@ class Read(NamedTuple):
 def trained_extras(structure: Structure, evidence: Evidence) -> list[Variable]:
     """Returns the parameters that only the port has and that get a gradient which is more than rounding."""
     files = [evidence.candidate.step(step) for step in evidence.candidate.step_numbers]
+    # A gradient that is not finite anywhere leaves no scale: then whatever is not zero trains.
     largest = max((norm(file.read(text)) for file in files for text in file.names("grad")), default=0.0)
     least = NOTHING_BUT_ROUNDING * (largest if largest < float("inf") else 0.0)
 
     def trains(part: Variable) -> bool:
         key = key_of("grad", part.name)
+        # Turned round, so that NaN counts as training.
         return any(key in file and not norm(file.read(key)) <= least for file in files)
 
     return [

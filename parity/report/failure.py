@@ -33,6 +33,8 @@ def described(error: BaseException, verdict: bool = True) -> Failure:
     if isinstance(error, KeyboardInterrupt):
         when = "before there was a verdict" if verdict else "before it was done"
         return Failure(f"stopped {when}; every process of the run has been ended. Run it again.")
+    # Errors of ours are sentences already; all other exceptions are bugs, of which the traceback is what can be
+    # reported.
     if isinstance(error, ValueError) and type(error).__module__.partition(".")[0] == "parity":
         parts = {name: getattr(error, name, "") for name in ("side", "traceback", "printed")}
         return Failure(str(error), **parts)

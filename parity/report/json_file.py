@@ -29,7 +29,9 @@ def write_json(result: Result, path: Path, error: dict[str, Any] | None = None, 
       power: what planted bugs showed; None where none were planted.
     """
     prove = power_as_json(power) if power is not None else None
+    # Made in full before any file is opened: what cannot be said in JSON leaves no file behind.
     whole = json.dumps({**as_json(result), "error": error, "prove": prove}, indent=2, allow_nan=False) + "\n"
+    # The table first: who waits for the JSON finds both.
     with appearing(path.with_suffix(".checks.npz")) as file:
         np.savez_compressed(file, allow_pickle=False, **columns(result))
     with appearing(path) as file:
@@ -65,6 +67,7 @@ def columns(result: Result) -> dict[str, np.ndarray[Any, Any]]:
     table = {"level": np.array([name for name, _ in rows], dtype=np.str_)}
     for name in names:
         values = [getattr(check, name) for _, check in rows]
+        # difference, allowed, scale and size are numbers; all but step and constant else are text.
         kind = KINDS.get(name, np.float64 if name in names[4:8] else np.str_)
         table[name] = np.array(values, dtype=kind)
     return table
@@ -126,6 +129,7 @@ def _summaries(level: str, checks: Iterable[Check]) -> list[dict[str, Any]]:
     for (run, key), group in grouped.items():
         highest = max(group, key=lambda check: check.multiple)
         verdicts = {check.verdict for check in group}
+        # The worst of the steps decides what is said of a tensor.
         verdict = next(v for v in ("different", "incomparable", "same", "not_run") if v in verdicts)
         summaries.append(
             {

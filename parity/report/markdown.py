@@ -35,6 +35,8 @@ def write_markdown(result: Result, path: Path, title: str) -> None:
       path: the Markdown file to make.
       title: the case's name, or the traces'.
     """
+    # Names in traces may hold what UTF-8 cannot say, lone surrogates of a script's own bytes: they become question
+    # marks.
     with appearing(path) as file:
         file.write(as_markdown(result, title).encode("utf-8", "replace"))
 

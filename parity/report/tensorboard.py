@@ -85,6 +85,7 @@ def _where(level: str, run: str) -> str:
 
 
 def _scalar(tag: str, value: float) -> Any:
+    # Loaded where it is used: the package is optional.
     from tensorboard.compat.proto.summary_pb2 import Summary
 
     return Summary.Value(tag=tag, simple_value=value)
@@ -95,6 +96,7 @@ def _bars(tag: str, histogram: Histogram) -> Any:
     from tensorboard.compat.proto.summary_pb2 import Summary
 
     low, high, parts = histogram.low, histogram.high, len(histogram.counts)
+    # TensorBoard draws no bar without a width: values that are all one get a bar of 1.
     low, high = (low, high) if high > low else (low - 0.5, high + 0.5)
     limits = [low + (high - low) * ((part + 1) / parts) for part in range(parts - 1)] + [high]
     told = HistogramProto(min=low, max=high, num=sum(histogram.counts), bucket_limit=limits, bucket=histogram.counts)

@@ -17,7 +17,7 @@ from parity.report.view import (
     show_worst,
 )
 
-WIDEST = 120
+WIDEST = 120  # columns: longer lines are hard to read, however wide the terminal is
 # Figures that a reader needs only where the level is not the same.
 ONLY_VERBOSE = ("accuracy of the gradients",)
 

@@ -11,9 +11,6 @@ from rich.text import Text
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.mapping import Proposal
 
-# The evidence of a verdict: how many tensors, how many of them say little, and whether the sides repeat
-# themselves.
-
 
 def account(checks: Iterable[Check]) -> dict[str, int]:
     """Returns how many checks there are of each kind; each kind but the first two says little, or nothing, about a port."""
@@ -25,6 +22,7 @@ def account(checks: Iterable[Check]) -> dict[str, int]:
         "all_zero": sum(1 for check in judged if check.size == 0.0 and not check.note),
         "constant": sum(1 for check in judged if check.constant and check.size > 0.0),
         "not_finite": sum(1 for check in judged if "not finite" in check.note),
+        # A tensor smaller than its tolerance would be the same whatever the port made of it.
         "trivial": sum(1 for check in judged if 0.0 < check.size <= check.allowed),
     }
 
@@ -44,13 +42,11 @@ def accounting(result: Result) -> str:
     return "; ".join([text, *(repeat.sentence for repeat in result.repeats)])
 
 
-# The tables of the report: levels, worst tensors, mapping.
-
 COLOURS = {"same": "green", "different": "red", "incomparable": "yellow", "not_run": "dim"}
 LEVEL_NUMBERS = {"function": 1, "float32": 2, "trajectory": 3, "mixed": 4}
 LEVELS_IN_ORDER = tuple(LEVEL_NUMBERS)
 RUN_TITLES = {"fresh": "as the optimizers start", "init": "before training", "lockstep": "", "free": "free run"}
-WORST = 10
+WORST = 10  # tensors of a level: what a terminal has room for
 
 
 def show_levels(result: Result) -> Group:
@@ -135,8 +131,6 @@ def who(facts: dict[str, Any]) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}, {facts.get('framework', 'unknown framework')}"
 
 
-# Shows what is known of the two sides beside their numbers: what differs between them, or all of it.
-
 # Who they are stands at the top of the report.
 NOT_A_DIFFERENCE = ("side", "producer", "framework", "flags", "devices", "device", "slots", "counters_after")
 SAME_THING = {"lr": "learning_rate", "eps": "epsilon", "nesterov": "use_nesterov"}
@@ -157,6 +151,8 @@ def show_facts(result: Result, everything: bool = False) -> Group | None:
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """Returns the names of flat facts that both sides have and that differ, and of optimizer settings that one lacks."""
     names = [name for name in sorted({*one, *other}) if name.split(".")[0] not in NOT_A_DIFFERENCE]
+    # A setting that one optimizer lacks is a difference; any other fact that one side does not have is merely not
+    # recorded.
     shared = [name for name in names if (name in one and name in other) or name.startswith("optimizer.")]
     return [name for name in shared if _meaning(name, one.get(name)) != _meaning(name, other.get(name))]
 
@@ -190,8 +186,6 @@ def plain(value: Any) -> str:
         return ", ".join(plain(part) for part in value) or "none"
     return str(value)
 
-
-# Shows where two sides differ first, by how much, and why.
 
 LATER = "and then"  # the term of the row that counts what differs behind the first difference
 HEADINGS = {"different": "First difference", "incomparable": "First tensor that cannot be compared"}

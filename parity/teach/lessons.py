@@ -11,8 +11,6 @@ class TeachError(ValueError):
     """A lesson cannot be given; the message says who, what was expected, what came and what to do."""
 
 
-# Finds the lessons, which belong to a checkout, and reads what they are about.
-
 LESSONS_FOLDER = Path("examples", "lessons")
 FOLDER = re.compile(r"(\d\d)_\w+")
 
@@ -82,6 +80,7 @@ def pick(lessons: list[Lesson], number: int) -> Lesson:
 
 def load_module(lesson: Lesson) -> ModuleType:
     """Returns the lesson's `lesson.py`, imported under a name of its own."""
+    # Every lesson has a lesson.py: by a name of its own it takes no other's place in sys.modules.
     spec = importlib.util.spec_from_file_location(f"lesson_{lesson.number:02}", lesson.folder / "lesson.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

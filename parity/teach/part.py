@@ -22,6 +22,7 @@ def measure(arguments: Dict[str, Any], progress: Callable[[int, int], None]) -> 
         function = CODE.load(arguments["part"] + ":measure")
     except ImportError as error:
         missing = (getattr(error, "name", None) or "").split(".")[0]
+        # An import that fails in the lesson's own files is a bug of the lesson, and shown as one.
         if missing not in CURES:
             raise
         raise SideError("expected {} in {}, got: {}. {}".format(missing, sys.executable, error, CURES[missing]))

@@ -14,7 +14,7 @@ from parity.teach.lessons import Lesson, TeachError, load_module
 from parity.worker import bootstrap
 from parity.worker.process import SideProcess
 
-LESSON_SILENCE = 120.0
+LESSON_SILENCE = 120.0  # seconds without an answer
 QUIET = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TF_ENABLE_ONEDNN_OPTS": "0",
@@ -62,6 +62,7 @@ class Players:
         Raises:
           SideFailed: a part raised, died or was silent for too long.
         """
+        # Both begin before either is waited for: frameworks start at the same time.
         futures = {name: self.begin(name, lesson, arguments) for name in lesson.parts()}
         return {name: future.result() for name, future in futures.items()}
 
@@ -80,6 +81,7 @@ class Players:
         if name not in self._started:
             python = (self.tf_python if name == "tf" else None) or sys.executable
             environment = {**os.environ, **QUIET, "PYTHONFAULTHANDLER": "1"}
+            # Another Python cannot use the packages that these variables name for this one.
             if Path(python).resolve() != Path(sys.executable).resolve():
                 environment = {
                     key: value for key, value in environment.items() if key not in ("PYTHONPATH", "PYTHONHOME")

@@ -16,8 +16,6 @@ from parity.report.atomic import appearing
 from parity.teach.lessons import Lesson, TeachError
 from parity.teach.play import Played
 
-# Fills a lesson's page of text with the numbers of a run, and cuts it into steps.
-
 
 class Step(NamedTuple):
     """One step of a lesson: a heading, and what stands below it as Markdown."""
@@ -44,6 +42,7 @@ def steps(played: Played) -> list[Step]:
         "code": lambda file, *names: code(played.lesson.source(file), file, names),
     }
     whole = template.render(names)
+    # [in front, heading, body, heading, body, ...]: what stands in front of the first heading is the title.
     found = re.split(r"^## (.+)$", whole, flags=re.MULTILINE)
     return [Step(found[at].strip(), found[at + 1].strip()) for at in range(1, len(found), 2)]
 
@@ -89,9 +88,7 @@ def megabytes(value: float) -> str:
     return f"{value / 2**20:.3g} MiB"
 
 
-# Shows lessons in a terminal, step by step.
-
-PAGE_WIDTH = 100
+PAGE_WIDTH = 100  # columns of prose, however wide the terminal is
 
 
 def list_lessons(lessons: list[Lesson]) -> None:
@@ -166,9 +163,6 @@ def _console() -> Any:
 
     console = Console(highlight=False)
     return Console(highlight=False, width=min(PAGE_WIDTH, console.width))
-
-
-# Writes a lesson as one page that opens from disk, with no network: text, numbers, and a diagram to play with.
 
 
 def write_lesson(played: Played, path: Path, count: int) -> None:

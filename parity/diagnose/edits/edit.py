@@ -18,6 +18,7 @@ EDITED_ACTIVATIONS = frozenset(
 )
 # Functions that are tried where an op of one of these kinds is near.
 NEEDING = {"GELU": {"gelu", "erf"}, "GELU (tanh)": {"gelu", "tanh", "pow"}, "hard sigmoid": {"hardsigmoid", "relu6"}}
+# Through these a term of the loss passes as a sum and a factor: what it is multiplied by is its weight.
 ADDITIVE = LAYOUTS | frozenset(["add", "addn", "sub", "mul", "div", "neg", "mean", "sum", "rdiv", "rsub"])
 
 
@@ -100,6 +101,8 @@ def functions_of(x: Array, near: Collection[str]) -> Iterator[tuple[str, Array]]
     """Yields the functions of one array that people take, and those that are near, where all they give is finite."""
     with np.errstate(all="ignore"):
         for name, function in UNARY.items():
+            # Of the functions that are no activations only those are tried that the other side has near: a square root
+            # in place of a logarithm is nobody's mistake.
             made = np.asarray(function(x)) if name in EDITED_ACTIVATIONS or name in near else x
             if made is not x and np.isfinite(made).all():
                 yield name, made
@@ -125,6 +128,7 @@ def adds_up(run: RecomputedPass, number: int) -> bool:
 
 def is_mask(values: Array) -> bool:
     """Returns whether an array holds two numbers only."""
+    # Counting the values of all of a mask of attention sorts millions: 65,536 of them show a third one.
     return values.size > 1 and len(np.unique(values.reshape(-1)[: 1 << 16])) == 2
 
 

@@ -69,6 +69,7 @@ def _followed(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
     for name, value in functions_of(made, near.kinds):
         cause = "activation_function" if name.split(" ")[0] in EDITED_ACTIVATIONS else OTHER_OPERATION
         yield from at.edit(value, cause, as_is, f"takes {name} of it")
+    # A gate, a probability or a mask: in place of z people take 1 - z.
     if made.size > 1 and made.min() >= 0.0 and made.max() <= 1.0:
         gate = "gate_halves" if kind in ("sigmoid", "softmax") else OTHER_OPERATION
         yield from at.edit(1.0 - made, gate, as_is, "takes 1 less it")
@@ -126,6 +127,7 @@ def exchanged(run: RecomputedPass, number: int) -> Iterator[Edit]:
       number: of the op that gives one part.
     """
     op, own = run.ops[number], run.output(number)
+    # The parts of one call are ops of one kind, inputs and line, next to each other in the pass.
     for other in range(max(number - MOST_PARTS, 0), min(number + MOST_PARTS, len(run.ops))):
         beside, value = run.ops[other], run.output(other)
         of_one = (beside.kind, beside.inputs, beside.line) == (op.kind, op.inputs, op.line)
@@ -167,6 +169,8 @@ def _moved(at: At) -> Iterator[Edit]:
                 continue
             here = origin(at.run, each)
             words = f"takes what {here} gives for {at.kind} as it stands", "takes the same numbers in other places"
+            # In the shape that is taken, by every order of axes: as the op on the other side may have its axes
+            # elsewhere.
             for arranged in layouts(other, own.shape):
                 if not np.array_equal(arranged, own):
                     yield from at.edit(at.instead(place, arranged), "moved_values", *words)
@@ -206,6 +210,8 @@ def power_between(own: Array, other: Array) -> float | None:
     """
     if own.dtype.kind != "f" or own.min() <= 0.0 or other.min() <= 0.0:
         return None
+    # other = own^p is log other = p log own: least squares of one unknown, p = <a, b> / <a, a>, which has to hold to
+    # CLOSE.
     one, two = np.log(np.asarray(own, np.float64)).reshape(-1), np.log(np.asarray(other, np.float64)).reshape(-1)
     if len(np.unique(one)) < LEAST_NUMBERS:
         return None

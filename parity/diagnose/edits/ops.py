@@ -29,15 +29,16 @@ from parity.diagnose.ops.table import BINARY, REDUCTIONS, UNARY, axes_of, comput
 from parity.trace.arrays import Array
 
 LARGEST_EPSILON = 1e-2  # below which what is added before a root, a logarithm or a division is an epsilon
-MOST_JOINED = 4
-MOST_INDICES = 64
-DIAGONALS = (-1, 0, 1, 2)
+MOST_JOINED = 4  # tensors: 24 orders
+MOST_INDICES = 64  # places of an axis, of which one is picked
+DIAGONALS = (-1, 0, 1, 2)  # from which a mask of what comes after may begin: its own, one before, one and two behind
 MOST_SHIFTED = 4  # places of an axis that are cut off
 Function = Callable[[Array], Array]
 RESIZING = ("upsample", "resize")
+# What an epsilon keeps away from 0.
 ROOTS = frozenset(["rsqrt", "sqrt", "div", "log", "rdiv", "reciprocal", "maximum", "pow"])
 FILLING = frozenset(["select", "selectv2", "where"])
-COMPARED = {
+COMPARED = {  # a mask may count its limit in or out
     "greater": "greaterequal",
     "greaterequal": "greater",
     "less": "lessequal",
@@ -60,6 +61,7 @@ def plain_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
     at = at_number(run, number, near)
     if at is None:
         return
+    # These need what the op took and gave, and no rule of it; the rest computes it again.
     yield from _picked(at) if at.kind in REARRANGING | LAYOUTS else _left_out(at)
     yield from _cut(at)
     yield from _resized(at)
@@ -230,11 +232,13 @@ def _reduced(at: At) -> Iterator[Edit]:
     keeps, cause = at.output.ndim == x.ndim, at.by("loss_reduction", "reduction")
     as_is = f"takes the {at.kind} over {_named(own, x.ndim)}"
     over = [axes for count in range(1, x.ndim + 1) for axes in combinations(range(x.ndim), count)]
+    # Over its own axes first: a mean for a sum is the likelier mistake.
     for axes in sorted(over, key=lambda each: each != own):
         for name, function in REDUCTIONS.items():
             if (axes, name) != (own, at.kind):
                 made = np.asarray(function(x, axis=axes, keepdims=keeps), np.float64)
                 yield from at.edit(made, cause, as_is, f"takes the {name} over {_named(axes, x.ndim)}")
+    # In place of a mean over the steps of a sequence ports take its first or last.
     if len(own) == 1:
         for place, words in ((0, "first"), (-1, "last")):
             made = np.take(x, [place], own[0])
@@ -255,6 +259,7 @@ def _axes(at: At) -> Iterator[Edit]:
     x = np.asarray(at.taken[0].value, np.float64)
     for axis in range(x.ndim):
         made = (softmax if at.kind == "softmax" else log_softmax)(x, axis)
+        # Over axes of size 1, or of one number throughout, it is the same.
         if not np.allclose(made, at.output, 1e-9, 0.0, equal_nan=True):
             words = f"normalises {at.kind} over another axis", f"normalises {at.kind} over axis {axis} of {x.ndim}"
             yield from at.edit(made, "softmax_axis", *words)
@@ -274,6 +279,8 @@ def _constants(at: At) -> Iterator[Edit]:
 def _instead_of(at: At, own: float) -> Iterator[float]:
     """Yields the numbers that may stand in a constant's place: a factor of next to nothing takes its term away."""
     for other in at.near.numbers:
+        # Next to nothing times a term, or the term over what is huge, is the term left out, which has a name of its
+        # own.
         if at.kind not in ("mul", "div", "rdiv") or LEAST_FACTOR <= abs(other) <= 1.0 / LEAST_FACTOR:
             yield other
 
@@ -285,6 +292,7 @@ def _attributes(at: At) -> Iterator[Edit]:
         placed = key == "1" and at.kind in BINARY and isinstance(own, int)
         if isinstance(own, bool) or not (isinstance(own, float) or placed):
             continue
+        # The fourth argument of torch's layer_norm and the seventh of its batch_norm, where they come by place.
         epsilon = key in ("epsilon", "eps") or (key, at.kind) in (("4", "layer_norm"), ("7", "batch_norm"))
         name = "epsilon" if epsilon else _of_constant(at, float(own))
         for other in _instead_of(at, float(own)):
@@ -327,6 +335,7 @@ def _masks(at: At) -> Iterator[Edit]:
             continue
         low, high = (mask.min(), mask.max())
         ways = [(np.where(mask == low, high, low), "takes the mask inverted")]
+        # Square, as of positions by positions: along the other axis it is of queries for keys.
         if mask.ndim > 1 and mask.shape[-1] == mask.shape[-2]:
             ways.append((mask.swapaxes(-1, -2), "takes the mask along the other axis"))
         ways += [(_shifted(mask, by), f"takes the mask a place {'later' if by > 0 else 'earlier'}") for by in (1, -1)]
@@ -369,6 +378,7 @@ def _filled(at: At) -> Iterator[Edit]:
 
 def _shifted(mask: Array, by: int) -> Array:
     """A mask moved along its last axis; what comes in is what was at the border."""
+    # The border is repeated: nothing is known of what lies beyond it.
     moved, edge = np.roll(mask, by, -1), (..., 0 if by > 0 else -1)
     moved[edge] = mask[edge]
     return moved

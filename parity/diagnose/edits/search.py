@@ -42,11 +42,13 @@ FEWEST_NUMBERS_MET = 4  # numbers from which on the same ones are no chance
 # so that it has to hold to a decade more than `CLOSE_OUTPUT`. Rounding leaves 1e-15 of it.
 CLOSE_LOSS = 1e-11
 UNCHANGED = 1e-8  # as near as this a pass is without the change: it explains nothing
+# No scale, turned, halved, doubled, and the epsilons of norms, optimizers and clipped logarithms.
 COMMON_CONSTANTS = (0.0, 1.0, -1.0, 2.0, 0.5, 1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
 MOST_CONSTANTS = 24
 MOST_OPS_LEFT_FOR_LATER = 12  # ops behind the parting in which what is left out there may be done
+# Modules that torch computes of several ops, any of which may be the one that is changed.
 MODULES = {"LocalResponseNorm": ("response_normalisation", "local response normalisation")}
-MOST_NUMBERS_COMPUTED = 50_000_000  # numbers computed
+MOST_NUMBERS_COMPUTED = 50_000_000  # for all changes of one side, as `work` counts them: what is tried last is left out
 
 
 class Side(NamedTuple):
@@ -83,6 +85,8 @@ def repaired(reference: Side, candidate: Side, of_loss: bool) -> Cause | None:
       candidate: its own.
       of_loss: whether they part behind all layers.
     """
+    # The reference is changed first: then the words say what the port does. Only where no change of it gives the port's
+    # numbers is the port changed, as where it has an op too many.
     for own, other, turned in ((reference, candidate, False), (candidate, reference, True)):
         hit = _search(own, other, of_loss)
         if hit is not None:
@@ -103,6 +107,8 @@ def _of_module(cause: Cause, candidate: Side, number: int | None) -> Cause:
 def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
     if own.start is None or other.start is None:
         return None
+    # Changes come the likeliest first. One that explains the loss ends the search; one that explains an output waits
+    # for PATIENCE more ops, whose changes may explain the loss too.
     run, targets, ways = RecomputedPass(own.passed), _Targets(other), _Ways(other)
     first, left = None, PATIENCE
     for edits in _changes(own, other, run, of_loss):
@@ -111,6 +117,7 @@ def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
             if hits and ways.explained({hit.number for hit in hits}):
                 if hits[-1].of_loss:
                     return hits[-1]
+                # The first output behind the change, not the last: it is where the other side has it.
                 first = first or hits[0]
             if run.work > MOST_NUMBERS_COMPUTED:
                 return first
@@ -130,6 +137,7 @@ def _changes(own: Side, other: Side, run: RecomputedPass, of_loss: bool) -> Iter
     found = _behind(ops, start)
     of_weights = active(ops)
     inputs = [number for number in range(start) if number not in of_weights]
+    # What is drawn at random differs between two sides that are right.
     found = [number for number in found if not any(is_drawn(each, ops) for each in ops[number].inputs)]
     for number in found:
         yield plain_edits(run, number, near)
@@ -148,6 +156,7 @@ def _changes(own: Side, other: Side, run: RecomputedPass, of_loss: bool) -> Iter
         yield operand_edits(run, number, near._replace(choices=[*nearest, *inputs]))
     for number in dict.fromkeys(taken):
         yield followed(run, number, near)
+    # Nearest first: masks and lengths are made of data right before they are used.
     before = sorted(upstream(ops, found) - of_weights - set(found), reverse=True)
     for number in [each for each in before if ops[each].inputs][:MOST_OPS_OF_DATA]:
         yield plain_edits(run, number, near)
@@ -211,6 +220,7 @@ class _Ways:
 
     def __init__(self, side: Side) -> None:
         self._ops = side.passed.ops
+        # Only what leads to the loss can explain it: a port computes accuracies and summaries too.
         losses = losses_of(self._ops)
         needed = upstream(self._ops, losses)
         self._losses = frozenset(losses)
@@ -279,6 +289,7 @@ class _Targets:
             flat = np.asarray(value, np.float64)
             if value.size == 1 and not self.is_loss(number):
                 continue
+            # Two or three numbers, or many that are all one, are met by chance by one of hundreds of changes.
             if 1 < value.size < FEWEST_NUMBERS_MET or np.ptp(flat) == 0.0 < value.size - 1:
                 continue
             self._by_size[value.size].append((number, flat, float(flat.sum()), float((flat**2).sum())))
@@ -292,11 +303,14 @@ class _Targets:
         if value.dtype.kind != "f" or value.size not in self._by_size:
             return None
         made = np.asarray(value, np.float64)
+        # A change may overflow: a logarithm of what was below zero, an exponential of what was scaled.
         with np.errstate(all="ignore"):
             total, squares = float(made.sum()), float((made**2).sum())
         if not np.isfinite(squares):
             return None
         for number, wanted, s, q in self._by_size[value.size]:
+            # Numbers that are 1e-9 apart, by `alike`, leave sums within 3e-9 of sqrt(n q) and squares within 6e-9 of q:
+            # cheap, and rejects none that it would take.
             if abs(squares - q) > 1e-7 * q or abs(total - s) > 1e-7 * np.sqrt(q * value.size):
                 continue
             if self._is(made, wanted, unchanged):
@@ -308,6 +322,7 @@ class _Targets:
         pair = align(wanted, made)
         if pair is None or not alike(wanted, pair.candidate, CLOSE_LOSS if made.size == 1 else CLOSE):
             return False
+        # A change that hardly moves an output is as near to what is wanted as no change is: it explains nothing.
         before = align(wanted, unchanged) if unchanged is not None and unchanged.size == wanted.size else None
         return before is None or not alike(wanted, before.candidate, UNCHANGED)
 
@@ -333,6 +348,7 @@ def _numbers(side: Side) -> Iterator[float]:
             if value is not None and value.size == 1 and value.dtype.kind in "fi":
                 seen.setdefault(float(value.reshape(())))
     near = [each for each in seen if np.isfinite(each)][:MOST_CONSTANTS]
+    # One side multiplies by what the other divides by.
     inverse = [1.0 / each for each in near if each not in (0.0, 1.0, -1.0)]
     yield from dict.fromkeys([*near, *inverse, *COMMON_CONSTANTS])
 
@@ -375,6 +391,7 @@ def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: b
     what = "the loss" if hit.of_loss else f"the {hit.size:,} numbers of {target}"
     evidence = f"the {whose[0]} pass, with that one op done so, gives {what} that the {whose[1]} has, to rounding"
     at: dict[str, Any] = {"port": port, "graph": graph}
+    # A choice that the port has and the reference has too is no mask left out, but another choice.
     if turned and edit.dropped == "mask" and FILLING & _kinds(reference):
         return build_cause("loss_function" if of_loss else OTHER_OPERATION, "choice", evidence=evidence, **at)
     if turned and edit.dropped:
@@ -419,6 +436,7 @@ def _of_extra(edit: Edit, of_loss: bool) -> str:
     """The name of the cause where the port has an op more."""
     if edit.dropped in EDITED_ACTIVATIONS:
         return "activation_function"
+    # What the port has more is named by what it is, where there is a name: the rest says only that it is another op.
     names = {"mask": "mask", "epsilon": "epsilon", "mul": "extra_scale", "div": "extra_scale"}
     return names.get(edit.dropped, "loss_function" if of_loss else OTHER_OPERATION)
 

@@ -12,6 +12,7 @@ from parity.diagnose.ops.windows import Pads, TooLarge, convolved, work
 from parity.trace.arrays import Array
 
 ZERO_PADDING = frozenset(["pad", "padv2", "constant_pad_nd"])
+# Of the padding in all: TensorFlow's SAME has the odd one behind, torch's padding= as many on both sides.
 SPLITS = ("odd one behind", "odd one in front", "in front", "behind")
 BLOCKS = "spacetobatchnd"  # how a graph dilates: what is convolved then is no image any more
 DILATIONS = (1, 2, 3, 4, 6, 8)
@@ -51,6 +52,7 @@ class _Convolution(NamedTuple):
         found = []
         for axis, size in enumerate(self.sizes):
             span = (self.kernel.shape[axis] - 1) * dilation + 1
+            # n' = (n + pad - span) // stride + 1, solved for the least padding that gives the output's size n'.
             total = (size - 1) * self.strides[axis] + span - self.image.shape[1 + axis]
             total = max(total, 0)  # what a stride leaves over is not seen
             front = {
@@ -74,6 +76,7 @@ def window_edits(at: At) -> Iterator[Edit]:
         return
     own: tuple[int, str] | None = None
     made: dict[tuple[int, str], Array] = {}
+    # The reference's own way is found as the first that gives its output: attributes need not say how a port padded.
     for way in ((dilation, split) for dilation in DILATIONS for split in SPLITS):
         at.run.work += work("conv", [given.image.shape, given.kernel.shape], given.output.size)
         value = given.done(*way)
@@ -114,6 +117,7 @@ def _convolution(at: At) -> _Convolution | None:
         return None
     strides = [int(each) for each in np.broadcast_to(attributes["3"], (spatial,))]
     image, output = np.moveaxis(image, 1, -1), np.moveaxis(at.output, 1, -1)
+    # torch has [out, c, *sizes] and channels first; all that is computed here has a graph's order.
     turned = np.moveaxis(kernel, (0, 1), (-1, -2))
     return _Convolution(image, turned, strides, output.shape[1:-1], int(attributes["6"]), output, True)
 

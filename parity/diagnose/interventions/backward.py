@@ -16,8 +16,6 @@ from parity.locate.matching import Pass
 from parity.trace import Forward, ForwardOp, SourceLine, Trace, TraceError, line_of, parse_key, section_of
 from parity.worker.failures import SideFailed
 
-# Compares the towers' losses and gradients of a step that is run once more with the reference's.
-
 
 class GradientsOfStep(NamedTuple):
     """Losses and gradients of the towers that have to come out of a step.
@@ -47,6 +45,7 @@ class GradientsOfStep(NamedTuple):
             if other is None or other.shape != one.shape or not is_finite(other):
                 yield text, float("inf")
             else:
+                # A tensor that level 1 skipped has no tolerance; one that is zero gets the least there is.
                 limit = self.allowed.get(text) or LEAST_ALLOWED * max(norm(one), LEAST_ALLOWED)
                 yield text, distance(one, other) / limit
 
@@ -55,9 +54,7 @@ class GradientsOfStep(NamedTuple):
         return self.multiples(self.evidence.candidate)
 
 
-# Says where two backward passes part, and tries whether the reference stops gradients there that pass in the port.
-
-MOST_OPS_NAMED = 12
+MOST_OPS_NAMED = 12  # readers of one output, each of which costs a run where it is tried
 Both = tuple[Forward, Forward]
 Edge = tuple[int, int | str]
 
@@ -190,9 +187,7 @@ def _where_parted(found: Parting) -> str:
     )
 
 
-# Lets gradients pass where a port keeps them from passing: does it then have the reference's?
-
-MOST_STOPS = 12
+MOST_STOPS = 12  # places that are tried by themselves, a run each
 WORDS = {
     "detach": "detach()",
     "data": ".data",

@@ -75,6 +75,7 @@ def alike(one: Array | None, other: Array | None) -> bool:
     if one is None or other is None or not np.array_equal(np.isfinite(one), np.isfinite(other)):
         return False
     finite = np.isfinite(one)
+    # 1e-12: ranks may add up in another order each time, which rounds by sqrt(n) u of sums of sums.
     return distance(one[finite], other[finite]) <= 100 * ROUNDING * norm(one[finite])
 
 

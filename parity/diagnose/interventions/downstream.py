@@ -17,8 +17,8 @@ from parity.trace import Trace
 from parity.trace.arrays import Array
 from parity.worker.failures import SideFailed
 
-MOST_DIFFERENCES = 6
-MENDS = 2
+MOST_DIFFERENCES = 6  # layers that are given one after the other: each costs two runs of the step
+MENDS = 2  # bugs that are mended one behind the other; each is a search by experiment of its own
 FORWARD_QUANTITIES = ("act", "loss")
 
 
@@ -124,6 +124,8 @@ def _run_from(
     file = evidence.reference.step(step)
     keys = [key for key in file.keys("act") if key.name in layers]
     given = translated(evidence.join, {str(key): np.asarray(file.read(key)) for key in keys})
+    # Cut: no gradient passes what is given. A gradient that differs between the two runs has to pass it, and says
+    # nothing.
     runs = [again.repeat(step, lambda batch: batch, lambda state: {**state, **given}, cut=cut) for cut in (True, False)]
     hidden = frozenset(_moved(evidence, step, *runs)) | getattr(evidence, "hidden", frozenset())
     basis = Behind(evidence.join, evidence.reference, runs[0], evidence.states, evidence.towers, hidden)

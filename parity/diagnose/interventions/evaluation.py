@@ -46,6 +46,7 @@ def of_the_evaluation(
     try:
         own = _evaluations(candidate.step(first.check.step))
         causes = of_the_inputs(first, recorder, join, reference) or _of_the_statistics(recorder, own)
+        # Training mode that changes nothing means that eval() is ignored; only then are draws looked for.
         if _same(own, _evaluations(recorder.evaluate_again(evaluation="train"))):
             return [*causes, _train_mode()]
         if not _same(own, _evaluations(recorder.evaluate_again(evaluation="other draws"))):
@@ -68,6 +69,7 @@ def of_the_inputs(first: FirstDifference, recorder: Evaluates, join: Join, refer
     """
     step, own = first.check.step, _evaluations(reference.step(first.check.step))
     given = recorder.reference_batch(step)
+    # Each mask by itself, all of them together, then each noise: the first that does it is the least that does.
     masks = [text for text, value in given.items() if _drops(value)]
     noise = [text for text, value in given.items() if value.dtype.kind == "f" and value.ndim and text not in masks]
     tries = [([text], 1.0) for text in masks] + ([(masks, 1.0)] if len(masks) > 1 else [])
@@ -171,6 +173,7 @@ def _shifting(chosen: Container[str] | None = None) -> Changed:
     def shifted(text: str) -> bool:
         return quantity_of(text) == "stat" and (chosen is None or text in chosen)
 
+    # 2 s + 1 moves means that are 0 and variances that are 1, and keeps a variance above 0.
     return lambda state: {text: 2 * value + 1 if shifted(text) else value for text, value in state.items()}
 
 

@@ -9,6 +9,7 @@ from parity.diagnose.interventions.protocol import Change
 from parity.trace import batch_input
 from parity.trace.arrays import Array, Tensors
 
+# Factor, its words, and those of the port's; pixels in 0..255 or 0..1, and doublings.
 SCALES = ((255.0, "255", "1/255"), (1 / 255.0, "1/255", "255"), (2.0, "2", "1/2"), (0.5, "1/2", "2"))
 
 
@@ -86,6 +87,7 @@ def _classes(labels: Array, widths: Iterable[int]) -> list[int]:
 
 
 def _dealt_back(value: Array, towers: int) -> Array:
+    # Example k goes to rank k mod n: `dealt` is the order in which the ranks, one after the other, then read.
     dealt = np.concatenate([np.arange(tower, len(value), towers) for tower in range(towers)])
     back = np.empty_like(value)
     back[dealt] = value

@@ -18,7 +18,8 @@ from parity.trace.arrays import Array, Tensors
 BORDER_PIXELS = 3  # what a kernel of 7 reaches over the edge; images of less than four such borders are not shifted
 FOLLOWING_QUANTITIES = frozenset(["act", "metric", "loss"])
 PROBE_STEP = 1e-12  # of the inputs: 4,500 ulps of float64 (2^-52), and 1e-5 of one of float32 (2^-23)
-# What rounding to a format leaves in a result, relative, at least.
+# What a format leaves in a result, relative, at least: a tenth or less of its unit roundoff, 2^-8, 2^-11 and 2^-24, for
+# a mean over many rounded numbers comes out nearer than one of them.
 FORMATS = ((3e-4, "bfloat16"), (3e-5, "float16"), (1e-10, "float32"))
 
 
@@ -168,6 +169,7 @@ def shifted_image(bench: Bench) -> Cause | None:
             continue
         # The candidate's batch may come with channels first or last; what is masked is what the reference has.
         for axes in ((1, 2), (2, 3)):
+            # Of a smaller image the black border is most of it.
             if min(value.shape[axis] for axis in axes) <= 4 * BORDER_PIXELS:
                 continue
             cause = _shifted_back(bench, text, axes)
@@ -195,6 +197,8 @@ def _shifted_back(bench: Bench, text: str, axes: tuple[int, int]) -> Cause | Non
     for shift in [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1) if y or x]:
         moved = {**black, text: np.roll(black[text], shift, axes)}
         got = bench.candidate_with(lambda batch, moved=moved: moved)  # type: ignore[misc]
+        # Another image than the one that the tolerance was measured on, of the same size: its rounding may be a few
+        # times that.
         if got is not None and distance(wanted, got) <= 4 * bench.first.check.allowed:
             down, right = -shift[0], -shift[1]
             return build_cause(
@@ -227,6 +231,7 @@ def less_precision(bench: Bench) -> Cause | None:
     after = bench.candidate_with(nudged)
     if after is None or not np.array_equal(after, bench.got):
         return None
+    # The control: an input that nothing follows would leave the candidate as it is too.
     followed = bench.reference_with(nudged)
     if followed is None or not distance(followed, bench.wanted) > 0.0:
         return None

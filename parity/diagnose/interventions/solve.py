@@ -122,6 +122,7 @@ def _of_an_input(text: str, plain: str) -> Iterator[Knob]:
 def _of_the_forget_gate(text: str) -> Knob:
     def added(state: Tensors, x: float) -> Tensors:
         value = state[text].astype(np.float64)
+        # torch's gates are i, f, g, o: the second quarter is the forget gate's.
         value[len(value) // 4 : len(value) // 2] += x
         return {**state, text: value}
 

@@ -23,6 +23,7 @@ def changes_of_the_flatten(first: FirstDifference, reference: Trace, state: Tens
             continue
         name = parse_key(text).name
         for h, w, c in sorted(image for image in images if int(np.prod(image)) == weight.shape[1]):
+            # Place k of the port's [c, h, w] is place order[k] of the graph's [h, w, c].
             order = np.arange(h * w * c).reshape(h, w, c).transpose(2, 0, 1).reshape(-1)
             yield Change(
                 *describe("flatten_order", "image", variable=name, h=h, w=w, c=c),
@@ -47,12 +48,14 @@ def changes_of_the_gates(state: Tensors) -> Iterator[Change]:
 
 
 def _exchanged_gates(value: Array) -> Array:
+    # TensorFlow has the gates i, j, f, o, torch i, f, g, o: exchanging the middle two makes one of the other.
     first, second, third, fourth = np.split(value, 4)
     return np.concatenate([first, third, second, fourth])
 
 
 def changes_of_the_state(first: FirstDifference, state: Tensors) -> Iterator[Change]:
     """Yields the changes that transpose a square kernel, or exchange two variables or layers of the same shapes."""
+    # In the layer of the difference first; where its name is in none of them, everywhere.
     weights = select(state, "var")
     near = [text for text in weights if first.name and first.name.split("/")[0] in text] or list(weights)
     for text in near:

@@ -12,8 +12,6 @@ from parity.diagnose.interventions.with_fix import allowed_at, mended, next_diff
 from parity.judge.result import Cause, Check, FirstDifference
 from parity.worker.failures import SideFailed
 
-# Finds the change that undoes what is named already, so that the step can be looked at without it.
-
 
 def with_its_change(
     first: FirstDifference, known: list[Cause], again: RepeatsOnward, evidence: Evidence, checks: list[Check]
@@ -53,10 +51,6 @@ def _alone(bench: Bench, name: str) -> Undone | None:
     turned = (solved(bench, knob) for knob in knobs(bench) if knob.name == name)
     found = (each for tries in (tried, turned) for each in tries)
     return next((each for each in found if isinstance(each, Undone)), None)
-
-
-# Finds two bugs in one tensor: what an experiment leaves of a difference another one undoes, or a hypothesis
-# explains.
 
 
 def one_of_two(

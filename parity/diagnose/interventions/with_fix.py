@@ -79,9 +79,6 @@ def _pairs(basis: Behind, step: int, quantities: Collection[str], layers: Collec
             yield TensorPair(step, key, text, one, other)
 
 
-# Runs a step again with what was found mended, so that what else is wrong shows in all of it.
-
-
 class Mended(NamedTuple):
     """A step in which one bug is mended, or in which the reference has it too.
 
@@ -186,6 +183,7 @@ def mended(first: FirstDifference, cause: Cause, again: RepeatsOnward, evidence:
         basis = Behind(evidence.join, evidence.reference, candidate, evidence.states, evidence.towers, hidden)
         return Mended(basis, changed)
     read = examples_read(first, evidence) if cause.name in causes_with(Trait.OTHER_EXAMPLES) else None
+    # The reference can be given the same examples only where every input has as many as were read.
     sizes = {len(value) for value in again.reference_batch(step).values() if value.ndim}
     if read is None or sizes != {len(read)}:
         return None

@@ -10,8 +10,8 @@ from parity.locate.downstream import active, behind_difference, upstream
 from parity.locate.matching import Pass, Reached
 from parity.trace.arrays import Array
 
-MOST_OUTPUTS = 8
-MOST_ELEMENTS_OF_OUTPUT = 2_000_000
+MOST_OUTPUTS = 8  # of each side; for each, terms are fitted
+MOST_ELEMENTS_OF_OUTPUT = 2_000_000  # 16 MB of float64: a larger output is no logits
 STACKING = frozenset(["stack", "cat", "concat", "concatenate", "Pack", "ConcatV2"])
 MOST_OPS_BEFORE = 2  # ops before those that are read: what a mask was picked from
 

@@ -64,6 +64,7 @@ def cause_of_broadcast(place: Location, of_loss: bool) -> Cause | None:
     if own is None or start is None:
         return None
     (one, two), number = place.passes, start
+    # torch expands in an op of its own in front of the one that broadcasts.
     if two.ops[start].kind == "expand" and readers(two.ops)[start]:
         number = readers(two.ops)[start][0]
     reference, candidate = _taken(one, own), _taken(two, number)

@@ -25,7 +25,7 @@ PROVEN_BY_BOTH = (
 PROVEN_BY_PORT = (
     "the reference has all that goes into the port's line, to rounding, and nothing like what comes out of it"
 )
-MOST_OPS_AHEAD = 12
+MOST_OPS_AHEAD = 12  # behind an op, in which what it does may be done later
 SIZE_OF_CONSTANT = 1  # numbers of which none tells whether two operands are one: constants
 
 
@@ -76,6 +76,7 @@ def scale_of_loss(place: Location) -> float | None:
     """
     passed = place.passes[1]
     number = losses_of(passed.ops)[0]
+    # A regularisation of 0 may be added behind the scale: what changes nothing is skipped.
     while plain(passed.ops[number].kind) == "add" and len(passed.ops[number].inputs) == 1:
         before = passed.ops[number].inputs[0]
         if not np.array_equal(passed.value(before), passed.value(number)):  # type: ignore[arg-type]
@@ -85,6 +86,7 @@ def scale_of_loss(place: Location) -> float | None:
     if plain(op.kind) != "mul" or len(op.inputs) != 1 or op.weights or number != place.parting.candidate:
         return None
     given = [each for each in _numbers_of(passed, number) if is_power_of_two(each)]
+    # 4,096 may be a loss scale, or the pixels of an image that a mean was not divided by.
     counts = {math.prod(each.shape) for each in passed.ops} | {size for each in passed.ops for size in each.shape}
     return given[0] if len(given) == 1 and given[0] not in counts else None
 

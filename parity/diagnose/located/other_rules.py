@@ -36,6 +36,7 @@ def cause_by_other_ways(place: Location, weights: Mapping[str, Array], flattened
     op, name = reference.ops[number], place.layer or place.op.name
     own = reference.value(number)
     read = [weights[each] for each in op.weights if each in weights]
+    # Of a map that is flattened the channels are spread over one axis: another order there is `flatten_order`.
     pairs = [pair for pair in _moved(number, place) if pair[0].ndim > 2 or not flattened]
     moved = other_channels(name, pairs, {length for each in read for length in each.shape})
     if moved is not None:
@@ -43,6 +44,7 @@ def cause_by_other_ways(place: Location, weights: Mapping[str, Array], flattened
     if own is not None and op.kind.startswith(("Gather", "ResourceGather")) and len(read) == 1:
         return other_rows(name, read[0], np.asarray(own, np.float64), beyond)
     for image in inputs if own is not None and own.ndim == 4 else []:
+        # [h, w, c, out]; of one spatial axis, which TensorFlow computes as an image of one row, [1, w, c, out].
         kernel = next((each if each.ndim == 4 else each[None] for each in read if each.ndim in (3, 4)), None)
         bias = (
             next((each for each in weights.values() if each.shape == own.shape[-1:]), None) if own is not None else None

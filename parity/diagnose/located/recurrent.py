@@ -13,10 +13,10 @@ from parity.locate.matching import Pass
 from parity.trace import parse_key
 from parity.trace.arrays import Array
 
-MOST_LAYERS = 12
-MOST_SEQUENCES = 12
-MOST_CUT = 24
-LEAST_STEPS = 3
+MOST_LAYERS = 12  # those whose scopes the op is in come first
+MOST_SEQUENCES = 12  # outputs of three or four axes that are taken for sequences
+MOST_CUT = 24  # sequences in all, from which on no more are cut out of outputs of two axes
+LEAST_STEPS = 3  # of as many ops of one kind: two may be two layers
 MOST_KERNELS = 4  # of a scope that holds an embedding, or a product behind it, beside the cell
 
 
@@ -33,6 +33,7 @@ def recurrent_layers(place: Location, evidence: Evidence, step: int, tower: str)
     keys = {text: parse_key(text) for text in file.names()}
     feeds = {key.name: file.read(text) for text, key in keys.items() if (key.quantity, key.tower) == ("feed", tower)}
     (one, other), known = place.passes, (place.reached.reference, place.reached.candidate)
+    # [examples, steps, features]; of a graph with time_major [steps, examples, features].
     sequences = {name: value for name, value in feeds.items() if value.ndim == 3 and value.dtype.kind == "f"}
     examples = {len(value) for value in feeds.values() if value.ndim}
     for passed, numbers in zip((one, other), known, strict=True):
@@ -40,6 +41,7 @@ def recurrent_layers(place: Location, evidence: Evidence, step: int, tower: str)
     states = {name: value for name, value in feeds.items() if value.ndim == 2 and value.dtype.kind == "f"}
     states.update(_outputs(one, set(known[0]), 2))
     lengths = {n: v.reshape(-1) for n, v in feeds.items() if v.ndim in (1, 2) and v.dtype.kind in "iu"}
+    # [examples, steps] of zeros and ones: where a sequence goes on, or where another begins.
     marks = {name: _float(v) for name, v in feeds.items() if v.ndim == 2 and np.isin(v, (0, 1)).all()}
     behind = [
         behind_difference(passed.ops, told, own)
@@ -113,9 +115,11 @@ def sequences_of(passed: Pass, known: Collection[int], examples: Collection[int]
     for name, value in _outputs(passed, known, 2).items():
         for count in examples:
             if len(value) % count == 0 and len(value) >= LEAST_STEPS * count and len(found) < MOST_CUT:
+                # [examples * steps, features], as in front of a dense layer: cut back into its steps.
                 found[f"{name}, cut into {count}"] = value.reshape(count, -1, value.shape[1])
     turned = {f"{name}, turned": value.swapaxes(0, 1) for name, value in found.items()}
     steps: dict[str, list[int]] = {}
+    # A loop that is written out has an op for each step, of one kind and one source: stacked, they are a sequence.
     for number in sorted(known):
         op = passed.ops[number]
         if len(op.shape) == 2:

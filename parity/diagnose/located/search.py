@@ -100,6 +100,8 @@ def _with_op(located: Located | None, causes: list[Cause], proven: Sequence[Caus
 
 def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Cause]) -> tuple[list[Cause], list[Cause]]:
     """Returns the causes by which something was computed again, and those that numbers support beside them."""
+    # From what is read to what is made of it: an input or a weight that is read otherwise explains the layer behind it,
+    # and a cell over its steps explains more than one of its ops.
     proven, rest = _causes_of_inputs(located, evidence) or _causes_of_steps(located, evidence), list[Cause]()
     proven = proven or _causes_of_weights(located, evidence)
     if not proven:
@@ -109,6 +111,7 @@ def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Caus
     of_loss = [cause for cause in fitting(known, located) if is_exact(cause.name)]
     if located is not None and not proven and (located.place.layer or not of_loss):
         proven, rest = behind_layers(_by_one_change(located), [*rest, *fitting(known, located)])
+    # Other rules are many, and believed last: only where nothing says exactly what is wrong.
     first = next(iter([*proven, *rest]), None)
     if located is not None and located.place.layer and (first is None or is_place_only(first.name)):
         proven = [*_by_other_ways(located, evidence), *proven]
@@ -181,6 +184,8 @@ def _causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause]
     tries, reduced = [given], list[Array]()
     if located.passes is not None:
         one, other = located.passes
+        # The nearer the losses, the nearer numbers have to be to count as the same: else the wrong term counts as
+        # right.
         reached = reach(one, other, tolerance_for(abs(losses[1] / losses[0] - 1.0)))
         outputs, data = boundary(one, other, reached, losses)
         given = given._replace(outputs={**given.outputs, **outputs}, feeds={**given.feeds, **data})
@@ -193,6 +198,7 @@ def _causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause]
         tries = [given._replace(**rest._asdict()), given] if rest is not None else [given]
     if cause is None and not known:
         cause = next((found for each in tries if (found := other_loss(each)) is not None), None)
+    # A factor of all losses has two readings: another count of what is averaged, or the loss itself multiplied.
     factors = bool(known) and known[0].name in causes_with(Trait.FACTOR_OF_LOSSES)
     if factors and (cause is None or not is_a_count(given, losses, evidence.towers, reduced)):
         cause = _scale(located, losses)  # all losses are off by one number: that says it shorter than any term does
@@ -290,6 +296,8 @@ def _exact(place: Location, evidence: Evidence, first: FirstDifference) -> Cause
         return turned
     windows = _windows(place, evidence, first, layer)
     exact = other_rule(layer) or (other_windows(windows) if windows is not None else _product(layer))
+    # The output that shows the place may be behind an activation; a later one of the layer may fit a rule that it does
+    # not.
     further = (other_rule(layer._replace(reference=o.reference, candidate=o.candidate)) for o in place.others)
     return exact or next((cause for cause in further if cause is not None), None)
 
@@ -304,6 +312,7 @@ def _turned_image(place: Location) -> Cause | None:
         ]
         taken.append([each for each in values if each is not None and each.ndim == 4 and each.dtype.kind == "f"])
     for own, other in ((a, b) for a in taken[0] for b in taken[1]):
+        # Of a graph [n, h, w, c]; the port may have the channels second. Bit for bit, for nothing was computed yet.
         plain = [other, other.transpose(0, 2, 3, 1)]
         exchanged = [other.transpose(0, 2, 1, 3), other.transpose(0, 3, 2, 1)]
         if not any(np.array_equal(own, each) for each in plain) and any(
@@ -333,6 +342,7 @@ def _windows(place: Location, evidence: Evidence, first: FirstDifference, layer:
     if place.output is None or place.output.shape != one.shape or one.ndim != 4:
         return None
     added = one - place.output  # a bias, where it is the output behind that one that is shown
+    # What lies between the kernel's output and the shown one has to be one number for each channel.
     if place.shown != place.op.name and not np.allclose(added, added[:1, :1, :1], rtol=0, atol=ROUNDED * norm(one)):
         return None
     kernel = next((layer.variables[name] for name in place.op.weights if name in layer.variables), None)
@@ -375,6 +385,7 @@ def _norms(shapes: Mapping[str, tuple[int, ...]], evidence: Evidence, step: int)
         value = evidence.before(step, "var", name) if len(shapes[name]) == 1 else None
         if value is not None:
             vectors.setdefault((layer, len(value)), []).append(value)
+    # Two of one length in a layer are gamma and beta; which is which their names need not say.
     for found in vectors.values():
         if len(found) == 2:
             yield found[0], found[1]

@@ -19,6 +19,8 @@ def _gelu(x: Array) -> Array:
 def softmax(x: Array, axis: int | tuple[int, ...]) -> Array:
     """Returns the softmax over an axis, or over several together."""
     with np.errstate(invalid="ignore", over="ignore"):
+        # The largest is taken out, so that nothing overflows; where all are -inf, as behind a mask, it is NaN as in
+        # both frameworks.
         raised = np.exp(x - x.max(axis=axis, keepdims=True))
         return np.asarray(raised / raised.sum(axis=axis, keepdims=True))
 
@@ -35,11 +37,13 @@ def _where(condition: Array, value: Array) -> Array:
 
 
 def _logit(y: Array) -> Array:
+    # Nearer to its limits the inverse loses digits: dy = 1e-16 moves x = log(y / (1 - y)) by 1e-16 / 1e-6 = 1e-10.
     inside = (y > 1e-6) & (y < 1 - 1e-6)
     return _where(inside, np.log(np.where(inside, y, 0.5) / (1 - np.where(inside, y, 0.5))))
 
 
 def _atanh(y: Array) -> Array:
+    # As of the logit: beyond it rounding of y moves x by more than 1e-10.
     inside = np.abs(y) < 1 - 1e-6
     return _where(inside, np.arctanh(np.where(inside, y, 0.0)))
 
@@ -51,12 +55,14 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "ReLU": lambda x: np.maximum(x, 0.0),
     "ReLU6": lambda x: np.clip(x, 0.0, 6.0),
     "GELU": _gelu,
+    # The approximation of Hendrycks and Gimpel, https://arxiv.org/abs/1606.08415.
     "GELU (tanh)": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
     "SiLU": lambda x: x * _sigmoid(x),
     "softplus": lambda x: np.logaddexp(x, 0.0),
     "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
     "tanh": np.tanh,
     "sigmoid": _sigmoid,
+    # torch's slope of 1/6; that of Keras is 1/5.
     "hard sigmoid": lambda x: np.clip(x / 6 + 0.5, 0.0, 1.0),
 }
 # What the values were before: told only where the function is invertible.

@@ -91,6 +91,7 @@ class RecomputedPass:
         self.work += work(plain(op.kind), [each.value.shape for each in taken], math.prod(op.shape))
         if self._picked.get(number) is not None:
             data = next(at for at, each in enumerate(taken) if each.source is not None or not each.name)
+            # An op that only rearranges is known by where its numbers went, whatever its arguments mean.
             flat, places = np.asarray(values[data]).reshape(-1), self._picked[number]
             return flat[places] if places is not None and flat.size == taken[data].value.size else None
         return self._computed(op, taken, values, op.attributes if attributes is None else attributes)
@@ -111,9 +112,11 @@ class RecomputedPass:
         pending = {reader for number in changes for reader in self.readers[number]} - changes.keys()
         unknown: set[int] = set()
         while pending and most:
+            # Ops are numbered in the order in which they ran: the least of those that wait has all its inputs known.
             each = min(pending)
             pending.remove(each)
             pending.update(self.readers[each])
+            # What cannot be computed makes all behind it unknown, rather than computed of a mixture.
             made = None if unknown & set(self.ops[each].inputs) else self._again(each, changed)
             if made is None:
                 unknown.add(each)
@@ -135,6 +138,8 @@ class RecomputedPass:
             if each.source not in changed:
                 values.append(each.value)
                 continue
+            # An operand holds its source's numbers in the layout in which the op took them: the change is laid out
+            # alike.
             own = self.output(each.source) if each.source is not None else None
             moved = _laid_out(changed[each.source], own, each)  # type: ignore[index]
             if moved is None:

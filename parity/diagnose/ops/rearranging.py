@@ -39,6 +39,7 @@ def places_of(given: Array, output: Array) -> Array | None:
     flat = np.asarray(given).reshape(-1)
     order = np.argsort(flat, kind="stable")
     ordered = flat[order]
+    # Where two numbers are equal, as the zeros behind a ReLU, which of them it is cannot be told.
     if not flat.size or (ordered[1:] == ordered[:-1]).any():
         return None
     found = np.searchsorted(ordered, output)

@@ -39,6 +39,7 @@ def resized(images: Array, size: tuple[int, ...]) -> Iterator[tuple[str, Array]]
     for words, place in PIXEL_GRIDS.items():
         at = [place(np.arange(new), old, new) for old, new in zip(images.shape[1:3], size, strict=True)]
         yield f"bilinear {words}", _linear(_linear(images, at[0], 1), at[1], 2)
+        # Halves go up, as by the roundf of TensorFlow's kernel; numpy's own rounding takes them to even.
         for how, whole in (("rounded down", np.floor), ("to the nearest", lambda x: np.floor(x + 0.5))):
             picked = [
                 np.clip(whole(each), 0, old - 1).astype(int) for each, old in zip(at, images.shape[1:3], strict=True)
@@ -49,6 +50,7 @@ def resized(images: Array, size: tuple[int, ...]) -> Iterator[tuple[str, Array]]
 def _linear(images: Array, at: Array, axis: int) -> Array:
     last = images.shape[axis] - 1
     at = np.clip(at, 0, last)
+    # Beyond the last centre the last pixel is repeated: below and above are both it.
     below = np.minimum(np.floor(at).astype(int), max(last - 1, 0))
     share = (at - below).reshape([-1 if each == axis else 1 for each in range(images.ndim)])
     above = np.minimum(below + 1, last)

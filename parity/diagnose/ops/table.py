@@ -10,8 +10,6 @@ from parity.diagnose.ops.activations import FUNCTIONS, log_softmax, softmax
 from parity.diagnose.ops.windows import WINDOWS
 from parity.trace.arrays import Array
 
-# More ops of graphs and functions of torch as functions of arrays: joins, choices, lookups, norms, entropies.
-
 Arguments = Sequence[Any]
 Attributes = Mapping[str, Any]
 REDUCED = {0: "none", 1: "mean", 2: "sum"}  # torch's enumeration
@@ -28,6 +26,7 @@ def _set(name: str, place: str, arguments: Arguments, attributes: Attributes, de
 def _concat(arguments: Arguments, attributes: Attributes) -> Array:
     if isinstance(arguments[0], list):  # torch: a list, then the axis
         return np.concatenate(arguments[0], int(_set("dim", "1", arguments, attributes, 0)))
+    # ConcatV2 has its axis last, as a tensor.
     return np.concatenate([np.asarray(each) for each in arguments[:-1]], int(np.asarray(arguments[-1])))
 
 
@@ -96,6 +95,7 @@ def _tile(arguments: Arguments, attributes: Attributes) -> Array:
 
 def _strided_slice(arguments: Arguments, attributes: Attributes) -> Array:
     x, begin, end, steps = (np.asarray(each) for each in arguments[:4])
+    # Bit k of a mask is about the k-th index: tensorflow/core/util/strided_slice_op.h.
     masks = {name: int(attributes.get(f"{name}_mask", 0)) for name in ("begin", "end", "new_axis", "shrink_axis")}
     if attributes.get("ellipsis_mask", 0):
         raise ValueError("an ellipsis")
@@ -133,6 +133,7 @@ def _one_hot(arguments: Arguments, attributes: Attributes) -> Array:
 
 
 def _normalised(x: Array, axes: tuple[int, ...], eps: float) -> Array:
+    # Divided by n: both frameworks normalise by the biased variance, whatever their moving one is.
     mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
     return np.asarray((x - mean) / np.sqrt(variance + eps))
 
@@ -191,8 +192,10 @@ def _entropy_of_each(arguments: Arguments, attributes: Attributes) -> Array:
     else:
         ignored = int(_set("ignore_index", "4", arguments, attributes, -100))
         held = (labels.astype(np.int64)[..., None] == np.arange(logs.shape[-1])).astype(np.float64)
+        # What is ignored has the loss 0, and no part in the smoothing.
         held[labels == ignored] = 0.0
     made = -(logs * held).sum(-1)
+    # (1 - s) of the label and s spread over all classes, the label's own among them: torch and tf.losses do so alike.
     spread = -logs.mean(-1) * held.sum(-1)
     return np.asarray((1.0 - smoothing) * made + smoothing * spread)
 
@@ -285,8 +288,6 @@ MORE: dict[str, Callable[[Arguments, Attributes], Array]] = {
 }  # fmt: skip
 
 
-# Ops of graphs and functions of torch as functions of arrays, by name: what either side computes, on any inputs.
-
 # Names in lower case, without underscores at the ends: of graphs first, then of torch.
 ALIASES = {
     "addv2": "add", "biasadd": "add", "radd": "add", "iadd": "add", "rmul": "mul", "multiply": "mul", "imul": "mul",
@@ -355,6 +356,7 @@ def computed(kind: str, arguments: Sequence[Any], attributes: Mapping[str, Any])
       attributes: by name.
     """
     name = plain(kind)
+    # The pass was recorded in float64 where it can be: all is computed so, integers and masks too.
     given = [
         np.asarray(each, np.float64)
         for each in arguments[:2]
@@ -365,6 +367,7 @@ def computed(kind: str, arguments: Sequence[Any], attributes: Mapping[str, Any])
             if name in UNARY and len(given) == 1:
                 return np.asarray(UNARY[name](given[0]))
             if name in BINARY and len(given) == 2 and attributes.get("alpha", 1) == 1:
+                # MatMul has transpose_a and transpose_b, BatchMatMul adj_x and adj_y; torch's have neither.
                 turned = [_turned(each, attributes, which) for each, which in zip(given, "ab", strict=True)]
                 return np.asarray(BINARY[name](*(turned if name == "matmul" else given)))
             if name in ("max", "min") and len(given) == 2 and np.asarray(arguments[1]).dtype.kind == "f":
@@ -383,6 +386,7 @@ def computed(kind: str, arguments: Sequence[Any], attributes: Mapping[str, Any])
                 return softmax(given[0], axes) if name == "softmax" else log_softmax(given[0], axes)
             if name in MORE:
                 return np.asarray(MORE[name](arguments, attributes))
+    # An op that is called in a way unknown here is not computed, and nothing is said of it: no reason to lose the rest.
     except (ValueError, TypeError, LookupError, AttributeError):
         return None
     return None

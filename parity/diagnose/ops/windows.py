@@ -72,16 +72,19 @@ def convolved(
       TooLarge: it would take too many multiplications.
     """
     axes = range(1, x.ndim - 1)
+    # Windows as wide as the dilated kernel, of which every dilation-th place is taken.
     spans = [(size - 1) * step + 1 for size, step in zip(kernel.shape, dilations, strict=False)]
     windows = sliding_window_view(np.pad(x, [(0, 0), *pads, (0, 0)]), spans, axis=tuple(axes))
     every: list[Any] = [slice(None, None, step) for step in strides]
     inside: list[Any] = [slice(None, None, step) for step in dilations]
     windows = windows[(slice(None), *every, slice(None), *inside)]  # [n, *spatial', c, *sizes]
+    # Views so far: only the product takes memory and time.
     if math.prod(windows.shape) // groups * kernel.shape[-1] > most:
         raise TooLarge
     made, count = [], len(axes)
     for part, own in zip(np.split(windows, groups, count + 1), np.split(kernel, groups, -1), strict=True):
         over = [count + 1, *range(count + 2, 2 * count + 2)], [count, *range(count)]
+        # [n, *spatial', c / groups, *sizes] by [*sizes, c / groups, out / groups], over channels and places.
         made.append(np.tensordot(part, own, axes=over))
     return np.concatenate(made, -1)
 
@@ -112,7 +115,9 @@ def spread(
         raise TooLarge
     spans = [(x.shape[1 + axis] - 1) * strides[axis] + 1 for axis in axes]
     room = [max(cut[axis] + sizes[axis], spans[axis] + kernel.shape[axis] - 1) for axis in axes]
+    # [n, *spatial', out], as large as what is cut off needs it.
     made = np.zeros((len(x), *room, kernel.shape[-2]))
+    # The transpose of a convolution: every place of the kernel adds the image to the output, strides apart.
     for place in np.ndindex(*kernel.shape[:-2]):
         each = np.tensordot(x, kernel[place], axes=([-1], [1]))
         made[(slice(None), *(slice(place[a], place[a] + spans[a], strides[a]) for a in axes))] += each
@@ -122,6 +127,7 @@ def spread(
 def _same_pads(sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int]) -> Pads:
     pads = []
     for size, window, step in zip(sizes, windows, strides, strict=True):
+        # SAME: ceil(n / stride) windows, the odd row behind; tensorflow/core/framework/common_shape_fns.cc.
         needed = max((math.ceil(size / step) - 1) * step + window - size, 0)
         pads.append((needed // 2, needed - needed // 2))
     return pads
@@ -150,6 +156,7 @@ def _graph_convolution(arguments: Arguments, attributes: Attributes) -> Array:
 def _graph_depthwise(arguments: Arguments, attributes: Attributes) -> Array:
     x, kernel = (np.asarray(each, np.float64) for each in arguments[:2])
     strides, pads, dilations = _in_graph(attributes, x.shape[1:-1], kernel.shape[:-2])
+    # [h, w, c, m] as c groups with m outputs each: channel by channel, the multiplier innermost.
     one_by_one = kernel.reshape(*kernel.shape[:-2], 1, -1)
     return convolved(x, one_by_one, strides, pads, dilations, x.shape[-1])
 
@@ -188,7 +195,9 @@ def _convolution(arguments: Arguments, attributes: Attributes) -> Array:
             made = made + array.reshape(-1, *[1] * (made.ndim - 2))
             continue
         count = made.ndim - 2
+        # By their places in torch.conv2d: 3 stride, 4 padding, 5 dilation, 6 groups.
         strides, paddings, dilations = (_each(attributes[key], count) for key in ("3", "4", "5"))
+        # torch has [out, c / groups, *sizes].
         kernel = np.moveaxis(array, (0, 1), (-1, -2))
         pads = [(each, each) for each in paddings]
         made = _first(convolved(_last(made), kernel, strides, pads, dilations, int(attributes["6"])))
@@ -207,6 +216,7 @@ def _transposed_convolution(arguments: Arguments, attributes: Attributes) -> Arr
         if int(attributes["6"]) != 1 or set(dilations) != {1}:
             raise ValueError
         kernel, spatial = np.moveaxis(array, (0, 1), (-1, -2)), made.shape[2:]
+        # n' = (n - 1) stride + kernel - 2 padding + output_padding, without a dilation.
         sizes = [
             (spatial[axis] - 1) * strides[axis] + kernel.shape[axis] - 2 * paddings[axis] + further[axis]
             for axis in range(count)
@@ -236,6 +246,7 @@ def pooled(x: Array, windows: Sequence[int], strides: Sequence[int], pads: Pads,
 
     if not mean:
         return np.asarray(every(x, -np.inf).max(over))
+    # How many places of a window lie in the image; never 0 but where all of one is padding.
     inside = every(np.ones_like(x), 1.0 if counts else 0.0).sum(over)
     return np.asarray(every(x, 0.0).sum(over) / np.maximum(inside, 1.0))
 
@@ -253,6 +264,8 @@ def _graph_pooling(mean: bool) -> Callable[[Arguments, Attributes], Array]:
 def _up(size: int, window: int, step: int, padding: int) -> tuple[int, int]:
     """Padding where the last window may reach beyond the border, as long as it begins inside."""
     count = math.ceil((size + 2 * padding - window) / step) + 1
+    # torch/aten/src/ATen/native/Pool.h: the last window is dropped where it would begin behind the image and its left
+    # padding.
     count -= (count - 1) * step >= size + padding
     return padding, max((count - 1) * step + window - size - padding, padding)
 
@@ -297,6 +310,7 @@ def _padded(arguments: Arguments, attributes: Attributes) -> Array:
         mode, filled = attributes.get("mode", "CONSTANT"), further[0]
     else:
         mode, filled = attributes.get("mode", further[0] or "constant"), attributes.get("value", further[1])
+        # (axes, 2): pairs from the last axis on, turned round, with none for the axes in front.
         rows = np.concatenate([np.zeros((x.ndim - rows.size // 2, 2), int), rows.reshape(-1, 2)[::-1]])
     filling: dict[str, Any] = {"constant_values": float(filled or 0.0)} if MODES[mode] == "constant" else {}
     return np.asarray(np.pad(x, rows, MODES[mode], **filling))  # type: ignore[call-overload]

@@ -9,9 +9,6 @@ from parity.judge.tensor_details import Losses
 from parity.report.html.grid import RUN_NAMES
 from parity.report.view import HEADINGS, LEVEL_NUMBERS
 
-# Draws the way of a batch through each side, as boxes and arrows, with the place marked where the sides differ
-# first.
-
 # Which part of a step makes a quantity of the trace.
 PART_OF_QUANTITY = {
     "feed": "shard",
@@ -30,8 +27,9 @@ PART_OF_QUANTITY = {
     "var": "update",
     "ema": "update",
 }
+# Units of the drawing: its width, lanes at most, what is between two, the height of a box.
 FLOW_WIDTH, LANES, GAP, BOX = 440, 4, 10, 42
-STEP = BOX + 26
+STEP = BOX + 26  # from one row to the next, an arrow between them
 FITS = 12  # letters that a box of one of four lanes is wide
 
 
@@ -126,6 +124,7 @@ def _lanes(count: int) -> list[tuple[float, float, range]]:
     shown = min(count, LANES)
     width = (FLOW_WIDTH - 8 - GAP * (shown - 1)) / shown
     groups = [range(n, n + 1) for n in range(shown)]
+    # The last lane stands for all further towers.
     if count > shown:
         groups[-1] = range(shown - 1, count)
     return [(4 + number * (width + GAP), width, group) for number, group in enumerate(groups)]
@@ -160,10 +159,8 @@ def _told(side: Side, rows: list[tuple[str, str, bool]], part: str, mark: str) -
     return f"{_title(side)}; " + "; then ".join(told)
 
 
-# Draws the losses of both sides over the steps, and their difference against the tolerance.
-
 LOSSES_WIDTH, LOSSES_HEIGHT = 520, 230
-LEFT_LANE, RIGHT, TOP, BOTTOM = 64, 10, 10, 26
+LEFT_LANE, RIGHT, TOP, BOTTOM = 64, 10, 10, 26  # margins; the left one holds the numbers of the vertical axis
 TICKS = 5
 MOST_POINTS = 1000  # of a line; beyond it every n-th step is drawn
 
@@ -221,6 +218,7 @@ def _course(rows: Sequence[tuple[int, float, float, float]]) -> Chart:
     known = [value for _, one, other, most in rows for value in (one - most, one + most, other) if math.isfinite(value)]
     low, high = _range(known)
     x, y = _across(rows), _up(low, high)
+    # Up one side and back along the other: a polygon.
     band = [(x(step), y(one + most)) for step, one, _, most in rows if math.isfinite(one + most)]
     band += [(x(step), y(one - most)) for step, one, _, most in reversed(rows) if math.isfinite(one + most)]
     lines = [
@@ -240,6 +238,7 @@ def _course(rows: Sequence[tuple[int, float, float, float]]) -> Chart:
 def _difference(rows: Sequence[tuple[int, float, float, float]]) -> Chart:
     apart = [(step, abs(other - one), most) for step, one, other, most in rows]
     known = [math.log10(value) for _, *both in apart for value in both if value > 0 and math.isfinite(value)]
+    # Whole powers of ten; zero has no logarithm, and is drawn at the foot.
     low, high = math.floor(min(known, default=-1.0)), math.ceil(max(known, default=0.0))
     high = max(high, low + 1)
     x, height = _across(rows), _up(low, high)
@@ -260,6 +259,7 @@ def _difference(rows: Sequence[tuple[int, float, float, float]]) -> Chart:
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values, default=0.0), max(values, default=1.0)
+    # Losses that never move still need a height to be drawn in.
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
     return low - margin, high + margin
 

@@ -14,7 +14,7 @@ from parity.report.view import LEVEL_NUMBERS
 
 Array = np.ndarray[Any, Any]
 RUN_NAMES = {"fresh": "as the optimizers start", "init": "before training", "lockstep": "lockstep", "free": "free run"}
-NUMBER_BYTES = 3
+NUMBER_BYTES = 3  # of float64's eight: enough for a colour and three digits in a heat map
 
 
 class Grid(NamedTuple):
@@ -83,6 +83,8 @@ def shortened(numbers: Array) -> Array:
     Returns:
       int64, flat, 0 to 2^24 - 1.
     """
+    # uint64 (cells,): as integers, floats of one sign are in order, so that adding half of the last bit kept rounds
+    # them.
     bits = np.abs(np.ascontiguousarray(numbers, dtype=np.float64).ravel()).view(np.uint64)
     return ((bits + np.uint64(1 << 38)) >> np.uint64(39)).astype(np.int64)
 
@@ -100,6 +102,7 @@ def _grid(level: Level, run: str) -> Grid:
     rows = {key: row for row, key in enumerate(dict.fromkeys(check.key for check in checks))}
     columns = {step: column for column, step in enumerate(sorted({check.step for check in checks}))}
     states: dict[tuple[str, str], int] = {("absent", ""): 0}
+    # (checks,): which cell of the flattened rows x columns, and which state.
     cells = np.empty(len(checks), dtype=np.int64)
     found = np.empty(len(checks), dtype=np.int64)
     for number, check in enumerate(checks):
@@ -119,14 +122,12 @@ def _spread(cells: Array, values: Array, shape: tuple[int, int]) -> Array:
 
 
 def _planes(codes: Array, width: int) -> bytes:
+    # Lowest bytes of all cells, then the next: the upper ones hardly vary, and shrink to nothing.
     return b"".join(((codes >> (8 * byte)) & 255).astype(np.uint8).tobytes() for byte in range(width))
 
 
 def _width(count: int) -> int:
     return next(width for width in (1, 2, 3) if count <= 256**width)
-
-
-# Packs what is known of tensors looked at closely for the page, by the cell of the heat map that opens it.
 
 
 def closer_of(result: Result, found: list[Grid]) -> list[dict[str, Any]]:

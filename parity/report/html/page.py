@@ -75,6 +75,8 @@ def as_html(result: Result, title: str) -> str:
             grids=found,
             style=style,
             script=script,
+            # The page's Content-Security-Policy allows these two texts alone, by their hashes: nothing from a result
+            # can run.
             style_hash=_hash(style),
             script_hash=_hash(script),
         )
@@ -89,6 +91,7 @@ def _data(result: Result, found: list[Grid]) -> dict[str, Any]:
         if first and where:
             heading = f"{HEADINGS[first.check.verdict]} of this level"
             places.append({"place": where, "heading": heading, "rows": first_rows(level, first)})
+    # The page opens at the first difference, else at the first level that is not the same, else at the first of all.
     bad = {name for name, level in result.levels.items() if level.verdict in ("different", "incomparable")}
     number = next((number for number, grid in enumerate(found) if grid.level in bad), 0)
     opened = places[0]["place"] if places else (number, 0, 0)
