@@ -56,6 +56,13 @@ def step(t, state):
     return t + 1, tf.matmul(state, w) * tf.reduce_mean(tf.random_uniform([t + 1]))
 _, state = tf.while_loop(lambda t, _: t < 4, step, [0, tf.ones([3, 2])])
 """
+# Their first inputs are a shape beside another float, what to choose from, and what to shuffle.
+OTHER_DRAWS = """
+def step(t, state):
+    drawn = tf.random_gamma([3, 2], 2.0) + tf.cast(tf.multinomial(tf.zeros([3, 5]), 2), tf.float32)
+    return t + 1, tf.tanh(tf.matmul(state, w) + 0.1 * drawn + tf.random_shuffle(tf.constant([[1.0], [2.0], [3.0]])))
+_, state = tf.while_loop(lambda t, _: t < 4, step, [0, x[:, 0]])
+"""
 FUNCTIONS = START.replace("tf.disable_v2_behavior()", "tf.disable_eager_execution()")
 
 
@@ -109,6 +116,14 @@ def test_draws_of_loops_in_loops_and_of_branches_give_the_recorded_gradients(nes
     shapes = {name.split("/", 2)[2]: step.shape(name) for name in step.names() if name.startswith("noise/")}
     assert sorted(shapes.values()) == [(1, 3, 2), (1, 3, 2), (2, 3, 2), (6, 3, 2)], shapes
     distance, where = farthest(nested.trace, Trace(nested.out / "shadow"))
+    assert 0.0 < distance < MOST, where
+
+
+@pytest.mark.slow
+def test_draws_that_are_given_no_shape_or_more_than_that_give_the_recorded_gradients(tf_python, tmp_path):
+    done = run_recorded(tf_python, script_of(tmp_path, START, OTHER_DRAWS, END), options=(), cwd=tmp_path)
+    assert "shadow: in float64" in done.said, done.said
+    distance, where = farthest(done.trace, Trace(done.out / "shadow"))
     assert 0.0 < distance < MOST, where
 
 
