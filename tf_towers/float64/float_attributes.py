@@ -31,6 +31,7 @@ def attributes_as_written(inputs: Mapping[str, Tensor]) -> Iterator[None]:
     Args:
       inputs: dict of input name to tensor. Where none is float64 nothing is done.
     """
+    # In float32 the towers are to run TensorFlow's own kernels, rounding and all.
     if not any(tensor.dtype.base_dtype == tf.float64 for tensor in inputs.values()):
         yield
         return
@@ -55,6 +56,7 @@ class _PlainOps:
 
 def _written_out(original: Callable[..., Any]) -> Callable[..., Any]:
     def apply(*arguments: Any, **keywords: Any) -> Any:
+        # A function in 2.x, a method in 1.15: self comes first there, and the name of the op type is the first text.
         op_type = next(each for each in arguments if isinstance(each, str))
         described: Any = op_def(op_type) if op_type in EXPANSIONS else None
         given = [keywords.get(argument.name) for argument in described.input_arg] if described else []
@@ -65,6 +67,7 @@ def _written_out(original: Callable[..., Any]) -> Callable[..., Any]:
             inputs = [tf.convert_to_tensor(each) for each in given]
             outputs = EXPANSIONS[op_type](inputs, attributes)
         # Nothing outside the op's own gradient reads those that are not computed.
+        # Something has to stand at each place: the op's generated function makes a named tuple of its outputs.
         outputs = [outputs[0] if output is None else output for output in outputs]
         stand_in = _PlainOps(inputs, outputs, attributes)
         return (None, False, stand_in, outputs) if OF_TENSORFLOW_2 else (None, False, stand_in)

@@ -19,6 +19,7 @@ def op_of(name: str) -> str:
 
 def op_def(op_type: str) -> Any:
     """Returns how a type of op is registered; None where there is no such one."""
+    # 1.15 has the table; 2.x a function for one op.
     if hasattr(op_def_registry, "get_registered_ops"):
         return op_def_registry.get_registered_ops().get(op_type)
     return op_def_registry.get(op_type)
@@ -45,6 +46,7 @@ def needed(nodes: Mapping[str, NodeDef], names: Iterable[str], control: bool = T
     seen, pending = set(), [name for name in names if name in nodes]
     while pending:
         name = pending.pop()
+        # Each node once: graphs of unrolled RNNs have exponentially many paths.
         if name not in seen:
             seen.add(name)
             read = [each for each in nodes[name].input if control or not each.startswith("^")]
@@ -91,6 +93,7 @@ def add_placeholder(definition: GraphDef, name: str, dtype: Any) -> str:
     """
     node = definition.node.add(name=name, op="Placeholder")
     node.attr["dtype"].type = dtype.as_datatype_enum
+    # Placeholders take batches of any size, and towers' shares of the last one may be shorter.
     node.attr["shape"].shape.unknown_rank = True
     return name + ":0"
 

@@ -26,6 +26,7 @@ def plain_concats(definition: GraphDef) -> None:
     for node in [node for node in definition.node if node.op == "ParallelConcat"]:
         axis = constant_beside(node.name + "/axis", np.array(0, np.int32), node.input[0])
         definition.node.add().CopyFrom(axis)
+        # The axis is the last data input of ConcatV2: control inputs come after it.
         pieces = len([name for name in node.input if not name.startswith("^")])
         node.input.insert(pieces, axis.name)
         node.op = "ConcatV2"
@@ -44,10 +45,13 @@ def fused_batch_norm(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) ->
     x, scale, offset, mean, variance = inputs
     if not attributes["is_training"]:
         return [_normalized(x, mean, variance, attributes, scale, offset), mean, variance, mean, variance, None]
+    # (channels,) each; spread is the biased variance, by n
     found, spread = _moments(x, attributes)
     y = _normalized(x, found, spread, attributes, scale, offset)
+    # Values of one channel: batch times height times width. Shapes are not known before the run, sizes are then.
     count = tf.cast(tf.size(x) // tf.maximum(tf.size(found), 1), tf.float64)
     unbiased = spread * (count / tf.maximum(count - 1, 1))
+    # In 2.x the op may move the statistics itself; 1.15 has no such attribute, and gives those of the batch.
     part = attributes.get("exponential_avg_factor", 1.0)
     if part != 1.0:
         found, unbiased = (1 - part) * mean + part * found, (1 - part) * variance + part * unbiased
@@ -66,6 +70,7 @@ def fused_batch_norm_gradient(inputs: Sequence[Tensor], attributes: Mapping[str,
     dscale, doffset = tf.reduce_sum(dy * normal, axes), tf.reduce_sum(dy, axes)
     dx = dy * inverse * tf.reshape(scale, shape)
     if attributes["is_training"]:
+        # dx = scale / s (dy - mean(dy) - xhat mean(dy xhat)), xhat the normalised input and s its standard deviation
         centred = dy - tf.reduce_mean(dy, axes, keepdims=True)
         centred -= normal * tf.reduce_mean(dy * normal, axes, keepdims=True)
         dx = centred * inverse * tf.reshape(scale, shape)
@@ -83,6 +88,8 @@ def local_response_normalization_gradient(inputs: Sequence[Tensor], attributes: 
     """The gradient of `local_response_normalization`."""
     dy, x, y = inputs
     base, band = _lrn_base(x, attributes)
+    # With b = bias + alpha sum of x^2 and y = x b^-beta:
+    # dx = dy b^-beta - 2 alpha beta x sum of dy y / b, over the same band
     through = tf.tensordot(dy * y / base, band, [[3], [0]])
     return [dy * tf.pow(base, -attributes["beta"]) - 2.0 * attributes["alpha"] * attributes["beta"] * x * through]
 
@@ -124,6 +131,7 @@ def accidental_hits(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> 
     """
     true_classes, sampled = inputs
     found = tf.where(tf.equal(tf.expand_dims(true_classes, 2), sampled))
+    # The lowest number of float32, which the op gives whatever the type of the logits.
     lowest = tf.fill(tf.shape(found)[:1], tf.constant(float(np.finfo(np.float32).min), tf.float64))
     return [tf.cast(found[:, 0], tf.int32), found[:, 2], lowest]
 
@@ -200,6 +208,7 @@ def _normalized(
 def _lrn_base(x: Tensor, attributes: Mapping[str, Any]) -> Tuple[Tensor, Tensor]:
     channels, radius = tf.shape(x)[3], attributes["depth_radius"]
     band = tf.linalg.band_part(tf.ones([channels, channels], tf.float64), radius, radius)
+    # (batch, height, width, channels) times a band matrix (channels, channels) of ones within the radius
     squares = tf.tensordot(x * x, band, [[3], [0]])
     return attributes["bias"] + attributes["alpha"] * squares, band
 
@@ -209,12 +218,14 @@ def _weights(whole: Tensor, size: Tensor, attributes: Mapping[str, Any]) -> Tens
     old, new = tf.cast(whole, tf.float64), tf.cast(size, tf.float64)
     scale = old / new
     if attributes.get("align_corners"):
+        # A single new pixel has no last one to align: the kernel divides old by new then.
         scale = tf.where(size > 1, (old - 1) / tf.maximum(new - 1, 1), scale)
     place = tf.cast(tf.range(size), tf.float64) * scale
     if attributes.get("half_pixel_centers"):
         place = (tf.cast(tf.range(size), tf.float64) + 0.5) * scale - 0.5
     below = tf.floor(place)
     part = tf.expand_dims(place - below, 1)
+    # (size, whole), a row for each new pixel. At the borders both neighbours are one old pixel: weights add up.
     lower = tf.one_hot(tf.cast(tf.maximum(below, 0), tf.int32), whole, dtype=tf.float64)
     upper = tf.one_hot(tf.minimum(tf.cast(tf.ceil(place), tf.int32), whole - 1), whole, dtype=tf.float64)
     return (1 - part) * lower + part * upper
@@ -222,6 +233,7 @@ def _weights(whole: Tensor, size: Tensor, attributes: Mapping[str, Any]) -> Tens
 
 # Replaces ops without a float64 kernel by plain ones, and finds those for which that is not known.
 
+# An argument that is declared as one of these, not as a type that the op is made with, stays float32 in float64 graphs.
 CAST_TYPES = (types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
 FLOW_ARGUMENTS = ("flow", "flow_in", "flow_out")
 DTYPE_IN_FLOAT64 = {tf.float32: tf.float64, tf.float16: tf.float64, tf.bfloat16: tf.float64}
@@ -241,6 +253,7 @@ def expand(definition: GraphDef, typed: Graph) -> Tuple[List[str], Dict[str, str
     Raises:
       CannotShadow: an op has no float64 kernel, and nothing is known that it stands for.
     """
+    # Noted before anything is added: no expansion holds an op that is expanded itself.
     found = [node for node in definition.node if node.op in EXPANSIONS]
     renamed = {}
     for node in found:
@@ -251,6 +264,7 @@ def expand(definition: GraphDef, typed: Graph) -> Tuple[List[str], Dict[str, str
     del definition.node[:]
     definition.node.extend(copies)
     redirect(definition, renamed)
+    # Who waited for an op that is gone waits for its first output.
     anchors = {op_of(name): op_of(tensor) for name, tensor in renamed.items() if name.endswith(":0")}
     for node in definition.node:
         for place, name in enumerate(node.input):
@@ -358,6 +372,7 @@ def _unfit(node: NodeDef) -> Optional[str]:
             return "which is in float32 whatever its input"
     wide = {name for name, attr in node.attr.items() if attr.type == types_pb2.DT_DOUBLE}
     for attr in described.attr:
+        # The registry of ops; that of kernels, below, is narrower: LRN declares half and float alone.
         allowed = attr.allowed_values.list.type
         if attr.name in wide and allowed and types_pb2.DT_DOUBLE not in allowed:
             return "which is not there in float64"

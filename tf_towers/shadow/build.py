@@ -49,6 +49,7 @@ OWN_FOLDERS = (
     SHADOW_FORWARD,
     SHADOW_OTHER_ORDER,
 )
+# Hazards by which the script's own gradients were of other weights: they cannot say whether draws are in order.
 RACES = ("ungated_loss", "ungated_update")
 MOVES = ((SHADOW_TIES, break_ties), (SHADOW_TIES_OF_INPUTS, break_ties_of_inputs))
 
@@ -74,6 +75,7 @@ def make_shadow(directory: Path) -> Dict[str, Any]:
     programs: Dict[int, Program] = {}
     try:
         facts = _made(trace, read_graph(directory), programs)
+        # Written before what may take minutes more: a script that is interrupted leaves the steps judged at level 1.
         told = dict({name: facts[name] for name in ("expanded", "constants")}, made=True, reason="")
         write_json(beside, dict(told, free=NOT_FINISHED, rounding=NOT_FINISHED))
         graph = read_graph(directory)
@@ -117,6 +119,7 @@ def _write(trace: Trace, graph: RecordedGraph, programs: Dict[int, Program]) -> 
     )
     folder = os.path.join(trace.directory, SHADOW)
     for name in OWN_FOLDERS:
+        # An older shadow may have left runs that this one has not: they would be judged as its own.
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     writer = TraceWriter(folder, _producer(), facts, _variables(trace), trace.activations)
     races = any(each["name"] in RACES for each in trace.facts.get("hazards", []))
@@ -152,6 +155,7 @@ def _steps(
     for number in trace.step_numbers:
         now = _all(trace.step(number))
         # Counters are recorded as they were before the step, everything else that is kept as it was after it.
+        # State that no graph variable holds, as a fed rate, is no part of what the step starts from.
         counters = {key: now[key] for key in now if key in graph.variables and quantity_of(key) == "state"}
         yield number, dict(before, **counters), now, programs[_run_of(trace, graph, number)]
         before = dict(before, **now)
@@ -159,6 +163,7 @@ def _steps(
 
 def _read_otherwise(trace: Trace, graph: RecordedGraph, programs: Dict[int, Program]) -> Dict[str, List[float]]:
     read = {name: value for program in programs.values() for name, value in program.constants.items()}
+    # Reversed, so that the first step of each run is what stays.
     first = {_run_of(trace, graph, number): number for number in reversed(trace.step_numbers)}
     for run, number in first.items():
         read.update(programs[run].settings(_all(trace.step(number))))
@@ -228,6 +233,7 @@ def _run_of(trace: Trace, graph: RecordedGraph, number: int) -> int:
         return runs[number]
     names = set(trace.step(number).names())
     fitting = [place for place, run in enumerate(graph.runs) if set(run["values"]) <= names]
+    # Where run_of_step does not say: the largest run whose values the step has.
     return max(fitting, key=lambda place: len(graph.runs[place]["values"]))
 
 

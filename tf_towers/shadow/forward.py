@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tf_towers.shadow.program import Program
 
 
+# 64 MiB for each step that is kept, two for each optimizer; write_forward keeps ops that read weights first.
 BYTES_OF_A_STEP = 1 << 26
 
 
@@ -30,6 +31,7 @@ def write_passes(folder: str, steps: "Iterable[Tuple[int, Tensors, Tensors, Prog
     for number, state, now, program in steps:
         for section, losses in _losses(now).items():
             last[section] = (number, state, now, program, losses)
+            # State and values of a step are held until all steps are through: of two steps for each optimizer, no more.
             first.setdefault(section, last[section])
     try:
         for section, one in list(first.items()) + [pair for pair in last.items() if pair[1] is not first[pair[0]]]:

@@ -10,9 +10,11 @@ from parity.trace import SHADOW_FREE, SHADOW_SPREAD, TraceWriter, quantity_of
 from parity.trace.arrays import Array, Tensors
 from tf_towers.shadow.program import Program, settled, wide, widened
 
+# Runs of which the largest distance from the free run is kept.
 REPLICAS = 3
 QUANTITIES_OF_FREE_RUN = frozenset(["state", "loss", "grad", "clip", "slot", "stat", "var"])
 MEASURED = QUANTITIES_OF_FREE_RUN - frozenset(["state"])
+# Nothing else is perturbed: counters, rates and draws are the recorded ones in every replica.
 MOVED = frozenset(["feed", "var"])
 
 
@@ -46,6 +48,8 @@ class FreeRun:
         self._free.init({name: widened(name, value) for name, value in start.items()})
         self._spread = TraceWriter(os.path.join(folder, SHADOW_SPREAD), producer, facts)
         self._spread.init({})
+        # Distance of the start states: the judge divides by it to learn how far a step carries an ulp.
+        # The smallest, so that the amplification is not underrated.
         self._ulp = min(float(_apart(start, each)) for each in self._states[1:])
 
     def step(self, number: int, now: Tensors, program: Program) -> None:
@@ -58,7 +62,9 @@ class FreeRun:
         """
         found = []
         for replica, state in enumerate(self._states):
+            # Before the step: a counter is recorded as it was then, everything else as it was after.
             state.update((name, now[name]) for name in self._counters if name in now)
+            # Another seed in every step and replica, none of which repeats.
             given = moved(now, REPLICAS * number + replica) if replica else now
             found.append(program.step(state, given))
             state.update((name, value) for name, value in found[-1].items() if name in state)
@@ -87,6 +93,7 @@ def moved(tensors: Mapping[str, Any], seed: int) -> Tensors:
     for name, value in tensors.items():
         value = wide(value)
         if quantity_of(name) in MOVED and value.dtype.kind == "f":
+            # crc32 and RandomState give the same on Python 3.7 and 3.11, unlike hash().
             random = np.random.RandomState(zlib.crc32(value.tobytes()) ^ seed)
             copy[name] = np.nextafter(value, np.where(random.random_sample(value.shape) < 0.5, -np.inf, np.inf))
     return copy
@@ -108,6 +115,7 @@ def largest_distance(name: str, computed: Tensors, others: Sequence[Tensors]) ->
     Returns:
       ``(name, distance)``, float64; the distance is None where there is nothing to measure.
     """
+    # Rows come in the same order in all runs, since what is looked up is recorded: values can be subtracted one by one.
     base = np.asarray(computed[name])
     if base.dtype.kind != "f" or name.endswith(".indices"):
         return name, None
@@ -120,6 +128,7 @@ def largest_distance(name: str, computed: Tensors, others: Sequence[Tensors]) ->
 
 
 def _dense(values: Array, rows: Array) -> Array:
+    # (rows of the table up to the last one looked up, ...); a row that is there twice is added up, as an update does it
     whole = np.zeros((int(rows.max()) + 1 if rows.size else 0,) + values.shape[1:])
     np.add.at(whole, rows, values)
     return whole

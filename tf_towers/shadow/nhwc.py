@@ -10,6 +10,7 @@ from tf_towers.float64.graph_def import constant_beside, full, redirect
 from tf_towers.float64.op_rewrites import EXPANSIONS
 from tf_towers.tf_types import GraphDef, NodeDef
 
+# Axes of NCHW in the order of NHWC, and back.
 TO_LAST = (0, 2, 3, 1)
 TO_FIRST = (0, 3, 1, 2)
 LISTS_BY_AXIS = ("strides", "dilations", "ksize")
@@ -31,12 +32,14 @@ class Placed(NamedTuple):
 
 PLACED = {
     "Conv2D": Placed((0,), (), True),
+    # Inputs: sizes of the image, filter, gradient of the output. Filters are HWIO in both layouts.
     "Conv2DBackpropInput": Placed((2,), (0,), True),
     "Conv2DBackpropFilter": Placed((0, 2), (), False),
     "DepthwiseConv2dNative": Placed((0,), (), True),
     "DepthwiseConv2dNativeBackpropInput": Placed((2,), (0,), True),
     "DepthwiseConv2dNativeBackpropFilter": Placed((0, 2), (), False),
     "MaxPool": Placed((0,), (), True),
+    # Inputs: image, output, gradient of the output.
     "MaxPoolGrad": Placed((0, 1, 2), (), True),
     "AvgPool": Placed((0,), (), True),
     "AvgPoolGrad": Placed((1,), (0,), True),
@@ -61,12 +64,14 @@ def to_channels_last(definition: GraphDef) -> Tuple[List[str], Dict[str, str]]:
     """
     back, renamed, types = [], {}, set()
     for node in [node for node in definition.node if _is_first(node)]:
+        # An expansion reads data_format itself.
         if node.op in EXPANSIONS or node.op in ANYWHERE:
             continue
         if node.op not in PLACED:
             refuse(f"expected channels last on the CPU, got the op {node.name}, a {node.op} with channels first")
         types.add(node.op)
         definition.node.extend(_turn(node, PLACED[node.op]))
+        # The node keeps its name and gives NHWC now; readers are sent to its transposition.
         if PLACED[node.op].gives:
             back += _moved(node.name + "/channels_first", node.name, TO_FIRST, node)
             renamed[full(node.name)] = full(back[-1].name)
@@ -82,6 +87,7 @@ def _is_first(node: NodeDef) -> bool:
 
 def _turn(node: NodeDef, placed: Placed) -> List[NodeDef]:
     """Changes the op itself; returns what its inputs go through."""
+    # NCDHW has five axes, for which the orders above are wrong.
     if node.attr["data_format"].s != b"NCHW":
         refuse(f"expected images of two axes, got the op {node.name} in {node.attr['data_format'].s.decode('utf-8')}")
     node.attr["data_format"].s = b"NHWC"
@@ -101,6 +107,7 @@ def _turn(node: NodeDef, placed: Placed) -> List[NodeDef]:
 
 
 def _permute(listed: Any, width: int) -> None:
+    # width numbers for each axis: 1 of strides and dilations, 2 of paddings (before, after).
     old = list(listed.i)
     listed.i[:] = [old[axis * width + each] for axis in TO_LAST for each in range(width)]
 
@@ -108,6 +115,7 @@ def _permute(listed: Any, width: int) -> None:
 def _moved(name: str, tensor: str, order: Sequence[int], beside: NodeDef) -> List[NodeDef]:
     parts = [constant_beside(name + "/order", np.array(order, np.int32), tensor)]
     parts.append(node_def_pb2.NodeDef(name=name, op="Transpose", input=[tensor, parts[0].name]))
+    # Still float32: widen turns it into float64 with all other types.
     parts[-1].attr["T"].type = beside.attr["T"].type
     parts[-1].attr["Tperm"].type = types_pb2.DT_INT32
     return parts

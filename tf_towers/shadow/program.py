@@ -45,9 +45,12 @@ class Program:
         definition = graph_pb2.GraphDef()
         json_format.ParseDict(recorded.definition, definition)
         self._cut = cut(definition, run, recorded.variables)
+        # Pruned to what is recorded: summaries, savers and other towers' branches need no float64 form.
         definition = self._cut.definition
         self.draws_inside = bool(self._cut.drawn)
+        # Still in float32: expand asks it for the types and shapes that the nodes themselves do not say.
         typed = import_graph(definition)
+        # Before widen: what is turned is still of the types that its op was made with.
         turned, moved = to_channels_last(definition)
         # Where a script writes its updates itself, it writes their constants too. What has to run before, as moving
         # averages before gradients that are made under a control dependency, is no part of what is computed.
@@ -87,6 +90,7 @@ class Program:
         Returns:
           Dict of trace name to float64 array: losses, gradients, and the variables after the step.
         """
+        # First with what races read from before the update, then, where anything races, with what that update left.
         computed = self._in_order(state, values, {key: state[key] for key in self.racing})
         if not self.racing:
             return computed
@@ -102,7 +106,9 @@ class Program:
         found, handed = self._computed(feeds, values)
         feeds.update((f"{name}:0", value) for name, value in handed.items())
         feeds.update((f"{name}:0", wide(racing[key])) for name, key in self._cut.racing.items())
+        # The second go; its losses and gradients are fed, so that nothing of it depends on the order of the updates.
         self._session.run(self._updates, feeds)
+        # A run of its own: a variable fetched beside its update comes old or new.
         found.update(self._session.run(self._reads))
         return {key: reduce_value(value, self._reductions.get(key, "")) for key, value in found.items()}
 
@@ -123,6 +129,7 @@ class Program:
         feeds = {f"{name}:0": self._fed(name, keys, values) for name, keys in self._cut.fed.items()}
         feeds = {name: value for name, value in feeds.items() if value is not None}
         passed = forward_of([self._graph.get_tensor_by_name(self._values[key]) for key in losses], self._names)
+        # Each draw is used up once: what is left over from an earlier, broken run must not come first.
         for drawn in self._cut.drawn:
             drawn.fill(values)
         return list(with_values(passed, self._session, feeds))
@@ -154,6 +161,7 @@ class Program:
         return found
 
     def _set(self, state: Tensors) -> None:
+        # The session is used for every step: whatever is not set would keep what the step before left.
         missing = [key for key in self._reads if key not in state]
         if missing:
             refuse(f"expected a recorded value of every variable, got none of {missing[0]}")
@@ -162,6 +170,7 @@ class Program:
 
     def _add_variables(self, variables: Mapping[str, str]) -> None:
         self._sets, self._reads = {}, {}
+        # Pruning may have taken a variable that the run does not touch.
         names = {op.name for op in self._graph.get_operations()}
         with self._graph.as_default():
             for key, name in variables.items():
@@ -198,8 +207,10 @@ def settled(key: str, recorded: Any, computed: Mapping[str, Any]) -> Array:
 
 def _one(keys: Sequence[str], values: Tensors, reading: Callable[[Any], Array]) -> Optional[Array]:
     found = [reading(values[key]) for key in keys if key in values]
+    # A feed that the script gave in some of its runs only.
     if len(found) != len(keys):
         return None  # TensorFlow says which one it needs after all
+    # Pieces of one source, one for each tower: equal ones were read whole, others make up the batch in order.
     alike = all(np.array_equal(each, found[0]) for each in found)
     return found[0] if len(found) == 1 or alike or not found[0].ndim else np.concatenate(found)
 
@@ -217,8 +228,10 @@ def _access(op: Operation) -> Tuple[Tuple[Tensor, Operation], Tensor]:
 
 def _exact() -> Any:
     """Nothing is rewritten, and sums are made in one order."""
+    # Two threads split sums, and so add in another order: repeated runs would differ in their last bits.
     config = tf.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1, device_count={"GPU": 0})
     options = config.graph_options
+    # L0: no constant folding and no common subexpressions; grappler is switched off below. Both may reorder sums.
     options.optimizer_options.opt_level = -1
     options.rewrite_options.CopyFrom(rewriter_config_pb2.RewriterConfig(disable_meta_optimizer=True))
     return config

@@ -12,6 +12,8 @@ from tf_towers.graph.op_types import REFERENCES, WRITING
 from tf_towers.graph.races import READ_BY_UPDATES_ALONE, WRITTEN_BY_UPDATES
 from tf_towers.tf_types import Graph, GraphDef, NodeDef
 
+# Of squared distances: where both orders are as near, as with a counter that the rate hardly feels, rounding does not
+# decide, and the read before the update is taken.
 CLEARLY = 0.5
 
 
@@ -52,6 +54,7 @@ def hand_racing_reads(
             continue
         writers = [each for each in readers.get(name, ()) if each in updating and _writes(nodes, each, name)]
         reads = _reads(nodes, readers, updating, name) if writers else []
+        # Those in an order are left alone: TensorFlow makes them read what the script read.
         late = _unordered(nodes, updating, sorted({reader for reader, _ in reads}), writers)
         places = [(reader, tensor) for reader, tensor in reads if reader in late and reader in updates]
         if not places:
@@ -60,6 +63,7 @@ def hand_racing_reads(
         placeholder = add_placeholder(definition, f"shadow_racing/{len(racing)}", dtype)
         racing[op_of(placeholder)] = key
         for reader, tensor in places:
+            # A ReadVariableOp is handed over by its output, which others read; with a reference the reader reads the buffer.
             changed = readers.get(reader, ()) if nodes[reader].op == "ReadVariableOp" else [reader]
             _redirect(nodes, [each for each in changed if each in updating], tensor, placeholder)
     return racing
@@ -79,6 +83,7 @@ def nearest_order(before: Tensors, after: Tensors, recorded: Tensors) -> InOrder
     values: Tensors = {}
     others: Tensors = {}
     for keys in groups.values():
+        # All tensors of one variable go together: its slots and itself were updated from one read.
         late = _distance(after, recorded, keys) < CLEARLY * _distance(before, recorded, keys)
         chosen, other = (after, before) if late else (before, after)
         values.update((key, chosen[key]) for key in keys)
@@ -108,6 +113,7 @@ def _reads(
     direct = readers.get(name, ())
     if nodes[name].op not in REFERENCES:
         return [(each, full(each)) for each in direct if each in updating and nodes[each].op == "ReadVariableOp"]
+    # A reference variable's Identity is the same buffer and copies nothing: its readers race as much.
     aliases = [name] + [each for each in direct if nodes[each].op == "Identity"]
     found = []
     for each in sorted({reader for alias in aliases for reader in readers.get(alias, ())} & updating - set(aliases)):

@@ -14,6 +14,7 @@ from tf_towers.shadow.racing_reads import hand_racing_reads
 from tf_towers.shadow.random_ops import Drawn, is_drawn_inside, replace_draws
 from tf_towers.tf_types import Graph, GraphDef, NodeDef
 
+# What a step starts from: everything else of a trace is computed again, and compared with what was recorded.
 RECORDED_INPUTS = ("feed", "noise", "state")
 
 
@@ -57,6 +58,7 @@ def cut(definition: GraphDef, run: Mapping[str, Any], variables: Mapping[str, st
       variables: dict of trace name to the name of a variable.
     """
     values = run["values"]
+    # Before anything is cut: the placeholders that take the place of inputs have no shapes, which ParallelConcat wants.
     plain_concats(definition)
     drawn = replace_draws(definition, values)
     fed = _cut_inputs(definition, values)
@@ -66,6 +68,7 @@ def cut(definition: GraphDef, run: Mapping[str, Any], variables: Mapping[str, st
     typed = import_graph(definition)
     nodes = by_name(definition)
     computed = needed(nodes, wanted)
+    # What both goes need belongs to the first; its values are handed over, so that an update cannot be overtaken.
     updating = needed(nodes, run["updates"]) - computed
     racing = hand_racing_reads(definition, typed, updating, variables)
     handed = _cut_updates(definition, typed, computed, updating)
@@ -86,6 +89,7 @@ def import_graph(definition: GraphDef) -> Graph:
 def _cut_inputs(definition: GraphDef, values: Mapping[str, Dict[str, Any]]) -> Dict[str, List[str]]:
     tensors: Dict[str, Tuple[str, List[str]]] = collections.OrderedDict()
     for key, each in sorted(values.items()):
+        # A draw inside a loop is no tensor that could be fed: replace_draws has put a function there.
         if is_fed(key) and not is_drawn_inside(each):
             keys = tensors.setdefault(each["tensor"], (each["dtype"], []))[1]
             if not keys or each.get("share"):  # towers that read the same recorded the same
@@ -97,6 +101,7 @@ def _cut_inputs(definition: GraphDef, values: Mapping[str, Dict[str, Any]]) -> D
     fed, renamed = collections.OrderedDict(), {}
     for number, (tensor, (dtype, keys)) in enumerate(list(tensors.items()) + sorted(pieces.items())):
         placeholder = add_placeholder(definition, f"shadow_fed/{number}", tf.as_dtype(dtype))
+        # Towers that read pieces of one recorded source share its placeholder, fed with the pieces put together.
         renamed[full(tensor)] = placeholder
         fed[op_of(placeholder)] = keys
     redirect(definition, renamed)
@@ -104,6 +109,7 @@ def _cut_inputs(definition: GraphDef, values: Mapping[str, Dict[str, Any]]) -> D
 
 
 def _settings(definition: GraphDef, fed: Mapping[str, List[str]], run: Mapping[str, Any]) -> Set[str]:
+    # A number that an update reads too may be a rate, which TensorFlow holds in float32 whatever was meant.
     known_to_updates = needed(by_name(definition), run["updates"])
     values = run["values"]
     numbers = (name for name, keys in fed.items() if all(_is_number(key, values[key]) for key in keys))
@@ -116,6 +122,7 @@ def _is_number(key: str, value: Mapping[str, Any]) -> bool:
 
 def _refuse_unknown_inputs(definition: GraphDef, fed: Mapping[str, List[str]]) -> None:
     for node in definition.node:
+        # By the beginnings of the names, so that versions of an op (IteratorV2, QueueDequeueManyV2) count as well.
         stateless = not node.op.startswith(("Placeholder", "Iterator", "Queue", "Random", "Truncated", "Multinomial"))
         if node.name not in fed and not stateless and node.op not in ("PlaceholderWithDefault",):
             refuse(f"expected every input and draw to be recorded, got none of {node.name} ({node.op})")
@@ -136,6 +143,7 @@ def _cut_updates(
                 node.input.remove(each)  # it is done before the second go
             elif full(each) not in renamed:
                 tensor = typed.get_tensor_by_name(full(each))
+                # No value to hand over: a variable's buffer or handle, which is the same one in both goes.
                 if tensor.dtype._is_ref_dtype or tensor.dtype in (tf.resource, tf.variant):
                     continue
                 renamed[full(each)] = add_placeholder(definition, f"shadow_handed/{len(renamed)}", tensor.dtype)
