@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 # What a run leaves, and may therefore remove: anything else in a folder is somebody's, who named the wrong one.
 OF_A_RUN = frozenset(["feeds", "logs", "start", "states", "tf", "torch", "torch-rounded", "planted"])
-WITHOUT = "without-"  # a run with a declared difference taken back
+# Of a run with a declared difference taken back, and of perturbed batches, which only a run that was killed leaves.
+BEGINNINGS = ("without-", "perturbed-")
 OF_A_REPRODUCTION = frozenset(
     ["with_tensorflow.py", "with_torch.py", "counters.npz"]
     + [f"{what}_{side}.npz" for what in ("batch", "state", "gradient") for side in ("tf", "torch")]
@@ -38,9 +39,7 @@ def claimed_folder(out: Path | None) -> Iterator[Path | None]:
         yield None
         return
     with _alone_in(out):
-        _empty(
-            "--out", out, lambda entry: entry.is_dir() and (entry.name in OF_A_RUN or entry.name.startswith(WITHOUT))
-        )
+        _empty("--out", out, _is_of_a_run)
         yield out
 
 
@@ -52,6 +51,10 @@ def claim_reproduction(folder: Path) -> Path:
     """
     _empty("--reproduce", folder, lambda entry: entry.is_file() and entry.name in OF_A_REPRODUCTION)
     return folder
+
+
+def _is_of_a_run(entry: Path) -> bool:
+    return entry.is_dir() and (entry.name in OF_A_RUN or entry.name.startswith(BEGINNINGS))
 
 
 @contextlib.contextmanager

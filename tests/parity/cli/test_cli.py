@@ -280,7 +280,7 @@ def test_doctor_finds_the_frameworks_of_this_interpreter(capsys, monkeypatch):
 
 
 def test_out_is_emptied_of_what_an_earlier_run_left(tmp_path):
-    for name in ("tf", "torch", "logs", "planted", "torch-rounded", "without-combine"):
+    for name in ("tf", "torch", "logs", "planted", "torch-rounded", "without-combine", "perturbed-replica-0"):
         (tmp_path / "out" / name / "free").mkdir(parents=True)
         (tmp_path / "out" / name / "free" / "trace.json").write_text('{"complete": true}')
     with claimed_folder(tmp_path / "out") as out:
