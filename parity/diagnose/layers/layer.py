@@ -23,12 +23,15 @@ def other_rule(layer: Layer) -> Cause | None:
     """Returns the cause where another rule gives the candidate's output, or None."""
     if (layer.reference != layer.candidate).sum() < FEWEST_DIFFERING:
         return None
+    # First, since it compares the outputs alone and asks nothing of what goes in.
     scaled = softmax_scale(layer)
     if scaled is not None:
         return scaled
     for given in layer.inputs:
+        # Only of as many numbers as come out: these rules give one for one, or mix along axes of one shape.
         if given.size != layer.reference.size:
             continue
+        # float64 in the output's shape, channels last, so that an axis means the same to all rules.
         x = np.asarray(given, np.float64).reshape(layer.reference.shape)
         for rule in (_activation, _scaled, softmax_axis, normalised, _left_out, _other_mask):
             cause = rule(layer, x)
@@ -47,13 +50,16 @@ def extra_op(layer: str, calls: str, before: Array, after: Array) -> Cause | Non
       after: what it makes of it.
     """
     for name, function in functions():
+        # "no activation" would be named wherever nothing is done.
         if name != "no activation" and gives(function, before, after):
             text = f"{name} of it is what {calls} gives, to the last digits"
             return build_cause("activation_function", "extra", evidence=text, layer=layer, calls=calls, function=name)
+    # bool, of one shape: what is not zero before and after, and what only the candidate sets to 0.
     kept, dropped = (after != 0.0) & (before != 0.0), (after == 0.0) & (before != 0.0)
     factor = common_factor([(before[kept], after[kept])]) if kept.any() else None
     if factor is None or factor == 1.0:
         return None
+    # Dropout divides what it keeps by its probability p < 1: a mask alone has the factor 1.
     if dropped.sum() >= 2 and factor > 1.0:
         text = f"{int(dropped.sum())} of {int(dropped.sum() + kept.sum())} values are dropped, the others {factor:.6g} times"
         return build_cause("dropout_active", "before a layer", evidence=text, layer=layer)
@@ -62,6 +68,7 @@ def extra_op(layer: str, calls: str, before: Array, after: Array) -> Cause | Non
 
 
 def _activation(layer: Layer, x: Array) -> Cause | None:
+    # The reference's own function first: only where one gives its output does another one say what differs.
     for name, function in functions():
         if not gives(function, x, layer.reference):
             continue
@@ -81,6 +88,7 @@ def _activation(layer: Layer, x: Array) -> Cause | None:
 
 
 def _scaled(layer: Layer, x: Array) -> Cause | None:
+    # Either side as a multiple of what goes in: the ratio of the outputs alone fits whatever is scaled behind them too.
     own, other = common_factor([(x, layer.reference)]), common_factor([(x, layer.candidate)])
     if own is None or other is None or not explains_all(other * x, layer) or number(own) == number(other):
         return None
@@ -110,8 +118,10 @@ def _other_mask(layer: Layer, x: Array) -> Cause | None:
     """What the reference adds to scores is added along another axis, or to what it leaves, in the candidate."""
     if layer.output is None or layer.output.size != x.size or x.ndim < 2 or not layer.kind.startswith("Add"):
         return None
+    # What the reference adds, by subtraction: 0 where a score stays, a large negative number where it is masked.
     mask = np.asarray(layer.output, np.float64).reshape(x.shape) - x
     turned = mask.swapaxes(-1, -2) if x.shape[-1] == x.shape[-2] else mask
+    # What is kept and what is masked exchanged: above half of the negative number a place counts as kept.
     inverted = np.where(mask > mask.min() / 2, mask.min(), 0.0)
     for other, words in ((turned, "along the other of the two last axes"), (inverted, "where the reference adds none")):
         if _comes_of(layer, x + other):
@@ -129,9 +139,12 @@ def _comes_of(layer: Layer, x: Array) -> bool:
     """Whether one rule makes the reference's output of what its op gives, and the candidate's of x."""
     if layer.output is None or layer.output.size != x.size:
         return False
+    # What may follow at once: a function of each value, a softmax over any axis, a norm with the reference's epsilon.
     behind: list[Rule] = [function for _, function in functions()]
     behind += [lambda x, axis=axis: softmax(x, axis) for axis in range(x.ndim)]  # type: ignore[misc]
     behind += list(norms_behind(layer, x.shape))
     own = np.asarray(layer.output, np.float64).reshape(x.shape)
     with np.errstate(all="ignore"):
+        # One rule for both sides, on what the reference's op gives and on what goes into it: then the op is what is
+        # missing.
         return any(gives(rule, own, layer.reference) and explains_all(rule(x), layer) for rule in behind)

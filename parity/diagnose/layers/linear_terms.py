@@ -77,8 +77,10 @@ def terms_of(ops: Sequence[ForwardOp], value: Value, end: int, known: Collection
     whole = _float(value(end))
     if whole is None or whole.size != 1:
         return None
+    # By op what one more of each of its numbers adds to the loss, of its output's shape: 1 at the loss itself.
     counts: dict[int, Array] = {end: np.ones(whole.shape)}
     found, added, size = list[Term](), [0.0, 0.0], 0.0
+    # Against the order of execution: all that reads an op comes before it, so that its counts are complete here.
     for number in range(end, -1, -1):
         own = counts.pop(number, None)
         made = _float(value(number)) if own is not None else None
@@ -91,9 +93,12 @@ def terms_of(ops: Sequence[ForwardOp], value: Value, end: int, known: Collection
         if parts is None:
             found.append(Term(number, made, own))
         else:
+            # Index 1, `of_weights`, where the op itself reads a weight; index 0, `constant`, elsewhere.
             added[bool(ops[number].weights)] += float((own * parts.added).sum())
+        # Parts may cancel: what rounds is in proportion to their sizes, not to the loss.
         size += float(np.abs(own * made).sum())
     total = sum(term.part for term in found) + sum(added)
+    # The proof of the whole walk: a step that was not linear, or read otherwise, makes another sum.
     return Terms(found[::-1], *added) if abs(total - float(whole.reshape(()))) <= 100 * ROUNDING_OF_OP * size else None
 
 
@@ -113,6 +118,7 @@ class _Through:
         weights = np.broadcast_to(counts * self._factors, self._places.shape).reshape(-1)
         places = self._places.reshape(-1)
         size = int(np.prod(self._shape))
+        # bincount adds up what falls on one place: what is broadcast, or read twice, counts as often.
         counted = np.bincount(places[places >= 0], weights[places >= 0], size)
         return np.asarray(counted.reshape(self._shape))
 
@@ -132,6 +138,7 @@ class _Reduced(_Through):
         self._axes = axes
 
     def __call__(self, counts: Array) -> Array:
+        # Size 1 along the axes that are summed over, so that what the sum counts spreads over all that is in it.
         kept = tuple(1 if axis in self._axes else size for axis, size in enumerate(self._places.shape))
         return super().__call__(counts.reshape(kept))
 
@@ -152,6 +159,8 @@ def _parts(ops: Sequence[ForwardOp], value: Value, number: int, made: Array) -> 
             return _sum_of(known, made) or _joined(known, made)
         if len(known) == 1:
             ((each, array),) = known.items()
+            # A loss function of torch that reduces: the losses of its examples stand in front of it as an op of their
+            # own.
             if ops[each].kind.startswith(f"{ops[number].kind} of each"):
                 return _of_loss(ops, value, each, made)
             return _of_one(ops[number], each, array, made)
@@ -160,6 +169,7 @@ def _parts(ops: Sequence[ForwardOp], value: Value, number: int, made: Array) -> 
 
 def _of_two(known: dict[int, Array], made: Array) -> _Parts | None:
     (one, x), (two, y) = known.items()
+    # Either may be broadcast, or have its axes in another order.
     for a in _layouts(x, made.shape):
         for b in _layouts(y, made.shape):
             for of_a, of_b in ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0)):
@@ -198,6 +208,7 @@ def _joined(known: dict[int, Array], made: Array) -> _Parts | None:
     if sum(array.size for array in arrays) != made.size:
         return None
     ends = np.cumsum([0] + [array.size for array in arrays])
+    # One numbering over all arrays: a place of the output says which array it comes from, and from where in it.
     flat = [np.arange(array.size).reshape(array.shape) + end for array, end in zip(arrays, ends[:-1], strict=True)]
     held = np.concatenate([array.reshape(-1) for array in arrays])
     for places in _together(flat):
@@ -205,6 +216,7 @@ def _joined(known: dict[int, Array], made: Array) -> _Parts | None:
             places = places.reshape(made.shape)
             each = zip(known, ends[:-1], ends[1:], strict=True)
             takes = [
+                # -1 for a number of another array, see `_Through`.
                 (number, _Through(known[number].shape, np.where((places >= a) & (places < b), places - a, -1), _ONE))
                 for number, a, b in each
             ]
@@ -236,6 +248,7 @@ def _of_one(op: ForwardOp, number: int, x: Array, made: Array) -> _Parts | None:
 def _turned(op: ForwardOp) -> bool:
     """Whether what an op takes is what it subtracts, or divides by."""
     kind = op.kind.lower()
+    # The number before the op: c - x, or c / x.
     first = [operand.op is None for operand in op.operands] == [True, False]
     return first or kind.strip("_").startswith(("rsub", *TURNED)) or "reciprocal" in kind
 
@@ -246,9 +259,10 @@ def _of_same_size(kind: str, turned: bool, number: int, x: Array, made: Array) -
         return None
     sign = -1.0 if turned and "sub" in kind else 1.0
     for a in _layouts(x, made.shape):
-        rest = made - sign * a.values
+        rest = made - sign * a.values  # what is added, one number everywhere
         if adds and np.ptp(rest) <= ROUNDING_OF_OP * (np.abs(made).max() + np.abs(a.values).max()):
             return _Parts([(number, a.through(sign))], rest)
+        # Where x is largest the quotient is known best, and is none of 0 and 0.
         place = int(np.abs(a.values).argmax())
         factor = made.reshape(-1)[place] / a.values.reshape(-1)[place]
         if not adds and np.isfinite(factor) and _alike(made, factor * a.values):
@@ -261,6 +275,7 @@ def _masked(kind: str, number: int, x: Array, made: Array) -> _Parts | None:
         return None
     for a in _layouts(x, made.shape):
         kept = made == a.values
+        # x or 0 in every place, and both somewhere: all of x is no mask, and neither are zeros alone.
         if not kept.all() and kept.any() and (kept | (made == 0.0)).all():
             return _Parts([(number, a.through(kept.astype(np.float64)))], np.zeros(()))
     return None
@@ -269,11 +284,13 @@ def _masked(kind: str, number: int, x: Array, made: Array) -> _Parts | None:
 def _picked(number: int, x: Array, made: Array) -> _Parts | None:
     """Some of its numbers, wherever they stand: which, their values tell. Of numbers that are alike it matters to none."""
     flat, wanted = x.reshape(-1), made.reshape(-1)
+    # Both in order: a number that was picked stands in the sorted values where bisection finds it.
     order, turn = np.argsort(flat, kind="stable"), np.argsort(wanted, kind="stable")
     first = np.searchsorted(flat[order], wanted[turn])
     # Of k that are alike, the k places from the first on.
     again = np.arange(wanted.size) - np.searchsorted(wanted[turn], wanted[turn])
     taken = first + again
+    # To the last bit: picking does not round.
     if (taken >= flat.size).any() or (flat[order][np.minimum(taken, flat.size - 1)] != wanted[turn]).any():
         return None
     places = np.empty(wanted.size, np.intp)
@@ -297,7 +314,9 @@ def _counts(ops: Sequence[ForwardOp], value: Value, number: int, x: Array, made:
     plain = next((each for each in before if each is not None and each.shape == x.shape), None)
     yield 1.0
     if plain is not None:
+        # The weights of what counts, as weighted losses over plain ones.
         yield float((x[plain != 0.0] / plain[plain != 0.0]).sum())
+    # sum / count is what was made of it, solved for the count.
     count = np.round(x.sum() / made.reshape(()))
     if np.count_nonzero(x) <= count <= x.size and count:
         yield float(count)
@@ -311,8 +330,9 @@ def _summed(number: int, x: Array, made: Array) -> _Parts | None:
                 if values.size // int(np.prod([values.shape[axis] for axis in axes])) != made.size:
                     continue
                 total = values.sum(axis=axes)
-                share = made.size / values.size
+                share = made.size / values.size  # of a mean, one over how many become one number
                 for factor in (1.0, share):
+                    # Relative to the sizes of what is summed: a sum that cancels is known no better.
                     if _alike(made, factor * total.reshape(made.shape), float(np.abs(values).sum()) * factor):
                         return _Parts([(number, _Reduced(x.shape, layout, axes, factor))], np.zeros(()))
     return None
@@ -349,6 +369,7 @@ def _broadcast(order: Array, shape: tuple[int, ...]) -> Array | None:
 
 def _orders(x: Array) -> Iterator[Array]:
     places = np.arange(x.size).reshape(x.shape)
+    # n axes have n! orders, each of which reads all the numbers.
     few = x.ndim <= MOST_AXES_PERMUTED and x.size <= MOST_ELEMENTS_PERMUTED
     axes = permutations(range(x.ndim)) if few else iter([tuple(range(x.ndim))])
     for order in axes:

@@ -69,6 +69,7 @@ def is_a_count(loss: Loss, losses: tuple[float, float], towers: int, reduced: Se
       reduced: that.
     """
     ratio = abs(losses[1] / losses[0]) if losses[0] else 0.0
+    # Whichever side is the sum: the count is the ratio or 1 over it.
     count = max(ratio, 1.0 / ratio) if ratio else 0.0
     counts = _lengths([*loss.outputs.values(), *loss.feeds.values()]) - {towers} | _lengths(reduced)
     return any(abs(count - each) <= 1e-9 * each for each in counts)
@@ -99,6 +100,7 @@ class _Rule(NamedTuple):
 
 def other_loss(loss: Loss) -> Cause | None:
     """Returns the cause where another rule gives the candidate's loss, or None."""
+    # Forms take logarithms and roots of whatever fits by its shape: what is no number is left out in `_rules`.
     with np.errstate(all="ignore"):
         rules = list(islice(_rules(loss), MOST_RULES))
     for share in loss.shares:
@@ -110,12 +112,14 @@ def other_loss(loss: Loss) -> Cause | None:
 
 
 def _exact(rules: list[_Rule], loss: Loss) -> tuple[list[tuple[_Rule, _Rule]], bool]:
+    # To what losses are known to, and to LEFT of what differs: a rule that is near to both losses explains neither.
     near = loss.close * max(abs(loss.reference), abs(loss.candidate))
     near = min(near, LEFT * abs(loss.candidate - loss.reference))
     owns = [rule for rule in rules if abs(rule.value - loss.reference) <= near]
     others = [rule for rule in rules if abs(rule.value - loss.candidate) <= near]
     if owns and others:
         return [(own, other) for own in owns for other in others], True
+    # Only where neither loss is a rule's own value: else one has no further terms, and the other has to be one too.
     return (_beside_terms(rules, loss) if not owns and not others else []), False
 
 
@@ -128,6 +132,7 @@ def _beside_terms(rules: list[_Rule], loss: Loss) -> list[tuple[_Rule, _Rule]]:
     """Pairs of rules that differ in one thing, and by as much as the losses do."""
     apart = loss.candidate - loss.reference
     allowed = min(CLOSE_RULES * max(abs(loss.reference), abs(loss.candidate)), LEFT * abs(apart))
+    # Up to MOST_RULES squared pairs: in sorted values the partners of a rule are found by bisection.
     order = np.argsort([rule.value for rule in rules], kind="stable")
     values = np.array([rules[place].value for place in order])
     pairs = []
@@ -138,6 +143,7 @@ def _beside_terms(rules: list[_Rule], loss: Loss) -> list[tuple[_Rule, _Rule]]:
         pairs += [
             (own, rule)
             for rule, names in unlike
+            # In one thing: two rules may differ in two by two bugs, but then nearly any pair would do.
             if len(names) == 1 and not _by_another_input(own, rule, names[0], loss.feeds)
         ]
     return pairs
@@ -198,9 +204,11 @@ def _weights(form: Form, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Arra
         elif given.dtype.kind in "iub" and given.size == values.size != form.labels.size:
             masks += _of_labels(name, given.reshape(values.shape))
         elif given.dtype.kind in "iub" and values.ndim > 1 and given.size == values.size // values.shape[-1]:
+            # A mask of rows, repeated for each element of its row.
             rows = _of_labels(name, given.reshape(-1))
             masks += [(words, np.repeat(mask, values.shape[-1]).reshape(values.shape)) for words, mask in rows]
         if values.ndim == 2 and given.shape == values.shape[:1] and given.dtype.kind in "iu":
+            # Steps up to a length, or up to one before it, as where the labels are the inputs of the next step.
             for less, words in ((0, "what lies within"), (1, "what lies one before the end of")):
                 masks.append((f"{words} {name}", np.arange(values.shape[1]) < given[:, None] - less))
     yield from masks
@@ -210,6 +218,7 @@ def _weights(form: Form, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Arra
 def _of_labels(name: str, labels: Array) -> list[tuple[str, Array]]:
     found = [(f"{name} that are not {value}", labels != value) for value in IGNORED if (labels == value).any()]
     found += [(f"{name} that are positive", labels > 0)] if (labels <= 0).any() else []
+    # A mask that leaves nothing would divide by 0.
     return [(words, mask) for words, mask in found if mask.any()]
 
 
@@ -224,6 +233,7 @@ def _of_classes(form: Form, masks: list[tuple[str, Array]], feeds: Mapping[str, 
         for words, mask in [("", np.ones(form.values.shape, bool)), *masks]:
             both = f"weights of {name}, over {words}" if words else f"weights of {name}"
             picked = labels[mask]
+            # A weight for each label that counts, as of labels that were filtered before they were looked up.
             if given.size == picked.size != labels.size:
                 weights = np.zeros(form.values.shape)
                 weights[mask] = given
@@ -237,8 +247,10 @@ def _by_class(name: str, given: Array, labels: Array, mask: Array) -> Iterator[t
     """Weights of the classes that were picked for what counts, given to all: those that do not count as another class."""
     classes = np.unique(labels[mask])
     weights = {int(each): np.unique(given[labels[mask] == each]) for each in classes}
+    # Of a class one weight: else it is no table of classes.
     if any(len(found) != 1 for found in weights.values()):
         return
+    # What does not count is often replaced by one class before the weights are looked up.
     for each in classes[:2]:
         replaced = np.where(mask, labels, each)
         table = np.array([weights[int(label)][0] for label in replaced.reshape(-1)])
@@ -253,6 +265,7 @@ def _ways(values: Array, w: Array) -> Iterator[tuple[str, float]]:
     weighted = not (w == 1.0).all()
     yield "mean", total / float(w.sum() or np.nan)
     yield "sum", total
+    # With weights of 1 these would be the mean again, in other words.
     if weighted:
         yield "over all", total / values.size
         if not np.isin(w, (0.0, 1.0)).all():
@@ -260,5 +273,6 @@ def _ways(values: Array, w: Array) -> Iterator[tuple[str, float]]:
     if values.ndim > 1:
         yield "over examples", total / len(values)
         rows = w.reshape(len(values), -1).sum(1)
+        # An example without any weight has no mean.
         if weighted and rows.all():
             yield "means", float(((values * w).reshape(len(values), -1).sum(1) / rows).mean())

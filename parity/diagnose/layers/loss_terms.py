@@ -84,8 +84,10 @@ def sums_of(reference: Pass, candidate: Pass, reached: Reached, losses: tuple[fl
     sizes: dict[str, int] = {}
     for side, (terms, found, passed) in enumerate(zip((one, other), known, (reference, candidate), strict=True)):
         for term in terms.terms:
+            # One key for an output that both have, whichever side's op it is.
             own = _common_number(term.number, side, reached) if term.number in found else None
             key = f"both {own}" if own is not None else f"{('reference', 'candidate')[side]} {term.number}"
+            # One output under two numbers, as of an op that hands it on: how much they count adds up.
             held = keys[side].get(key)
             keys[side][key] = term._replace(counts=term.counts + held.counts) if held else term
             op = passed.ops[term.number]
@@ -103,12 +105,14 @@ def _reduced(passed: Pass, number: int) -> int:
     while pending:
         each = pending.pop()
         sizes.append(math.prod(passed.ops[each].shape))
+        # Behind single numbers it goes on: what they were reduced from is the size that is asked for.
         pending += passed.ops[each].inputs if sizes[-1] == 1 else []
     return max(sizes)
 
 
 def _of_data(passed: Pass) -> Iterator[float]:
     """Yields the single numbers that a pass makes of data alone, such as sums of weights: what a loss may be divided by."""
+    # What weights go into is a term of the loss, and no divisor.
     of_weights = active(passed.ops)
     for number, op in enumerate(passed.ops):
         value = passed.value(number) if math.prod(op.shape) == 1 and number not in of_weights else None
@@ -130,7 +134,9 @@ def _apart(passed: Pass, known: set[int], loss: float) -> Terms | None:
 
 def _idle(passed: Pass, end: int, loss: float) -> set[int]:
     """The sums with terms that happen to be 0 that a loss ends with: for all their numbers no outputs of the other side."""
+    # 1e-12 of the loss: 9,000 roundings of float64.
     chain, found, near = [end], set[int](), 1e-12 * abs(loss)
+    # `chain` grows while it is walked: from the loss back through sums whose other term is 0.
     for number in chain:
         values = {each: passed.value(each) for each in passed.ops[number].inputs}
         scalars = {each: float(v.reshape(())) for each, v in values.items() if v is not None and v.size == 1}
@@ -141,6 +147,7 @@ def _idle(passed: Pass, end: int, loss: float) -> set[int]:
 
 def place_of(passed: Pass, loss: float) -> int | None:
     """Returns the number of the op that gives a loss, None where none does."""
+    # From the end: casts and identities behind a loss give it too, and the last is the one that trains.
     for number in range(len(passed.ops) - 1, -1, -1):
         value = passed.value(number)
         if value is not None and value.size == 1 and abs(float(value.reshape(())) - loss) <= 1e-12 * abs(loss):
@@ -162,12 +169,15 @@ def other_terms(sums: Sums) -> Cause | None:
     if not _equal(sums, left_out, added, LEFT * apart):
         return None
     if not wrong:
+        # All terms count alike: a constant is left, if it makes up all but LEFT of the difference.
         return _constant(sums) if np.ptp(sums.constants) >= (1.0 - LEFT) * apart > 0.0 else None
+    # What is added beside terms has to agree, or it would be a part of what differs.
     if not (_as_much(sums, sums.constants, apart) and _as_much(sums, sums.of_weights, apart)):
         return None
     shares = {key: _share(sums.reference[key], sums.candidate[key]) for key in wrong}
     known = [share for share in shares.values() if share is not None]
     alike = len(known) == len(wrong) and np.ptp(known) <= CLOSE_OUTPUT * max(known)
+    # One share of every term: the loss as a whole is scaled, before anything is added to it.
     if alike and len(wrong) == len(sums.reference) > 1:
         return _all_of_them(sums, wrong)
     if len(wrong) > 1 and all(_exchanged(sums.reference[key], sums.candidate[key]) for key in wrong):
@@ -215,10 +225,13 @@ def unexplained(sums: Sums) -> Rest:
     """Returns what is left of both losses where terms of them are no more than alike."""
     wrong = otherwise(sums)
     same = sum(sums.reference[key].part for key in sums.common if key not in wrong)
+    # What both add alike belongs to no form of a loss; constants that differ may be a part of one.
     added = sums.constants[0] if sums.constants[0] == sums.constants[1] else 0.0
     left = [sums.total(side) - sums.of_weights[side] - same - added for side in (0, 1)]
     shares = {1.0: None}
     for side, alone in ((sums.reference, sums.alone[0]), (sums.candidate, sums.alone[1])):
+        # Every number of a term that one side alone has counts `factor`: the form itself is the loss over that if it is
+        # a sum, and over that times the count if it is a mean.
         factor = side[alone[0]].factor if len(alone) == 1 and not wrong else None
         if factor:
             shares |= {factor: None, factor * side[alone[0]].value.size: None}
@@ -253,8 +266,10 @@ def otherwise(sums: Sums) -> list[str]:
 
 def _of_one_side(sums: Sums, left_out: list[str], added: list[str]) -> Cause | None:
     apart = sums.total(1) - sums.total(0)
+    # candidate - reference is -parts where the reference alone has them, and +parts where the candidate has.
     terms, keys, sign = [(sums.reference, left_out, -1.0), (sums.candidate, added, 1.0)][bool(added)]
     parts = sum(terms[key].part for key in keys)
+    # At least one common term shows that the two losses are of the same things.
     if not sums.common or abs(sign * parts - apart) > LEFT * abs(apart):
         return None
     if not (_as_much(sums, sums.constants, abs(apart)) and _as_much(sums, sums.of_weights, abs(apart))):
@@ -279,6 +294,7 @@ def _in_one_order(one: Term, other: Term) -> tuple[Array, Array]:
     """How much the numbers of a term count, sorted by these; those that are alike together. What is 0 brings nothing."""
     sums = []
     for term in (one, other):
+        # By value and not by place: the sides have their numbers in different layouts.
         order = np.argsort(term.value, axis=None, kind="stable")
         values, counts = term.value.reshape(-1)[order], term.counts.reshape(-1)[order]
         kept = values != 0.0
@@ -287,6 +303,7 @@ def _in_one_order(one: Term, other: Term) -> tuple[Array, Array]:
     if a.size != b.size:
         return np.zeros(1), np.ones(1)
     near = 1e-12 * np.abs(values).max(initial=0.0)
+    # A group begins where both sides' values jump: of numbers that are equal to rounding nobody can say which is which.
     begins = (
         np.concatenate([[True], (np.diff(values) > near) & (np.diff(others) > near)]) if a.size else np.zeros(0, bool)
     )
@@ -347,6 +364,7 @@ def _is_factor(sums: Sums, key: str, share: float) -> bool:
     alone = len(sums.reference) == len(sums.candidate) == 1 and sums.reference[key].value.size == 1
     if not alone or not sums.sizes[key] or "sum" in sums.kinds[key].lower() or not _is_fraction(share) or share <= 0.0:
         return False
+    # Of n numbers a mean over some of them counts k / n: a denominator beyond n is a factor that somebody wrote.
     fraction = Fraction(share).limit_denominator(LARGEST_COUNT_OF_MEAN)
     return min(fraction.numerator, fraction.denominator) > 1 and fraction.denominator > sums.sizes[key]
 
@@ -363,6 +381,7 @@ def _factor(sums: Sums, key: str, share: float) -> Cause:
 def _is_reduced(term: Term, divisors: Sequence[float]) -> bool:
     """Whether what is taken of a term's numbers is their sum, their mean, or divided by a number of data."""
     held = term.counts[term.counts != 0.0]
+    # The sum, the mean over those that count, the mean over all.
     counts = [1.0, float(held.size), float(term.counts.size)]
     known = [each * count for each in (1.0, *divisors) for count in counts]
     if term.counts.size == held.size == 1:
@@ -403,6 +422,7 @@ def _number(value: float) -> str:
             if abs(value / known - 1.0) <= 1e-9 if value else False:
                 return f"{value:.6g} ({text})"
     fraction = Fraction(value).limit_denominator(LARGEST_COUNT_OF_MEAN)
+    # As a fraction only where six digits do not say it as well: 0.5 stays 0.5.
     if _is_fraction(value) and fraction.denominator > 1 and f"{value:.6g}" != f"{value:.12g}":
         return f"{fraction.numerator}/{fraction.denominator}"
     return f"{value:.6g}"

@@ -81,6 +81,7 @@ class Op(NamedTuple):
     @property
     def arguments(self) -> list[Any]:
         """What it takes by position, numbers among arrays where they are given."""
+        # torch counts plain arguments by place: with the arrays put among them the call can be made again.
         placed: dict[str, Any] = {place: value for place, value in self.attributes.items() if place.isdigit()}
         placed.update((each.place, each.value) for each in self.takes if each.place.isdigit())
         return [placed[place] for place in sorted(placed, key=int)]
@@ -102,8 +103,11 @@ def at_op(reference: Op, candidate: Op, proven: str, readers: Sequence[Op] = ())
     """
     if reference.output is None or candidate.output is None or not reference.line or not candidate.line:
         return None
+    # A cast or an identity computes nothing: what is wrong was wrong in front of it.
     if _hands_on(reference) or _hands_on(candidate):
         return None
+    # From what the numbers prove to what they only allow: another function, an op left out, values moved, anything
+    # else.
     cause = _function(reference, candidate)
     if cause is not None:
         return cause
@@ -113,6 +117,7 @@ def at_op(reference: Op, candidate: Op, proven: str, readers: Sequence[Op] = ())
         if cause is not None:
             return cause
     arranged = {plain(op.kind) for op in (reference, candidate)} & ARRANGING
+    # Something that both ops take has to be the same, or it is the input that differs, and not the op.
     told = not arranged and any(_alike(one, two) for one in reference.data for two in candidate.data)
     return _moved(reference, candidate) or (_other(reference, candidate, proven) if proven and told else None)
 
@@ -128,14 +133,19 @@ def _moved(reference: Op, candidate: Op) -> Cause | None:
     """The same numbers go in, in other places, and both ops do the same with what they are given."""
     if plain(reference.kind) != plain(candidate.kind):
         return None
+    # The reference's op computed again has to give its output: else its rule is not known well enough.
     own, other = reference.arguments, candidate.arguments
     if any(each is None for each in [*own, *other]) or not same_in_order(_gives(reference, own), reference.output):
         return None
     for x in reference.data:
+        # Sorted first, which is cheap: only the same numbers can stand in other places.
         for moved in candidate.data if x.size >= FEWEST_MOVED else []:
+            # numpy's allclose, 1e-5 and 1e-8, lets pass what `align` then asks for to CLOSE.
             if x.size != moved.size or not np.allclose(np.sort(x, axis=None), np.sort(moved, axis=None), CLOSE, 0.0):
                 continue
             pair = align(x, moved)
+            # Not the same under any order of axes, and the port's op gives its own output of them: the op is right, its
+            # input moved.
             if (pair is None or pair.apart > CLOSE) and same_in_order(_gives(candidate, other), candidate.output):
                 made = next((each.line for each in candidate.takes if same_in_order(moved, each.value)), "")
                 text = (
@@ -161,6 +171,7 @@ def _left_out(reference: Op, candidate: Op, reader: Op) -> Cause | None:
     for x in reference.data:
         if reference.output is None or x.size != reference.output.size:
             continue
+        # The reader's arguments, with what the left-out op gives replaced by what it takes.
         fed = [x.reshape(np.shape(each)) if same_in_order(each, reference.output) else each for each in own]
         made = computed(reader.kind, fed, reader.attributes)
         if _explains(made, reader, candidate):
@@ -175,6 +186,7 @@ def _passed_by(reference: Op, candidate: Op, reader: Op) -> Cause | None:
     output, read, taken = reference.output, _floats(reader), _floats(candidate)
     assert output is not None
     beside = [each for each in read if not _alike(each, output)]
+    # Without anything beside it one op of many could be meant: then the kinds have to tell.
     alone = same(reader.kind, candidate.kind) and not same(reference.kind, candidate.kind)
     if len(beside) == len(read) or not (beside or alone):
         return None
@@ -182,6 +194,7 @@ def _passed_by(reference: Op, candidate: Op, reader: Op) -> Cause | None:
         others = [each for each in taken if not _alike(each, x)]
         if x.size != output.size or _alike(x, output) or len(others) == len(taken) or len(others) != len(beside):
             continue
+        # Each of what the reader takes beside the output has its like among what the port's op takes.
         if all(any(_alike(one, two) for two in others) for one in beside):
             kind = plain(reference.kind)
             text = f"the port goes on with what {kind} takes, rather than gives, and all else that its reader takes"
@@ -204,7 +217,7 @@ def _floats(op: Op) -> list[Array]:
 
 def _alike(one: Array, other: Array) -> bool:
     """Whether two arrays hold the same numbers, whatever the order of axes; of one number nobody can tell."""
-    return one.size > 1 and same_in_some_layout(one, other, CLOSE)
+    return one.size > 1 and same_in_some_layout(one, other, CLOSE)  # of one number any array may be
 
 
 def _function(reference: Op, candidate: Op) -> Cause | None:
@@ -215,6 +228,7 @@ def _function(reference: Op, candidate: Op) -> Cause | None:
             continue
         x = x.reshape(output.shape)
         names = [(name, function(x)) for name, function in _quiet()]
+        # A graph may make one function of several ops, such as a leaky ReLU as a maximum: its last is what counts.
         outputs = [output, *(each.reshape(output.shape) for each in reference.later)]
         own = next((name for name, made in names for each in outputs if same_in_order(made, each)), None)
         other = next((name for name, made in names if _explains(made, reference, candidate)), None)
@@ -243,8 +257,10 @@ def _settings(reference: Op, candidate: Op) -> Iterator[str]:
 
 def _setting(value: Any) -> Any:
     if isinstance(value, list | tuple):  # a graph has strides of examples and channels too
+        # Strides of a graph have 1 for examples and channels: [1, 2, 2, 1] is torch's 2, or (2, 2).
         inner = [each for each in value if each != 1] or [1]
         return inner[0] if len(set(inner)) == 1 else tuple(inner)
+    # Attributes of a graph are float32: 0.1 and float32(0.1) are one setting.
     return float(np.float32(value)) if isinstance(value, float) else value
 
 
@@ -284,4 +300,5 @@ def _explains(made: Array | None, reference: Op, candidate: Op) -> bool:
     if pair is None or pair.apart > CLOSE:
         return False
     of_both = align(reference.output, candidate.output)
+    # Near to the port's output is not enough: the reference's own may be as near, where a bug is small.
     return of_both is None or pair.apart <= LEFT * of_both.apart

@@ -36,9 +36,12 @@ def line_between(before: Array, after: Array) -> Line | None:
     if x.size != y.size or not np.isfinite(x).all() or not np.isfinite(y).all():
         return None
     spread = x.std(), y.std()
+    # Among the first 65,536 numbers: three different ones are found there, or nearly all are one.
     if not all(spread) or len(np.unique(x.reshape(-1)[: 1 << 16])) < FEWEST_ON_A_LINE:
         return None
+    # y = f x + s with f below 0 turns the order of numbers round: then -y follows x.
     for sign in (1.0, -1.0):
+        # Mean 0 and deviation 1 on both sides: y = f x + s leaves nothing else, whatever f and s are.
         pair = align((x - x.mean()) / spread[0], sign * (y - y.mean()) / spread[1])
         if pair is not None and pair.apart <= CLOSE:
             factor = sign * float(spread[1] / spread[0])
@@ -79,6 +82,7 @@ def other_input(read: Read) -> Cause | None:
     if not np.isfinite(own).all() or own.ndim < 1:
         return None
     layouts = [[*_laid_out(np.asarray(each, np.float64), own)] for each in read.candidate]
+    # What is read as it is is not read otherwise, whatever else the op takes.
     if any(norm(each - own) <= ROUNDING_OF_CONSTANT * norm(own) for group in layouts for each in group):
         return None
     for other in (each for group in layouts for each in group if np.isfinite(each).all()):
@@ -97,6 +101,7 @@ def _laid_out(other: Array, own: Array) -> Iterator[Array]:
     if other.size != own.size:
         return
     if other.ndim == 4 and own.ndim == 4:
+        # (n, c, h, w) of torch to (n, h, w, c).
         images = other.transpose(0, 2, 3, 1)
         yield from (each.reshape(own.shape) for each in (images, other) if _fits(each, own))
     else:
@@ -105,6 +110,7 @@ def _laid_out(other: Array, own: Array) -> Iterator[Array]:
 
 def _fits(images: Array, own: Array) -> bool:
     """Whether images have the shape of others, but for rows and columns."""
+    # [::3] is examples and channels; rows and columns may be exchanged, which `_arrangements` names.
     return images.shape[::3] == own.shape[::3] and sorted(images.shape[1:3]) == sorted(own.shape[1:3])
 
 
@@ -134,7 +140,7 @@ def _arranged(read: Read, own: Array, other: Array) -> Cause | None:
 def _arrangements(own: Array) -> Iterator[tuple[str, str, Array]]:
     names = INNER_AXES.get(own.ndim, tuple(f"axis {axis}" for axis in range(1, own.ndim)))
     if own.ndim == 4:
-        yield "transposed_input", "", own.transpose(0, 2, 1, 3)
+        yield "transposed_input", "", own.transpose(0, 2, 1, 3)  # rows and columns exchanged
     for axis, name in enumerate(names, start=1):
         if own.shape[axis] > 1:
             yield "reversed_input", f"the {name}" if own.ndim > 2 else name, np.flip(own, axis)
@@ -172,7 +178,9 @@ def broadcast(reference: Sequence[Array], candidate: Sequence[Array], made: int,
         shapes = np.broadcast_shapes(*own), np.broadcast_shapes(*other)
     except ValueError:
         return None
+    # (n,) against (n, 1) makes (n, n): a number for every pair of examples.
     sizes = [int(np.prod(each)) for each in shapes]
+    # The reference pairs one with one, so that it gives as many as its larger input has.
     if sizes[0] != max(each.size for each in reference) or made != sizes[1] or sizes[1] <= sizes[0]:
         return None
     for pairs in (candidate, candidate[::-1]):

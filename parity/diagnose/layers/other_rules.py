@@ -58,9 +58,11 @@ def other_way(op: Op) -> Cause | None:
     """Returns the cause where another rule gives an output of the candidate, or None."""
     if not op.beyond:
         return None
+    # Sorted once: dozens of rules are compared with each of these outputs.
     beyond = _ordered(op.beyond)
     for name, family in RULE_FAMILIES:
         for ways in family(op):
+            # The first way that gives an output of the reference is its rule; the same family then holds the port's.
             own = next((way for way in ways if any(_equal(way.made, each) for each in op.outputs)), None)
             if own is None:
                 continue
@@ -98,15 +100,19 @@ def _ordered(outputs: Sequence[Array]) -> Ordered:
 def _is_among(made: Array, outputs: Ordered) -> bool:
     if made.size not in outputs:
         return False
+    # Of a constant any reduction is that constant.
     if made.size < FEWEST_NUMBERS or not np.isfinite(made).all() or np.ptp(made) == 0.0:
         return False
     # Both in order: a permutation of axes or places moves numbers, and changes none of the order statistics.
+    # float64, (numbers,) in order.
     ordered = np.sort(made, axis=None)
+    # The median size beside each number's own: near 0 a number is known to no more than its neighbours.
     size = float(np.median(np.abs(ordered)))
     return any((np.abs(each - ordered) <= CLOSE_NUMBER * (np.abs(ordered) + size)).all() for each in outputs[made.size])
 
 
 def _is_held(made: Array, own: Array, beyond: Ordered) -> bool:
+    # What the reference's own rule gives as well, in another order, does not tell which of the two it is.
     return _is_among(made, beyond) and not is_held(made, [own])
 
 
@@ -119,7 +125,7 @@ def _equal(made: Array, wanted: Array) -> bool:
 
 def _reductions(op: Op) -> Iterator[list[Way]]:
     for x in op.inputs:
-        if 1 < x.ndim <= 4:
+        if 1 < x.ndim <= 4:  # 15 sets of four axes at most
             yield [way for axes in _subsets(x.ndim) for way in _reduced(x, axes)]
 
 
@@ -142,6 +148,7 @@ def _spreads(op: Op) -> Iterator[list[Way]]:
         if 1 < x.ndim <= 4:
             ways = [_spread(x, axes) for axes in _subsets(x.ndim)]
             # Like beside like: a graph makes the standard deviation of the variance, and has both.
+            # Places 0 to 3 of each: variance and deviation by n, variance and deviation by n - 1.
             for chosen in ((1, 3), (0, 2), (0, 1)):
                 yield [each[place] for each in ways if each for place in chosen]
 
@@ -149,6 +156,7 @@ def _spreads(op: Op) -> Iterator[list[Way]]:
 def _spread(x: Array, axes: tuple[int, ...]) -> list[Way]:
     found, square, count = list[Way](), x.var(axis=axes), math.prod(x.shape[axis] for axis in axes)
     for by, of in (("n", count), ("n - 1", count - 1)) if count > 1 else ():
+        # x.var is over n: times n / (n - 1) it is the unbiased one.
         made, over = square * (count / of), f"over axis {', '.join(map(str, axes))} (divided by {by})"
         found += [Way(f"the variance {over}", made), Way(f"the standard deviation {over}", np.sqrt(made))]
     return found
@@ -162,6 +170,7 @@ def _norms(op: Op) -> Iterator[list[Way]]:
             for axes in _subsets(x.ndim):
                 length = np.sqrt((x**2).sum(axis=axes, keepdims=True))
                 over = f"the length over axis {', '.join(map(str, axes))} as what to divide by"
+                # A vector of zeros has no direction.
                 if (length > 0.0).all():
                     ways += [Way(over, x / length), Way(over, length.reshape(-1) ** 2), Way(over, length.reshape(-1))]
             yield ways
@@ -177,7 +186,7 @@ def _halves(op: Op) -> Iterator[list[Way]]:
     for x in op.inputs:
         for axis in range(1, x.ndim):
             if x.shape[axis] % 2:
-                continue
+                continue  # an odd number of channels has no halves
             ways = []
             one, other = np.split(x, 2, axis=axis)
             even, odd = (x.take(range(start, x.shape[axis], 2), axis=axis) for start in (0, 1))
@@ -187,12 +196,14 @@ def _halves(op: Op) -> Iterator[list[Way]]:
                 (even, odd, "the even channels as values and the odd ones as their gate"),
                 (odd, even, "the odd channels as values and the even ones as their gate"),
             ):
+                # A value times the sigmoid of its gate, as GLU has it, or times its tanh; the clip keeps exp finite.
                 ways += [Way(words, a / (1 + np.exp(-np.clip(b, -500, 500)))), Way(words, a * np.tanh(b))]
             yield ways
 
 
 def _products(op: Op) -> Iterator[list[Way]]:
     for one, other in combinations(op.inputs, 2):
+        # Batches of matrices: all axes but the last two have to agree.
         if one.ndim < 2 or other.ndim != one.ndim or one.shape[:-2] != other.shape[:-2]:
             continue
         ways = []
@@ -209,6 +220,7 @@ def _products(op: Op) -> Iterator[list[Way]]:
 
 def _resizes(op: Op) -> Iterator[list[Way]]:
     for x in op.inputs:
+        # [::3], examples and channels, are kept; rows and columns become the output's.
         sizes = {tuple(y.shape[1:3]) for y in op.outputs if x.ndim == y.ndim == 4 and y.shape[::3] == x.shape[::3]}
         for size in sizes - {x.shape[1:3]}:
             yield [Way(words, made) for words, made in resized(x, size)]

@@ -41,10 +41,11 @@ def other_product(product: Product) -> Cause | None:
         or product.given.size % product.matrix.shape[0]
     ):
         return None
-    wanted, got = (each.reshape(-1, wide) for each in (product.reference, product.candidate))
-    own = product.given.reshape(-1, product.matrix.shape[0])
+    wanted, got = (each.reshape(-1, wide) for each in (product.reference, product.candidate))  # (rows, out)
+    own = product.given.reshape(-1, product.matrix.shape[0])  # (rows, d)
     if len(own) != len(wanted):
         return None
+    # What x W leaves of the reference has to be one vector in every row, its bias: else the op is no x W + b.
     bias = (wanted - own @ product.matrix).mean(axis=0)
     if not same_values(wanted, own @ product.matrix + bias):
         return None
@@ -59,8 +60,9 @@ def other_product(product: Product) -> Cause | None:
 def _ways(product: Product, own: Array) -> Iterator[tuple[str, tuple[str, str], Array]]:
     given, matrix = product.given, product.matrix
     names = INNER_AXES.get(given.ndim, ())
+    # Only where an example as a whole is flattened to the d of the matrix.
     if names and given[0].size == len(matrix):
-        for order in list(permutations(range(len(names))))[1:]:
+        for order in list(permutations(range(len(names))))[1:]:  # without the order as it is
             flat = given.transpose(0, *(1 + axis for axis in order)).reshape(own.shape)
             there, here = (", ".join(each) for each in ([names[axis] for axis in order], names))
             yield "flatten_order", (there, here), flat @ matrix
@@ -86,12 +88,14 @@ def other_rows(name: str, table: Array, wanted: Array, beyond: Sequence[Array]) 
     """
     if table.ndim != 2 or wanted.shape[-1:] != table.shape[1:]:
         return None
+    # By its bytes: a lookup copies, so that rows are the same to the last bit.
     index = {row.tobytes(): number for number, row in enumerate(np.ascontiguousarray(table, np.float64))}
     own = _looked_up(index, wanted)
     for each in beyond:
         there = _looked_up(index, each) if each.size == wanted.size and each.shape[-1:] == wanted.shape[-1:] else None
         if own is None or there is None or (own == there).all():
             continue
+        # Modulo their number, so that a table that is rolled is off by one number too.
         off = np.unique((there - own) % len(table))
         how = f"each {int(off[0])} rows on" if len(off) == 1 else "their indices are computed otherwise"
         return build_cause(

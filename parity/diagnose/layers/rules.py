@@ -49,9 +49,11 @@ def functions() -> Iterator[tuple[str, Rule]]:
 
 def number(value: float) -> str:
     """A factor, with the root that it is where it is one."""
+    # Attention divides by the root of a width: then the square of the factor, or 1 over it, is a whole number.
     inverse = 1 / value**2 if value else 0.0
     for square, words in ((value**2, "the square root of {}"), (inverse, "1 over the square root of {}")):
         whole = round(square)
+        # Not where the factor is whole itself: 2 is said as 2, and not as the root of 4.
         if whole > 1 and abs(square - whole) <= ALL_ONE * whole and value > 0 and round(value) != value:
             return f"{value:.6g}, {words.format(whole)},"
     return f"{value:.6g}"

@@ -92,9 +92,11 @@ def other_function(taken: OfAWeight) -> Cause | None:
     weight = np.asarray(taken.variable, np.float64)
     if not np.isfinite(weight).all() or len(np.unique(weight.reshape(-1)[: 1 << 16])) < FEWEST_VALUES:
         return None
+    # The op's other inputs differ, or its own rule does: not what is made of the weight.
     if _is(taken.reference, taken.candidate):
         return None
     made = list(_made(weight, taken.gains))
+    # In the order of `_made`: of what gives the same numbers the plainest is what was meant.
     own = next((each for each in made if _is(taken.reference, each.value)), None)
     other = next((each for each in made if _is(taken.candidate, each.value)), None)
     if own is None or other is None:
@@ -135,6 +137,7 @@ def _scaled(taken: OfAWeight, own: Made | None) -> Cause | None:
       own: what the reference's is, where that is known.
     """
     size = norm(taken.reference)
+    # |candidate| over |reference| is the only size that a common factor can have; its sign is tried below.
     ratio = norm(taken.candidate) / size if size else 0.0
     for factor in (ratio, -ratio) if is_written(ratio) else ():
         if _is(taken.candidate, factor * np.asarray(taken.reference, np.float64)):
@@ -160,6 +163,7 @@ def is_written(factor: float) -> bool:
     """
     if not np.isfinite(factor) or factor <= 0.0:
         return False
+    # Its square too, and 1 over that: sqrt(2 / n) and 1 / sqrt(n) are written as often as fractions are.
     squares = (factor**2, factor**-2)
     return any(abs(float(Fraction(each).limit_denominator(LARGEST_COUNT)) / each - 1.0) <= WRITTEN for each in squares)
 
@@ -173,6 +177,7 @@ def _made(weight: Array, gains: Sequence[Array]) -> Iterator[Made]:
     """Yields what people make of a weight, the simplest first, then that times a number for each place along an axis."""
     plain = list(_functions(weight))
     yield from plain
+    # g v / |v|: weight normalisation has a gain for each place along one axis.
     axes = range(weight.ndim) if weight.ndim <= MOST_AXES_NORMALISED else ()
     for gain, axis in ((gain, axis) for gain in gains for axis in axes if gain.shape == (weight.shape[axis],)):
         along = gain.reshape([-1 if each == axis else 1 for each in range(weight.ndim)])
@@ -183,7 +188,9 @@ def _functions(weight: Array) -> Iterator[Made]:
     yield Made(AS_IT_IS, (), weight)
     axes = range(weight.ndim) if weight.ndim <= MOST_AXES_NORMALISED else ()
     for over in chain.from_iterable(combinations(axes, count) for count in range(1, weight.ndim + 1)):
+        # As many axes as the weight, of size 1 along `over`.
         size = np.sqrt(np.square(weight).sum(over, keepdims=True))
+        # Of axes of one element a norm is the size of each number, and leaves the signs alone.
         if size.all() and all(weight.shape[axis] > 1 for axis in over):
             yield Made(NORMALISED, over, weight / size)
     yield from (Made(SOFTMAX, (axis,), softmax(weight, axis)) for axis in axes if weight.shape[axis] > 1)
