@@ -79,13 +79,16 @@ def terms_of(ops: Sequence[ForwardOp], value: Value, end: int, known: Collection
         return None
     # By op what one more of each of its numbers adds to the loss, of its output's shape: 1 at the loss itself.
     counts: dict[int, Array] = {end: np.ones(whole.shape)}
+    # `found` holds the terms, last op first; `size` bounds the rounding of all that was walked over.
     found, added, size = list[Term](), [0.0, 0.0], 0.0
     # Against the order of execution: all that reads an op comes before it, so that its counts are complete here.
     for number in range(end, -1, -1):
         own = counts.pop(number, None)
+        # Popped: what is left in `counts` is still to come.
         made = _float(value(number)) if own is not None else None
         if own is None or made is None:
             continue
+        # Behind what the other side has too nothing is taken apart: there the two losses have the same numbers.
         parts = _parts(ops, value, number, made) if number not in known else None
         for each, through in parts.takes if parts else []:
             taken = through(own) if parts else own
@@ -115,6 +118,7 @@ class _Through:
         self._shape, self._places, self._factors = shape, places, factors
 
     def __call__(self, counts: Array) -> Array:
+        # One for each of the output's numbers.
         weights = np.broadcast_to(counts * self._factors, self._places.shape).reshape(-1)
         places = self._places.reshape(-1)
         size = int(np.prod(self._shape))
@@ -151,9 +155,11 @@ class _Parts(NamedTuple):
 
 def _parts(ops: Sequence[ForwardOp], value: Value, number: int, made: Array) -> _Parts | None:
     taken = {each: _float(value(each)) for each in ops[number].inputs}
+    # Only floats count: integers are labels, indices or shapes.
     known = {each: array for each, array in taken.items() if array is not None and array.size}
     with np.errstate(all="ignore"):
         if len(known) == 2 and len(taken) == 2:
+            # Added or subtracted first: a product is taken apart only where one factor is of data alone.
             return _of_two(known, made) or _scaled(ops, known, made)
         if len(known) > 2:
             return _sum_of(known, made) or _joined(known, made)
@@ -172,6 +178,7 @@ def _of_two(known: dict[int, Array], made: Array) -> _Parts | None:
     # Either may be broadcast, or have its axes in another order.
     for a in _layouts(x, made.shape):
         for b in _layouts(y, made.shape):
+            # x + y, x - y and y - x: what is linear in both.
             for of_a, of_b in ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0)):
                 if _alike(made, of_a * a.values + of_b * b.values):
                     return _Parts([(one, a.through(of_a)), (two, b.through(of_b))], np.zeros(()))
@@ -181,11 +188,13 @@ def _of_two(known: dict[int, Array], made: Array) -> _Parts | None:
 def _scaled(ops: Sequence[ForwardOp], known: dict[int, Array], made: Array) -> _Parts | None:
     """One of the two is no more than data: a mask, weights, a count. A mask is fixed whatever it is made of."""
     fixed = [each for each, array in known.items() if np.isin(array, (0.0, 1.0)).all() or not _of_weights(ops, each)]
+    # Both fixed, or neither: then it is a product of two of the model's outputs, which is not linear.
     if len(fixed) != 1:
         return None
     (each,) = (number for number in known if number != fixed[0])
     for a in _layouts(known[each], made.shape):
         for b in _layouts(known[fixed[0]], made.shape):
+            # Multiplied by it, or divided: a mean over what counts divides by a sum of the mask.
             for factors in (b.values, 1.0 / b.values):
                 if _alike(made, a.values * factors):
                     return _Parts([(each, a.through(factors))], np.zeros(()))
@@ -197,6 +206,7 @@ def _sum_of(known: dict[int, Array], made: Array) -> _Parts | None:
     if any(layout is None for layout in layouts.values()):
         return None
     listed = [(each, layout) for each, layout in layouts.items() if layout is not None]
+    # All of them in the layout that fits first: with three and more the number of tries would explode.
     if not _alike(made, np.sum([layout.values for _, layout in listed], axis=0)):
         return None
     return _Parts([(each, layout.through(1.0)) for each, layout in listed], np.zeros(()))
@@ -207,11 +217,13 @@ def _joined(known: dict[int, Array], made: Array) -> _Parts | None:
     arrays = list(known.values())
     if sum(array.size for array in arrays) != made.size:
         return None
+    # [0, n1, n1 + n2, ...]: where each of them begins in the common numbering.
     ends = np.cumsum([0] + [array.size for array in arrays])
     # One numbering over all arrays: a place of the output says which array it comes from, and from where in it.
     flat = [np.arange(array.size).reshape(array.shape) + end for array, end in zip(arrays, ends[:-1], strict=True)]
     held = np.concatenate([array.reshape(-1) for array in arrays])
     for places in _together(flat):
+        # By the numbers: which axis it was joined along does not matter.
         if places.size == made.size and _alike(made, held[places].reshape(made.shape)):
             places = places.reshape(made.shape)
             each = zip(known, ends[:-1], ends[1:], strict=True)
@@ -227,6 +239,7 @@ def _joined(known: dict[int, Array], made: Array) -> _Parts | None:
 def _together(flat: list[Array]) -> Iterator[Array]:
     shapes = {each.shape for each in flat}
     for axis in range(max(each.ndim for each in flat) + 1):
+        # New axis where all are of one shape; an old one where they differ along it alone.
         if len(shapes) == 1:
             yield np.stack(flat, axis)
         if (
@@ -239,6 +252,7 @@ def _together(flat: list[Array]) -> Iterator[Array]:
 def _of_one(op: ForwardOp, number: int, x: Array, made: Array) -> _Parts | None:
     kind = op.kind.lower()
     if made.size == x.size:
+        # A mask is tried first: a factor of 1 or 0 by element is one too.
         return _masked(kind, number, x, made) or _of_same_size(kind, _turned(op), number, x, made)
     if made.size < x.size and any(word in kind for word in PICKING_WORDS):
         return _picked(number, x, made)
@@ -257,6 +271,7 @@ def _of_same_size(kind: str, turned: bool, number: int, x: Array, made: Array) -
     adds = "add" in kind or "sub" in kind
     if not any(word in kind for word in SCALING_WORDS) or (turned and "div" in kind) or "reciprocal" in kind:
         return None
+    # c - x: x counts negatively.
     sign = -1.0 if turned and "sub" in kind else 1.0
     for a in _layouts(x, made.shape):
         rest = made - sign * a.values  # what is added, one number everywhere

@@ -21,7 +21,9 @@ from parity.trace.arrays import Array
 # How near two rules of two losses with further terms have to be, relative to the loss: a decade below what one rule has
 # to hold to, as there are pairs of rules, and up to MOST_RULES of them.
 CLOSE_RULES = 1e-11
+# What usual losses ignore: torch's -100, -1, the padding 0, and 255 of segmentation maps.
 IGNORED = (-100, -1, 0, 255)
+# Pairs are tried in every reduction, so that rules are bounded where many inputs fit.
 MOST_RULES = 40_000
 MOST_CLASSES = 1000
 # How many numbers become one.

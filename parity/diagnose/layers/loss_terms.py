@@ -78,13 +78,14 @@ def sums_of(reference: Pass, candidate: Pass, reached: Reached, losses: tuple[fl
     one, other = apart
     if one is None or other is None:
         return None
-    keys: list[dict[str, Term]] = [{}, {}]
+    keys: list[dict[str, Term]] = [{}, {}]  # one of each side
     names: dict[str, str] = {}
     kinds: dict[str, str] = {}
     sizes: dict[str, int] = {}
     for side, (terms, found, passed) in enumerate(zip((one, other), known, (reference, candidate), strict=True)):
         for term in terms.terms:
             # One key for an output that both have, whichever side's op it is.
+            # A term that the other side has no like of keeps a key of its own side.
             own = _common_number(term.number, side, reached) if term.number in found else None
             key = f"both {own}" if own is not None else f"{('reference', 'candidate')[side]} {term.number}"
             # One output under two numbers, as of an op that hands it on: how much they count adds up.
@@ -101,6 +102,7 @@ def sums_of(reference: Pass, candidate: Pass, reached: Reached, losses: tuple[fl
 
 def _reduced(passed: Pass, number: int) -> int:
     """How many numbers an op takes, or what it is computed of, one number after the other."""
+    # 0, so that an op without inputs, such as a constant, has a size.
     pending, sizes = list(passed.ops[number].inputs), [0]
     while pending:
         each = pending.pop()
@@ -137,9 +139,11 @@ def _idle(passed: Pass, end: int, loss: float) -> set[int]:
     # 1e-12 of the loss: 9,000 roundings of float64.
     chain, found, near = [end], set[int](), 1e-12 * abs(loss)
     # `chain` grows while it is walked: from the loss back through sums whose other term is 0.
+    # Scalars alone: with a term of many numbers the sum would not be the loss itself.
     for number in chain:
         values = {each: passed.value(each) for each in passed.ops[number].inputs}
         scalars = {each: float(v.reshape(())) for each, v in values.items() if v is not None and v.size == 1}
+        # One of them is 0: all up to here is the loss, and nothing but sums lies between.
         found |= set(chain) if any(abs(value) <= near for value in scalars.values()) else set()
         chain += [each for each, value in scalars.items() if abs(value - loss) <= near][:1]
     return found
@@ -163,7 +167,8 @@ def other_terms(sums: Sums) -> Cause | None:
     """
     left_out, added = sums.alone
     wrong = otherwise(sums)
-    apart = abs(sums.total(1) - sums.total(0))
+    apart = abs(sums.total(1) - sums.total(0))  # signs do not matter: which side has more the cause says
+    # One term on either side alone explains itself; on both sides at once neither of them does.
     if (left_out or added) and not wrong:
         return _of_one_side(sums, left_out, added) if not (left_out and added) else None
     if not _equal(sums, left_out, added, LEFT * apart):
@@ -174,12 +179,14 @@ def other_terms(sums: Sums) -> Cause | None:
     # What is added beside terms has to agree, or it would be a part of what differs.
     if not (_as_much(sums, sums.constants, apart) and _as_much(sums, sums.of_weights, apart)):
         return None
+    # None where a term's numbers count by several factors, as with another mask.
     shares = {key: _share(sums.reference[key], sums.candidate[key]) for key in wrong}
     known = [share for share in shares.values() if share is not None]
     alike = len(known) == len(wrong) and np.ptp(known) <= CLOSE_OUTPUT * max(known)
     # One share of every term: the loss as a whole is scaled, before anything is added to it.
     if alike and len(wrong) == len(sums.reference) > 1:
         return _all_of_them(sums, wrong)
+    # What counts here does not count there, of every term: the mask of one side is the other's complement.
     if len(wrong) > 1 and all(_exchanged(sums.reference[key], sums.candidate[key]) for key in wrong):
         return _inverted(sums, wrong)
     return _counted(sums, wrong[0]) if len(wrong) == 1 else _several(sums, wrong)
@@ -188,6 +195,7 @@ def other_terms(sums: Sums) -> Cause | None:
 def _equal(sums: Sums, left_out: list[str], added: list[str], near: float) -> bool:
     """Whether what only one side has brings the same to both: one term that they compute in other steps."""
     parts = sum(sums.reference[key].part for key in left_out), sum(sums.candidate[key].part for key in added)
+    # Neither or both: a term of one side cannot be the same as none.
     return abs(parts[0] - parts[1]) <= near and bool(left_out) == bool(added)
 
 
@@ -225,10 +233,11 @@ def unexplained(sums: Sums) -> Rest:
     """Returns what is left of both losses where terms of them are no more than alike."""
     wrong = otherwise(sums)
     same = sum(sums.reference[key].part for key in sums.common if key not in wrong)
+    # Without decay and all that counts alike, so that forms are tried on what is left.
     # What both add alike belongs to no form of a loss; constants that differ may be a part of one.
     added = sums.constants[0] if sums.constants[0] == sums.constants[1] else 0.0
     left = [sums.total(side) - sums.of_weights[side] - same - added for side in (0, 1)]
-    shares = {1.0: None}
+    shares = {1.0: None}  # a dict for its keys, each once and in order
     for side, alone in ((sums.reference, sums.alone[0]), (sums.candidate, sums.alone[1])):
         # Every number of a term that one side alone has counts `factor`: the form itself is the loss over that if it is
         # a sum, and over that times the count if it is a mean.
@@ -246,6 +255,7 @@ def linear_in(sums: Sums, reference: Pass, candidate: Pass) -> list[Array]:
       reference: its pass.
       candidate: its own.
     """
+    # Of each side all that goes into the terms it alone has: there some other function is made of an output.
     behind = [
         upstream(passed.ops, [terms[key].number for key in alone])
         for passed, terms, alone in zip(
@@ -300,8 +310,10 @@ def _in_one_order(one: Term, other: Term) -> tuple[Array, Array]:
         kept = values != 0.0
         sums.append((values[kept], counts[kept]))
     (values, a), (others, b) = sums
+    # Of other counts of numbers which belongs to which cannot be told: 0 and 1 are never the same.
     if a.size != b.size:
         return np.zeros(1), np.ones(1)
+    # 1e-12 of the largest number: what is nearer the two sides may well have in another order.
     near = 1e-12 * np.abs(values).max(initial=0.0)
     # A group begins where both sides' values jump: of numbers that are equal to rounding nobody can say which is which.
     begins = (
@@ -315,7 +327,9 @@ def _share(one: Term, other: Term) -> float | None:
     """How many times as much every number counts in the candidate, None where it is not one number."""
     a, b = _in_one_order(one, other)
     held = a != 0.0
+    # b / a is the same for all numbers where only the reduction differs.
     shares = b[held] / a[held]
+    # The same numbers count on both sides, or it is a mask.
     same = held.any() and bool(((b != 0.0) == held).all()) and np.ptp(shares) <= 1e-9 * np.abs(shares).max()
     return float(np.median(shares)) if same else None
 
@@ -342,6 +356,7 @@ def _several(sums: Sums, keys: list[str]) -> Cause:
 def _counted(sums: Sums, key: str) -> Cause:
     name, one, other = sums.names[key], sums.reference[key], sums.candidate[key]
     mine, theirs, share = _words(one), _words(other), _share(one, other)
+    # Numbers of one term by several factors: a weighting, or a mask.
     if share is None:
         a, b = _in_one_order(one, other)
         evidence = f"{int((a != b).sum())} of its {a.size} numbers count otherwise, and that is the whole difference"
@@ -349,10 +364,13 @@ def _counted(sums: Sums, key: str) -> Cause:
         return build_cause("loss_reduction", "weights", evidence=evidence, theirs=theirs, name=name, mine=others)
     evidence = f"it counts {_number(share)} times as much in the candidate, and that is the whole difference"
     scalar = one.value.size == 1
+    # First what no reduction gives, then what some reduction does; the rest is a term by another coefficient.
     if _is_factor(sums, key, share):
         return _factor(sums, key, share)
+    # A single number may have been reduced before: only of a sum, or where it is all there is, can that be asked.
     divided = "sum" in sums.kinds[key].lower() or len(sums.reference) == 1
     reduced = _is_reduced(one, sums.divisors[0]) and _is_reduced(other, sums.divisors[1])
+    # A negative share turns the term's sign, which no reduction does.
     if (not _is_fraction(share) and not reduced) or share < 0.0 or (scalar and not divided):
         return build_cause("loss_term", "one", evidence=evidence, name=name, theirs=theirs, mine=mine)
     variant = "scalar" if scalar else "one"
@@ -393,13 +411,15 @@ def _words(term: Term) -> str:
     """What is taken of a term's numbers."""
     flat = term.counts.reshape(-1)
     held = flat[flat != 0.0]
-    size, count = flat.size, held.size
+    size, count = flat.size, held.size  # all its numbers, and those that count
     if size == 1:
         return f"{_number(float(flat[0]))} times"
+    # 1e-9: the counts are products of few factors, and rounding leaves 1e-15 of them.
     if not count or np.ptp(held) > 1e-9 * np.abs(held).max():
         total = float(flat.sum())
         return f"a weighted sum, with weights that add up to {_number(total)},"
     which = "all" if count == size else f"{count:,} of its {size:,} numbers:"
+    # held.mean() is the one count of all of them: 1 of a sum, 1 / n of a mean.
     factor = float(held.mean())
     for words, value in (("the sum", 1.0), ("the mean", 1.0 / count), ("the sum over the number of all", 1.0 / size)):
         if abs(factor - value) <= 1e-9 * value:
@@ -419,6 +439,7 @@ def _number(value: float) -> str:
     """A number, as a fraction or with the constant that it is, where it is one."""
     for words, constant in CONSTANTS.items():
         for text, known in ((words, constant), (f"1 / {words}", 1.0 / constant)):
+            # To 1e-9: no fraction of small numbers is so near to these.
             if abs(value / known - 1.0) <= 1e-9 if value else False:
                 return f"{value:.6g} ({text})"
     fraction = Fraction(value).limit_denominator(LARGEST_COUNT_OF_MEAN)
@@ -431,4 +452,5 @@ def _number(value: float) -> str:
 def _is_fraction(value: float) -> bool:
     """Whether a number is one count over another."""
     fraction = Fraction(value).limit_denominator(LARGEST_COUNT_OF_MEAN)
+    # 900 roundings; fractions of two numbers up to 20,000 are 2.5e-9 apart and more, so that no second one is near.
     return fraction != 0 and abs(value / float(fraction) - 1.0) <= 1e-13

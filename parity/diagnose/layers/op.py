@@ -140,7 +140,7 @@ def _moved(reference: Op, candidate: Op) -> Cause | None:
     for x in reference.data:
         # Sorted first, which is cheap: only the same numbers can stand in other places.
         for moved in candidate.data if x.size >= FEWEST_MOVED else []:
-            # numpy's allclose, 1e-5 and 1e-8, lets pass what `align` then asks for to CLOSE.
+            # In order, each to CLOSE of itself: atol = 0 asks as much of the numbers near 0.
             if x.size != moved.size or not np.allclose(np.sort(x, axis=None), np.sort(moved, axis=None), CLOSE, 0.0):
                 continue
             pair = align(x, moved)

@@ -90,11 +90,13 @@ def other_recurrence(layer: Recurrent) -> Cause | None:
     """Returns the cause where a layer that is run by another rule gives what the candidate has, or None."""
     work = _Work(MOST_MULTIPLICATIONS)
     with np.errstate(all="ignore"):
+        # Kinds by the shapes of the weights: four blocks of columns are an LSTM's, three a GRU's.
         for kind, weights in weights_of(layer.variables):
             for name, x in layer.sequences.items():
                 if x.shape[2] != weights.of_input.shape[0] or x.size > MOST_ELEMENTS_OF_INPUT:
                     continue
                 run = _Run(layer, weights, x, work)
+                # Of all usual rules one must give the reference, or nothing is known of this layer.
                 own = next((rule for rule in run.usual(kind) if run.gives(rule)), None)
                 if own is not None:
                     return run.other(own, name)
@@ -116,25 +118,33 @@ class _Run:
         self._parts = tuple(
             _parts(values, (*x.shape[:2], weights.units)) for values in (layer.reference, layer.candidate)
         )
-        shape = (len(x), weights.units)
+        shape = (len(x), weights.units)  # of a state: (examples, units)
         fitting = {name: value for name, value in layer.states.items() if value.shape == shape}
+        # Zeros first, the state that nearly every layer begins with.
         self._states = {"zeros": np.zeros(shape), **dict(list(fitting.items())[:MOST_STATES])}
         steps = x.shape[1]
         self._lengths = {
+            # A length of 0 is an example that is padding as a whole; one beyond the steps is none of this sequence.
             n: v for n, v in layer.lengths.items() if v.shape == (len(x),) and v.min() >= 0 and 0 < v.max() <= steps
         }
+        # (examples, steps): where an episode ends, of a reinforcement learner.
         self._marks = {n: v for n, v in layer.marks.items() if v.shape == x.shape[:2]}
 
     def outputs(self, rule: _Rule, examples: int | None = None, steps: int | None = None) -> Outputs:
         """The layer's outputs by a rule, of the first examples and steps alone where these are given."""
+        # (examples, steps, in), or, where the two axes were cut apart the other way round, the same numbers so read.
         x = self._x.reshape(*self._x.shape[1::-1], -1).swapaxes(0, 1) if rule.regrouped else self._x
+        # From the end where it is turned; the first examples and steps alone where they are only to be compared.
         x = (x[:, ::-1] if rule.turned else x)[:examples, :steps]
         lengths, marks = self._lengths.get(rule.lengths), self._marks.get(rule.marks)
         if lengths is not None:
             lengths = np.minimum(lengths[:examples], x.shape[1])
+        # What a state is multiplied by before a step: 0 where it is emptied, 1 where it stays.
         keeps = None if marks is None else (1.0 - marks if rule.emptied else marks)[:examples, :steps]
         state = tuple(self._states[name][:examples] for name in rule.state)
         size = self._weights.of_input.size + self._weights.of_state.size
+        # Multiplications of all steps of these examples, and OF_A_STEP for what numpy itself takes: the budget is of
+        # both.
         self._work.left -= x.shape[1] * (OF_A_STEP + len(x) * size)
         return over_steps(step_of(rule.cell, self._weights), x, state, Way(lengths, rule.reverse, rule.frozen, keeps))
 
@@ -150,9 +160,11 @@ class _Run:
         whole, lasts = self._parts[side]
         if self._work.left <= 0.0 or not (whole or lasts):
             return False
+        # The first steps of a sequence depend on nothing later, so that three of them refute most rules.
         begun = [each[:1, :FIRST_STEPS] for each in whole]
         if not rule.reverse and whole and _in_parts(self.outputs(rule, 1, FIRST_STEPS).steps, begun):
             return True
+        # Backwards the first step comes last: then only all steps together show it.
         if not lasts and not rule.reverse:
             return False
         made = self.outputs(rule, 1)
@@ -161,6 +173,7 @@ class _Run:
 
     def usual(self, kind: str) -> Iterator[_Rule]:
         """The rules that a reference may have, the likeliest first."""
+        # Zeros in both, or two of the states that are there, in either order: c and h of an LSTM.
         pairs = [("zeros",) * 2, *permutations([name for name in self._states if name != "zeros"], 2)]
         states = pairs if kind == "LSTM" else [(name,) for name in self._states]
         for cell in _cells(kind):
@@ -174,6 +187,7 @@ class _Run:
         """The cause where a rule that differs in one thing gives what the candidate has."""
         base = self.outputs(own)
         for rule, cause in self._others(own):
+            # What differs behind the ends only is not in the first steps: it cannot be told by them.
             if not _within(rule, own) and not self._may_give(rule, 1):
                 continue
             made = self.outputs(rule)
@@ -214,6 +228,7 @@ class _Run:
     def _other_ways(self, own: _Rule) -> Iterator[tuple[_Rule, _Worded]]:
         if own.lengths:
             behind = _Worded("sequence_lengths", "behind the end", {"own": own.lengths})
+            # Without lengths a sequence is reversed as a whole.
             reverse = "all" if own.reverse else ""
             yield own._replace(lengths="", frozen=False, reverse=reverse), behind
             yield own._replace(frozen=False), behind
@@ -228,12 +243,13 @@ class _Run:
         words = {"other": ways[bool(own.reverse)], "own": ways[not own.reverse]}
         yield own._replace(reverse="" if own.reverse else "each"), _Worded("recurrent_rule", "direction", words)
         yield own._replace(turned=True), _Worded("reversed_input", "steps", {})
+        # (examples, steps) read as (steps, examples): a reshape where a transpose was meant.
         yield own._replace(regrouped=True), _Worded("moved_values", "steps", {})
 
     def _other_states(self, own: _Rule) -> Iterator[tuple[str, ...]]:
         if len(own.state) == 2:
             yield own.state[::-1]
-            yield from ((one, "zeros") for one in self._states)
+            yield from ((one, "zeros") for one in self._states)  # c from what is there, h zeros, and the other way round
             yield from (("zeros", one) for one in self._states)
         yield from ((name,) * len(own.state) for name in self._states if (name,) * len(own.state) != own.state)
 
@@ -254,6 +270,7 @@ def _cells(kind: str) -> Iterator[Cell]:
         if kind == "LSTM":
             yield from (Cell(kind, order, bias) for bias in (1.0, 0.0))
         elif kind == "GRU":
+            # TensorFlow 1's GRUCell resets before the product, torch and cuDNN behind it; all keep the old state by z.
             yield from (
                 Cell(kind, order, reset=reset, update=update)
                 for reset in ("before", "after")
@@ -270,12 +287,13 @@ def _other_cells(own: Cell) -> Iterator[tuple[Cell, _Worded]]:
             amounts = {"other": bias, "own": own.forget_bias}
             if bias != own.forget_bias:
                 yield own._replace(forget_bias=bias), _Worded("forget_bias", "amount", amounts)
-        for gate in "ijo" if own.forget_bias else "":
+        for gate in "ijo" if own.forget_bias else "":  # the bias that was meant for the forget gate
             added = {"own": own.forget_bias, "gate": GATE_NAMES[gate]}
             yield own._replace(biased=gate), _Worded("forget_bias", "gate", added)
     if own.kind == "GRU":
         reset = "after" if own.reset == "before" else "before"
         resets = _Worded("recurrent_rule", "reset", {"other": reset, "own": own.reset})
+        # inside: whether the new state's bias is scaled by r with the rest of the state's product.
         for inside in (False, True) if reset == "after" else (False,):
             yield own._replace(reset=reset, bias_reset=inside), resets
         update = "new" if own.update == "old" else "old"
@@ -298,6 +316,7 @@ def other_last(layer: Recurrent) -> Cause | None:
     What both sides take there tells nothing.
     """
     for name, x in layer.sequences.items():
+        # What is zero everywhere, as in a layer that has not begun, is any step.
         taken = {words: made for words, made in _taken(x, layer.lengths) if made.any()}
         seen = {words: [_among(made, values) for values in layer.parted] for words, made in taken.items()}
         own = next((words for words, (here, there) in seen.items() if here and not there), None)
@@ -322,6 +341,7 @@ def _taken(x: Array, lengths: Mapping[str, Array]) -> Iterator[tuple[str, Array]
     rows = np.arange(len(x))
     for feed, given in lengths.items():
         if given.shape == (len(x),) and given.min() > 0 and given.max() <= x.shape[1]:
+            # Steps count from 0: the last is at lengths - 1, and lengths itself or lengths - 2 is off by one.
             yield f"the step {feed} - 1", x[rows, given - 1]
             yield f"the step {feed}", x[rows, np.minimum(given, x.shape[1] - 1)]
             yield f"the step {feed} - 2", x[rows, given - 2]
@@ -343,9 +363,11 @@ def _parts(values: Sequence[Array], shape: tuple[int, int, int]) -> tuple[list[A
 def _whole(value: Array, shape: tuple[int, int, int]) -> Iterator[Array]:
     """Yields a value of three axes as all outputs of a layer, in either layout, and halves of two directions."""
     units = shape[2]
+    # One direction, or two side by side along the last axis.
     if value.ndim == 3 and value.shape[2] in (units, 2 * units):
         for begin in range(0, value.shape[2], units):
             part = value[..., begin : begin + units]
+            # Steps first, as torch has them.
             yield from (each for each in (part, part.swapaxes(0, 1)) if each.shape == shape)
 
 
@@ -363,6 +385,7 @@ def _shows(made: Outputs, value: Array, unlike: Outputs | None = None) -> bool:
     """
     examples, steps, units = made.steps.shape
     if value.ndim == 3:
+        # What both rules give tells neither: at some step they have to be apart.
         told = _differ(made.steps, unlike.steps if unlike is not None else None)
         parts = _whole(value, (examples, steps, units))
         return told and any(norm(part - made.steps) <= CLOSE_OUTPUT * norm(made.steps) for part in parts)
@@ -375,6 +398,7 @@ def _shows(made: Outputs, value: Array, unlike: Outputs | None = None) -> bool:
 def _is_last(last: Array, value: Array, unlike: Array | None) -> bool:
     near = CLOSE_OUTPUT * norm(last)
     return bool(
+        # One number first: most values are told by it, without a pass over all of them.
         abs(value[0, 0] - last[0, 0]) <= near and last.any() and _differ(last, unlike) and norm(value - last) <= near
     )
 

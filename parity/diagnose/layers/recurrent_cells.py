@@ -97,7 +97,10 @@ def weights_of(variables: Mapping[str, Array]) -> Iterator[tuple[str, Weights]]:
     if len(kernels) == 1:
         ((rows, columns),) = (kernel.shape for kernel in kernels)
         for kind, gates in (("LSTM", 4), ("RNN", 1)):
+            # TensorFlow's cells have one kernel for input and state: rows of the input first, `units` rows of the state
+            # behind.
             units = columns // gates
+            # units of state go in too, so that the kernel has more rows than these; else it is a dense layer's.
             if columns == gates * units and rows > units and len(biases) <= 1:
                 bias = biases[0] if biases else np.zeros(columns)
                 if bias.shape == (columns,):
@@ -107,20 +110,24 @@ def weights_of(variables: Mapping[str, Array]) -> Iterator[tuple[str, Weights]]:
 
 
 def _of_two(one: Array, other: Array, biases: list[Array]) -> Iterator[tuple[str, Weights]]:
-    units = other.shape[1]
+    units = other.shape[1]  # of GRUCell the candidate's columns
     if (
         one.shape[0] == other.shape[0] > units and one.shape[1] == 2 * units
     ):  # gates and candidate of TensorFlow's GRUCell
         fitting = [next((b for b in biases if b.shape == (k.shape[1],)), np.zeros(k.shape[1])) for k in (one, other)]
-        rows = one.shape[0] - units
+        rows = one.shape[0] - units  # of the input alone
+        # Gates first, then the candidate: one kernel of three blocks, as torch has it.
         both = np.concatenate([one, other], axis=1)
         yield "GRU", Weights(both[:rows], both[rows:], np.concatenate(fitting), np.zeros(3 * units))
     for kind, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+        # torch's two kernels: `one` meets the input, `other` the state, whose rows are the units.
         if one.shape[1] == other.shape[1] == gates * other.shape[0]:
             columns = one.shape[1]
+            # One bias, two (of the input and of the state), or none: torch adds both, TensorFlow has one.
             fitting = [bias for bias in biases if bias.shape == (columns,)] or [np.zeros(columns)]
             first, second = [*fitting, np.zeros(columns)][:2]
             yield kind, Weights(one, other, first, second)
+            # Which of two equal shapes meets the input, the shapes do not say.
             if first is not second and len(fitting) == 2:
                 yield kind, Weights(one, other, second, first)
 
@@ -129,29 +136,34 @@ def step_of(cell: Cell, weights: Weights) -> Step:
     """Returns what becomes of an input ``[example, in]`` and a state, a tuple whose last is the output."""
     activate = np.tanh if cell.activation == "tanh" else (lambda x: np.maximum(x, 0.0))
     units = weights.units
+    # Columns of each gate, by its letter: one block of `units` after the other, in the order of the kernel.
     place = {letter: slice(number * units, (number + 1) * units) for number, letter in enumerate(cell.order)}
 
     def lstm(x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         c, h = state
-        z = x @ weights.of_input + h @ weights.of_state + weights.bias + weights.bias_of_state
+        z = x @ weights.of_input + h @ weights.of_state + weights.bias + weights.bias_of_state  # (examples, 4 units)
         parts = {
             letter: z[:, at] + (cell.forget_bias if letter == cell.biased else 0.0) for letter, at in place.items()
         }
+        # c' = f c + i j, and out of it h' = o act(c'): both use the state of before the step.
         c = _sigmoid(parts["f"]) * c + _sigmoid(parts["i"]) * activate(parts["j"])
         return c, _sigmoid(parts["o"]) * activate(c)
 
     def gru(x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         (h,) = state
-        of_x = x @ weights.of_input + weights.bias
+        of_x = x @ weights.of_input + weights.bias  # (examples, 3 units)
         of_h = h @ weights.of_state + weights.bias_of_state
-        r, z = (_sigmoid(of_x[:, place[each]] + of_h[:, place[each]]) for each in "rz")
+        r, z = (_sigmoid(of_x[:, place[each]] + of_h[:, place[each]]) for each in "rz")  # (examples, units) each
         at = place["h"]
         if cell.bias_reset:
+            # With `bias_reset` the new state's bias is added to the state's product, and reset with it.
             of_x, of_h = of_x - weights.bias, of_h + weights.bias
         inner = (
+            # "before": r h goes through the matrix; "after", as cuDNN and torch: the product with h is scaled by r.
             r * of_h[:, at] if cell.reset == "after" else (r * h) @ weights.of_state[:, at] + weights.bias_of_state[at]
         )
         new = activate(of_x[:, at] + inner)
+        # z keeps the old state (TensorFlow, torch), or takes the new one.
         return (z * h + (1 - z) * new if cell.update == "old" else (1 - z) * h + z * new,)
 
     def rnn(x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -171,29 +183,35 @@ def over_steps(step: Step, x: Array, state: tuple[Array, ...], way: Way) -> Outp
       way: how it goes.
     """
     examples, steps = x.shape[:2]
-    lengths = way.lengths if way.lengths is not None else np.full(examples, steps)
+    lengths = way.lengths if way.lengths is not None else np.full(examples, steps)  # (examples,)
     turned = _turned(x, lengths if way.reverse == "each" else np.full(examples, steps)) if way.reverse else x
-    alive = np.arange(steps) < lengths[:, None]
+    alive = np.arange(steps) < lengths[:, None]  # bool (examples, steps)
     outputs = []
     for t in range(steps):
         if way.keeps is not None:
+            # Before the step, as an episode that begins at it has no state.
             state = tuple(each * way.keeps[:, t, None] for each in state)
         new = step(turned[:, t], state)
+        # Frozen, a state stays as it was at the example's end; else it runs on over the padding.
         counts = alive[:, t, None] if way.frozen else np.ones((examples, 1), bool)
         state = tuple(np.where(counts, after, before) for after, before in zip(new, state, strict=True))
+        # Behind the end dynamic_rnn gives zeros, whatever the state is.
         outputs.append(np.where(counts, new[-1], 0.0))
     found = np.stack(outputs, axis=1)
     if way.reverse:
+        # Outputs are put back in the order of the steps, so that step t stands at t.
         found = _turned(found, lengths if way.reverse == "each" else np.full(examples, steps))
         return Outputs(found, state)
+    # Forward the last of what is put out is one more candidate: of short examples it is padding, or zeros.
     return Outputs(found, (*state, found[:, -1]))
 
 
 def _turned(x: Array, lengths: Array) -> Array:
     places = np.arange(x.shape[1])[None]
+    # Within its length an example is reversed; what lies behind stays where it is, as tf.reverse_sequence leaves it.
     order = np.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
     return np.take_along_axis(x, order[..., None], axis=1)
 
 
 def _sigmoid(x: Array) -> Array:
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))  # by tanh: no overflow for any x

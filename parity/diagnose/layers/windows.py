@@ -51,6 +51,7 @@ def goes_in(image: Array, kind: str, kernel: Array | None) -> bool:
     """
     if image.ndim != 4 or (kernel is not None and kernel.ndim != 4):
         return False
+    # A transposed kernel is (kh, kw, out, in): the image's channels are its last axis.
     return kernel is None or image.shape[3] == kernel.shape[3 if kind == TRANSPOSED else 2]
 
 
@@ -76,10 +77,12 @@ def other_windows(op: Windows) -> Cause | None:
         or op.kind not in CONVOLUTIONS | POOLINGS.keys()
     ):
         return None
+    # One example tells which rule it is; the others only confirm the one that was found.
     first, ways = (
         op._replace(image=op.image[:1], reference=op.reference[:1], candidate=op.candidate[:1]),
         list(_ways(op)),
     )
+    # All of it is computed anew: a budget of multiplications, so that no diagnosis takes minutes.
     if _work(first, ways) > MOST_MULTIPLICATIONS:
         return None
     own = next((way for way in ways if same_values(first.reference, _computed(first, way))), None)
@@ -87,6 +90,7 @@ def other_windows(op: Windows) -> Cause | None:
         return None
     for way in ways:
         told = same_values(first.candidate, _computed(first, way))
+        # Of all examples now, and to what differs of them.
         if told and reproduces(_computed(op, way), op.reference, op.candidate):
             return _cause(op, own, way)
     return None
@@ -110,6 +114,7 @@ def windows_among(op: Windows, beyond: Sequence[Array], bias: Array | None = Non
     if op.kind not in CONVOLUTIONS | POOLINGS.keys():
         return None
     first = op._replace(image=op.image[:1], reference=op.reference[:1], candidate=op.reference[:1])
+    # Outputs of the port in whatever layout, cut to one example: as many numbers as the op gives, per example.
     alike = [each[:1] for each in beyond if each.ndim and len(each) == count and each.size == op.reference.size]
     ways = [*_ways(op), *_dilated(op)]
     if not alike or _work(first, ways) > MOST_MULTIPLICATIONS:
@@ -119,7 +124,9 @@ def windows_among(op: Windows, beyond: Sequence[Array], bias: Array | None = Non
         return None
     for way in ways:
         made = _computed(first, way)
+        # The port may have added the bias in one op with the convolution.
         added = [made] if bias is None or bias.shape != made.shape[-1:] else [made, made + bias]
+        # Another rule may give the reference's own numbers in another order: that is no other rule.
         if any(is_held(each, alike) for each in added) and not is_held(made, [first.reference]):
             return _cause(op, own, way)
     return None
@@ -128,7 +135,9 @@ def windows_among(op: Windows, beyond: Sequence[Array], bias: Array | None = Non
 def _dilated(op: Windows) -> Iterator[_Way]:
     if op.kind in ("Conv2D", "DepthwiseConv2dNative"):
         size = max(_size(op))
+        # Of a kernel of one element no dilation shows.
         for dilation in OTHER_DILATIONS if size > 1 else ():
+            # (size - 1) dilation + 1 places are covered, so that as many zeros may stand in front.
             for start in range((size - 1) * dilation + 1):
                 yield _Way("", op.kernel, op.kind, start, start, False, dilation)
 
@@ -140,12 +149,15 @@ def _ways(op: Windows) -> Iterator[_Way]:
         kernels.append(("with its kernel turned by half a turn", op.kernel[::-1, ::-1]))
         if high == wide:
             kernels.append(("with rows and columns of its kernel exchanged", op.kernel.transpose(1, 0, 2, 3)))
+    # A pooling may be the other one; a convolution's kind follows from its kernel.
     kinds = [op.kind] if op.kernel is not None else [op.kind, *(POOLINGS.keys() - {op.kind})]
     for kind in kinds:
         for words, kernel in kernels:
+            # Padding above and to the left from 0 to the size of the window: more would begin in nothing but padding.
             for top in range(high):
                 for left in range(wide):
                     yield _Way(words, kernel, kind, top, left, False)
+                    # torch counts zeros of the padding in a mean unless told otherwise, TensorFlow never does.
                     if kind == "AvgPool":
                         yield _Way("counting the padding", kernel, kind, top, left, True)
 
@@ -153,6 +165,7 @@ def _ways(op: Windows) -> Iterator[_Way]:
 def _work(op: Windows, ways: Sequence[_Way]) -> float:
     """How many multiplications it takes to compute an op in some ways: the kernel at every place of what it goes over."""
     high, wide = (op.image if op.kind == TRANSPOSED else op.reference).shape[1:3]
+    # One multiplication for each element of the kernel at every place of the output; of a transposed one of the input.
     size = op.kernel.size if op.kernel is not None else int(np.prod(_size(op))) * op.image.shape[3]
     return float(len(ways) * len(op.image) * high * wide * size)
 
@@ -172,14 +185,17 @@ def _computed(op: Windows, way: _Way) -> Array:
         return spread(op.image, kernel, strides, (way.top, way.left), sizes, most=math.inf)
     pads = []
     for axis, start in enumerate((way.top, way.left)):
+        # What the last window needs of the image, and how much of that lies beyond its end.
         needed = (sizes[axis] - 1) * strides[axis] + (size[axis] - 1) * way.dilation + 1
         pads.append((start, max(0, needed - start - op.image.shape[1 + axis])))
     if kernel is None:
         made = pooled(op.image, size, strides, pads, way.kind == "AvgPool", way.counts_padding)
     else:
+        # Depthwise: a group for each channel, whose kernels are side by side on the last axis.
         groups = op.image.shape[3] if op.kind == "DepthwiseConv2dNative" else 1
         one_by_one = kernel.reshape(*kernel.shape[:2], 1, -1) if groups > 1 else kernel
         made = convolved(op.image, one_by_one, strides, pads, [way.dilation] * 2, groups, most=math.inf)
+    # As many as the reference has: with other padding a window more may fit at the end.
     return made[:, : sizes[0], : sizes[1]]
 
 
