@@ -88,9 +88,8 @@ def sums_of(reference: Pass, candidate: Pass, reached: Reached, losses: tuple[fl
             # A term that the other side has no like of keeps a key of its own side.
             own = _common_number(term.number, side, reached) if term.number in found else None
             key = f"both {own}" if own is not None else f"{('reference', 'candidate')[side]} {term.number}"
-            # One output under two numbers, as of an op that hands it on: how much they count adds up.
             held = keys[side].get(key)
-            keys[side][key] = term._replace(counts=term.counts + held.counts) if held else term
+            keys[side][key] = _together(term, held) if held else term
             op = passed.ops[term.number]
             names.setdefault(key, op.name if not side else " ".join(part for part in (op.name, op.kind) if part))
             kinds.setdefault(key, op.kind)
@@ -98,6 +97,15 @@ def sums_of(reference: Pass, candidate: Pass, reached: Reached, losses: tuple[fl
     constants, of_weights = (one.constant, other.constant), (one.of_weights, other.of_weights)
     added = list(_of_data(reference)), list(_of_data(candidate))
     return Sums(keys[0], keys[1], constants, of_weights, names, kinds, sizes, added)
+
+
+def _together(one: Term, other: Term) -> Term:
+    """Two outputs that hold the same numbers, as one term: how much they count adds up, number by number."""
+    # Their axes may be in another order, or joined: the k-th smallest of the one is the k-th smallest of the other.
+    counts = one.counts.flatten()
+    places, others = (np.argsort(each.value, axis=None, kind="stable") for each in (one, other))
+    counts[places] += other.counts.reshape(-1)[others]
+    return one._replace(counts=counts.reshape(one.counts.shape))
 
 
 def _reduced(passed: Pass, number: int) -> int:

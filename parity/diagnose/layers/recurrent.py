@@ -125,7 +125,9 @@ class _Run:
         steps = x.shape[1]
         self._lengths = {
             # A length of 0 is an example that is padding as a whole; one beyond the steps is none of this sequence.
-            n: v for n, v in layer.lengths.items() if v.shape == (len(x),) and v.min() >= 0 and 0 < v.max() <= steps
+            n: v
+            for n, v in layer.lengths.items()
+            if v.shape == (len(x),) and v.min() >= 0 and 0 < v.max() <= steps
         }
         # (examples, steps): where an episode ends, of a reinforcement learner.
         self._marks = {n: v for n, v in layer.marks.items() if v.shape == x.shape[:2]}
@@ -249,7 +251,9 @@ class _Run:
     def _other_states(self, own: _Rule) -> Iterator[tuple[str, ...]]:
         if len(own.state) == 2:
             yield own.state[::-1]
-            yield from ((one, "zeros") for one in self._states)  # c from what is there, h zeros, and the other way round
+            yield from (
+                (one, "zeros") for one in self._states
+            )  # c from what is there, h zeros, and the other way round
             yield from (("zeros", one) for one in self._states)
         yield from ((name,) * len(own.state) for name in self._states if (name,) * len(own.state) != own.state)
 

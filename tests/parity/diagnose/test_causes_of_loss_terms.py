@@ -272,3 +272,15 @@ def test_a_sum_over_the_sum_of_its_weights_in_place_of_a_mean_is_another_reducti
     assert cause(mean, loss(weights, weights)).name == "loss_reduction"
     assert cause(mean, loss(weights, 1.0)).name == "loss_term"
     assert cause(loss(weights, weights), loss(weights / 0.1234567, weights)).name == "loss_term"
+
+
+@pytest.mark.parametrize("turned", [EACH.T, EACH.reshape(20, 1), EACH[None]])
+def test_an_output_that_is_read_in_two_layouts_is_one_term(turned):
+    def loss(way):
+        one, other = (getattr(value, way.lower())() for value in (EACH, turned))
+        made = [("Transpose", [0], turned), (way, [0], one), (way, [2], other), ("Mul", [4], 0.5 * other)]
+        return [*made, ("Add", [3, 5], one + 0.5 * other)]
+
+    named = cause(loss("Mean"), loss("Sum"))
+    assert named.name == "loss_reduction"
+    assert "it counts 20 times as much in the candidate" in named.evidence
