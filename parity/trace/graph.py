@@ -37,6 +37,22 @@ class RecordedGraph(NamedTuple):
       callers: dict of op name to the numbers of the frames that it was made in, outermost first.
       shapes: dict of op name to the static shapes of its outputs, each a list with None for an unknown size; None for one of
         unknown rank. Ops without outputs are left out.
+      initial: dict of trace name to the tensor of `initial_nodes` that is a variable's initial value.
+      initial_nodes: the ops that compute initial values, with all that they take, as in `nodes`; a constant of more than
+        64 KiB has no `value`.
+      arguments: the script's own, without its name.
+      flags: dict of the name of every flag that the script's own modules defined to its value.
+      collections: dict of a collection's key to the names of what is in it, in order: tensors, ops, and ops of variables.
+      hyper_parameters: dict of section to a dict of name to number, rounded to float32, or to the tensor that gives it in
+        each step, e.g. {"learning_rate": "ExponentialDecay:0", "momentum": 0.9}.
+      combinations: dict of section to a dict of the name of a variable's op to how its towers' gradients are combined: "one"
+        (of one tower only), "sum", "mean", "mean_of_present", "scaled" or "unknown".
+      clipping: dict of section to None where it clips nothing, else a dict with
+        `kind`, "global_norm" or "norm" (of each gradient by itself) with `limit`, "value" with `low` and `high` (None for a
+        bound that there is none of), "scale" with `factor`, or "other"; numbers as in `hyper_parameters`;
+        `place`, "before_combining" (in each tower by itself) or "after_combining", None where the combination is unknown;
+        `variables`, names of their ops, where not all of the section are clipped;
+        `first`, the rule before combining where there is one in both places.
     """
 
     definition: Dict[str, Any]
@@ -45,6 +61,14 @@ class RecordedGraph(NamedTuple):
     frames: Sequence[List[Any]] = []
     callers: Mapping[str, List[int]] = {}
     shapes: Mapping[str, List[Optional[List[Optional[int]]]]] = {}
+    initial: Mapping[str, str] = {}
+    initial_nodes: Sequence[Dict[str, Any]] = []
+    arguments: Sequence[str] = []
+    flags: Mapping[str, Any] = {}
+    collections: Mapping[str, List[str]] = {}
+    hyper_parameters: Mapping[str, Dict[str, Any]] = {}
+    combinations: Mapping[str, Dict[str, str]] = {}
+    clipping: Mapping[str, Optional[Dict[str, Any]]] = {}
 
     @property
     def nodes(self) -> List[Dict[str, Any]]:

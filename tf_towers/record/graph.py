@@ -1,9 +1,10 @@
 """Takes the graph and the facts of a script as data."""
 
 import sys
-from typing import AbstractSet, Any, Dict, Iterator, Mapping, Sequence
+from typing import AbstractSet, Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
 import tensorflow as real
+import tensorflow.compat.v1 as tf
 from google.protobuf import json_format
 from tensorflow.core.framework import graph_pb2
 
@@ -11,14 +12,24 @@ from parity.trace import RecordedGraph, quantity_of, trace_name
 from tf_towers.facts import environment_flags
 from tf_towers.graph.races import writers_of
 from tf_towers.graph.traversal import ancestors
+from tf_towers.record.clipping import clipping_of
 from tf_towers.record.hooks import ApplyCall, loop_of
 from tf_towers.record.inputs import is_source
 from tf_towers.record.manual_updates import HandWritten
 from tf_towers.record.plan import RecordPlan, Section, changed_after_combining
-from tf_towers.record.provenance import shapes_of, source_of
+from tf_towers.record.provenance import (
+    collections_of,
+    flags_of_script,
+    initial_values,
+    settings_of,
+    shapes_of,
+    source_of,
+)
 from tf_towers.record.towers import suggested_towers
 from tf_towers.record.variables import Variables, hyper_parameters
 from tf_towers.tf_types import Graph, GraphDef, Operation, Session, Tensor
+
+MOST_OF_A_CONSTANT = 1 << 16  # bytes; the state before the first step has the numbers of larger ones
 
 
 def recorded_graph(graph: Graph, plans: Sequence[RecordPlan], variables: Variables) -> RecordedGraph:
@@ -37,9 +48,12 @@ def recorded_graph(graph: Graph, plans: Sequence[RecordPlan], variables: Variabl
     wanted |= {variable.op for variable in variables.keys.values()}
     for plan in plans:
         wanted |= {tensor.op for tensor in plan.observed.fetches.values()}
-    stop = {op for op in ancestors(wanted) if is_source(op)}
-    ops = sorted(ancestors(wanted, stop), key=lambda op: op._id)
+    sections = {section.name: section for plan in plans for section in plan.sections}
+    settings = {name: settings_of(section.apply.optimizer) for name, section in sections.items()}
+    wanted |= {value.op for each in settings.values() for value in each.values() if tf.is_tensor(value)}
+    ops, stop = _with_ancestors(wanted)
     frames, callers = source_of(ops)
+    initial = initial_values(variables)
     return RecordedGraph(
         json_format.MessageToDict(_definition(graph, ops, stop), preserving_proto_field_name=True),
         {key: variable.op.name for key, variable in variables.keys.items()},
@@ -47,7 +61,35 @@ def recorded_graph(graph: Graph, plans: Sequence[RecordPlan], variables: Variabl
         frames=frames,
         callers=callers,
         shapes=shapes_of(ops),
+        initial={key: tensor.name for key, tensor in initial.items()},
+        initial_nodes=_initial_nodes(graph, {tensor.op for tensor in initial.values()}),
+        arguments=sys.argv[1:],
+        flags=flags_of_script(),
+        collections=collections_of(graph),
+        hyper_parameters={
+            section: {name: value.name if tf.is_tensor(value) else value for name, value in each.items()}
+            for section, each in settings.items()
+        },
+        combinations={name: kinds_of_combination(section) for name, section in sections.items()},
+        clipping={name: clipping_of(section) for name, section in sections.items()},
     )
+
+
+def _with_ancestors(wanted: AbstractSet[Operation]) -> Tuple[List[Operation], Set[Operation]]:
+    """Returns the ops in the order of making, and those of them where data enters, behind which nothing is looked at."""
+    stop = {op for op in ancestors(wanted) if is_source(op)}
+    return sorted(ancestors(wanted, stop), key=lambda op: op._id), stop
+
+
+def _initial_nodes(graph: Graph, wanted: AbstractSet[Operation]) -> List[Dict[str, Any]]:
+    definition = _definition(graph, *_with_ancestors(wanted))
+    for node in definition.node:
+        if node.op == "Const" and node.attr["value"].ByteSize() > MOST_OF_A_CONSTANT:
+            del node.attr["value"]
+    nodes: List[Dict[str, Any]] = json_format.MessageToDict(definition, preserving_proto_field_name=True).get(
+        "node", []
+    )
+    return nodes
 
 
 def _definition(graph: Graph, ops: Sequence[Operation], stop: AbstractSet[Operation]) -> GraphDef:
@@ -156,13 +198,23 @@ def combine_of_losses(section: Section) -> str:
     return "sum" if abs(factor - 1) < 1e-6 else "scaled"
 
 
+def kinds_of_combination(section: Section) -> Dict[str, str]:
+    """Returns dict of the name of a variable's op to how its gradients are combined: the kind of its `Combination`.
+
+    Where the towers' losses are joined before one differentiation, that is how those are.
+    """
+    if section.loss_factor is not None:
+        return dict.fromkeys(section.combinations, combine_of_losses(section))
+    return {name: each.kind for name, each in section.combinations.items()}
+
+
 def facts_of_section(section: Section, from_values: str) -> Dict[str, Any]:
     """Returns what is known of one optimizer's part as a dict of JSON values; `from_values` as in `facts_of`."""
-    kinds = sorted({each.kind for each in section.combinations.values()})
+    kinds = sorted(set(kinds_of_combination(section).values()))
     from_graph = kinds[0] if len(kinds) == 1 else "+".join(kinds)
     sure = from_values if from_values in ("mean", "sum") else from_graph
     if section.loss_factor is not None:
-        sure = from_graph = combine_of_losses(section)
+        sure = from_graph
     return {
         "towers": max(1, len(section.towers)),
         "towers_suggested": suggested_towers(set().union(*section.towers_ops)),

@@ -1,12 +1,18 @@
-"""Finds where a script's graph comes from: the lines that made its ops, and what the graph knows of their shapes."""
+"""Finds where a script's graph comes from: lines, shapes, initial values, flags, collections, hyper-parameters."""
 
+import math
+import sys
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
+import numpy as np
 import tensorflow as real
 import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import tensor_util
 
 from parity.trace import UsersLines
-from tf_towers.tf_types import Operation
+from tf_towers.graph.update.optimizer import HYPER_PARAMETERS
+from tf_towers.record.variables import Variables, hyper_parameters, learning_rate
+from tf_towers.tf_types import Graph, Operation, Optimizer, Tensor
 
 Frame = Tuple[str, int, str]  # path, line and function
 
@@ -53,3 +59,71 @@ def shapes_of(ops: Iterable[Operation]) -> Dict[str, List[Optional[List[Optional
         for op in ops
         if op.outputs
     }
+
+
+def initial_values(variables: Variables) -> Dict[str, Tensor]:
+    """Returns dict of trace name to the tensor that a variable's own initializer assigns."""
+    found = {}
+    for key, variable in variables.keys.items():
+        op = getattr(variable, "initializer", None)
+        if op is not None and op.type.startswith("Assign") and len(op.inputs) > 1:
+            found[key] = op.inputs[1]
+    return found
+
+
+def flags_of_script() -> Dict[str, Any]:
+    """Returns dict of name to value of the flags of `tf.app.flags` or absl that modules of the script defined and parsed.
+
+    Values that JSON has none for are left out.
+    """
+    module = sys.modules.get("absl.flags")
+    if module is None or not module.FLAGS.is_parsed():
+        return {}
+    users = UsersLines(real, tf)
+    found: Dict[str, Any] = {}
+    for name, flags in module.FLAGS.flags_by_module_dict().items():
+        # The main module goes by the path of the script.
+        path = getattr(sys.modules.get(name), "__file__", None) or name
+        if name == sys.argv[0] or (path != name and users.is_users(path)):
+            found.update((flag.name, flag.value) for flag in flags if _is_json(flag.value))
+    return found
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(_is_json(each) and not isinstance(each, list) for each in value)
+    return value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
+
+
+COLLECTIONS = (
+    tf.GraphKeys.LOSSES,
+    tf.GraphKeys.REGULARIZATION_LOSSES,
+    tf.GraphKeys.UPDATE_OPS,
+    tf.GraphKeys.MOVING_AVERAGE_VARIABLES,
+    tf.GraphKeys.TRAINABLE_VARIABLES,
+)
+
+
+def collections_of(graph: Graph) -> Dict[str, List[str]]:
+    """Returns dict of a collection's key to the names of its tensors and ops, of variables those of their ops."""
+    found = {}
+    for key in COLLECTIONS:
+        named = [each.op if isinstance(each, real.Variable) else each for each in graph.get_collection(key)]
+        found[key] = [each.name for each in named if isinstance(getattr(each, "name", None), str)]
+    return found
+
+
+def settings_of(optimizer: Optimizer) -> Dict[str, Any]:
+    """Returns dict of hyper-parameter to number, or to the tensor that gives it where that is no constant."""
+    found = {
+        name: value
+        for name, value in hyper_parameters(optimizer).items()
+        if isinstance(value, (bool, float)) and math.isfinite(value)
+    }
+    held = {name: getattr(optimizer, attribute, None) for attribute, name in HYPER_PARAMETERS.items()}
+    tensors = {name: value for name, value in held.items() if tf.is_tensor(value)}
+    for name, value in dict(tensors, learning_rate=learning_rate(optimizer)).items():
+        if name not in found and value is not None and not isinstance(value, real.Variable):
+            constant = tensor_util.constant_value(value)
+            found[name] = float(constant) if constant is not None and np.size(constant) == 1 else value
+    return found

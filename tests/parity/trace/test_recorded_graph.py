@@ -13,6 +13,23 @@ GRAPH = RecordedGraph(
     frames=[["train.py", 9, "<module>", "main()"], ["model.py", 3, "build", "w = tf.get_variable('w', [2])"]],
     callers={"w": [0, 1]},
     shapes={"x": [[None, 2]], "w": [None]},
+    initial={"var/w": "scaled:0"},
+    initial_nodes=[{"name": "drawn", "op": "TruncatedNormal"}, {"name": "scaled", "op": "Mul", "input": ["drawn"]}],
+    arguments=["--rate", "0.1"],
+    flags={"rate": 0.1, "layers": ["a", "b"], "resume": None, "debug": False},
+    collections={"losses": ["loss:0"], "update_ops": []},
+    hyper_parameters={"Adam": {"learning_rate": "x:0", "beta1": 0.9, "use_nesterov": False}},
+    combinations={"Adam": {"w": "mean"}},
+    clipping={
+        "Adam": {
+            "kind": "value",
+            "low": None,
+            "high": 5.0,
+            "place": "after_combining",
+            "variables": ["w"],
+            "first": {"kind": "norm", "limit": "x:0", "place": "before_combining"},
+        }
+    },
 )
 
 
@@ -62,6 +79,23 @@ def test_a_graph_that_is_not_whole_is_refused(tmp_path, change, said):
         read_graph(tmp_path)
 
 
+PLACE = {"place": "after_combining"}
+RULES = [
+    5,
+    {},
+    {"kind": "norm", "limit": 1.0},
+    {"kind": "norm", **PLACE},
+    {"kind": "norm", "limit": None, **PLACE},
+    {"kind": "norm", "limit": [1.0], **PLACE},
+    {"kind": "norm", "limit": "gone:0", **PLACE},
+    {"kind": "half", **PLACE},
+    {"kind": ["norm"], "limit": 1.0, **PLACE},
+    {"kind": "other", "place": ["after_combining"]},
+    {"kind": "other", "variables": ["v"], **PLACE},
+    {"kind": "other", "variables": [["w"]], **PLACE},
+    {"kind": "other", "first": 5, **PLACE},
+    {"kind": "other", "first": {"kind": "other", "first": {}, **PLACE}, **PLACE},
+]
 FAULTS = {
     "frames": [
         None,
@@ -72,6 +106,22 @@ FAULTS = {
         [["a.py", -1, "f", ""]],
     ],
     "callers": [None, [], {"v": [0]}, {"w": []}, {"w": 0}, {"w": [2]}, {"w": [-1]}, {"w": [True]}, {"w": [[0]]}],
+    "initial": [None, [], {"var/w": "w:0"}, {"var/w": 5}, {"var/v": "scaled:0"}, {"var/w": None}],
+    "initial_nodes": [None, {}, [5], [{"name": "scaled"}], [{"name": "scaled", "op": "Mul", "input": ["drawn"]}]],
+    "arguments": [None, "a", [1]],
+    "flags": [None, [], {"rate": {}}, {"rate": [[1]]}],
+    "collections": [None, [], {"losses": "loss:0"}, {"losses": [5]}],
+    "hyper_parameters": [None, [], {"Other": {}}, {"Adam": 5}, {"Adam": {"beta1": [1]}}, {"Adam": {"beta1": "gone:0"}}],
+    "combinations": [
+        None,
+        [],
+        {"Other": {}},
+        {"Adam": []},
+        {"Adam": {"v": "mean"}},
+        {"Adam": {"w": "half"}},
+        {"Adam": {"w": []}},
+    ],
+    "clipping": [None, [], {"Other": None}, *({"Adam": rule} for rule in RULES)],
     "shapes": [None, [], {"v": [[2]]}, {"w": [2]}, {"w": [[-1]]}, {"w": [["2"]]}, {"w": {}}, {"w": [[2.0]]}],
 }
 
