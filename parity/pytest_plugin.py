@@ -70,6 +70,7 @@ def _bound(folder: Path, case: str, golden: str | None = None, **more: Any) -> d
 
 def _prove(item: pytest.Item, **asked: Any) -> Any:
     __tracebackhide__ = True  # a difference is told by its report, not by where it was found
+    # Here and not above: the plugin is loaded by every pytest of an environment, also where nobody proves anything.
     from parity import testing
 
     chosen = asked.pop("tf_python", None) or item.config.getoption(OPTION)
@@ -81,7 +82,7 @@ def _sides(session: pytest.Session, key: Any) -> Any:
 
     opened = session.stash.setdefault(OPENED, contextlib.ExitStack())
     kept = session.stash.setdefault(STASHED_SIDES, {})
-    if key not in kept:
+    if key not in kept:  # by interpreter, and with a reference or without: live tests need one more than golden ones
         python, reference = key
         kept[key] = opened.enter_context(open_sides(python, reference=reference))
     return kept[key]

@@ -66,6 +66,7 @@ def assert_parity(
             result = run_case(case, sides(python, golden is None), levels, golden=golden)
         else:
             with open_sides(python, reference=golden is None) as opened:
+                # For this run alone: sides that somebody else keeps serve the next test after a failure of this one.
                 fail_together(*opened.started)
                 result = run_case(case, opened, levels, golden=golden)
         name = case.name

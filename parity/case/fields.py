@@ -15,4 +15,6 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class Table(BaseModel):
     """Takes exactly the keys it names, each in exactly its type, and never changes."""
 
+    # Strict: "20" is no number of steps, and true no number. Frozen: a case is handed to both sides and to every
+    # experiment.
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", protected_namespaces=())

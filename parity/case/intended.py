@@ -41,10 +41,13 @@ def as_declared(case: Case) -> Case:
     expect = case.expect
     if expect is None:
         return case
+    # The loss is scaled where it is computed, once; all else is in the case from here on, and not to be done again.
     changes: dict[str, Any] = {"expect": _only_the_loss(expect)}
     if expect.combine is not None:
         changes["combine"] = expect.combine
-        changes["tf"] = case.tf.model_copy(update={"reduce": None})
+        changes["tf"] = case.tf.model_copy(
+            update={"reduce": None}
+        )  # a way to take the mean, of a combination that is none now
     if case.optimizer is not None:
         optimizer: dict[str, Any] = {}
         if expect.learning_rate_factor is not None:
@@ -68,6 +71,7 @@ def times(rate: float | Schedule, factor: float) -> float | Schedule:
     """Returns a learning rate, or every rate of a schedule, times a factor."""
     if not isinstance(rate, Schedule):
         return rate * factor
+    # Rates scale, what they are decayed by does not.
     rates = {"learning_rate": rate.learning_rate, "end_learning_rate": rate.end_learning_rate}
     changed: dict[str, Any] = {name: value * factor for name, value in rates.items() if value is not None}
     if rate.values is not None:

@@ -14,8 +14,9 @@ from parity.case.schema import Case, Expect, MappingTables, TfSide, TorchSide
 from parity.case.validate import cross_checks, missing_sources, take_not_offered
 from parity.mapping import MappingEntry
 
-# Finds the line of every key of a TOML file, which the parser of the standard library does not tell.
-
+# The parser of the standard library does not say where a key stands. These take a document apart only as far as that
+# needs, once that parser has accepted it: strings and comments are single tokens, so that brackets in them do not
+# count.
 _KEY = re.compile(r"""\s*("(?:\\.|[^"\\])*"|'[^']*'|[A-Za-z0-9_-]+)\s*""")
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"""+|\'\'\'.*?\'\'\'+|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[{]|[\]}]|\n|.',
@@ -32,6 +33,7 @@ def lines_of_keys(text: str) -> dict[tuple[str, ...], int]:
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     at, line = 0, 1
+    # Invariant: `at` is the start of a statement, on line `line`, and `table` the header that it stands under.
     while at < len(text):
         start, first = at, line
         at, line = _statement_end(text, at, line)
@@ -42,7 +44,7 @@ def lines_of_keys(text: str) -> dict[tuple[str, ...], int]:
         key = _dotted(statement.lstrip("[") if header else statement)
         table, path = (key, key) if header else (table, table + key)
         for length in range(1, len(path) + 1):
-            found.setdefault(path[:length], first)
+            found.setdefault(path[:length], first)  # of a table that comes in pieces the first is where it begins
     return found
 
 
@@ -57,7 +59,7 @@ def _statement_end(text: str, at: int, line: int) -> tuple[int, int]:
         piece = token.group()
         line += piece.count("\n")
         depth += (piece in "[{") - (piece in "]}")
-        if piece == "\n" and depth == 0:
+        if piece == "\n" and depth == 0:  # inside brackets a value goes on
             return token.end(), line
     return len(text), line
 
@@ -84,8 +86,6 @@ def _unescaped(text: str) -> str:
 
     return re.sub(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|.)", value, text)
 
-
-# Turns what pydantic found into problems that say what to write.
 
 SET_BY_LOADER = ("directory", "mapping_of")
 SUB_TABLES = ("act", "noise", "feed", "metric")
@@ -155,6 +155,7 @@ def _problem(detail: Any, data: dict[str, Any]) -> Problem:
     key, kind, context, value = _key(detail["loc"]), detail["type"], detail.get("ctx", {}), detail["input"]
     if kind == "missing" and key == ("combine",):
         return Problem(key, '"mean" or "sum"', "none", _WHY_COMBINE)
+    # A union is told apart by its tag: an [optimizer] without a name is one error here, and not one for each optimizer.
     if kind in ("missing", "union_tag_not_found"):
         key = (*key, "name") if kind == "union_tag_not_found" and isinstance(value, dict) else key
         return Problem(key, "to be there", "none", f"Write {_LINES.get(key, 'it')}.")
@@ -202,8 +203,6 @@ def _right_word(key: tuple[str, ...], value: Any) -> str:
         return 'Write "O0", with the letter O and a zero.'
     return "Write one of them."
 
-
-# Reads a case file and checks everything that can be checked before anything starts.
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -259,6 +258,7 @@ def load_case(path: str | Path, **overrides: Any) -> Case:
 
 def _read(file: Path) -> str:
     try:
+        # Editors of Windows put a byte order mark in front, which TOML's parser refuses.
         return file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise CaseError(
@@ -301,6 +301,8 @@ def _check(data: dict[str, Any], directory: Path) -> tuple[Case | None, list[Pro
         for name in SET_BY_LOADER
         if name in data
     ]
+    # What is taken out first is reported once; then the checks that read the file as it was written, for pydantic may
+    # refuse a type and never come to them; pydantic last.
     problems += take_not_offered(data)
     problems += cross_checks(data) + missing_sources(data, directory)
     case = None
@@ -317,6 +319,7 @@ def _with_sub_tables(data: dict[str, Any]) -> dict[str, Any]:
     mapping = data.get("mapping", {})
     if not isinstance(mapping, dict):
         return {name: value for name, value in data.items() if name not in SET_BY_LOADER}
+    # [mapping.act] is a table and "act" in [mapping] an entry, though TOML puts both under one key.
     tables = {name: mapping[name] for name in SUB_TABLES if isinstance(mapping.get(name), dict)}
     kept = {name: value for name, value in mapping.items() if name not in tables}
     rest = {name: value for name, value in data.items() if name not in SET_BY_LOADER}

@@ -71,7 +71,7 @@ class Accumulate(Table):
 class LossScale(Table):
     """A loss scale that falls by `factor` when a combined gradient is not finite, and grows after so many good steps."""
 
-    initial: Positive = 32768.0
+    initial: Positive = 32768.0  # 2^15; growth and factor as in TensorFlow's DynamicLossScale and Apex's scaler
     growth_interval: int = Field(default=2000, ge=1)
     factor: float = Field(default=2.0, gt=1, allow_inf_nan=False)
 
@@ -88,6 +88,7 @@ def _steps_alone(value: Any) -> Any:
     return {"steps": value} if type(value) is int else value
 
 
+# By a function and not by trying each in turn: pydantic would list the errors of both, of a number that is no schedule.
 Rate = Annotated[
     Annotated[Positive, Tag("number")] | Annotated[Schedule, Tag("schedule")], Discriminator(_kind_of_rate)
 ]

@@ -9,13 +9,11 @@ from parity.case.fields import Combine, Function, Positive, Precision, Table
 from parity.case.optimizers import AnyOptimizer, PartName, WeightDecay
 from parity.mapping import MappingEntry
 
-# What a case declares to be different on purpose.
-
 
 def _fraction(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    above, slash, below = value.partition("/")
+    above, slash, below = value.partition("/")  # "1/3", which no decimal number of a case says exactly
     try:
         return float(above) / float(below) if slash else value
     except (ValueError, ZeroDivisionError):
@@ -45,9 +43,6 @@ class Expect(Table):
     learning_rate_factor: Factor | None = None
     loss_factor: Factor | None = None
     weight_decay: WeightDecay | None = None
-
-
-# The two sides of a case: where each is, and how it is built and run.
 
 
 class TfSide(Table):
@@ -106,9 +101,6 @@ class TorchSide(Table):
     bucket_cap_mb: Positive | None = None
 
 
-# What a case holds once it has been checked.
-
-
 class MappingTables(Table):
     """The [mapping] tables of a case."""
 
@@ -155,6 +147,7 @@ class Case(Table):
     torch: TorchSide
     mapping: dict[str, MappingEntry] = Field(default_factory=dict)
     mapping_of: dict[Literal["act", "noise", "feed", "metric"], dict[str, MappingEntry]] = Field(default_factory=dict)
+    # An empty table [expect] declares nothing.
     expect: Annotated[Expect | None, BeforeValidator(lambda table: table or None)] = None
 
     @property

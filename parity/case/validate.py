@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from parity.case.errors import CaseError, Problem, shown, suggest
 from parity.case.fields import FUNCTION
 
-# What a case may say by design but this version cannot do yet; refused, for nothing in a case is ever ignored.
-
 
 class NotOffered(NamedTuple):
     """One row: a key, and which of its values are refused.
@@ -26,6 +24,7 @@ class NotOffered(NamedTuple):
     instead: str = "Leave it out."
 
 
+# What a case may say by design but this version cannot do yet; refused, for nothing in a case is ever ignored.
 NOT_OFFERED = (NotOffered(("mapping", "noise", "*")),)
 
 
@@ -53,10 +52,8 @@ def take_not_offered(data: dict[str, Any]) -> list[Problem]:
 
 
 def _refused(row: NotOffered, value: Any) -> bool:
+    # By type too: 1 == True, and 1.0 == 1.
     return not row.values or any(type(value) is type(other) and value == other for other in row.values)
-
-
-# Finds the functions that a case names, without importing anything.
 
 
 def find_source(spec: str, directory: Path) -> Path:
@@ -80,7 +77,7 @@ def find_source(spec: str, directory: Path) -> Path:
         reason = getattr(error, "msg", None) or str(error)
         raise CaseError(f"case: expected Python in {path}, got at line {line}: {reason}. Fix it.") from None
     defined = set(_top_level(tree.body))
-    if name not in defined and "*" not in defined:
+    if name not in defined and "*" not in defined:  # what a star import brings nobody knows without running it
         near = suggest(name, defined)
         write = near if near.startswith("Did you mean") else "Define it there, or write its right name."
         raise CaseError(f"case: expected {path} to define {name!r}, got no such name. {write}")
@@ -111,14 +108,12 @@ def _top_level(body: list[ast.stmt]) -> Iterator[str]:
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
-        else:
+        else:  # under if, try, with and loops a name is of the module as well
             for field in ("body", "orelse", "finalbody"):
                 yield from _top_level(getattr(node, field, []))
             for handler in getattr(node, "handlers", []):
                 yield from _top_level(handler.body)
 
-
-# The choices of a tower graph that exclude each other; `tf_towers` refuses the same once TensorFlow has started.
 
 OF_ALL = ("accumulate", "clip", "ema", "loss_scale", "weight_decay")
 MOST_RACING = 4  # towers: with four there are 2520 orders of reads and writes, with six 7.5 million
@@ -127,6 +122,7 @@ MEANS = ("prescaled", "mean_of_losses", "examples")
 
 def combinations(data: dict[str, Any]) -> list[Problem]:
     """Returns the impossible combinations of the builder's choices; keys of a wrong type are left to the other checks."""
+    # `tf_towers` refuses the same once TensorFlow has started, seconds later and without the line of the file.
     rules = (_reductions, _excluded, _without_effect, _races, _synchronised, _parts)
     return [problem for rule in rules for problem in rule(data)]
 
@@ -159,6 +155,7 @@ def _excluded(data: dict[str, Any]) -> Iterator[Problem]:
     changed = {name: tf(name) not in (None, first) for name, first in (("missing", "refuse"), ("sparse", "dense"))}
     own_share = tf("share") not in (None, "variable_scope")
     replicated = tf("variables") == "replicated"
+    # Each row: whether both are there, the key to blame, and what it cannot stand with.
     rows = (
         (uneven and accumulate, "uneven", "optimizer.accumulate"),
         (uneven and tf("cut") not in (None, "split", "slices"), "uneven", f'tf.cut = "{tf("cut")}"'),
@@ -253,8 +250,6 @@ def _without_effect(data: dict[str, Any]) -> Iterator[Problem]:
         )
 
 
-# Checks of [expect] that need other keys of the case.
-
 SAYS_WHO = ("why", "by")
 OF_THE_OPTIMIZER = ("learning_rate_factor", "weight_decay")
 
@@ -307,8 +302,6 @@ def _another_decay(expect: dict[str, Any], data: dict[str, Any]) -> list[Problem
     return [Problem(("expect", "weight_decay", "only"), expected, got, "Write the same weights in both.")]
 
 
-# The checks that look at several keys of a case, or at the files around it.
-
 FUNCTION_KEYS = (
     ("batches",),
     ("tf", "tower"),
@@ -337,6 +330,7 @@ def missing_sources(data: dict[str, Any], directory: Path) -> list[Problem]:
         try:
             find_source(spec, directory)
         except CaseError as error:
+            # The text of an error is "case: expected X, got Y. Do Z.", which is a problem in one string.
             expected, _, rest = str(error).removeprefix("case: expected ").partition(", got ")
             got, _, write = rest.partition(". ")
             problems.append(Problem(key, expected, got, write))
