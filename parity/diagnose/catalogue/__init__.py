@@ -46,6 +46,7 @@ OF_LAYERS = ("What goes in", "Weights and values of the port's own", "Layers")
 
 def _with_family(family: str, row: CauseInfo) -> CauseInfo:
     traits = row.traits
+    # What these say of an input, a weight or a layer comes before the same said of one of its ops.
     if family in OF_LAYERS and Trait.OF_AN_OP not in traits:
         traits |= Trait.OF_A_LAYER
     if row.specificity == GENERAL:
@@ -85,6 +86,7 @@ def describe(name: str, variant: str = "", /, **fields: Any) -> Description:
       **fields: what stands in these; `where` is "" unless given.
     """
     row = CAUSES[name]
+    # What one change of an op proves is worded alike for every cause that it may be.
     wording = row.wordings[variant] if variant in row.wordings else operations.OF_ANY[variant]
     told = {"where": "", **fields}
     return Description(name, wording.title.format(**told), wording.fix.format(**told))

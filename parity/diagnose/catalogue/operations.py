@@ -247,6 +247,7 @@ ROWS = (
             ),
         },
         proof=Proof.RERUN,
+        # That the port draws is proven by seeds; what it draws for, the numbers of the output may tell.
         refined_by=("dropout_active",),
     ),
     CauseInfo(

@@ -2,25 +2,17 @@
 
 from parity.diagnose.catalogue.info import CauseInfo, Proof, Trait, Wording
 
+_FULL_PRECISION = (
+    "look for half(), bfloat16(), autocast or a cast before communication; levels 1 and 2 need full precision"
+)
+
 ROWS = (
     CauseInfo(
         "reduced_precision",
         "something goes through a narrower float",
         {
-            "tensor": Wording(
-                "{tensor} goes through {name} in the {whose}",
-                (
-                    "look for half(), bfloat16(), autocast or a cast before communication; levels 1 and 2 need full "
-                    "precision"
-                ),
-            ),
-            "gradients": Wording(
-                "the gradients go through {narrow} in the candidate",
-                (
-                    "look for half(), bfloat16(), autocast or a cast before communication; levels 1 and 2 need full "
-                    "precision"
-                ),
-            ),
+            "tensor": Wording("{tensor} goes through {name} in the {whose}", _FULL_PRECISION),
+            "gradients": Wording("the gradients go through {narrow} in the candidate", _FULL_PRECISION),
             "part": Wording(
                 "part of what leads to {key} goes through a narrower float, {name} by the size of it",
                 (
@@ -31,6 +23,7 @@ ROWS = (
         },
         proof=Proof.NUMBERS | Proof.RERUN,
         traits=Trait.BESIDE_A_LOSS,
+        # What is rounded hides smaller differences of any other cause.
         complete=False,
     ),
     CauseInfo(

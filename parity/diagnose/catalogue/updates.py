@@ -57,6 +57,7 @@ ROWS = (
             ),
         },
         proof=Proof.NUMBERS,
+        # The rate of another step is, step by step, another rate.
         implies=("learning_rate",),
     ),
     CauseInfo(
@@ -74,6 +75,7 @@ ROWS = (
             "seldom": Wording("the schedule is stepped once in {period} updates", _EVERY_UPDATE),
         },
         proof=Proof.NUMBERS,
+        # The rate of another step is, step by step, another rate.
         implies=("learning_rate",),
     ),
     CauseInfo(
@@ -115,6 +117,7 @@ ROWS = (
             "beta2": Wording("beta2 is {got:.6g} where the reference has {wanted:.6g}{where}", _SETTING),
         },
         proof=Proof.NUMBERS,
+        # Adam's step is m / sqrt(v): other moments look like another rate, correction or epsilon.
         implies=(
             "learning_rate",
             "bias_correction",
@@ -246,6 +249,7 @@ ROWS = (
             "slot": Wording("the slot {slot} {here}, where the reference's {there}", _OPTIMIZER),
         },
         proof=Proof.NUMBERS,
+        # Any setting that is fitted by one rule to what another rule does comes out wrong.
         implies=(
             "learning_rate",
             "bias_correction",
@@ -275,6 +279,7 @@ ROWS = (
             ),
         },
         proof=Proof.NUMBERS,
+        # Two steps move a weight about twice as far, decay a slot by beta^2, and count for two in the correction.
         implies=(
             "learning_rate",
             "momentum",

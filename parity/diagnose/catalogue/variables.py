@@ -89,6 +89,7 @@ ROWS = (
             ),
         },
         proof=Proof.NUMBERS,
+        # Each of the two moves by the whole gradient: their sum moves twice as far.
         doubts=("learning_rate", "gradient_factor"),
     ),
     CauseInfo(

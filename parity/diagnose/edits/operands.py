@@ -108,6 +108,7 @@ def _operands(at: At) -> Iterator[Edit]:
 def _chain(run: RecomputedPass, number: int, other: int) -> list[str]:
     """The kinds of the ops from one up to another that it comes of, none where there are several ways or many ops."""
     found = list[str]()
+    # Back from one op through single inputs: a chain, each of which may be left out without another way around it.
     while len(found) < MOST_LEFT_OUT and not run.ops[number].weights:
         found.insert(0, plain(run.ops[number].kind))
         inputs = run.ops[number].inputs

@@ -85,6 +85,7 @@ def plain_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
 def _left_out(at: At) -> Iterator[Edit]:
     for each in at.taken:
         value = each.value
+        # Only what has the size of the output can stand in its place: an op that changes sizes is not left out.
         alike = value.size == at.output.size and value.dtype.kind == at.output.dtype.kind
         if not alike or not value.size or (each.source is None and each.name):
             continue
@@ -147,6 +148,7 @@ def _cut(at: At) -> Iterator[Edit]:
     axis, count = axes[0], made.shape[axes[0]]
     if count < 2 or x.shape[axis] - count > MOST_SHIFTED or x[..., :1].size == 0:
         return
+    # By where they begin: with labels that are a sequence shifted by one, the stretch a place on is the usual mistake.
     stretches = {start: np.take(x, range(start, start + count), axis) for start in range(x.shape[axis] - count + 1)}
     own = next((start for start, each in stretches.items() if np.array_equal(each, made)), None)
     for start, each in stretches.items() if own is not None else ():
@@ -171,10 +173,12 @@ def _in_order(at: At) -> Iterator[Edit]:
     """A function is taken of what an op gives, rather than of one of the things that it takes; or the other way round."""
     for place, each in enumerate(at.taken if at.kind in BINARY else []):
         inner = _taken_by(at, each, UNARY)
+        # From f(x) op y to f(x op y).
         if inner is not None and len(inner[1]) == 1 and inner[1][0].value.shape == each.value.shape:
             made = at.instead(place, inner[1][0].value)
             if made is not None:
                 yield from _turned_round(at, inner[0], at.kind, UNARY[inner[0]], made)
+    # And from f(x op y) to f(x) op y.
     outer = _taken_by(at, at.taken[0], BINARY) if at.kind in UNARY and len(at.taken) == 1 else None
     for place, each in enumerate(outer[1] if outer is not None else []):
         number = at.taken[0].source

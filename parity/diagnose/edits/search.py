@@ -232,6 +232,8 @@ class _Ways:
         """Whether what is found is all that is wrong with what comes of it: else it may be a part that is computed apart."""
         if found & self._losses:
             return True
+        # What is wrong and comes of what is found alone is found with it; ops are numbered in order, so that one pass
+        # is enough.
         known = set(found)
         for number in sorted(self._wrong - found):
             wrong = self._wrong.intersection(self._ops[number].inputs) & (self._active | known)

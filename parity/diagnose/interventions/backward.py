@@ -141,6 +141,7 @@ def _stopped(
         except SideFailed:
             continue  # then no gradient reaches a parameter
         after = dict(wanted.multiples(run))
+        # All gradients of all towers, not the first difference alone: an edge that mends one of many is a coincidence.
         if max(after.values()) > 1.0:
             continue
         lines = [ops[reader].line for reader, _ in edges]
@@ -233,6 +234,7 @@ def find_cut(first: FirstDifference, again: RunsUncut, evidence: Evidence, check
         control = again.repeat_uncut(wanted.step, ())
     except SideFailed:
         return None
+    # The step as it is, run as the tries are: what differs from it is due to the gradients let pass.
     before = dict(wanted.multiples(control))
     places: dict[str, dict[str, Any]] = control.facts.get("gradient_cuts") or {}
     if not places or before.get(first.check.key, 0.0) <= 1.0:

@@ -25,6 +25,7 @@ def of_the_repetition(bench: Bench) -> Cause | None:
     if bench.got is None or again is None or alike(bench.got, again):
         return None
     key, apart = bench.first.check.key, _apart(bench.got, again)
+    # Three calls after one seed and two after another: draws are alike within each, and differ between them.
     seeded = [bench.candidate_once_more(seed) for seed in SEEDS]
     ones, others = ([each for each, seed in zip(seeded, SEEDS, strict=True) if seed == which] for which in (1, 2))
     same = all(alike(found[0], each) for found in (ones, others) for each in found)

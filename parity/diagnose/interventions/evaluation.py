@@ -82,6 +82,7 @@ def of_the_inputs(first: FirstDifference, recorder: Evaluates, join: Join, refer
         wanted = own[first.check.key]
         if got is None or got.shape != wanted.shape or not distance(wanted, got) <= first.check.allowed:
             continue
+        # The towers' evaluation must not move: else they read the input too, and it is no input of training.
         if followed is not None and not _same(own, _evaluations(followed.step(followed.step_numbers[-1]))):
             continue
         names = " and ".join(batch_input(text) for text in chosen)
@@ -116,6 +117,7 @@ def _of_the_statistics(recorder: Evaluates, own: Tensors) -> list[Cause]:
     for text in select(recorder.state_to_evaluate(), "stat"):
         name = parse_key(text).name
         layers.setdefault(name.rpartition(".")[0] or name, set()).add(text)
+    # Layer by layer: in a port of several norms one of them may have been given training=True.
     unused = [
         layer
         for layer, statistics in layers.items()

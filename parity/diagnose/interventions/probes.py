@@ -76,6 +76,7 @@ class Bench:
 
     def explains(self, left: float, was: float) -> Explained:
         """Returns what part of the first difference is explained by what leaves so much of so much."""
+        # A tensor that came in another shape was infinitely far off: what gives it is all of the difference.
         share = 1.0 - left / was if 0.0 < was < inf else 1.0
         return Explained(self.first.check.step, self.first.check.key, share)
 
@@ -138,6 +139,7 @@ def ignored_input(bench: Bench) -> Cause | None:
         def rolled(batch: Tensors, text: str = text) -> Tensors:
             return {**batch, text: np.roll(batch[text], 1, 0)}
 
+        # Every example gets its neighbour's: the input keeps all its numbers, so that nothing else can break.
         after = bench.candidate_with(rolled)
         if after is None or not np.array_equal(after, bench.got):
             continue
@@ -194,6 +196,7 @@ def _shifted_back(bench: Bench, text: str, axes: tuple[int, int]) -> Cause | Non
     if wanted is None:
         return None
     black = bench.recorder.translated_batch(masked(own))
+    # The eight neighbours: SAME and a symmetric padding are at most a row and a column apart.
     for shift in [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1) if y or x]:
         moved = {**black, text: np.roll(black[text], shift, axes)}
         got = bench.candidate_with(lambda batch, moved=moved: moved)  # type: ignore[misc]

@@ -91,6 +91,7 @@ def _experiments(
         return []  # the candidate's alone: there is nothing that it should be
     bench = Bench(first, recorder, join, reference, candidate, given or {})
     try:
+        # The control first: of a port that does not repeat itself no change says anything.
         wandering = None if given else of_the_repetition(bench)
         if wandering is not None:
             return [wandering]
@@ -103,6 +104,8 @@ def _experiments(
         if joined:
             return joined
         cause = (
+            # From the most exact to the vaguest: a change that undoes all of it, an input without effect, a number that
+            # is solved for, a shift, and last a precision.
             next((cause for change in changes_to_try(bench) if (cause := undone(bench, change))), None)
             or ignored_input(bench)
             or next((cause for knob in knobs(bench) if (cause := solved(bench, knob))), None)

@@ -76,6 +76,7 @@ def one_of_two(
         if name not in ("", change.name):
             continue
         undone = Undone.by(change, "")
+        # The step with the change made, and what of this very tensor is left in it.
         basis = mended(first, undone, again, evidence)
         left = next_difference(basis.evidence, step, allowed, (first.quantity,)) if basis else None
         if basis is None or left is None:
@@ -93,6 +94,7 @@ def _two_changes(bench: Bench, name: str) -> tuple[Undone, Cause] | None:
         *changes_of_the_flatten(bench.first, bench.reference, bench.state),
         *changes_of_the_gates(bench.state),
     ]
+    # Every change of the batch with every one of the weights: neither makes the difference go away alone.
     for one in [each for each in of_the_batch if name in ("", each.name)]:
         for other in of_the_state:
             both = one._replace(what=f"{one.what} and {other.what}", state=other.state)

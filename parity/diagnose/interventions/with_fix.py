@@ -144,6 +144,7 @@ class _WithChange:
             cut,
             ahead=ahead,
         )
+        # Where the batch is fed twice the trace has two steps; whoever asks wants the second, and asks for one.
         return cast("Trace", _LastStep(traced))
 
     def repeat_seeded(self, step: int, seed: int) -> Trace:

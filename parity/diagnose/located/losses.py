@@ -30,6 +30,7 @@ def boundary(
     outputs: dict[str, Array] = {}
     data: dict[str, Array] = {}
     sides = ((candidate, reached.candidate, 1), (reference, reached.reference, 0))
+    # The candidate's first, by its names; then what only the reference shows, up to twice as many in all.
     for most, (passed, known, side) in enumerate(sides, 1):
         of_weights, wrong = active(passed.ops), behind_difference(passed.ops, reached.told[side], known)
         end = place_of(passed, losses[side])

@@ -41,6 +41,8 @@ def inputs_read(place: Location, feeds: Sequence[str]) -> Iterator[Read]:
     """
     reference, candidate = place.passes
     number, of_weights = reference.ops.index(place.op), active(reference.ops)
+    # What takes something of a layer beside the input is found by that; the first layer, which takes data alone, by
+    # kind.
     known = [each for each in reference.ops[number].inputs if each in of_weights]
     numbers = list(_beside(place, known) if known else _first_layers(place))
     found = [value for each in numbers for value in _of_data(candidate, each)]

@@ -157,6 +157,7 @@ def _fed_alike(place: Location, reference: Op, candidate: Op) -> bool:
     if own is None or other is None or not any(same_in_some_layout(one, two, CLOSE) for one in own for two in other):
         return False
     anywhere = [list(_known(passed)) for passed in place.passes]
+    # Both ways: what either op takes is somewhere in the other pass, so that all before the two is right.
     return all(
         any(same_in_some_layout(each, known, CLOSE) for known in [*other, *anywhere[1]]) for each in own
     ) and all(any(same_in_some_layout(known, each, CLOSE) for known in [*own, *anywhere[0]]) for each in other)

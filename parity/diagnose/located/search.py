@@ -106,6 +106,7 @@ def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Caus
     proven = proven or _causes_of_weights(located, evidence)
     if not proven:
         proven, rest = _causes_at(located, evidence)
+    # Behind all layers it is the loss: its terms are computed again from what goes into it.
     if located is not None and not located.place.layer and not proven and not rest:
         proven = _causes_of_loss(located, evidence, fitting(known, located))
     of_loss = [cause for cause in fitting(known, located) if is_exact(cause.name)]
@@ -264,6 +265,7 @@ def _causes_at(located: Located | None, evidence: Evidence) -> tuple[list[Cause]
         first.tower,
         (place.reference, place.candidate),
     )
+    # The detectors once more, on the outputs of the layer as if the case had declared them.
     found = fitting(find_causes(first, at), located)
     if exact is None:
         return [], found

@@ -52,6 +52,7 @@ class RecomputedPass:
         self.passed = passed
         self.ops = passed.ops
         self.work = 0  # numbers computed, a product of a convolution counted as part of one
+        # By number of an op, each found once: hundreds of changes ask for the same ones.
         self._takes: dict[int, list[Taken] | None] = {}
         self._own: dict[int, bool] = {}
         self._picked: dict[int, Array | None] = {}
@@ -164,6 +165,7 @@ class RecomputedPass:
     def _computed(
         op: ForwardOp, taken: Sequence[Taken], values: Sequence[Any], attributes: Mapping[str, Any]
     ) -> Array | None:
+        # Arguments that were numbers are attributes by their place; "0.1" is the second of a list in the first place.
         placed: dict[str, Any] = {place: value for place, value in attributes.items() if place.isdigit()}
         if op.kind.startswith(ORDERED_OPERANDS):
             return computed(op.kind, values, attributes)
@@ -184,6 +186,8 @@ class RecomputedPass:
             value = self.passed.operand(number, at)
             if value is None:
                 return None
+            # An operand that names neither an op nor a variable may be any of the inputs, in another layout: its
+            # numbers tell.
             sources = [operand.op] if operand.op is not None else [] if operand.name else op.inputs
             source, order = next(self._sources(sources, value), (operand.op, None))
             found.append(Taken(operand.place, value, source, order, operand.name))
