@@ -68,7 +68,7 @@ def compare_traces(
     name = "function" if one.facts.get("precision") == "float64" else "float32"
     reason, agree = f"{len(checks):,} tensors of {len(steps)} steps", other.facts.get("ranks_agree", True)
     level = level_from(name, checks, reason, first=first, causes=causes or [], notes=notes, ranks_agree=agree)
-    if first and first.check.step == steps[0] and not starts_apart(join, one, other):
+    if first and first.check.step in steps[:1] and not starts_apart(join, one, other):
         passes = KeptPasses(one, other)
         located, notes = outliving(lambda: locate_first(first, passes, join, one, "free", OF_FLOAT32))
         level = replace(level.with_notes(*notes), causes=fitting(level.causes, located))

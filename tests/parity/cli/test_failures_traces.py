@@ -115,6 +115,13 @@ def test_a_trace_with_fewer_steps_cannot_be_compared_and_the_step_is_named(trace
     assert "record both sides with as many steps" in printed
 
 
+def test_traces_without_a_step_in_common_cannot_be_compared_and_the_first_step_is_named(traces, tmp_path, capsys):
+    assert main(["compare", str(traces[0]), str(record(tmp_path / "none", steps=0))]) == 2
+    printed = capsys.readouterr().out
+    assert "First tensor that cannot be compared: step 0, loss/0" in printed
+    assert "the candidate has no step 0" in printed
+
+
 def test_a_step_that_was_not_recorded_is_refused(traces, capsys):
     assert "show: expected a step among [0, 1, 2] of " in refused(capsys, "show", traces[0], "--step", "9")
 
