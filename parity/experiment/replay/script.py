@@ -193,7 +193,7 @@ def parts_of(trace: Trace) -> list[Part]:
     """Returns the parts of a recorded trace.
 
     Raises:
-      ReplayError: it has no steps, or a part combines its gradients in a way that DDP does not know.
+      ReplayError: it has no steps, no optimizer trains in any, or a part combines gradients in a way that DDP does not know.
     """
     if not trace.step_numbers:
         raise ReplayError(f"replay: expected recorded steps in {trace.directory}, got none. Record it again.")
@@ -212,6 +212,11 @@ def parts_of(trace: Trace) -> list[Part]:
                 f'replay: expected gradients that are combined by "mean" or "sum", got {merged.get("combine")!r}. '
                 "Write both traces and use `parity compare`."
             )
+    if not parts:
+        raise ReplayError(
+            f"replay: expected a recorded step in which an optimizer trains, got none in {len(trace.step_numbers)} steps of "
+            f"{', '.join(sections)}. Record more steps."
+        )
     return parts
 
 

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from parity.case import load_mapping
 from parity.experiment.compare import compare_traces
@@ -23,6 +23,7 @@ from parity.judge.tensor_details import Pairs
 from parity.mapping import mapping_notes
 from parity.trace import SHADOW, SHADOW_FILE, Trace, TraceError
 from parity.worker.launch import launch_torch
+from parity.worker.process import SideProcess
 
 NOT_DECIDED = {
     "trajectory": "a replay decides levels 1 and 2: this one needs the script to train from other weights (`parity run`)",
@@ -69,66 +70,124 @@ def replay(
       SideFailed: the port raised.
       MappingError: the variables do not join.
     """
+    script = _prepare(recorded, port, mapping_file, out, tick)
+    outcomes: list[Outcome] = []
+    tick("start torch", 0, 1)
+    with contextlib.closing(launch_torch(out / "logs" / "torch.log", port.silence)) as side:
+        for part in script.parts:
+            replayed = _start(script, part, port, side)
+            judged = _judge(script, replayed)
+            before = outcomes[-1].looked if outcomes else Looked([], [])
+            looked = look_at_part(before, replayed.join, judged, part.name) if closely else before
+            outcomes.append(_outcome(replayed, judged, looked))
+    return _joined(script, outcomes, levels)
+
+
+class Script(NamedTuple):
+    """A recorded script about to be replayed.
+
+    Fields:
+      trace: as it was recorded.
+      parts: of it, one for each optimizer.
+      shadow: its float64 shadow, or None.
+      why: why there is none, else "".
+      mapping_file: with [mapping] tables, or None.
+      out: folder for what is written.
+      tick: told how far it is: what, done, total.
+    """
+
+    trace: Trace
+    parts: list[Part]
+    shadow: Trace | None
+    why: str
+    mapping_file: Path | None
+    out: Path
+    tick: Progress
+
+    def folder(self, part: Part) -> Path:
+        """Returns the folder of a part."""
+        return self.out / part.name if part.name else self.out
+
+
+class Outcome(NamedTuple):
+    """What became of one part.
+
+    Fields:
+      levels: those that were decided, with the names of the part's section.
+      pairs: the mapping, as text.
+      candidate: facts of the port.
+      notes: on the part.
+      looked: what only the traces know, of this part and of those before it.
+    """
+
+    levels: dict[str, Level]
+    pairs: list[tuple[str, str, str, str]]
+    candidate: dict[str, Any]
+    notes: list[str]
+    looked: Looked
+
+
+def _prepare(recorded: Path, port: Port, mapping_file: Path | None, out: Path, tick: Progress) -> Script:
     trace = Trace(recorded, whole=False)
     parts = parts_of(trace)
     for part in parts:
         check_port(part, port)
-    shadow, why = _shadow(trace)
-    entries, named = load_mapping(mapping_file) if mapping_file else ({}, {})
-    found: list[dict[str, Level]] = []
-    pairs: list[tuple[str, str, str, str]] = []
-    candidate: dict[str, Any] = {}
-    notes: list[str] = []
-    looked = Looked([], [])
-    tick("start torch", 0, 1)
-    with contextlib.closing(launch_torch(out / "logs" / "torch.log", port.silence)) as side:
-        for part in parts:
-            folder = out / part.name if part.name else out
-            folder.mkdir(parents=True, exist_ok=True)
-            replayed = ReplayedPort(part, port, side, entries, named, folder, tick, shadow)
-            tick("start torch", 1, 1)
-            judged = _judge(replayed, shadow, why, mapping_file, folder, tick)
-            looked = look_at_part(looked, replayed.join, judged, part.name) if closely else looked
-            found.append({level.name: in_section(level, part.name) for level in judged.levels})
-            pairs = replayed.mapping.texts()
-            candidate = replayed.prepared["float32"]["facts"]
-            notes += (
-                judged.notes
-                + mapping_notes(replayed.draft, part.trained)
-                + _left(part)
-                + ([] if part.has_tower_gradients else [JOINED_LOSSES])
-                + ([CLIP_WITHOUT_EFFECT] if part.facts.get("clip_never_in_effect") else [])
-            )
-    notes += [NO_INFERENCE]
+    return Script(trace, parts, *_shadow(trace), mapping_file, out, tick)
+
+
+def _start(script: Script, part: Part, port: Port, side: SideProcess) -> ReplayedPort:
+    entries, named = load_mapping(script.mapping_file) if script.mapping_file else ({}, {})
+    folder = script.folder(part)
+    folder.mkdir(parents=True, exist_ok=True)
+    replayed = ReplayedPort(part, port, side, entries, named, folder, script.tick, script.shadow)
+    script.tick("start torch", 1, 1)
+    return replayed
+
+
+def _judge(script: Script, replayed: ReplayedPort) -> Judged:
+    part, folder, tick = replayed.part, script.folder(replayed.part), script.tick
+    if script.shadow is not None:
+        return judge_part(replayed, script.shadow, folder, tick)
+    reference = write_reference(part, part.trace, folder / "reference")
+    candidate = replayed.run("float32")
+    result = compare_traces(Path(reference.directory), Path(candidate.directory), script.mapping_file, tick=tick)
+    decided = [level for level in result.levels.values() if level.verdict != "not_run"][:1]
+    # `compare_traces` calls the run of two bare traces free.
+    traces: dict[str, Pairs] = {level.name: {"free": (reference, candidate)} for level in decided}
+    return Judged([not_run("function", script.why), *decided], result.notes, traces)
+
+
+def _outcome(replayed: ReplayedPort, judged: Judged, looked: Looked) -> Outcome:
+    part = replayed.part
+    notes = (
+        judged.notes
+        + mapping_notes(replayed.draft, part.trained)
+        + _left(part)
+        + ([] if part.has_tower_gradients else [JOINED_LOSSES])
+        + ([CLIP_WITHOUT_EFFECT] if part.facts.get("clip_never_in_effect") else [])
+    )
+    levels = {level.name: in_section(level, part.name) for level in judged.levels}
+    return Outcome(levels, replayed.mapping.texts(), replayed.prepared["float32"]["facts"], notes, looked)
+
+
+def _joined(script: Script, outcomes: Sequence[Outcome], levels: Sequence[str]) -> Result:
+    trace, why, last = script.trace, script.why, outcomes[-1]
+    notes = [note for outcome in outcomes for note in outcome.notes] + [NO_INFERENCE]
     notes += [f"{each['name']} in the script: {each['evidence']}" for each in trace.facts.get("hazards", [])]
-    decided = {name: _level(name, found, [part.name for part in parts]) for name in LEVELS}
+    found, names = [outcome.levels for outcome in outcomes], [part.name for part in script.parts]
+    decided = {name: _level(name, found, names) for name in LEVELS}
     decided.update((name, not_run(name, NOT_ASKED)) for name in ("function", "float32") if name not in levels)
     return Result(
         levels=decided,
         float32_only=why if "function" in levels else "",
         reference={**trace.facts, "producer": trace.producer},
-        candidate={**candidate, "producer": {"package": "torch_ddp"}},
-        unjudged=[f"level function: {why}"] if shadow is None and "function" in levels else [],
-        pairs=pairs,
+        candidate={**last.candidate, "producer": {"package": "torch_ddp"}},
+        unjudged=[f"level function: {why}"] if script.shadow is None and "function" in levels else [],
+        pairs=last.pairs,
         notes=list(dict.fromkeys(notes)),
-        closer=looked.closer,
-        losses=looked.losses,
+        closer=last.looked.closer,
+        losses=last.looked.losses,
     )
-
-
-def _judge(
-    replayed: ReplayedPort, shadow: Trace | None, why: str, mapping_file: Path | None, folder: Path, tick: Progress
-) -> Judged:
-    if shadow is not None:
-        return judge_part(replayed, shadow, folder, tick)
-    reference = write_reference(replayed.part, replayed.part.trace, folder / "reference")
-    port = replayed.run("float32")
-    result = compare_traces(Path(reference.directory), Path(port.directory), mapping_file, tick=tick)
-    decided = [level for level in result.levels.values() if level.verdict != "not_run"][:1]
-    traces: dict[str, Pairs] = {
-        level.name: {"free": (reference, port)} for level in decided
-    }  # as `compare_traces` calls it
-    return Judged([not_run("function", why), *decided], result.notes, traces)
 
 
 def _shadow(trace: Trace) -> tuple[Trace | None, str]:

@@ -5,15 +5,15 @@ import pytest
 
 from parity.experiment.replay.port import Port, check_port
 from parity.experiment.replay.port import _case as case_of
-from parity.experiment.replay.script import parts_of
+from parity.experiment.replay.script import ReplayError, parts_of
 from parity.trace import Trace, TraceWriter
 
 FACTS = {"towers": 2, "combine": "mean", "optimizer": {"name": "MomentumOptimizer", "learning_rate": 0.1}}
 TABLE = {"table": {"shape": [4, 2], "dtype": "float32", "kind": "weight", "placement": "", "use": ""}}
 
 
-def recorded(out, gradient) -> Trace:
-    writer = TraceWriter(str(out), {"package": "tf_towers"}, FACTS, TABLE)
+def recorded(out, gradient, **facts) -> Trace:
+    writer = TraceWriter(str(out), {"package": "tf_towers"}, {**FACTS, **facts}, TABLE)
     writer.init({"var/table": np.ones((4, 2), np.float32)})
     writer.step(0, {**gradient, "var/table": np.ones((4, 2), np.float32)})
     writer.close()
@@ -43,3 +43,8 @@ def test_a_step_of_the_ports_own_takes_the_place_of_an_optimizer_that_clips(tmp_
     port = Port("port:Model", {"": "port:loss"}, {}, [], 1.0, {"": "port:step"})
     check_port(part, port)
     assert (case_of(part, port)["step"], case_of(part, port)["clips"]) == ("port:step", "combined")
+
+
+def test_steps_in_which_no_optimizer_trains_are_refused_in_words(tmp_path):
+    with pytest.raises(ReplayError, match="expected a recorded step in which an optimizer trains, got none in 1 steps"):
+        parts_of(recorded(tmp_path, {}, sections={"g": {}, "d": {}}))
