@@ -67,7 +67,8 @@ def _step(pairs: Iterator[TensorPair | Missing], made: int) -> Iterator[Check]:
         each = found.pop()
         check = allow("free", each, allowance)
         key = each.key if isinstance(each, MeasuredPair) else parse_key(each.key)
-        if key.quantity in ("grad", "tower_grad") and check.size < EMPTY * all_gradients:
+        # The combined gradient decides: that of one tower may be zero where the others' are not, and then all is judged.
+        if key.quantity == "grad" and check.size < EMPTY * all_gradients:
             empty.add(key.name)
         if key.quantity in OPTIMIZED and key.name in empty and check.verdict == "different":
             note = "not judged: its gradient is structurally zero"

@@ -75,6 +75,12 @@ def test_what_is_made_of_a_gradient_of_nothing_but_rounding_is_not_judged(tmp_pa
     assert judged(tmp_path / "same", key, beside=beside)(0.0).verdict == "same"
 
 
+@pytest.mark.parametrize("key", ["slot/m/w", "var/w", "ema/w"])
+def test_what_one_tower_has_no_gradient_for_is_judged(tmp_path, key):
+    beside = {"tower_grad/1/w": np.zeros(2, np.float32), "grad/w": np.array([1.0, 0.0], np.float32)}
+    assert judged(tmp_path, key, beside=beside)(1.0).verdict == "different"
+
+
 def singles(*values):
     return np.array(values, np.float32)
 
