@@ -18,16 +18,26 @@ from parity.judge.judge import Allowance, Allowed, MeasuredPair
 from parity.judge.result import Check
 from parity.trace import GRADIENTS, quantity_of
 
+# Half the spacing at 1: one operation gives its exact result times 1 + d, with |d| at most u.
 UNIT64, UNIT32 = 2.0**-53, 2.0**-24
 UNIT16: Mapping[str, float] = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 # Half the spacing of the smallest numbers: what rounding does to a value that is too small for a relative error.
 TINIEST: Mapping[str, float] = {"float16": 2.0**-25, "bfloat16": 2.0**-134}
+# A rounding error is, to first order, u times a number that depends on the values and the order of operations alone: a
+# program in float64 errs by this part of what it errs in float32.
 FLOAT32_TO_64 = UNIT64 / UNIT32  # 2^-29
 
+# 64: two right sides stand at 2.44 times what is foretold, at most (21,050 tensors in 650 states of a convnet, an MLP
+# and an LSTM), the faintest of 55 planted bugs at 1.2e7. Deeper nets have what lies between.
 FUNCTION_LIMIT = 64.0
+# 3: eP and eT are at most the largest of the four, and what level 1 leaves of P64 - T64 is small beside them: 2 and a
+# little. Right ports reach 1.19 in the 650 states, 0.60 of the limit in the 200 of docs/method.md.
 FLOAT32_LIMIT = 3.0
+# 32: 540 right runs reach 7.06, the faintest planted bug 569 (benchmarks/trajectory.py, docs/method.md).
 TRAJECTORY_LIMIT = 32.0
 MIXED_LIMIT = 4.0
+# 2^16 u32 is 0.4% of a tensor. Gradients of right ports differ by 1.1e-3 at most in 12 layers of convolution, batch
+# norm and ReLU, by 8.5e-3 in 24: what is so deep can be judged with a float64 shadow only.
 FIXED_MARGIN = 2.0**16
 
 FREE_FLOOR = 2.0**-50  # of |T|: 8 unit roundoffs, where no run of the reference was moved at all
@@ -46,6 +56,7 @@ def started(pair: MeasuredPair) -> Allowed:
     T and P are the sizes of both sides' values, largest elements of slots and norms of buffers: an initialiser may be
     computed another way. P, where it is known, is `rounding[0]`.
     """
+    # The larger of the two sizes, for where the reference starts at 0 nothing is a part of that.
     return Allowed(REMADE * max((pair.size, *pair.rounding)), pair.size)
 
 
@@ -54,6 +65,7 @@ def loaded(pair: MeasuredPair) -> Allowed:
 
     4 * u64 * T
     """
+    # A copy is equal bit for bit; a transform that splits a bias and adds it up again rounds once each way.
     return Allowed(4 * UNIT64 * pair.size, pair.size)
 
 
@@ -126,8 +138,11 @@ def free_running(steps: Sequence[int], ulp: float, lockstep: Sequence[Check]) ->
     def allowance(pair: MeasuredPair) -> Allowed:
         # Invariant: `spread` holds the largest distance of the steps judged so far; pairs come in the order of the
         # steps.
+        # A replica that has left the finite numbers does not say how far rounding carries: it allows nothing more.
         further = max(pair.rounding, default=0.0)
         spread[pair.text] = max(spread.get(pair.text, 0.0), further if isfinite(further) else 0.0)
+        # The floor is for tensors that an ulp of the weights does not reach: no replica moves them, which would allow
+        # 0.
         carried = max(amplification[pair.step] * spread[pair.text], FREE_FLOOR * pair.size)
         limit = alone.get((pair.step, pair.text), 0.0) + FUNCTION_LIMIT * carried
         return Allowed(limit, max(limit / (FUNCTION_LIMIT * UNIT64), pair.size))
@@ -139,7 +154,9 @@ def _amplification(steps: Sequence[int], ulp: float, lockstep: Sequence[Check]) 
     rounded = dict.fromkeys(steps, 0.0)
     for check in lockstep:
         if check.run == "lockstep" and quantity_of(check.key) == "var" and check.step in rounded:
+            # a / 64 is what rounding is foretold to be, without the margin that the verdict leaves it.
             rounded[check.step] += (check.allowed / FUNCTION_LIMIT) ** 2
+    # Independent roundings add up as a random walk does, by their squares: (steps,), root of the sum up to each step.
     sums = np.sqrt(np.cumsum(list(rounded.values())))
     return {step: max(1.0, float(sum_) / ulp) if ulp > 0.0 else 1.0 for step, sum_ in zip(rounded, sums, strict=True)}
 
@@ -156,6 +173,7 @@ def float32(pair: MeasuredPair) -> Allowed:
     examples; all four are `rounding`. By the triangle inequality ``|P - T| <= eP + |P64 - T64| + eT``, so that two
     sides that level 1 calls the same can hardly be beyond 3 times the largest.
     """
+    # The largest, not the sum: all four measure the same rounding, each with what the others may have missed.
     rough = max(pair.rounding, default=0.0)
     return Allowed(FLOAT32_LIMIT * (rough + 2 * UNIT32 * pair.moved), rough / UNIT32 + pair.moved)
 
@@ -207,6 +225,7 @@ def racing_average(precision: str) -> Allowance:
     Args:
       precision: that the level decides in, "float64" or "float32".
     """
+    # Without e, for an average is made of two numbers an element, and of no sum: its own roundings are all there is.
     limit, unit = (FUNCTION_LIMIT, UNIT64) if precision == "float64" else (FLOAT32_LIMIT, UNIT32)
     return lambda pair: Allowed(limit * 2 * unit * pair.moved + 2 * unit * pair.size, pair.moved)
 
@@ -252,6 +271,8 @@ def mixed(dtype: str, loss_scale: Callable[[MeasuredPair], float]) -> Allowance:
 
     def allowance(pair: MeasuredPair) -> Allowed:
         predicted, kept = pair.rounding
+        # Each of n elements is off by z at most, so that their norm is off by z sqrt(n), in the units of the scaled
+        # loss.
         tiny = TINIEST[dtype] * float(np.sqrt(pair.elements)) / loss_scale(pair)
         limit = MIXED_LIMIT * (predicted + 2 * unit * pair.moved + tiny) + 2 * unit * kept
         return Allowed(limit, max(limit / (MIXED_LIMIT * unit), pair.moved))
@@ -278,6 +299,7 @@ def fixed(made: int, all_gradients: float) -> Allowance:
     """
 
     def allowance(pair: MeasuredPair) -> Allowed:
+        # Nobody resets these runs: each step made may add as much as the last one, so that the limit grows with n.
         scale, stored = pair.size, 0.0
         if pair.key.quantity in GRADIENTS:
             scale = max(pair.size, FAINT * all_gradients)

@@ -8,6 +8,7 @@ from parity.trace import GRADIENTS, OPTIMIZED, TensorKey, parse_evaluated
 FACT = "inexact_in_float64"
 NAMELESS_LOSS = ""
 OUTPUT_QUANTITIES = frozenset(["act", "metric"])
+# All that is made of the loss by differentiating it: its gradients and what an optimizer makes of these.
 OF_GRADIENTS = GRADIENTS | OPTIMIZED
 
 

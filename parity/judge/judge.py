@@ -11,6 +11,7 @@ from parity.mapping.trace_map import OPTIONAL
 from parity.trace import TensorKey
 from parity.trace.arrays import Array
 
+# Written once for both sides, so that any difference is one of reading: compared to the bit.
 FED = frozenset(["feed", "noise"])  # both sides are given them
 NOT_IN_REFERENCE = "the reference has no such tensor"
 Comparison = Literal["norm", "exact", "counter", "form"]
@@ -152,10 +153,12 @@ def measure(
     """
     measured = norms or float64_norms
     for pair in pairs:
+        # Presence first, then shape and dtype, then numbers: a norm of what is not there would look like a difference.
         if isinstance(pair, Missing):
             yield Check(run, pair.step, pair.text, pair.verdict, pair.difference, note=pair.note)
             continue
         check = precheck(run, pair)
+        # Asking whether all is finite reads both arrays once more, so that it is asked only of a pair without norms.
         found = measured(pair) if check is None and pair.compare == "norm" else None
         if check is None and found is None:
             check = check_finite(run, pair)
@@ -191,9 +194,11 @@ def first_beyond(run: str, pairs: Iterable[TensorPair], allowance: Allowance) ->
 
 
 def _numbers(pair: TensorPair, norms: Norms) -> MeasuredPair:
+    # Here and not before: eT and eP take two more files to be read, which a pair that is decided by its shape spares.
     asked = () if pair.rounding is no_rounding else tuple(pair.rounding())
     rounding = tuple(each for each in asked if each is not None) if asked else ()
     one = pair.reference
+    # u of the reference; the precheck has refused pairs of two float types.
     unit = unit_roundoff(one.dtype) if one.dtype.kind == "f" else 0.0
     return MeasuredPair(
         pair.step,
@@ -220,6 +225,7 @@ def unchecked_norms(pair: TensorPair) -> Norms:
     """Returns the norms of a pair of one shape, summed in float64; NaN or infinite where something in it is not finite."""
     one, before = pair.reference, pair.before
     size = norm(one)
+    # |dT| is of the reference on purpose: a candidate that moves too far must not be allowed more for it.
     moved = size if before is None else distance(one, before)
     return Norms(size, distance(one, pair.candidate), moved, is_constant(one))
 
@@ -254,6 +260,7 @@ def precheck(run: str, pair: TensorPair) -> Check | None:
     """Returns the check of a pair that needs no measuring: a counter, another shape, another dtype; else None."""
     one, other = pair.reference, pair.candidate
     if pair.compare == "counter":
+        # TensorFlow holds the step count as int64 and the rate as float32, torch as Python numbers: one type for both.
         rounded = (np.asarray(np.float32(value)) for value in (one, other))
         return exact_check(run, pair.step, pair.text, *rounded)
     if one.shape == other.shape and one.dtype == other.dtype:
@@ -261,6 +268,7 @@ def precheck(run: str, pair: TensorPair) -> Check | None:
     kinds = one.dtype.kind, other.dtype.kind
     if one.shape != other.shape:
         note = f"shape {other.shape} where {one.shape} is expected"
+    # TensorFlow has labels in int32 where torch wants int64: numbers decide. Float32 for float64 is another program.
     elif kinds[0] != kinds[1] or (kinds[0] == "f" and one.dtype != other.dtype):
         note = f"dtype {other.dtype} where {one.dtype} is expected"
     else:
@@ -278,6 +286,7 @@ def check_finite(run: str, pair: TensorPair) -> Check | None:
     one, other = np.isfinite(pair.reference), np.isfinite(pair.candidate)
     if one.all() and other.all():
         return None
+    # The same places on both sides: both overflow, and what they would have differed by is lost.
     if np.array_equal(one, other):
         note = f"{int((~one).sum())} of {one.size} values are not finite, on both sides"
         return Check(run, pair.step, pair.text, "incomparable", float("inf"), note=note)
@@ -288,6 +297,7 @@ def check_finite(run: str, pair: TensorPair) -> Check | None:
 def exact_check(run: str, step: int, text: str, reference: Array, candidate: Array) -> Check:
     """Returns the check of what must be equal bit for bit: feeds, integers, counters."""
     equal = np.array_equal(reference, candidate)
+    # Integers beyond 2^53 may round here: the difference is only shown, `equal` has decided.
     apart = np.asarray(reference, dtype=np.float64) - np.asarray(candidate, dtype=np.float64)
     difference = 0.0 if equal else float(np.sqrt(np.sum(np.square(apart))))
     size = float(np.sqrt(np.sum(np.square(np.asarray(reference, dtype=np.float64)))))
@@ -301,6 +311,8 @@ def rounding_between(single: Array | None, double: Array | None) -> float | None
       single: of its float32 run, None where that has none.
       double: of its float64 run, or another of its float32 ones, likewise.
     """
+    # A tensor that one precision lacks tells nothing of rounding: 0 adds nothing to the allowance, where None says not
+    # finite.
     if single is None or double is None or single.shape != double.shape:
         return 0.0
     found = distance(single, double)

@@ -8,6 +8,7 @@ from parity.mapping.trace_map import Join
 from parity.trace import TensorFile, Trace, parse_key
 
 RANKS_APART = "the ranks hold different weights: some gradient or update is not shared between them"
+# As sides come to differ: what an optimizer begins with decides all behind it, and a free run follows from lockstep.
 RUN_ORDER = {"fresh": 0, "init": 1, "lockstep": 2, "free": 3}
 BETWEEN_TRACES = "{judged:,} tensors; at most {highest:.2g} of the tolerance, {scale:.1g} of the scale"
 
@@ -37,6 +38,7 @@ def level_from(
         alone are judged: the level is different whatever its checks say.
     """
     told = [*([] if ranks_agree else [RANKS_APART]), *notes]
+    # One rank's weights are judged: right ones there prove nothing of the other ranks'.
     decided = (verdict or decide(checks)) if ranks_agree else "different"
     return Level(name, decided, reason, checks, first, causes, told)
 
@@ -81,12 +83,14 @@ def shown(join: Join | None, check: Check, traces: Mapping[str, tuple[Trace, Tra
     key = parse_key(check.key)
     files = [_file(trace, check) for trace in traces.get(check.run, ())]
     if not files or files[0] is None or files[1] is None or check.key not in files[0]:
+        # What a side starts from by itself, and what one of them lacks, has no element to show.
         return FirstDifference(check, key.quantity, key.name, key.tower, None)
     one, other_file = files[0].read(check.key), files[1]
     if join is not None:
         other = join.read(key, other_file)
     else:
         other = other_file.read(check.key) if check.key in other_file else None
+    # Of two shapes no element is the same one.
     alike = other is not None and one.shape == other.shape
     element = worst(one, other) if other is not None and alike else None
     return FirstDifference(check, key.quantity, key.name, key.tower, element)

@@ -38,12 +38,16 @@ def usual_layout(pairs: Sequence[tuple[Array, Array]]) -> str:
     """
     known = (IDENTITY, *USUAL.get(pairs[0][0].ndim, ()))
     fitting = [text for text in known if all(_fits(text, *each) for each in pairs)]
+    # Shapes alone decide, unless one axis is as long as another.
     if len(fitting) < 2:
         return fitting[0] if fitting else IDENTITY
     if pairs[0][0].ndim == 2 and IDENTITY in fitting:
         return IDENTITY
+    # Over all towers at once: the port has one layout, whatever tower shows it.
     apart = {text: hypot(*(distance(one, _backward(text, other)) for one, other in pairs)) for text in fitting}
+    # Of equally near ones the first, which is the identity.
     nearest = min(fitting, key=lambda text: apart[text])
+    # Measured against the size, for a bug leaves every layout far off: the smaller of two large distances says nothing.
     agrees = apart[nearest] <= AGREES * hypot(*(norm(one) for one, _ in pairs))
     return nearest if agrees and apart[nearest] * NEARER < apart[fitting[0]] else fitting[0]
 

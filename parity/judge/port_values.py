@@ -51,6 +51,7 @@ def written_into(mapping: VariableMapping, join: Join, reference: Values, candid
     for pair in mapping.pairs:
         if not pair.candidate:
             continue
+        # Weights have no such name on either side, and are passed over.
         key = key_of("stat", pair.reference)
         text, own = str(key), {n: np.array(candidate[n]) for n in join.candidates(key) if n in candidate}
         if own or text in reference:
@@ -66,6 +67,7 @@ def _reshaped(values: Sequence[float] | None, shape: tuple[int, ...]) -> Array |
 
 def _read(pair: Pair, own: Mapping[str, Array]) -> Array | None:
     shapes = pair.transform.shapes(pair.shape)
+    # A transform needs all parts to go back: of some only nothing can be told.
     if len(own) != len(pair.candidate):
         return None
     parts = {
@@ -78,6 +80,7 @@ def _constants(pair: Pair, candidate: Values) -> list[Written]:
     # A part that is the same whatever the variable holds is the transform's own; frozen, it is a constant of the port.
     if len(pair.candidate) < 2:
         return []
+    # Forward of zeros and of ones, (parts,): what is the same for both depends on no value of the reference's.
     parts = zip(
         pair.candidate, *(pair.transform.forward(fill(pair.shape)) for fill in (np.zeros, np.ones)), strict=True
     )
@@ -100,6 +103,7 @@ def judge_own_values(written: Iterable[Written]) -> list[Check]:
     for each in written:
         if each.expected is None or each.own is None:
             continue
+        # Initial values are float32 constants of the graph: 0.1 in a port's float64 is the same number.
         one, other = (np.asarray(value, np.float32) for value in (each.expected, each.own))
         note = f"the port's own {', '.join(each.names)} is {shown(other)}, and {shown(one)} is written into it"
         size = norm(one)
@@ -144,6 +148,7 @@ def _how(each: Written) -> str:
 def shown(value: Array) -> str:
     """Returns a value in a few words: one number, the first three, or how many there are."""
     flat = np.asarray(value).reshape(-1)
+    # One number tells all of a constant buffer.
     if flat.size and (flat == flat[0]).all():
         return f"{float(flat[0]):.6g}"
     listed = ", ".join(f"{float(each):.6g}" for each in flat[:3])

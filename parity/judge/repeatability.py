@@ -68,12 +68,16 @@ def judge_repeat(side: str, once: Trace, again: Trace, steps: Sequence[int]) -> 
             tensors += 1
             quantity = parse_key(text).quantity
             if one.dtype.kind == "f":
+                # In units of all of a quantity: a gradient that is zero but for rounding is another number in every
+                # threaded run.
                 whole[quantity] += norm(one) ** 2
+            # NaN at the same place is no difference here: what is not finite the levels judge.
             if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
                 unequal += 1
                 apart[text] = distance(one, other) if one.shape == other.shape else inf
         for text, length in apart.items():
             size = sqrt(whole[parse_key(text).quantity])
+            # Where all of a quantity is zero, or a length is not finite, no share is small enough to go on.
             share = length / size if size > 0.0 and isfinite(length) else inf
             if share > wanders:
                 wanders, where = share, f"step {step}, {text}"

@@ -38,15 +38,18 @@ class Replicas:
     def ulp(self) -> float:
         """The smallest distance by which the weights of a replica were moved."""
         start = self._reference.init()
+        # One length for all weights together, as the amplification of `allowances.free_running` takes it.
         weights = start.names("var")
         moved = [
             norm(np.array([distance(file.read(text), start.read(text)) for text in weights]))
             for file in (replica.init() for replica in self._replicas)
         ]
+        # The least of the replicas: dividing by it allows the most, so that a lucky draw calls nobody different.
         return min(moved, default=0.0)
 
     def at(self, step: int, text: str, reference: Array) -> float:
         """Returns the largest distance of a replica from the run."""
+        # Tensors are asked for step by step: files of one step at a time stay open.
         if step != self._step:
             self._step, self._files = step, [replica.step(step) for replica in self._replicas]
         return max((distance(file.read(text), reference) for file in self._files), default=0.0)

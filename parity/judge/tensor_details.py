@@ -14,6 +14,7 @@ BINS = 24
 PLACES = 5
 DIFFERENT = 60  # tensors of a run that are looked at because they differ: the first ones
 NEAREST = 5  # and those nearest to their allowance, or furthest beyond it
+# 2^27 elements are 1 GiB in float64, read one tensor at a time.
 MOST_ELEMENTS = 2**27  # read for all of a comparison together; what would go beyond is left out
 
 Pairs = Mapping[str, tuple[Trace, Trace]]
@@ -80,6 +81,7 @@ def look_closer(join: Join, level: Level, pairs: Pairs, elements: int = MOST_ELE
         reference, candidate = (_file(trace, check) for trace in pairs[check.run])
         if reference is None or candidate is None or check.key not in reference:
             continue
+        # Counted before reading: a tensor that would go beyond the limit is not read at all.
         elements -= int(np.prod(reference.shape(check.key), dtype=np.int64))
         if elements < 0:
             break
@@ -94,6 +96,7 @@ def _chosen(level: Level, pairs: Pairs) -> Iterator[Check]:
         judged = [check for check in level.checks if check.run == run and check.verdict != "not_run"]
         chosen: dict[str, Check] = {}
         for check in judged:
+            # `checks` are in execution order: the first of a key is the step where it differs first.
             if check.verdict != "same" and len(chosen) < DIFFERENT:
                 chosen.setdefault(check.key, check)
         nearest = sorted(judged, key=lambda check: check.multiple, reverse=True)
@@ -113,12 +116,17 @@ def _looked_at(level: str, check: Check, reference: Array, candidate: Array) -> 
     other = np.asarray(candidate, np.float64).reshape(-1)
     finite = np.isfinite(one) & np.isfinite(other)
     with np.errstate(invalid="ignore", over="ignore"):
+        # (elements,): infinite where either is not finite, so that such elements are the worst.
         apart = np.where(finite, other - one, np.inf)
     most = min(PLACES, one.size)
+    # The furthest few without sorting all of them, then those in order; stable, so that of equal ones the first is
+    # shown.
     worst = np.argpartition(-np.abs(apart), most - 1)[:most]
     worst = worst[np.argsort(-np.abs(apart[worst]), kind="stable")]
+    # One range for both sides, so that their bars can be compared.
     both = np.concatenate([one[finite], other[finite]])
     low, high = (float(both.min()), float(both.max())) if both.size else (0.0, 0.0)
+    # Finite numbers may be so far apart that their difference is not.
     between = apart[finite & np.isfinite(apart)]
     return Closer(
         level,
@@ -143,10 +151,12 @@ def histogram(values: Array, low: float, high: float) -> Histogram:
       high: where it ends.
     """
     counts = np.zeros(BINS, np.int64)
+    # All values are one number: any width would do, and a width of 0 divides by nothing.
     if high <= low:
         counts[BINS // 2] = values.size
         return Histogram(low, high, counts.tolist())
     part = (values / 2 - low / 2) / (high / 2 - low / 2)  # halved, so that no range overflows
+    # The upper end, part = 1, belongs to the last bar. (BINS,), int64.
     counts += np.bincount(np.minimum((part * BINS).astype(np.int64), BINS - 1), minlength=BINS)
     return Histogram(low, high, counts.tolist())
 
@@ -199,6 +209,7 @@ def losses_of(level: Level, pairs: Pairs) -> Losses | None:
     steps = [step for step in reference.step_numbers if step in allowed]
     if not steps:
         return None
+    # (steps,), each the mean over towers, as what is allowed is.
     one = [_mean(reference, step) for step in steps]
     other = [_mean(candidate, step) for step in steps]
     return Losses(level.name, run, steps, one, other, [float(np.mean(allowed[step])) for step in steps])

@@ -27,18 +27,23 @@ def set_aside_slots(checks: list[Check], join: Join, reference: Before, candidat
       reference: returns what the reference held before a step, None where that is not known.
       candidate: the same of the candidate, in its own names.
     """
+    # Whatever is missing stands as incomparable, with a note that says on which side.
     found = [(check, key) for check, key in _of_quantity(checks, "slot") if check.verdict == "incomparable"]
     lacking = [(check, key) for check, key in found if check.note != NOT_IN_REFERENCE and not join.candidates(key)]
     slots = {key for check, key in _of_quantity(checks, "slot") if check.note != NOT_IN_REFERENCE}
+    # Kinds of the candidate's slots that match one of the reference's: one more of these is a difference, not a kind of
+    # its own.
     joined = {parse_key(name).slot for key in slots for name in join.candidates(key)}
     beyond = [(check, key) for check, key in found if check.note == NOT_IN_REFERENCE and key.slot not in joined]
     if not lacking and not beyond:
         return checks
+    # Updates in which the slot took part: loading a state shows nothing of what it does.
     judged = {
         (check.step, key.name)
         for check, key in _of_quantity(checks, "var")
         if check.run != "init" and check.verdict in ("same", "different")
     }
+    # Of the candidate's names to the reference's, which the updates are judged under.
     names = {name: pair.reference for pair in join.mapping.pairs for name in pair.candidate}
     aside = _aside(lacking, judged, reference, {}, LACKING) | _aside(beyond, judged, candidate, names, BEYOND)
     return [aside.get(check, check) for check in checks]
@@ -58,6 +63,7 @@ def after_the_last(trace: Trace) -> Before:
     """Returns a function of a step to what a run held after the step before it."""
 
     def before(step: int) -> TensorFile | None:
+        # Steps may have gaps: what was held is what the last recorded one left.
         earlier = [number for number in trace.step_numbers if number < step]
         return trace.step(max(earlier)) if earlier else None
 
@@ -86,6 +92,8 @@ def _aside(
 
     def is_told(slot: str) -> bool:
         return any(
+            # A slot of zeros decides nothing: only a step that began with something in it, and whose update was judged,
+            # tells.
             (step, variable) in judged and (file := before(step)) is not None and text in file and file.read(text).any()
             for (of, text), variable in variables.items()
             if of == slot

@@ -25,6 +25,8 @@ from parity.judge.spread import Spread
 from parity.mapping.trace_map import Join
 from parity.trace import UPDATED, TensorFile, Trace
 
+# What a step leaves or minimises. Activations and towers' gradients say in a free run what lockstep has said of them
+# already.
 FREE_QUANTITIES = frozenset(["loss", "grad", "clip", "slot", "stat", "var", "ema", "metric", "eval"])
 
 
@@ -58,9 +60,11 @@ def judge_initial_slots(
         for name in join.candidates(key):
             if name not in candidate:
                 continue
+            # (2,): smallest and largest element, float32 as TensorFlow holds initial values.
             one, other = np.array(reference[text], np.float32), np.array(candidate[name], np.float32)
             difference, size = float(np.abs(one - other).max()), float(np.abs(one).max())
             note = f"starts at {_span(candidate[name])} where the reference's starts at {_span(reference[text])}"
+            # Nothing was updated yet, so that the size stands for the update.
             found = MeasuredPair(0, key, text, size, difference, size)
             checks.append(allow("fresh", found, lambda pair, note=note: allowances.started(pair)._replace(note=note)))
     return checks
@@ -93,6 +97,7 @@ def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[C
     in_float32 = bool(traces.reference64.facts.get("float32_in_float64"))
 
     def allowance(pair: MeasuredPair) -> Allowed:
+        # The fact names lines of the script, not outputs: every loss and metric may come of them, and no gradient does.
         as_float32 = in_float32 and pair.key.quantity in ("loss", "metric")
         as_float32 = as_float32 or is_inexact(pair.key, traces.reference64.facts)
         return allowances.function_in_float32(pair) if as_float32 else allowances.function(pair)
@@ -104,12 +109,16 @@ def _in_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> Iterator
     unobserved = traces.candidate64.facts.get("unobserved", ())
     for step in steps:
         reference, candidate = traces.reference64.step(step), traces.candidate64.step(step)
+        # All four runs made this step from the same state, so that eT and eP are of this step alone.
         rough = traces.reference32.step(step), traces.candidate32.step(step)
         before = traces.states.step(step)
+        # First, for what the reference lacks stands at no place in its order.
         for text in join.unjoined(reference, candidate):
             yield Missing(step, text, NOT_IN_REFERENCE, difference=0.0)
         for pair in _pairs(join, step, reference, candidate, unobserved):
             if isinstance(pair, TensorPair):
+                # A weight of 1 that moves by 1e-6 hides an update that is off by a half: only the update is of a size
+                # to judge by. A variable that the state lacks is judged as a whole.
                 start = before.read(pair.text) if pair.key.quantity in UPDATED and pair.text in before else None
                 pair = pair._replace(before=start, rounding=partial(_lost, join, pair, *rough))
             yield pair
@@ -132,6 +141,7 @@ def _pairs(
     quantities: Collection[str] | None = None,
 ) -> Iterator[TensorPair | Missing]:
     for key, text in join.ordered(reference.names()):
+        # Before reading, which is what takes the time.
         if quantities is not None and key.quantity not in quantities:
             continue
         one, other = reference.read(text), join.read(key, candidate)
@@ -153,11 +163,13 @@ def judge_free(
       measured: how far an ulp carries.
       lockstep: checks that say what each step rounds by itself, see `allowances.free_running`.
     """
+    # Built once, for it carries what the steps before have shown: pairs have to come in the order of the steps.
     allowance = allowances.free_running(reference.step_numbers, measured.ulp, lockstep)
     return judge("free", _freely(join, reference, candidate, measured), allowance)
 
 
 def _freely(join: Join, reference: Trace, candidate: Trace, measured: Spread) -> Iterator[TensorPair | Missing]:
+    # Of a step that the user wrote not all is seen: that is not run, and not missing.
     unobserved = candidate.facts.get("unobserved", ())
     for step in reference.step_numbers:
         files = reference.step(step), candidate.step(step)

@@ -13,6 +13,7 @@ from parity.judge.result import Check
 from parity.trace import EXECUTION_RANK, GRADIENTS, LOSS_SCALE, SKIPPED, UPDATED, TensorFile, Trace, parse_key
 
 JUDGED = frozenset(["act", "loss", "metric", "tower_grad", "grad", "clip", "slot", "stat", "var", "ema"])
+# apex/amp/scaler.py: begins at 2^16, never above 2^24, doubles after 2,000 steps without overflow.
 FIRST_SCALE, LARGEST_SCALE, WINDOW = 2.0**16, 2.0**24, 2000
 
 
@@ -51,12 +52,14 @@ def judge_mixed(halves: Halves) -> list[Check]:
 def _pairs(halves: Halves) -> Iterator[TensorPair | Missing]:
     for step in halves.mixed.step_numbers:
         full, mixed, before = (trace.step(step) for trace in (halves.full, halves.mixed, halves.states))
+        # A skipped step has gradients that are infinite by design, and updates nothing; its forward pass was made.
         skipped = SKIPPED in mixed and bool(mixed.read(SKIPPED))
         for text in _in_order(full):
             key = parse_key(text)
             if key.quantity not in JUDGED:
                 continue
             if skipped and key.quantity not in ("act", "loss", "metric", "stat"):
+                # Whether it had to be skipped, `judge_scale` decides.
                 note = "not judged: the gradients overflowed, and the step is skipped"
                 yield Missing(step, text, note, "not_run", 0.0)
             elif text not in mixed:
@@ -71,6 +74,7 @@ def _norms(pair: TensorPair) -> Norms | None:
     one, other = pair.reference, pair.candidate
     if not (is_finite(one) and is_finite(other)):
         return None
+    # Both in the port's own names and layouts: nothing is carried over here.
     update = one if pair.before is None else one - pair.before
     return Norms(norm(one), distance(one, other), norm(update))
 
@@ -79,7 +83,10 @@ def _rounding(halves: Halves, pair: TensorPair) -> list[float | None]:
     """Returns H, the largest distance of a draw from the float32 run, and the size of what is stored in half itself."""
     step, text, start = pair.step, pair.text, pair.before
     update = pair.reference if start is None else pair.reference - start
+    # Each draw starts a step from weights that it has rounded: what it moves counts from there, else every update would
+    # be off by the rounding of the weight itself.
     predicted = 0.0
+    # Invariant: `predicted` is the largest of the draws so far.
     for draw, states in halves.draws:
         value = draw.step(step).read(text)
         predicted = max(predicted, distance(value if start is None else value - states.step(step).read(text), update))
@@ -88,6 +95,7 @@ def _rounding(halves: Halves, pair: TensorPair) -> list[float | None]:
 
 
 def _loss_scale(halves: Halves, pair: MeasuredPair) -> float:
+    # Gradients alone are multiplied by the scale while they are in half precision.
     if pair.key.quantity not in GRADIENTS:
         return 1.0
     mixed = halves.mixed.step(pair.step)
@@ -104,6 +112,7 @@ def judge_scale(halves: Halves) -> list[Check]:
     checks: list[Check] = []
     for run, trace in (("lockstep", halves.mixed), ("free", halves.free)):
         files = {step: trace.step(step) for step in trace.step_numbers}
+        # What decides in Apex is the combined gradient, after the scale was taken out: infinite stays infinite.
         overflows = [not _finite_gradients(file) for file in files.values()]
         wanted = zip(scales(overflows), overflows, strict=True)
         for (step, file), (scale, overflowed) in zip(files.items(), wanted, strict=True):
@@ -123,6 +132,8 @@ def scales(overflows: Sequence[bool]) -> list[float]:
     """
     found, scale, clean = [], FIRST_SCALE, 0
     for overflowed in overflows:
+        # Invariant: `clean` counts the steps since the scale last moved. The scale of a step is that before its own
+        # outcome.
         found.append(scale)
         scale, clean = (scale / 2, 0) if overflowed else (scale, clean + 1)
         if clean == WINDOW:
@@ -137,6 +148,7 @@ def all_skipped(trace: Trace) -> bool:
 
 
 def _exact(run: str, step: int, text: str, wanted: float, got: float) -> Check:
+    # Powers of 2, exact in any float.
     same = wanted == got
     note = "" if same else f"{got:g} where Apex's rule gives {wanted:g}"
     return Check(run, step, text, "same" if same else "different", abs(got - wanted), 0.0, wanted, abs(wanted), note)
@@ -150,6 +162,7 @@ def _skipped_updates(trace: Trace) -> list[Check]:
     checks, previous = [], trace.init()
     for step in trace.step_numbers:
         file = trace.step(step)
+        # To the bit: an optimizer stepped with gradients of zero would still move by its momentum.
         held = [text for text in file.names("var", "slot") if text in previous]
         for text in held if bool(file.read(SKIPPED)) else []:
             moved = distance(file.read(text), previous.read(text))
@@ -165,6 +178,7 @@ def _in_order(file: TensorFile) -> list[str]:
 
     def order(text: str) -> tuple[int, int]:
         rank, number = place[text]
+        # Gradients come from the last layer: the last in the trace is computed first.
         return rank, -number if parse_key(text).quantity in GRADIENTS else number
 
     return sorted(names, key=order)

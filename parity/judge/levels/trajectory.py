@@ -15,6 +15,7 @@ from parity.mapping.trace_map import Join
 from parity.trace import UPDATED, TensorFile, TensorKey, Trace, parse_key
 from parity.trace.arrays import Array
 
+# Counters are level 1's; what belongs to single examples has another order in every perturbed run.
 FOLLOWED = ("loss", "grad", "slot", "stat", "var", "ema", "metric")
 
 
@@ -97,7 +98,9 @@ def spots_of(join: Join, reference: Trace, candidate: Trace, racing: Collection[
             pair = (
                 missing(step, key, text) if other is None else TensorPair(step, key, text, one, other, compare="form")
             )
+            # Shape, dtype and presence once, of the unperturbed runs: all others are made by the same programs.
             refused = next((check for check in measure("free", [pair]) if isinstance(check, Check)), None)
+            # Since the start, for the ulp that a run starts away would hide a small update in the weight itself.
             size = norm(_since(start, key, text, one))
             spots.append(Spot(step, text, size, UNIT32 * norm(one), refused, is_constant(one)))
     return spots
@@ -114,10 +117,12 @@ def apart(join: Join, spots: Sequence[Spot], one: Trace, other: Trace, candidate
       candidates: for each of them, whether it is the candidate's.
     """
     starts = one.init(), other.init()
+    # (spots,): infinite until measured, so that what cannot be read stands beyond any limit.
     found = np.full(len(spots), np.inf)
     files: tuple[TensorFile, TensorFile] | None = None
     step = -1
     for place, spot in enumerate(spots):
+        # Spots come step by step: each file is opened once.
         if spot.step != step or files is None:
             step, files = spot.step, (one.step(spot.step), other.step(spot.step))
         if spot.refused:
@@ -129,6 +134,7 @@ def apart(join: Join, spots: Sequence[Spot], one: Trace, other: Trace, candidate
         ]
         if values[0] is None or values[1] is None or values[0].shape != values[1].shape:
             continue
+        # Float32 tensors, subtracted in float64: their difference is of the size of their rounding.
         length = distance(values[0], values[1])
         found[place] = length if np.isfinite(length) else np.inf
     return found
@@ -137,6 +143,7 @@ def apart(join: Join, spots: Sequence[Spot], one: Trace, other: Trace, candidate
 def judge_trajectory(trajectories: Trajectories) -> list[Check]:
     """Judges the candidate at every spot: the median over its runs, by `allowances.trajectory`."""
     spread = spread_of(trajectories)
+    # (spots,), over the 9 runs: a branch flip is in one of them, a bug in all.
     typical = np.median(trajectories.candidate, axis=0)
     checks = []
     for place, spot in enumerate(trajectories.spots):
@@ -155,8 +162,11 @@ def _measured(spot: Spot, difference: float, spread: float) -> Check | MeasuredP
 
 def spread_of(trajectories: Trajectories) -> Array:
     """Returns what a run's distance is measured in at every spot, float64 ``[spots]``."""
+    # (spots,): u32 |T|, below which runs may agree by luck of storing.
     rounding = np.array([spot.rounding for spot in trajectories.spots])
+    # Of both sides, for a port that sums naively strays further than the reference does, and is right.
     wandering = np.maximum(_root_mean_square(trajectories.envelope), _root_mean_square(trajectories.wandering))
+    # `tiny` keeps 0 / 0 out: a tensor that is 0 in every run is the same, and anything but 0 is beyond every limit.
     return np.asarray(np.maximum(np.maximum(wandering, rounding), np.finfo(np.float64).tiny))
 
 
@@ -166,6 +176,7 @@ def strays(trajectories: Trajectories, runs: Array) -> Array:
     judged = np.array([spot.refused is None for spot in trajectories.spots], dtype=bool) & np.isfinite(spread)
     if not judged.any():
         return np.zeros(len(runs))
+    # (runs, judged spots) over (judged spots,): one number a run, its worst spot.
     return np.asarray(np.max(runs[:, judged] / spread[judged], axis=1))
 
 
@@ -176,6 +187,7 @@ def stray_of_candidate(trajectories: Trajectories) -> float:
 
 def false_alarms(trajectories: Trajectories) -> FalseAlarms:
     """Counts the held-out runs of the reference that stray beyond the limit, which are right by construction."""
+    # These runs had no part in the spread: judged by it, they say how often a right run is called different.
     outside = int(np.sum(strays(trajectories, trajectories.held_out) > TRAJECTORY_LIMIT))
     runs, judged = len(trajectories.held_out), len(trajectories.candidate)
     low, high = rate_interval(outside, runs)
@@ -203,4 +215,5 @@ def _moved(
     before = join.read(key, start) if key.quantity in UPDATED else None
     if value is None or before is None or before.shape != value.shape:
         return value
+    # In float64: float32 would round the small update to the grid of the weight once more.
     return np.subtract(value, before, dtype=np.float64)
