@@ -131,6 +131,33 @@ def test_gradients_are_a_mean_however_they_are_joined(tf, ways):
     assert tf(_kind_of_joined_gradients, ways=ways)["found"] == [2, "mean"]
 
 
+def _kind_where_zeros_stand_for_a_gradient():
+    from tf_towers.record.gradient_combination import combinations_of
+    from tf_towers.record.hooks import Calls
+    from tf_towers.record.towers import towers_of
+
+    with tf.Graph().as_default():
+        calls = Calls()
+        calls.install()
+        try:
+            losses, weight = _losses()
+            own = tf.get_variable("own", [2])
+            losses[0] += tf.reduce_sum(own * own)
+            optimizer = tf.train.GradientDescentOptimizer(0.1)
+            pairs = [optimizer.compute_gradients(loss, [weight, own]) for loss in losses]
+            filled = [[tf.zeros([2]) if grad is None else grad for grad, _ in tower] for tower in pairs]
+            joined = [tf.reduce_mean(tf.stack([tower[place] for tower in filled]), 0) for place in range(2)]
+            optimizer.apply_gradients([(joined[0], weight), (joined[1], own)])
+        finally:
+            calls.remove()
+        found = combinations_of(calls.applies[0], towers_of(calls.applies[0], calls.gradients))
+        return {"kinds": [found[name].kind for name in ("w", "own")], "factor": found["own"].factor}
+
+
+def test_a_mean_with_zeros_for_a_missing_gradient_divides_by_all_towers(tf):
+    assert tf(_kind_where_zeros_stand_for_a_gradient) == {"kinds": ["mean", "mean"], "factor": 0.5}
+
+
 def _slot_of(way):
     from tf_towers.record.manual_updates import _adds_up
 

@@ -56,6 +56,7 @@ class _Walk:
         reached = self._towers(applied)
         if not reached:
             return Combination(variable, "unknown", None, applied, {}, {})
+        # From the applied gradient towards the towers; every tensor in it carries all of the towers that were reached.
         chain = [applied]
         while chain[-1].name not in self._marks:
             onward = self._onward(chain[-1], reached)
@@ -85,6 +86,7 @@ class _Walk:
                 inputs = list(current.op.inputs)
                 missing = [each for each in inputs if each.name not in self._known]
                 # A loop would come back here: it has nothing to do with combining.
+                # Depth first without recursion: gradients of unrolled RNNs are deeper than Python's stack.
                 if missing and current.op.type not in ("Merge", "NextIteration", "Exit", "While", "StatelessWhile"):
                     pending += missing
                 else:
@@ -94,6 +96,7 @@ class _Walk:
 
     def _onward(self, tensor: Tensor, reached: AbstractSet[int]) -> Tensor:
         """The input that carries the whole gradient on, or None where the towers are joined here."""
+        # A mean over a stack of towers is the join; a mean inside a clip, over a tensor, is not.
         if tensor.op.type in ("Mean", "Sum") and self._stack_under(tensor) is not None:
             return None
         carrying = [each for each in tensor.op.inputs if self._towers(each) == reached]
@@ -113,7 +116,8 @@ class _Walk:
 
     def _factor_of_join(self, join: Tensor, reached: AbstractSet[int]) -> Optional[float]:
         if join.op.type == "Mean":
-            return 1.0 / max(1, len(self._sharing(self._stack_under(join))))
+            # By as many as are stacked, zeros in the place of a missing gradient included.
+            return 1.0 / self._stack_under(join).op.get_attr("N")
         if join.op.type == "Sum" or join.op.type in SUMMING:
             return 1.0
         # Sparse gradients are added by putting their rows one after the other.
@@ -187,6 +191,7 @@ def _constant_factor(op: Operation) -> Optional[float]:
 
 
 def _kind(factor: float, towers: int, present: int) -> str:
+    # Factors are constants of the graph in float32: 1/3 is there but for 2^-24.
     if abs(factor * towers - 1) < 1e-6:
         return "mean"
     if present == 1:
