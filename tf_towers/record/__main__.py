@@ -94,8 +94,10 @@ class _Ending:
 
     def leave(self, code: int) -> None:
         again, self.code = self.code is not None, code
+        # An exception in another thread would end that thread and not the script.
         if again or threading.current_thread() is not threading.main_thread():
             _end_now(code)
+        # Scripts catch everything, or wait in a finally block for a thread that waits for them.
         watch = threading.Timer(UNWIND_SECONDS, _end_now, [code])
         watch.daemon = True
         watch.start()

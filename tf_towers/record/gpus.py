@@ -30,6 +30,7 @@ def stand_in_for_gpus(patches: "Patches", count: int) -> None:
       patches: the `Patches` that put it all back.
       count: number of GPUs, from 1.
     """
+    # Scripts split it at commas and count.
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", ",".join(str(number) for number in range(count)))
     patches.add(device_lib, "list_local_devices", _with_more(device_lib.list_local_devices, _local, count))
     session = session_module.BaseSession

@@ -23,6 +23,7 @@ class Flow:
         self._squared: Dict[Operation, bool] = {}
         self._reading: Set[Operation] = set()
         self._readers: Dict[str, List[Operation]] = {}
+        # Inputs come before readers, so that each op is looked at once, forwards and backwards.
         order = in_order(ops)
         self._into = self._forward(order)
         self._onto = self._backward(order, {op: 1 << number for number, op in enumerate(updates)})
@@ -70,6 +71,7 @@ class Flow:
             into[op] = mask
             if reading and op.type not in SHAPE_ONLY:
                 self._reading.add(op)
+            # A root takes the square back: what follows it is of the gradient's own order again.
             self._squared[op] = bool(mask) and op.type not in SQUARE_ROOTS and (squared or _squares(op, masks))
         return into
 

@@ -93,6 +93,7 @@ class Calls:
     def _compute_gradients(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def compute_gradients(optimizer: Optimizer, loss: Tensor, *arguments: Any, **named: Any) -> Pairs:
+            # compute_gradients calls tf.gradients: one call of a script is to be noted once.
             with _Depth(self._inside, "gradients"):
                 pairs = original(optimizer, loss, *arguments, **named)
             if tf.is_tensor(loss):

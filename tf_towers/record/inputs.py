@@ -77,6 +77,7 @@ def inputs_of(
 
 def share_of(batch: Array, place: int, count: int) -> Array:
     """Returns one of equal shares of an array along its first axis; all of it where it does not divide."""
+    # Rows place * size to (place + 1) * size: shares are contiguous, as Split makes them.
     size = len(batch) // count
     return batch[place * size : (place + 1) * size] if size * count == len(batch) else batch
 
@@ -105,6 +106,7 @@ def is_source(op: Operation) -> bool:
         WRITING + WITHIN_A_RUN
     ):
         return False
+    # Queues and iterators give handles first; data enters where these are read.
     handles = all(out.dtype.base_dtype in (tf.resource, tf.variant) or out.dtype._is_ref_dtype for out in op.outputs)
     return bool(op.op_def is not None and op.op_def.is_stateful and len(op.outputs) and not handles)
 
@@ -130,6 +132,7 @@ def _distinct(outputs: Sequence[Tensor]) -> List[Tensor]:
         values = [tensor_util.constant_value(each) for each in list(out.op.inputs)[1:]]
         numbers = None if any(value is None for value in values) else [np.asarray(value).tolist() for value in values]
         same = (out.op.type, out.value_index, str(out.shape), str(numbers)) if numbers is not None else out.name
+        # Taken for the same where the op and all its other inputs are equal constants.
         known.setdefault(same, out)
     return list(known.values())
 
@@ -153,6 +156,7 @@ def _share(source: Tensor, ops: AbstractSet[Operation]) -> Optional[Tuple[int, i
 def _by_example(op: Operation, along: Set[str]) -> bool:
     """Tells whether an op keeps examples apart; `along` are the names of tensors with one row for each."""
     first = op.inputs[0]
+    # OneHot's new axis must not be the one of the examples.
     if op.type in BY_EXAMPLE:
         return first.name in along and (op.type != "OneHot" or op.get_attr("axis") in (-1, 1))
     if op.type in OVER_AXES:
@@ -164,6 +168,7 @@ def _by_example(op: Operation, along: Set[str]) -> bool:
     ranks = {each.shape.ndims for each in op.inputs if each.name in along}
     others = [each for each in op.inputs if each.name not in along]
     return (
+        # A constant of lower rank is broadcast along the examples, and the same for each.
         ranks != {None}
         and len(ranks) == 1
         and all(tensor_util.constant_value(each) is not None and each.shape.ndims < min(ranks) for each in others)
@@ -214,6 +219,7 @@ def _cuts(op: Operation, tensor: Tensor) -> bool:
     if op.type not in ("Slice", "StridedSlice") or op.inputs[0] is not tensor or tensor.shape.ndims is None:
         return False
     whole, piece = tensor.shape.as_list(), op.outputs[0].shape
+    # All axes but the first are whole; an index in place of a slice drops the first one.
     return piece.ndims is not None and piece.as_list()[max(0, piece.ndims - len(whole) + 1) :] == whole[1:]
 
 

@@ -75,6 +75,7 @@ def update_by_hand(graph: Graph, ops: AbstractSet[Operation], calls: Sequence[Gr
         own = marks[variable.op.name][1]
         used = [tensor for tensor in own if flow.gradients_into(writer) & flow.bit(tensor)]
         if used:
+            # Each bit once, for the same gradient may be used several times.
             mask = sum({flow.bit(tensor) for tensor in used})
             found[variable.op.name] = Written(variable, writer, used, mask, 1 << number)
     if not found:
@@ -138,6 +139,7 @@ def _wait_for_readers(
 
 def _joined(flow: Flow, written: Written) -> Tensor:
     """The first tensor, in the order of making, that is computed from all gradients and that the update needs."""
+    # A single tower's gradient, or one call over all towers' losses: nothing is joined.
     first = min(written.used, key=lambda tensor: tensor.op._id)
     if flow.gradients_in(first) & written.gradients == written.gradients:
         return first
@@ -166,6 +168,7 @@ def _belongs(op: Operation, tensor: Tensor, towers: int) -> bool:
     if tensor.op.type not in SUMMING or op.type not in SCALING:
         return False
     others = [tensor_util.constant_value(each) for each in op.inputs if each is not tensor]
+    # Another factor is the rate or a clip: it is no part of the average.
     wanted = 1.0 / towers if op.type == "Mul" else float(towers)
     return any(value is not None and value.size == 1 and abs(float(value) / wanted - 1) < 1e-6 for value in others)
 
@@ -202,6 +205,7 @@ def _slots_by_hand(
 
 
 def _is_slot(variable: Variable, writers: Sequence[Operation], weight: Written, flow: Flow) -> bool:
+    # A counter or a decay has another shape; a slot that is broadcast is not known.
     shapes = variable.shape, weight.variable.shape
     alike = None not in (shapes[0].ndims, shapes[1].ndims) and shapes[0].as_list() == shapes[1].as_list()
     return alike and any(flow.gradients_into(op) & weight.gradients for op in writers)
@@ -211,6 +215,7 @@ def _named(found: Sequence[Tuple[Variable, Sequence[Operation]]], weight: str, f
     squared = [any(flow.is_squared(op) for op in writers) for _, writers in found]
     if squared.count(True) > 1 or squared.count(False) > 1:
         return _own_names([variable.op.name for variable, _ in found], weight)
+    # One squared and one not: Adam's second and first moments.
     if len(found) == 2:
         return ["v" if each else "m" for each in squared]
     if not squared[0]:

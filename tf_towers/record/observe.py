@@ -74,9 +74,11 @@ def observe(
     drawn = _drawn(wanted)
     if not drawn:
         return Observed(BEFORE, wanted, [], [], {}), {}
+    # As batch-norm updates that losses wait for, or a counter that a schedule moves.
     if any(op.type.startswith(WRITING) for op in drawn):
         return _inside(wanted, own)  # another run would update once more
     outputs = [out for op in drawn for out in op.outputs if out.consumers()]
+    # What is left between the draws and the wanted tensors gives the same in every run that gets the same values.
     pure = ancestors([tensor.op for tensor in wanted.values()], set(drawn)) - set(drawn)
     read = _reads(pure, variables)
     if read is not None and all(_is_array(out) for out in outputs) and set(drawn) <= own:
@@ -108,11 +110,13 @@ def compute(run: Callable[..., Any], observed: Observed, state: Tensors, found: 
     if observed.mode == AFTER:
         feeds.update(zip(observed.inside, found))
         for key, tensors in observed.read.items():
+            # Every read is fed: by now the script's run has updated the variables.
             feeds.update((tensor, state[key]) for tensor in tensors)
     return run(observed.fetches, feeds)
 
 
 def _inside(wanted: Dict[str, Tensor], own: AbstractSet[Operation]) -> Tuple[Observed, Dict[str, str]]:
+    # Here the script's own run fetches more: the last bits of its weights may differ.
     fetches, left_out = collections.OrderedDict(), {}
     for key, tensor in wanted.items():
         disturbing = sorted(op.name for op in ancestors([tensor.op]) - own if _differs(op))
@@ -268,6 +272,7 @@ class Watch:
         graph = tf.Graph()
         with graph.as_default():
             one = tf.identity(tf.placeholder(tf.float32, [], "given"), "one")
+        # A session that saw GPUs would take their memory before the script does.
         config = tf.ConfigProto(device_count={"GPU": 0})
         try:
             with tf.Session(graph=graph, config=config) as session:
@@ -284,6 +289,7 @@ def can_be_watched(session: Session, options: Any) -> bool:
 
 
 def _number(time: str) -> Tuple[int, int]:
+    # Microseconds; two copies within one get "-1", "-2" behind it. As text 10 would come before 9.
     digits, _, again = time.partition("-")
     return int(digits), int(again or 0)
 

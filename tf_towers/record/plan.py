@@ -109,6 +109,7 @@ def make_section(
     """Finds everything about one update; returns a `Section`. `fed` as in `inputs_of`."""
     found = towers_of(apply, calls.gradients)
     towers, loss_factor = split_by_loss(found)
+    # Losses need what comes from these, and not what a queue or an iterator does before: that is another run's.
     stop = {
         op
         for op in ancestors([loss.op for tower in towers for loss in tower.losses])
@@ -166,6 +167,7 @@ def make_plan(
     wanted, reasons = collections.OrderedDict(), dict(left_out)
     for section in sections:
         for key, tensor in _wanted(section):
+            # Not fetchable is what lies inside a loop or a branch of TensorFlow 1.
             if graph.is_fetchable(tensor):
                 wanted[section.prefix + key] = tensor
             else:

@@ -85,6 +85,7 @@ class Planner:
     def _sections_of(
         self, applies: Sequence[ApplyCall], fed: FrozenSet[str] = frozenset()
     ) -> Tuple[List[Section], Dict[str, str]]:
+        # Of one graph: names without a section stay what they are where another graph trains too.
         several = len([each for each in self._calls.applies if each.graph is applies[0].graph]) > 1
         sections, left_out = [], {}
         for apply in applies:

@@ -99,9 +99,11 @@ class RecordedSteps:
         if not self.begun or any(section not in self.sections for section in plan.sections):
             self._learn(plan, tensors)
         writer = self._writer or self._open(session, plan, before, so_far)
+        # By identity: the planner makes one plan for each kind of run, and comparing plans compares tensors.
         if not any(plan is each for each in self._plans):
             self._plans.append(plan)
             write_graph(self._out, recorded_graph(session.graph, self._plans, self._planner.variables))
+        # Counters as the step read them, everything else as it left it: a schedule's rate belongs to its counter.
         recorded = {name: value for name, value in before.items() if quantity_of(name) == "state"}
         recorded.update((name, value) for name, value in tensors.items() if _is_array(value))
         recorded.update((name, value) for name, value in after.items() if quantity_of(name) != "state")

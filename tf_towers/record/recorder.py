@@ -110,6 +110,7 @@ class Recorder:
     def install(self) -> None:
         """Starts to watch."""
         self.calls.install()
+        # Before the script builds anything: a session has no use for attributes that change once it has run an op.
         keep_iterations_in_order(self._patches)
         self._patches.wrap(session_module.BaseSession, "run", self._watched_run)
         self._patches.wrap(session_module.BaseSession, "make_callable", self._watched_callable)
@@ -160,6 +161,7 @@ class Recorder:
 
     def _begun(self) -> bool:
         """Takes the lock; tells whether it was to be had before the step that another thread makes took too long."""
+        # One second at a time: the clock starts anew with every step that another thread ends.
         while not self._lock.acquire(timeout=min(1.0, WAIT_SECONDS)):
             if time.time() - self._since > WAIT_SECONDS:
                 return False
@@ -187,6 +189,7 @@ class Recorder:
         def init(session: Session, target: str = "", graph: Graph = None, config: Any = None) -> None:
             ours = config is None or isinstance(config, tf.ConfigProto)  # TensorFlow itself refuses anything else
             if ours and not (config and config.allow_soft_placement):
+                # A copy: the script may open further sessions with its own, or print it.
                 own = tf.ConfigProto()
                 if config is not None:
                     own.CopyFrom(config)
@@ -272,6 +275,7 @@ class Recorder:
     def _before(self, session: Session, plan: RecordPlan, feed_dict: Any) -> Tuple[Tensors, Optional[Tensors]]:
         if session is not self._session:
             self._session, self._after = session, None
+        # Saves one of two reads of all variables in each step.
         if self._after is not None and not self._touched and not self._unseen:
             state = self._after  # nothing has run since it was read
         else:

@@ -18,6 +18,7 @@ SECONDS = 1800.0
 
 def compute_shadow(out: str) -> str:
     """Computes the shadow of the trace at `out`; returns what there is to say of it, in one line."""
+    # On the CPU: a GPU's sums are made in no order, and the script may still hold its memory.
     environment = dict(os.environ, CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
     command = [sys.executable, bootstrap.__file__, "tf_towers.shadow", out]
     try:

@@ -68,8 +68,10 @@ def _parts(loss: Tensor) -> Tuple[List[Tensor], Optional[float], str]:
             tensor = inputs[0]
         elif constant is not None:
             place, value = constant
+            # A constant divided by the loss is no multiple of it.
             if op.type != "Mul" and place == 0:
                 return [], None, ""
+            # Loss = factor * (tensor that is still to be followed), at every turn of the loop.
             factor *= value if op.type == "Mul" else 1.0 / value
             tensor = inputs[1 - place]
         elif op.type in SUMMING:
@@ -78,6 +80,7 @@ def _parts(loss: Tensor) -> Tuple[List[Tensor], Optional[float], str]:
             reduction, tensor = REDUCTION_OF_OP[op.type], inputs[0]
         elif op.type in STACKING_TENSORS and reduction:
             parts = [_bare(each) for each in inputs if tensor_util.constant_value(each) is None]
+            # The mean over a stack of n is 1 / n of the sum; that of parts of one size likewise.
             return parts, factor / len(parts) if reduction == "mean" else factor, reduction
         else:
             return [], None, ""
@@ -201,6 +204,7 @@ def suggested_towers(ops: Iterable[Operation]) -> int:
     Args:
       ops: the ops that the losses need.
     """
+    # Numbers in names are left out: copies of replicated variables are called alike but for them.
     weights: Dict[Any, Set[str]] = collections.defaultdict(set)
     for op in ops:
         names = {re.sub(r"\d+", "#", name) for name in _weights_read(op)}

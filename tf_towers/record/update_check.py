@@ -16,7 +16,9 @@ from tf_towers.tf_types import Operation
 Rule = Callable[["_Update", Array, Dict[str, Any]], Tuple[Array, Array, float]]
 # float32 rounds 2^-24 of a gradient and flips single elements; a race moves it by up to 130%
 NOT_THIS_GRADIENT = 2.0**-7
+# Of all gradients of the step: what is smaller may be structurally zero, mere rounding, and counts as this large.
 FAINT = 1e-3
+# 16 unit roundoffs of float32, of what is stored: a rule rounds a few times.
 UPDATE_ROUNDING = 2.0**-20
 MEANING = (
     "What is recorded under grad/ is not what was applied: the script races, or computes something else in each run. "
@@ -105,8 +107,10 @@ def _applied(section: Section, ops: AbstractSet[Operation], tensors: Mapping[str
     found = {}
     for _, variable in section.apply.pairs:
         name = variable.op.name
+        # A weight that is clipped or scaled in the same run does not hold what the optimizer left.
         if len(writers_of(variable, ops)) != 1:
             continue
+        # What the optimizer was given is the clipped one, where there is one.
         for quantity in ("clip", "grad"):
             value = tensors.get(section.prefix + trace_name(quantity, name))
             if value is not None:
@@ -132,6 +136,7 @@ def _adam(update: _Update, gradient: Array, settings: Dict[str, Any]) -> Tuple[A
 
 def _adagrad(update: _Update, gradient: Array, settings: Dict[str, Any]) -> Tuple[Array, Array, float]:
     old, new = update.slot("accumulator")
+    # d(g^2) = 2 g dg, elementwise at most 2 max |g| times what the gradient is off
     return new, old + np.square(gradient), 2.0 * _largest(gradient)
 
 

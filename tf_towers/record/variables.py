@@ -50,6 +50,7 @@ def sort_variables(graph: Graph, applies: Sequence[ApplyCall], sections: Sequenc
         for variable in graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)
         if isinstance(variable, real.Variable)
     )
+    # A script may train variables that it took out of the collection.
     for apply in applies:
         for _, variable in apply.pairs:
             weights.setdefault(variable.op.name, variable)
@@ -78,6 +79,7 @@ def sort_variables(graph: Graph, applies: Sequence[ApplyCall], sections: Sequenc
     for name, variable in everything.items():
         if name in taken or name in weights:
             continue
+        # Of w/ExponentialMovingAverage the weight is w; of ...Average_1, a second average of it, none is known.
         of, _, average = name.rpartition(AVERAGE)
         if of and not average and of in weights:
             keys[trace_name("ema", of)] = variable
@@ -87,6 +89,7 @@ def sort_variables(graph: Graph, applies: Sequence[ApplyCall], sections: Sequenc
             weight, slot = hand_made
             keys[trace_name("slot", weight, slot=slot)] = variable
             slot_names.add(slot)
+        # Floats with an axis that are neither weights nor slots: moving statistics. Scalars are counters and rates.
         elif variable.dtype.base_dtype.is_floating and variable.shape.ndims and not _debiases(name, everything):
             statistics[name] = variable
             keys[trace_name("stat", name)] = variable
@@ -240,6 +243,7 @@ def _global_step(graph: Graph, applies: Sequence[ApplyCall]) -> Variable:
 
 # Reads an optimizer's hyper-parameters as the graph holds them.
 
+# The tensor that _prepare made comes first, being what the update op reads.
 RATES = ("_lr_t", "_learning_rate_tensor", "_lr", "_learning_rate", "learning_rate")
 
 
@@ -254,6 +258,7 @@ def hyper_parameters(optimizer: Optimizer) -> Dict[str, Any]:
         if tf.is_tensor(value) and not isinstance(value, real.Variable):
             constant = tensor_util.constant_value(value)
             value = float(constant) if constant is not None and np.size(constant) == 1 else None
+        # Before numbers: bool is an int in Python.
         if isinstance(value, bool):
             found[name] = value
         elif isinstance(value, (int, float, np.floating)):

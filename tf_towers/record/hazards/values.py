@@ -10,6 +10,7 @@ from tf_towers.record.hazards.gradients import cut_behind
 from tf_towers.record.hazards.types import Hazard
 from tf_towers.record.plan import RecordPlan, Section
 
+# Sum and mean of two towers are a factor of two apart; float16 rounds each gradient by 2^-11, half of this limit.
 SUM_OR_MEAN = 1e-3
 
 
@@ -31,6 +32,7 @@ def combine_from_values(section: Section, tensors: Tensors) -> str:
         square = float(np.sum(total * total))
         if not square or not np.isfinite(square):
             continue
+        # Least squares: factor = <total, combined> / <total, total>, and rest the residual relative to the total
         factor = float(np.sum(total * combined)) / square
         rest = np.sqrt(np.sum((combined - factor * total) ** 2) / square)
         right = [
@@ -56,6 +58,7 @@ class Batches:
           number: of the step.
           tensors: dict of trace name to array, of the step.
         """
+        # Numbers that are fed, as a keep probability, are the same from step to step in any script.
         keys = sorted(key for key, value in tensors.items() if quantity_of(key) == "feed" and np.ndim(value))
         batch = [(key, np.ascontiguousarray(tensors[key]).tobytes()) for key in keys]
         last, fed = self._before
@@ -113,6 +116,7 @@ def _shared_examples(one: Tensors, other: Tensors) -> int:
     # Labels alone repeat by chance, floats do not.
     if any(len(batch[name]) != size for batch in (one, other) for name in names):
         return 0
+    # Constant floats, as masks of ones, are shared by chance too.
     if not any(one[name].dtype.kind == "f" and np.ptp(one[name]) for name in names) and one[names[0]].ndim < 2:
         return 0
 
