@@ -74,9 +74,11 @@ def is_a_count(loss: Loss, losses: tuple[float, float], towers: int, reduced: Se
     # Whichever side is the sum: the count is the ratio or 1 over it.
     count = max(ratio, 1.0 / ratio) if ratio else 0.0
     counts = _lengths([*loss.outputs.values(), *loss.feeds.values()]) - {towers} | _lengths(reduced)
+    # 1e-9, as CLOSE: two counts up to a million differ by a millionth and more.
     return any(abs(count - each) <= 1e-9 * each for each in counts)
 
 
+# Lengths of single axes and of all of them: examples, steps, elements, whatever is counted.
 def _lengths(arrays: Sequence[Array]) -> set[int]:
     return {length for array in arrays for length in (*array.shape, array.size) if length > 1}
 
@@ -105,6 +107,7 @@ def other_loss(loss: Loss) -> Cause | None:
     # Forms take logarithms and roots of whatever fits by its shape: what is no number is left out in `_rules`.
     with np.errstate(all="ignore"):
         rules = list(islice(_rules(loss), MOST_RULES))
+    # Both losses over what they are weighted by, since rules have the values of before any weight.
     for share in loss.shares:
         divided = loss._replace(reference=loss.reference / share, candidate=loss.candidate / share)
         pairs, exact = _exact(rules, divided)
@@ -238,6 +241,7 @@ def _of_classes(form: Form, masks: list[tuple[str, Array]], feeds: Mapping[str, 
             # A weight for each label that counts, as of labels that were filtered before they were looked up.
             if given.size == picked.size != labels.size:
                 weights = np.zeros(form.values.shape)
+                # Back in the places of all labels, 0 where a label does not count.
                 weights[mask] = given
                 yield both, weights
                 yield from _by_class(name, given, labels, mask)
@@ -255,6 +259,7 @@ def _by_class(name: str, given: Array, labels: Array, mask: Array) -> Iterator[t
     # What does not count is often replaced by one class before the weights are looked up.
     for each in classes[:2]:
         replaced = np.where(mask, labels, each)
+        # float64 (labels,): the weight of each label's class.
         table = np.array([weights[int(label)][0] for label in replaced.reshape(-1)])
         yield f"weights of {name}, the others as class {int(each)}", table.reshape(labels.shape)
 
@@ -263,6 +268,7 @@ def _ways(values: Array, w: Array) -> Iterator[tuple[str, float]]:
     """Yields the numbers that become of the values of examples: how, as in `WAYS`, and what."""
     if not w.any():
         return
+    # values and w: float64 of one shape, a number for each example or element.
     total = float((values * w).sum())
     weighted = not (w == 1.0).all()
     yield "mean", total / float(w.sum() or np.nan)

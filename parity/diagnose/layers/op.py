@@ -83,6 +83,7 @@ class Op(NamedTuple):
         """What it takes by position, numbers among arrays where they are given."""
         # torch counts plain arguments by place: with the arrays put among them the call can be made again.
         placed: dict[str, Any] = {place: value for place, value in self.attributes.items() if place.isdigit()}
+        # Keyword arguments have names for places, and stay in the attributes.
         placed.update((each.place, each.value) for each in self.takes if each.place.isdigit())
         return [placed[place] for place in sorted(placed, key=int)]
 
@@ -126,11 +127,13 @@ def _hands_on(op: Op) -> bool:
     """Whether an op gives what it takes, but for rounding to float32, as a cast does: nothing is computed there."""
     assert op.output is not None
     given = np.asarray(op.output, np.float64)
+    # The whole norm, since a cast rounds each value by at most 6e-8 of itself.
     return any(x.size == given.size and norm(x.reshape(given.shape) - given) <= CAST * norm(given) for x in op.data)
 
 
 def _moved(reference: Op, candidate: Op) -> Cause | None:
     """The same numbers go in, in other places, and both ops do the same with what they are given."""
+    # Of different functions the order of numbers has no meaning to compare.
     if plain(reference.kind) != plain(candidate.kind):
         return None
     # The reference's op computed again has to give its output: else its rule is not known well enough.
@@ -230,6 +233,7 @@ def _function(reference: Op, candidate: Op) -> Cause | None:
         names = [(name, function(x)) for name, function in _quiet()]
         # A graph may make one function of several ops, such as a leaky ReLU as a maximum: its last is what counts.
         outputs = [output, *(each.reshape(output.shape) for each in reference.later)]
+        # The reference's own function has to be known, or another one of the port's says nothing.
         own = next((name for name, made in names for each in outputs if same_in_order(made, each)), None)
         other = next((name for name, made in names if _explains(made, reference, candidate)), None)
         if own and other and own != other:
@@ -257,7 +261,7 @@ def _settings(reference: Op, candidate: Op) -> Iterator[str]:
 
 def _setting(value: Any) -> Any:
     if isinstance(value, list | tuple):  # a graph has strides of examples and channels too
-        # Strides of a graph have 1 for examples and channels: [1, 2, 2, 1] is torch's 2, or (2, 2).
+        # [1, 2, 2, 1] of a graph is (2, 2) of torch, and its 2.
         inner = [each for each in value if each != 1] or [1]
         return inner[0] if len(set(inner)) == 1 else tuple(inner)
     # Attributes of a graph are float32: 0.1 and float32(0.1) are one setting.
@@ -296,6 +300,7 @@ def _explains(made: Array | None, reference: Op, candidate: Op) -> bool:
     assert reference.output is not None and candidate.output is not None
     if made is None or not np.isfinite(made).all() or not np.isfinite(candidate.output).all():
         return False
+    # The port's axes may be in another order.
     pair = align(made, candidate.output)
     if pair is None or pair.apart > CLOSE:
         return False

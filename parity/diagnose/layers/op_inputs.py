@@ -44,6 +44,7 @@ def line_between(before: Array, after: Array) -> Line | None:
         # Mean 0 and deviation 1 on both sides: y = f x + s leaves nothing else, whatever f and s are.
         pair = align((x - x.mean()) / spread[0], sign * (y - y.mean()) / spread[1])
         if pair is not None and pair.apart <= CLOSE:
+            # std(y) = |f| std(x), whatever s is.
             factor = sign * float(spread[1] / spread[0])
             shift = float(y.mean() - factor * x.mean())
             size = norm(y) / np.sqrt(y.size)
@@ -85,8 +86,10 @@ def other_input(read: Read) -> Cause | None:
     # What is read as it is is not read otherwise, whatever else the op takes.
     if any(norm(each - own) <= ROUNDING_OF_CONSTANT * norm(own) for group in layouts for each in group):
         return None
+    # An op may take several arrays of as many numbers, and nothing says which of them stands for the input.
     for other in (each for group in layouts for each in group if np.isfinite(each).all()):
         cause = None
+        # Behind a layer a factor may be the layer's own; one number in place of an input is no layer's.
         if not read.first:
             cause = _unread(read, own, other)
         else:
@@ -141,6 +144,7 @@ def _arrangements(own: Array) -> Iterator[tuple[str, str, Array]]:
     names = INNER_AXES.get(own.ndim, tuple(f"axis {axis}" for axis in range(1, own.ndim)))
     if own.ndim == 4:
         yield "transposed_input", "", own.transpose(0, 2, 1, 3)  # rows and columns exchanged
+    # Axis 0 is the examples: another order of these has detectors of its own.
     for axis, name in enumerate(names, start=1):
         if own.shape[axis] > 1:
             yield "reversed_input", f"the {name}" if own.ndim > 2 else name, np.flip(own, axis)
@@ -185,6 +189,7 @@ def broadcast(reference: Sequence[Array], candidate: Sequence[Array], made: int,
         return None
     for pairs in (candidate, candidate[::-1]):
         if all(same_in_order(one, two) for one, two in zip(reference, pairs, strict=True)):
+            # The port's shapes: they are what pairs each with each.
             told = " against ".join(str(list(shape)) for shape in other)
             return build_cause(
                 name,

@@ -126,6 +126,7 @@ def _equal(made: Array, wanted: Array) -> bool:
 def _reductions(op: Op) -> Iterator[list[Way]]:
     for x in op.inputs:
         if 1 < x.ndim <= 4:  # 15 sets of four axes at most
+            # One family over all axes: a sum over one and a mean over another are each other's alternatives.
             yield [way for axes in _subsets(x.ndim) for way in _reduced(x, axes)]
 
 
@@ -168,6 +169,7 @@ def _norms(op: Op) -> Iterator[list[Way]]:
         if 1 < x.ndim <= 4:
             ways = []
             for axes in _subsets(x.ndim):
+                # Size 1 along the axes summed over, so that it divides x as it is.
                 length = np.sqrt((x**2).sum(axis=axes, keepdims=True))
                 over = f"the length over axis {', '.join(map(str, axes))} as what to divide by"
                 # A vector of zeros has no direction.

@@ -46,7 +46,7 @@ def other_product(product: Product) -> Cause | None:
     if len(own) != len(wanted):
         return None
     # What x W leaves of the reference has to be one vector in every row, its bias: else the op is no x W + b.
-    bias = (wanted - own @ product.matrix).mean(axis=0)
+    bias = (wanted - own @ product.matrix).mean(axis=0)  # (out,)
     if not same_values(wanted, own @ product.matrix + bias):
         return None
     for name, order, made in _ways(product, own):
@@ -68,6 +68,7 @@ def _ways(product: Product, own: Array) -> Iterator[tuple[str, tuple[str, str], 
             yield "flatten_order", (there, here), flat @ matrix
     yield "reversed_input", ("", ""), own[:, ::-1] @ matrix
     if matrix.shape[0] == matrix.shape[1]:
+        # A square kernel that was carried over untransposed fits, and nothing else tells.
         yield "transposed_kernel", ("", ""), own @ matrix.T
 
 
@@ -89,6 +90,7 @@ def other_rows(name: str, table: Array, wanted: Array, beyond: Sequence[Array]) 
     if table.ndim != 2 or wanted.shape[-1:] != table.shape[1:]:
         return None
     # By its bytes: a lookup copies, so that rows are the same to the last bit.
+    # Of rows that are equal the last one: which of them was looked up makes no difference to what comes out.
     index = {row.tobytes(): number for number, row in enumerate(np.ascontiguousarray(table, np.float64))}
     own = _looked_up(index, wanted)
     for each in beyond:

@@ -115,6 +115,7 @@ class _Run:
 
     def __init__(self, layer: Recurrent, weights: Weights, x: Array, work: _Work) -> None:
         self._layer, self._weights, self._x, self._work = layer, weights, x, work
+        # (all outputs, last outputs) of the reference and of the candidate, as far as shapes allow.
         self._parts = tuple(
             _parts(values, (*x.shape[:2], weights.units)) for values in (layer.reference, layer.candidate)
         )
@@ -122,6 +123,7 @@ class _Run:
         fitting = {name: value for name, value in layer.states.items() if value.shape == shape}
         # Zeros first, the state that nearly every layer begins with.
         self._states = {"zeros": np.zeros(shape), **dict(list(fitting.items())[:MOST_STATES])}
+        # x: (examples, steps, in), examples first on both sides.
         steps = x.shape[1]
         self._lengths = {
             # A length of 0 is an example that is padding as a whole; one beyond the steps is none of this sequence.
@@ -169,6 +171,7 @@ class _Run:
         # Backwards the first step comes last: then only all steps together show it.
         if not lasts and not rule.reverse:
             return False
+        # One example over all its steps: the last output needs them.
         made = self.outputs(rule, 1)
         firsts = [each[:1] for each in lasts]
         return _in_parts(made.steps, [each[:1] for each in whole]) or any(_in_parts(each, firsts) for each in made.last)
@@ -176,6 +179,7 @@ class _Run:
     def usual(self, kind: str) -> Iterator[_Rule]:
         """The rules that a reference may have, the likeliest first."""
         # Zeros in both, or two of the states that are there, in either order: c and h of an LSTM.
+        # An LSTM's state is (c, h); the others have h alone.
         pairs = [("zeros",) * 2, *permutations([name for name in self._states if name != "zeros"], 2)]
         states = pairs if kind == "LSTM" else [(name,) for name in self._states]
         for cell in _cells(kind):
@@ -193,6 +197,7 @@ class _Run:
             if not _within(rule, own) and not self._may_give(rule, 1):
                 continue
             made = self.outputs(rule)
+            # Steps count there, and no state behind them.
             if rule == own._replace(frozen=rule.frozen):  # behind the ends a right port may have any state
                 made = made._replace(last=())
             if self._is_read(made, base) if _within(rule, own) else self._is_given(made, base):

@@ -43,6 +43,7 @@ class Layer(NamedTuple):
 def functions() -> Iterator[tuple[str, Rule]]:
     """Yields activation functions with their names."""
     yield from FUNCTIONS.items()
+    # `slope=slope`: each function keeps its own, and not the loop's last.
     for slope in SLOPES:
         yield f"leaky ReLU of slope {slope:g}", lambda x, slope=slope: np.where(x > 0, x, slope * x)  # type: ignore[misc]
 
@@ -62,6 +63,7 @@ def number(value: float) -> str:
 def gives(rule: Rule, x: Array, wanted: Array) -> bool:
     """Whether a rule makes an output of what goes in, down to rounding."""
     with np.errstate(all="ignore"):
+        # CLOSE of the norm; a rule that does not apply gives NaN, which is near to nothing.
         return same_values(wanted, rule(x))
 
 

@@ -139,6 +139,7 @@ def _scaled(taken: OfAWeight, own: Made | None) -> Cause | None:
     size = norm(taken.reference)
     # |candidate| over |reference| is the only size that a common factor can have; its sign is tried below.
     ratio = norm(taken.candidate) / size if size else 0.0
+    # A factor that was computed, as of a norm, is no short fraction: then it is the op that is another.
     for factor in (ratio, -ratio) if is_written(ratio) else ():
         if _is(taken.candidate, factor * np.asarray(taken.reference, np.float64)):
             name = "extra_scale" if own is not None and own.kind == AS_IT_IS else "scale"
@@ -180,6 +181,7 @@ def _made(weight: Array, gains: Sequence[Array]) -> Iterator[Made]:
     # g v / |v|: weight normalisation has a gain for each place along one axis.
     axes = range(weight.ndim) if weight.ndim <= MOST_AXES_NORMALISED else ()
     for gain, axis in ((gain, axis) for gain in gains for axis in axes if gain.shape == (weight.shape[axis],)):
+        # Size 1 along all other axes: one gain for each place along this one.
         along = gain.reshape([-1 if each == axis else 1 for each in range(weight.ndim)])
         yield from (each._replace(value=each.value * along) for each in plain if each.kind in (AS_IT_IS, NORMALISED))
 

@@ -85,6 +85,7 @@ def other_windows(op: Windows) -> Cause | None:
     # All of it is computed anew: a budget of multiplications, so that no diagnosis takes minutes.
     if _work(first, ways) > MOST_MULTIPLICATIONS:
         return None
+    # The first that gives the reference: a symmetric kernel turned is the same, and the plain one comes first.
     own = next((way for way in ways if same_values(first.reference, _computed(first, way))), None)
     if own is None:
         return None
@@ -174,11 +175,13 @@ def _size(op: Windows) -> tuple[int, int]:
     if op.kernel is not None:
         return op.kernel.shape[0], op.kernel.shape[1]
     ksize = op.attributes.get("ksize", [1, 1, 1, 1])
+    # ksize is [1, rows, columns, 1], as strides are.
     return int(ksize[1]), int(ksize[2])
 
 
 def _computed(op: Windows, way: _Way) -> Array:
     """The op's output with its windows elsewhere: as much around the image as that takes."""
+    # Of [1, rows, columns, 1], as a graph writes them, the two in the middle.
     strides = [int(each) for each in op.attributes.get("strides", [1, 1, 1, 1])][1:3]
     size, sizes, kernel = _size(op), op.reference.shape[1:3], way.kernel
     if kernel is not None and op.kind == TRANSPOSED:
@@ -192,6 +195,7 @@ def _computed(op: Windows, way: _Way) -> Array:
         made = pooled(op.image, size, strides, pads, way.kind == "AvgPool", way.counts_padding)
     else:
         # Depthwise: a group for each channel, whose kernels are side by side on the last axis.
+        # (kh, kw, c, multiplier) as c groups of (kh, kw, 1, multiplier).
         groups = op.image.shape[3] if op.kind == "DepthwiseConv2dNative" else 1
         one_by_one = kernel.reshape(*kernel.shape[:2], 1, -1) if groups > 1 else kernel
         made = convolved(op.image, one_by_one, strides, pads, [way.dilation] * 2, groups, most=math.inf)
