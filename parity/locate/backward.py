@@ -14,6 +14,7 @@ from parity.trace.arrays import Array
 
 # Of a gradient's norm: sums of another order, and what cancels in them. Gradients of right ports in float64 are 9e-15
 # apart in three layers and 5.8e-12 in 40.
+# As `CLOSE` of parity/diagnose/evidence.py, which stands on the same figures.
 CLOSE_GRADIENT = 1e-9
 
 
@@ -59,6 +60,7 @@ def part(outputs: tuple[Pass, Pass], gradients: tuple[Value, Value]) -> Backward
       outputs: of the forward passes, reference and candidate.
       gradients: of the loss with respect to each output; None where it is not known.
     """
+    # By op of the reference all ops of the candidate with the same output: of these alone gradients are comparable.
     found, shapes = partners(*outputs), [op.shape for op in outputs[0].ops]
     pairs = {number: others for number, others in found.items() if np.prod(shapes[number]) > 1}  # a loss's own is 1
     right, wrong = set[int](), set[int]()
@@ -66,8 +68,10 @@ def part(outputs: tuple[Pass, Pass], gradients: tuple[Value, Value]) -> Backward
         one = gradients[0](number)
         known = [value for value in map(gradients[1], others) if value is not None]
         if one is not None and known:  # what a side does not follow back says nothing
+            # One that agrees is enough: an equal output may be a copy, which gets a part of the gradient.
             (right if any(_same(one, other) for other in known) else wrong).add(number)
     last = _last(outputs[0].ops, wrong)
+    # Where no gradient agrees the losses themselves differ, and no op is to blame.
     if last is None or not right:
         return Backwards(None, bool(right) and not wrong)  # where none is right, it is what is minimised that differs
     other = next(each for each in pairs[last] if gradients[1](each) is not None)
@@ -81,11 +85,13 @@ def part(outputs: tuple[Pass, Pass], gradients: tuple[Value, Value]) -> Backward
 def _same(one: Array, other: Array) -> bool:
     if one.size != other.size:
         return False
+    # Sorted, since layouts differ: no other order brings the two nearer to each other in norm.
     ordered = [np.sort(np.asarray(each, np.float64), axis=None) for each in (one, other)]
     return norm(ordered[0] - ordered[1]) <= CLOSE_GRADIENT * norm(ordered[0])
 
 
 def _last(ops: Sequence[ForwardOp], wrong: set[int]) -> int | None:
     """The last op of which nothing that is computed from it is wrong."""
+    # What lies before another wrong one may be wrong by that alone.
     before = upstream(ops, [each for number in wrong for each in ops[number].inputs])
     return max(wrong - before, default=None)

@@ -27,11 +27,14 @@ def shows(declared: str, value: Array, place: Location, passed: Pass, variables:
     if end is None:
         return False
     layers = layer_names(variables)
+    # Layers whose weights are read on the way, by an order of execution: a branch that is not on it counts too, on the
+    # side of caution.
     read = {layers[name] for op in passed.ops[start : end + 1] for name in op.weights if name in layers}
     return all(name == place.layer or f"{name}/".startswith(f"{declared}/") for name in read)
 
 
 def _made_by(value: Array, passed: Pass, start: int) -> int | None:
+    # In whatever order of axes: a declared output may be laid out anew.
     wanted = np.sort(value, axis=None)
     for number in range(start, len(passed.ops)):
         made = passed.value(number)

@@ -9,6 +9,7 @@ from parity.locate.op_kinds import joins, picks, same_kind
 from parity.trace import ForwardOp
 
 DRAWING = ("rand", "normal", "bernoulli", "multinomial", "dropout", "uniform", "truncated", "stateless")
+# Of a dilated convolution in a graph: space to batch, convolution, batch to space.
 MOST_BETWEEN = 2
 
 
@@ -57,9 +58,11 @@ def part(reference: Side, candidate: Side, mapping: Mapping[str, Sequence[str]])
       candidate: the port's.
       mapping: dict of the reference's variable to the names of the port's parameters.
     """
+    # Without what only joins, and with it where nothing else is wrong.
     of_port = first_wrong(candidate, _put_together(candidate, reference)) or first_wrong(candidate)
     of_reference = first_wrong(reference)
     port = of_port[0] if of_port else None
+    # Which of the reference's first ops belongs to the port's, what both take says.
     own = _nearest(port, of_reference, reference, candidate) if of_reference else None
     if own is not None:
         port = _idle(own, reference, candidate, mapping) or port
@@ -75,7 +78,9 @@ def first_wrong(side: Side, arranging: Collection[int] = ()) -> list[int]:
       side: whose ops they are.
       arranging: numbers of those that do not count.
     """
+    # What no loss hangs on is computed, as for a summary, and trains nothing.
     needed = upstream(side.ops, losses_of(side.ops))
+    # Ops whose output tells: a mask of zeros and ones is right and wrong by chance.
     counted = {number for number in side.wrong if number in needed and _counts(number, side)} - set(arranging)
     return [n for n in sorted(counted) if not any(each in counted for each in _behind_uncounted(n, side, counted))]
 
@@ -113,9 +118,11 @@ def differing_layers(
     for number, op in enumerate(candidate.ops):
         if not op.weights or not _differs(number, candidate):
             continue
+        # In the reference's numbers, so that the two sides' inputs can be compared as sets.
         before = {candidate.reached[each] for each in _reached_before(number, candidate)}
         for own, other in enumerate(reference.ops):
             weights = {part for name in other.weights for part in mapping.get(name, ())}
+            # The same weights, the same kind of op and the same right outputs in front: only what the op does is left.
             if weights == set(op.weights) and same_kind(other, op) and _reached_before(own, reference) == before:
                 shown = _shown(own, math.prod(op.shape), reference, after)
                 found[0].extend(shown)
@@ -173,12 +180,15 @@ def _nearest(port: int | None, starts: Sequence[int], reference: Side, candidate
     """Of the reference's ops the one that takes what the port's takes; the first where none does."""
     if port is None:
         return starts[0]
+    # The nearest outputs in front of the port's op that both sides have, by the reference's numbers.
     taken = {candidate.reached[each] for each in _reached_before(port, candidate)}
 
     def share(number: int) -> float:
         own = _reached_before(number, reference)
+        # Of all that either takes, what both take: 1 where they take the same and nothing else.
         return len(own & taken) / max(len(own | taken), 1)
 
+    # Of equal shares the first in execution.
     best = max(starts, key=share)
     return best if share(best) else starts[0]
 
@@ -206,6 +216,7 @@ def _idle(number: int, reference: Side, candidate: Side, mapping: Mapping[str, S
         if candidate.reached.get(place, -1) not in op.inputs:
             continue
         taken = {candidate.reached.get(each) for each in other.inputs}
+        # It takes what it gives, as a sum with zeros does.
         idle = candidate.reached[place] in taken and same_kind(op, other) and not op.weights
         if idle or (weights and weights <= set(other.weights)):
             return place
@@ -222,6 +233,7 @@ def _next_module(number: int, side: Side) -> str | None:
         if each in behind:
             behind.update(after[each])
             own = side.ops[each].name
+            # Not the calling module itself, nor one that contains it.
             if each in side.wrong and own != path and not _is_inside(path, own):
                 return own
     return None

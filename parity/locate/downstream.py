@@ -9,6 +9,7 @@ from parity.trace import LOSS, ForwardOp
 def active(ops: Sequence[ForwardOp]) -> set[int]:
     """Returns the numbers of the ops whose output depends on data and on weights."""
     found: set[int] = set()
+    # In an order of execution what an op takes is known here.
     for number, op in enumerate(ops):
         if op.weights or any(each in found for each in op.inputs):
             found.add(number)
@@ -31,9 +32,12 @@ def behind_difference(ops: Sequence[ForwardOp], told: Collection[int], reached: 
     after = readers(ops)
     right: set[int] = set()
     wrong: set[int] = set()
+    # From the end: all that is computed of an op has been judged before it.
     for number in reversed(range(len(ops))):
+        # `proving`: a right reader proves what it reads, but for a maximum or a part that is cut out; see above.
         proving = [each for each in after[number] if each in right]
         apart = any(each in wrong for each in after[number])
+        # A reader that uses every number of it.
         whole = any(not reduces(ops[each]) and not picks(ops[each]) for each in proving)
         if number in reached or whole or (proving and not apart):
             right.add(number)
@@ -46,6 +50,7 @@ def losses_of(ops: Sequence[ForwardOp]) -> list[int]:
     """Returns the numbers of the ops that give the loss: of the last scalar, where no op is said to."""
     told = [number for number, op in enumerate(ops) if op.attributes.get(LOSS)]
     scalars = [number for number, op in enumerate(ops) if not op.shape and op.inputs]
+    # In a graph the loss is marked; in a pass of torch it is the last scalar that is computed.
     return told or scalars[-1:] or [len(ops) - 1]
 
 
@@ -98,6 +103,7 @@ def followers(ops: Sequence[ForwardOp], number: int, most: int) -> list[int]:
     chain: list[int] = []
     while len(chain) < most:
         following = after[number]
+        # Two readers are a branch, and another shape another layer.
         if len(following) != 1 or ops[following[0]].shape != ops[number].shape:
             break
         number = following[0]

@@ -18,6 +18,7 @@ def layer_names(variables: Mapping[str, Sequence[int]]) -> dict[str, str]:
     scopes = {name: name.rpartition(slash)[0] for name in variables}
     kernels: dict[str, int] = {}
     for name, shape in variables.items():
+        # Kernels have two axes and more; a scope with two of them is two layers, or more than a layer.
         kernels[scopes[name]] = kernels.get(scopes[name], 0) + (len(shape) >= 2)
     return {name: scope if scope and kernels[scope] <= 1 else name for name, scope in scopes.items()}
 
@@ -39,6 +40,7 @@ def layer_of(op: ForwardOp, layers: Mapping[str, str], common: str = "") -> str:
 def scope_of(name: str, layers: Collection[str]) -> str:
     """Returns the longest of some layers' names that is among the scopes of an op; "" where none is."""
     scopes = name.split("/")[:-1]
+    # Reuse of a layer numbers its scope anew: dense_1 of the second tower reads the variables of dense.
     plain = [_NUMBERED.sub("", scope) for scope in scopes]
     found = ""
     for parts in (scopes, plain):

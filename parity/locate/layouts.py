@@ -36,6 +36,7 @@ def align(reference: Array, candidate: Array) -> Aligned | None:
         return None
     wanted, got = np.asarray(reference, np.float64), np.asarray(candidate, np.float64)
     best: Aligned | None = None
+    # Of all orders that fit the nearest one: a bug leaves outputs nearer in their own layout than in any other.
     for turned in layouts(got, wanted.shape):
         apart = _apart(wanted, turned)
         if best is None or apart < best.apart:
@@ -54,6 +55,7 @@ def same_in_some_layout(reference: Array, candidate: Array, close: float) -> boo
     if reference.size != candidate.size or not all(each.dtype.kind in "fiub" for each in (reference, candidate)):
         return False
     arrays = [np.asarray(each, np.float64) for each in (reference, candidate)]
+    # Sorting costs n log n; up to 120 orders of axes cost as many passes.
     if not alike(np.sort(arrays[0], axis=None), np.sort(arrays[1], axis=None), close):
         return False  # in no order at all, which is told sooner
     pair = align(arrays[0], arrays[1])
@@ -75,9 +77,11 @@ def layouts(given: Array, shape: tuple[int, ...]) -> Iterator[Array]:
 
 def _fits(wanted: tuple[int, ...], got: tuple[int, ...]) -> bool:
     """Whether one shape is the other with neighbouring axes joined, or with axes of size 1 put in."""
+    # Without axes of 1 the longer shape is the finer: (2, 3, 4) joined is (6, 4) or (2, 12), and no (3, 8).
     fine, coarse = sorted(([n for n in shape if n != 1] for shape in (wanted, got)), key=len, reverse=True)
     place = 0
     for size in coarse:
+        # `place` axes of the finer shape are used up; each coarse axis takes as many more as multiply to it.
         product = 1
         while product < size and place < len(fine):
             product *= fine[place]
@@ -88,8 +92,10 @@ def _fits(wanted: tuple[int, ...], got: tuple[int, ...]) -> bool:
 
 
 def _apart(wanted: Array, got: Array) -> float:
+    # What is infinite on one side, as -inf of a mask, says nothing of the rest.
     finite = np.isfinite(wanted) & np.isfinite(got)
     if not finite.any():
         return float("inf")
+    # Of the larger norm, so that both sides give the same; 1e-300 for two outputs of zeros.
     size = max(float(np.linalg.norm(wanted[finite])), float(np.linalg.norm(got[finite])), 1e-300)
     return float(np.linalg.norm(wanted[finite] - got[finite])) / size

@@ -10,8 +10,11 @@ import numpy as np
 from parity.trace import ForwardOp
 from parity.trace.arrays import Array
 
+# Relative, of float64: a sum of a million products rounds by sqrt(n) u = 1e-13, three decades below.
 TOLERANCE = 1e-10
+# 900 roundings: below, right outputs would no longer find each other.
 LEAST_TOLERANCE = 1e-13
+# From one tolerance to the next: a bug that hides at one of them shows a decade further down.
 FINER = 10.0
 # What a mask fills in: one huge number, with what it is added to, beside which all others are small.
 HUGE = 1e3
@@ -54,7 +57,9 @@ class _Output:
     def __init__(self, number: int, value: Array) -> None:
         self.number = number
         finite = value[np.isfinite(value)].astype(np.float64)
+        # Sums do not depend on the order of the numbers, and take one pass where sorting takes n log n.
         self.sums = float(finite.sum()), float((finite**2).sum())
+        # Of sizes, since positive and negative numbers may cancel in the sums themselves.
         self.sizes = float(np.abs(finite).sum()), self.sums[1]
         self._value = value
 
@@ -66,6 +71,8 @@ class _Output:
     def may_be(self, other: "_Output", tolerance: float) -> bool:
         """Whether their sums allow that they hold the same numbers; those within the tolerance always may."""
         pairs = zip(self.sums, other.sums, self.sizes, strict=True)
+        # Each number may be off by tol (|x| + m), m the median of those that are not 0. Where half are zeros n m <= 4
+        # sum |x|: then the sums are at most 5 tol apart, and those of squares 2 (1 + sqrt(2)) = 4.8.
         return all(abs(one - two) <= 8 * tolerance * size for one, two, size in pairs)
 
     def holds(self, other: "_Output", tolerance: float) -> bool:
@@ -84,12 +91,14 @@ def reach(reference: Pass, candidate: Pass, tolerance: float = TOLERANCE) -> Rea
     one, other = _by_size(reference), _by_size(candidate)
     of_reference: dict[int, int] = {}
     of_candidate: dict[int, int] = {}
+    # By how many numbers they have: of other sizes no order of axes makes them the same.
     for size in one.keys() & other.keys():
         for output in one[size]:
             for against in other[size]:
                 if output.number in of_reference and against.number in of_candidate:
                     continue
                 if output.holds(against, tolerance):
+                    # The first partner stays: which of several equal outputs it is does not matter to what is reached.
                     of_reference.setdefault(output.number, against.number)
                     of_candidate.setdefault(against.number, output.number)
     told = tuple(frozenset(each.number for group in side.values() for each in group) for side in (one, other))
@@ -116,7 +125,9 @@ def partners(reference: Pass, candidate: Pass, tolerance: float = TOLERANCE) -> 
 def alike(one: Array, other: Array, tolerance: float) -> bool:
     """Tells whether two arrays of one size and order hold the same numbers: the ones of a mask hide none of the others."""
     with np.errstate(invalid="ignore"):
+        # Equal infinities are the same; their difference is no number.
         apart = np.where(one == other, 0.0, np.abs(one - other))
+        # Beside each number the median: what cancels to nearly 0 is known to no more digits than its neighbours.
         return bool((apart <= tolerance * (np.abs(one) + _middle(one))).all())
 
 
@@ -140,9 +151,11 @@ def tolerances_for(relative: float) -> Iterator[float]:
 
 def _middle(values: Array) -> float:
     """The median size of what is not zero, without the huge number that a mask has filled in."""
+    # Without zeros: behind a ReLU they are half of the numbers, and would make the median 0.
     sizes = np.abs(values[(values != 0.0) & np.isfinite(values)])
     most = sizes.max(initial=0.0)
     others = sizes[sizes < (1.0 - FILLED) * most]
+    # Scores beside -1e9 where they are masked: more than HUGE, and ten times all others, it is a mask's fill.
     if most >= HUGE and len(others) and others.max() <= DWARFED * most:
         sizes = others
     return float(np.median(sizes)) if len(sizes) else 0.0
@@ -162,7 +175,9 @@ def _tells(value: Array) -> bool:
     """Zeros and ones, counts and constants are alike in many places that have nothing to do with each other."""
     if value.dtype.kind != "f" or not value.size:
         return False
+    # NaN tells: right outputs have none by chance.
     if np.isnan(value).any():
         return True
     finite = value[np.isfinite(value)]
+    # Whole numbers are counts, labels and masks, alike in many places that have nothing to do with each other.
     return bool(len(finite) == 0 or ((finite != np.round(finite)).any() and (value.size == 1 or np.ptp(finite) > 0.0)))

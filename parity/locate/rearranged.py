@@ -21,11 +21,14 @@ def at_the_mover(place: Location) -> Location:
     number = place.parting.candidate
     if number is None:
         return place
+    # By op of the candidate those of the reference with the same numbers, in whatever places.
     same, own = partners(candidate, reference), place.parting.reference
+    # Back while what goes in is moved too: the first op whose inputs stand where they should is the mover.
     for _ in range(MOST_OPS_BACK):
         before = next((n for n in candidate.ops[number].inputs if _is_moved(n, same, reference, candidate)), None)
         if before is None:
             break
+        # The first partner: all of them hold the same numbers.
         number, own = before, same[before][0]
     laid_out = _laid_out_before(number, own, same, place.passes)
     if own is None or (number == place.parting.candidate and laid_out is None):
@@ -44,7 +47,7 @@ def in_front(place: Location, number: int | None) -> Location:
       place: where the passes part.
       number: of an op of the port whose output the reference has too, or None.
     """
-    first, own = place.parting.candidate, place.reached.candidate.get(-1 if number is None else number)
+    first, own = place.parting.candidate, place.reached.candidate.get(-1 if number is None else number)  # -1 is no op
     if number is None or first is None or own is None or number >= first:
         return place
     reference, candidate = place.passes
@@ -64,6 +67,7 @@ def _laid_out_before(
         if operand.laid_out is None or operand.op not in same or value is None:
             continue
         alike = [each for each in wanted if each is not None and each.size == value.size]
+        # Two orders of the axes of one array are no move: some layout has to fail them all.
         if alike and not any(same_in_some_layout(each, value, CLOSE_IN_LAYOUT) for each in alike):
             return operand.laid_out
     return None

@@ -110,14 +110,17 @@ def locate(
     """
     reached = reach(reference, candidate, tolerance)
     sides = _Side(reference, reached.told[0], reached.reference), _Side(candidate, reached.told[1], reached.candidate)
+    # An op may differ although something behind it is right: maxima and slices do not show all that they are taken of.
     for side, wrong in zip(sides, differing_layers(sides[0].known, sides[1].known, mapping), strict=True):
         side.add(wrong)
+    # What is wrong though nothing that it takes is; sorted, and so in an order of execution.
     starts = sides[0].starts, sides[1].starts
     if not starts[0] and not starts[1]:
         return None
     # Where the reference shows nothing that the candidate has not, it is what that one does to the result.
     first = _first(sides, starts, mapping, layer_names(variables)) if starts[0] else len(reference.ops) - 1
     layers = layer_names(variables)
+    # Of the ops on data and weights, whose scopes begin with the tower's: "tower_0/" says nothing of a layer.
     common = common_scope(reference.ops[number].name for number in sorted(sides[0].active))
     op = reference.ops[first]
     name = layer_of(op, layers, common) if _is_layer(first, sides[0], layers) else ""
@@ -125,6 +128,7 @@ def locate(
         name = "/".join([*_layer_before(first, reference.ops, layers), name])
     partners = _partners(op, name, sides, starts[1], mapping, layers)
     pairs = _pairs(_of_layer(first, name, sides[0], layers, common), partners, reference, candidate)
+    # Without a pair of outputs the place is still told, only not shown.
     number, partner, pair = pairs[0] if pairs else (first, next(iter(partners), None), None)
     in_layer = _in_layer(name, sides[0], layers, common)
     taken = _taken([first, *in_layer], sides[0])
@@ -162,6 +166,7 @@ class _Side:
         self.told = told
         self.reached = reached
         self.active = active(passed.ops)
+        # Nothing computed from these is right: a difference in them goes on to the loss.
         self.wrong = behind_difference(passed.ops, told, reached)
         self.behind = self.wrong & self.active
 
@@ -193,10 +198,12 @@ def _first(
     """
     reference, candidate = sides
     behind = reference.behind
+    # The port's parameter to the variable that it is, or is a part of.
     of_parameter = {part: name for name, parts in mapping.items() for part in parts}
     for number in starts[1][:1]:
         read = {of_parameter[part] for part in candidate.passed.ops[number].weights if part in of_parameter}
         reading = [place for place in sorted(behind) if read & set(reference.passed.ops[place].weights)]
+        # No weight of another layer is read on the way: else the difference began there already.
         if reading and _read_before(reading[0], reference) <= read:
             layer = layer_of(reference.passed.ops[reading[0]], layers)
             start = reference.passed.ops[starts[0][0]]
@@ -209,6 +216,7 @@ def _layer_before(number: int, ops: Sequence[ForwardOp], layers: Mapping[str, st
     """The layer that an op without a scope comes right behind, or nothing."""
     pending = list(ops[number].inputs)
     while pending:
+        # The last in execution first: the nearest op in front.
         number = max(pending)
         read = [layers[name] for name in ops[number].weights if name in layers]
         if read:
@@ -225,6 +233,7 @@ def _read_before(number: int, side: _Side) -> set[str]:
         if place not in seen:
             seen.add(place)
             pending += [each for each in ops[place].inputs if each in side.behind]
+    # Without its own weights, which are those in question.
     return {name for place in seen - {number} for name in ops[place].weights}
 
 
@@ -289,6 +298,7 @@ def _pairs(
     for partner in partners:
         pairs = [
             (number, theirs, pair)
+            # A function of torch may be several ops of the graph, and the other way round.
             for theirs in [partner, *followers(candidate.ops, partner, CHAIN)]
             for number in ours
             if (pair := _pair(reference.value(number), candidate.value(theirs))) is not None
@@ -312,6 +322,7 @@ def _pair(one: Array | None, other: Array | None) -> Aligned | None:
 def _read_from(numbers: Sequence[int], side: _Side, reached: Reached) -> set[int]:
     """Returns the candidate's ops that hold what the ops of a layer take that read its weights."""
     ops = side.passed.ops
+    # Of those that read weights: a bias or an activation takes what the layer itself has made.
     taken = {each for number in numbers if ops[number].weights for each in ops[number].inputs}
     held = {reached.candidate[reached.reference[each]] for each in taken if each in reached.reference}
     return {number for number, same in reached.candidate.items() if same in held}
@@ -322,6 +333,7 @@ def _extra(partners: Sequence[int], starts: Sequence[int], side: _Side, read: se
     reading = next((number for number in partners if side.passed.ops[number].weights), None)
     for number in starts[:1]:
         op = side.passed.ops[number]
+        # One input on data and weights: of two it could not be said what the op does to which.
         taken = [each for each in op.inputs if each in side.active]
         if reading is None or number >= reading or op.weights or len(taken) != 1 or taken[0] not in read:
             continue
@@ -352,6 +364,7 @@ def _before(first: int, side: _Side, layers: Mapping[str, str], own: str) -> tup
         if name:
             same.setdefault(name, False)
         name = name or scope_of(op.name, known)
+        # One output that the other side has too shows that the layer is right.
         if name in same and number in side.reached:
             same[name] = True
     return [name for name, seen in same.items() if seen and name != own], [
