@@ -26,12 +26,17 @@ class Rule(Enum):
     BANNED = auto()
 
 
+# Products and convolutions: sums of many terms, which tensor cores take in half and add up in float32.
 CONVOLUTION_NAMES = _words("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc")
 FUNCTIONAL_HALF = [*CONVOLUTION_NAMES, "linear"]
 TORCH_HALF = [*CONVOLUTION_NAMES, *_words("prelu addmm addmv addr matmul mm mv addbmm baddbmm bmm")]
 RECURRENT_HALF = _words("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
+# Left alone they would run in float32 between half products, or fail for arguments of two dtypes, as under Apex
+# itself.
 ADDED_HALF = {"functional": ["scaled_dot_product_attention"], "torch": ["einsum"]}
 
+# What has exponentials, logarithms or long sums, whose results leave the range of float16 (6e-8 to 65504) or its 11
+# bits. CPU autocast runs many of these in float16 where CUDA and Apex do not: exp, pow, sum, softmax, layer_norm.
 FUNCTIONAL_FLOAT = _words(
     "interpolate grid_sample softplus softmin log_softmax softmax gelu layer_norm group_norm local_response_norm "
     "normalize cosine_similarity poisson_nll_loss cosine_embedding_loss cross_entropy hinge_embedding_loss kl_div "
@@ -44,6 +49,8 @@ TORCH_FLOAT = _words(
 )
 TENSOR_FLOAT = [*TORCH_FLOAT, "__ipow__", "__pow__", "__rpow__", "cpu"]
 
+# Functions of several arguments, which get one dtype; Apex lists cat and stack apart, as their arguments are
+# sequences.
 TORCH_WIDEST = _words("addcdiv addcmul atan2 cross bilinear dot add div mul eq equal ge gt le lt ne cat stack")
 # x - y arrives as Tensor.sub and 1 - x as Tensor.__rsub__: Apex lists the operators, not torch.sub.
 OPERATORS = _words(
@@ -54,6 +61,7 @@ TENSOR_WIDEST = [*TORCH_WIDEST, *OPERATORS]
 # x -= y and x /= y arrive as these methods.
 IN_PLACE = _words("sub_ div_ __iadd__ __idiv__ __imul__ __isub__ __itruediv__")
 
+# Its gradient, 1 / p, overflows float16 for p below 1.5e-5, and a loss scale only makes it larger.
 BANNED = {
     "binary_cross_entropy": "Use torch.nn.BCEWithLogitsLoss in place of a sigmoid and BCELoss, or call "
     "amp.register_float_function(torch, 'sigmoid') before amp.initialize, or pass allow_banned=True to compute it in "
@@ -74,6 +82,7 @@ def rules() -> dict[Callable[..., Any], Rule]:
 
 def _lists() -> Iterator[tuple[object, list[str], Rule]]:
     functional = torch.nn.functional
+    # In-place forms first: a later entry for the same function takes precedence.
     for namespace in (torch, torch.Tensor):
         yield namespace, [f"{name}_" for name in [*TORCH_HALF, *TORCH_WIDEST]], Rule.LIKE_FIRST
         yield namespace, [f"{name}_" for name in TORCH_FLOAT], Rule.NO_HALF

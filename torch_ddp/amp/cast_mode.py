@@ -12,11 +12,12 @@ from torch_ddp.amp import mode_stack
 from torch_ddp.amp.cast_lists import Rule
 from torch_ddp.amp.cast_rules import Arguments, WeightCache, cast_arguments
 
-# Python functions of torch that call listed functions inside, run so that a mode sees those calls too.
-
+# Each Python function of torch.nn.functional asks one of these first, whether a mode or a subclass is to take the
+# call.
 OVERRIDE_CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 MODULES_SEEN_THROUGH = ("torch.nn.functional", "torch.functional", "torch.autograd")
 METHODS_SEEN_THROUGH = ("Tensor.backward", "Tensor.__rmatmul__")
+# What Python itself looks up in the globals of a function: builtins, and the names that relative imports need.
 GLOBALS_ALWAYS_NEEDED = ("__builtins__", "__name__", "__package__", "__spec__")
 
 
@@ -41,6 +42,7 @@ def without_own_check(function: Callable[..., Any]) -> Callable[..., Any] | None
     needs = _needs(function)
     if needs is None:
         return None
+    # Only the names that the code mentions, and not a copy of all globals in every call.
     outer = function.__globals__
     answers = {name: outer[name] for name in needs.names if name in outer} | needs.checks
     rebuilt = FunctionType(function.__code__, answers, function.__name__, function.__defaults__, function.__closure__)
@@ -56,6 +58,7 @@ def _needs(function: FunctionType) -> _Needs | None:
 
 
 def _names(code: CodeType) -> Iterator[str]:
+    # Of nested functions too, whose code objects are constants of the outer one: they share its globals.
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -64,9 +67,6 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def _no(*args: object) -> bool:
     return False
-
-
-# The torch function mode that casts arguments by the cast lists.
 
 
 class CastMode(TorchFunctionMode):
@@ -103,6 +103,8 @@ class CastMode(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        # torch has switched the mode off for the time of this call, so that the function called here is not cast a
+        # second time.
         rule = self.table.get(func) if self.active else None
         if rule is not None:
             args, kwargs = self.arguments(rule, func.__name__, args, kwargs)
@@ -113,6 +115,7 @@ class CastMode(TorchFunctionMode):
         inside = without_own_check(func)
         if inside is None:
             return func(*args, **kwargs)
+        # Back on, so that calls inside arrive here; the rebuilt function does not hand itself over again.
         mode_stack.on_top(self)
         try:
             return inside(*args, **kwargs)

@@ -10,8 +10,6 @@ from torch_ddp.amp.cast_lists import BANNED, Rule
 from torch_ddp.amp.errors import BannedFunctionError
 from torch_ddp.amp.options import HALF_DTYPES
 
-# Half copies of float32 weights, made once per iteration however often a weight is used.
-
 
 class _Cast(NamedTuple):
     weight: torch.Tensor
@@ -44,6 +42,7 @@ class WeightCache:
         # saved for a backward pass later.
         if torch.compiler.is_compiling() or not _is_weight(tensor) or torch.is_inference_mode_enabled():
             return tensor.to(self.half)
+        # By id, with the weight kept in the entry: an id is given anew only once its tensor is gone.
         kept = self._casts.get(id(tensor))
         if kept is None or not _still_good(kept, tensor):
             kept = _Cast(tensor, tensor._version, tensor.data_ptr(), tensor.to(self.half))
@@ -56,13 +55,15 @@ def _is_weight(tensor: torch.Tensor) -> bool:
 
 
 def _still_good(kept: _Cast, tensor: torch.Tensor) -> bool:
+    # `tensor.data = other` changes the address and not the version, an optimizer's step the version and not the
+    # address.
     if (kept.version, kept.address) != (tensor._version, tensor.data_ptr()):
         return False
+    # Apex asks the graph for the weight instead, by next_functions[1][0], which torch 1.10 and newer answer with an
+    # IndexError.
     needed = tensor.requires_grad and torch.is_grad_enabled()
     return not needed or kept.half.requires_grad
 
-
-# What each rule of the cast lists does to the arguments of one call.
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Cast = Callable[[torch.Tensor], torch.Tensor]
@@ -129,6 +130,7 @@ def _refusal(rule: Rule, name: str) -> str:
 
 def _cast_all(cast: Cast, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     def narrow(tensor: torch.Tensor) -> torch.Tensor:
+        # Apex has never known float64. Left alone, models in double stay in double, as under autocast.
         return tensor if tensor.dtype is torch.float64 else cast(tensor)
 
     return _map_call(narrow, args, kwargs)
@@ -145,6 +147,7 @@ def _mapped(cast: Cast, value: Any) -> Any:
         return value
     if isinstance(value, list):
         return [_mapped(cast, part) for part in value]
+    # Tuples of numbers, sizes and strides, come most often, and are handed on as they are.
     if any(isinstance(part, NESTED) for part in value):
         parts = [_mapped(cast, part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
@@ -157,6 +160,7 @@ def _to_float(tensor: torch.Tensor) -> torch.Tensor:
 
 def _widest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     dtypes = _floating(args, kwargs)
+    # float16 and bfloat16 are promoted to float32, as by torch; Apex knows no bfloat16 and raises.
     if len(dtypes) < 2:
         return args, kwargs
     widest = reduce(torch.promote_types, dtypes)
@@ -171,5 +175,6 @@ def _like_first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     first = args[0] if args else None
     if not isinstance(first, torch.Tensor) or not first.is_floating_point():
         return args, kwargs
+    # The result goes into the first argument, whose dtype cannot change: the others are cast to it, but for float64.
     rest, named = _cast_all(lambda tensor: tensor.to(first.dtype), args[1:], kwargs)
     return (first, *rest), named

@@ -32,6 +32,7 @@ def state_dict(destination: dict[str, Any] | None = None, *, master_weights: boo
     session = current("amp.state_dict")
     state = {} if destination is None else destination
     for index, scaler in enumerate(session.scalers):
+        # Apex's own keys and types: its checkpoints load here, and these there but for the masters.
         state[f"loss_scaler{index}"] = {"loss_scale": scaler.loss_scale, "unskipped": scaler.unskipped}
     masters = _masters(session)
     if master_weights and any(masters):
@@ -87,6 +88,7 @@ def _load_masters(session: Session, saved: list[list[torch.Tensor]]) -> None:
             for master, value in zip(one, values, strict=True):
                 master.copy_(value)
     for optimizer in session.optimizers:
+        # Whatever the order of loading: weights that come from the masters are what the masters round to.
         masters_to_weights(stash_of(optimizer, "amp.load_state_dict"))
 
 

@@ -85,6 +85,7 @@ def initialize(
     if not enabled:
         begin(Session(properties, [], enabled=False))
         return given
+    # Everything is checked before anything is changed: a refused call leaves models and optimizers as they were.
     _check(several_models, several_optimizers, num_losses, allow_incoming_model_not_fp32)
     limits = (min_loss_scale, max_loss_scale)
     scalers = [_scaler(properties, native, several_models, *limits) for _ in range(num_losses)]
@@ -93,6 +94,7 @@ def initialize(
         _prepare_model(model, properties, cast_model_outputs, native)
     for optimizer in several_optimizers:
         _prepare_optimizer(optimizer, properties, casts)
+    # Last, when nothing can fail any more: the session before goes on until then.
     begin(Session(properties, scalers, casts=casts, optimizers=several_optimizers, verbosity=verbosity))
     if verbosity:
         print(f"amp: {_described(properties, precision)}")
@@ -169,6 +171,8 @@ def _prepare_model(model: nn.Module, properties: Properties, outputs: torch.dtyp
 
 def _prepare_optimizer(optimizer: torch.optim.Optimizer, properties: Properties, casts: Casts | None) -> None:
     if properties.cast_model_type and not properties.master_weights:
+        # Without masters the weights are half, and so must momentum be that was there before; Apex does it by the
+        # same call.
         optimizer.load_state_dict(optimizer.state_dict())  # casts the state to the dtype of the weights
     patch_optimizer(optimizer, bool(properties.master_weights), casts)
 

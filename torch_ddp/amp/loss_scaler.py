@@ -4,9 +4,14 @@ import torch
 
 from torch_ddp.amp.errors import AmpError
 
+# Apex 25.04, amp/scaler.py and frontend.py; torch.amp.GradScaler took over all of it but the cap.
 INITIAL_SCALE = 2.0**16
+# The largest that Apex lets it grow to: a gradient of 2^-24, the least that float16 holds, is then 1. GradScaler has
+# no cap, and stops at the largest float32 (measured: 1.7e38).
 MAXIMUM_SCALE = 2.0**24
+# Powers of 2, so that scaling and unscaling change exponents alone. Apex takes a `scale_factor`, and ignores it.
 FACTOR = 2.0
+# Counted in backward passes, as in Apex: 3 steps of 4 micro-batches are 12. GradScaler counts steps.
 WINDOW = 2000
 
 
@@ -43,6 +48,7 @@ class LossScaler:
             AmpError: a static scale is not above zero, or the floor is above the cap.
         """
         self.dynamic = loss_scale == "dynamic"
+        # Without a floor the scale can reach 0, and did in Apex and in GradScaler: `scale_loss` refuses it.
         self.minimum = minimum or 0.0
         self.maximum = float("inf") if maximum is None else maximum
         self.window = window
@@ -67,9 +73,12 @@ class LossScaler:
             True where the step must be skipped.
         """
         if overflow and self.dynamic:
+            # Once for every pass with an overflow: two in one accumulation are a quarter (Apex: 65536 to 16384),
+            # where GradScaler, which looks once a step, halves.
             self.loss_scale = max(self.minimum, self.loss_scale / FACTOR)
             self.unskipped = 0
             return True
+        # Static scalers count too, as in Apex: the number is in its checkpoints.
         self.unskipped += 1
         if self.dynamic and self.unskipped == self.window:
             self.loss_scale = min(self.maximum, self.loss_scale * FACTOR)
@@ -78,6 +87,7 @@ class LossScaler:
 
     def take_found(self) -> bool:
         """Returns whether an overflow was found since the last call; a static scaler does not wait for the device."""
+        # bool() of a tensor waits for the device: asked of dynamic scalers alone, and once a pass.
         found, self.found = self.found, []
         return self.dynamic and any(bool(one) for one in found)
 

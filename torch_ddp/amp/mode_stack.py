@@ -22,6 +22,7 @@ def insert(mode: TorchFunctionMode) -> None:
     stack = _emptied()
     if not any(one is mode for one in stack):
         default_device = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+        # torch._GLOBAL_DEVICE_CONTEXT is a threading.local: without a default device it has no such attribute.
         stack.insert(1 if stack and stack[0] is default_device else 0, mode)
     _refilled(stack)
 
@@ -30,6 +31,7 @@ def remove(mode: TorchFunctionMode) -> None:
     """Switches the mode off for this thread, wherever it lies."""
     if not _len_torch_function_stack():
         return
+    # The stack is in C++, and popping and pushing is all that it offers.
     top = _pop_mode()  # type: ignore[no-untyped-call]
     if top is mode:  # nearly always, and this runs for every call seen through
         return

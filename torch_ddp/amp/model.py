@@ -13,8 +13,6 @@ from torch.utils._pytree import tree_map
 from torch_ddp.amp.errors import AmpError
 from torch_ddp.amp.options import HALF_DTYPES
 
-# Recurrent layers that accept inputs in half beside float32 weights, while the casts of O1 are on.
-
 CAST_ALIKE = {*HALF_DTYPES, torch.float32}
 
 
@@ -41,6 +39,8 @@ class RecurrentInputs:
 
         @wraps(original)  # TorchScript reads the source of what is wrapped
         def check_input(layer: nn.RNNBase, input: Tensor, batch_sizes: Any) -> None:
+            # A float32 layer may meet half inputs and the other way round: the call behind this check casts both
+            # alike.
             weights: Any = layer._flat_weights
             dtypes = {input.dtype, weights[0].dtype}
             if len(dtypes) == 2 and dtypes <= CAST_ALIKE and casting():
@@ -56,9 +56,6 @@ class RecurrentInputs:
         if self._original is not None and nn.RNNBase.check_input is self._wrapper:
             nn.RNNBase.check_input = self._original  # type: ignore[method-assign]
 
-
-# Casts a model's weights, and by hooks what goes in, what comes out and what is saved. Hooks, where Apex replaced
-# `model.forward`: a replaced forward stays bound to the first model in its deep copies.
 
 WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 
@@ -95,8 +92,12 @@ def cast_weights(model: nn.Module, dtype: torch.dtype, keep_batchnorm_fp32: bool
         keep_batchnorm_fp32: leaves batch norms with weights alone, and only them, as `convert_network` of Apex does.
     """
     for module in model.modules():
+        # Without weights (affine=False) Apex casts them like any other layer, and instance, layer and group norms
+        # always.
         if keep_batchnorm_fp32 and isinstance(module, _BatchNorm) and module.affine:
             continue
+        # _apply changes .data, so that parameters stay the objects that optimizers hold; its gradients are cast with
+        # them.
         module._apply(_to(dtype), recurse=False)  # type: ignore[no-untyped-call]
 
 
@@ -112,6 +113,7 @@ def cast_values(value: Any, dtype: torch.dtype) -> Any:
             method `to`, such as packed sequences, are cast by it; the rest stays.
         dtype: to cast to.
     """
+    # Apex rebuilds containers by type(value)(generator), which breaks named tuples; pytrees know how each is made.
     return tree_map(lambda leaf: _cast_leaf(leaf, dtype), value, is_leaf=_casts_itself)
 
 
@@ -171,6 +173,8 @@ def cast_model(model: nn.Module, dtype: torch.dtype, keep_batchnorm_fp32: bool, 
         outputs: dtype of the outputs; None is float32.
     """
     cast_weights(model, dtype, keep_batchnorm_fp32)
+    # Hooks, where Apex replaced `model.forward`: a replaced forward stays bound to the first model in its deep
+    # copies. The one for outputs comes first, so that hooks of the user see what callers see.
     model.register_forward_pre_hook(CastInputs(dtype), with_kwargs=True)
     model.register_forward_hook(CastOutputs(outputs or torch.float32), prepend=True)
     model.register_state_dict_post_hook(save_in_float32)  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ from torch_ddp.amp.loss_scaler import LossScaler
 from torch_ddp.amp.model import cast_values
 
 
+# A stack for each thread, as calls nest: models inside models, and threads of DataParallel beside each other.
 class _Entered(threading.local):
     def __init__(self) -> None:
         self.contexts: list[torch.autocast] = []
@@ -30,6 +31,7 @@ def autocast_model(model: nn.Module, half: torch.dtype, outputs: torch.dtype | N
         outputs: dtype of the outputs; None is float32.
     """
     model.register_forward_pre_hook(_Enter(half))
+    # always_call: a forward pass that raises has to leave autocast too. Outputs are cast after it is left.
     model.register_forward_hook(_leave, prepend=True, always_call=True)
     model.register_forward_hook(_OutputsIn(outputs or torch.float32))
 
@@ -78,6 +80,7 @@ class GradScalerAsLossScaler(LossScaler):
         Args:
             device_type: "cpu" or "cuda".
         """
+        # Only the scale and the count of the base class are used, as mirrors of what GradScaler keeps.
         super().__init__("dynamic", maximum=None)
         self.grad_scaler = torch.amp.GradScaler(device_type)
 
@@ -99,6 +102,8 @@ class GradScalerAsLossScaler(LossScaler):
         Returns:
             True where the steps must be skipped, seen by the scale going down.
         """
+        # GradScaler raises where nothing was checked: for an optimizer without any gradient, and in `update` without
+        # one.
         with_grads = [optimizer for optimizer in optimizers if _has_grads(optimizer)]
         for optimizer in with_grads:
             self.grad_scaler.unscale_(optimizer)
@@ -107,6 +112,8 @@ class GradScalerAsLossScaler(LossScaler):
             self.grad_scaler.update()
         self.loss_scale = self.grad_scaler.get_scale()
         self.unskipped = self.grad_scaler.state_dict().get("_growth_tracker", 0)
+        # GradScaler has no public word on whether it skipped: a scale that fell tells, and it falls with an overflow
+        # alone.
         return self.loss_scale < before
 
     def set_state(self, loss_scale: float, unskipped: int) -> None:

@@ -87,12 +87,14 @@ def _step(stash: Stash, step: Callable[..., Any], casts: Casts | None) -> Callab
     def amp_step(optimizer: torch.optim.Optimizer, closure: Any = None, **kwargs: Any) -> Any:
         optimizer._opt_called = True  # type: ignore[attr-defined]
         if closure is not None:
+            # With masters Apex refuses closures, and so does `_checked`; at O1 it runs in them with casts.
             closure = _checked(closure, optimizer, stash, casts)
             kwargs["closure"] = closure
         stash.skipped = stash.skip_message is not None
         if stash.skipped:
             _skip(stash)
             return None
+        # Apex wraps step in disable_casts as well: an optimizer's own products are no part of the model.
         with _no_casts(casts):
             result = step(**kwargs)
             masters_to_weights(stash)
@@ -145,6 +147,8 @@ def _checked(
 
 def _zero_grad(stash: Stash, zero_grad: Callable[..., None]) -> Callable[..., None]:
     def amp_zero_grad(optimizer: torch.optim.Optimizer, set_to_none: bool = True) -> None:
+        # The optimizer clears what it holds, masters among them; the half weights it does not know are cleared below.
+        # Apex's zero_grad takes no `set_to_none` and raises a TypeError at this call.
         zero_grad(set_to_none)
         stash.delayed_scale = None
         for weight, master in stash.pairs:

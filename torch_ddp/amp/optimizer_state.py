@@ -52,9 +52,6 @@ def stash_of(optimizer: Any, who: str) -> Stash:
     return stash
 
 
-# Float32 master weights of half weights, in the optimizer's parameter groups in their place.
-
-
 def make_masters(optimizer: torch.optim.Optimizer, stash: Stash) -> None:
     """Replaces half weights that need a gradient, in the parameter groups, by float32 copies of them.
 
@@ -69,11 +66,15 @@ def make_masters(optimizer: torch.optim.Optimizer, stash: Stash) -> None:
     if not stash.keeps_masters:
         return
     for group in optimizer.param_groups:
+        # In place of the weight in its own group, and at its own index, so that groups keep their rates and
+        # load_state_dict its order. Apex does it at the same moment, before the first backward pass.
         for index, param in enumerate(group["params"]):
             if param.dtype in HALF_DTYPES and param.requires_grad:
                 master = param.detach().float().requires_grad_()
                 group["params"][index] = master
                 stash.pairs.append((param, master))
+                # Momentum that a checkpoint left with the weight goes over to its master, in float32; Apex rekeys it
+                # likewise.
                 if param in optimizer.state:
                     optimizer.state[master] = _in_float32(optimizer.state.pop(param))
 
@@ -93,6 +94,7 @@ def masters_to_weights(stash: Stash) -> None:
     """
     if stash.pairs:
         with torch.no_grad():
+            # Rounds to nearest even; beyond the range of float16 (65504) a weight becomes infinite.
             torch._foreach_copy_([weight for weight, _ in stash.pairs], [master for _, master in stash.pairs])
 
 
@@ -107,6 +109,8 @@ def follow_weights(stash: Stash) -> None:
     """
     with torch.no_grad():
         for weight, master in stash.pairs:
+            # Not the other way round: a half weight determines its master up to half a unit only, and 13 of the 24
+            # bits would be lost.
             if not torch.equal(master.to(weight.dtype), weight):
                 master.copy_(weight)
 

@@ -51,8 +51,11 @@ def level(opt_level: str, half_dtype: torch.dtype = torch.float16) -> Properties
         raise AmpError(
             f"amp.initialize: expected half_dtype torch.float16 or torch.bfloat16, got {half_dtype}. Choose one."
         )
+    # float16 holds down to 6e-8 (2^-24), float32 and bfloat16 down to 1e-38: what is scaled against is the range, not
+    # the digits.
     scaled: float | str = "dynamic" if half_dtype is torch.float16 else 1.0
     levels = {
+        # The table of apex/amp/frontend.py, 25.04, lines 104 to 190, with half_dtype where it says float16.
         "O0": Properties("O0", torch.float32, False, None, False, 1.0, half_dtype),
         "O1": Properties("O1", None, True, None, None, scaled, half_dtype),
         "O2": Properties("O2", half_dtype, False, True, True, scaled, half_dtype),
@@ -141,6 +144,7 @@ def _master_weights(opt_level: str, value: object) -> bool:
 
 
 def _flag(name: str, value: object) -> bool:
+    # Strings too: Apex takes them, as scripts hand their command line over unparsed.
     flags: dict[object, bool] = {True: True, False: False, "True": True, "False": False}
     if not isinstance(value, bool | str) or value not in flags:
         raise _refuse(name, "True, False, 'True', 'False' or None", repr(value), "Pass one of them.")

@@ -14,8 +14,6 @@ from torch_ddp.amp.native import GradScalerAsLossScaler
 from torch_ddp.amp.optimizer_state import Stash, make_masters, stash_of
 from torch_ddp.amp.session import Session, current, disable_casts
 
-# Gradients around a backward pass: set aside before it; unscaled, checked and summed after it.
-
 
 def set_aside(optimizer: torch.optim.Optimizer, stash: Stash) -> None:
     """Empties the gradients so that the backward pass leaves only its own, scaled ones.
@@ -33,6 +31,8 @@ def set_aside(optimizer: torch.optim.Optimizer, stash: Stash) -> None:
     stash.set_aside = []
     for param in direct_params(optimizer, stash):
         if param.grad is not None:
+            # Unscaled gradients are added to unscaled ones, which lets the scale change between micro-batches; the
+            # sums of GradScaler stay scaled until the step.
             stash.set_aside.append((param, param.grad.clone()))
             param.grad = None
 
@@ -59,13 +59,18 @@ def unscale(optimizer: torch.optim.Optimizer, stash: Stash, scale: float) -> lis
     Returns:
         One float32 tensor of one element per device, above 0 where a gradient there held an infinity or a NaN.
     """
+    # (float32 master, float32 copy of its half weight's gradient): divided in float32, for a half gradient of 2^-24
+    # divided by 2^16 is 0. The half gradient stays scaled, as in Apex. GradScaler refuses half gradients altogether
+    # (pytorch 74739).
     fresh = [(master, _float(weight.grad)) for weight, master in stash.pairs if weight.grad is not None]
     for param in direct_params(optimizer, stash):
         if param.grad is not None and param.grad.is_sparse:
+            # Before the check: two finite values of one row may sum to infinity.
             param.grad = param.grad.coalesce()
     direct = [param.grad for param in direct_params(optimizer, stash) if param.grad is not None]
     found = _check_and_divide([*(grad for _, grad in fresh), *direct], scale)
     for master, grad in fresh:
+        # No copy: `_float` made one already, and float32 gradients of half weights do not exist.
         master.grad = grad if master.grad is None else master.grad.add_(grad)
     return found
 
@@ -99,9 +104,12 @@ def _float(grad: torch.Tensor) -> torch.Tensor:
 
 
 def _check_and_divide(grads: Iterable[torch.Tensor], scale: float) -> list[torch.Tensor]:
+    # The kernel takes lists of one device and dtype; one call for each, and one number found for each device.
     alike: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = defaultdict(list)
     for grad in grads:
         alike[grad.device, grad.dtype].append(grad._values() if grad.is_sparse else grad)
+    # Looks at each element. Apex without its extension looks at the sum of each gradient, which may overflow where no
+    # element has.
     found = {device: torch.zeros(1, device=device) for device, _ in alike}
     for (device, dtype), values in alike.items():
         # The kernel takes a float32 factor alone, which would cost float64 gradients their accuracy.
@@ -111,8 +119,6 @@ def _check_and_divide(grads: Iterable[torch.Tensor], scale: float) -> list[torch
             torch._foreach_mul_(values, 1.0 / scale)
     return list(found.values())
 
-
-# The context in which a scaled loss is differentiated.
 
 Passed = list[tuple[torch.optim.Optimizer, Stash]]
 
@@ -147,6 +153,9 @@ def scale_loss(
         AmpError: `initialize` was not called, an argument did not go through it, the scale has fallen to 0, or gradients
             wait that another scale was applied to.
     """
+    # Order of the whole, as in handle.py of Apex: gradients of passes before are set aside, the caller
+    # differentiates, and on leaving the new ones are unscaled, checked, added to the others; then the scale moves,
+    # before optimizer.step.
     session = current("amp.scale_loss")
     if not session.enabled:
         yield loss
@@ -160,11 +169,13 @@ def scale_loss(
     scaled = _begin(passed, scaler, loss)
     try:
         yield scaled
+    # Also of KeyboardInterrupt: whoever goes on after one has the gradients that there were.
     except BaseException:
         for _, stash in passed:
             put_back(stash)
         raise
     _drop_cache(session)
+    # Arithmetic of the tool, to which the cast lists do not apply.
     with disable_casts(), torch.no_grad():
         if delay_unscale:
             for _, stash in passed:
@@ -189,6 +200,7 @@ def _scaler(session: Session, loss_id: int) -> LossScaler:
 
 
 def _needs_nothing(session: Session, scaler: LossScaler) -> bool:
+    # O0 and O3 with their own scale of 1: nothing to scale or unscale, and Apex takes the same way out.
     return not session.properties.master_weights and not scaler.dynamic and scaler.loss_scale == 1.0
 
 
@@ -222,6 +234,7 @@ def _overflowed(passed: Passed, scaler: LossScaler, delay_check: bool) -> bool:
     else:
         for optimizer, stash in passed:
             scaler.found += unscale(optimizer, stash, scaler.loss_scale)
+        # The tensors found stay in `scaler.found` with the delay, and count with the next pass of this loss.
         skip = False if delay_check else scaler.update(scaler.take_found())
     for _, stash in passed:
         add_set_aside(stash)
@@ -230,6 +243,8 @@ def _overflowed(passed: Passed, scaler: LossScaler, delay_check: bool) -> bool:
 
 
 def _skip_next_step(passed: Passed, session: Session, scaler: LossScaler, loss_id: int) -> None:
+    # All optimizers of this loss skip together, as in Apex; GradScaler decides optimizer by optimizer. The words are
+    # Apex's own, which scripts look for in their logs.
     message = (
         f"Gradient overflow.  Skipping step, loss scaler {loss_id} reducing loss scale to {scaler.loss_scale}"
         if session.verbosity
@@ -240,5 +255,6 @@ def _skip_next_step(passed: Passed, session: Session, scaler: LossScaler, loss_i
 
 
 def _drop_cache(session: Session) -> None:
+    # Half copies of weights belong to one graph: a second backward pass through them would need it kept.
     if session.casts is not None:
         session.casts.mode.cache.clear()

@@ -19,9 +19,8 @@ from torch_ddp.amp.options import Properties
 from torch_ddp.amp.registry import Registered, registered
 from torch_ddp.amp.threads import ThreadStarts
 
-# The casts of O1 as something that is switched on and off: for the process, for a thread, for a block.
 
-
+# A number and not a flag: blocks without casts nest.
 class _Thread(threading.local):
     suspended = 0
 
@@ -42,6 +41,7 @@ class Casts:
         table = rules()
         if allow_banned:
             table = {function: Rule.FLOAT if rule is Rule.BANNED else rule for function, rule in table.items()}
+        # What a function mode gets to see. Any other function is patched in its module, as Apex patches all.
         dispatched = torch.overrides.get_testing_overrides()
         self._patches: list[Registered] = []
         for entry in registered():
@@ -86,6 +86,7 @@ class Casts:
     @contextmanager
     def suspended(self) -> Iterator[None]:
         """Switches the casts off for this thread and for what it starts, within the block."""
+        # A thread that had not joined, or is suspended already, must not have them on afterwards.
         held = mode_stack.holds(self.mode)
         mode_stack.remove(self.mode)
         self._thread.suspended += 1
@@ -125,9 +126,6 @@ def call_cast(casts: Casts | None, rule: Rule, function: Callable[..., Any], arg
     if casts is not None and casts.on_this_thread():
         args, kwargs = casts.mode.arguments(rule, function.__name__, args, kwargs)
     return function(*args, **kwargs)
-
-
-# What one call of `initialize` set up; there is one session at a time, as in Apex.
 
 
 @dataclass
@@ -175,6 +173,7 @@ def begin(session: Session) -> None:
         session: the new one.
     """
     deactivate()
+    # One session at a time, as in Apex, whose state is global.
     _sessions[:] = [session]
     if session.casts is not None:
         session.casts.activate()
@@ -201,9 +200,6 @@ def disable_casts() -> Iterator[None]:
     casts = current_casts()
     with casts.suspended() if casts is not None else nullcontext():
         yield
-
-
-# Models that switch the casts of O1 on for the thread that calls them.
 
 
 def join_threads(model: nn.Module) -> None:

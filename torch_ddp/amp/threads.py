@@ -45,10 +45,12 @@ class ThreadStarts:
         self._starting = _never
 
     def _wrap_run(self, thread: threading.Thread) -> None:
+        # The bound method, of the class or of the instance: whatever the thread would have run.
         run = thread.run
         own = thread.__dict__.get("run")
 
         def run_after_first() -> None:
+            # The thread is as it was before its own `run` begins.
             if own is None:
                 del thread.__dict__["run"]
             else:

@@ -17,8 +17,6 @@ from torch_ddp.errors import CheckpointError
 from torch_ddp.gather import gather
 from torch_ddp.process_group import Rank
 
-# Master weights: the parameters that an optimizer updates in place of the model's, which have fewer bits.
-
 
 class MasterWeights:
     """Lets a checkpoint hold the weights that are an optimizer's own and not the model's.
@@ -64,9 +62,6 @@ class MasterWeights:
             for index, parameter in enumerate(group["params"])
             if id(parameter) not in own
         }
-
-
-# The state of the random generators of one process, as arrays: torch's, the GPU's, Python's and numpy's.
 
 
 def seed_all(seed: int) -> None:
@@ -120,8 +115,6 @@ def set_random_state(state: Mapping[str, Any], device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.set_rng_state(torch.from_numpy(arrays["cuda"].copy()), device)
 
-
-# Saves and resumes a training of several ranks.
 
 CHECKPOINT_FORMAT = 1
 CPU = torch.device("cpu")

@@ -62,6 +62,7 @@ def network_to_half(network: nn.Module) -> nn.Sequential:
 
     Counterpart: apex.fp16_utils.network_to_half
     """
+    # half() first and batch norms back: `network_to_half` of Apex does so, and half rounds their weights on the way.
     return nn.Sequential(tofp16(), BN_convert_float(network.half()))
 
 
@@ -92,9 +93,6 @@ class FP16Model(nn.Module):
     def forward(self, *inputs: Tensor) -> Any:
         """Calls the model with the tensors in float16."""
         return self.network(*(one.half() for one in inputs))
-
-
-# The errors that users of `torch_ddp.fp16_utils` see.
 
 
 class Fp16Error(TorchDdpError):

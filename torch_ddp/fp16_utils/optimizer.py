@@ -111,6 +111,8 @@ class FP16_Optimizer:
             )
         if self._begins:
             self._begins = self.overflow = False
+        # Gradients that wait are still scaled, by this scale, and new ones add to them in .grad. Only unscaled ones
+        # are set aside.
         if waiting is None:
             with torch.no_grad():
                 set_aside(self.optimizer, self._stash)

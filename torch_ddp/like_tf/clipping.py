@@ -7,8 +7,6 @@ from torch import Tensor
 
 from torch_ddp.like_tf.errors import LikeTfError
 
-# Clipping all gradients by one norm.
-
 
 def global_norm(tensors: Iterable[Tensor | None]) -> Tensor:
     """Returns the Euclidean norm of all tensors together.
@@ -29,6 +27,8 @@ def global_norm(tensors: Iterable[Tensor | None]) -> Tensor:
 
     Counterpart: tf.compat.v1.global_norm.
     """
+    # Halved, summed and doubled, as L2Loss and global_norm do it. Both are exact in binary, so that the bits are
+    # those of the plain sum. A list of scalars, shape [].
     halves = [_values(tensor).square().sum() / 2 for tensor in tensors if tensor is not None]
     if not halves:
         raise LikeTfError("global_norm: expected at least one tensor, got none. Call it after backward().")
@@ -85,15 +85,16 @@ def clip_grads_by_global_norm_(parameters: Iterable[Tensor], clip_norm: float) -
 
 def _scale(norm: Tensor, clip_norm: float) -> Tensor:
     limit = torch.full_like(norm, clip_norm)
+    # Two reciprocals and a product, up to 2 * 2^-24 away from limit / norm (100,000 norms in float32). With nothing
+    # to clip it is limit * (1 / limit), which for 41, 47 or 55 is 1 - 6e-8: TensorFlow shrinks such gradients too.
     scale = limit * torch.minimum(1.0 / norm, 1.0 / limit)
+    # A norm of infinity gives a scale of 0, and so gradients of 0, NaN where they are infinite: NaN in all cannot be
+    # overlooked.
     return torch.where(norm.isfinite(), scale, torch.nan)
 
 
 def _values(tensor: Tensor) -> Tensor:
     return tensor._values() if tensor.layout is torch.sparse_coo else tensor
-
-
-# Clipping tensor by tensor.
 
 
 def clip_by_norm(x: Tensor, clip_norm: float, axes: int | tuple[int, ...] | None = None) -> Tensor:
@@ -118,10 +119,8 @@ def clip_by_norm(x: Tensor, clip_norm: float, axes: int | tuple[int, ...] | None
     # As in TensorFlow, the root of a zero is not taken, so that its gradient is 0 and not NaN.
     norm = torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), squares)
     limit = torch.full_like(norm, clip_norm)
+    # Product first, as in TensorFlow: x * (clip_norm / norm) rounds otherwise.
     return x * clip_norm / torch.where(norm >= limit, norm, limit)
-
-
-# Clipping element by element.
 
 
 def clip_by_value(x: Tensor, clip_value_min: float, clip_value_max: float) -> Tensor:

@@ -50,6 +50,7 @@ def conv(
             "Put batch and channels first."
         )
     strides, dilations = (per_axis("conv", value, axes) for value in (stride, dilation))
+    # Padded here and not by F.conv, whose numbers pad both ends alike: SAME puts the odd element at the end.
     if check_padding("conv", padding) == "SAME":
         x = pad_same(x, weight.shape[2:], strides, dilations)
     return _CONVOLUTIONS[axes](x, weight, bias, strides, 0, dilations, groups)
@@ -159,9 +160,6 @@ class Conv3d(_Conv):
     _axes = 3
 
 
-# Transposed convolution, the gradient of a SAME or VALID convolution with respect to its input.
-
-
 def conv2d_transpose(
     x: Tensor,
     weight: Tensor,
@@ -195,9 +193,13 @@ def conv2d_transpose(
     """
     strides = per_axis("conv2d_transpose", stride, 2)
     same = check_padding("conv2d_transpose", padding) == "SAME"
+    # Every element that any window reaches: (n - 1) * stride + kernel along an axis. What SAME leaves out is cut
+    # below.
     full = F.conv_transpose2d(x, weight, None, strides)
     for axis, (n, k, s) in enumerate(zip(x.shape[2:], weight.shape[2:], strides, strict=True)):
         size = output_size[axis] if output_size is not None else n * s + (0 if same else max(k - s, 0))
+        # The output that a forward convolution of this size has: ceil(size / stride), and ceil((size - kernel + 1) /
+        # stride).
         forward = -(-size // s) if same else -(-(size - k + 1) // s)
         if forward != n:
             raise LikeTfError(
@@ -206,6 +208,7 @@ def conv2d_transpose(
             )
         before = same_padding(size, k, s)[0] if same else 0
         full = _cut(full, 2 + axis, before, size)
+    # After the cut: elements that no window reaches are zero, and get the bias too.
     return full if bias is None else full + bias[:, None, None]
 
 

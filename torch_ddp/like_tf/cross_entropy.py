@@ -40,6 +40,7 @@ def sparse_softmax_cross_entropy_with_logits(labels: Tensor, logits: Tensor) -> 
 
     Counterpart: tf.compat.v1.nn.sparse_softmax_cross_entropy_with_logits.
     """
+    # No label is this one. By default torch ignores -100, and the example would count for nothing without a word.
     ignored = torch.iinfo(torch.int64).min
     flat = F.cross_entropy(
         logits.reshape(-1, logits.shape[-1]), labels.reshape(-1).long(), ignore_index=ignored, reduction="none"
@@ -82,6 +83,8 @@ class _SoftmaxCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, labels: Tensor, logits: Tensor) -> Tensor:
         ctx.save_for_backward(labels, logits)
+        # By the largest, so that no exponential overflows: in float32 that of 89 would. labels, logits: [...,
+        # classes].
         shifted = logits - logits.amax(-1, keepdim=True)
         return (labels * (shifted.exp().sum(-1, keepdim=True).log() - shifted)).sum(-1)
 
@@ -89,6 +92,8 @@ class _SoftmaxCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor | None]:
         labels, logits = ctx.saved_tensors
         grad = grad_outputs[0].unsqueeze(-1)
+        # The kernel hands on softmax - labels whatever the labels sum to. The derivative, which autograd would give,
+        # is sum(labels) * softmax - labels: 3.0 of the gradient away in docs/semantics.md.
         to_labels = -grad * F.log_softmax(logits, -1) if ctx.needs_input_grad[0] else None
         to_logits = grad * (F.softmax(logits, -1) - labels) if ctx.needs_input_grad[1] else None
         return to_labels, to_logits

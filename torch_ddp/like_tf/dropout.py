@@ -32,7 +32,9 @@ def dropout(x: Tensor, rate: float, mask: Tensor | None = None, noise_shape: Seq
         raise LikeTfError(f"dropout: expected a rate in [0, 1), got {rate}. Give one minus TensorFlow's keep_prob.")
     if mask is None:
         shape = x.shape if noise_shape is None else torch.Size(noise_shape)
+        # A draw of exactly `rate` is kept, and with rate 0 all are: draws lie in [0, 1).
         mask = torch.rand(shape, dtype=x.dtype, device=x.device) >= rate
+    # Rounded to x's dtype before it is multiplied; x / (1 - rate) is 5.3e-8 away in float32 (docs/semantics.md).
     scale = 1.0 / (1.0 - torch.tensor(rate, dtype=x.dtype))
     return x * scale * mask.to(x.dtype)
 

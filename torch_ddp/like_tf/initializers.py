@@ -27,6 +27,7 @@ def truncated_normal_(tensor: Tensor, mean: float = 0.0, stddev: float = 1.0) ->
 
     Counterpart: tf.compat.v1.truncated_normal_initializer.
     """
+    # The limits are absolute numbers to torch, -2 and 2 by default whatever the deviation.
     return torch.nn.init.trunc_normal_(tensor, mean, stddev, mean - 2 * stddev, mean + 2 * stddev)
 
 
@@ -109,6 +110,7 @@ def _fan(tensor: Tensor, mode: str) -> float:
         fan_in = fan_out = tensor.numel() if tensor.dim() else 1
     else:
         receptive_field = math.prod(tensor.shape[2:])
+        # Of [out, in, *kernel]; TensorFlow multiplies the same two by the area of the kernel, its last axes.
         fan_out, fan_in = (size * receptive_field for size in tensor.shape[:2])
     fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
     if mode not in fans:
@@ -125,6 +127,7 @@ def _normal(tensor: Tensor, variance: float) -> Tensor:
 
 
 def _uniform(tensor: Tensor, variance: float) -> Tensor:
+    # The variance of a uniform draw from -limit to limit is limit^2 / 3.
     limit = math.sqrt(3.0 * variance)
     return torch.nn.init.uniform_(tensor, -limit, limit)
 

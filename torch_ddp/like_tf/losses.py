@@ -45,8 +45,11 @@ def compute_weighted_loss(
             f"compute_weighted_loss: expected a reduction of {sorted(_REDUCTIONS)}, got {reduction!r}. "
             "Name one of them."
         )
+    # Also of float64 losses: TensorFlow casts them and back, so that a float64 graph has a loss of 24 bits.
     single = losses.to(torch.float32)
     scale = torch.as_tensor(weights, device=losses.device).to(torch.float32)
+    # TensorFlow broadcasts axes of length 1, never missing ones: weights of [batch] for losses of [batch, classes]
+    # are a mistake.
     fits = scale.dim() == single.dim() and all(w in (1, n) for w, n in zip(scale.shape, single.shape, strict=True))
     if scale.dim() and not fits:
         raise LikeTfError(
@@ -59,10 +62,12 @@ def compute_weighted_loss(
 def _mean(weighted: Tensor, count: Tensor) -> Tensor:
     total = weighted.sum()
     some = count != 0
+    # Twice: a division by 0 that is not taken would still make the gradient NaN.
     return torch.where(some, total / torch.where(some, count, 1.0), 0.0)
 
 
 def _by_nonzero(weighted: Tensor, weights: Tensor) -> Tensor:
+    # Weights broadcast to the losses first: each of them counts, 1 for a weight of 0.1 too.
     return _mean(weighted, (weights != 0).sum(dtype=torch.float32))
 
 
@@ -89,9 +94,6 @@ _REDUCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "weighted_sum_over_batch_size": _by_number,
     SUM_BY_NONZERO_WEIGHTS: _by_nonzero,
 }
-
-
-# Losses of predictions against labels, element by element; TensorFlow computes them in float32.
 
 
 def absolute_difference(
@@ -183,6 +185,7 @@ def log_loss(
     Counterpart: tf.compat.v1.losses.log_loss.
     """
     target, p = labels.float(), predictions.float()
+    # 1e-7 is more than what rounding leaves of 1 - p (6e-8): no logarithm is of 0, and each is at least -16.1.
     losses = -target * (p + epsilon).log() - (1 - target) * (1 - p + epsilon).log()
     return compute_weighted_loss(losses, weights, reduction)
 
@@ -229,9 +232,6 @@ def cosine_distance(
     """
     losses = 1 - (predictions.float() * labels.float()).sum(axis, keepdim=True)
     return compute_weighted_loss(losses, weights, reduction)
-
-
-# Cross entropies with tf.losses' weights, label smoothing and reduction.
 
 
 def softmax_cross_entropy(

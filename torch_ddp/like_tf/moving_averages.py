@@ -41,6 +41,8 @@ class ExponentialMovingAverage:
             num_updates: with it the decay is at most ``(1 + num_updates) / (10 + num_updates)``; TensorFlow users pass
                 the global step.
         """
+        # A Python float with a float32 value: averages in float64 are multiplied by that value, as the graph casts
+        # it.
         weight = new_weight(self._decay, num_updates)
         for average, variable in zip(self.averages, self.variables, strict=True):
             average.sub_((average - variable) * weight)
@@ -101,6 +103,7 @@ class ExponentialMovingAverage:
     @torch.no_grad()
     def _swap(self) -> None:
         for average, variable in zip(self.averages, self.variables, strict=True):
+            # The values change places, and the tensors stay: optimizer and wrapper hold them.
             kept = variable.clone()
             variable.copy_(average)
             average.copy_(kept)
@@ -118,11 +121,12 @@ def new_weight(decay: np.float32, num_updates: int | None) -> float:
     """
     if num_updates is not None:
         count = np.float32(num_updates)
+        # 0.1 at update 0, 0.5 at 8, 0.9 at 80, 0.99 at 890: averages follow closely at first, and forget where they
+        # started.
         decay = min(decay, (np.float32(1) + count) / (np.float32(10) + count))
+    # A difference of float32 numbers: 9.5e-7 of itself too small for 0.99, 1.3e-5 for 0.999, 1.7e-4 too large for
+    # 0.9999.
     return float(np.float32(1) - decay)
-
-
-# The moving average of a changing value, which starts at zero.
 
 
 class MovingAverage:
@@ -160,11 +164,15 @@ class MovingAverage:
             The average, same shape and dtype.
         """
         if self._biased is None:
+            # A value has no initial one, as a variable has: its average starts at 0, which weighs decay^n after n
+            # updates.
             self._biased = torch.zeros_like(value)
         weight = torch.tensor(new_weight(self._decay, num_updates), dtype=value.dtype)
         self._biased.sub_((self._biased - value) * weight)
         self._updates += 1
         self.value = self._biased.clone()
         if self._zero_debias:
+            # 1 - decay^n is what the weights of n values sum to. Where `num_updates` lowers the decay, the present
+            # one stands for all of them, as in _zero_debias.
             self.value /= 1.0 - (1.0 - weight) ** self._updates
         return self.value

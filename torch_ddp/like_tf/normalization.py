@@ -4,8 +4,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Local response normalisation over neighbouring channels.
-
 
 def local_response_normalization(
     x: Tensor, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
@@ -27,11 +25,9 @@ def local_response_normalization(
 
     Counterpart: tf.compat.v1.nn.local_response_normalization.
     """
+    # torch divides alpha by the size of the window, which the product undoes.
     size = 2 * depth_radius + 1
     return F.local_response_norm(x, size, alpha * size, beta, bias)
-
-
-# Layer normalisation over everything but the batch.
 
 
 def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-12) -> Tensor:
@@ -51,14 +47,12 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
 
     Counterpart: tf.contrib.layers.layer_norm.
     """
+    # Without weight and bias: torch's have the shape of all normalised axes, those of contrib are per channel.
     output = nn.functional.layer_norm(x, x.shape[1:], eps=eps)
     shape = (-1, *[1] * (x.dim() - 2))
     if weight is not None:
         output = output * weight.reshape(shape)
     return output if bias is None else output + bias.reshape(shape)
-
-
-# Scaling to unit length, with the floor under the sum of squares.
 
 
 def l2_normalize(x: Tensor, axis: int | tuple[int, ...], epsilon: float = 1e-12) -> Tensor:
@@ -77,6 +71,8 @@ def l2_normalize(x: Tensor, axis: int | tuple[int, ...], epsilon: float = 1e-12)
 
     Counterpart: tf.compat.v1.nn.l2_normalize.
     """
+    # The floor of 1e-12 is one of 1e-6 for lengths: a vector of length 1e-7 gets the length 0.1 here, and 1 from
+    # torch.
     squares = x.square().sum(axis, keepdim=True)
     floor = torch.full_like(squares, epsilon)
     # TensorFlow's maximum gives a tie to its first argument, torch's halves it.

@@ -34,6 +34,7 @@ def max_pool(
     """
     kernel, strides = _window("max_pool", x, kernel_size, stride)
     if check_padding("max_pool", padding) == "SAME":
+        # Minus infinity, so that padding is never the largest; no window lies in it altogether.
         x = pad_same(x, kernel, strides, (1,) * len(kernel), value=float("-inf"))
     return (F.max_pool1d, F.max_pool2d, F.max_pool3d)[len(kernel) - 1](x, kernel, strides)
 
@@ -62,6 +63,8 @@ def avg_pool(
     if check_padding("avg_pool", padding) == "VALID":
         return pool(x, kernel, strides)
     ones = (1,) * len(kernel)
+    # The part of each window that is inside: [1, 1, *out space], by pooling ones. avg_pool pads both ends alike, and
+    # its count_include_pad=False knows of no other padding.
     inside = pool(pad_same(x.new_ones(1, 1, *x.shape[2:]), kernel, strides, ones), kernel, strides)
     return pool(pad_same(x, kernel, strides, ones), kernel, strides) / inside
 
@@ -123,9 +126,6 @@ class AvgPool2d(_Pool2d):
     """
 
     _pool = avg_pool
-
-
-# Flattening in the order in which TensorFlow keeps images: height, width, channels.
 
 
 def flatten(x: Tensor) -> Tensor:

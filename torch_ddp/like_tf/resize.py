@@ -29,6 +29,7 @@ def resize_bilinear(
 
     Counterpart: tf.compat.v1.image.resize_bilinear.
     """
+    # Along the width first, as the kernel does it: the other order rounds otherwise.
     for axis, new in ((3, size[1]), (2, size[0])):
         at = _positions("resize_bilinear", x.shape[axis], new, align_corners, half_pixel_centers, x.dtype)
         low = at.floor()
@@ -36,6 +37,8 @@ def resize_bilinear(
         if axis == 2:
             weight = weight.unsqueeze(1)
         last = x.shape[axis] - 1
+        # With half pixel centers the first position is below 0 where an image grows: there both neighbours are pixel
+        # 0.
         left = x.index_select(axis, low.clamp(min=0).long().to(x.device))
         right = x.index_select(axis, (low + 1).clamp(0, last).long().to(x.device))
         x = left + (right - left) * weight
@@ -83,7 +86,10 @@ def _positions(
 ) -> Tensor:
     if align_corners and half_pixel_centers:
         raise LikeTfError(f"{who}: expected one of align_corners and half_pixel_centers, got both. Leave one out.")
+    # One new pixel has no second corner: the kernel then falls back on old / new.
     sizes = (old - 1, new - 1) if align_corners and new > 1 else (old, new)
+    # A quotient in the dtype of the weights, and not in double: it is multiplied by the pixel numbers, and floor
+    # decides.
     scale = torch.tensor(sizes[0], dtype=dtype) / torch.tensor(sizes[1], dtype=dtype)
     pixels = torch.arange(new, dtype=dtype)
     if not half_pixel_centers:

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 from torch_ddp.like_tf.initializers import glorot_uniform_
 
-# The LSTM cell with TensorFlow's gates: i, j, f, o and a forget bias that is no variable.
-
 
 class LSTMCell(nn.Module):
     """Computes one step of an LSTM over a batch.
@@ -95,10 +93,13 @@ class LSTMCell(nn.Module):
             The output, shape [batch, output_size], and the new state, whose second part it is.
         """
         cell, output = state
+        # [batch, input_size + output_size] times the kernel: [batch, 4 * hidden_size], cut into the four gates.
         i, j, f, o = F.linear(torch.cat([x, output], 1), self.weight, self.bias).chunk(4, 1)
+        # Added in every step and no part of the bias: a bias that held it would be decayed and saved with it.
         f = f + self.forget_bias
         if self.w_f_diag is not None and self.w_i_diag is not None:
             f, i = f + self.w_f_diag * cell, i + self.w_i_diag * cell
+        # Peepholes of i and f see the old cell, that of o the new one, after it was clipped.
         cell = f.sigmoid() * cell + i.sigmoid() * j.tanh()
         if self.cell_clip is not None:
             cell = cell.clamp(-self.cell_clip, self.cell_clip)
@@ -110,9 +111,6 @@ class LSTMCell(nn.Module):
             if self.proj_clip is not None:
                 output = output.clamp(-self.proj_clip, self.proj_clip)
         return output, (cell, output)
-
-
-# The GRU cell that resets before the product, which torch's cannot be turned into.
 
 
 class GRUCell(nn.Module):
@@ -172,12 +170,11 @@ class GRUCell(nn.Module):
             The output and the new state, which are the same tensor, shape [batch, hidden_size].
         """
         r, u = F.linear(torch.cat([x, state], 1), self.gates_weight, self.gates_bias).sigmoid().chunk(2, 1)
+        # r scales the state before the product; torch scales the product, W (r * h) against r * (W h). No weights
+        # make one of the other: 0.25 of the largest output apart at best (docs/semantics.md).
         candidate = F.linear(torch.cat([x, r * state], 1), self.candidate_weight, self.candidate_bias).tanh()
         new = u * state + (1 - u) * candidate
         return new, new
-
-
-# A cell over time, each example up to its own length.
 
 
 def dynamic_rnn(
@@ -203,6 +200,7 @@ def dynamic_rnn(
     for time, x in enumerate(inputs.unbind(1)):
         output, new = cell(x, state)
         if sequence_length is not None:
+            # [batch, 1], bool.
             running = (time < sequence_length).unsqueeze(1)
             output = torch.where(running, output, 0.0)
             new = _kept(running, new, state)

@@ -25,6 +25,7 @@ def same_padding(size: int, kernel: int, stride: int = 1, dilation: int = 1) -> 
     Returns:
         Elements to put before and after; after is the larger one.
     """
+    # ceil(size / stride) windows, the last of which ends at (outputs - 1) * stride + (kernel - 1) * dilation + 1.
     outputs = -(-size // stride)
     total = max((outputs - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
     return total // 2, total - total // 2
@@ -47,6 +48,7 @@ def pad_same(
     """
     pads: list[int] = []
     for size, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True):
+        # F.pad counts axes from the last.
         pads = [*same_padding(size, k, s, d), *pads]
     return F.pad(x, pads, value=value) if any(pads) else x
 

@@ -14,8 +14,6 @@ from torch_ddp.like_tf.float32_math import Schedule, check_steps, cosine, divide
 from torch_ddp.like_tf.float32_math import power as raise_to
 from torch_ddp.like_tf.graph_scalar import graph_float
 
-# Schedules that fall by a factor, in float32 as the graph computes them.
-
 
 def exponential_decay(
     learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False, optimized: bool = True
@@ -112,6 +110,8 @@ def _decaying(
     first = np.float32(learning_rate)
 
     def at(step: int) -> float:
+        # Off by the rounding of the factor times the exponent: 0.96^(1000 / 41) by 5e-7 of the exact, 0.96^(10000 /
+        # 41) by 5e-6.
         return float(first * raise_to(factor, _passed(step, decay_steps, staircase, optimized)))
 
     return at
@@ -119,10 +119,9 @@ def _decaying(
 
 def _passed(step: int, decay_steps: int, staircase: bool, optimized: bool) -> np.float32:
     passed = divide(np.float32(step), decay_steps, optimized)
+    # After the rounding of the quotient, so that 41 / 41 may be 0 stairs; see `divide`.
     return np.float32(np.floor(passed)) if staircase else passed
 
-
-# Schedules along half a cosine, once or with restarts.
 
 _ONE, _HALF, _PI = np.float32(1), np.float32(0.5), np.float32(math.pi)
 
@@ -151,6 +150,7 @@ def cosine_decay(learning_rate: float, decay_steps: int, alpha: float = 0.0, opt
     first, rest, end = np.float32(learning_rate), np.float32(1 - alpha), np.float32(alpha)
 
     def at(step: int) -> float:
+        # min stands before the quotient in the graph: at and after decay_steps the angle is one and the same number.
         angle = scaled_fraction(_PI, min(np.float32(step), np.float32(decay_steps)), decay_steps, optimized)
         return float(first * (rest * (_HALF * (_ONE + cosine(angle))) + end))
 
@@ -202,12 +202,11 @@ def _within(fraction: np.float32, longer: np.float32) -> tuple[np.float32, np.fl
     if longer == 1:
         whole = np.float32(np.floor(fraction))
         return whole, fraction - whole
+    # The lengths sum to (1 - longer^n) / (1 - longer), which solved for n is this logarithm. In float32 it can fall
+    # to the other side of a restart, which is what the graph does then.
     restarts = np.float32(np.floor(logarithm(_ONE - fraction * (_ONE - longer)) / logarithm(longer)))
     length = raise_to(longer, restarts)
     return restarts, (fraction - (_ONE - length) / (_ONE - longer)) / length
-
-
-# A schedule that falls to an end value along a power, once or in cycles.
 
 
 def polynomial_decay(
@@ -246,15 +245,14 @@ def polynomial_decay(
     def at(step: int) -> float:
         now, steps = np.float32(step), np.float32(decay_steps)
         if cycle:
+            # A quotient of two tensors, of which the graph optimizer makes no product. At step 0 one cycle, where
+            # ceil gives none.
             passed = now / (steps * (np.float32(1) if now == 0 else np.float32(np.ceil(now / steps))))
         else:
             passed = divide(min(now, steps), decay_steps, optimized)
         return float((first - end) * raise_to(np.float32(1) - passed, exponent) + end)
 
     return at
-
-
-# The schedules as a torch scheduler.
 
 
 class Scheduler(LRScheduler):
@@ -291,9 +289,6 @@ class Scheduler(LRScheduler):
         return {name: value for name, value in super().state_dict().items() if name != "_schedules"}
 
 
-# A schedule of constants.
-
-
 def piecewise_constant(boundaries: Sequence[int], values: Sequence[float]) -> Schedule:
     """Returns a function that is ``values[i]`` while the step is **at most** ``boundaries[i]``.
 
@@ -327,9 +322,6 @@ def piecewise_constant(boundaries: Sequence[int], values: Sequence[float]) -> Sc
     return at
 
 
-# A linear start in front of any schedule.
-
-
 def linear_warm_up(learning_rate: float, warm_up_steps: int, schedule: Schedule, optimized: bool = True) -> Schedule:
     """Returns ``learning_rate * step / warm_up_steps`` before step warm_up_steps, and the schedule from there on.
 
@@ -351,6 +343,8 @@ def linear_warm_up(learning_rate: float, warm_up_steps: int, schedule: Schedule,
     check_steps("linear_warm_up", warm_up_steps)
 
     def at(step: int) -> float:
+        # create_optimizer adds both, one of them times 0 and the other times 1: for finite rates that is this branch,
+        # to the bit.
         if step >= warm_up_steps:
             return schedule(step)
         return float(scaled_fraction(np.float32(learning_rate), np.float32(step), warm_up_steps, optimized))

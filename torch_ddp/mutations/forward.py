@@ -125,9 +125,6 @@ def the_first_symbol_pads(port: Port, size: float) -> Port:
     return with_modules(port, nn.Embedding, change)
 
 
-# Bugs in batch norm.
-
-
 def _norms(port: Port, change: Callable[[Any], None]) -> Port:
     return with_modules(port, nn.modules.batchnorm._BatchNorm, change)
 
@@ -213,9 +210,6 @@ def gamma_is_not_applied(port: Port, size: float) -> Port:
 
 def _spread(channels: Tensor, over: Tensor) -> Tensor:
     return channels.reshape(1, -1, *[1] * (over.ndim - 2))
-
-
-# Bugs in how a recurrent net is carried over.
 
 
 def _with_weights(port: Port, change: Callable[[nn.LSTM, list[Any]], list[Tensor]]) -> Port:

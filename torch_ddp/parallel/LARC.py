@@ -79,6 +79,8 @@ class LARC:
 
     def step(self) -> None:
         """Scales the gradients in place and steps the optimizer."""
+        # Decay is part of the scaled gradient, so that the optimizer must not add it again: 0 for the time of its
+        # step.
         decays = [group.get("weight_decay", 0.0) for group in self.optim.param_groups]
         for group, decay in zip(self.optim.param_groups, decays, strict=True):
             for parameter in group["params"]:
@@ -94,9 +96,11 @@ class LARC:
 
     @torch.no_grad()
     def _scale(self, parameter: Tensor, gradient: Tensor, rate: float, decay: float) -> None:
+        # Shape [] each; of half tensors in float32, for a square beyond 65504 needs only a norm of 256.
         size, slope = _norm(parameter), _norm(gradient)
         ratio = self.trust_coefficient * size / (slope + size * decay + self.eps)
         if self.clip:
+            # The optimizer multiplies by lr again: min(ratio / lr, 1) * lr = min(ratio, lr).
             ratio = (ratio / rate).clamp(max=1.0)
         # Chosen on the device: an `if` would wait for it at every parameter.
         moved = (size != 0) & (slope != 0)

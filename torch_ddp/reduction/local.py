@@ -13,8 +13,6 @@ from torch_ddp.like_tf import clip_by_norm, clip_grads_by_global_norm_
 from torch_ddp.parallel.errors import ParallelError
 from torch_ddp.parallel.sync_batchnorm import convert_syncbn_model
 
-# Clips gradients by TensorFlow's rule where towers do: combined and unscaled, before the update.
-
 
 @torch.no_grad()
 def clip_by_global_norm_(model: nn.Module, clip_norm: float, loss_scale: float = 1.0) -> Tensor:
@@ -66,6 +64,7 @@ def clip_by_norm_(model: nn.Module, clip_norm: float, loss_scale: float = 1.0) -
 
 
 def _check(who: str, model: nn.Module, clip_norm: float, loss_scale: float) -> None:
+    # Inside no_sync gradients are this rank's own: each rank would clip by another norm, and the ranks part.
     if not getattr(model, "require_backward_grad_sync", True):
         raise ParallelError(
             f"{who}: expected reduced gradients, got this rank's own, inside no_sync. Clip after the last micro-batch."
@@ -79,10 +78,9 @@ def _unscale(model: nn.Module, loss_scale: float) -> None:
     if loss_scale != 1.0:
         for parameter in model.parameters():
             if parameter.grad is not None:
+                # Exact for scales that are powers of 2, as those that amp moves are.
                 parameter.grad.mul_(1.0 / loss_scale)
 
-
-# Whose batch norm statistics survive, when every rank has moved its own.
 
 BufferPolicy = Literal["first", "mean", "sync"]
 
@@ -122,6 +120,7 @@ def settle_buffers(model: nn.Module, policy: BufferPolicy) -> None:
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, _NormBase)]
     named = {f"{name}.{key}".lstrip("."): buffer for name, layer in layers for key, buffer in layer.named_buffers()}
     for name, buffer in named.items():
+        # [ranks] of the buffer: gathered under every policy, so that all ranks make the same collectives.
         everyones = _gathered(buffer)
         if policy == "sync" and any(not torch.equal(other, everyones[0]) for other in everyones):
             raise ParallelError(
@@ -129,6 +128,7 @@ def settle_buffers(model: nn.Module, policy: BufferPolicy) -> None:
                 "Convert the model with prepare_buffers before it is wrapped."
             )
         if policy == "mean" and buffer.is_floating_point():
+            # In float64, so that the order of the ranks does not show; rounded once.
             buffer.copy_(torch.stack(everyones).double().mean(0))
         else:
             buffer.copy_(everyones[0])
@@ -144,8 +144,6 @@ def _gathered(buffer: Tensor) -> list[Tensor]:
     dist.all_gather(parts, buffer)
     return parts
 
-
-# Adds up the gradients of several micro-batches, and reduces them once.
 
 MicroBatch = TypeVar("MicroBatch")
 
@@ -177,6 +175,7 @@ def accumulate(model: DistributedDataParallel, micro_batches: Iterable[MicroBatc
 
 def _accumulate(model: DistributedDataParallel, iterator: Iterator[MicroBatch]) -> Iterator[MicroBatch]:
     try:
+        # Read one ahead: only whoever knows that there is another one knows that this is not the last.
         current = next(iterator)
     except StopIteration:
         raise ParallelError(
@@ -184,6 +183,8 @@ def _accumulate(model: DistributedDataParallel, iterator: Iterator[MicroBatch]) 
             "Give a rank without examples an empty one, and a loss of zero."
         ) from None
     for following in iterator:
+        # Around forward and backward: DDP decides in forward, and no_sync around backward alone still reduces
+        # (measured).
         with model.no_sync():
             yield current
         current = following

@@ -20,6 +20,7 @@ class _Recording(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
+        # Calls are told by their number among those that make tensors: both passes have to count alike.
         if _makes_tensors(result):
             self.results.append(result)
         return result
@@ -76,6 +77,7 @@ def with_given_outputs(
       TorchDdpError: an output does not exist, has another shape, or is made by no torch function.
     """
     buffers = {name: value.clone() for name, value in model.named_buffers()}
+    # The first pass draws as the second does, or dropout would give other outputs than were asked for.
     generator = torch.get_rng_state()
     with torch.no_grad(), _Recording() as recording:
         returned = loss(model, **inputs)

@@ -80,6 +80,8 @@ class Backward:
         own_wrapper: bool = False,
     ) -> None:
         self._own_losses = {name: part.loss for part in parts if part.loss is not None for name in part.names}
+        # DDP waits for a gradient of every parameter. Where ranks may lack some, or rows of sparse ones are kept
+        # apart, they are combined by hand.
         kept = combining.missing != "refuse" or _has_sparse_gradients(model.module)
         self.by_hand = not own_wrapper and (update.clips_ranks or kept or bool(self._own_losses))
         self.own_wrapper = own_wrapper
@@ -90,8 +92,11 @@ class Backward:
         self._decay = decay or update.decay
         self._scale = 1.0
         self._parameters = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
+        # "prescaled" divides each loss by the world size, so that what is left to do is a sum.
         reduce: Any = "sum" if combining.reduce == "prescaled" else combining.reduce
         hook: Any = "mean" if own_wrapper else reduce
+        # no_sync adds micro-batches up in .grad, where they cannot be told apart; a hook on the tensor sees each
+        # before.
         several = update.micro_batches is not None and not self.by_hand
         self.reduction = GradientReduction(model, hook, every_backward=several, attach=not own_wrapper)
         self.reduction.keep = True
@@ -130,12 +135,15 @@ class Backward:
         assert self._sharing is not None
         self._sharing.armed = False
         for piece in pieces:
+            # Emptied before each micro-batch: by hand every one is kept by itself, and they are reduced in
+            # `_combine`.
             for parameter in self._parameters.values():
                 parameter.grad = None
             with self._sharing.disarmed():
                 yield piece
 
     def _part(self, name: str, inputs: dict[str, Tensor], rank: int) -> Part:
+        # What is there belongs to the micro-batch before; parameters it does not reach must have nothing.
         self.reduction.local.clear()
         returned = self._returned(self.given.get(name, {}), inputs)
         loss, outputs = loss_and_outputs(returned)
@@ -147,6 +155,7 @@ class Backward:
             require_gradient(loss)
             self._scaled(loss).backward()  # type: ignore[no-untyped-call]
             local = self.reduction.local
+        # Each in float32 or wider, on this rank, without scale: comparable with a tower's own gradient.
         gradients = {key: value if scale == 1.0 else _wide(value) / scale for key, value in local.items()}
         # What a port clips before it shares it, a hook of its wrapper does.
         clipped = {} if self.own_wrapper else self._update.clip_own(gradients)
@@ -171,6 +180,8 @@ class Backward:
                 )
             minimised = self._scaled(loss if own is None else outputs[own])
             wanted = [self._parameters[name] for name in names]
+            # retain_graph: the losses share layers. By parameters and not .backward(): a loss leaves what is not its
+            # own alone.
             gradients = torch.autograd.grad(minimised, wanted, retain_graph=True, allow_unused=True)
             pairs = zip(names, gradients, strict=True)
             found.update((name, value.detach()) for name, value in pairs if value is not None)
@@ -190,6 +201,7 @@ class Backward:
         how = self._combining
         assert self._sharing is not None
         own = over_micro_batches(parts, self._update.averages_micro_batches, how.sparse)
+        # A collective, also on a rank that has no gradient: all ranks have to ask in the same order.
         shared = {name: self._parameters[name] for name in self._sharing.names()}
         found = {name: value for name, value in own.items() if name not in shared}
         if shared:

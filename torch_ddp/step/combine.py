@@ -53,6 +53,8 @@ def combine_by_hand(
         )
     device = next(iter(parameters.values())).device
     weight = float(examples) if how.reduce == "examples" else 1.0
+    # One row per rank, float64 [1 + parameters]: its weight, and by parameter 0 for none, 1 for dense, 2 for sparse.
+    # Gathered at once, since ranks must agree on what to exchange before they do.
     kinds = [0.0 if name not in own else 2.0 if own[name].is_sparse else 1.0 for name in parameters]
     table = torch.stack(_everyones(torch.tensor([weight, *kinds], dtype=torch.float64, device=device))).cpu()
     combined = {}
@@ -60,10 +62,13 @@ def combine_by_hand(
         counts = _counting(table[:, column] > 0, how.missing)
         if counts is None:
             continue
+        # The number of ranks that count, or of their examples: weights are exact integers in float64.
         total = float(table[counts, 0].sum())
         gradient = own.get(name)
+        # One dense gradient among sparse ones makes the sum dense, as tf.add_n of a tensor and IndexedSlices is.
         sparse = how.sparse != "dense" and bool((table[counts, column] == 2.0).all())
         if sparse:
+            # Rows are kept apart and not summed, so that the division has to come first, on every rank.
             factor = weight / total if how.reduce == "examples" else 1.0
             if how.reduce == "mean" and how.sparse == "slices":
                 factor = 1.0 / total
@@ -111,15 +116,18 @@ def _summed(gradient: Tensor | None, parameter: Tensor, weight: float) -> Tensor
 
 def _all_rows(gradient: Tensor | None, parameter: Tensor, factor: float) -> Tensor:
     if gradient is None:
+        # No rows, in the shape [0, ...] of rows: the collective needs this rank all the same.
         indices, values = torch.zeros(1, 0, dtype=torch.int64), parameter.detach()[:0]
     else:
         indices, values = gradient._indices(), gradient._values() * factor
     counts = [int(count) for count in _everyones(torch.tensor([indices.shape[1]], device=values.device))]
+    # All ranks send as many rows as the longest has; what is beyond a rank's own count is cut off again.
     padded = torch.zeros(max(counts), *values.shape[1:], dtype=values.dtype, device=values.device)
     rows = torch.zeros(max(counts), dtype=torch.int64, device=values.device)
     padded[: len(values)], rows[: len(values)] = values, indices[0]
     everyones = [part[:count] for part, count in zip(_everyones(padded), counts, strict=True)]
     places = [part[:count] for part, count in zip(_everyones(rows), counts, strict=True)]
+    # In the order of ranks, duplicates included: tf.concat of the towers' IndexedSlices.
     return _coo(torch.cat(places)[None], torch.cat(everyones), parameter.shape)
 
 
@@ -129,5 +137,6 @@ def _coo(indices: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
 
 def _everyones(tensor: Tensor) -> list[Tensor]:
     parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    # List form: silent on torch 2.11 to 2.15, whose single-tensor names changed in 2.13.
     dist.all_gather(parts, tensor.contiguous())
     return parts

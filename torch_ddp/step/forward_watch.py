@@ -84,6 +84,7 @@ SHAPE_ONLY_FUNCTIONS = frozenset(
 # What gives as many tensors as it takes, each of its own argument.
 BROADCASTING_FUNCTIONS = frozenset(["broadcast_tensors", "meshgrid"])
 RANDOM_FUNCTIONS = ("rand", "normal", "bernoulli", "multinomial", "dropout", "uniform", "exponential", "from_numpy")
+# 32 MiB in float64.
 MOST_KEPT_OF_AN_OPERAND = 1 << 22  # numbers in what is kept beside the outputs
 
 
@@ -159,6 +160,8 @@ class ForwardWatch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Calls a function and keeps what it gives."""
         named = kwargs or {}
+        # What runs from here on belongs to the next part: the graph of this one is complete, and gradients can be
+        # taken.
         if func is Tensor.backward and not self._ended:
             self._end_of_part(args[0])
         if self._ended:
@@ -171,6 +174,7 @@ class ForwardWatch(TorchFunctionMode):
         )  # before some function changes them in place
         args, named = self._with_detached(kind, args, named, stages)
         result = func(*args, **named)
+        # These give nothing new: their result is the tensor that they change.
         if kind in ("__setitem__", "copy_") and args and isinstance(args[0], Tensor):
             result_of = [args[0]]
         else:
@@ -267,6 +271,7 @@ class ForwardWatch(TorchFunctionMode):
         output = self.passed[number][1] if number is not None else None
         if tensor.numel() > MOST_KEPT_OF_AN_OPERAND and number is None:
             return Operand(place, name, None, shape, None, source.laid_out)
+        # The version too: a tensor changed in place is another value under the same id.
         key = id(tensor), tensor._version
         if key not in self._copies:
             value = _array(tensor)

@@ -85,6 +85,7 @@ def _without_bias(func: Any, kind: str, args: Sequence[Any], named: dict[str, An
     if not isinstance(bias, Tensor):
         return Stages([], [])
     rest = {name: value for name, value in named.items() if name != "bias"}
+    # The place of the bias is the third in all of them.
     positional = [*args[:2], None, *args[3:]] if len(args) > 2 else list(args)
     takes = [each for each in [*positional, *rest.values()] if isinstance(each, Tensor)]
     return Stages([Stage(f"{kind} without bias", takes, func(*positional, **rest))], [bias])
@@ -97,6 +98,7 @@ def _each(func: Any, kind: str, args: Sequence[Any], named: dict[str, Any]) -> S
         return Stages([], [])
     kept = [*args[:place], 0, *args[place + 1 :]]
     weight = kept[2] if kind in WITH_CLASS_WEIGHTS else None
+    # Without the class weights, which a graph applies in an op of its own behind the cross entropy.
     takes = [each for each in kept if isinstance(each, Tensor) and each is not weight]
     if not isinstance(weight, Tensor):
         return Stages([Stage(f"{kind} of each", takes, func(*kept, **named))], [])
@@ -117,7 +119,9 @@ def _attention(
     """The formula of torch's documentation of `scaled_dot_product_attention`."""
     if enable_gqa:
         return Stages([], [])
+    # [..., queries, keys]; query and key: [..., length, features].
     scores = query @ key.transpose(-2, -1)
+    # After the product: a graph that scales the query first has other scores, and is told by that.
     scaled = scores * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     found = [Stage("scores", [query, key], scores), Stage("scaled scores", [], scaled)]
     if is_causal:

@@ -89,6 +89,7 @@ class GradientCuts(TorchFunctionMode):
 
 def _kind(func: Any, args: Any, named: dict[str, Any]) -> str:
     """What keeps the gradient from passing a call; "" where it passes, or where there is none to pass."""
+    # Where no gradient arrives none is cut off.
     if not any(each.requires_grad for each in _tensors([*args, *named.values()])):
         return ""
     if func in OF_A_TENSOR:
@@ -102,6 +103,7 @@ def _passing(kind: str, func: Any, args: Any, named: dict[str, Any]) -> Any:
     if kind in ("detach", "data", "item"):
         return args[0]
     if kind == "tensor":
+        # torch.tensor(x) makes a leaf of a copy; `to` keeps the graph.
         return args[0].to(named.get("dtype") or args[0].dtype)
     if kind == "padding_idx":
         bound = LOOKING_UP[func].bind(*args, **named)

@@ -48,10 +48,12 @@ class Sharing:
         """Returns the parameters that all ranks would share since `armed` was last set to False; a collective."""
         every: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(every, self._names if self.armed else [])
+        # What one rank would not share, no rank can: DDP would hang, and the tool leaves it alone.
         agreed: set[str] = set.intersection(*map(set, every))
         return [name for name in self._names if name in agreed]
 
     def _before(self, model: DistributedDataParallel, inputs: Any) -> None:
+        # In a hook before forward: no_sync has set the flag by now, and DDP reads it in its forward, after this.
         self._asked = model.require_backward_grad_sync
         self.armed = self.armed or (torch.is_grad_enabled() and self._asked)
         if self._disarms:
@@ -78,6 +80,7 @@ class GradientWatch:
         self.local: dict[str, Tensor] = {}
         self.reduced: dict[str, Tensor] = {}
         for name, parameter in self._parameters.items():
+            # No reference to self: DDP holds such hooks where the garbage collector does not look.
             keep = functools.partial(_keep, self.local, name)
             parameter.register_post_accumulate_grad_hook(keep)  # type: ignore[no-untyped-call]
 
@@ -86,6 +89,8 @@ class GradientWatch:
         """Watches one step from its beginning."""
         self.local.clear()
         self.reduced.clear()
+        # Tensor.backward calls it by this name. It returns after the callbacks of the engine, and so after DDP's
+        # all-reduces.
         backward = torch.autograd.backward
         torch.autograd.backward = self._then_read(backward)
         try:

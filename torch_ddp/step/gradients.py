@@ -60,6 +60,7 @@ class GradientReduction:
         if every_backward:
             for parameter in model.module.parameters():
                 if parameter.requires_grad:
+                    # On the tensor: runs in every backward pass, also under no_sync, with what this pass alone adds.
                     parameter.register_hook(functools.partial(self._keep, self._names[id(parameter)]))
         if reduce != "mean":
             self._attach()
@@ -83,6 +84,7 @@ class GradientReduction:
         if not self._every:
             for parameter in model.module.parameters():
                 if parameter.requires_grad:
+                    # After accumulation, with what DDP takes into its bucket.
                     parameter.register_post_accumulate_grad_hook(self._keep_accumulated)
         if self._reduces:
             model.register_comm_hook(None, self._hook)
@@ -103,10 +105,12 @@ class GradientReduction:
     def _hook(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
         if not self.keep:
             return self._reduce(bucket)
+        # Shapes are read before the all-reduce begins; the flat result, [elements], is cut into them after it.
         pairs = zip(bucket.parameters(), bucket.gradients(), strict=True)
         named = {self._names[id(parameter)]: _laid_out(gradient, parameter) for parameter, gradient in pairs}
 
         def kept(done: torch.futures.Future[Tensor]) -> Tensor:
+            # A copy: DDP uses the bucket again in the next backward pass.
             flat = done.value()
             pieces = torch.split(flat.detach().clone(), [gradient.numel() for gradient in named.values()])
             for (name, gradient), piece in zip(named.items(), pieces, strict=True):

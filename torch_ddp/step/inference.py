@@ -10,6 +10,7 @@ from parity.trace import evaluated
 from torch_ddp.step.backward import Loss
 from torch_ddp.step.user_calls import call_loss, loss_and_outputs
 
+# Two seeds, so that outputs which differ between them are known to be drawn; which two does not matter.
 SEED_BY_EVALUATION = {"eval": 0, "train": 0, "other draws": 1}
 
 
@@ -46,8 +47,10 @@ def evaluate_whole(
 
 
 def _called(model: nn.Module, loss: Loss, inputs: Mapping[str, Tensor], seed: int) -> tuple[Tensor, dict[str, Tensor]]:
+    # In evaluation mode buffers should stay; a port whose batch norm moves them there is found out, and set back.
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     devices = {tensor.device for tensor in model.parameters() if tensor.is_cuda}
+    # The generators go on afterwards as if nobody had evaluated, and training stays reproducible.
     with torch.random.fork_rng(sorted(device.index for device in devices)):
         torch.manual_seed(seed)
         returned = call_loss(loss, model, inputs)

@@ -74,10 +74,13 @@ def _unchanged(optimizer: Optimizer) -> Iterator[None]:
         {name: copy.deepcopy(v) for name, v in group.items() if name != "params"} for group in optimizer.param_groups
     ]
     hooks = {name: getattr(optimizer, name) for name in HOOK_TABLES}
+    # Some optimizers draw noise in their step.
     random = torch.get_rng_state()
     for name, registered in hooks.items():
         setattr(optimizer, name, type(registered)())
     for each in parameters:
+        # Zeros, so that what a first step copies of a weight or gradient is 0, and only the optimizer's own constants
+        # are not.
         each.data.zero_()
         each.grad = torch.zeros_like(each)
     try:
@@ -87,6 +90,7 @@ def _unchanged(optimizer: Optimizer) -> Iterator[None]:
             each.data.copy_(value)
             each.grad = gradient
         for group, known in zip(optimizer.param_groups, settings, strict=True):
+            # Counters that a step puts into the group, or moves there.
             for name in set(group) - {"params", *known}:
                 del group[name]
             group.update(known)

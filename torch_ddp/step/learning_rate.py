@@ -65,8 +65,6 @@ def warm_up(
     return LambdaLR(optimizer, fraction)
 
 
-# Makes learning rates that change with the global step.
-
 Schedule = Callable[[int], float]
 SCHEDULES: dict[str, Callable[..., Schedule]] = {
     "cosine_decay": like_tf.cosine_decay,

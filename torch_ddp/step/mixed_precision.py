@@ -47,6 +47,7 @@ class Mixed:
     def running(self) -> Iterator[None]:
         """Makes this the session of amp within the block, with a loss scale as at the beginning."""
         begin(self._session)
+        # Each run of a comparison starts at the same scale, or a second run would not repeat the first.
         self._scaler.set_state(self._first_scale, 0)
         try:
             yield
@@ -57,6 +58,7 @@ class Mixed:
     def scaled(self) -> Iterator[float]:
         """Yields what losses are multiplied by; on leaving, gradients are unscaled and the scale moves."""
         device = next(iter(self.trained.parameters())).device
+        # The loss scale times one: micro-batches multiply their losses by it themselves.
         with amp.scale_loss(torch.ones((), device=device), self._optimizer) as factor:
             yield float(factor)
 

@@ -119,6 +119,8 @@ class ToolStep:
             self._observed.forget()
         with mixed.scaled() if mixed else contextlib.nullcontext() as scale:
             parts = self._backward.run(own, rank, scale)
+        # Gradients are final from here on but for clipping, which so sees what TensorFlow's optimizers clip:
+        # combined, unscaled.
         counts = update.settle(self._backward.by_hand)
         gradients = {name: value.grad for name, value in state.trained.named_parameters() if value.grad is not None}
         combined = named_gradients("grad", gradients)

@@ -119,6 +119,7 @@ def round_hyper_parameters(optimizer: Optimizer) -> None:
     """
     for group in optimizer.param_groups:
         for name, value in group.items():
+            # Powers of beta are state, rounded where they are multiplied, and no betas.
             kind = Float32Beta if name.startswith("beta") and name not in COUNTERS else _as_float32
             if isinstance(value, float):
                 group[name] = kind(value)
@@ -151,6 +152,7 @@ def round_momenta(model: nn.Module, ratios: Mapping[str, float] | None = None) -
                 fused, unfused = float(np.float32(1.0) - np.float32(1.0 - own)), float(np.float32(own))
                 names = (f"{prefix}running_mean", f"{prefix}running_var")
                 ratio = next((known[name] for name in names if name in known), None)
+                # `own` itself among the choices: a graph of float64 towers does not round at all.
                 meant = fused if ratio is None else own * ratio
                 module.momentum = min(fused, unfused, own, key=lambda momentum: abs(momentum - meant))
             continue
@@ -163,7 +165,9 @@ def round_momenta(model: nn.Module, ratios: Mapping[str, float] | None = None) -
 
 def _rounding(ratio: float) -> float:
     """The ratio of a momentum of few digits, rounded as a graph does it, to itself: the one that was measured."""
+    # 0.001 to 0.999, 0.0001 to 0.0999 and 0.00001 to 0.00999: momenta as people write them, of three digits.
     shares = np.concatenate([np.arange(1, 1000) / scale for scale in (1e3, 1e4, 1e5)])
+    # float32 [2997]: over `shares`, in float64, their ratios to what was written.
     fused, unfused = np.float32(1.0) - np.float32(1.0 - shares), np.float32(shares)
     known = np.concatenate([fused / shares, unfused / shares])
     return float(known[np.abs(known - ratio).argmin()])
@@ -184,6 +188,7 @@ def _move_as_far(module: nn.Module, ratios: Mapping[str, float]) -> None:
         with torch.no_grad():
             for name, ratio in ratios.items():
                 buffer = called.get_buffer(name)
+                # after + (after - before) * (r - 1) = before + r * (after - before): r times as far.
                 buffer += (buffer - before[name]) * (ratio - 1.0)
 
     module.register_forward_pre_hook(keep)
@@ -202,6 +207,7 @@ def named_slots(optimizer: Optimizer, model: nn.Module) -> dict[tuple[str, str],
             if any(parameter is member for member in group["params"]):
                 _make_native_state(optimizer, group, parameter)
         for slot, value in optimizer.state.get(parameter, {}).items():
+            # "step" is a count, which only for a parameter of shape [] has its shape.
             if isinstance(value, Tensor) and value.shape == parameter.shape and slot != "step":
                 slots[slot, name] = value
     return slots
@@ -233,6 +239,7 @@ def _make_native_state(optimizer: Optimizer, group: dict[str, Any], parameter: n
     for slot in _native_slots(optimizer, group):
         if state.get(slot) is None:
             state[slot] = torch.zeros_like(parameter)
+            # torch makes slots in an empty state only, and then counts on "step" beside them; SGD has none.
             if slot != "momentum_buffer" and "step" not in state:
                 state["step"] = torch.zeros(())
 
@@ -248,8 +255,6 @@ def _native_slots(optimizer: Optimizer, group: dict[str, Any]) -> Iterator[str]:
         yield from ["momentum_buffer"] if group["momentum"] else []
         yield from ["grad_avg"] if group["centered"] else []
 
-
-# Several optimizers in one step: one for each part of the parameters, some with a loss of their own.
 
 OF_THE_PART = ("names", "only", "loss")
 

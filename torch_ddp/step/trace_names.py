@@ -16,6 +16,8 @@ def own_of(parts: list[Part]) -> dict[str, np.ndarray]:
     for part in parts:
         own.update((trace_name("feed", name, tower=part.name), array(value)) for name, value in part.inputs.items())
         for name, value in part.outputs.items():
+            # A scalar output is one number per tower, which programs average over towers: a metric. Others are
+            # compared tower by tower.
             own[trace_name("act" if value.ndim else "metric", name, tower=part.name)] = array(value)
         own[trace_name("loss", tower=part.name)] = array(part.loss)
         own.update(named_gradients("tower_grad", part.gradients, part.name))
@@ -29,6 +31,8 @@ def named_gradients(quantity: Quantity, gradients: Mapping[str, Tensor], tower: 
     for name, value in gradients.items():
         text = trace_name(quantity, name, tower=tower)
         if value.is_sparse:
+            # Rows as they were looked up, duplicates among them: IndexedSlices of TensorFlow are recorded so too.
+            # [rows], [rows, ...].
             named[text + ROW_INDICES] = array(value._indices()[0])
             named[text + ROW_VALUES] = array(value._values())
         else:
@@ -47,6 +51,7 @@ def merged(towers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
             else:
                 found[key] = value
     for name, values in metrics.items():
+        # In its own dtype: a mean of float32 numbers is float32 in the graph as well.
         found[trace_name("metric", name)] = np.mean(values, axis=0, dtype=values[0].dtype)
     return found
 
@@ -54,4 +59,5 @@ def merged(towers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 def array(tensor: Tensor) -> np.ndarray:
     """Returns a copy of a tensor as an array on the host, in C order; of bfloat16, which numpy lacks, in float32."""
     held = tensor.detach().float() if tensor.dtype is torch.bfloat16 else tensor.detach()
+    # A copy: .numpy() shares the memory of a tensor that the next step changes in place.
     return np.array(held.cpu().numpy(), order="C")

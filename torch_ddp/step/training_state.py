@@ -86,6 +86,8 @@ class TrainingState:
             state.update(part.counters())
         state.update((trace_name("state", name), value) for name, value in self.update.scale.state().items())
         for name, value in named_counters(self.optimizer).items():
+            # Powers of beta are float32 variables in TensorFlow, whatever the weights are; a learning rate is a
+            # number of the optimizer.
             state[trace_name("state", name)] = np.array(value, np.float32 if name.endswith("_power") else np.float64)
         state[GLOBAL_STEP] = np.array(self.global_step, np.int64)
         if self.mixed:
@@ -109,6 +111,7 @@ class TrainingState:
         averages = {trace_name("ema", name): value for name, value in self.update.averages.items()}
         _overwrite(averages, select(own, "ema"))
         if self.mixed:
+            # Loaded were the masters; what the model computes with is their rounding.
             self.mixed.follow()
         if counters:
             self._load_counters(own, sections)

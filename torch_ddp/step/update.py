@@ -12,8 +12,6 @@ from torch_ddp import like_tf
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.step.learning_rate import make_schedule
 
-# Scales losses so that gradients in half precision do not vanish; the dynamic scale follows what overflows.
-
 
 class LossScale:
     """A loss scale: a constant, or one that falls when a combined gradient is not finite and grows after a while.
@@ -35,6 +33,7 @@ class LossScale:
         self.dynamic = isinstance(description, Mapping)
         table: Mapping[str, Any] = description if isinstance(description, Mapping) else {"initial": description or 1.0}
         initial = table.get("initial", 32768.0)
+        # A float32 variable of the graph, where it moves.
         self.value = float(np.float32(initial)) if self.dynamic else float(initial)
         self._good = 0
         self._interval = int(table.get("growth_interval", 2000))
@@ -57,14 +56,13 @@ class LossScale:
         if not self.dynamic:
             return
         self._good = self._good + 1 if finite else 0
+        # A scale that doubles beyond float32 is infinite in the graph too.
         with np.errstate(over="ignore"):
             if not finite:
                 self.value = float(np.float32(self.value) / self._factor)
             elif self._good == self._interval:
                 self.value, self._good = float(np.float32(self.value) * self._factor), 0
 
-
-# What happens to the gradients and the weights around an optimizer's step: decay, clipping, averages, schedule.
 
 OF_THE_UPDATE = ("accumulate", "clip", "ema", "loss_scale", "weight_decay")
 
@@ -163,10 +161,12 @@ class Update:
 
     def decay(self, rank: int = 0, world_size: int = 1) -> Tensor | float:
         """Returns what weight decay adds to a rank's loss: ``coefficient * sum(w ** 2) / 2`` over what trains, a scalar."""
+        # By rank: which of them add nothing to their loss. "every_tower" and "divided" are none of these.
         nowhere = {"once": True, "first_tower": rank > 0, "last_tower": rank < world_size - 1}
         if nowhere.get(self._where):
             return 0.0
         decaying = [self._parameters[name] for name in self._decaying]
+        # tf.nn.l2_loss, whose gradient is the weight itself; frozen ones have no gradient to give.
         terms = [parameter.square().sum() / 2 for parameter in decaying if parameter.requires_grad]
         coefficient = self._coefficient / world_size if self._where == "divided" else self._coefficient
         return coefficient * torch.stack(terms).sum() if terms else 0.0
@@ -182,15 +182,19 @@ class Update:
           Whether the step counts: under a dynamic loss scale, whether all of them are finite.
         """
         given = {name: p for name, p in self._parameters.items() if p.grad is not None}
+        # Micro-batches were added up in .grad, with their losses scaled.
         divisor = (self.micro_batches or 1) if self.averages_micro_batches else 1
         for parameter in given.values():
             if parameter.grad is not None and not by_hand:
+                # One after the other: by their product it would round otherwise.
                 for factor in (self.scale.value, divisor):
                     if factor != 1:
                         parameter.grad.div_(factor)
         for name in self._decaying if self._where == "once" else []:
             gradient = self._parameters[name].grad
             if gradient is not None:
+                # The gradient of coefficient * |w|^2 / 2, added once and not by each rank; every weight decays, so a
+                # sparse one is dense.
                 self._parameters[name].grad = gradient.to_dense() + self._coefficient * self._parameters[name]
         gradients = [stored_values(p.grad) for p in given.values() if p.grad is not None]
         return not self.scale.dynamic or all(bool(torch.isfinite(gradient).all()) for gradient in gradients)

@@ -103,6 +103,7 @@ def named_outputs(who: str, outputs: Any) -> dict[str, Tensor]:
     Raises:
       TorchDdpError: they are not that.
     """
+    # The first that is no tensor, for the message.
     wrong = next(
         (f"{name!r}: {_kind(value)}" for name, value in _items(outputs) if not isinstance(value, Tensor)), None
     )

@@ -85,8 +85,6 @@ def _means(ranks: list[dict[str, np.ndarray]]) -> dict[str, float]:
     return means
 
 
-# Combines what each rank measured into one number.
-
 CPU = torch.device("cpu")
 
 
@@ -141,9 +139,6 @@ def mean_over_ranks(
     return {name: float(total / weight) for name, (total, weight) in sums.items()}
 
 
-# Joins tensors of which every rank has a different number of rows.
-
-
 def gather_ragged(tensor: Tensor, rank: Rank) -> list[Tensor]:
     """Returns on every rank a list over the ranks of their tensors.
 
@@ -196,9 +191,6 @@ def gather_by_index(indices: Tensor, values: Tensor, rank: Rank) -> Tensor:
             "Use ExactSampler: DistributedSampler repeats examples."
         )
     return joined[order]
-
-
-# Gives all ranks the same batch-norm statistics.
 
 
 def broadcast_statistics(model: nn.Module, rank: Rank) -> None:

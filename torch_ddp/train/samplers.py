@@ -58,9 +58,6 @@ class TrainingSampler(DistributedSampler[Any]):
         return super().__len__() - self._used
 
 
-# Deals a data set out to the ranks for evaluation: every example to one rank, none twice.
-
-
 class ExactSampler(Sampler[int]):
     """Yields every `world_size`-th index, beginning at the rank: so many per rank as there are, without padding.
 

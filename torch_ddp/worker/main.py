@@ -20,7 +20,9 @@ from parity.worker.protocol import PROTOCOL_VERSION, Channel, SideError, claim_s
 from torch_ddp.process_group import Rank, import_what_ddp_imports, process_group
 from torch_ddp.worker.rank import RankServer
 
+# Seconds that a rank waits for the others in one collective, in place of gloo's own 30 minutes.
 COLLECTIVE_TIMEOUT = 120.0
+# Seconds for the word of the rank that failed first to arrive behind that of one that lost it.
 SETTLE_SECONDS = 0.3
 CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGFPE, signal.SIGBUS, signal.SIGILL)  # the rank's own doing
 
@@ -57,6 +59,7 @@ class Ranks:
                 channel.send(message)
         answers: dict[int, Any] = {}
         failures: dict[int, dict[str, Any]] = {}
+        # All at once and in no order: whichever rank fails is heard, while the others wait for it in a collective.
         selector = selectors.DefaultSelector()
         for rank, (reader, _) in enumerate(self._files):
             selector.register(reader, selectors.EVENT_READ, rank)
@@ -85,6 +88,7 @@ class Ranks:
                     file.close()
         for pid in self._pids:
             with contextlib.suppress(ProcessLookupError):
+                # SIGKILL: a rank that waits in a collective runs no Python, and no handler of a milder signal.
                 os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
@@ -142,10 +146,12 @@ class Ranks:
             sys.excepthook(*sys.exc_info())
         finally:
             sys.stderr.flush()
+            # No exit handlers: they are the parent's, and gloo's threads may abort the process in them.
             os._exit(status)
 
     def _obituary(self, rank: int) -> str:
         pid, status = self._pids[rank], 0
+        # 5 seconds: its pipe closes before the process is gone, which dumps its core first, say.
         for _ in range(50):
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:

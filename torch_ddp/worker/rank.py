@@ -125,6 +125,7 @@ class RankServer:
         elif arguments.get("detached"):
             watch = ForwardWatch(stepper.model, detached=arguments["detached"])
         if arguments.get("random_seed") is not None:
+            # Apart for each rank and each seed, up to 1000 ranks.
             _seed(1000 * arguments["random_seed"] + self._rank.rank)
         with stepper.running(), self._noise(arguments.get("noise")):
             self._run(arguments, progress, stepper, known_facts, own, watch)
@@ -177,6 +178,7 @@ class RankServer:
         if writer:
             writer.init(state)
         numbers, agree = arguments["steps"], True
+        # Before each step: `state` is what the step starts from, as the port has it. After it: what the step left.
         for done, number in enumerate(numbers):
             if follow is not None:
                 followed = perturb(_all(follow.step(number)), asked, number, precision)
@@ -191,6 +193,7 @@ class RankServer:
                 recorded = stepper.step(batch)
             state = stepper.state()
             weights = select(state, "var")
+            # A collective: every rank calls it in every step, whatever it came to before.
             agree = ranks_agree(weights, self._rank, self._device) and agree
             evaluated = {}
             if "eval" in keep and number == numbers[-1]:
@@ -227,6 +230,7 @@ class RankServer:
         mixed: dict[str, str] | None,
     ) -> Built:
         self._code.enter(folders)
+        # The same on all ranks, so that what the port draws when it is made is the same, too.
         torch.manual_seed(case["seed"])
         dtype = getattr(torch, precision)
         with cast_before_wrapping(self._device, dtype):
@@ -240,6 +244,7 @@ class RankServer:
                 f"case: expected {case['model']} to make a torch.nn.Module, got {type(model).__name__}. "
                 "Name the module's class, or a function that returns one."
             )
+        # After wrapping too, for what the port made without DDP; what was cast there stays the same object.
         model = model.to(self._device, dtype)
         for parameter in unregistered(model).values():  # what torch does not move the port computes with all the same
             parameter.data = parameter.data.to(self._device, dtype)

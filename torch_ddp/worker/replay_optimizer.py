@@ -42,6 +42,7 @@ def recorded_optimizer(model: nn.Module, description: Mapping[str, Any], rates: 
     known = inspect.signature(TWINS[name]).parameters
     settings = {key: value for key, value in description.items() if key in known}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    # In the dtype of the weights, as slots take theirs; rates are float32 numbers of the trace.
     optimizer: Optimizer = TWINS[name](trained, lr=rates[0], **settings)  # type: ignore[call-arg]
     made = 0
 

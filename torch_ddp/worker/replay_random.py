@@ -11,8 +11,6 @@ from torch.overrides import TorchFunctionMode
 
 from torch_ddp.errors import TorchDdpError
 
-# Hands out what a script drew inside one loop: time by time, or for all times at once.
-
 
 class DrawsOfLoop:
     """The draws of the random ops of one loop of a script.
@@ -41,6 +39,8 @@ class DrawsOfLoop:
     def take(self, shape: Sequence[int]) -> Tensor | None:
         """Returns the next draw of a shape, or None where there is none."""
         wanted = tuple(shape)
+        # The op that is furthest behind first, and of equals the first in the script: iteration by iteration, op by
+        # op.
         order = sorted(range(len(self._draws)), key=lambda place: (self._taken[place], place))
         for place in order:
             draw, taken = self._draws[place], self._taken[place]
@@ -58,13 +58,12 @@ class DrawsOfLoop:
         draw = self._draws[place]
         if self._taken[place] or draw.ndim < 2:
             return None
+        # [times, batch, ...] as recorded, or [batch, times, ...] as batch-first layers draw.
         for fitting in (draw, draw.transpose(0, 1)):
             if tuple(fitting.shape) == wanted:
                 return fitting
         return None
 
-
-# Hands recorded random draws to a port: where it asks torch for random numbers it gets what a script drew.
 
 INPUT = re.compile(r"recorded_draw_(\d+)(?:_in_loop_(\d+))?")
 
@@ -129,6 +128,8 @@ class RecordedDraws(TorchFunctionMode):
         if isinstance(draw, DrawsOfLoop):
             given = self._take_of_loop(draw, wanted)
             return given.to(dtype) if dtype is not None else given
+        # NHWC in the script, NCHW in the port; where both fit, as for squares of as many channels, it is taken as
+        # recorded.
         if draw.ndim == 4 and tuple(draw.shape) != wanted and tuple(draw.permute(0, 3, 1, 2).shape) == wanted:
             draw = draw.permute(0, 3, 1, 2)
         if tuple(draw.shape) != wanted:
@@ -201,6 +202,7 @@ def _normal(mode: RecordedDraws, x: Tensor, mean: float = 0.0, std: float = 1.0,
 
 
 def _bernoulli(mode: RecordedDraws, x: Tensor, p: Any = None, **_: Any) -> Tensor:
+    # At least 1 - p has the probability p, and keeps what dropout of TensorFlow keeps: draws of at least the rate.
     return (mode.take(x.shape) >= 1 - (x if p is None else p)).to(x.dtype)
 
 
@@ -211,6 +213,7 @@ def _bernoulli_in_place(mode: RecordedDraws, x: Tensor, p: Any = 0.5, **_: Any) 
 def _dropout(mode: RecordedDraws, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     if not training or p == 0.0:
         return x
+    # 1 / (1 - p) rounded once, as TensorFlow 1.15 has it.
     kept = (mode.take(x.shape) >= p).to(x.dtype) / (1.0 - p)
     return x.mul_(kept) if inplace else x * kept
 

@@ -39,6 +39,8 @@ class RoundingNoise(TorchFunctionMode):
 
     def rounded(self, value: Tensor) -> Tensor:
         """Returns a tensor with every element moved by the unit roundoff, up or down at random."""
+        # 0 or 1 per element, int8 and on the CPU, so that devices draw alike: value * (1 + unit) or value * (1 -
+        # unit).
         signs = torch.randint(0, 2, value.shape, generator=self._generator, dtype=torch.int8).to(value)
         return value * (1 + self._unit * (2 * signs - 1))
 

@@ -52,9 +52,11 @@ class PortSchedule:
                 group["lr"] = rate
             return
         ahead = global_step - self._at
+        # The port's step has moved it already, or is about to: once per update.
         if self._stepped_by_port and ahead in (0, 1):
             self._at = global_step
             return
+        # A scheduler goes forward only: for an earlier step it is made anew, from the groups as they were.
         if ahead < 0 or self._stepped_by_port:
             self._begin()
         with warnings.catch_warnings():
@@ -69,6 +71,7 @@ class PortSchedule:
         if self._gives_rates:
             return
         for group, fresh in zip(self._optimizer.param_groups, self._fresh, strict=True):
+            # What a scheduler has added, "initial_lr" for one: the new one begins from groups as they were.
             for name in set(_settings(group)) - set(fresh):
                 del group[name]
             group.update(fresh)

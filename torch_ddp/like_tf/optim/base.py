@@ -55,6 +55,8 @@ class SlotOptimizer(torch.optim.Optimizer):
                 for slot in self.slot_names:
                     if slot not in self.state[param]:
                         value = self._initial_slot_value(slot, group)
+                        # In the strides of the parameter, channels last for one: updates then run over both without a
+                        # copy.
                         self.state[param][slot] = torch.full_like(
                             param, value, memory_format=torch.preserve_format, requires_grad=False
                         )
@@ -80,6 +82,8 @@ class SlotOptimizer(torch.optim.Optimizer):
         return loss
 
     def _apply_gradients(self) -> None:
+        # All gradients are taken before the first update, so that whether a step does anything is known before it
+        # begins.
         pairs = [(g, p, p.grad) for g in self.param_groups for p in g["params"] if p.grad is not None]
         for group, param, grad in pairs:
             if grad.layout is torch.sparse_coo:
@@ -88,10 +92,15 @@ class SlotOptimizer(torch.optim.Optimizer):
                         f"{type(self).__name__}: expected a gradient that is sparse in axis 0 alone, "
                         f"got sparse_dim {grad.sparse_dim()}. Call to_dense() on it."
                     )
+                # Equal rows are summed before the update, as _deduplicate_indexed_slices of training/optimizer.py
+                # does: the square of a sum is no sum of squares. indices: int64 [1, touched], ascending, none twice;
+                # values: [touched, ...].
                 merged = grad.coalesce()
                 self._apply_sparse(param, merged.indices()[0], merged.values(), self.state[param], group)
             else:
                 self._apply_dense(param, grad, self.state[param], group)
+        # Once a step and for every group, one without gradients too: TensorFlow's powers of beta belong to the whole
+        # optimizer.
         if pairs:
             for group in self.param_groups:
                 self._finish(group)
@@ -117,6 +126,8 @@ class SlotOptimizer(torch.optim.Optimizer):
             slots: the slots of the parameter.
             group: its hyper-parameters.
         """
+        # Indexing by a tensor copies, so that the rows are updated in copies and written back. No row is there twice,
+        # or the order of writing would matter.
         part = param[rows]
         part_slots = {name: slots[name][rows] for name in self.slot_names}
         self._apply_dense(part, values, part_slots, group)

@@ -75,13 +75,21 @@ class Ftrl(SlotOptimizer):
 
     def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
         dtype = param.dtype
+        # The power stays a Python number: it was rounded to float32 when it came in, and 0.5 is exact in every dtype.
         lr, power = kernel_scalar(group["lr"], dtype), -group["learning_rate_power"]
         l1 = kernel_scalar(group["l1_regularization_strength"], dtype)
         l2 = kernel_scalar(group["l2_regularization_strength"], dtype)
         shrinkage = kernel_scalar(group["l2_shrinkage_regularization_strength"], dtype)
         accum, linear = slots["accum"], slots["linear"]
+        # sigma = (accum_new^p - accum^p) / lr is by how much the quadratic term of the proximal problem grows: linear
+        # += g - sigma * w moves the minimum from w by g alone. old, new, linear: the shape and dtype of the
+        # parameter.
         old = accum.pow(power)
         new = accum.add_(grad.square()).pow(power)
+        # Shrinkage is in linear and not in accum, where it would lower the learning rate (ApplyFtrlV2 in
+        # training_ops.cc).
         linear.add_((grad + 2.0 * shrinkage * param).sub_(((new - old) / lr).mul_(param)))
+        # For each weight by itself the minimum of linear * w + l1 * |w| + (new / lr + 2 * l2) / 2 * w^2.
         weights = (l1 * linear.sign()).sub_(linear).div_((new / lr).add_(2.0 * l2))
+        # Chosen after the division: where accum, linear and l2 are 0 the quotient is 0 / 0, and it is not taken.
         param.copy_(weights.where(linear.abs() > l1, 0.0))

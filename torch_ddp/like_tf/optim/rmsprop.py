@@ -44,9 +44,13 @@ class RMSProp(SlotOptimizer):
         return ("rms", "mg", "momentum") if self.defaults["centered"] else ("rms", "momentum")
 
     def _initial_slot_value(self, slot: str, group: dict[str, Any]) -> float:
+        # torch starts at 0: its first step divides by about |g| * sqrt(1 - decay), this one by about 1. With the rate
+        # inside and epsilon under the root the weights are 1.0 of their largest change apart after 50 steps
+        # (docs/semantics.md).
         return 1.0 if slot == "rms" else 0.0
 
     def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+        # 1 - decay of float32 numbers, in the parameter's dtype: of 0.9 it is 2.4e-7 of itself more than 0.1.
         rate = 1.0 - kernel_scalar(group["decay"], param.dtype)
         rms, momentum = slots["rms"], slots["momentum"]
         rms.add_((grad.square() - rms).mul_(rate))
@@ -54,8 +58,14 @@ class RMSProp(SlotOptimizer):
         if "mg" in slots:
             mean = slots["mg"]
             mean.add_((grad - mean).mul_(rate))
+            # Not below 0 but for rounding: rms is a mean of squares, with a 1 at the start, and mg one of the same
+            # numbers.
             variance = rms - mean.square()
+        # The least that a gradient is divided by is sqrt(1e-10) = 1e-5 with the defaults; torch adds 1e-8 to the
+        # root.
         root = (variance + kernel_scalar(group["epsilon"], param.dtype)).sqrt_()
         update = (grad * kernel_scalar(group["lr"], param.dtype)).div_(root)
+        # The rate is inside: a schedule changes what is added from now on, where torch scales the whole buffer by the
+        # present rate.
         momentum.mul_(kernel_scalar(group["momentum"], param.dtype)).add_(update)
         param.sub_(momentum)
