@@ -128,7 +128,7 @@ def adds_up(run: RecomputedPass, number: int) -> bool:
 
 def is_mask(values: Array) -> bool:
     """Returns whether an array holds two numbers only."""
-    # Counting the values of all of a mask of attention sorts millions: 65,536 of them show a third one.
+    # `unique` sorts, 0.4 s for a million numbers, and masks of attention have more: 65,536 of them show a third value.
     return values.size > 1 and len(np.unique(values.reshape(-1)[: 1 << 16])) == 2
 
 

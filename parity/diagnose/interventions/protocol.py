@@ -51,8 +51,6 @@ class Undone(Cause):
         return cls(change.name, change.title, evidence, change.fix, explains, change=change)
 
 
-# What experiments ask of whoever has run both sides.
-
 Changed = Callable[[Tensors], Tensors]
 
 

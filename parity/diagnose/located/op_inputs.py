@@ -147,9 +147,6 @@ def _taken(passed: Pass, number: int) -> list[Array]:
     return found
 
 
-# Looks at what is made of weights alone in front of the ops at which two forward passes part.
-
-
 def cause_of_weights(place: Location, variables: Mapping[str, Array]) -> Cause | None:
     """Returns what the port makes of a weight otherwise than the reference before an op takes it, None where it does not.
 

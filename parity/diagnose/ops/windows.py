@@ -13,7 +13,7 @@ from parity.trace.arrays import Array
 Arguments = Sequence[Any]
 Attributes = Mapping[str, Any]
 Pads = list[tuple[int, int]]
-MOST_PRODUCTS = 200_000_000  # of one call
+MOST_PRODUCTS = 200_000_000  # of one call: 0.3 s of one processor for a 3 x 3 convolution of 32 channels to 64
 MOST_MULTIPLICATIONS = 1e10  # for all rules of one layer; chosen to end within seconds
 BIASES = ("", " without bias")
 MODES = {
