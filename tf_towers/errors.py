@@ -8,6 +8,7 @@ import tensorflow as real
 
 OUR_PACKAGE = os.path.dirname(os.path.abspath(__file__))
 THEIRS = os.path.dirname(os.path.abspath(real.__file__))
+# contextlib is the standard library's frame of a with statement; "<" begins "<frozen ...>" and "<string>".
 NOT_THE_USER_S = (OUR_PACKAGE + os.sep, THEIRS + os.sep, os.sep + "site-packages" + os.sep, "contextlib.py", "<")
 
 

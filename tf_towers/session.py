@@ -10,6 +10,7 @@ from parity.trace import parse_key
 from parity.trace.arrays import Array, Tensors
 from tf_towers.tf_types import Graph, Session
 
+# Of which a root is taken; mg, whose square is subtracted below that root, stays small.
 NON_NEGATIVE_SLOTS = frozenset(["v", "rms", "ms", "mg", "accumulator", "accum", "accum_update", "vhat"])
 
 
@@ -35,13 +36,17 @@ def _perturbed(name: str, value: Array, seed: int) -> Array:
     quantity = key.quantity
     if quantity == "state" or value.dtype.kind != "f":
         return value
+    # Knuth's multiplicative hash spreads seeds 0, 1, 2, ... over the 32 bits before the name's are added.
     random = np.random.RandomState((seed * 2654435761 + zlib.crc32(name.encode("utf-8"))) % 2**32)
     noise = random.standard_normal(value.shape)
     if quantity == "slot":
+        # At least 1e-4: a root of something near zero would make the first update huge.
         moved: Any = (0.01 * (1 + np.abs(noise))) ** 2 if key.slot in NON_NEGATIVE_SLOTS else 0.01 * noise
     elif quantity == "stat" and np.all(value > 0):
+        # Log-normal, so that variances stay positive: within a factor of 1.5 for two standard deviations.
         moved = value * np.exp(0.2 * noise)
     else:
+        # Root mean square of the variable, and 1 for one that is all zeros, as biases are.
         scale = np.sqrt(np.mean(np.square(value, dtype=np.float64))) if value.size else 0.0
         moved = value + 0.1 * (scale or 1.0) * noise
     return moved.astype(np.float32).astype(value.dtype)

@@ -28,6 +28,7 @@ from tf_towers.graph.update.apply_update import tensors_of
 from tf_towers.tf_types import Pairs, Session, Tensor, Variable
 
 # A step that takes so many times as long as any before, and as many seconds, does not end.
+# Mostly the first step is the slowest: it includes placing and optimizing the graph.
 TIMES_AS_LONG = 10
 LEAST_SECONDS = 60.0
 

@@ -40,6 +40,7 @@ from tf_towers.tf_types import Operation, Session, Tensor
 FLOATING = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
 NUMBERS = FLOATING + (tf.bool, tf.uint8, tf.int8, tf.int16, tf.int32, tf.int64)
+# 32 MiB in float64, for each operand: tables of embeddings are left out.
 MOST_OF_AN_OPERAND = 1 << 22  # numbers in what is kept beside the outputs
 
 
@@ -81,6 +82,7 @@ def forward_of(losses: Sequence[Tensor], variables: Mapping[str, str]) -> List[P
         if frames[op] and op.type not in ENTERING:
             inside[frames[op]].append(op)
     leaving = {op: frames[op.inputs[0].op] for op in order if op.type in LEAVING and not frames[op]}
+    # Sorted anew: what leaves a loop comes after everything inside it, which it does not take as inputs.
     order = _in_order(set(order), {op: inside[frame] for op, frame in leaving.items()})
     sources: Dict[Tuple[Operation, int], _Source] = {}
     passed: List[Passed] = []
@@ -92,6 +94,7 @@ def forward_of(losses: Sequence[Tensor], variables: Mapping[str, str]) -> List[P
         more = inside.get(leaving.get(op, ""), ())
         taken = [sources[each] for each in _taken(op, more) if each in sources]
         source = _joined(op, taken, variables)
+        # Behind a Switch an op may not run at all, up to the Merge: fetching it would fail the run.
         if op.type in CHOOSING or (op.type not in LEAVING_OR_MERGING and any(each.op in guarded for each in op.inputs)):
             guarded.add(op)
         sources.update(((op, place), source) for place in range(len(op.outputs)))
@@ -105,6 +108,7 @@ def forward_of(losses: Sequence[Tensor], variables: Mapping[str, str]) -> List[P
             operands, tensors = _operands(op, sources, made, guarded if not hidden else None)
             tensor = None if hidden else _output(op, place)
             passed.append(Passed(described._replace(operands=operands), tensor, tensors))
+            # Weights end here: who takes this output has it through this op.
             own = _Source((len(passed) - 1,), frozenset(), True)
             sources.update(((op, each), own) for each in (range(len(op.outputs)) if whole else [place]))
             made[op, place] = len(passed) - 1
@@ -182,6 +186,7 @@ def with_values(
     """
     tensors = {number: each.tensor for number, each in enumerate(passed) if each.tensor is not None}
     taken = {tensor.name: tensor for each in passed for tensor in each.taken if tensor is not None}
+    # One run for all: random ops would draw anew in another.
     values, operands = session.run([tensors, taken, list(also)], feeds, options)[:2]
     operands = {name: np.asarray(value) for name, value in operands.items() if np.size(value) <= MOST_OF_AN_OPERAND}
     for number, each in enumerate(passed):
@@ -270,6 +275,7 @@ def _in_order(
         for other in others:
             after[other].append(op)
     left = {op: len(others) for op, others in before.items()}
+    # Ops do not compare; ids are in the order of making, and no two are equal.
     ready = [(op._id, op.name, op) for op, count in left.items() if not count]
     heapq.heapify(ready)
     order = []
@@ -294,6 +300,7 @@ def _frames(order: Sequence[Operation]) -> Dict[Operation, str]:
             frame = frame or op.get_attr("frame_name").decode("utf-8")
             depth += 1
         elif op.type in LEAVING:
+            # Frames nest, and an Exit leaves one: the outermost one's name holds until the depth is 0.
             depth -= 1
         depths[op], frames[op] = depth, frame if depth > 0 else ""
     return frames

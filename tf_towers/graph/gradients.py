@@ -62,6 +62,7 @@ class TowerGradients:
             _own_loss(self._parts[owners[name]] if name in owners else None, models[0].tower.outputs) for name in names
         ]
         found: List[Dict[int, Gradient]] = [{} for _ in models]
+        # One pass of gradients for each loss: towers that exchange have to differentiate the same loss at once.
         for wanted in sorted(set(losses), key=losses.index):
             places = [place for place, name in enumerate(losses) if name == wanted]
             minimised = [self._scaled(_minimised(model, wanted)) for model in models]
@@ -186,6 +187,7 @@ def _over_towers(of_towers: Sequence[Pairs], examples: Optional[Sequence[Tensor]
 
 def _of_mean_loss(towers: "Sequence[Tower]") -> Pairs:
     weights = [variable for _, variable in towers[0].gradients]
+    # Differentiated at once: tf.gradients itself adds the towers' gradients, and none of them is known.
     mean = tf.add_n([tower.loss for tower in towers]) / len(towers)
     return [pair for pair in zip(tf.gradients(mean, weights), weights) if pair[0] is not None]
 

@@ -13,6 +13,7 @@ from tf_towers.graph.shard import shard
 from tf_towers.tf_types import DType, Feeds, InputSpecs, Operation, Session, Tensor
 
 READ_BY_TOWERS = ("queue", "iterator")
+# A thread that waits in Python for a piece is not woken by the end of the session.
 LOOKS_FOR_THE_END_EVERY = 0.05  # seconds
 JOINED_WITHIN = 20.0  # seconds
 STEP_WITHIN = 120000  # milliseconds

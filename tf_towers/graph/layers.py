@@ -51,12 +51,14 @@ def batch_norm(
         running = running_tower()
         if running is not None:
             outputs, batch_mean, batch_variance = _over_all_towers(inputs, gamma, beta, epsilon)
+            # Every tower has the same statistics: tower 0 moves them, once.
             if running > 0:
                 return outputs
         elif inputs.dtype == tf.float32:
             outputs, batch_mean, batch_variance = tf.nn.fused_batch_norm(inputs, gamma, beta, epsilon=epsilon)[:3]
         else:
             outputs, batch_mean, batch_variance = _fused_in_float64(inputs, gamma, beta, epsilon)
+        # As TensorFlow computes it in float32, also in a float64 graph: 1 - 0.999 is off by 1.3e-5 there.
         decay = tf.constant(np.float32(1) - np.float32(momentum), inputs.dtype)
         for moving, batch in ((mean, batch_mean), (variance, batch_variance)):
             # A read of its own: the one that was made with a ref variable is older than the update of an earlier tower.
@@ -126,6 +128,7 @@ def local_response_normalization(
     """
     if inputs.dtype != tf.float64:
         return tf.nn.local_response_normalization(inputs, depth_radius, bias, alpha, beta)
+    # Shifted copies of the padded squares, (batch, height, width, channels) each, one for each offset in the radius.
     channels = int(inputs.shape[-1])
     squares = tf.pad(tf.square(inputs), [[0, 0]] * (inputs.shape.ndims - 1) + [[depth_radius, depth_radius]])
     around = tf.add_n([squares[..., at : at + channels] for at in range(2 * depth_radius + 1)])
@@ -145,16 +148,20 @@ def _over_all_towers(inputs: Tensor, gamma: Variable, beta: Variable, epsilon: f
 
     Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
     """
+    # Whose statistics: of every value of a channel, over batch and space.
     axes, channels = list(range(inputs.shape.ndims - 1)), int(inputs.shape[-1])
     own_count = tf.cast(tf.reduce_prod(tf.shape(inputs)[:-1]), inputs.dtype)
     own_mean = tf.reduce_sum(inputs, axes) / tf.maximum(own_count, 1)
     # No gradient through the mean here and below: around their mean deviations add up to zero, but for rounding.
     own_squares = tf.reduce_sum(tf.squared_difference(inputs, tf.stop_gradient(own_mean)), axes)
+    # (towers, 2 * channels + 1): mean, sum of squared deviations and count in one exchange
     everyones = stacked_over_towers(tf.concat([own_mean, own_squares, [own_count]], 0), "moments")
     means, parts, counts = tf.split(everyones, [channels, channels, 1], 1)
+    # A count is data: left in, the gradient would walk back through the exchange for nothing.
     counts = tf.stop_gradient(counts)
     count = _sum_over_towers(counts)
     mean = _sum_over_towers(counts * means) / count
+    # Sum over towers of M2 + n (mean of the tower - mean of all)^2, the update of Chan, Golub and LeVeque.
     squares = _sum_over_towers(parts + counts * tf.squared_difference(means, tf.stop_gradient(mean)))
     variance = squares / count
     outputs = (inputs - mean) * (gamma * tf.rsqrt(variance + epsilon)) + beta

@@ -43,6 +43,7 @@ def _handles(variable: Variable) -> Dict[str, Tensor]:
     while pending:
         handle = pending.pop()
         found[handle.name] = handle
+        # Only references and resources can be written through; a value that was read is no handle.
         passed = [out for op in handle.consumers() if op.type in ENTERING | CHOOSING for out in op.outputs]
         pending += [out for out in passed if out.dtype._is_ref_dtype or out.dtype == tf.resource]
     return found
@@ -71,6 +72,7 @@ def find_races(variables: Mapping[str, Variable], ops: AbstractSet[Operation], l
     for key, readers, writers in touched:
         for reader in readers:
             for writer in writers:
+                # Either way round is an order: reading what was written is no race.
                 ordered = masks[writer] & bits[reader] or masks[reader] & bits[writer]
                 if reader is not writer and not ordered:
                     found.append((key, reader, writer))

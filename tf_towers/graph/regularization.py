@@ -77,5 +77,6 @@ def effective_coefficient(
         return 0.0
     if once:
         return 1.0
+    # Sum over towers of (terms in the loss / terms of one model) * factor, over the towers where they are averaged.
     towers = 1.0 if reduce == "sum" else float(len(counts))
     return factor * sum(counts) / distinct / towers

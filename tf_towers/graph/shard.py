@@ -67,6 +67,7 @@ def shard_uneven(batch: Mapping[str, Any], towers: int, policy: str) -> Shards:
     known = [_static_size(tensor) for tensor in batch.values() if tensor.shape.ndims != 0]
     each = known[0] if known[0] is not None else size
     if policy == "sizes":
+        # 11 examples over 4 towers: 3, 3, 3, 2
         sizes = [each // towers + _one_if(tower < each % towers) for tower in range(towers)]
         cut = {name: _split(tensor, sizes) for name, tensor in batch.items()}
         examples = [tf.cast(size, tf.int32) for size in sizes]
@@ -77,6 +78,7 @@ def shard_uneven(batch: Mapping[str, Any], towers: int, policy: str) -> Shards:
         examples = [tf.cast(whole // towers, tf.int32)] * towers
         weights = [tf.ones([whole // towers])] * towers
     elif policy == "pad":
+        # 11 examples over 4 towers: 1, the last example once more
         missing = -each % towers
         cut = {name: _slices(_padded(tensor, missing), towers) for name, tensor in batch.items()}
         weights = tf.split(tf.concat([tf.ones([each]), tf.zeros([missing])], 0), towers)
@@ -133,6 +135,7 @@ def _not_divisible(name: str, size: int, towers: int, parts: str) -> str:
 
 def _static_size(tensor: Tensor) -> Any:
     size = tensor.shape[0] if tensor.shape.ndims else None
+    # A Dimension in 1.15, an int or None in 2.x.
     return getattr(size, "value", size)
 
 
@@ -152,9 +155,11 @@ def _split(tensor: Tensor, sizes: Sequence[Any]) -> List[Tensor]:
 def _padded(tensor: Tensor, missing: Any) -> Tensor:
     if tensor.shape.ndims == 0:
         return tensor
+    # (missing, ...)
     last = tf.tile(tensor[-1:], tf.concat([[missing], tf.ones([tensor.shape.ndims - 1], tf.int32)], 0))
     padded = tf.concat([tensor, last], 0)
     if isinstance(missing, int):
+        # The concatenation forgets a size that is known, which layers with dense weights need.
         padded.set_shape([_static_size(tensor) + missing] + tensor.shape.as_list()[1:])
     return padded
 

@@ -34,6 +34,7 @@ def earlier(ops: AbstractSet[Operation], marked: Sequence[Operation]) -> Dict[Op
     Returns:
       Dict of op to an int whose bit k is set where ``marked[k]`` is that op or must run before it.
     """
+    # Sets as the bits of an int: a union is one operation however many reads and writes there are.
     bits = {op: 1 << number for number, op in enumerate(marked)}
     masks: Dict[Operation, int] = {}
     for op in in_order(ops):
@@ -48,6 +49,7 @@ def in_order(ops: AbstractSet[Operation]) -> List[Operation]:
     """Returns the ops in an order of execution; edges that close a loop are left out."""
     order, state = [], {}
     for root in sorted(ops, key=lambda op: op.name):
+        # Depth first with a stack of its own: graphs are deeper than Python recurses.
         stack: List[Tuple[Operation, Optional[Iterator[Operation]]]] = [(root, None)]
         while stack:
             op, rest = stack.pop()

@@ -81,8 +81,10 @@ def float32_places(tower: "Tower") -> List[str]:
     scope = tower.loss.op.name.split("/")[0] + "/"
     places: List[str] = []
     flows: Set[str] = set()
+    # Summaries and metrics that a tower computes beside may be in float32.
     behind = needed([tower.loss.op] + [tensor.op for tensor in tower.outputs.values()])
     for op in tower.loss.graph.get_operations():
+        # In the order of making, so that what an op takes has been looked at.
         flows.update(_flows_out(op, flows))
         computed = any(one.dtype.base_dtype == tf.float32 and one.name not in flows for one in op.outputs)
         inside = op in behind and op.inputs and op.name.startswith(scope) and "gradients" not in op.name

@@ -86,6 +86,7 @@ def upstream_of(minimised: Sequence[Tensor], exchanges: Sequence[Sequence[Exchan
     sent = [exchange.sent for own in exchanges for exchange in own]
     if not sent:
         return [[] for _ in exchanges]
+    # Of all towers' losses at once: what a tower sent is in every tower's loss.
     gradients = iter(tf.gradients(minimised, sent, colocate_gradients_with_ops=True))
     return [[next(gradients) for _ in own] for own in exchanges]
 
@@ -106,6 +107,7 @@ def gradients_of_tower(
         [minimised] + [one for one, _ in sent],
         weights,
         [None] + [gradient for _, gradient in sent],
+        # What was received is constant here: its gradient came back to its sender through upstream.
         stop_gradients=[one for exchange in exchanged for one in exchange.received],
     )
 

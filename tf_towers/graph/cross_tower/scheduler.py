@@ -43,7 +43,9 @@ def in_turn(
       TowerError: the towers do not come to the same meetings in the same order, or one of them does not come in time.
       Exception: whatever a tower raises, with its own traceback. The other towers are ended first.
     """
+    # A waiting tower outlasts all others' turns, so that a time-out names the one that hangs.
     patience = within * len(functions) + ENDING
+    # Daemon threads, one for each tower: a model that cannot be left does not keep the process alive.
     turns = [_Turn(index, function, within, patience) for index, function in enumerate(functions)]
     for turn in turns:
         turn.start()
@@ -162,6 +164,7 @@ def build_together(build: Callable[[int, Callable[[Any], List[Any]]], None], tow
     Source: tensorflow/python/distribute/mirrored_strategy.py (1.15), which runs its replicas' threads one at a time.
     """
     graph, scope, views = tf.get_default_graph(), tf.get_variable_scope(), Views(towers)
+    # Otherwise devices and control dependencies are stacks of the graph, shared by all threads.
     graph.switch_to_thread_local()
 
     def started(index: int) -> Callable[[], None]:

@@ -78,6 +78,7 @@ def gated_update(
             )
     beside = updates if plan.update_ops == "grouped" else []
     for follow in after:
+        # The averages come first in after; a loss scale always waits for the update.
         unordered = plan.ema and plan.ema["order"] == "unordered" and follow is after[0]
         with tf.control_dependencies(list(recorded) if unordered else [applied]):
             beside = beside + [follow()]

@@ -60,6 +60,7 @@ def sum_duplicate_rows(gradient: Gradient) -> Gradient:
     """Returns `tf.IndexedSlices` with every row once, its values added up; anything else as it is."""
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
+    # (distinct,) and (rows,): where each row's values are added up
     rows, places = tf.unique(gradient.indices)
     values = tf.unsorted_segment_sum(gradient.values, places, tf.shape(rows)[0])
     return tf.IndexedSlices(values, rows, gradient.dense_shape)

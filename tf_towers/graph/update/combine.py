@@ -122,8 +122,10 @@ def _combine(
             reduce = "sum"
         if sparse != "dense" and all(isinstance(gradient, tf.IndexedSlices) for gradient in present):
             return _concatenate(present, reduce == "mean" and sparse == "slices")
+        # (towers, ...); convert_to_tensor makes slices dense, with repeated rows added up
         stacked = tf.stack([tf.convert_to_tensor(gradient) for gradient in present], name=name.replace("/", "_"))
         over_towers = tf.reduce_mean if reduce == "mean" else tf.reduce_sum
+        # float16 ends at 65504: a sum may overflow where the mean does not, and would add with 11 bits.
         if stacked.dtype in HALF_PRECISION:
             return tf.cast(over_towers(tf.cast(stacked, tf.float32), 0), stacked.dtype)
         return over_towers(stacked, 0)
@@ -133,6 +135,7 @@ def _weighted(gradients: Sequence[Gradient], weights: Sequence[Any]) -> List[Gra
     pairs = [(gradient, weight) for gradient, weight in zip(gradients, weights) if gradient is not None]
     dtype = pairs[0][0].dtype
     weights = [tf.cast(weight, dtype) for _, weight in pairs]
+    # Of those towers alone that have a gradient, so that their weights add up to one.
     total = tf.add_n(weights)
     return [_times(gradient, weight / total) for (gradient, _), weight in zip(pairs, weights)]
 
@@ -140,6 +143,7 @@ def _weighted(gradients: Sequence[Gradient], weights: Sequence[Any]) -> List[Gra
 def _concatenate(slices: Sequence[Gradient], divide: bool) -> Gradient:
     values = tf.concat([gradient.values for gradient in slices], 0)
     indices = tf.concat([gradient.indices for gradient in slices], 0)
+    # By the towers, not by the rows: a row that one tower looked up alone is divided as well, as in the dense mean.
     scale = tf.constant(len(slices), values.dtype)
     return tf.IndexedSlices(values / scale if divide else values, indices, slices[0].dense_shape)
 

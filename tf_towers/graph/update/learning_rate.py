@@ -34,6 +34,7 @@ def make_learning_rate(description: Any, global_step: Variable) -> Any:
     name = settings.pop("schedule", None)
     if name not in SCHEDULES:
         raise TowerError(f"learning_rate: expected schedule to be one of {', '.join(sorted(SCHEDULES))}, got {name!r}.")
+    # int64, so that a count of examples does not overflow.
     step = global_step * settings.pop("step_size", 1)
     warm_up = settings.pop("warm_up_steps", 0)
     try:
@@ -60,6 +61,7 @@ def _constant(step: Tensor, learning_rate: float) -> Tensor:
 
 
 def _warmed_up(rate: Tensor, step: Tensor, steps: int) -> Tensor:
+    # float32 throughout, as the graph of a script would have it.
     return rate * tf.minimum(tf.cast(step, tf.float32) / tf.constant(float(steps), tf.float32), 1.0)
 
 

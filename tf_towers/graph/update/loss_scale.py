@@ -30,6 +30,7 @@ class LossScale:
         self.variables = {}
         self._description = description
         if self.dynamic:
+            # float32 whatever the towers' dtype; a power of two, as the default is, scales without rounding.
             initial = tf.constant_initializer(np.float32(description["initial"]), tf.float32)
             self.variables = {
                 "loss_scale": _counter("loss_scale", initial, tf.float32),
@@ -41,9 +42,12 @@ class LossScale:
         """Builds the op that moves a dynamic scale after a step; `finite` says whether its gradients were."""
         scale, good = self.variables["loss_scale"], self.variables["good_steps"]
         factor = tf.constant(self._description["factor"], tf.float32)
+        # This step counts as well: after growth_interval good steps in a row the next one has the larger scale.
         grown = tf.equal(good + 1, self._description["growth_interval"])
         new_scale = tf.where(finite, tf.where(grown, self.value * factor, self.value), self.value / factor)
+        # From 0 again after a bad step, and after growing.
         new_good = tf.where(tf.logical_and(finite, tf.logical_not(grown)), good + 1, 0)
+        # Both old values are read before either is written: reference variables are read where they stand.
         with tf.control_dependencies([new_scale, new_good]):
             return tf.group(tf.assign(scale, new_scale), tf.assign(good, new_good))
 

@@ -12,6 +12,7 @@ from tf_towers.tf_types import Operation, Optimizer, Pairs, Tensor, Variable
 
 # Several optimizers in one step: one for each part of the variables, some with a loss of their own.
 
+# Replicated variables: copy_1/conv1/kernel is tower 1's copy of conv1/kernel.
 COPY_SCOPE = re.compile(r"^copy_\d+/")
 
 
@@ -72,6 +73,7 @@ class SeveralOptimizers(tf.train.Optimizer):  # type: ignore[misc]
     """
 
     def __init__(self, first: Optimizer, others: Dict[str, Optimizer], parts: Mapping[str, str]) -> None:
+        # False: no locks around the update, as optimizers of TensorFlow 1 have by default.
         super().__init__(False, "several")
         self.first = first
         self.others = others
@@ -91,6 +93,7 @@ class SeveralOptimizers(tf.train.Optimizer):  # type: ignore[misc]
             pairs = [pair for pair in grads_and_vars if self.member(pair[1]) is member]
             if pairs:
                 applied.append(member.apply_gradients(pairs))
+        # The step is counted once, after all members: their schedules read the old count.
         with tf.control_dependencies(applied):
             return tf.group(*applied) if global_step is None else tf.assign_add(global_step, 1).op
 
