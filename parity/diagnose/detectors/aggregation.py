@@ -176,7 +176,7 @@ def cause_of_factor(
       close: how exactly the factor is known, relative.
       scaled: whether a side scales its losses.
     """
-    # Before all others: a factor of rounding is also close to nothing else that can be named.
+    # First, since 0 is near none of the factors below and has no logarithm.
     if abs(factor) <= close:
         return build_cause(
             "zero_gradient",
@@ -292,7 +292,6 @@ def _factors_of_variables(evidence: Evidence, step: int, quantity: str, towers: 
     for name, pairs in found.items():
         if max(norm(one) for one, _ in pairs) <= EMPTY_GRADIENT * largest:
             continue  # zero but for rounding
-        # A variable that gets nothing at all has no ratio by least squares of rounding: 0 is set, and compared as such.
         factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs, evidence.close)
         # Of a gradient that is one number in all places any other such number is a multiple.
         if factor is None or (factor and abs(factor - 1) > evidence.close and alike([one for one, _ in pairs])):

@@ -113,7 +113,6 @@ def weight_limit(first: FirstDifference, evidence: Evidence) -> Cause | None:
     # Graphs hold learning rates in float32: what is not cut off may be some 1e-8 of its move apart.
     step, close = first.check.step, max(evidence.close, CLOSE_DERIVED)
     found = evidence.pairs(step, "var") if first.quantity == "var" else ()
-    # To rounding of a move, not of a weight: what is compared has gone through the rate of either side.
     differing = {name: (one, other) for name, one, other in found if norm(other - one) > close * norm(one)}
     for side in ("port", "graph") if first.name in differing else ():
         changed = {name: (one, other) if side == "port" else (other, one) for name, (one, other) in differing.items()}

@@ -47,8 +47,7 @@ def _seen(step: int, evidence: Evidence) -> Iterator[tuple[list[tuple[Array, Arr
                 if any(key not in file for key in keys):
                     break
                 logits, labels = (file.read(key) for key in keys)
-                # logits [examples, classes], labels [examples]; one class fewer than the largest label is no logit of
-                # these.
+                # logits (examples, classes), labels (examples,): integers below the number of classes.
                 if logits.ndim != 2 or labels.dtype.kind not in "iu" or labels.shape != logits.shape[:1]:
                     break
                 # Beside the loss of a tower, which has no name, its parts may be recorded, each with one.
@@ -77,7 +76,7 @@ def _variant(seen: list[tuple[Array, Array, float]], others: list[float], close:
     base = sum((u - p) ** 2 for u, p in zip(uniform, plain, strict=True))
     if base > 0.0:
         apart = [other - loss for other, loss in zip(others, plain, strict=True)]
-        # eps = sum (apart (u - p)) / sum (u - p)^2: where towers are alike one tower decides alone, as below.
+        # eps = sum apart (u - p) / sum (u - p)^2, apart what the losses of a tower differ by.
         share = sum(a * (u - p) for a, u, p in zip(apart, uniform, plain, strict=True)) / base
         fits = all(
             # To the losses and to what differs: either alone would be met by a number near 0 or near the loss.

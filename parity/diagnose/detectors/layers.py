@@ -74,7 +74,7 @@ def dropout_active(first: FirstDifference, evidence: Evidence) -> Cause | None:
         # adds.
         dropped = (other == 0.0) & (one != 0.0)
         kept = (other != 0.0) & (one != 0.0)
-        # Two of each: one dropped value and one kept one are a factor of the other side by themselves.
+        # One dropped value and one kept one may have any reason.
         if dropped.sum() < 2 or kept.sum() < 2:
             continue
         factor = common_factor([(one[kept], other[kept])])
@@ -132,7 +132,7 @@ def response_normalisation(first: FirstDifference, evidence: Evidence) -> Cause 
     if found is None or found[0].ndim != 4 or (found[0] < 0).any():
         return None
     one, other = found
-    # Where a value is 0 the denominator is what it is on either side: nothing to tell there.
+    # x / (k + a s)^b is 0 where x is, whatever stands below.
     seen = (one > 0) & (other > 0)
     if seen.sum() < 50 or (seen != (one > 0)).any():
         return None
@@ -188,7 +188,7 @@ def trained_twice(first: FirstDifference, evidence: Evidence) -> Cause | None:
     step = first.check.step
     file = evidence.candidate.step(step)
     # The sum has to go elsewhere: of terms that both have a gradient the optimizer may have one alone.
-    # A bias of the port that is a sum of two is one variable of the graph: the sum of both moves the graph's one.
+    # Where two parameters stand for one variable, and each moves by the gradient of their sum, it moves twice as far.
     names = [
         name
         for name, one, other in evidence.pairs(step, "var")

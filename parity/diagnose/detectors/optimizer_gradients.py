@@ -131,7 +131,7 @@ def dampened_shares(evidence: Evidence, keep: float) -> list[float]:
       keep: the momentum.
     """
     said = evidence.optimizers[1].get("dampening")
-    # momentum' = keep momentum + (1 - dampening) g: torch's usual mistake is dampening = momentum, as an average has.
+    # momentum' = keep momentum + (1 - dampening) g: with dampening = momentum it is an average of gradients.
     return [1 - each for each in ([said] if isinstance(said, int | float) else [keep]) if each]
 
 

@@ -77,14 +77,13 @@ def rule_of(evidence: Evidence, step: int, quantity: str, slot: str = "") -> Cal
     return None
 
 
-# combined = sum over towers of w_t tower_grad_t: w_t is 1/n or 1, or whatever weights the reference has.
 def _combined(evidence: Evidence, step: int) -> Callable[[str], Array | None] | None:
     towers = {t: _both(evidence, step, "tower_grad", "", t) for t in evidence.tower_names(step, "tower_grad")}
     combined = _both(evidence, step, "grad")
     names = [name for name in combined if all(name in own for own in towers.values())]
     if not towers or not names:
         return None
-    # One column a tower, over all elements of all variables: w_t is one number of the whole step.
+    # combined = sum over towers of w_t tower_grad_t, w_t one number over all variables: 1/n, 1, or another weighting.
     found = fit([[own[name][0] for own in towers.values()] for name in names], [combined[name][0] for name in names])
     if found is None or found.residual > RESIDUAL_OF_STAGE:
         return None

@@ -296,8 +296,7 @@ def _of_the_form(
             )
         name = "adam_epsilon_placement" if name == "adam_epsilon" else name
         return build_cause(name, "root", evidence=text, explains=_all_of(first), place=place[0], wanted=place[1])
-    # Without a root the slot alone is momentum: the gradient in its place is none, and the slot where it was not is
-    # one.
+    # Without a root: the slot alone is momentum, and the gradient alone is none.
     if not theirs.root and not mine.root and GRADIENT in (theirs.numerators[0], mine.numerators[0]):
         lost = theirs.numerators[0] == GRADIENT
         return build_cause("momentum", "lost" if lost else "added", evidence=text, explains=_all_of(first))
@@ -377,7 +376,6 @@ def _of_a_slot(sides: Sides) -> Sides:
         }
 
     reference, candidate = [own(each) for each in sides.reference], [own(each) for each in sides.candidate]
-    # By the slot's own move: a variable whose slot moves alike moved alike.
     names = [name for name in reference[0] if _wrong(reference[0], candidate[0], name)]
     return sides._replace(reference=reference, candidate=candidate, names=names)
 

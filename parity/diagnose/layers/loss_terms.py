@@ -318,7 +318,7 @@ def _in_one_order(one: Term, other: Term) -> tuple[Array, Array]:
         kept = values != 0.0
         sums.append((values[kept], counts[kept]))
     (values, a), (others, b) = sums
-    # Of other counts of numbers which belongs to which cannot be told: 0 and 1 are never the same.
+    # Of another count of numbers nothing belongs together: 0 against 1 says that they differ.
     if a.size != b.size:
         return np.zeros(1), np.ones(1)
     # 1e-12 of the largest number: what is nearer the two sides may well have in another order.

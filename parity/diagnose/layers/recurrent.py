@@ -256,9 +256,8 @@ class _Run:
     def _other_states(self, own: _Rule) -> Iterator[tuple[str, ...]]:
         if len(own.state) == 2:
             yield own.state[::-1]
-            yield from (
-                (one, "zeros") for one in self._states
-            )  # c from what is there, h zeros, and the other way round
+            # c from one of the states that are there and h zeros, and the other way round.
+            yield from ((one, "zeros") for one in self._states)
             yield from (("zeros", one) for one in self._states)
         yield from ((name,) * len(own.state) for name in self._states if (name,) * len(own.state) != own.state)
 
