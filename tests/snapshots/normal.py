@@ -1,7 +1,7 @@
 """Leaves out of a result and of a report what another machine, processor or day changes, by rules for all cases alike.
 
 Numbers of the size of rounding, and those that are measured in it, are masked; others keep three digits. Words, names,
-places, whole numbers and verdicts stay as they are.
+places, whole numbers, verdicts and settings, an epsilon of 1e-8 among them, stay as they are.
 """
 
 import json
@@ -67,7 +67,7 @@ def _normal(value: Any, folder: Path, root: Path) -> Any:
         return _table([_normal(each, folder, root) for each in value])
     if isinstance(value, str):
         return normal_text(value, folder, root)
-    return digits(value) if isinstance(value, float) else value
+    return setting(value) or digits(value) if isinstance(value, float) else value
 
 
 def _table(values: list[Any]) -> list[Any]:
@@ -78,6 +78,15 @@ def _table(values: list[Any]) -> list[Any]:
     if len(keys) != 1 or keys == {None} or not flat:
         return values
     return [" | ".join(keys.pop()), *(" | ".join(map(str, value.values())) for value in values)]
+
+
+def setting(number: float) -> str:
+    """Returns a number below rounding as somebody has set it, 1e-08 of an epsilon; "" for what was measured.
+
+    What is measured has one digit alone in one of 100,000 cases, for a result's JSON has all its digits.
+    """
+    short = f"{number:.0e}"
+    return short if 0 < abs(number) < TINY and f"{number:.5e}" == f"{float(short):.5e}" else ""
 
 
 def digits(number: float) -> str:

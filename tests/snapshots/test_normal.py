@@ -17,6 +17,7 @@ RESULT = {
         {"key": "grad/b", "verdict": "different", "worst_step": 1, "worst_multiple": 1e9},
     ],
     "repeats": [{"side": "candidate", "tensors": 3, "unequal": 0, "wanders": 0.0, "where": ""}],
+    "reference": {"optimizer": {"epsilon": 1e-8}, "error": 3.1415e-9},
     "candidate": {"framework": "torch 2.13.0+cpu", "cpu_capability": "AVX512", "trace": "/somewhere/kept/torch"},
 }
 REPORT = """verdict: different
@@ -53,6 +54,7 @@ def changed(value, old=None, new=None):
         (1e9, 3.2e9),
         (0.0, 1.6e-8),
         ("", "step 0, grad/a"),
+        (3.1415e-9, 1.0342e-8),
         ("torch 2.13.0+cpu", "torch 2.14.1"),
         ("AVX512", "DEFAULT"),
         (
@@ -75,11 +77,13 @@ def test_a_result_may_come_from_another_processor(old, new):
         ("clipping", "cut"),
         ("same", "different"),
         ("grad/a", "grad/c"),
+        (1e-8, 1e-7),
+        (1e-8, 0.0),
         (114, 113),
         (3, 4),
     ],
 )
-def test_a_result_may_not_change_in_a_title_a_fix_a_place_a_verdict_or_a_count(old, new):
+def test_a_result_may_not_change_in_a_title_a_fix_a_place_a_verdict_a_setting_or_a_count(old, new):
     assert result(old, new) != result()
 
 
