@@ -38,10 +38,10 @@ WORDS = {
     r"sign of life": "heartbeat",
 }
 PATTERN = re.compile(rf"(?<![\w./-])({'|'.join(f'(?:{word})' for word in WORDS)})(?![\w/-])", re.IGNORECASE)
-# Folders whose texts are done, and for the others how many words they may still hold: lower a number, never raise it.
+# Folders whose texts are done, and for the others how many words they still hold: lower a number with them, never raise it.
 DONE = ("case", "cli", "experiment", "judge", "locate", "mapping", "report", "teach", "trace", "worker")
-LEFT = {"parity/diagnose": 28, "tf_towers": 1, "torch_ddp": 0}
-NAMES_LEFT = 266
+LEFT = {"parity/diagnose": 26, "tf_towers": 1}
+NAMES_LEFT = 264
 OF_CODE = re.compile(r"mend|kink|wander|stray|told|apart|aside|beside|empty_gradient|closely|foretold|alike")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # Names of files, keys, commands and functions are frozen, and stand in backticks; so are the headings of other pages' rows.
@@ -100,7 +100,7 @@ def wrong_in(folder: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("folder", [*(f"parity/{name}" for name in DONE), "docs", "examples/lessons"])
+@pytest.mark.parametrize("folder", [*(f"parity/{name}" for name in DONE), "torch_ddp", "docs", "examples/lessons"])
 def test_texts_are_in_the_words_of_the_field(folder):
     assert wrong_in(folder) == []
 
@@ -109,10 +109,13 @@ def test_texts_are_in_the_words_of_the_field(folder):
 def test_the_old_words_become_fewer(folder):
     wrong = wrong_in(folder)
     assert len(wrong) <= LEFT[folder], "\n".join(wrong)
+    assert len(wrong) == LEFT[folder], f"lower LEFT of {folder} to {len(wrong)}"
 
 
 def test_names_in_code_become_fewer():
-    assert len(old_names()) <= NAMES_LEFT, "\n".join(old_names())
+    names = old_names()
+    assert len(names) <= NAMES_LEFT, "\n".join(names)
+    assert len(names) == NAMES_LEFT, f"lower NAMES_LEFT to {len(names)}"
 
 
 def old_names() -> list[str]:
