@@ -140,7 +140,7 @@ SETTINGS_OF_CLIPPING = {
     "scale": ("factor",),
     "other": (),
 }
-PLACES = ("before_combining", "after_combining")
+PLACES_OF_CLIPPING = ("before_combining", "after_combining")
 
 
 def _are_combinations(value: Any, fields: Mapping[str, Any], known: Known) -> bool:
@@ -162,7 +162,7 @@ def _is_rule(rule: Any, known: Known) -> bool:
     first = rule.get("first")
     named = _is_list(rule.get("variables", []), lambda name: isinstance(name, str) and name in known.ops)
     before = first is None or (isinstance(first, dict) and "first" not in first and _is_rule(first, known))
-    placed = rule.get("place") in PLACES or (rule["kind"] == "other" and rule.get("place", 0) is None)
+    placed = rule.get("place") in PLACES_OF_CLIPPING or (rule["kind"] == "other" and rule.get("place", 0) is None)
     return numbers and named and before and placed
 
 
