@@ -45,9 +45,8 @@ def as_declared(case: Case) -> Case:
     changes: dict[str, Any] = {"expect": _only_the_loss(expect)}
     if expect.combine is not None:
         changes["combine"] = expect.combine
-        changes["tf"] = case.tf.model_copy(
-            update={"reduce": None}
-        )  # a way to take the mean, of a combination that is none now
+        # It repeats the old combination, or says how a mean is taken.
+        changes["tf"] = case.tf.model_copy(update={"reduce": None})
     if case.optimizer is not None:
         optimizer: dict[str, Any] = {}
         if expect.learning_rate_factor is not None:

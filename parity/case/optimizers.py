@@ -71,7 +71,7 @@ class Accumulate(Table):
 class LossScale(Table):
     """A loss scale that falls by `factor` when a combined gradient is not finite, and grows after so many good steps."""
 
-    initial: Positive = 32768.0  # 2^15; growth and factor as in TensorFlow's DynamicLossScale and Apex's scaler
+    initial: Positive = 32768.0  # as TensorFlow 1.15's DynamicLossScale, all three; Apex begins at 2^16
     growth_interval: int = Field(default=2000, ge=1)
     factor: float = Field(default=2.0, gt=1, allow_inf_nan=False)
 

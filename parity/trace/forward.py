@@ -16,6 +16,8 @@ from parity.trace.writer import TraceWriter
 FORWARD_FORMAT = "tower-parity-forward"
 FORWARD_VERSION = 1
 FORWARD_FILE = "forward.json"
+OF_A_PASS = (FORWARD_FORMAT, FORWARD_VERSION)
+ADDED = ("lines", "operands", "laid_out")  # to the first version: of each op, in lists of their own
 MOST_BYTES = (
     1 << 30
 )  # of one pass: what is beyond is listed without its numbers, and a search is reports that they are unknown
@@ -104,24 +106,12 @@ class Forward(object):
     """
 
     def __init__(self, directory: Path) -> None:
-        path = os.path.join(str(directory), FORWARD_FILE)
-        try:
-            with open(path, "rb") as file:
-                found = json.loads(file.read().decode("utf-8"))
-        except (OSError, ValueError) as error:
-            raise TraceError(f"forward: expected JSON in {path}, got {error}. Record the pass again.") from error
-        if (found.get("format"), found.get("format_version")) != (FORWARD_FORMAT, FORWARD_VERSION):
-            raise TraceError(
-                f"forward: expected the format {FORWARD_FORMAT!r} {FORWARD_VERSION} in {path}, got another."
-            )
+        found = _described(os.path.join(str(directory), FORWARD_FILE))
         self.step = int(found["step"])
         self.tower = str(found["tower"])
-        lines = found.get("lines") or [None] * len(found["ops"])  # none in what an earlier version wrote
-        none: List[Any] = [[]] * len(lines)
-        taken = zip(found.get("operands") or none, found.get("laid_out") or none)
         self.ops = [
-            ForwardOp(*each)._replace(line=line_of(line), operands=_operands(*of_op))
-            for each, line, of_op in zip(found["ops"], lines, taken)
+            ForwardOp(*op)._replace(line=line_of(line), operands=_operands(taken, laid_out))
+            for op, line, taken, laid_out in zip(found["ops"], *(found[name] for name in ADDED))
         ]
         self._file = Trace(directory).step(self.step)
         self._known = set(self._file.names())
@@ -143,6 +133,24 @@ class Forward(object):
             name = _operand_key(self.tower, operand.value)
             return self._file.read(name) if name in self._known else None
         return reshaped(self.value(operand.op) if operand.op is not None else None, operand.shape)
+
+
+def _described(path: str) -> Dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            found = json.loads(file.read().decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise TraceError(f"forward: expected JSON in {path}, got {error}. Record the pass again.") from error
+    if not isinstance(found, dict) or (found.get("format"), found.get("format_version")) != OF_A_PASS:
+        raise TraceError(f"forward: expected the format {FORWARD_FORMAT!r} {FORWARD_VERSION} in {path}, got another.")
+    ops = found.get("ops")
+    if not isinstance(ops, list) or not {"step", "tower"} <= set(found):
+        raise TraceError(f"forward: expected a step, a tower and ops in {path}. Record the pass again.")
+    for name in ADDED:
+        found[name] = found.get(name) or [None] * len(ops)  # none in what an earlier version wrote
+        if len(found[name]) != len(ops):
+            raise TraceError(f"forward: expected {len(ops)} {name} in {path}, got {len(found[name])}. Record it again.")
+    return found
 
 
 def write_forward(
@@ -189,9 +197,11 @@ def reshaped(value: Optional[Any], shape: Sequence[int]) -> Optional[Any]:
     return value.reshape(shape) if value is not None and value.size == np.prod(shape, dtype=int) else None
 
 
-def _operands(taken: Sequence[Any], laid_out: Sequence[Any]) -> Tuple[Operand, ...]:
-    known = list(laid_out) or [None] * len(taken)
-    return tuple(Operand(*each)._replace(laid_out=_laid_out(how)) for each, how in zip(taken, known))
+def _operands(taken: Optional[Sequence[Any]], laid_out: Optional[Sequence[Any]]) -> Tuple[Operand, ...]:
+    taken = taken or []
+    return tuple(
+        Operand(*each)._replace(laid_out=_laid_out(how)) for each, how in zip(taken, laid_out or [None] * len(taken))
+    )
 
 
 def _laid_out(known: Optional[Sequence[Any]]) -> Optional[LaidOut]:

@@ -106,7 +106,9 @@ def read_graph(directory: Path) -> RecordedGraph:
         with open(path, "rb") as file:
             found = json.loads(file.read().decode("utf-8"))
     except OSError as error:
-        raise TraceError(f"graph: expected {path}, got no such file. Record the script with this version.") from error
+        raise TraceError(
+            f"graph: expected to read {path}, got: {error.strerror}. Record the script with this version."
+        ) from error
     except (ValueError, RecursionError) as error:
         raise TraceError(f"graph: expected JSON in {path}, got {error}. Record the script again.") from error
     if not isinstance(found, dict) or found.get("format") != GRAPH_FORMAT:

@@ -101,7 +101,7 @@ def _load(directory: str) -> Dict[str, Any]:
         ) from error
     except OSError as error:
         raise TraceError(f"trace: expected to read {path}, got: {error.strerror}. Fix that and run again.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter of brackets without end
         raise TraceError(f"trace: expected JSON in {path}, got {error}. Record the trace again.") from error
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise TraceError(f"trace: expected the format {FORMAT!r} in {path}, got something else.")

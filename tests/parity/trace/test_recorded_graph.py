@@ -50,7 +50,9 @@ def test_a_graph_of_before_is_read_without_what_was_not_kept(tmp_path):
 
 
 def test_a_trace_without_a_graph_is_refused(tmp_path):
-    with pytest.raises(TraceError, match=r"graph: expected .*graph\.json, got no such file\. Record the script"):
+    with pytest.raises(
+        TraceError, match=r"graph: expected to read .*graph\.json, got: No such file.*\. Record the script"
+    ):
         read_graph(tmp_path)
 
 

@@ -5,9 +5,10 @@ import linecache
 import sysconfig
 
 import numpy as np
+import pytest
 
 import parity
-from parity.trace import Forward, ForwardOp, LaidOut, Operand, SourceLine, UsersLines, write_forward
+from parity.trace import Forward, ForwardOp, LaidOut, Operand, SourceLine, TraceError, UsersLines, write_forward
 
 LINE = SourceLine("tower.py", 31, "tower", "x = tf.nn.relu(x)", (("tower.py", 40, "loss", "x = tower(x)"),))
 
@@ -22,6 +23,29 @@ def test_a_pass_gives_its_lines_back_and_one_of_before_is_read_without(tmp_path)
     del kept["lines"]
     path.write_text(json.dumps(kept))
     assert [op.line for op in Forward(tmp_path / "f").ops] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "expected the format"),
+        ("[" * 100_000, "expected JSON"),
+        ('{"ops": []', "expected JSON"),
+        ({"tower": None}, "expected a step, a tower and ops"),
+        ({"ops": None}, "expected a step, a tower and ops"),
+        ({"lines": [None]}, "expected 2 lines in .*, got 1"),
+        ({"operands": [[], [], []]}, "expected 2 operands in .*, got 3"),
+    ],
+)
+def test_a_description_of_a_pass_that_lies_is_refused(tmp_path, text, message):
+    write_forward(tmp_path / "f", 0, "0", [(ForwardOp(name, "Relu", [], [], [], {}, LINE), None) for name in "ab"])
+    path = tmp_path / "f" / "forward.json"
+    if isinstance(text, dict):
+        changed = {**json.loads(path.read_text()), **text}
+        text = json.dumps({name: value for name, value in changed.items() if value is not None})
+    path.write_text(text)
+    with pytest.raises(TraceError, match=message):
+        Forward(tmp_path / "f")
 
 
 def test_a_pass_gives_back_what_ops_take_each_array_once(tmp_path):

@@ -156,6 +156,13 @@ def test_a_trace_is_complete_only_once_it_is_closed(tmp_path):
     assert [path.name for path in tmp_path.glob("*.part")] == []
 
 
+def test_a_description_that_is_nested_without_end_is_refused(tmp_path):
+    write(tmp_path).close()
+    (tmp_path / "trace.json").write_text("[" * 100_000)
+    with pytest.raises(TraceError, match=r"expected JSON in .*trace\.json"):
+        Trace(tmp_path)
+
+
 def test_a_missing_step_is_named(tmp_path):
     write(tmp_path).close()
     (tmp_path / "step-000000.safetensors").unlink()
