@@ -122,6 +122,7 @@ def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:
         return [told_of(first, infinite)]  # no number to test anything on
     own = evidence.of_optimizer(first)
     causes: list[Cause] = []
+    # All are asked, not only up to the first that holds: several may be true, and are named in this order.
     for hypothesis in HYPOTHESES:
         cause = hypothesis(first, own)
         if cause is not None and not (causes and cause.name in causes_with(Trait.ONLY_ALONE)):
@@ -223,6 +224,7 @@ def _before(
         )
         if check.run != "lockstep" or check.verdict != "different" or not independent or key.quantity in seen:
             continue
+        # The first tensor of a quantity stands for the others, which follow from it.
         seen.add(key.quantity)
         yield _difference(key, check, evidence), evidence
         if first.check.run != "lockstep":

@@ -56,6 +56,7 @@ def read_in_place(structure: Structure, read: Read) -> Structure:
     """
     missing = [one for one in structure.missing if one.name in read.reference]
     extra = _read_by(structure.extra, read.candidate)
+    # Only one of each: of several, which belong together is not known.
     if len(missing) != 1 or len(extra) != 1 or len(missing[0].shape) != len(extra[0].shape):
         return structure
     return structure._replace(
@@ -127,6 +128,8 @@ def _resized(one: Variable, other: Variable, explains: Explained) -> Cause:
 
 def _missing(variables: Sequence[Variable], evidence: Evidence, read: Read | None, explains: Explained) -> Cause:
     names = ", ".join(f"{one.name} {list(one.shape)}" for one in variables)
+    # A variable without a parameter may be one that the port shares: what it reads there belongs to another variable of
+    # that shape.
     joined = {part: pair.shape for pair in evidence.join.mapping.pairs for part in pair.candidate}
     there = sorted(read.candidate & joined.keys()) if read else []
     shared = [name for name in there if any(joined[name] == one.shape for one in variables)]

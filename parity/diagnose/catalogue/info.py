@@ -4,7 +4,7 @@ import enum
 from collections.abc import Mapping
 from typing import NamedTuple
 
-PLACE, GENERAL, EXACT = 0, 1, 2
+PLACE, GENERAL, EXACT = 0, 1, 2  # in ascending order of how exactly a cause says what is wrong
 
 
 class Trait(enum.Flag):

@@ -79,6 +79,7 @@ class At(NamedTuple):
 
     def edit(self, value: Array | None, name: str, as_is: str, changed: str, dropped: str = "") -> Iterator[Edit]:
         """Yields the change to a value, none where it could not be computed or changes nothing."""
+        # An edit without effect would be met wherever the sides are the same.
         if value is not None and not (value.shape == self.output.shape and np.array_equal(value, self.output)):
             yield Edit(self.number, value, name, as_is, changed, dropped)
 

@@ -88,10 +88,12 @@ def _root(residual: Callable[[float], Array | None], allowed: float) -> float | 
             return x + step
         slope = (there - here) / step
         steep = float(np.vdot(slope, slope))
+        # What does not move with x is not off by it.
         if steep == 0.0 or not np.isfinite(steep):
             return None
         x, here = x + step, there
         step = float(np.clip(-float(np.vdot(slope, here)) / steep, -2.0, 2.0))
+        # A step of rounding: no number makes it vanish.
         if abs(step) < 1e-15:
             return None
     return None

@@ -45,6 +45,7 @@ def inputs_read(place: Location, feeds: Sequence[str]) -> Iterator[Read]:
     # kind.
     known = [each for each in reference.ops[number].inputs if each in of_weights]
     numbers = list(_beside(place, known) if known else _first_layers(place))
+    # What the port's counterpart takes; an input that it reads elsewhere is none of this place.
     found = [value for each in numbers for value in _of_data(candidate, each)]
     reading = [candidate.ops[each] for each in numbers[:1]]
     lines = " / ".join(op.line.shown for op in [*reading, place.op] if op.line is not None)
@@ -81,6 +82,7 @@ def _inputs(passed: Pass, number: int, of_weights: set[int], feeds: Sequence[str
     op = passed.ops[number]
     for at, operand in enumerate(op.operands):
         value = passed.operand(number, at)
+        # One number is a setting that is fed, such as a rate or a flag, and nothing that an input is compared with.
         if value is None or value.size < 2 or operand.name in op.weights:
             continue
         if operand.name in feeds:
@@ -174,6 +176,7 @@ def weights_taken(place: Location, variables: Mapping[str, Array]) -> Iterator[O
     for one in _of_no_data(place.passes[0], own):
         for two in _of_no_data(place.passes[1], other):
             for name, value in read.items():
+                # As many numbers as the weight has: a function of each number, or another order of them.
                 if one.size == two.size == value.size:
                     gains = [each for key, each in read.items() if key != name and each.ndim == 1]
                     yield OfAWeight(name, value, one, two, lines, gains)

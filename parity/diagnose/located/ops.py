@@ -143,6 +143,7 @@ def _readers(passed: Pass, number: int) -> Iterator[int]:
 def _later(passed: Pass, number: int) -> Iterator[Array]:
     """Yields the outputs of one shape that come of an op soon."""
     behind = {number}
+    # Of the op's own shape only: what is done to it later, in another order.
     for each in range(number + 1, min(number + MOST_OPS_AHEAD, len(passed.ops))):
         if behind & set(passed.ops[each].inputs):
             behind.add(each)

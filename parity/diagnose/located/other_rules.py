@@ -79,6 +79,7 @@ def _inputs(number: int, place: Location) -> list[Array]:
     there = place.parting.candidate
     for each in candidate.ops[there].inputs if there is not None else []:
         same = place.reached.candidate.get(each)
+        # In the reference's values, so that a rule that the port follows is computed in the reference's layout.
         taken += [same] if same is not None and same not in taken else []
     return _values(reference, taken)
 

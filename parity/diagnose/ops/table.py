@@ -72,6 +72,7 @@ def _scores(arguments: Arguments, attributes: Attributes) -> Array:
 def _masked_scores(arguments: Arguments, attributes: Attributes) -> Array:
     """What `scaled_dot_product_attention` masks: what comes after, or by a mask that is added or says what may be seen."""
     scores = np.asarray(arguments[0], np.float64)
+    # Without a mask among its operands it is the causal one, which torch makes of shapes.
     if len(arguments) < 2:
         return np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
     mask = np.asarray(arguments[1])
@@ -221,6 +222,7 @@ def _huber(arguments: Arguments, attributes: Attributes) -> Array:
 
 def _of_all(arguments: Arguments, attributes: Attributes) -> Array:
     """What becomes of each loss: torch's last argument says it; no weights."""
+    # torch_ddp/step/fused_functions.py records a loss of torch as `NAME of each`, and then as NAME, which reduces that.
     x = np.asarray(arguments[0], np.float64)
     told = next((REDUCED[at] for at in (attributes.get(place) for place in ("2", "3")) if at in REDUCED), "mean")
     how = attributes.get("reduction", told)
@@ -243,6 +245,8 @@ def _truth(function: Callable[..., Any]) -> Callable[[Arguments, Attributes], Ar
     return lambda arguments, attributes: np.asarray(function(*(np.asarray(each) for each in arguments[:2])))
 
 
+# A rule may leave out what few ops have, as one_hot its axis: an op is computed from other inputs only where this gives
+# its recorded output from its recorded inputs.
 MORE: dict[str, Callable[[Arguments, Attributes], Array]] = {
     **WINDOWS,
     **dict.fromkeys(("concatv2", "concat", "cat"), _concat),
