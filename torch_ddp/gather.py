@@ -41,6 +41,7 @@ def ranks_agree(arrays: dict[str, np.ndarray], rank: Rank, device: torch.device)
     """Returns whether all ranks hold the same bits in `arrays`: the weights should, after every step."""
     if rank.world_size == 1:
         return True
+    # 64 bits fit one int64 of a collective. Names are sorted: dictionaries of ranks may differ in order.
     digest = hashlib.blake2b(digest_size=8)
     for name in sorted(arrays):
         digest.update(np.ascontiguousarray(arrays[name]).tobytes())

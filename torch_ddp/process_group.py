@@ -20,6 +20,7 @@ from torch_ddp.rank_failures import join_ranks, recorded
 from torch_ddp.rendezvous import fresh_store, shares_store_over_restarts
 
 BACKENDS = ("gloo", "nccl")
+# Seconds; gloo's own are 30 minutes, nccl's 10: a rank that nobody joins says so within a minute.
 DEFAULT_TIMEOUT = 60.0
 FROM_ENVIRONMENT = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -99,6 +100,7 @@ def process_group(
     import_what_ddp_imports()
     limit = datetime.timedelta(seconds=timeout)
     if init_method == "env://" and shares_store_over_restarts():
+        # What init_process_group would do itself with env://, which gives it no store of one start alone.
         shared, _, _ = next(rendezvous(init_method, timeout=limit))
         store = fresh_store(shared, who.rank, who.world_size, timeout)
         dist.init_process_group(backend, store=store, rank=who.rank, world_size=who.world_size, timeout=limit)
@@ -126,8 +128,10 @@ def leave_process_group() -> None:
     """
     if not dist.is_initialized():
         return
+    # Models that only hold each other are gone after this, and need not be searched.
     gc.collect()
     for known in gc.get_objects():
+        # type() and not isinstance, which asks the object for its __class__: proxies then run code of their own.
         if issubclass(type(known), DistributedDataParallel):
             known.__dict__.update(logger=None, reducer=None)  # the logger owns the Reducer too
     dist.destroy_process_group()
@@ -179,6 +183,7 @@ def spawn(
 
     with tempfile.TemporaryDirectory() as folder:
         meeting = rendezvous or (Path(folder) / "meeting").as_uri()
+        # Whole numbers, as `_check_nodes` made sure.
         first, count = node * world_size // nodes, world_size // nodes
         join_ranks(
             start_processes(  # type: ignore[no-untyped-call]

@@ -35,8 +35,10 @@ def recorded(folder: Path, rank: int) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as error:
         record = folder / f"{rank}{SUFFIX}"
+        # The first failure of a rank is the cause; leaving the group may raise once more.
         if record.exists() or (isinstance(error, SystemExit) and not error.code):
             raise
+        # Written under another name and renamed: the parent never reads half a record.
         unfinished = record.with_suffix(".unfinished")
         unfinished.write_text(f"{time.monotonic_ns()}\n{traceback.format_exc()}", encoding="utf-8")
         unfinished.rename(record)
@@ -49,6 +51,7 @@ def failures(folder: Path) -> list[Failure]:
     for record in folder.glob(f"*{SUFFIX}"):
         at, _, text = record.read_text(encoding="utf-8").partition("\n")
         found.append(Failure(int(at), int(record.stem), text))
+    # By time first: the earliest is the cause.
     return sorted(found)
 
 
@@ -84,6 +87,7 @@ def _cause(context: Any, first: int, recorded: list[Failure], error: "ProcessExc
     known = {failure.rank for failure in recorded}
     for index, process in enumerate(context.processes):
         # SIGTERM is how the others were ended.
+        # Killed from outside, or by its own crash: it left no record, and the others failed for lack of it.
         if process.exitcode not in (0, -signal.SIGTERM) and first + index not in known:
             return _exited(first + index, process)
     if not recorded:

@@ -106,6 +106,8 @@ class Recording:
         if self._reduction:
             self._reduction.keep = True
             self._reduction.local.clear()
+        # Of one step on one rank: it is what a comparison walks to find the first op that differs, and costs a copy
+        # of every output.
         watch = ForwardWatch(self._model) if self._made == 0 and self._rank.rank == 0 else None
         with self._seeing_losses(), watch.watching() if watch else contextlib.nullcontext():
             yield
@@ -146,8 +148,10 @@ class Recording:
         def backward(loss: Tensor, *arguments: Any, **named: Any) -> None:
             original(loss, *arguments, **named)  # type: ignore[no-untyped-call]
             self._loss = loss.detach()
+            # Right after backward, when DDP has reduced and nothing was clipped yet.
             self._combined = _arrays(self._observer.present())
 
+        # On the class, since the script's own call is to be seen; put back at the end of every step.
         Tensor.backward = backward  # type: ignore[assignment]
         try:
             yield

@@ -15,6 +15,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from torch_ddp.errors import TorchDdpError
 
+# Seconds between two looks; the store has no way to wait for one key of several.
 PAUSE = 0.005
 
 
@@ -43,6 +44,7 @@ def fresh_store(store: Store, rank: int, world_size: int, timeout: float) -> Sto
 
 
 def _ask(store: Store, rank: int, timeout: float) -> str:
+    # 122 random bits: no word of an earlier start, and no answer to one, is ever this one.
     word = uuid.uuid4().hex
     store.set(f"word/{rank}", word)
     try:
@@ -50,12 +52,15 @@ def _ask(store: Store, rank: int, timeout: float) -> str:
     except dist.DistError as error:
         raise TorchDdpError(_nobody([0], timeout)) from error
     token: str = store.get(f"answer/{word}").decode()
+    # Only now does rank 0 count this rank: an answer that a dead one never read is not enough.
     store.set(f"here/{token}/{rank}", word)
     return token
 
 
 def _invite(store: Store, world_size: int, timeout: float) -> str:
     token = uuid.uuid4().hex
+    # missing: ranks of this start that rank 0 has not seen; answered: words that have their answer, a dead rank's
+    # too. Each pass answers what is new, so that a live rank's word is answered whichever words came before it.
     missing, answered = set(range(1, world_size)), set()
     deadline = time.monotonic() + timeout
     while missing:

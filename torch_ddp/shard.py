@@ -53,6 +53,7 @@ def shard(batch: dict[str, Tensor], rank: int, world_size: int, parts: str = "ra
                 f"Use {choice} examples."
             )
         piece = size // world_size
+        # A view: the batch was copied to the device once, for all inputs.
         pieces[name] = tensor[rank * piece : (rank + 1) * piece]
     return pieces
 
@@ -74,6 +75,7 @@ def shard_uneven(batch: dict[str, Tensor], rank: int, world_size: int, policy: s
     """
     size = len(next(iter(batch.values())))
     if policy == "sizes":
+        # As np.array_split: the first size % world_size ranks have one more, and those before this one shift it.
         low = rank * (size // world_size) + min(rank, size % world_size)
         high = low + size // world_size + (rank < size % world_size)
         return Shard({name: tensor[low:high] for name, tensor in batch.items()}, high - low)
@@ -82,8 +84,10 @@ def shard_uneven(batch: dict[str, Tensor], rank: int, world_size: int, policy: s
         return Shard({name: tensor[rank * piece : (rank + 1) * piece] for name, tensor in batch.items()}, piece)
     if policy != "pad":
         raise TorchDdpError(f"shard_uneven: expected policy to be one of drop, pad, sizes, got {policy!r}.")
+    # ceil(size / world_size): the batch is filled up to the next multiple, all of it at the end.
     piece = -(-size // world_size)
     first = next(iter(batch.values()))
+    # int64 [piece], places in the filled batch; what is beyond the last example is that example again.
     places = torch.arange(rank * piece, (rank + 1) * piece, device=first.device)
     dtype = next((tensor.dtype for tensor in batch.values() if tensor.is_floating_point()), torch.float32)
     inputs = {name: tensor[places.clamp(max=size - 1)] for name, tensor in batch.items()}

@@ -43,6 +43,7 @@ def load_weights(model: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
                 f"load_weights: expected shape {tuple(targets[name].shape)} for {name!r}, got {array.shape}. "
                 "Give its mapping the transform that fits."
             )
+    # After all checks: a refused state leaves the model whole.
     with torch.no_grad():
         for name, array in arrays.items():
             targets[name].copy_(torch.from_numpy(np.array(array)))
@@ -53,6 +54,7 @@ def unregistered(model: nn.Module) -> dict[str, Tensor]:
 
     Torch looks for parameters and modules in a module's attributes, and not in plain lists, tuples and dicts there.
     """
+    # By identity: a parameter that is registered elsewhere too is trained, wherever else it is held.
     known = {id(parameter) for parameter in model.parameters()}
     found: dict[str, Tensor] = {}
     for path, module in model.named_modules():

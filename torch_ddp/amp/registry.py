@@ -99,6 +99,7 @@ def register_promote_function(module: object, name: str) -> None:
 def _decorated(function: Function, rule: Rule) -> Function:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        # Here and not above: the session imports this module.
         from torch_ddp.amp.session import call_cast, current_casts
 
         return call_cast(current_casts(), rule, function, args, kwargs)
@@ -112,6 +113,7 @@ def _register(module: object, name: str, rule: Rule, who: str) -> None:
         where = getattr(module, "__name__", repr(module))
         raise AmpError(f"{who}: expected a function {name!r} in {where}, got none. Check the spelling.")
     before = _registered.get((id(module), name))
+    # Registered twice: what the session has patched in is ours, and is not wrapped once more.
     if before is not None and function is before.wrapped:
         function = before.function
     _registered[id(module), name] = Registered(module, name, function, _decorated(function, rule), rule)

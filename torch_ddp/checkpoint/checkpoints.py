@@ -55,6 +55,7 @@ class MasterWeights:
                 master.copy_(state[name])
 
     def _masters(self) -> dict[str, Tensor]:
+        # By identity: a master has the values of a weight, and is no weight.
         own = {id(parameter) for parameter in self._model.parameters()}
         return {
             f"{number}.{index}": parameter
@@ -83,6 +84,8 @@ def random_state(device: torch.device) -> dict[str, np.ndarray]:
     Args:
       device: if a GPU, its generator is included.
     """
+    # Python: version, 625 numbers, and the second of a pair of normal draws where one is kept. numpy: 624 keys, a
+    # position, and likewise. As arrays, so that loading runs no code.
     version, words, gauss = random.getstate()
     _, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     state = {
@@ -179,6 +182,7 @@ class Checkpoints:
         Raises:
           CheckpointError: a part holds something that could not be loaded again.
         """
+        # A collective, and before the parts are read: every rank is at the same step then.
         random_states = gather(random_state(self._device), self._rank, self._device)
         if random_states is None:
             return None
@@ -206,9 +210,11 @@ class Checkpoints:
         if not data:
             return None
         state = read_whole(data)
+        # All checks before the first part is loaded: a refused resume leaves the training as it was.
         self._check(state)
         for name, part in self._parts.items():
             part.load_state_dict(state["parts"][name])
+        # Threads decide how sums are cut, and with that their last bits.
         torch.set_num_threads(state["threads"])
         set_random_state(state["random"][self._rank.rank], self._device)
         return Progress(**state["progress"])
@@ -218,10 +224,12 @@ class Checkpoints:
         found = newest_whole(self._folder) if self._rank.local_rank == 0 else None
         if self._rank.world_size == 1:
             return found.data if found else b""
+        # int64 [2]: newest step and its bytes, -1 and 0 for none.
         own = torch.tensor([found.step, len(found.data)] if found else [-1, 0], device=self._device)
         everyone = [torch.zeros_like(own) for _ in range(self._rank.world_size)]
         dist.all_gather(everyone, own)
         steps = [int(other[0]) for other in everyone]
+        # The lowest rank among those that have the newest: all ranks find the same.
         source = steps.index(max(steps))
         size = int(everyone[source][1])
         content = torch.zeros(size, dtype=torch.uint8, device=self._device)

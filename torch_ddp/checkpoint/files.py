@@ -16,6 +16,7 @@ from torch_ddp.errors import CheckpointError
 
 NAME = re.compile(r"step-(?P<step>\d{10})-(?P<digest>[0-9a-f]{32})\.pt")
 SUFFIX_WHILE_WRITING = ".unfinished"
+# 128 bits: what is damaged by chance has the same digest with a probability of 3e-39.
 DIGEST_BYTES = 16
 
 
@@ -60,11 +61,14 @@ def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2) -
     with unfinished.open("wb") as file:
         torch.save(state, file)
         file.flush()
+        # Before the rename, or the name could survive a power failure and the content not.
         os.fsync(file.fileno())
+    # After writing, for it is the file that must load without running code; under a name that nobody resumes from.
     _refuse_code(unfinished, state)
     path = folder / f"step-{step:010d}-{_digest(unfinished.read_bytes())}.pt"
     unfinished.rename(path)
     _flush_folder(folder)
+    # Old ones go only now, when the new one has its name: at every moment one whole checkpoint is there.
     others = [other for other in _newest_first(folder) if other != path]
     same = [other for other in others if _step(other) == step]
     older = [other for other in others if _step(other) < step]
@@ -137,6 +141,7 @@ def _is_whole(path: Path, data: bytes) -> bool:
 
 
 def _step(path: Path) -> int:
+    # The ten digits of NAME.
     return int(path.name[5:15])
 
 

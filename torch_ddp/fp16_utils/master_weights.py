@@ -37,6 +37,7 @@ def prep_param_lists(model: nn.Module, flat_master: bool = False) -> tuple[list[
     if not flat_master:
         return weights, [weight.detach().clone().float().requires_grad_() for weight in weights]
     dtypes = sorted({str(weight.dtype) for weight in weights})
+    # A flat master has one dtype, and is cut into weights by their numbers of elements alone.
     if len(dtypes) != 1:
         raise Fp16Error(
             f"prep_param_lists: expected weights of one dtype for flat_master=True, got {dtypes}. "
@@ -72,6 +73,8 @@ def model_grads_to_master_grads(
             master_params[0].grad = _flat(grads).to(master_params[0].dtype)
             return
         for weight, master in zip(model_params, master_params, strict=True):
+            # copy=True: a float32 weight would otherwise share its gradient with its master, and clipping one would
+            # clip both.
             master.grad = None if weight.grad is None else weight.grad.detach().to(master.dtype, copy=True)
 
 
@@ -107,6 +110,7 @@ def to_python_float(t: Any) -> Any:
 
     Counterpart: apex.fp16_utils.to_python_float
     """
+    # item() of a tensor waits for the device.
     return t.item() if hasattr(t, "item") else t[0]
 
 

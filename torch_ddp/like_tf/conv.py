@@ -77,6 +77,7 @@ class _Conv(nn.Module):
             per_axis(who, value, self._axes) for value in (kernel_size, stride, dilation)
         )
         self.groups = groups
+        # [out, in / groups, *kernel]
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels // groups, *self.kernel_size))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.reset_parameters()
@@ -213,6 +214,7 @@ def conv2d_transpose(
 
 
 def _cut(x: Tensor, axis: int, before: int, size: int) -> Tensor:
+    # As many elements as there are from `before` on, at most `size`.
     kept = x.narrow(axis, before, min(size, x.shape[axis] - before))
     missing = size - kept.shape[axis]
     # Where the stride is larger than the kernel, the last elements are reached by no window and stay zero.

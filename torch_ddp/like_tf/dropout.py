@@ -36,6 +36,7 @@ def dropout(x: Tensor, rate: float, mask: Tensor | None = None, noise_shape: Seq
         mask = torch.rand(shape, dtype=x.dtype, device=x.device) >= rate
     # Rounded to x's dtype before it is multiplied; x / (1 - rate) is 5.3e-8 away in float32 (docs/semantics.md).
     scale = 1.0 / (1.0 - torch.tensor(rate, dtype=x.dtype))
+    # From the left, as in TensorFlow: (x * scale) * mask.
     return x * scale * mask.to(x.dtype)
 
 

@@ -47,6 +47,7 @@ def compute_weighted_loss(
         )
     # Also of float64 losses: TensorFlow casts them and back, so that a float64 graph has a loss of 24 bits.
     single = losses.to(torch.float32)
+    # float32 as well: TensorFlow casts weights whatever they were.
     scale = torch.as_tensor(weights, device=losses.device).to(torch.float32)
     # TensorFlow broadcasts axes of length 1, never missing ones: weights of [batch] for losses of [batch, classes]
     # are a mistake.
@@ -157,6 +158,7 @@ def huber_loss(
 
     Counterpart: tf.compat.v1.losses.huber_loss.
     """
+    # d^2 / 2 up to delta, delta * (|d| - delta / 2) beyond: with slope delta; smooth_l1_loss(beta) has slope 1.
     losses = torch.nn.functional.huber_loss(predictions.float(), labels.float(), reduction="none", delta=delta)
     return compute_weighted_loss(losses, weights, reduction)
 
@@ -257,6 +259,7 @@ def softmax_cross_entropy(
 
     Counterpart: tf.compat.v1.losses.softmax_cross_entropy.
     """
+    # Before smoothing: TensorFlow stops gradients at the labels it was given.
     labels = onehot_labels.detach().to(logits.dtype)
     if label_smoothing > 0:
         labels = labels * (1 - label_smoothing) + label_smoothing / labels.shape[1]

@@ -140,6 +140,7 @@ def flatten(x: Tensor) -> Tensor:
 
     Counterpart: tf.compat.v1.layers.flatten.
     """
+    # NCHW to NHWC: a row of the dense kernel behind it is one (height, width, channel) in this order.
     return x.movedim(1, -1).flatten(1)
 
 

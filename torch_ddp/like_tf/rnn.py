@@ -55,6 +55,8 @@ class LSTMCell(nn.Module):
         self.hidden_size, self.output_size = hidden_size, num_proj or hidden_size
         self.cell_clip, self.proj_clip, self.forget_bias = cell_clip, proj_clip, forget_bias
         self.weight = nn.Parameter(torch.empty(4 * hidden_size, input_size + self.output_size))
+        # One, where torch has two whose sum counts: gradients of both are the same, and SGD moves the sum twice as
+        # far.
         self.bias = nn.Parameter(torch.empty(4 * hidden_size))
         for name in ("w_f_diag", "w_i_diag", "w_o_diag"):
             self.register_parameter(name, nn.Parameter(torch.empty(hidden_size)) if use_peepholes else None)
@@ -197,6 +199,7 @@ def dynamic_rnn(
     """
     state = cell.zero_state(inputs.shape[0]) if initial_state is None else initial_state
     outputs = []
+    # x: [batch, features]. `state` holds, for each example, what its last step within its own length left.
     for time, x in enumerate(inputs.unbind(1)):
         output, new = cell(x, state)
         if sequence_length is not None:

@@ -64,6 +64,7 @@ def natural_exp_decay(
 
     Counterpart: tf.compat.v1.train.natural_exp_decay.
     """
+    # The exponential in double, of a float32 number, rounded once.
     factor = np.float32(math.exp(-np.float32(decay_rate)))
     return _decaying("natural_exp_decay", learning_rate, decay_steps, factor, staircase, optimized)
 
@@ -314,9 +315,11 @@ def piecewise_constant(boundaries: Sequence[int], values: Sequence[float]) -> Sc
         )
     if any(a >= b for a, b in itertools.pairwise(boundaries)):
         raise LikeTfError(f"piecewise_constant: expected increasing boundaries, got {list(boundaries)}. Sort them.")
+    # The graph chooses among float32 constants.
     rates = [graph_float(value) for value in values]
 
     def at(step: int) -> float:
+        # How many boundaries the step has passed, none of them by being equal to it.
         return rates[sum(step > boundary for boundary in boundaries)]
 
     return at

@@ -21,6 +21,7 @@ from torch_ddp.mutations.registry import (
 
 @mutation("net", "rectifier", "act loss", needs="relu", sized=True)
 def leaky_rectifier(port: Port, size: float) -> Port:
+    # torch's own default slope at size 1.
     return with_function(port, "relu", lambda plain, x: F.leaky_relu(x, 0.01 * size))
 
 
@@ -51,6 +52,7 @@ def reflecting_border(port: Port, size: float) -> Port:
 def padding_on_one_side(port: Port, size: float) -> Port:
     def change(conv: nn.Conv2d) -> None:
         assert isinstance(conv.padding, tuple)
+        # Padded by hand, one less before and one more after: the shape stays, the image moves by one.
         top, left = conv.padding
         conv.register_forward_pre_hook(lambda module, args: (F.pad(args[0], (left - 1, left + 1, top - 1, top + 1)),))
         conv.padding = (0, 0)
@@ -153,6 +155,7 @@ def another_decay_of_statistics(port: Port, size: float) -> Port:
 def batch_norm_in_evaluation_mode(port: Port, size: float) -> Port:
     def change(norm: Any) -> None:
         nn.Module.train(norm, False)
+        # Or model.train() of the next step would undo it.
         norm.train = lambda mode=True: norm
 
     return _norms(port, change)
@@ -232,6 +235,7 @@ def _to_the_forget_gate(port: Port, amount: float) -> Port:
     def change(module: nn.LSTM, weights: list[Any]) -> list[Tensor]:
         h = module.hidden_size
         added = torch.zeros_like(weights[3])
+        # torch's gates are i, f, g, o: the second quarter of bias_hh.
         added[h : 2 * h] = amount
         return [*weights[:3], weights[3] + added]
 
@@ -252,6 +256,7 @@ def no_forget_bias(port: Port, size: float) -> Port:
 def gates_in_the_order_of_tensorflow(port: Port, size: float) -> Port:
     def change(module: nn.LSTM, weights: list[Any]) -> list[Tensor]:
         first, second, third, fourth = torch.arange(4 * module.hidden_size).chunk(4)
+        # i, g, f, o: TensorFlow's order, in which g is called j.
         order = torch.cat([first, third, second, fourth])
         return [weight[order] for weight in weights]
 

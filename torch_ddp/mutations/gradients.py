@@ -14,6 +14,7 @@ from torch_ddp.mutations.registry import Port, mutation, ranks, with_gradients, 
 def only_the_last_rank_counts(port: Port, size: float) -> Port:
     def change(gradient: Tensor, parameter: nn.Parameter, name: str) -> Tensor:
         rank, world = ranks()
+        # Times the world size, so that the mean over ranks is the last one's gradient.
         return gradient * (world if rank == world - 1 else 0)
 
     return with_gradients(port, change)
@@ -73,6 +74,7 @@ def one_layer_learns_faster(port: Port, size: float) -> Port:
 @mutation("aggregation", "clipping", "tower_grad grad")
 def every_rank_clips_by_itself(port: Port, size: float) -> Port:
     def change(gradient: Tensor, parameter: nn.Parameter, name: str) -> Tensor:
+        # A hook that runs on each rank before DDP reduces.
         limit = 0.3 * float(gradient.abs().max())
         return gradient.clamp(-limit, limit)
 

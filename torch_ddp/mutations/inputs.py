@@ -29,6 +29,8 @@ def shards_interleaved(port: Port, size: float) -> Port:
 
 @mutation("data", "stale_batch", "act loss")
 def the_batch_of_the_step_before(port: Port, size: float) -> Port:
+    # By dtypes: float32 and float64 runs use the same port, and a stale batch of the other precision would be another
+    # bug.
     kept: dict[tuple[torch.dtype, ...], dict[str, Tensor]] = {}
 
     def change(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -43,6 +45,7 @@ def the_batch_of_the_step_before(port: Port, size: float) -> Port:
 @mutation("data", "input_scale", "act loss", needs="pixels", sized=True)
 def inputs_scaled(port: Port, size: float) -> Port:
     def change(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        # Images alone; labels and weights are floats too, of fewer axes.
         return {n: v * (1 + size) if v.is_floating_point() and v.ndim > 2 else v for n, v in inputs.items()}
 
     return with_inputs(port, change)
@@ -78,6 +81,7 @@ def inputs_centred_elsewhere(port: Port, size: float) -> Port:
 @mutation("data", "reduced_precision", "act loss", needs="pixels")
 def inputs_in_float16(port: Port, size: float) -> Port:
     def change(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        # A third is no short binary number: pixels that are one would survive float16 as they are.
         return {n: (v / 3).half().to(v.dtype) * 3 if v.is_floating_point() else v for n, v in inputs.items()}
 
     return with_inputs(port, change)

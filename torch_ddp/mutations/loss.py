@@ -16,6 +16,7 @@ def the_loss_is_a_sum_over_examples(port: Port, size: float) -> Port:
 
 @mutation("loss", "loss_scale", "loss tower_grad")
 def the_loss_scale_stays_in(port: Port, size: float) -> Port:
+    # 2^10: exact, so that all gradients are off by that factor to the last bit.
     return with_loss(port, lambda loss, model, inputs: loss * 1024)
 
 

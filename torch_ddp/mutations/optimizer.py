@@ -52,6 +52,7 @@ def clipped_by_global_norm(port: Port, size: float) -> Port:
         found = parameters(optimizer)
         norm = float(torch.stack([p.grad.norm() for p in found]).norm())
         if not limits:
+            # Half of the first norm, so that it clips in every case, whatever the size of its gradients.
             limits.append(0.5 * norm)
         for p in found:
             p.grad = p.grad * min(1.0, limits[0] / max(norm, 1e-30))
@@ -63,6 +64,7 @@ def clipped_by_global_norm(port: Port, size: float) -> Port:
 def clipped_by_value(port: Port, size: float) -> Port:
     def before(optimizer: Any) -> None:
         for p in parameters(optimizer):
+            # Of the largest element: some are clipped, and not all.
             p.grad = p.grad.clamp(-0.3 * float(p.grad.abs().max()), 0.3 * float(p.grad.abs().max()))
 
     return around_step(port, before)
@@ -107,6 +109,7 @@ def nesterov_nobody_asked_for(port: Port, size: float) -> Port:
 def dampened_momentum(port: Port, size: float) -> Port:
     def before(optimizer: Any) -> None:
         for p in parameters(optimizer):
+            # Dampening 0.9, without the exception that torch makes for the first step.
             p.grad = p.grad * 0.1
 
     return around_step(port, before)
@@ -146,6 +149,7 @@ def adam_without_bias_correction(port: Port, size: float) -> Port:
     def before(optimizer: Any) -> list[tuple[float, float]]:
         powers = [(group["beta1_power"], group["beta2_power"]) for group in optimizer.param_groups]
         for group in optimizer.param_groups:
+            # 1 - 0 on both sides of alpha; afterwards the powers are what they would have been.
             group["beta1_power"] = group["beta2_power"] = 0.0
         return powers
 
@@ -175,6 +179,7 @@ def biases_learn_at_another_rate(port: Port, size: float) -> Port:
     def after(optimizer: Any, kept: list[tuple[Tensor, Tensor]]) -> None:
         with torch.no_grad():
             for p, was in kept:
+                # The update again, times size: whatever the optimizer, its rate is 1 + size as large.
                 p.add_(size * (p - was))
 
     return around_step(port, before, after)
@@ -185,6 +190,7 @@ def weights_kept_in_bfloat16(port: Port, size: float) -> Port:
     def after(optimizer: Any, kept: None) -> None:
         with torch.no_grad():
             for p in parameters(optimizer):
+                # 8 bits: a step smaller than 2^-9 of a weight is lost.
                 p.copy_(p.bfloat16().to(p.dtype))
 
     return around_step(port, lambda optimizer: None, after)

@@ -59,9 +59,11 @@ def warm_up(
 
     def fraction(step: int) -> float:
         if step < steps:
+            # start at step 0 and 1 at step `steps`, which this branch does not reach.
             return start + (1.0 - start) * step / steps
         return 1.0 if after is None else after(step)
 
+    # A fraction of each group's own rate, worked out from the step: no rate is multiplied up, so that none drifts.
     return LambdaLR(optimizer, fraction)
 
 
@@ -88,6 +90,7 @@ def make_schedule(description: Mapping[str, Any]) -> Schedule:
 
     Counterpart: tf_towers.make_learning_rate
     """
+    # A copy: names are taken out of it below, and the description is the caller's.
     settings = dict(description)
     name = settings.pop("schedule", None)
     if name not in SCHEDULES:

@@ -170,6 +170,7 @@ class Stepper:
         """
         rank = self._port.rank
         seen = self._step.make(self._shard(batch, rank.rank, rank.world_size), rank.rank)
+        # A collective: other ranks send what they saw, and rank 0 alone has all of it.
         towers = gather(own_of(seen.parts), rank, self._device)
         return None if towers is None else self._state.widened({**merged(towers), **seen.combined})
 

@@ -69,6 +69,7 @@ def loss_and_outputs(returned: Any) -> tuple[Tensor, dict[str, Tensor]]:
 
     Counterpart: tf_towers.graph.tower.loss_and_outputs
     """
+    # Named tuples of two are taken as well, whatever their fields are called.
     loss, outputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
     if not isinstance(loss, Tensor):
         raise TorchDdpError(

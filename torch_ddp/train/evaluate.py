@@ -66,12 +66,14 @@ def _sums(
                     f"evaluate: expected {name!r} to be one value per example, got shape {tuple(values.shape)}. "
                     "Leave its mean to evaluate, e.g. with reduction='none'."
                 )
+            # [sum, examples] by metric, float64: what batches and ranks of any sizes add up to.
             found = np.array([float(values.double().sum()), len(values)])
             sums[name] = sums[name] + found if name in sums else found
     return sums
 
 
 def _means(ranks: list[dict[str, np.ndarray]]) -> dict[str, float]:
+    # Ranks without a batch have no metrics, and are no mistake.
     found = {tuple(sorted(own)) for own in ranks if own}
     if len(found) != 1:
         described = " and ".join(str(list(names)) for names in sorted(found)) or "no example on any rank"
@@ -127,6 +129,7 @@ def mean_over_ranks(
     Raises:
       TorchDdpError: ranks with examples have different metrics, or none has any.
     """
+    # [sum, examples]: a mean alone cannot be joined with another.
     own = {name: np.array([float(value) * count, count], np.float64) for name, value in values.items() if count}
     ranks = [found for found in gather_everywhere(own, rank, device) if found]
     names = {tuple(sorted(found)) for found in ranks}
@@ -184,6 +187,7 @@ def gather_by_index(indices: Tensor, values: Tensor, rank: Rank) -> Tensor:
         )
     where = torch.cat(gather_ragged(indices, rank))
     joined = torch.cat(gather_ragged(values, rank))
+    # where[order] is 0, 1, ... exactly when every example is there once: one comparison finds both mistakes.
     order = torch.argsort(where)
     if not torch.equal(where[order], torch.arange(len(where), device=where.device)):
         raise TorchDdpError(

@@ -52,6 +52,7 @@ class TrainingSampler(DistributedSampler[Any]):
         self._used = used
 
     def __iter__(self) -> Iterator[Any]:
+        # The order is a function of seed and epoch alone, so that leaving out is all that resuming takes.
         return islice(super().__iter__(), self._used, None)
 
     def __len__(self) -> int:

@@ -93,7 +93,9 @@ class UserStep:
         """
         state, mixed = self._state, self._state.mixed
         self._observer.forget()
+        # Whether a forward pass of this step would share is asked of DDP, in `_combined`.
         self._sharing.armed = False
+        # Scale and count before the step: what the step scaled its loss by, and whether it did at all.
         mark = mixed.mark if mixed else (1.0, 0)
         scheduler = self._schedule.scheduler if self._schedule else None
         given = {"model": self._model, "optimizer": state.optimizer, "scheduler": scheduler}
@@ -116,6 +118,7 @@ class UserStep:
         found: dict[str, np.ndarray] = {}
         if self._observer.rate is not None:
             found[LEARNING_RATE] = np.array(self._observer.rate, np.float64)
+        # A step that never updates still leaves gradients; they are all that there is to record.
         given = self._watch.present() if self._observer.given is None else self._observer.given
         if not self._clips_combined:
             # The reference does nothing to combined gradients: whatever the step does is part of how it combines them.
