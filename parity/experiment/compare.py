@@ -52,6 +52,7 @@ def compare_traces(
     mapping = mapping_of_traces(one, other, entries)
     names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
     join = Join(mapping, names, other.facts.get("slots", []))
+    # In the reference's order; steps that one side lacks are named below, and not judged.
     steps = [step for step in one.step_numbers if step in set(other.step_numbers)]
     layouts = take_layouts(join, one, other)
     checks = judge_plain(join, one, other, steps, lambda done: tick("judge steps", done, len(steps)))
@@ -63,11 +64,14 @@ def compare_traces(
     first = first_difference(join, checks, {"free": (one, other)})
     towers = int(one.facts.get("towers", one.facts.get("ranks", 1)))
     evidence = Evidence(join, one, other, None, towers)
+    # A missing tensor has no cause in numbers.
     different = first if first is not None and first.check.verdict == "different" else None
     causes, notes = outliving(lambda: find_causes(different, evidence)) if different is not None else ([], [])
+    # By the precision of the recording: what float64 shows no float32 tolerance may cover.
     name = "function" if one.facts.get("precision") == "float64" else "float32"
     reason, agree = f"{len(checks):,} tensors of {len(steps)} steps", other.facts.get("ranks_agree", True)
     level = level_from(name, checks, reason, first=first, causes=causes or [], notes=notes, ranks_agree=agree)
+    # Later steps start from other weights on each side: there every layer differs.
     if first and first.check.step in steps[:1] and not starts_apart(join, one, other):
         passes = KeptPasses(one, other)
         located, notes = outliving(lambda: locate_first(first, passes, join, one, "free", OF_FLOAT32))

@@ -22,6 +22,7 @@ from parity.worker.failures import SideFailed
 
 T = TypeVar("T")
 DEBUG = "PARITY_DEBUG"
+# What searches raise where a graph or trace is not as they assume; nothing else is caught.
 FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -103,21 +104,28 @@ def diagnose_case(case: Case, again: Rerun, rejudged: Rejudged) -> tuple[Level, 
     """
     recorded, level, _ = rejudged
     evidence, first = evidence_of(case, recorded), level.first_difference
+    # What traces show by themselves costs no run, and spares the experiments where it is exact.
     causes, notes = outliving(lambda: find_causes(first, evidence)) if first is not None else ([], [])
     level = replace(level.with_notes(*notes), causes=causes or [])
+    # By itself: where passes cannot be compared, experiments may still find a cause.
     located, notes = outliving(lambda: locate_first(first, again, recorded.join, evidence.reference))
     level = level.with_notes(*notes)
     losses = [part.loss for part in case.optimizers.values() if part.loss]
+    # The order matters. Recomputing a layer first, for it is exact and needs no run of a side; then experiments; what
+    # asks where gradients part only where these name nothing; further bugs last, for they start from what is known.
     stages: list[Callable[[Level], Level]] = [
         lambda level: replace(level, causes=with_causes_at(located, evidence, level.causes)),
         lambda level: with_experiments(level, first, again, evidence, located),
         lambda level: place_at_own_loss(level, losses, evidence),
+        # A cut the port shows by itself, `detach`; then one that only the reference has.
         lambda level: with_cut(level, again, evidence),
         lambda level: with_parting(level, again, evidence),
         lambda level: _with_onward(level, first, again, evidence),
         lambda level: _with_further(level, first, case, rejudged),
         lambda level: _with_causes_behind_the_start(level, first, case, again, rejudged),
+        # Behind all that look at level 1's own first difference: it puts the layer in its place.
         lambda level: with_location(level, located),
+        # Of bugs behind the first one nobody is told before those of the first.
         lambda level: replace(level, causes=own_first(level.causes, level.first_difference)),
     ]
     return refine(level, stages), located
@@ -137,6 +145,7 @@ def with_experiments(
     """
     if first is None or (level.causes and not is_place_only(level.causes[0].name)):
         return level
+    # A cause that names a place only leaves open why: an experiment may say.
     tried = find_by_experiment(first, again, evidence.join, evidence.reference, evidence.candidate)
     return replace(level, causes=ahead_of(level.causes, fitting(tried, located, undone=True)))
 
@@ -178,5 +187,6 @@ def _with_causes_behind_the_start(
     of_behind = with_experiments(of_behind, behind, again, evidence, None)
     of_behind = _with_onward(of_behind, behind, again, evidence)
     of_behind = _with_further(of_behind, behind, case, rejudged._replace(recorded=recorded))
+    # One name once: the start's cause may be the step's as well, as of an epsilon in an accumulator.
     known = {cause.name for cause in level.causes}
     return replace(level, causes=[*level.causes, *(each for each in of_behind.causes if each.name not in known)])

@@ -32,11 +32,14 @@ def look_for_declared(
       SideFailed: a side could not do its part.
     """
     declared = declared_differences(case)
+    # Only where the sides differ: declared differences that are all there leave nothing to look for.
     different = next((level for level in levels.values() if level.verdict == "different"), None)
+    # All of them hold where the port is the reference with all of them in it.
     found: Found = "holds" if all(level.verdict == "same" for level in levels.values()) else "not_known"
     absent: tuple[str, ...] = ()
     if different is not None and live:
         absent = _absent(case, sides, out, tuple(each.key for each in declared), tick)
+    # First of all causes: it explains every tensor of the level.
     if absent and different is not None:
         texts = " and ".join(each.text for each in declared if each.key in absent)
         evidence = "against a reference without it the port is the same in every tensor of level 1"
@@ -50,6 +53,7 @@ def _absent(case: Case, sides: Sides, out: Path, keys: tuple[str, ...], tick: Pr
     # Each alone, then all together: pairs of more than two are not worth their runs.
     for tried in [*((key,) for key in keys), *([keys] if len(keys) > 1 else [])]:
         changed = without(case, tried)
+        # Level 1 alone decides, without draws: whether it is another function is all that is asked.
         recorded = Recorder(changed, sides, out / f"without-{'-'.join(tried)}", False, tick).record()
         if judge_function(recorded, range(case.steps)).verdict == "same":
             return tried

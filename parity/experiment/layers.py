@@ -25,6 +25,7 @@ from parity.worker.failures import SideFailed
 # where losses or outputs differ, so that a right port pays nothing for it; what is found locates and decides
 # nothing.
 
+# What comes of the forward pass: gradients differ behind any layer, so that comparing passes would place them at none.
 LOCATED_QUANTITIES = ("act", "stat", "loss")
 MOST_NAMED = 8
 
@@ -51,6 +52,7 @@ class KeptPasses:
         """Returns the pass of the first tower in one step on both sides; None where one of them has none."""
         found = []
         for folder in self._folders:
+            # A run of a case leaves the pass beside its trace, a recorded script in its shadow.
             places = (folder / SHADOW_FORWARD / str(step), folder / SHADOW / SHADOW_FORWARD / "main" / str(step))
             found += [Forward(place) for place in places if place.is_dir()][:1]
         return (found[0], found[1]) if len(found) == 2 else None
@@ -77,8 +79,10 @@ def locate_first(
     """
     if first is None or first.check.run != run or first.quantity not in LOCATED_QUANTITIES:
         return None
+    # What one side lacks has no pass to compare; what is not finite has, up to where it begins.
     if first.check.verdict != "different" and "not finite" not in first.check.note:
         return None
+    # A statistic is of no tower: the first one's pass shows what it is made of.
     tower = first.tower or next(iter(_towers(reference, first.check.step)), "")
     try:
         kept = passes.forward(first.check.step, tower)
@@ -89,12 +93,14 @@ def locate_first(
     mapping = {pair.reference: pair.candidate for pair in join.mapping.pairs}
     shapes = {name: tuple(entry["shape"]) for name, entry in reference.variables.items()}
     one, other = (Pass(each.ops, each.value, each.operand) for each in kept)
+    # Which tolerances are tried goes by the size of the difference, for the noise of float64 grows through many layers.
     relative = first.check.difference / first.check.size if first.check.size else float("inf")
     tolerances = [tolerance] if tolerance else tolerances_for(relative)
     places = (locate(one, other, mapping, shapes, each) for each in tolerances)
     place = next((found for found in places if found is not None), None)
     if place is None or (not place.layer and first.quantity == "stat"):
         return None  # what comes behind the layers makes no statistic of theirs
+    # Activations that the trace has are already the place, and stay; others get the layer found.
     stays = not place.layer or first.quantity == "act"
     if place.layer and first.quantity == "act" and first.check.key in reference.step(first.check.step):
         stays = shows(first.name, reference.step(first.check.step).read(first.check.key), place, one, shapes)
@@ -126,6 +132,7 @@ def with_location(level: Level, located: Located | None) -> Level:
     )
     if first.decisive is None:
         return replace(level, first_difference=first)
+    # By identity: equal checks may stand at two places. The layer goes in front of what follows from it.
     at = next(number for number, each in enumerate(level.checks) if each is known.check)
     return replace(level, first_difference=first, checks=[*level.checks[:at], first.check, *level.checks[at:]])
 
@@ -170,6 +177,7 @@ def _at(first: FirstDifference, tower: str, place: Location, step: int) -> First
     one, other = place.reference, place.candidate
     size = norm(one)
     shown = "" if step == first.check.step else f"as it is in step {step}, the nearest whose layers are kept"
+    # No float32 run of a located layer is kept: the part of level 1's tolerance that needs none.
     allowed = FUNCTION_LIMIT * 4 * UNIT64 * size
     check = Check(first.check.run, first.check.step, key, "different", distance(one, other), allowed, size, size, shown)
     if not (np.isfinite(one).all() and np.isfinite(other).all()):
@@ -198,6 +206,7 @@ def place_at_own_loss(level: Level, losses: Collection[str], evidence: Evidence)
     first = level.first_difference
     if first is None or first.check.run != "lockstep" or first.quantity != "tower_grad":
         return level
+    # In order: the first such loss of the step is what its gradients follow from.
     differing = (each for each in level.checks if (each.run, each.verdict) == ("lockstep", "different"))
     keys = {(first.check.step, trace_name("metric", name)) for name in losses}
     check = next((each for each in differing if (each.step, each.key) in keys), None)

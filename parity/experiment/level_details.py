@@ -28,6 +28,7 @@ def judge_halves(halves: Halves) -> Level:
     """Decides level 4."""
     checks = judge_scale(halves) + judge_mixed(halves)
     reason, verdict = reason_from(checks, HALF), decide(checks)
+    # Every check of a skipped step is "not run", and none would say that nothing was trained.
     if all_skipped(halves.mixed):
         reason, verdict = (
             "every step is skipped: the gradients overflow at every loss scale that was tried",
@@ -43,6 +44,7 @@ def mixed_difference(halves: Halves, checks: Sequence[Check]) -> FirstDifference
     found = [check for check in checks if check.verdict in ("different", "incomparable")]
     if not found:
         return None
+    # Lockstep first: a free run follows from it.
     check = min(found, key=lambda each: (each.run != "lockstep", each.step))
     scale = parse_key(check.key).quantity == "state"  # it is told by its note
     return shown(None, check, {} if scale else {"lockstep": (halves.full, halves.mixed)})
@@ -87,6 +89,7 @@ def look_at_level(result: Result, name: str, join: Join, pairs: Pairs) -> None:
     level = result.levels[name]
     if not level.checks:
         return
+    # What earlier levels and parts have read counts: the limit is for the whole comparison.
     left = MOST_ELEMENTS - sum(each.size for each in result.closer)
     result.closer += look_closer(join, level, pairs, left)
     losses = losses_of(level, pairs)
@@ -122,12 +125,15 @@ def with_structure(
         return level
     first = level.first_difference
     read = _read(located, evidence) if located is not None else None
+    # Of several variables that only one side has, those are named first that are read where passes part.
     structure = read_in_place(structure, read) if read is not None else structure
     sizes = structure.missing or structure.resized
+    # Nothing differs: what the port has beyond the reference takes no part in any result.
     if first is None and not structure.untied and not trained_extras(structure, evidence) and (question or not sizes):
         if sizes and question is not None:
             raise question
         return level.with_notes(EFFECTLESS.format(", ".join(part.name for part in structure.extra)))
+    # The check that parameters are missing stands beside the others, so that no count calls the level the same.
     check = structural_check(structure, evidence)
     if check is not None:
         level = replace(level, checks=[*level.checks, check], verdict="different")
@@ -139,6 +145,7 @@ def with_structure(
             level, first_difference=first, causes=[*structural_causes(structure, evidence, None), *level.causes]
         )
     here = structural_causes(structure, evidence, read) if read is not None else []
+    # What is told of the place comes first, then what the numbers say, then what only one side holds elsewhere.
     names = {cause.name for cause in here}
     elsewhere = [cause for cause in structural_causes(structure, evidence, None) if cause.name not in names]
     return replace(level, causes=[*here, *level.causes, *elsewhere])

@@ -43,11 +43,14 @@ def function_checks(recorded: Recorded, steps: Sequence[int]) -> list[Check]:
       steps: those to judge.
     """
     traces = recorded.lockstep
+    # In execution order, and so is every report: what sides start from, what was loaded, the steps, the free run.
     checks = judge_initial_slots(recorded.join, *recorded.initial_slots) + judge_own_values(recorded.written)
     checks += judge_init(recorded.join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(recorded.join, traces, steps)
+    # Amplification needs the lockstep's allowances: free runs are judged behind them.
     spread = Replicas(recorded.reference_free, recorded.replicas)
     checks += judge_free(recorded.join, recorded.reference_free, recorded.candidate_free, spread, checks)
+    # Behind all judging, for the updates have to be known by which slots are told.
     return slots_aside(checks, recorded.join, traces)
 
 
@@ -59,6 +62,7 @@ def level_of_function(recorded: Recorded, checks: Sequence[Check]) -> Level:
       checks: of the level, those judged again that rounding decides.
     """
     traces = recorded.lockstep
+    # What was loaded is the state that the float64 lockstep began with.
     pairs = {
         "init": (traces.reference64, traces.candidate64),
         "lockstep": (traces.reference64, traces.candidate64),
@@ -96,15 +100,19 @@ def judge_single(
     traces = recorded.lockstep
     checks = judge_float32(recorded.join, traces, recorded.reference_draws, steps)
     checks = slots_aside(checks, recorded.join, traces)
+    # Kinks and zero gradients were settled in float64; float32 has measured spreads for what they do.
     checks = rejudge(checks, [race_of(recorded, "float32")])
     apart = apart_at_kinks(function, recorded)
+    # 3 times, as float32's own: at a kink each side takes one of two values, in either precision.
     checks = [_with_allowance(check, FLOAT32_LIMIT * apart.get((check.step, check.key), 0.0)) for check in checks]
     accuracy = judge_accuracy(recorded.join, traces, recorded.reference_draws, recorded.candidate_draws)
     first = first_difference(recorded.join, checks, {"lockstep": (traces.reference32, traces.candidate32)})
     notes = _accuracy_notes(accuracy)
     if accuracy.holds:
         return level_from("float32", checks, reason_from(checks), first=first, notes=notes)
+    # Whatever the checks say: low precision is in eP, and widens its own allowance.
     reason = "the candidate computes in less than float32: look for TensorFloat-32 or bfloat16"
+    # Before it is called imprecise: a port that draws anew has a float32 run of another draw.
     again = recorded.repeats.get("candidate") or once_more()
     repeat = judge_repeat("candidate", traces.candidate32, again, again.step_numbers) if again else None
     if repeat is not None and not repeat.comparable:
@@ -156,6 +164,7 @@ def _never_moved(traces: Lockstep) -> list[str]:
     for step in traces.reference64.step_numbers:
         file = traces.reference64.step(step)
         names = names or file.names("grad")
+        # Until every gradient has been non-zero once: most are in the first step, which spares reading the others.
         moved.update(text for text in names if text not in moved and file.read(text).any())
     still = [parse_key(text).name for text in names if text not in moved]
     missing = [name for name in _weights(traces.reference64) if trace_name("grad", name) not in names]

@@ -31,10 +31,12 @@ def run_candidate(playing: Setup, join: Join, asked: RunSpec, follow: Path | Non
       follow: states before each step in the candidate's names, where the reference follows its own.
     """
     own = asked._replace(feeds=playing.feeds.torch, start=playing.start.torch, follow=follow)
+    # Nothing is written then: the worker puts each batch in order by itself.
     if all(each.kind in ON_EXAMPLES_ALONE for each in asked.perturbations) and _examples_stay_first(playing, join):
         return playing.torch.run(own)
     folder = playing.out / f"perturbed-{asked.name}"
     future = playing.torch.run(_from_copies(join, asked, own, folder))
+    # As soon as the run has ended: 8 draws hold every batch and state of their steps.
     future.add_done_callback(lambda _: shutil.rmtree(folder, ignore_errors=True))
     return map_future(future, lambda trace: trace)  # answers behind that callback: nothing is left then
 
@@ -46,6 +48,7 @@ def _from_copies(join: Join, asked: RunSpec, own: RunSpec, folder: Path) -> RunS
     feeds = Trace(asked.feeds)
     batches = ((n, translated_batch(join, moved(feeds.step(n), n))) for n in asked.steps)
     copied = own._replace(feeds=write_states(folder / "feeds", batches), perturbations=())
+    # A free run is perturbed where it starts, a lockstep run before every step.
     if asked.follow is None:
         start = translated(join, moved(Trace(asked.start).init(), 0))
         return copied._replace(start=write_init(folder / "start", start))
@@ -57,6 +60,7 @@ def _from_copies(join: Join, asked: RunSpec, own: RunSpec, folder: Path) -> RunS
 def _examples_stay_first(playing: Setup, join: Join) -> bool:
     # An input that is carried to another layout may have its examples along another axis there, e.g. behind time.
     batch = read_all(Trace(playing.feeds.tf).step(playing.steps[0]))
+    # Every element holds the number of its example: carried over, axis 0 has to count them still.
     numbered = {text: _numbers(value) for text, value in batch.items()}
     carried = translated_batch(join, numbered).values()
     count = {len(value) for value in numbered.values()}
@@ -87,6 +91,7 @@ class PerturbedTrace(Trace):
 
     def step(self, number: int) -> TensorFile:
         """Returns the state before step `number`."""
+        # Tensors of one step are asked for one after the other: it is perturbed once.
         if self._last is None or self._last[0] != number:
             file = super().step(number)
             self._last = (

@@ -60,10 +60,13 @@ def plant(case: Case, planted: Planted | Sequence[Planted], into: Path, changes_
     """
     bugs = [planted] if isinstance(planted, Planted) else planted
     into.parent.mkdir(parents=True, exist_ok=True)
+    # Modules that several cases share lie beside them, and are imported by their plain names.
     for shared in case.directory.parent.glob("*.py"):
         shutil.copy(shared, into.parent)
+    # A golden trace may be large, and is not what runs.
     shutil.copytree(case.directory, into, ignore=shutil.ignore_patterns("golden", "__pycache__"))
     port = case.torch
+    # What the case describes becomes the port's own, so that the bug has an optimizer to sit in.
     described = port.optimizer or (case.optimizer.model_dump(exclude_none=True) if case.optimizer else None)
     (into / "planted.json").write_text(
         json.dumps(

@@ -10,6 +10,7 @@ from parity.experiment.plant import Planted, plant
 from parity.experiment.session import run_case
 from parity.worker.launch import Sides
 
+# A momentum shows in the second step; each probe is a whole run of the case, so that more would only cost.
 STEPS = 3
 REPEATS = 3
 
@@ -113,11 +114,13 @@ def fitting(case: Case, statistics: bool) -> list[Probe]:
     described = case.optimizer
     name = described.name if described else ""
     # A planted optimizer stands in for the whole update: it cannot bring what the table says beside the optimizer.
+    # Clipping, averages and decay stand around the optimizer, where a port that brings its own does not have them.
     more = described is not None and bool(described.clip or described.ema or described.weight_decay)
     scheduled = described is not None and not isinstance(described.learning_rate, float)
     own = case.torch.optimizer is not None
     found = []
     for probe in PROBES:
+        # Of one tower no shard can be another's.
         alone = case.towers == 1 and probe.causes[0] in ("some_towers", "other_shard", "order_of_examples")
         another = bool(probe.optimizer) and (probe.optimizer != name or own)
         covered = probe.of_the_optimizer and (more or scheduled)
@@ -166,6 +169,7 @@ def _try(case: Case, probe: Probe, sides: Sides) -> Outcome:
         into = Path(folder) / "port" / case.directory.name
         planted = plant(case, Planted(probe.mutation, probe.size), into, probe.of_the_optimizer)
         result = run_case(planted, sides, levels=("function",))
+    # A planted bug may end the ranks: the next probe has to find them well.
     sides.outlive_failure()
     first = result.first_difference
     causes = result.causes

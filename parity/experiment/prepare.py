@@ -43,6 +43,7 @@ def momentum_ratios(join: Join, traces: Lockstep) -> dict[str, float]:
       join: names and layouts.
       traces: both sides' float64 runs, and the states before each step.
     """
+    # In lockstep: both sides moved the statistic from the same state.
     step = traces.reference64.step_numbers[0]
     one_file, other_file, before = (
         trace.step(step) for trace in (traces.reference64, traces.candidate64, traces.states)
@@ -54,6 +55,7 @@ def momentum_ratios(join: Join, traces: Lockstep) -> dict[str, float]:
         if other is None or other.shape != one_file.read(text).shape:
             continue
         start = np.asarray(before.read(text), np.float64)
+        # How far each has moved, flattened: least squares of one on the other gives the ratio.
         theirs, ours = (np.ravel(value - start) for value in (one_file.read(text), other))
         size = float(ours @ ours)
         if size > 0.0:
@@ -108,6 +110,7 @@ def prepare_both(case: Case, reference: ReferenceSide, candidate: TorchSide, out
       SideFailed: a side could not do its part.
       MappingError: the variables do not join.
     """
+    # The port is built while the batches are made; the graph waits for what these consist of.
     feeding = reference.batches(out / "feeds" / "tf")
     tick("start TensorFlow and torch", 0, 1)
     preparing = candidate.prepare("float32")
@@ -115,6 +118,7 @@ def prepare_both(case: Case, reference: ReferenceSide, candidate: TorchSide, out
     tf, torch = reference.prepare("float32", inputs).result(), preparing.result()
     tick("start TensorFlow and torch", 1, 1)
     asked = draft_mapping(variables_of(tf["variables"]), variables_of(torch["variables"]), case.mapping)
+    # A mapping that is not total is not refused yet: where the sides differ, what is missing explains it.
     draft, structure = as_far_as_it_goes(asked)
     require_total(draft)
     plain = draft
@@ -123,9 +127,11 @@ def prepare_both(case: Case, reference: ReferenceSide, candidate: TorchSide, out
         return _joined(case, candidate, mapping, tf)
 
     join = joined(draft.mapping())
+    # A micro-batch is the least part within which the order of examples is free.
     steps, shards = list(range(case.steps)), case.towers * case.micro_batches
     feeds = _write_feeds(out, join, steps)
     started, initial = out / "start" / "tf", reference.initialize(out / "start" / "tf")
+    # Deciding by numbers costs a step of each side, so that names and shapes come first.
     if any(guess.open for guess in draft.guesses):
         tick("find out what belongs together", 0, 1)
         draft = decide_by_numbers(draft, Ready(reference, inputs, candidate, joined, started, feeds, out))
@@ -135,6 +141,7 @@ def prepare_both(case: Case, reference: ReferenceSide, candidate: TorchSide, out
         tick("find out what belongs together", 1, 1)
     mapping, own = draft.mapping(), candidate.prepare("float32").result()
     start = SidePaths(started, write_init(out / "start" / "torch", translated(join, read_all(Trace(started).init()))))
+    # What a checkpoint holds is not how the reference starts a buffer.
     known = {} if case.init.startswith("checkpoint") else initial
     written = written_into(mapping, join, known, own["own_values"])
     inference = ("eval",) if tf.get("inference") else ()
@@ -186,6 +193,7 @@ def _question(draft: Draft) -> MappingError | None:
 
 
 def _joined(case: Case, candidate: TorchSide, mapping: Mapping, prepared: dict[str, Any]) -> Join:
+    # Before the port is built for good: patterns name the reference's variables, the optimizer takes the port's.
     _choose_what_decays(case, candidate, mapping)
     if case.optimizers:
         _give_to_parts(case, candidate, mapping, prepared["variables"])
@@ -207,6 +215,7 @@ def _choose_what_decays(case: Case, candidate: TorchSide, mapping: Mapping) -> N
 
 
 def _give_to_parts(case: Case, candidate: TorchSide, mapping: Mapping, variables: dict[str, Any]) -> None:
+    # Statistics belong to no optimizer.
     weights = [pair for pair in mapping.pairs if variables[pair.reference]["kind"] == "weight"]
     taken = {
         name: [

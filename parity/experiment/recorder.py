@@ -107,7 +107,9 @@ class Recorder:
         """
         join, pairs, asked = begun or self.begin()
         case, playing = self._case, self.playing
+        # Started first: the port trains while TensorFlow makes the trajectory that the lockstep waits for.
         free = free_candidate(playing)
+        # Every state of the lockstep is one of this float32 trajectory: where training is, is where steps are judged.
         rough = asked.result()
         self.states = states = self._write_states(join, rough)
         self.again = Rerun(case, playing, join, states)
@@ -115,6 +117,7 @@ class Recorder:
         references = reference_in_float64(playing, states.tf)
         repeats = lockstep_repeated(playing, states)
         draws = list(run_draws(playing, join, states)) if self._spread else []
+        # One more run for each further tower and precision, only of graphs that leave an order open.
         races = run_orders(playing, states.torch, case, candidates) if playing.racing else None
         lockstep = Lockstep(
             reference32=rough,
@@ -123,6 +126,7 @@ class Recorder:
             candidate64=candidates["float64"].result(),
             states=Trace(states.tf),
         )
+        # Once both float64 runs are there: the join reads outputs in these layouts from here on.
         layouts = take_layouts(join, lockstep.reference64, lockstep.candidate64)
         return Recorded(
             join=join,
@@ -151,6 +155,7 @@ class Recorder:
 
     def again_with_rounded_hyper_parameters(self, recorded: Recorded) -> Recorded:
         """Records the candidate once more, its hyper-parameters rounded to float32, its schedule's rates the reference's."""
+        # The rounded port takes the other's place in every later run, experiments and levels 3 and 4 among them.
         self._candidate = self._candidate.rounded(
             self._out / "torch-rounded",
             rates=_rates(recorded.lockstep.reference64) if self._case.torch.scheduler else None,
@@ -160,6 +165,7 @@ class Recorder:
         free = free_candidate(self.playing)
         candidates = candidate_in_lockstep(self.playing, self.states.torch)
         repeat = candidate_repeated(self.playing, self.states)
+        # The reference's runs stay: nothing of it was rounded anew.
         lockstep = recorded.lockstep._replace(
             candidate32=candidates["float32"].result(), candidate64=candidates["float64"].result()
         )
@@ -168,6 +174,7 @@ class Recorder:
 
     def _write_states(self, join: Join, rough: Trace) -> SidePaths:
         out, steps = self._out / "states", self.playing.steps
+        # One state more than steps: inference is evaluated after the last.
         states = [*states_before(rough, steps), state_to_evaluate(rough)]
         tf = write_states(out / "tf", states)
         return SidePaths(tf, write_states(out / "torch", ((n, translated(join, state)) for n, state in states)))

@@ -30,6 +30,7 @@ SPREAD = _but("noise", "eval", "state", "feed")
 # The runs that every recording makes: in lockstep, free, from one ulp away, and the first steps once more.
 
 REPLICAS = 3
+# 3: DDP rebuilds its buckets after its first step, and may add in another order from then on.
 REPEATED = 3
 
 
@@ -70,9 +71,11 @@ def reference_in_float64(playing: Setup, states: Path) -> dict[str, "Future[Trac
       playing: the sides.
       states: trace of the states before each step, in the reference's names.
     """
+    # The graph is built once for each precision; all float64 runs of the reference come in one go.
     playing.tf.prepare("float64", playing.inputs).result()
     quantities = EVERYTHING + playing.inference
     lockstep = RunSpec("float64", "float64", playing.feeds.tf, playing.start.tf, states, quantities, playing.steps)
+    # Without activations and towers' gradients: lockstep has judged them, and 4 free runs would hold them again.
     free = lockstep._replace(name="free", follow=None, quantities=FREE_RUN_QUANTITIES + playing.inference)
     asked = [lockstep, free, *replicas(playing, free)]
     return {each.name: playing.tf.run(each) for each in asked}
@@ -80,6 +83,7 @@ def reference_in_float64(playing: Setup, states: Path) -> dict[str, "Future[Trac
 
 def replicas(playing: Setup, free: RunSpec) -> list[RunSpec]:
     """Returns runs like a free one of the reference that start one ulp of float64 away, on batches one ulp away."""
+    # Replicas of a run beside a kink have its name in front.
     prefix = "" if free.name == "free" else f"{free.name}-"
     return [
         free._replace(name=f"{prefix}replica-{number}", perturbations=_ulp(number, 1000 * number))
@@ -130,10 +134,13 @@ def run_draws(playing: Setup, join: Join, states: SidePaths) -> Iterator[tuple["
     Yields:
       The reference's and the candidate's run of a draw.
     """
+    # First, middle, last: rounding depends on the state, and 8 runs of all steps would cost more than all others.
     steps = sorted({0, len(playing.steps) // 2, len(playing.steps) - 1})
     feeds, start = playing.feeds.tf, playing.start.tf
     for draw in range(2 * PERTURBED_RUNS):
+        # 4 of each kind, W and S: other weights and inputs, other orders of the sums.
         name = f"ulp-{draw}" if draw < PERTURBED_RUNS else f"order-{draw - PERTURBED_RUNS}"
+        # Seeds of different primes, so that no two draws move anything alike.
         drawn = _ulp(7919 * draw, 7907 * draw) if draw < PERTURBED_RUNS else (another_order(playing, 7901 * draw),)
         asked = RunSpec(name, "float32", feeds, start, states.tf, SPREAD, steps, True, perturbations=drawn)
         yield playing.tf.run(asked), run_candidate(playing, join, asked, states.torch)
@@ -161,8 +168,10 @@ def record_halves(playing: Setup, states: SidePaths, dtype: str, opt_level: str)
     Raises:
       SideFailed: the candidate could not run at this level.
     """
+    # A skipped step is not counted: without the states' counters every step behind it would have another rate.
     lockstep = _asked(playing, states, "mixed", EVERYTHING)._replace(mixed=True, recorded_counters=True)
     mixed = playing.torch.run(lockstep).result()
+    # In lockstep each step begins anew: the loss scale's own course shows only here.
     freely = _asked(playing, states, "mixed-free", FREE_RUN_QUANTITIES)._replace(mixed=True, follow=None)
     free = playing.torch.run(freely).result()
     full = playing.torch.run(lockstep._replace(name="full", mixed=False)).result()
@@ -182,6 +191,7 @@ def _draw(playing: Setup, states: SidePaths, number: int, unit: float) -> tuple[
     Returns:
       The trace, and the states before its steps.
     """
+    # By the narrower type's u, up or down at random: what storing in it does to weights and batches.
     moved = (
         Perturbation("roundoff", "var", 31 * number, 1009, unit),
         Perturbation("roundoff", "feed", 37 * number, 1013, unit),
@@ -205,15 +215,18 @@ def run_orders(playing: Setup, states: Path, case: Case, lockstep: "Mapping[str,
       lockstep: the candidate's lockstep runs by precision, in which the first tower is first.
     """
     ema = case.optimizer.ema if case.optimizer else None
+    # Averages are worked out from both weights of a side: no run is needed for them.
     if not any(quantity_of(text) == "stat" for text in playing.racing):
         return Races(playing.racing, ema)
     feeds, start, steps, towers = playing.feeds.torch, playing.start.torch, playing.steps, case.towers
     alone: dict[str, list[Future[Trace]]] = {precision: [run] for precision, run in lockstep.items()}
+    # What a tower alone makes of a statistic: that of the rank whose shard comes first survives in the port.
     for tower in range(1, towers):
         first = (Perturbation("tower_first", "feed", tower, shards=towers),)
         for precision, runs in alone.items():
             asked = RunSpec(f"tower-{tower}-first-{precision}", precision, feeds, start, states, ("stat",), steps)
             runs.append(playing.torch.run(asked._replace(perturbations=first)))
+    # How much of a statistic an update keeps: from another start, by what comes out moved.
     shifted = RunSpec("statistics-moved", "float64", feeds, start, states, ("stat",), steps)
     last = playing.torch.run(shifted._replace(perturbations=(Perturbation("shift", "stat", unit=SHIFT),)))
     traces = {precision: [run.result() for run in runs] for precision, runs in alone.items()}

@@ -113,6 +113,7 @@ def run_case(
     """
     with _folder_of_traces(out, sides) as folder:
         run = _prepare(case, sides, levels, folder, tick, golden)
+        # Level 3 alone needs no lockstep: neither its runs nor what they cost.
         decided = Decided({})
         if IN_LOCKSTEP & set(levels):
             recorded = _record(run)
@@ -122,6 +123,8 @@ def run_case(
             decided = _decide_in_float32(run, rejudged.recorded, function)
             if blessing:
                 run.recorder.leave_beside(rejudged.recorded)
+        # In this order, for level 1 decides whether the port has its hyper-parameters rounded in the runs that come
+        # behind.
         decided = _decide_mixed(run, _aside_where_wandering(decided))
         decided = _decide_trajectory(run, decided)
         return _with_details(run, decided, _conclude(run, decided), closely, reproduce)
@@ -144,6 +147,7 @@ def _prepare(
     case: Case, sides: Sides, levels: Sequence[str], folder: Path, tick: Progress, golden: Path | None
 ) -> CaseRun:
     reference = GoldenSide(golden, case) if golden else None
+    # Draws under perturbation, 16 of the runs, are level 2's alone.
     recorder = Recorder(case, sides, folder, "float32" in levels, tick, reference)
     begun = recorder.begin()
     _, question = recorder.structure
@@ -181,6 +185,7 @@ def _diagnose(run: CaseRun, rejudged: Rejudged) -> Level:
 
 
 def _decide_in_float32(run: CaseRun, recorded: Recorded, function: Level) -> Decided:
+    # Level 2 takes the checks of level 1: beside a kink float32 may be apart by what float64 is.
     levels = {"function": function}
     if "float32" in run.levels and run.case.precision == "float32":
         levels["float32"] = judge_single(recorded, range(run.case.steps), function.checks)
@@ -193,6 +198,7 @@ def _aside_where_wandering(decided: Decided) -> Decided:
     if decided.recorded is None:
         return decided
     repeats = judge_repeats(decided.recorded)
+    # An op that draws in every run is named, for it is what a reader can leave out or feed.
     draws = decided.recorded.lockstep.reference32.facts.get("random_ops", [])
     return decided._replace(levels=set_aside_wandering(decided.levels, repeats, draws), repeats=repeats)
 
@@ -208,6 +214,7 @@ def _decide_mixed(run: CaseRun, decided: Decided) -> Decided:
 def _decide_trajectory(run: CaseRun, decided: Decided) -> Decided:
     if "trajectory" not in run.levels or run.golden is not None:
         return decided
+    # Under way since `begin`: the float32 trajectory that all states come from is level 3's unperturbed run too.
     reference = run.begun.reference.result()
     level, candidate = decide_trajectory(run.case, run.recorder.playing, run.begun.join, reference)
     return decided._replace(levels={**decided.levels, "trajectory": level}, trajectories=(reference, candidate))
@@ -234,6 +241,7 @@ def _conclude(run: CaseRun, decided: Decided) -> Result:
 
 def _with_details(run: CaseRun, decided: Decided, result: Result, closely: bool, reproduce: Path | None) -> Result:
     recorded, trajectories = decided.recorded, decided.trajectories
+    # The scripts take the difference as the trace has it, not at the layer where it was located.
     if reproduce is not None and recorded is not None and result.exit_code:
         function = result.levels["function"]
         result.reproduction, told = reproduced(run.case, recorded, decisive(function), reproduce)

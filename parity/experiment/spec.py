@@ -91,6 +91,7 @@ def start_run(side: SideProcess, tick: Progress, what: str, asked: RunSpec, out:
     message = {
         "feeds": str(asked.feeds),
         "start": str(asked.start),
+        # Paths and plain numbers alone: the other end is a Python 3.7 that knows none of our types.
         "follow": str(asked.follow) if asked.follow else None,
         "recorded_counters": asked.recorded_counters,
         "steps": list(asked.steps),
@@ -140,6 +141,8 @@ def map_future(future: "Future[Any]", change: Callable[[Any], Any]) -> "Future[A
     def done(finished: "Future[Any]") -> None:
         try:
             changed.set_result(change(finished.result()))
+        # Whatever it was belongs to who waits for the answer: raised here it would end in the thread that reads
+        # replies.
         except BaseException as error:
             changed.set_exception(error)
 

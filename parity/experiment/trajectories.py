@@ -36,9 +36,13 @@ from parity.trace import Perturbation, Trace, quantity_of
 from parity.trace.arrays import Array
 from parity.worker.failures import SideFailed
 
+# Runs of the reference that make the spread, and as many that count false alarms: with 0 of 20 outside, the rate is
+# below 16.8% (95%), which for 5 of 9 is 0.94% of verdicts.
 ENVELOPE = 20
 HELD_OUT = 20
+# With the unperturbed one 9: an odd number, so that the median is a run, and lone branch flips are outvoted.
 OF_THE_CANDIDATE = 8
+# Two: the one that is measured here, and the one that the side makes meanwhile.
 IN_FLIGHT = 2
 
 
@@ -60,6 +64,7 @@ def record_trajectories(playing: Setup, join: Join, reference: Trace) -> tuple[T
       SideFailed: a side could not do its part.
     """
     candidate = playing.torch.run(_asked(playing, "float32-free", playing.feeds.torch, playing.start.torch)).result()
+    # The unperturbed runs say what is followed; all others are measured at the same spots, (spots,) each.
     spots = spots_of(join, reference, candidate, playing.racing)
     draws = range(ENVELOPE + HELD_OUT)
     references = _in_turn(playing.tf.run(_drawn(playing, draw)) for draw in draws)
@@ -69,11 +74,13 @@ def record_trajectories(playing: Setup, join: Join, reference: Trace) -> tuple[T
     wandering: list[Array] = []
     for one, other in zip_longest(references, candidates):
         found.append(apart(join, spots, reference, one, (False, False)))
+        # A trajectory holds every weight at every step: no more than two are on the disk, of 49.
         _remove(one)
         if other is not None:
             others.append(apart(join, spots, reference, other, (False, True)))
             wandering.append(apart(join, spots, candidate, other, (True, True)))
             _remove(other)
+    # (20, spots) and (20, spots).
     envelope, held_out = np.array(found[:ENVELOPE]), np.array(found[ENVELOPE:])
     return candidate, Trajectories(spots, envelope, held_out, np.array(others), np.array(wandering))
 
@@ -102,6 +109,7 @@ def _in_turn(started: "Iterator[Future[Trace]]") -> Iterator[Trace]:
 
 def _drawn(playing: Setup, draw: int) -> RunSpec:
     """Returns the reference's run of a draw."""
+    # Primes apart, so that no draw of one kind repeats the seed of another.
     order = another_order(playing, 7919 * (draw + 1), 104_729)
     moved = Perturbation("ulp", "var", 611_953 + draw), order._replace(kind="ulp", seed=order.seed + 1)
     return _asked(playing, f"drawn-{draw}", playing.feeds.tf, playing.start.tf)._replace(perturbations=(order, *moved))
@@ -183,6 +191,7 @@ def measure_power(
     for bug in grown:
         if bug.statistics and not statistics:
             continue
+        # The smallest that is seen is the power; larger ones would be seen too.
         for size in bug.sizes:
             out = playing.out / "planted" / f"{bug.mutation}-{size:g}"
             role = playing.torch.playing(_with_bug(case, bug, size, out), out / "torch")
@@ -194,9 +203,11 @@ def measure_power(
                 shutil.rmtree(out, ignore_errors=True)
             stray = stray_of_candidate(trajectories._replace(candidate=there, wandering=wandering))
             seen = Seen(bug.words.format(f"{size:.0%}"), stray, not stray <= TRAJECTORY_LIMIT)
+            # Told as not seen only when the largest size was not.
             if seen.seen or size == bug.sizes[-1]:
                 found.append(seen)
                 break
+    # The side's processes hold the planted port now.
     playing.torch.forget()
     return found
 
@@ -215,6 +226,7 @@ def _with_bug(case: Case, bug: Grown, size: float, out: Path) -> Case:
 # Turns recorded trajectories into the verdict of level 3, with its false alarms and its power.
 
 # Above this rate of false verdicts, by what held-out runs did, a difference says nothing about the port.
+# 1%, above which the 5-of-9 rule no longer protects: about 17% of single runs outside.
 MOST_FALSE_ALARMS = 0.01
 
 
@@ -258,6 +270,7 @@ def level_of(
         f"training deviates {stray:.3g} times as far as rounding does (limit {TRAJECTORY_LIMIT:g}), "
         f"by {len(trajectories.envelope)} perturbed runs over {len(trajectories.spots):,} tensors"
     )
+    # Only a difference can be a false alarm: what is the same is so in spite of them.
     if verdict == "different" and alarms.of_verdict > MOST_FALSE_ALARMS:
         verdict = "incomparable"
         reason = (

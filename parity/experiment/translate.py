@@ -93,6 +93,7 @@ def of_file(path: Path, candidate: Trace) -> dict[str, Array]:
         file = TensorFile(path)
     except TraceError as error:
         raise TraceError(f"{error} A state_dict is written so by safetensors.torch.save_file.") from error
+    # A count of batches that torch keeps beside its statistics, and TensorFlow has nothing like.
     found = {name: name for name in file.names() if name.split(".")[-1] != "num_batches_tracked"}
     if not all(quantity_of(name) in EXECUTION_RANK for name in found):
         found = _with_quantities(found, path, candidate)
@@ -111,6 +112,7 @@ def of_file(path: Path, candidate: Trace) -> dict[str, Array]:
 def _with_quantities(names: Iterable[str], path: Path, candidate: Trace) -> dict[str, str]:
     """Returns dict of trace name to the file's name."""
     plain = [name for name in names if not _is_counter(name)]
+    # DistributedDataParallel puts it in front of all names or of none.
     prefix = "module." if all(name.startswith("module.") for name in plain) else ""
     unknown = [name for name in plain if name.removeprefix(prefix) not in candidate.variables]
     if unknown:

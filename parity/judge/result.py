@@ -48,6 +48,7 @@ class Check(NamedTuple):
     @property
     def multiple(self) -> float:
         """The difference in multiples of what is allowed."""
+        # 0 of 0 is no difference: exact tensors are allowed nothing and need nothing.
         if self.difference == 0.0:
             return 0.0
         return self.difference / self.allowed if self.allowed > 0.0 else float("inf")
@@ -140,6 +141,7 @@ class Cause:
 
 def own_first(causes: Sequence[Cause], first: FirstDifference | None) -> list[Cause]:
     """Returns causes in their order, but those of the first difference ahead of those of other ones."""
+    # Stable: within both groups the order stays.
     return sorted(causes, key=lambda cause: first is not None and not cause.is_of(first))
 
 
@@ -230,6 +232,7 @@ class Result:
     def verdict(self) -> Verdict:
         """A difference found anywhere decides; then anything that could not be compared; then sameness."""
         found = {level.verdict for level in self.levels.values()}
+        # By what weighs most: one tensor that differs decides, whatever could not be compared.
         for verdict in ("different", "incomparable", "same"):
             if verdict in found:
                 return verdict
@@ -238,6 +241,8 @@ class Result:
     @property
     def exit_code(self) -> int:
         """0 same, 1 different, 2 could not compare: as `diff`. In float32 alone a small bug is the same: that is no 0."""
+        # Level 1 was asked for and could not be decided: float32 alone lets small bugs pass, which must not look like
+        # success.
         return 2 if self.verdict == "same" and self.float32_only else EXIT_CODES[self.verdict]
 
     @property
@@ -248,6 +253,7 @@ class Result:
     @property
     def qualifiers(self) -> list[str]:
         """What the line of the verdict has to say beside "same": of float32 alone, gradients combined by the tool."""
+        # Where the tool combines gradients, a port that forgets to do so is not seen.
         combined = int(self.candidate.get("ranks", 1)) > 1 and self.candidate.get("combination") == "tool"
         return [FLOAT32_ONLY] * bool(self.float32_only) + [COMBINED_BY_TOOL] * combined
 

@@ -29,6 +29,7 @@ class Neighbours:
 
     def __init__(self, draft: Draft, reference: Sequence[ForwardOp], candidate: Sequence[ForwardOp]) -> None:
         self._candidate = _traits(candidate)
+        # Neighbours are compared under what they are taken for now: each round knows more of them.
         meant = {pair.reference: pair.candidate for pair in draft.mapping().pairs}
         self._reference = {
             name: {
@@ -41,6 +42,7 @@ class Neighbours:
         """Returns 0 where all neighbours are each other's, to 1 where none is; 0 where there are none."""
         one = self._reference.get(variable.name, set())
         other = set().union(*(self._candidate.get(name, set()) for name in unit.names))
+        # Jaccard's distance: shared traits of all traits.
         return 1.0 - len(one & other) / len(one | other) if one | other else 0.0
 
 
@@ -85,6 +87,7 @@ def _traits(ops: Sequence[ForwardOp]) -> dict[str, set[Trait]]:
 
 
 def _next_reading(ops: Sequence[ForwardOp], number: int, following: Callable[[int], Sequence[int]]) -> Iterator[int]:
+    # Through everything that reads no weight, up to the next ops that do; `seen` ends loops.
     pending, seen = list(following(number)), {number}
     while pending:
         each = pending.pop()

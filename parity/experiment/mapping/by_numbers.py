@@ -58,6 +58,8 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
     held = {
         guess.variable.name: f"{QUANTITY_OF_KIND[guess.variable.kind]}/{guess.variable.name}" for guess in draft.guesses
     }
+    # Weights that may be taken for each other are set to equal numbers: no guess changes the step, and gradients tell
+    # which is which.
     values = tied_values(draft.guesses, {name: state[text] for name, text in held.items()})
     tied = {**state, **{held[name]: value.astype(state[held[name]].dtype) for name, value in values.items()}}
     start = write_init(ready.out / "start" / MAPPING, tied)
@@ -71,7 +73,9 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
         if found.agrees:
             return found
         variants.append((found, variant, gradients))
+    # None agrees: a bug is in the way. That with the most pairs proven goes on, to the outputs in front of the bug.
     found, variant, gradients = max(variants, key=lambda each: sum(guess.verified is True for guess in each[0].guesses))
+    # Tied weights prove the partner, weights as they are the layout: equal numbers look alike in every layout.
     tied_passes, own_passes = _ForwardPasses(ready, tied, "tied"), _ForwardPasses(ready, state, "own")
     passes = tied_passes(variant)
     if passes is None:
@@ -81,6 +85,7 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
     outputs = Outputs(gradients, *passes)
     guessed = by_neighbours(variant, outputs, (passes[0].ops, passes[1].ops))
     decided = most_reached(guessed.with_reasons_since(draft), own_passes)
+    # Once more under what was decided, for the proof has to be of that.
     final = own_passes(decided)
     if final is None:
         return decided

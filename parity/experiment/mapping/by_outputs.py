@@ -40,12 +40,14 @@ class Outputs:
         self._same = partners(reference, candidate, TOLERANCE)
         self._depths = _Depths(reference.ops), _Depths(candidate.ops)
         self._known: dict[tuple[str, tuple[str, ...]], int | None] = {}
+        # Single numbers, as a loss, agree by too much chance to prove a pair.
         sizes = {number: math.prod(op.shape) for number, op in enumerate(reference.ops)}
         self._same = {number: found for number, found in self._same.items() if sizes[number] > 1}
 
     def __call__(self, variable: Variable, unit: Unit, text: str, /) -> float | None:
         """Returns how far apart the two are, 0 equal to 1 unrelated; None where nothing is known."""
         apart = self._gradients(variable, unit, text)
+        # Gradients that are equal prove more than outputs do: those are asked only where gradients say little.
         if apart is None or apart > LIKELY:
             depth = self.depth(variable.name, unit.names)
             if depth is not None:
@@ -93,6 +95,7 @@ class Proven:
         nearest = self._tied.depth(variable.name, unit.names)
         if nearest is None:
             return apart
+        # Every other unit for this variable, and this unit for every other variable.
         rivals = [self._tied.depth(variable.name, each.names) for each in self._units[variable.name] - {unit}]
         rivals += [
             self._tied.depth(name, unit.names)
@@ -116,6 +119,7 @@ class _Depths:
 
     def _found(self, names: set[str]) -> dict[int, int]:
         depths = {number: 0 for number, op in enumerate(self._ops) if names & set(op.weights)}
+        # Invariant: `last` holds the ops that are `depth - 1` behind those that read the weights.
         last = [*depths]
         for depth in range(1, FURTHER + 1):
             last = [
@@ -144,6 +148,7 @@ def most_reached(draft: Draft, passes: Callable[[Draft], tuple[Pass, Pass] | Non
         tried = [_in_layout(draft, layer, layout) for layout in layouts]
         found = [_reached(passes(each), _names(each, layer)) for each in tried]
         counts = [count for count, _ in found]
+        # Strictly more than the guess: of equals the one that names and shapes prefer stays.
         if max(counts) > counts[0]:
             draft = tried[counts.index(max(counts))]
         elif found[0][1] and PLAIN in layouts:

@@ -49,6 +49,7 @@ def decide_by_recorded(draft: Draft, trying: Trying) -> Draft:
     first = _by_step(draft, trying, prepared, part.steps[0])
     if not first.agrees or not first.undecided or len(part.steps) == 1:
         return first
+    # Weights that begin as equal numbers have the same gradients at first, and have moved apart in the end.
     last = _by_step(first, trying, prepared, part.steps[-1])
     return last.with_verdicts_of(first) if last.agrees else first
 
@@ -68,6 +69,7 @@ def _by_step(draft: Draft, trying: Trying, prepared: str, number: int) -> Draft:
 def _gradients(draft: Draft, trying: Trying, prepared: str, number: int) -> dict[str, Array]:
     part, out = trying.part, trying.out / MAPPING
     join = trying.joined(draft)
+    # Gradients need no slots, whose names the trial's optimizer does not have.
     state = select(part.before(number), *STATE_TRIED)
     batch = translated_batch(join, part.batch(number))
     spec = RunSpec(

@@ -34,6 +34,7 @@ def leave_beside(recorded: Recorded, playing: Setup, states: SidePaths) -> None:
       states: the states before each step.
     """
     playing.tf.prepare("float64", playing.inputs).result()
+    # There and back: a step whose gradients jump between the two has a kink between them, and only such a step is kept.
     for inputs, name in RUN_BESIDE.items():
         there, back = _moved(playing, states, name, inputs, 1.0), _moved(playing, states, f"{name}-back", inputs, -1.0)
         if any(jumps(read_all(there.step(number)), read_all(back.step(number))) for number in playing.steps):
@@ -79,6 +80,7 @@ def _leave_free(recorded: Recorded, playing: Setup, name: str, inputs: bool) -> 
 
 def _empty(recorded: Recorded, playing: Setup, states: SidePaths) -> Iterator[tuple[int, Tensors]]:
     rough, exact = recorded.lockstep.reference32, recorded.lockstep.reference64
+    # Names by step: zero gradients come and go, as behind a ReLU that is shut.
     found = {number: _names(rough.step(number), exact.step(number)) for number in playing.steps}
     steps = [number for number, names in found.items() if names]
     if not steps:
@@ -90,6 +92,7 @@ def _empty(recorded: Recorded, playing: Setup, states: SidePaths) -> Iterator[tu
         files = [run.step(number) for run in runs]
         yield (
             number,
+            # One number a tensor, the largest of the runs: a golden trace is committed with a port.
             {text: np.array(max(distance(each.read(text), file.read(text)) for each in files)) for text in keys},
         )
 

@@ -16,6 +16,7 @@ from parity.trace import OPTIMIZED, Perturbation, Trace, is_learning_rate, parse
 # Sets aside what comes of hyper-parameters that TensorFlow's graph rounds to float32 and a port does not.
 
 Recording = TypeVar("Recording")
+# Before the first step no hyper-parameter has been used.
 EARLY = ("init", "fresh")
 OF_UPDATES = frozenset([*OPTIMIZED, "state", "the updates"])  # the last is how a cause calls them all
 
@@ -40,14 +41,18 @@ def set_aside_rounding(
       what: is rounded, in words.
     """
     first = function.first_difference
+    # Every rerun costs all of the candidate's runs: only where the first difference may come of rounding.
     if first is None or first.check.run in EARLY:
         return recorded, function
     if first.quantity != "stat" and not (own_optimizer and of_the_optimizer(first)):
         return recorded, function
+    # Rounding is an effect of 1e-8 to 1e-5, and an excuse for that alone: what differs at the same tensor has another
+    # reason.
     rounded, level = again()
     again_first = level.first_difference
     if again_first is not None and again_first.check[:3] == first.check[:3]:
         return recorded, function  # it is not what rounding alone makes
+    # Of the port as it is, for the note says how large an effect was set aside.
     effect = max((check.of_scale for check in function.checks if check.run == "lockstep"), default=0.0)
     note = (
         f"up to float32 {what}: the graph holds them rounded to float32, the port does not, which alone makes "
@@ -112,6 +117,7 @@ def settle_empty_gradients(checks: list[Check], measure: Callable[[Sequence[Chec
     if not lost:
         return checks
     moves = measure(lost)
+    # By check, not by name: the same variable may be lost in several steps, each with distances of its own.
     judged = {check: _judged(check, moves(check)) for check in lost}
     return [judged.get(check, check) for check in checks]
 
@@ -139,6 +145,7 @@ def empty_in(checks: Sequence[Check]) -> set[tuple[int, str]]:
         (check.step, parse_key(check.key).name)
         for check in checks
         if check.run == "lockstep" and parse_key(check.key).quantity == "grad"
+        # The whole gradient is within what rounding may make of it: no digit of it is known.
         if check.verdict == "same" and check.size <= check.allowed
     }
 
@@ -151,6 +158,7 @@ def _is_lost(check: Check, empty: set[tuple[int, str]]) -> bool:
 
 
 def _judged(check: Check, spread: float) -> Check:
+    # The same 64 as for all of level 1: three runs find the size of an effect, not its largest value.
     allowed = check.allowed + FUNCTION_LIMIT * spread
     if check.difference > allowed:
         return check
@@ -197,7 +205,9 @@ def rounded_runs(playing: Setup, states: SidePaths, steps: Sequence[int], names:
     playing.tf.prepare("float64", playing.inputs).result()
     feeds, start, quantities = playing.feeds.tf, playing.start.tf, tuple(sorted(OPTIMIZED))
     for draw in range(DRAWS):
+        # From the recorded states, counters too: the steps need not follow each other.
         asked = RunSpec(f"empty-{draw}", "float64", feeds, start, states.tf, quantities, steps, True)
+        # An ulp of the variable itself would move the updated weight by an ulp, far more than its update.
         weights = Perturbation("ulp", "var", draw, DRAWS, but=tuple(sorted(names)))
         inputs = Perturbation("ulp", "feed", draw, DRAWS)
         moved = (weights, inputs, another_order(playing, draw, DRAWS))

@@ -104,10 +104,14 @@ def settle_kinks(checks: list[Check], besides: Sequence[Beside]) -> list[Check]:
       checks: of level 1.
       besides: what runs and judges the sides beside a kink, from the least that is moved to the most.
     """
+    # Invariant: `checks` is what the moves so far have left. The least move first, for a larger one may hide a real
+    # bug.
     for beside in besides:
         lost = lost_numbers(checks)
         if not lost:
             return checks
+        # Moved zeros and inputs would hide a wrong mask, which exact values alone show: nothing that is computed
+        # forward is settled so.
         if beside.note == WITH_INPUTS:
             lost = _explained_by_gradients(lost)
         checks = _settled(checks, lost, _beside(lost, beside), beside)
@@ -117,6 +121,7 @@ def settle_kinks(checks: list[Check], besides: Sequence[Beside]) -> list[Check]:
 def lost_numbers(checks: Sequence[Check]) -> list[Check]:
     """Returns the checks that are not the same where all of them are numbers of steps that differ, else nothing."""
     lost = [check for check in checks if check.verdict != "same" and check.verdict != "not_run"]
+    # A missing tensor, or a wrong start, stands before any kink: no rerun could settle what is left then.
     numbers = all(check.verdict == "different" and check.run in ("lockstep", "free") for check in lost)
     return lost if numbers else []
 
@@ -124,6 +129,7 @@ def lost_numbers(checks: Sequence[Check]) -> list[Check]:
 def _beside(lost: Sequence[Check], beside: Beside) -> list[Check]:
     if not lost:
         return []
+    # The first step alone costs a step on each side; where it stays different there, the others need not be run.
     first = next((check.step for check in lost if check.run == "lockstep"), None)
     alone = beside.alone(first) if first is not None else []
     if _different(alone):
@@ -139,6 +145,7 @@ def _explained_by_gradients(lost: Sequence[Check]) -> list[Check]:
     """
     keys = [(check, parse_key(check.key)) for check in lost]
     lockstep = [(check.step, key.quantity, _variable(key.name)) for check, key in keys if check.run == "lockstep"]
+    # A step whose forward pass differs is not at a kink: its gradients follow from what was computed.
     torn = {step for step, quantity, _ in lockstep if quantity in CONTINUOUS}
     moved = {(step, name) for step, quantity, name in lockstep if quantity in GRADIENTS and step not in torn}
     return [check for check, key in keys if check.run == "free" or (check.step, _variable(key.name)) in moved]
@@ -149,9 +156,12 @@ def _variable(name: str) -> str:
 
 
 def _settled(checks: list[Check], lost: Sequence[Check], judged: Sequence[Check], beside: Beside) -> list[Check]:
+    # By run, step and key, which are one check each.
     finite = {check[:3] for check in lost if isfinite(check.difference)}
     same = [check for check in judged if check.verdict == "same" and check[:3] in finite]
     found = {check[:3]: check._replace(note=beside.note) for check in same}
+    # The control: the port once more from where nobody moved anything. What is same then came of no tie, but of a port
+    # that does not repeat itself.
     if not found or (any(check.run == "lockstep" for check in lost) and _gone(lost, beside.once_more())):
         return checks
     return [found.get(check[:3], check) for check in checks]
@@ -171,6 +181,7 @@ def apart_at_kinks(checks: Sequence[Check], recorded: Recorded) -> dict[tuple[in
     traces, apart = recorded.lockstep, {}
     for check in checks:
         if check.note in (NON_DIFFERENTIABLE_NOTE, WITH_INPUTS) and check.run == "lockstep":
+            # At the kink itself, not beside it: as far apart the two sides may be in float32 too.
             other = recorded.join.read(parse_key(check.key), traces.candidate64.step(check.step))
             one = traces.reference64.step(check.step).read(check.key)
             apart[check.step, check.key] = distance(one, other) if other is not None else 0.0
@@ -248,6 +259,7 @@ class LiveRuns:
         asked = RunSpec(
             name, "float64", feeds.torch, playing.start.torch, port, quantities, steps, alone, whole=self._name
         )
+        # Started before the reference is asked, so that both run at once.
         candidate = playing.torch.run(asked)
         reference = self._reference(asked._replace(feeds=feeds.tf, start=playing.start.tf, follow=tf))
         return recorded.lockstep._replace(reference64=reference, candidate64=candidate.result(), states=Trace(tf))

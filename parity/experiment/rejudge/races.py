@@ -16,6 +16,8 @@ from parity.mapping.trace_map import Join
 from parity.trace import GLOBAL_STEP, TensorFile, Trace, key_of, parse_evaluated, parse_key, quantity_of
 from parity.trace.arrays import Array
 
+# Large beside the rounding of a statistic, so that what an update keeps of it is known to 1e-9; 1 makes the difference
+# of two results the part itself.
 SHIFT = 1.0
 FREE_RUN_RACES = "the reference races for it: a free run leaves every step to another order"
 OLD, NEW = "the old weights", "the new weights"
@@ -41,6 +43,7 @@ class Races(NamedTuple):
         """Says whether a tensor comes of an inference from statistics, or from averages, that race."""
         if quantity_of(text) != "eval":
             return False
+        # With averages alone racing, an inference from the weights themselves is in order.
         only_averages = {quantity_of(each) for each in self.racing} == {"ema"}
         return not only_averages or parse_evaluated(parse_key(text).name).averages
 
@@ -61,6 +64,7 @@ def settle_races(checks: list[Check], races: Races | None, join: Join, traces: L
     for check in checks:
         evaluated = check.run == "free" and races.is_evaluated_from(check.key)
         racing = check.key in races.racing and check.run not in ("init", "fresh")
+        # What one side lacks, no order explains.
         if not (evaluated or racing) or check.verdict == "incomparable":
             settled.append(check)
         elif check.run == "free":
@@ -98,7 +102,10 @@ def _judged(check: Check, races: Races, join: Join, traces: Lockstep, precision:
     found64, found32 = (_possible(races, join, step, text, before, kind) for kind in ("float64", "float32"))
     if not found64 or not found32:
         return check  # the candidate lacks it, as the check says
+    # The order that the reference took is told by its own value; the candidate's does not matter, for its ranks do not
+    # race.
     best = nearest(one, found64 if precision == "float64" else found32)
+    # The same order in the other precision, for rounding depends on the order.
     rough = next(
         (distance(a.value, b.value) for a, b in zip(found64, found32, strict=True) if a.order == best.order), 0.0
     )
@@ -126,6 +133,7 @@ def _possible(races: Races, join: Join, step: int, text: str, before: Array, pre
     present = [each for each in alone if each is not None]
     if once is None or moved is None or len(present) != len(alone):
         return []
+    # In the precision that is judged: orders of float32 round at every write.
     start = before.astype(present[0].dtype)
     return list(outcomes(start, present, kept_part(once, moved, SHIFT).astype(start.dtype)))
 
@@ -142,6 +150,7 @@ def _judged_average(check: Check, races: Races, join: Join, traces: Lockstep, pr
     weights = reference.read(weight), join.read(weight, candidate)
     before = traces.states.step(step)
     best, differences = [], []
+    # Each side by its own weights: that these agree, their own checks say.
     for average, taken in zip(averaged, weights, strict=True):
         if average is None or taken is None or races.ema is None:
             return check  # one side lacks it, as the check says
@@ -156,5 +165,6 @@ def _judged_average(check: Check, races: Races, join: Join, traces: Lockstep, pr
 
 def _of_weights(ema: Ema, before: TensorFile, name: str, new: Array) -> list[Outcome]:
     average, old = (before.read(key_of(quantity, name)).astype(new.dtype) for quantity in ("ema", "var"))
+    # Before the step, as the graph may read it.
     updates = int(before.read(GLOBAL_STEP))
     return averages(average, {OLD: old, NEW: new}, decays(ema.decay, ema.num_updates, updates))

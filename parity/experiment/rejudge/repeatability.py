@@ -17,6 +17,7 @@ def judge_repeats(recorded: Recorded) -> list[Repeat]:
     return [
         judge_repeat(side, once[side], recorded.repeats[side], recorded.repeats[side].step_numbers)
         for side in once
+        # A reference that races differs from itself by design: its races say so, each by its name.
         if side in recorded.repeats and not (side == "reference" and recorded.races)
     ]
 
@@ -34,6 +35,7 @@ def set_aside_wandering(
     wild = next((repeat for repeat in repeats if repeat.side == "reference" and not repeat.comparable), None)
     if wild is None:
         return dict(levels)
+    # Without the name of the side, which the note begins with.
     how = wild.sentence.partition(": ")[2]
     note = (
         f"the reference does not repeat itself: {how}. An op draws other random numbers in every "

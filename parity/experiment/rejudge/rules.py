@@ -49,7 +49,9 @@ class Rule(Protocol):
 
 def rejudge(checks: list[Check], rules: Iterable[Rule]) -> list[Check]:
     """Returns checks after all rules that apply, each to what the one before it left, in the order of `ILL_CONDITIONED`."""
+    # Each rule sees what the ones before it left: one difference is explained once, by the cheapest rule.
     for rule in sorted(rules, key=lambda each: ILL_CONDITIONED.index(each.name)):
+        # Asking costs no run; most right ports need no rule.
         if rule.applies(checks):
             checks = rule(checks)
     return checks
@@ -137,7 +139,9 @@ def rules_of_case(recorded: Recorded, playing: Setup, states: SidePaths) -> list
         rules.append(StructurallyZeroGradient(lambda lost: measure_live(recorded, playing, states, lost)))
     elif (empty := playing.tf.kept(SHADOW_EMPTY)) is not None:
         rules.append(StructurallyZeroGradient(measure_kept(Trace(empty))))
+    # Where statistics race, free and lockstep runs differ from one another whatever is moved.
     if not recorded.races:
+        # A golden trace has only the moves that its own steps needed.
         known = [inputs for inputs, name in RUN_BESIDE.items() if live or _is_kept(playing.tf, name)]
         runs = [(inputs, LiveRuns(recorded, playing, states, inputs)) for inputs in known]
         rules.append(

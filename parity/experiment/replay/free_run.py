@@ -74,8 +74,11 @@ def train_freely(
         free, measured = Trace(folder / SHADOW_FREE), Trace(folder / SHADOW_SPREAD)
     except TraceError:
         return None, told_of_shadow(part, "free") or NO_FREE_RUN
+    # The shadow's own free run, in float64 from the first state, takes the recording's place.
     freely = replace(part, trace=free)
     start = freely.before(part.steps[0])
+    # Weights and statistics alone: slots and counters then are what the port's own optimizer begins with, which is
+    # judged.
     if part.begins:
         start = select(start, "var", "stat")
     others = _others(replayed, freely) if part.trained is not None else None
@@ -93,6 +96,7 @@ def counts_otherwise(part: Part, runs: FreeRuns) -> list[Cause]:
         if text not in other or is_learning_rate(text):
             continue
         wanted, got = float(one.read(text)), float(other.read(text))
+        # A count in float32 or int64 is the same count.
         if np.float32(wanted) != np.float32(got):
             name = parse_key(text).name
             evidence = f"{name} is {got:.9g} before the candidate's first step, {wanted:.9g} before the script's"
@@ -105,6 +109,7 @@ def _others(replayed: ReplayedPort, freely: Part) -> Iterator[tuple[int, Tensors
     for number in freely.steps:
         state = freely.before(number)
         theirs = {text: value for text, value in select(state, "var").items() if parse_key(text).name not in trained}
+        # Statistics of layers that several optimizers run through move with each: they are the script's.
         theirs.update(select(state, "stat"))
         yield number, translated(replayed.join, theirs)
 

@@ -58,6 +58,7 @@ class ReplayedRuns:
     @cached_property
     def _lockstep(self) -> Lockstep:
         part, at_kinks, name = self._replayed.part, self._at_kinks, self._name
+        # All steps, for rates go by the step of a build; only those with a kink are judged.
         before = ((number, translated(self._replayed.join, at_kinks.before(number))) for number in part.steps)
         port = self._replayed.run_from(name, before, self._feeds)
         states = write_states(
@@ -139,17 +140,20 @@ def race_notes(part: Part, traces: Lockstep, shadow: Trace, checks: Sequence[Che
     empty = empty_in(checks)
     for number in part.steps:
         rough, exact = traces.reference32.step(number), traces.reference64.step(number)
+        # Of a gradient that is small beside all others, rounding of the others is in it: its size is no measure.
         total = float(sum(norm(exact.read(text)) ** 2 for text in exact.names("grad")) ** 0.5)
         beside = _beside(part, shadow, number, SHADOW_TIES), _beside(part, shadow, number, SHADOW_TIES_OF_INPUTS)
         for text in rough.names():
             key, one = parse_key(text), rough.read(text)
             if one.dtype.kind != "f" or key.quantity in ("state", "feed"):
                 continue
+            # Adam divides such a gradient by its own size: float32 and float64 take unlike steps, and neither races.
             if key.quantity in OPTIMIZED and (number, key.name) in empty:
                 continue
             wanted = exact.read(text)
             size = norm(wanted)
             size = max(size, 1e-3 * total) if key.quantity in ("grad", "tower_grad") else size
+            # What a move by 2^-30 of weights or inputs makes of it, float32 may make too.
             apart = 0.0 if any(_jumps(one, wanted, each.get(text)) for each in beside) else distance(one, wanted)
             units = apart / (2.0**-24 * size) if size else 0.0
             worst[key.quantity] = max(worst.get(key.quantity, (0.0, "")), (units, f"{text} of step {number}"))

@@ -39,6 +39,7 @@ LOADED = (
     "in lockstep, each step from the recorded state, and free-running from the first of these, slots and counters included, "
     "for the recording does not start with the training: what the port's optimizer begins with was not judged"
 )
+# At first slots are empty: what hides there shows in the steps after. Three, for each is searched by every hypothesis.
 MOST_LATER_CHECKS = 3
 
 
@@ -102,6 +103,7 @@ def judge_part(replayed: ReplayedPort, shadow: Trace, out: Path, tick: Progress)
     script = _prepare(replayed, shadow, out)
     runs = _record(script)
     tick("judge what was replayed", 0, 1)
+    # Once, before anything is judged: the join reads outputs in these layouts from here on, of later runs too.
     layouts = take_layouts(replayed.join, runs.lockstep.reference64, runs.lockstep.candidate64)
     function = _decide(script, runs)
     runs, function = _set_aside_rounding(script, runs, function)
@@ -231,6 +233,7 @@ def _decide_in_float32(script: Script, runs: Runs, function: Level) -> Level:
 def _first_steps_again(replayed: ReplayedPort) -> Trace:
     steps = replayed.part.steps[:REPEATED]
     batches, states = ([of(step) for step in steps] for of in (replayed.batch, replayed.state))
+    # Only where the accuracy is in question: a run more for nobody else.
     return replayed.again("first-steps-again", steps, batches, states, precision="float32")
 
 
@@ -247,6 +250,7 @@ def _fresh(part: Part) -> dict[str, list[float]]:
     """What the script's optimizer put into its slots, where the recording starts with the training."""
     if not part.begins:
         return {}
+    # The smallest and the largest element, as a live side tells them.
     slots = select(part.before(part.steps[0]), "slot")
     return {text: [float(value.min()), float(value.max())] for text, value in slots.items() if value.size}
 
@@ -259,6 +263,7 @@ def _causes(first: FirstDifference, checks: Sequence[Check], evidence: Evidence)
     alike = (
         [check for check in checks if (check.run, check.key) == ("lockstep", first.check.key)] if run != "free" else []
     )
+    # The same tensor only: another one that differs later has a cause of its own.
     later = [check for check in alike if check.step > first.check.step and check.verdict == "different"]
     for check in [first.check, *later[:MOST_LATER_CHECKS]]:
         again = first_difference(evidence.join, [check], pairs) if check is not first.check else first

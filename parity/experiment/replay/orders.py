@@ -42,14 +42,17 @@ class OtherOrder:
     def function(self, checks: list[Check], join: Join, traces: Lockstep) -> list[Check]:
         """Returns the checks of level 1 with those settled in which the port takes the other order."""
         settled = [self._settled(check, join, traces.candidate64, check.allowed) for check in checks]
+        # Nothing took the other order: the free run is judged as ever.
         if settled == checks:
             return checks
+        # One step in the other order leads the free run elsewhere for good.
         return [_left_to_the_order(check) for check in settled]
 
     def float32(self, level: Level, join: Join, traces: Lockstep) -> Level:
         """Returns level 2 with those checks settled; what float32 rounds is that of the order that the script took."""
         settled = []
         for check in level.checks:
+            # What float32 rounds of the order that the script took stands for that of the other.
             rough = 0.0
             if check.verdict == "different" and self._has(check):
                 one, other = (

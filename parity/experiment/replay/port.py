@@ -75,6 +75,8 @@ class ReplayedPort:
         self._port, self._side, self._out, self._tick = port, side, out, tick
         self._round = False
         self._case = _case(part, port)
+        # Built first to see its variables, with an optimizer that moves nothing: which one it gets depends on the
+        # mapping.
         plain = {**self._case, "optimizer": {"name": "sgd", "learning_rate": 0.0}}
         found = self._prepare(plain, "float32")
         variables = variables_of(found["variables"])
@@ -96,6 +98,7 @@ class ReplayedPort:
         recorded = part.training(self.mapping)
         self._case.update(draws=recorded["draws"], trained=recorded["trained"])
         self._case["optimizer"] = port.optimizers.get(part.name) or {"recorded": recorded}
+        # Anew, in both precisions: the first build had neither the optimizer nor the rates.
         self.prepared = self._both()
         self.join = Join(self.mapping, names, self.prepared["float32"]["facts"]["slots"])
         self._spec = self._write_spec()
@@ -142,6 +145,7 @@ class ReplayedPort:
             name=name,
             feeds=feeds or self._spec.feeds,
             follow=write_states(self._out / f"{name}-states", states),
+            # The batches are those that were written for it.
             quantities=tuple(quantity for quantity in self._spec.quantities if quantity != "feed"),
         )
         return self._run(spec, self._prepare(self._case, "float64", name))  # learning rates go by the steps of a build
@@ -239,6 +243,7 @@ class ReplayedPort:
         steps = self.part.steps
         feeds = ((number, self.batch(number)) for number in steps)
         states = ((number, self.state(number)) for number in steps)
+        # What the recording lacks, or has another number for in every run, is not asked of the port.
         without = {"stat"} if self.part.racing else set()
         without |= set() if self.part.has_tower_gradients else {"tower_grad"}
         return RunSpec(

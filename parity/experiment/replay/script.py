@@ -104,6 +104,7 @@ class Part:
         start = self.before(self.steps[0])
         if self.facts.get("skipped_steps") or int(start.get(GLOBAL_STEP, np.zeros(()))) != 0:
             return False
+        # One number throughout: what an initialiser of a slot writes.
         filled = [value for value in select(start, "slot").values() if value.size]
         return all(value.min() == value.max() for value in filled) and (self.steps[0] == 0 or bool(self.name))
 
@@ -115,6 +116,8 @@ class Part:
 
     def before(self, number: int) -> Tensors:
         """Returns the state before a step: what the step before left, and its own counters."""
+        # Variables from the step before, counters from the step itself: the script may set its rate or count between
+        # steps.
         last = self.trace.step(number - 1) if number else self.trace.init()
         state = {own: last.read(text) for text, own in self._own(last) if quantity_of(own) != "state"}
         now = self.trace.step(number)
@@ -132,6 +135,7 @@ class Part:
         batch: Tensors = {}
         for name in names:
             keys = [trace_name("feed", name, tower=tower) for tower in range(self.towers)]
+            # Each tower's piece in the order of the towers, which is how ranks cut the batch again.
             pieces = [tensors[key] for key in keys if key in tensors]
             if len({piece.shape for piece in pieces}) != 1 or len(pieces) != self.towers:
                 raise ReplayError(
@@ -203,6 +207,7 @@ def parts_of(trace: Trace) -> list[Part]:
         steps = [number for number in trace.step_numbers if not name or _trained(trace, number, name)]
         if not steps:
             continue
+        # A section's facts, such as its optimizer, before those of the whole script.
         merged = {**trace.facts, **facts}
         merged.pop("sections", None)
         trained = frozenset(_trained(trace, steps[0], name)) if name else None
@@ -239,6 +244,7 @@ def _kept(part: Part, file: TensorFile, before: Tensors, draws: dict[str, str]) 
             part.left.add(f"the scalar feed {key.name}")
         elif part.name and own == GLOBAL_STEP:
             part.left.add("global_step, which several optimizers count")
+        # Another optimizer's variable: the port must leave it as it was, whatever the script did with it in this run.
         elif part.trained is not None and key.quantity == "var" and key.name not in part.trained:
             value = before[own]
             yield own, value.astype(file.read(text).dtype)
@@ -253,6 +259,7 @@ def _dense(part: Part, file: TensorFile, text: str, own: str) -> tuple[str, Arra
     name = key.name[: -len(ROW_VALUES)]
     values = file.read(text)
     dense = np.zeros(part.trace.variables[name]["shape"], values.dtype)
+    # Rows that are there twice add up, as the optimizer adds them.
     np.add.at(dense, file.read(text[: -len(ROW_VALUES)] + ROW_INDICES), values)
     return str(key._replace(name=name)), dense
 
@@ -269,6 +276,7 @@ def _draws(part: Part, file: TensorFile) -> dict[str, str]:
     named = {}
     for tower, found in by_tower.items():
         numbers: dict[str, int] = {}
+        # By the order of drawing in the graph, for names of the two sides have nothing in common.
         for place, (_, text) in enumerate(sorted(found)):
             loop = loops.get(text)
             number = f"_in_loop_{numbers.setdefault(loop, len(numbers))}" if loop else ""
@@ -294,6 +302,7 @@ def write_reference(part: Part, recorded: Trace, out: Path) -> Trace:
     """Leaves what a port can repeat of a recorded trace, or of its shadow."""
     exact = recorded.facts.get("precision") == "float64"
     variables = recorded.variables
+    # A statistic that races is another number in every run: no port could be held to it.
     if part.racing:
         variables = {name: entry for name, entry in variables.items() if entry["kind"] != "statistic"}
     facts = {**part.facts, "precision": recorded.facts.get("precision")}

@@ -73,6 +73,7 @@ def replay(
     script = _prepare(recorded, port, mapping_file, out, tick)
     outcomes: list[Outcome] = []
     tick("start torch", 0, 1)
+    # One process for all parts: importing torch takes seconds.
     with contextlib.closing(launch_torch(out / "logs" / "torch.log", port.silence)) as side:
         for part in script.parts:
             replayed = _start(script, part, port, side)
@@ -132,6 +133,7 @@ def _prepare(recorded: Path, port: Port, mapping_file: Path | None, out: Path, t
     parts = parts_of(trace)
     for part in parts:
         check_port(part, port)
+    # Checked before anything starts: a loss that is missing should cost no start of torch.
     return Script(trace, parts, *_shadow(trace), mapping_file, out, tick)
 
 
@@ -151,6 +153,7 @@ def _judge(script: Script, replayed: ReplayedPort) -> Judged:
     reference = write_reference(part, part.trace, folder / "reference")
     candidate = replayed.run("float32")
     result = compare_traces(Path(reference.directory), Path(candidate.directory), script.mapping_file, tick=tick)
+    # Two bare traces decide one level, by the precision of the recording.
     decided = [level for level in result.levels.values() if level.verdict != "not_run"][:1]
     # `compare_traces` calls the run of two bare traces free.
     traces: dict[str, Pairs] = {level.name: {"free": (reference, candidate)} for level in decided}
@@ -193,6 +196,7 @@ def _joined(script: Script, outcomes: Sequence[Outcome], levels: Sequence[str]) 
 def _shadow(trace: Trace) -> tuple[Trace | None, str]:
     with contextlib.suppress(TraceError):
         shadow = Trace(Path(trace.directory) / SHADOW)
+        # A shadow that stopped early judges nothing: half a recording would pass unseen.
         if set(trace.step_numbers) <= set(shadow.step_numbers):
             return shadow, ""
     reason = "the trace has no float64 shadow: make it with python -m tf_towers.shadow, where TensorFlow is"

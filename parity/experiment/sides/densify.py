@@ -58,8 +58,10 @@ class DenseFile(TensorFile):
         name = str(name)
         if not self._is_sparse(name):
             return self._file.read(name)
+        # (rows looked up, ...): a row may be there twice.
         values = self._file.read(name + ROW_VALUES)
         dense = np.zeros(self._dense_shape(name), values.dtype)
+        # Not dense[rows] += values, which would count a row that is there twice once.
         np.add.at(dense, self._file.read(name + ROW_INDICES), values)
         return dense
 

@@ -40,6 +40,8 @@ class GoldenSide:
         self.capabilities = Capability.NONE
         self._known = _load(folder)
         now, blessed = of_the_reference(case), self._known["case"]
+        # Everything that decides what the reference does: a golden trace of another batch size would call any port
+        # different.
         for name in sorted(set(now) | set(blessed)):
             if now.get(name) != blessed.get(name):
                 raise GoldenError(
@@ -63,6 +65,7 @@ class GoldenSide:
 
     def run(self, asked: RunSpec) -> "Future[Trace]":
         """Answers with the trace of the run of that name, or of the one that it is a part of."""
+        # A step asked for alone is read from the run of all steps that was kept.
         return _done(DenseTrace(self._folder / "runs" / (asked.whole or asked.name)))
 
     def forward(
@@ -94,6 +97,7 @@ def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
       GoldenError: the folder holds something else.
     """
     require_golden_folder(golden)
+    # The old one goes first, the description comes last: a copy that broke off is no golden trace.
     if golden.exists():
         shutil.rmtree(golden)
     golden.mkdir(parents=True, exist_ok=True)

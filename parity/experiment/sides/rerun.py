@@ -77,6 +77,8 @@ class Rerun:
         """
         self._repeats += 1
         name = f"repeat-{self._repeats}"
+        # The second run starts from the same state under the next number: what the port carries by itself is all that
+        # differs.
         steps = [step, step + 1] if twice else [step]
         batches = [change(self.batch(step)) for change in ([ahead or batch] if twice else []) + [batch]]
         feeds = write_states(self.playing.out / "feeds" / name, zip(steps, batches, strict=True))
@@ -259,6 +261,7 @@ class Rerun:
     def _asked_to_evaluate(self, known: Path, change: Callable[[Tensors], Tensors], evaluation: str) -> RunSpec:
         self._repeats += 1
         name, last = f"evaluation-{self._repeats}", self.playing.steps[-1]
+        # The state of the step is untouched, and only that after it, which the evaluation reads, is changed.
         before, after = (read_all(Trace(known).step(step)) for step in (last, last + 1))
         states = write_states(self.playing.out / "states" / name, [(last, before), (last + 1, change(after))])
         return RunSpec(name, "float64", known, known, states, ("eval",), [last], True, evaluation=evaluation)

@@ -52,6 +52,7 @@ class TorchSide:
 
     def prepare(self, precision: str, mixed: bool = False) -> "Future[Any]":
         """Starts the ranks, once for each precision; answers with their variables and facts."""
+        # The side keeps a build for each: asking twice would build the port, and draw its weights, twice.
         key = f"{precision}, mixed" if mixed else precision
         if key in self._prepared:
             return self._prepared[key]
@@ -125,6 +126,7 @@ class TorchSide:
     def decay_only(self, names: Sequence[str]) -> None:
         """Says which of the port's parameters decay, where a case names some of them; what is prepared is prepared anew."""
         self._decaying = list(names)
+        # Whatever was built took all parameters for decaying.
         self._prepared.clear()
 
     def give_to_parts(self, taken: Mapping[str, Sequence[str]]) -> None:
