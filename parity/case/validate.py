@@ -87,6 +87,7 @@ def find_source(spec: str, directory: Path) -> Path:
 def _file_of(module: str, directory: Path) -> Path:
     parts = module.split(".")
     folders = (directory, directory.parent)
+    # As Python looks it up in the worker: folder by folder, and in each a package before a module.
     for folder in folders:
         for path in (folder.joinpath(*parts, "__init__.py"), folder.joinpath(*parts).with_suffix(".py")):
             if path.is_file():
@@ -116,6 +117,7 @@ def _top_level(body: list[ast.stmt]) -> Iterator[str]:
 
 
 OF_ALL = ("accumulate", "clip", "ema", "loss_scale", "weight_decay")
+# Of n towers that each read and write once there are (2 n)! / 2^n orders.
 MOST_RACING = 4  # towers: with four there are 2520 orders of reads and writes, with six 7.5 million
 MEANS = ("prescaled", "mean_of_losses", "examples")
 
@@ -340,6 +342,7 @@ def missing_sources(data: dict[str, Any], directory: Path) -> list[Problem]:
 def _whole_shards(data: dict[str, Any]) -> list[Problem]:
     if value_of(data, ("tf", "uneven")) not in (None, "refuse"):
         return []
+    # type() and not isinstance: a bool is pydantic's to refuse, and would divide.
     size, towers, steps = data.get("batch_size"), data.get("towers"), _micro_batches(data)
     if type(size) is not int or type(towers) is not int or size < 1 or towers < 1 or size % (towers * steps) == 0:
         return []

@@ -198,7 +198,7 @@ def _uneven(value: Array, name: str) -> Array:
     return value + 0.05 * random.standard_normal(value.shape)
 
 
-TRIALS = 48
+TRIALS = 48  # each is a step of the port; the tests of mapping pass with 12
 Choice = tuple[str, tuple[Unit, str]]
 Assignment = tuple[tuple[str, Unit, str], ...]
 

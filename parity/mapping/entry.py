@@ -41,5 +41,5 @@ class MappingEntry(BaseModel):
     @classmethod
     def _known(cls, value: str | None) -> str | None:
         if value is not None:
-            parse_transform(value)
+            parse_transform(value)  # raises: a misspelt transform shows with its line, before anything starts
         return value

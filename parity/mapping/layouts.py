@@ -181,7 +181,9 @@ def _sizes(text: str, sizes: tuple[int, ...]) -> Shape:
 
 DENSE = ("Linear",)
 OF_MAPS = ("Conv", "BatchNorm2d", "BatchNorm3d", "InstanceNorm", "GroupNorm", "Embedding")  # of no flat vectors
-MOST_LAYOUTS = 6  # numbers of channels that are tried; the nearest convolution's is the likeliest
+# Numbers of channels that are tried, the nearest convolution's first, which is the likeliest. The tests of mapping need
+# no more than one; each further one is an option of every dense kernel, to be ruled out by numbers.
+MOST_LAYOUTS = 6
 
 
 class Maps:

@@ -12,7 +12,8 @@ from parity.mapping.guesses import BY_LIKENESS, UNVERIFIED, Guess, Numbers
 from parity.mapping.variable_map import Mapping, Pair, line
 from parity.mapping.variables import MappingError, Variable
 
-# A message has at most 40 lines: six questions with two answers each, and what is left of both sides with four.
+# Questions fit into the 40 lines of a message, six of three lines at most. Variables left over are all listed, for each
+# has to be answered, with four lines at most.
 CONSIDERED = 4
 QUESTIONS = 6
 ANSWERS = 2
@@ -52,7 +53,7 @@ def describe_questions(guesses: Sequence[Guess]) -> str:
         parts += [f"    {text}" if text is shown[0] else f"    # or {text}" for text in shown[:ANSWERS]]
         if len(shown) > ANSWERS:
             parts.append(f"    # or one of {len(shown) - ANSWERS} more for {guess.variable}")
-    if count > QUESTIONS:
+    if count > QUESTIONS:  # as a comment, so that what is pasted into a case stays TOML
         parts.append(f"    # and {count - QUESTIONS} variables more: `parity map` shows them all")
     return "\n".join(parts)
 
@@ -67,6 +68,7 @@ def mapping_notes(draft: Draft, among: Collection[str] | None = None) -> list[st
     mapping = draft.mapping()
     notes = []
     if draft.guesses:
+        # By how the pairs were found: what no guess is part of needs no line.
         counts = Counter(_short(pair.why.removesuffix(UNVERIFIED)) for pair in mapping.pairs if pair.candidate)
         notes.append(f"mapping: {', '.join(f'{count} {why}' for why, count in counts.items())}; --verbose lists them")
     guesses = [guess for guess in draft.guesses if among is None or guess.variable.name in among]

@@ -142,13 +142,14 @@ class Similarity:
         )
         self._words = {("reference", name): each for name, each in zip(reference, one, strict=True)}
         self._words |= {("candidate", name): each for name, each in zip(candidate, other, strict=True)}
-        self._weights = _weights(one, other)
+        self._weights = _weights(one, other)  # over both sides at once, so that a pair has one similarity whoever asks
         self._whole = {name: sum(self._weights[word] for word in each) for name, each in self._words.items()}
 
     def __call__(self, reference: str, candidate: str) -> float:
         """Returns how much of what the two names say they both say, 0 to 1."""
         one, other = self._words["reference", reference], self._words["candidate", candidate]
         both = sum(self._weights[word] for word in one & other)
+        # Over the longer of the two: a name that is all within another one says less than one that says the same.
         whole = max(self._whole["reference", reference], self._whole["candidate", candidate])
         return both / whole if whole else 0.0
 

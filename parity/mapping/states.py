@@ -53,6 +53,7 @@ def states_before(trace: Trace, steps: Sequence[int]) -> Iterable[tuple[int, Ten
 def state_to_evaluate(trace: Trace) -> tuple[int, Tensors]:
     """Returns the state after the last step of a recorded free run, without counters, and the number that follows it."""
     last = trace.step_numbers[-1]
+    # Counters are those of training; what an evaluation draws or counts is no part of what is compared.
     return last + 1, select(state_after(trace), *STATE_OF_A_STEP)
 
 

@@ -114,11 +114,14 @@ class Join:
     def candidates(self, key: TensorKey) -> tuple[str, ...]:
         """Returns the names in the candidate's trace that make up a tensor of the reference; none for a missing slot."""
         if key.quantity in PER_VARIABLE:
+            # A slot goes by both names, its own and its variable's: "slot/Momentum/w" is
+            # "slot/momentum_buffer/w.weight".
             slot = self.left_slots.get(key.slot) or slot_partner(key.slot, self._slots) if key.slot else ""
             if slot is None:
                 return ()
             pair = self._variables.pair(key.name)
             return tuple(str(key._replace(name=name, slot=slot)) for name in pair.candidate)
+        # A feed, an activation or a metric: one tensor is one tensor there, in another layout at most.
         names, name = self._renaming(key)
         if names is None:
             return (str(key),)
@@ -149,6 +152,7 @@ class Join:
             # former.
             linear = key.quantity not in UPDATED
             # The frozen term of a sum has no gradient and no slot.
+            # Half of a value is no value: what is missing is reported as missing, rather than read as zeros.
             if not found or (len(found) < len(pair.candidate) and not (linear and pair.transform.is_sum)):
                 return None
             given = {parse_key(text).name: file.read(text) for text in found}
@@ -240,6 +244,7 @@ class Join:
 
         def order(item: tuple[TensorKey, str]) -> tuple[int, tuple[int, ...], int]:
             key, text = item
+            # Files are written in an order of each side's own: variables go by the mapping, which is the model's order.
             place = self._order.get(key.name, 0) if key.quantity in PER_VARIABLE else places[text]
             backwards = key.quantity in GRADIENTS
             return EXECUTION_RANK[key.quantity], tower_order(key.tower), -place if backwards else place

@@ -42,6 +42,7 @@ class Variable(NamedTuple):
 def variables_of(described: Mapping[str, Mapping[str, Any]]) -> list[Variable]:
     """Makes the variables of a trace, in its order, from its description: name to `shape`, `dtype`, `kind`, `use`."""
     return [
+        # "" of a raw parameter means as little as no use at all, and compares like it.
         Variable(name, tuple(entry["shape"]), str(entry["dtype"]), str(entry["kind"]), entry.get("use") or None)
         for name, entry in described.items()
     ]
