@@ -39,10 +39,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
       MappingError: the variables do not join.
-      CommandError: two traces were expected.
+      CommandError: two traces were expected, or an option that goes with another one.
     """
     from parity.cli.errors import CommandError
 
+    for option in ("weights", "step"):
+        if getattr(arguments, option) is not None and not arguments.write:
+            raise CommandError(f"--{option}: expected --write DIR too, got none. Say where to leave what it becomes.")
     case = arguments.reference / "case.toml" if arguments.reference.is_dir() else arguments.reference
     if arguments.candidate is not None:
         return _of_traces(arguments)
@@ -89,14 +92,11 @@ def _of_traces(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from parity.case import load_mapping
-    from parity.cli.errors import CommandError
     from parity.experiment.mapping.of_traces import mapping_of_traces, values_of
     from parity.mapping import MappingError, propose
     from parity.report.view import print_trimmed, show_mapping
     from parity.trace import Trace
 
-    if arguments.weights and not arguments.write:
-        raise CommandError("--weights: expected --write DIR too, got none. Say where to leave what it becomes.")
     entries = load_mapping(arguments.map)[0] if arguments.map else {}
     reference, candidate = Trace(arguments.reference, whole=False), Trace(arguments.candidate, whole=False)
     try:

@@ -326,3 +326,10 @@ def test_an_old_result_is_gone_as_soon_as_a_new_run_begins(tmp_path):
         (tmp_path / name).write_text("old")
     assert claim_file("--json", tmp_path / "result.json") == tmp_path / "result.json"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", [["--weights", "port.safetensors"], ["--step", "0"]])
+def test_map_refuses_an_option_that_only_write_heeds_before_anything_starts(option, tmp_path, capsys):
+    (tmp_path / "case.toml").write_text("")
+    assert main(["map", str(tmp_path), *option]) == 2
+    assert f"{option[0]}: expected --write DIR too, got none." in capsys.readouterr().err
