@@ -30,6 +30,7 @@ class Rule(Enum):
 CONVOLUTION_NAMES = _words("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc")
 FUNCTIONAL_HALF = [*CONVOLUTION_NAMES, "linear"]
 TORCH_HALF = [*CONVOLUTION_NAMES, *_words("prelu addmm addmv addr matmul mm mv addbmm baddbmm bmm")]
+# The functions behind LSTM, GRU and their cells, which Apex wraps one by one.
 RECURRENT_HALF = _words("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
 # Left alone they would run in float32 between half products, or fail for arguments of two dtypes, as under Apex
 # itself.
@@ -76,6 +77,8 @@ def rules() -> dict[Callable[..., Any], Rule]:
         for name in names:
             function = getattr(namespace, name, None)
             if callable(function):
+                # By the function object: the same one reached by another name, torch.nn.functional.linear and
+                # torch._C._nn.linear, is found too. Names that this torch lacks are passed over.
                 table[function] = rule
     return table
 

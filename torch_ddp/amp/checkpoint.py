@@ -71,6 +71,7 @@ def _load_scalers(scalers: list[LossScaler], saved: list[dict[str, Any]]) -> Non
             stacklevel=3,
         )
     for scaler, values in zip(scalers, saved, strict=False):
+        # By position, as in Apex, whose keys only number them.
         scaler.set_state(float(values["loss_scale"]), int(values["unskipped"]))
 
 
@@ -108,6 +109,7 @@ def _masters(session: Session) -> list[list[torch.Tensor]]:
     found = []
     for optimizer in session.optimizers:
         stash = stash_of(optimizer, "amp.state_dict")
+        # Before a first backward pass there are none yet, and they are needed as places to load into.
         make_masters(optimizer, stash)
         found.append([master for _, master in stash.pairs])
     return found

@@ -81,6 +81,7 @@ def initialize(
             "loss_scale": loss_scale,
         },
     )
+    # Its refusals come first: they concern arguments alone.
     native = _native(precision, properties, min_loss_scale, max_loss_scale)
     if not enabled:
         begin(Session(properties, [], enabled=False))
@@ -161,6 +162,7 @@ def _prepare_model(model: nn.Module, properties: Properties, outputs: torch.dtyp
     if properties.cast_model_type:
         cast_model(model, properties.cast_model_type, bool(properties.keep_batchnorm_fp32), outputs)
         model.register_load_state_dict_post_hook(follow_loaded_weights)  # type: ignore[no-untyped-call]
+    # At O1 models return whatever their last function gives; with autocast the outputs are cast by its own hook.
     elif outputs is not None and not native:
         model.register_forward_hook(CastOutputs(outputs), prepend=True)
     if properties.patch_torch_functions and native:

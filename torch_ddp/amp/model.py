@@ -159,6 +159,7 @@ def save_in_float32(module: nn.Module, state_dict: dict[str, Any], prefix: str, 
         metadata: unused.
     """
     for name, value in state_dict.items():
+        # Other modules' entries are in the same dictionary already, some of them half on purpose.
         if name.startswith(prefix) and isinstance(value, torch.Tensor) and value.dtype in HALF_DTYPES:
             state_dict[name] = value.float()
 

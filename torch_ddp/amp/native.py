@@ -41,6 +41,7 @@ class _Enter:
         self.half = half
 
     def __call__(self, module: nn.Module, args: Any) -> None:
+        # Asked at each call: the model may have been moved since `initialize`.
         context = torch.autocast(device_type_of(module), dtype=self.half)
         context.__enter__()  # type: ignore[no-untyped-call]
         _entered.contexts.append(context)
@@ -111,6 +112,7 @@ class GradScalerAsLossScaler(LossScaler):
         if with_grads:
             self.grad_scaler.update()
         self.loss_scale = self.grad_scaler.get_scale()
+        # state_dict() is empty for a scaler that is disabled, hence the default.
         self.unskipped = self.grad_scaler.state_dict().get("_growth_tracker", 0)
         # GradScaler has no public word on whether it skipped: a scale that fell tells, and it falls with an overflow
         # alone.

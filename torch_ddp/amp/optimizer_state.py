@@ -70,6 +70,7 @@ def make_masters(optimizer: torch.optim.Optimizer, stash: Stash) -> None:
         # load_state_dict its order. Apex does it at the same moment, before the first backward pass.
         for index, param in enumerate(group["params"]):
             if param.dtype in HALF_DTYPES and param.requires_grad:
+                # float32, the shape of the weight; a leaf of its own, whose gradient is written by `unscale`.
                 master = param.detach().float().requires_grad_()
                 group["params"][index] = master
                 stash.pairs.append((param, master))

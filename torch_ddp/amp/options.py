@@ -59,6 +59,7 @@ def level(opt_level: str, half_dtype: torch.dtype = torch.float16) -> Properties
         "O0": Properties("O0", torch.float32, False, None, False, 1.0, half_dtype),
         "O1": Properties("O1", None, True, None, None, scaled, half_dtype),
         "O2": Properties("O2", half_dtype, False, True, True, scaled, half_dtype),
+        # No batch norm in float32 and no scale by default: what Apex calls the speed of light, not a way to train.
         "O3": Properties("O3", half_dtype, False, False, False, 1.0, half_dtype),
     }
     if opt_level not in levels:
@@ -91,6 +92,7 @@ def overridden(properties: Properties, overrides: dict[str, Any]) -> Properties:
     given = {name: value for name, value in overrides.items() if value is not None}
     parsed: dict[str, Any] = {name: parse[name](properties.opt_level, value) for name, value in given.items()}
     wanted = parsed.get("cast_model_type")
+    # From the level anew, as its default scale depends on the dtype: bfloat16 needs none.
     if wanted in HALF_DTYPES and wanted is not properties.half_dtype:
         properties = level(properties.opt_level, wanted)
     return replace(properties, **parsed)

@@ -43,6 +43,8 @@ class Casts:
             table = {function: Rule.FLOAT if rule is Rule.BANNED else rule for function, rule in table.items()}
         # What a function mode gets to see. Any other function is patched in its module, as Apex patches all.
         dispatched = torch.overrides.get_testing_overrides()
+        # Functions that no mode sees, by module and name; they are put in place by `activate` and taken out by
+        # `deactivate`.
         self._patches: list[Registered] = []
         for entry in registered():
             if entry.function in table or entry.function in dispatched:
@@ -123,6 +125,7 @@ def call_cast(casts: Casts | None, rule: Rule, function: Callable[..., Any], arg
         args: its positional arguments.
         kwargs: its keyword arguments.
     """
+    # Apex has one switch for the process; here it is asked of the calling thread, as the mode is.
     if casts is not None and casts.on_this_thread():
         args, kwargs = casts.mode.arguments(rule, function.__name__, args, kwargs)
     return function(*args, **kwargs)
@@ -214,4 +217,5 @@ def join_threads(model: nn.Module) -> None:
 def _join(module: nn.Module, args: Any) -> None:
     casts = current_casts()
     if casts is not None:
+        # Threads that ran before `initialize`, of a pool for one, join when they first call a model.
         casts.join_thread()

@@ -44,6 +44,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
         new = float(np.float32(1.0) - np.float32(momentum)) if fused else graph_float(1.0 - momentum)
         super().__init__(num_features, eps=max(eps, fused_epsilon_floor) if fused else eps, momentum=new)
         self.fused = fused
+        # Kept beside `momentum`: SyncBatchNorm takes over the one, and `_move` uses the other.
         self.decay = new
         if not scale:
             self.register_parameter("weight", None)
@@ -109,6 +110,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # Statistics that come from a TensorFlow checkpoint have no count of batches.
         assert self.num_batches_tracked is not None
+        # A count of its own in place of a missing one: it decides nothing, as momentum is never None.
         state_dict.setdefault(f"{prefix}num_batches_tracked", self.num_batches_tracked)
         super()._load_from_state_dict(state_dict, prefix, *args)
 

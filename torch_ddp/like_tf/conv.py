@@ -49,6 +49,7 @@ def conv(
             f"conv: expected x and weight of 3 to 5 axes, the same number, got {x.dim()} and {weight.dim()}. "
             "Put batch and channels first."
         )
+    # One number per spatial axis, (height, width) of images.
     strides, dilations = (per_axis("conv", value, axes) for value in (stride, dilation))
     # Padded here and not by F.conv, whose numbers pad both ends alike: SAME puts the odd element at the end.
     if check_padding("conv", padding) == "SAME":

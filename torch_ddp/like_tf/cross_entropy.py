@@ -62,6 +62,7 @@ def sigmoid_cross_entropy_with_logits(labels: Tensor, logits: Tensor) -> Tensor:
 
     Counterpart: tf.compat.v1.nn.sigmoid_cross_entropy_with_logits.
     """
+    # Both compute max(x, 0) - x * z + log(1 + exp(-|x|)), which no logit overflows.
     return F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
 
 
@@ -91,6 +92,7 @@ class _SoftmaxCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor | None]:
         labels, logits = ctx.saved_tensors
+        # [..., 1]
         grad = grad_outputs[0].unsqueeze(-1)
         # The kernel hands on softmax - labels whatever the labels sum to. The derivative, which autograd would give,
         # is sum(labels) * softmax - labels: 3.0 of the gradient away in docs/semantics.md.

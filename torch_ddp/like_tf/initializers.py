@@ -60,6 +60,7 @@ def variance_scaling_(
         raise LikeTfError(
             f"variance_scaling_: expected a distribution of {sorted(_FILLS)}, got {distribution!r}. Name one of them."
         )
+    # At least 1: a kernel without inputs would divide by 0.
     return fill(tensor, scale / max(1.0, fan))
 
 
@@ -107,6 +108,7 @@ def he_normal_(tensor: Tensor) -> Tensor:
 
 def _fan(tensor: Tensor, mode: str) -> float:
     if tensor.dim() < 2:
+        # As _compute_fans of init_ops.py: of a vector both fans are its length, of a scalar 1.
         fan_in = fan_out = tensor.numel() if tensor.dim() else 1
     else:
         receptive_field = math.prod(tensor.shape[2:])

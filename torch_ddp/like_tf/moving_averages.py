@@ -45,6 +45,7 @@ class ExponentialMovingAverage:
         # it.
         weight = new_weight(self._decay, num_updates)
         for average, variable in zip(self.averages, self.variables, strict=True):
+            # Three roundings, as the graph; lerp_ would have other ones.
             average.sub_((average - variable) * weight)
 
     def average(self, variable: Tensor) -> Tensor:

@@ -41,6 +41,7 @@ def resize_bilinear(
         # 0.
         left = x.index_select(axis, low.clamp(min=0).long().to(x.device))
         right = x.index_select(axis, (low + 1).clamp(0, last).long().to(x.device))
+        # One product: the kernel's form, exact where both neighbours are equal; l * (1 - w) + r * w is not.
         x = left + (right - left) * weight
     return x
 
@@ -94,4 +95,5 @@ def _positions(
     pixels = torch.arange(new, dtype=dtype)
     if not half_pixel_centers:
         return pixels * scale
+    # Nearest takes the pixel that the centre lies in, linear interpolates between centres, which lie at a half.
     return (pixels + 0.5) * scale - (0.0 if nearest else 0.5)

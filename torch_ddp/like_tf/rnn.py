@@ -107,6 +107,7 @@ class LSTMCell(nn.Module):
             cell = cell.clamp(-self.cell_clip, self.cell_clip)
         if self.w_o_diag is not None:
             o = o + self.w_o_diag * cell
+        # The state keeps the clipped cell, and the projected output where there is a projection.
         output = o.sigmoid() * cell.tanh()
         if self.projection is not None:
             output = F.linear(output, self.projection)
@@ -147,6 +148,7 @@ class GRUCell(nn.Module):
         """Draws the initial values of TensorFlow's cell: glorot uniform, bias 1 of the gates, 0 of the candidate."""
         glorot_uniform_(self.gates_weight)
         glorot_uniform_(self.candidate_weight)
+        # So that both gates begin open; torch draws its biases.
         nn.init.ones_(self.gates_bias)
         nn.init.zeros_(self.candidate_bias)
 
@@ -205,6 +207,7 @@ def dynamic_rnn(
         if sequence_length is not None:
             # [batch, 1], bool.
             running = (time < sequence_length).unsqueeze(1)
+            # Zeros and not the last output: what follows may sum over time.
             output = torch.where(running, output, 0.0)
             new = _kept(running, new, state)
         outputs.append(output)

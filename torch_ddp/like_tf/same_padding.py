@@ -27,7 +27,9 @@ def same_padding(size: int, kernel: int, stride: int = 1, dilation: int = 1) -> 
     """
     # ceil(size / stride) windows, the last of which ends at (outputs - 1) * stride + (kernel - 1) * dilation + 1.
     outputs = -(-size // stride)
+    # Not below 0: with a stride above the kernel the windows end before the input does.
     total = max((outputs - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+    # The odd element after: torch's own padding="same" puts it there too, but refuses strides above 1.
     return total // 2, total - total // 2
 
 

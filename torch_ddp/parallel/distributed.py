@@ -134,6 +134,7 @@ class DelayedReduction:
         module.register_forward_pre_hook(self._forget)
 
     def _arrived(self, parameter: Tensor) -> None:
+        # Once per backward pass: the first gradient that arrives queues the reduction of all.
         if self._reduces() and not self._queued:
             self._queued = True
             # Called when the whole backward pass is done: only then are all gradients final, however often a weight
@@ -344,6 +345,7 @@ def _element_size(module: nn.Module) -> int:
 
 def _no_forward_sync() -> dict[str, bool]:
     # torch 2.13 renamed the argument; before, it also switched off taking the buffers from rank 0 once.
+    # Asked and not compared by version: passing the old name warns on 2.13, and the new one is a TypeError before.
     known = inspect.signature(TorchDDP.__init__).parameters
     return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
 

@@ -142,6 +142,8 @@ def _own(x: Tensor, axes: list[int]) -> Tensor:
     own = x.new_zeros(1 + 2 * channels, dtype=torch.float64)
     own[0] = count
     if count:
+        # Of this rank, in the dtype of x, as the sums of squares around it; what is made of them and other ranks' is
+        # float64.
         mean = x.mean(axes, keepdim=True)
         own[1 : 1 + channels] = mean.flatten()
         own[1 + channels :] = (x - mean).square().sum(axes)
@@ -246,6 +248,8 @@ class SyncBatchNorm(_BatchNorm):
         )
 
     def _normalize(self, input: Tensor, channel_axis: int) -> Tensor:
+        # Half inputs are computed in float32 and come back in half. Apex's fallback notes the dtype after casting,
+        # and returns float32.
         dtype = torch.float64 if input.dtype is torch.float64 else torch.float32
         axes = [axis for axis in range(input.dim()) if axis != channel_axis]
         with torch.no_grad():
@@ -276,6 +280,7 @@ class SyncBatchNorm(_BatchNorm):
         if self.num_batches_tracked is None:
             return 0.0
         self.num_batches_tracked.add_(1)
+        # 1, 1/2, 1/3, ...: the running statistics are the mean over all batches. Apex's fallback fails for None.
         return 1.0 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
 
     def _move(self, statistics: Statistics) -> None:
@@ -314,6 +319,7 @@ def create_syncbn_process_group(group_size: int) -> dist.ProcessGroup | None:
             f"create_syncbn_process_group: expected a divisor of the world size {world_size}, got {group_size}. "
             "Choose one, or 0 for all ranks."
         )
+    # Every rank makes every group, in this order: new_group is a collective of all.
     starts = range(0, world_size, group_size)
     groups: list[dist.ProcessGroup] = [dist.new_group(list(range(start, start + group_size))) for start in starts]
     return groups[dist.get_rank() // group_size]

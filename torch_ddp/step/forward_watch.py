@@ -207,10 +207,12 @@ class ForwardWatch(TorchFunctionMode):
         results: list[Tensor],
         stages: Stages,
     ) -> None:
+        # Invariant: an id in `_sources` belongs to a tensor that is alive, since `_alive` holds it.
         source = _joined(kind, taken)
         if kind in VALUE_KEEPING_FUNCTIONS and len(results) == 1 and taken:
             self._know(results[0], self._laid_out(kind, taken[0]))
             return
+        # Weights alone, reshaped or cast: not an op of the pass, but known as that weight wherever it goes.
         if not source.data:
             for result in results:
                 self._know(result, source)
@@ -266,6 +268,7 @@ class ForwardWatch(TorchFunctionMode):
 
     def _operand(self, place: str, tensor: Tensor) -> Operand:
         source, shape, name = self._source(tensor), list(tensor.shape), self._names.get(id(tensor), "")
+        # Only where the operand is the output of one op: then it need not be copied, unless it was changed since.
         number = source.numbers[0] if source.data and len(source.numbers) == 1 and not source.weights else None
         number = number if number is not None and number < len(self.passed) else None  # else of a part before
         output = self.passed[number][1] if number is not None else None
@@ -312,10 +315,12 @@ class ForwardWatch(TorchFunctionMode):
         if loss.requires_grad and wanted:
             found = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
             for number, value in zip(last.values(), found, strict=True):
+                # Not reached by the loss: a gradient of zero, of the shape and dtype of the output.
                 gradient = torch.zeros_like(outputs[number]) if value is None else value
                 self.passed[number] = self.passed[number][0], _array(gradient)
 
     def _enter(self, module: nn.Module, inputs: Any) -> None:
+        # Modules that the model does not list, made inside a forward pass, count as part of the one around them.
         path = self._paths.get(id(module), self._path[-1][0] if self._path else "")
         self._path.append((path, type(module).__name__))
 

@@ -94,6 +94,8 @@ def _without_bias(func: Any, kind: str, args: Sequence[Any], named: dict[str, An
 def _each(func: Any, kind: str, args: Sequence[Any], named: dict[str, Any]) -> Stages:
     """A loss of every example, or of all their elements, before one number is made of them."""
     place = REDUCTION_ARGUMENT[kind]
+    # Called by position from torch.nn.functional, with an int of Reduction; 0 is none, and nothing is to be taken
+    # apart.
     if len(args) <= place or not isinstance(args[place], int) or not args[place]:
         return Stages([], [])
     kept = [*args[:place], 0, *args[place + 1 :]]

@@ -65,6 +65,7 @@ class GradientCuts(TorchFunctionMode):
         assert line is not None
         # A line may hold several calls: they are told apart by where they are in the code that it was compiled to.
         call = f"{line.file}:{line.function}" if kind == "no_grad" else f"{line.file}:{line.line}:{frame.f_lasti}"
+        # Named by file and line, so that both ranks and later runs mean the same place.
         place = f"{kind} {call}"
         self._add(place, kind, line, args)
         return _passing(kind, func, args, named) if place in self._undone else func(*args, **named)
@@ -107,6 +108,7 @@ def _passing(kind: str, func: Any, args: Any, named: dict[str, Any]) -> Any:
         return args[0].to(named.get("dtype") or args[0].dtype)
     if kind == "padding_idx":
         bound = LOOKING_UP[func].bind(*args, **named)
+        # Rows of padding get gradients like any other row, and the lookup is the same.
         bound.arguments["padding_idx"] = None
         return func(*bound.args, **bound.kwargs)
     with torch.enable_grad():

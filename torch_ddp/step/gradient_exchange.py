@@ -149,6 +149,7 @@ class GradientObserver:
             hook.remove()
 
     def _before_update(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
+        # Before the update: a scheduler that the port steps right after it has moved it by then.
         self.rate = float(optimizer.param_groups[0]["lr"])
         self.given = self.present()
 

@@ -97,6 +97,7 @@ class Float32Beta(float):
 
     def _power(self, exponent: int) -> float:
         # Rounded after every product, as the variable is: a step at a time, for as many steps as a run has.
+        # Invariant: `power` is beta^(i + 1), rounded i times.
         power = beta = np.float32(self)
         for _ in range(exponent - 1):
             power = power * beta

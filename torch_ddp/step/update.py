@@ -60,6 +60,7 @@ class LossScale:
         with np.errstate(over="ignore"):
             if not finite:
                 self.value = float(np.float32(self.value) / self._factor)
+            # Counted in steps and after the gradients were combined, so that all ranks have one scale.
             elif self._good == self._interval:
                 self.value, self._good = float(np.float32(self.value) * self._factor), 0
 
