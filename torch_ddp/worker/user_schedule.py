@@ -11,7 +11,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.step.optimizer import COUNTERS
 
-# A float32 schedule of TensorFlow and the same one in double differ by a few roundings of float32, a wrong one by more.
+# 64 roundings of float32, 3.8e-6: a factor that was rounded once and is raised to the power n is off by n of them at
+# most. Schedules of TensorFlow are 9.5e-7 from the same ones in double (docs/semantics.md), 0.96^(10000 / 41), with n
+# = 244, 5.3e-6.
 RATE_ROUNDING = 2.0**-18
 
 
