@@ -20,9 +20,9 @@ Changes = Dict[str, Tuple[Tensor, Tensor]]  # by variable: a gradient, and what 
 Arrays = Dict[str, Array]
 Numbers = Dict[str, Optional[float]]  # the settings of a rule; None for a bound that there is none of
 
-HUGE = 1e12  # far beyond any limit, and far from the overflow of its square
-SCALES = (1e-3, 0.05, 0.3, 1.0, 3.0, -3.0, 100.0)  # of made gradients, relative to the limit
-NEAR = 1e-6  # float32's constants are computed with in float64
+BEYOND_ANY_LIMIT = 1e12  # far beyond any limit, and far from the overflow of its square
+SAMPLED_SCALES = (1e-3, 0.05, 0.3, 1.0, 3.0, -3.0, 100.0)  # of made gradients, relative to the limit
+SAME_RULE = 1e-6  # float32's constants are computed with in float64
 BEFORE_COMBINING, AFTER_COMBINING = "before_combining", "after_combining"
 
 
@@ -95,21 +95,21 @@ class Rule(NamedTuple):
 
 
 def _fitted(function: "_Function") -> Optional[Dict[str, Any]]:
-    large, negative = function.made(HUGE), function.made(-HUGE)
+    large, negative = function.made(BEYOND_ANY_LIMIT), function.made(-BEYOND_ANY_LIMIT)
     clipped = [large, function(large), negative, function(negative)]
-    for kind, rule in RULES.items():
+    for kind, rule in CLIPPING_RULES.items():
         numbers = rule.fit(*clipped)
         if numbers is None or not all(number is None or np.isfinite(number) for number in numbers.values()):
             continue
         limit = max(abs(number) for number in numbers.values() if number is not None)
-        samples = [function.made(limit * scale) for scale in SCALES] + [large]
+        samples = [function.made(limit * scale) for scale in SAMPLED_SCALES] + [large]
         if all(_near(rule.apply(each, numbers), function(each)) for each in samples):
             return function.described(kind, numbers)
     return None
 
 
 def _near(one: Arrays, other: Arrays) -> bool:
-    return all(np.allclose(one[name], other[name], rtol=NEAR, atol=0.0) for name in one)
+    return all(np.allclose(one[name], other[name], rtol=SAME_RULE, atol=0.0) for name in one)
 
 
 def _norm(gradients: Arrays) -> float:
@@ -117,7 +117,7 @@ def _norm(gradients: Arrays) -> float:
 
 
 def _common(numbers: Sequence[float]) -> Optional[float]:
-    return numbers[0] if np.allclose(numbers, numbers[0], rtol=NEAR, atol=0.0) else None
+    return numbers[0] if np.allclose(numbers, numbers[0], rtol=SAME_RULE, atol=0.0) else None
 
 
 def _fit_scale(large: Arrays, clipped: Arrays, *of_negative: Arrays) -> Optional[Numbers]:
@@ -129,7 +129,10 @@ def _fit_value(large: Arrays, clipped: Arrays, negative: Arrays, clipped_negativ
     given = _flat(large, negative)
     gives = _flat(clipped, clipped_negative)
     low, high = float(np.max(gives[given < 0])), float(np.min(gives[given > 0]))
-    bounds = {"low": low if low > -NEAR * HUGE else None, "high": high if high < NEAR * HUGE else None}
+    bounds = {
+        "low": low if low > -SAME_RULE * BEYOND_ANY_LIMIT else None,
+        "high": high if high < SAME_RULE * BEYOND_ANY_LIMIT else None,
+    }
     return bounds if any(bounds.values()) else None
 
 
@@ -166,7 +169,7 @@ def _clip_by_global_norm(gradients: Arrays, numbers: Numbers) -> Arrays:
 
 
 # Of one variable alone, a norm and a global norm are the same.
-RULES = {
+CLIPPING_RULES = {
     "scale": Rule(_fit_scale, _scale),
     "value": Rule(_fit_value, _clip_by_value),
     "norm": Rule(_fit_norm, _clip_by_norm),
@@ -217,7 +220,7 @@ class _Function:
     def _met(self, number: Optional[float]) -> Any:
         for numbers in (self._inputs, self._constants):
             for name, each in numbers.items():
-                if number is not None and abs(each - number) <= NEAR * abs(number):
+                if number is not None and abs(each - number) <= SAME_RULE * abs(number):
                     return name if numbers is self._inputs else each
         return None
 

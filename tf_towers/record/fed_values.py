@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tf_towers.record.variables import Variables
 
 
-RATE = re.compile(r"(^|_)(lr|learning_?rate|rate|step_?size)($|_)", re.IGNORECASE)
+NAME_OF_A_RATE = re.compile(r"(^|_)(lr|learning_?rate|rate|step_?size)($|_)", re.IGNORECASE)
 
 
 def given_to_updates(
@@ -92,7 +92,7 @@ def _is_recordable(tensor: Tensor) -> bool:
 
 def _rate(given: Sequence[Tensor]) -> Tensor:
     numbers = [each for each in given if each.dtype.base_dtype.is_floating and each.shape.ndims in (0, None)]
-    called = [each for each in numbers if RATE.search(each.op.name.rpartition("/")[2])]
+    called = [each for each in numbers if NAME_OF_A_RATE.search(each.op.name.rpartition("/")[2])]
     certain = numbers if len(numbers) == 1 else called
     return certain[0] if len(certain) == 1 else None
 

@@ -1,14 +1,20 @@
-"""Hooks into what a script asks of TensorFlow while it builds its graph: gradients, updates from them, loops."""
+"""Hooks into what a script asks of TensorFlow: gradients, updates from them, loops, the GPUs that it counts."""
 
 import functools
+import os
 import threading
 import weakref
-from typing import Any, Callable, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Set, Tuple
 
 import tensorflow as real
 import tensorflow.compat.v1 as tf
-from tensorflow.core.framework import attr_value_pb2
+from tensorflow.core.framework import attr_value_pb2, device_attributes_pb2
+from tensorflow.python.client import device_lib
+from tensorflow.python.client import session as session_module
+from tensorflow.python.eager import context
+from tensorflow.python.framework import config as config_module
 from tensorflow.python.framework import ops as framework_ops
+from tensorflow.python.framework import test_util
 from tensorflow.python.ops import control_flow_ops, gradients_util
 
 from tf_towers.graph.op_types import ENTERING, RANDOM, READING_VARIABLES
@@ -265,3 +271,66 @@ class Patches:
                 delattr(owner, name)
             else:
                 setattr(owner, name, value)
+
+
+# Stands in for GPUs that a script counts and the machine has not: its towers run on the CPU, by soft placement.
+
+BYTES_OF_A_GPU = 16 << 30  # bytes of each
+KIND_OF_LIST = {"list_physical_devices": "PhysicalDevice", "list_logical_devices": "LogicalDevice"}
+
+
+def stand_in_for_gpus(patches: Patches, count: int) -> None:
+    """Has every usual way of counting GPUs find `count` of them.
+
+    Covered are `device_lib.list_local_devices`, `Session.list_devices`, `tf.test.is_gpu_available` and `gpu_device_name`,
+    `tf.config`'s lists of devices and ``CUDA_VISIBLE_DEVICES``, where it is not set.
+
+    Args:
+      patches: the `Patches` that put it all back.
+      count: number of GPUs, from 1.
+    """
+    # Scripts split it at commas and count.
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", ",".join(str(number) for number in range(count)))
+    patches.add(device_lib, "list_local_devices", _with_more(device_lib.list_local_devices, _local, count))
+    session = session_module.BaseSession
+    patches.add(session, "list_devices", _with_more(session.list_devices, _of_session, count))
+    for owner in (tf.test, test_util):
+        patches.add(owner, "is_gpu_available", lambda *arguments, **named: True)
+        patches.add(owner, "gpu_device_name", lambda: "/device:GPU:0")
+    for owner in (tf.config, tf.config.experimental, config_module):
+        for name in KIND_OF_LIST:
+            if hasattr(owner, name):
+                patches.add(owner, name, _listing(getattr(owner, name), getattr(context, KIND_OF_LIST[name]), count))
+
+
+def _with_more(function: Callable[..., Any], made: Callable[[int], List[Any]], count: int) -> Callable[..., List[Any]]:
+    @functools.wraps(function)
+    def devices(*arguments: Any, **named: Any) -> List[Any]:
+        return [each for each in function(*arguments, **named) if each.device_type != "GPU"] + made(count)
+
+    return devices
+
+
+def _local(count: int) -> List[Any]:
+    return [
+        device_attributes_pb2.DeviceAttributes(
+            name=f"/device:GPU:{number}", device_type="GPU", memory_limit=BYTES_OF_A_GPU
+        )
+        for number in range(count)
+    ]
+
+
+def _of_session(count: int) -> List[Any]:
+    name = "/job:localhost/replica:0/task:0/device:GPU:%d"
+    return [session_module._DeviceAttributes(name % number, "GPU", BYTES_OF_A_GPU, number) for number in range(count)]
+
+
+def _listing(function: Callable[..., Any], kind: Any, count: int) -> Callable[..., List[Any]]:
+    @functools.wraps(function)
+    def devices(device_type: Optional[str] = None) -> List[Any]:
+        prefix = "/physical_device" if kind.__name__ == "PhysicalDevice" else "/device"
+        gpus = [kind(name=f"{prefix}:GPU:{number}", device_type="GPU") for number in range(count)]
+        others = function("CPU") if device_type in (None, "CPU") else []
+        return list(others) + (gpus if device_type in (None, "GPU") else [])
+
+    return devices

@@ -12,9 +12,8 @@ from tensorflow.python.client import session as session_module
 from parity.trace import reduce_value
 from parity.trace.arrays import Tensors
 from tf_towers.record.fed_values import as_fed
-from tf_towers.record.gpus import stand_in_for_gpus
 from tf_towers.record.hazards.types import Hazard
-from tf_towers.record.hooks import Calls, Patches, keep_iterations_in_order
+from tf_towers.record.hooks import Calls, Patches, keep_iterations_in_order, stand_in_for_gpus
 from tf_towers.record.inputs import share_of
 from tf_towers.record.observe import BEFORE, NOT_OURS, Watch, can_be_watched, compute, fetched_inside
 from tf_towers.record.plan import RecordPlan, Section, fed_beside_placeholders, fetched_by

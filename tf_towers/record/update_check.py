@@ -38,7 +38,7 @@ def gradients_not_applied(
       tensors: the same of what the step computed.
       after: the state after the step.
     """
-    rule = RULES.get(type(section.apply.optimizer).__name__)
+    rule = UPDATE_RULES.get(type(section.apply.optimizer).__name__)
     if rule is None:
         return []
     settings = dict(hyper_parameters(section.apply.optimizer))
@@ -154,7 +154,7 @@ def _largest(gradient: Array) -> float:
 
 
 # Sources: tensorflow/core/kernels/training_ops.cc (1.15).
-RULES = {
+UPDATE_RULES = {
     "GradientDescentOptimizer": _descent,
     "MomentumOptimizer": _momentum,
     "AdamOptimizer": _adam,
