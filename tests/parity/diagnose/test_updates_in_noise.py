@@ -16,6 +16,8 @@ RATE = 0.01
 class Update:
     """Evidence of one step of Adam: `change(key, value)` is what the candidate has."""
 
+    is_whole = True  # one optimizer trains everything
+
     def __init__(self, seed, change=lambda key, value: value, decay=0.0, epsilon=ADAM["epsilon"]):
         random = np.random.default_rng(seed)
         self.start, self.one, self.other = {}, {}, {}
