@@ -239,13 +239,16 @@ class SideProcess:
         self._signal(signal.SIGKILL)
         stacks = telling_stacks(last_lines(self._log, 1000, start))
         printed = "\n".join(stacks.splitlines()[:STACK_LINES]) or last_lines(self._log, LOG_LINES)
-        return SideFailed(
+        # It was this process that ended it: what is asked later fails by this reason, and not by the signal.
+        self._abandoned = True
+        self._lost = SideFailed(
             self.side,
             f"expected a heartbeat within {self._silence:g} s of {request!r}, got none; it was ended. "
             "Look above for where it hung, or allow more with --timeout.",
             printed=printed,
             hung=True,
         )
+        return self._lost
 
     def _dead(self, request: str) -> SideFailed:
         # Its channel ends a moment before the process does; 5 s, for writing a core file takes its time.

@@ -195,6 +195,10 @@ def test_a_silent_side_is_ended_with_everything_it_started_and_its_stack_is_kept
         process.ask("run").result(60)
     assert 'File "<string>", line 4 in <module>' in failed.value.printed
     assert process._process.wait(10) == -9
+    process.outlive_failure()
+    assert process.lost
+    with pytest.raises(SideFailed, match="expected a heartbeat within 3 s of 'run', got none; it was ended"):
+        process.ask("prepare").result(60)
 
 
 def test_an_answer_left_by_a_side_that_has_ended_is_still_read(side):
