@@ -20,6 +20,7 @@ def is_inexact(key: TensorKey, facts: Mapping[str, Any]) -> bool:
       facts: the reference's; `inexact_in_float64` has the `outputs` that depend on such ops, "" of them the loss.
     """
     outputs = (facts.get(FACT) or {}).get("outputs", ())
+    # Gradients of all variables come of the loss: one rough op in it makes all of them rough.
     if key.quantity in OF_GRADIENTS or (key.quantity == "loss" and not key.name):
         return NAMELESS_LOSS in outputs
     if key.quantity == "eval":  # comes after the last update

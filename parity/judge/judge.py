@@ -13,6 +13,7 @@ from parity.trace.arrays import Array
 
 # Written once for both sides, so that any difference is one of reading: compared to the bit.
 FED = frozenset(["feed", "noise"])  # both sides are given them
+# Known by its words to `unmatched_slots`, which sets some of these aside.
 NOT_IN_REFERENCE = "the reference has no such tensor"
 Comparison = Literal["norm", "exact", "counter", "form"]
 
@@ -151,6 +152,7 @@ def measure(
       pairs: as in `judge`.
       norms: returns the norms of a pair, None where something in it is not finite; by default `float64_norms`.
     """
+    # By default exact to 1e-15; two bare traces of gigabytes are measured in one pass, to 1e-7.
     measured = norms or float64_norms
     for pair in pairs:
         # Presence first, then shape and dtype, then numbers: a norm of what is not there would look like a difference.
@@ -160,6 +162,7 @@ def measure(
         check = precheck(run, pair)
         # Asking whether all is finite reads both arrays once more, so that it is asked only of a pair without norms.
         found = measured(pair) if check is None and pair.compare == "norm" else None
+        # Also of "exact" pairs: integers are always finite, and of float feeds NaN is told before their bits are.
         if check is None and found is None:
             check = check_finite(run, pair)
         if check is None and pair.compare == "exact":
@@ -176,6 +179,7 @@ def allow(run: str, found: Check | MeasuredPair, allowance: Allowance) -> Check:
         return found
     limit, scale, beyond, note = allowance(found)
     same = found.difference <= limit  # NaN is not
+    # What rounding cannot be foretold for is "incomparable" beyond its limit, never "same".
     verdict: Verdict = "same" if same else beyond
     known = (found.difference, limit, scale, found.size, "" if same else note, found.constant)
     return Check(run, found.step, found.text, verdict, *known)
@@ -187,6 +191,7 @@ def first_beyond(run: str, pairs: Iterable[TensorPair], allowance: Allowance) ->
     Nothing is prechecked, and a difference that is NaN is passed over.
     """
     for pair in pairs:
+        # Invariant: all pairs before this one are within their allowances.
         check = allow(run, _numbers(pair, unchecked_norms(pair)), allowance)
         if check.difference > check.allowed:  # NaN is not
             return check, pair
@@ -196,6 +201,7 @@ def first_beyond(run: str, pairs: Iterable[TensorPair], allowance: Allowance) ->
 def _numbers(pair: TensorPair, norms: Norms) -> MeasuredPair:
     # Here and not before: eT and eP take two more files to be read, which a pair that is decided by its shape spares.
     asked = () if pair.rounding is no_rounding else tuple(pair.rounding())
+    # A run that was not finite foretells nothing; the others still do, and only where none does is it unknown.
     rounding = tuple(each for each in asked if each is not None) if asked else ()
     one = pair.reference
     # u of the reference; the precheck has refused pairs of two float types.
@@ -237,6 +243,7 @@ def comparison(key: TensorKey, reference: Array) -> Comparison:
     """Returns how a tensor is compared in float64: counters and what both sides are given exactly, and integers too."""
     if key.quantity in OPTIONAL:
         return "counter"
+    # Integers are what an index or label is: one off by 1 is another row.
     return "exact" if key.quantity in FED or reference.dtype.kind != "f" else "norm"
 
 
@@ -251,6 +258,7 @@ def missing(step: int, key: TensorKey, text: str, unobserved: Collection[str] = 
     """
     if key.quantity in OPTIONAL:
         return Missing(step, text, "the candidate keeps no such counter", "not_run", 0.0)
+    # A port's own step hides its parts: what comes of them, weights and slots, is still judged.
     if key.quantity in unobserved:
         return Missing(step, text, "the candidate's own step does not show it", "not_run", 0.0)
     return Missing(step, text, "the candidate has no such tensor")
@@ -290,6 +298,7 @@ def check_finite(run: str, pair: TensorPair) -> Check | None:
     if np.array_equal(one, other):
         note = f"{int((~one).sum())} of {one.size} values are not finite, on both sides"
         return Check(run, pair.step, pair.text, "incomparable", float("inf"), note=note)
+    # Which side broke is what a reader looks for first.
     whose = "the candidate" if one.all() else "the reference" if other.all() else "both sides, at different places"
     return Check(run, pair.step, pair.text, "different", float("inf"), note=f"values that are not finite in {whose}")
 
@@ -315,5 +324,6 @@ def rounding_between(single: Array | None, double: Array | None) -> float | None
     # finite.
     if single is None or double is None or single.shape != double.shape:
         return 0.0
+    # Subtracted in float64, so that float32's own rounding is what is measured, not that of the subtraction.
     found = distance(single, double)
     return found if np.isfinite(found) else None

@@ -52,6 +52,7 @@ def reason_from(checks: Sequence[Check], words: str = BETWEEN_TRACES) -> str:
         allowed; `scale`, the same in units of the scale.
     """
     judged = [check for check in checks if check.verdict != "not_run"]
+    # How much of the tolerance right ports use is worth knowing: one at 0.9 is near to being called different.
     highest = max((check.multiple for check in judged), default=0.0)
     scale = max((check.of_scale for check in judged), default=0.0)
     return what_differs(checks) or words.format(judged=len(judged), highest=highest, scale=scale)
@@ -68,6 +69,7 @@ def first_difference(
       traces: of each run, reference and candidate. A run without traces, as of what sides start from by themselves, has
         nothing to show.
     """
+    # Also what cannot be compared: behind a missing tensor all else may follow from that.
     found = [check for check in checks if check.verdict in ("different", "incomparable")]
     return shown(join, min(found, key=lambda each: RUN_ORDER[each.run]), traces) if found else None
 
@@ -97,6 +99,7 @@ def shown(join: Join | None, check: Check, traces: Mapping[str, tuple[Trace, Tra
 
 
 def _file(trace: Trace, check: Check) -> TensorFile | None:
+    # The state after loading has no step.
     if check.run == "init":
         return trace.init()
     return trace.step(check.step) if check.step in trace.step_numbers else None

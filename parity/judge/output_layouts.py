@@ -13,6 +13,7 @@ from parity.trace.arrays import Array
 
 IDENTITY = "identity"
 # By number of axes; the likelier first.
+# torch's own orders of axes: channels first of 3 to 5 axes, time first of recurrent layers.
 USUAL = {
     2: ("transpose",),
     3: ("nlc_to_ncl", "ntc_to_tnc"),
@@ -41,6 +42,7 @@ def usual_layout(pairs: Sequence[tuple[Array, Array]]) -> str:
     # Shapes alone decide, unless one axis is as long as another.
     if len(fitting) < 2:
         return fitting[0] if fitting else IDENTITY
+    # A Gram matrix, or attention with as many queries as keys: transposed it is another result.
     if pairs[0][0].ndim == 2 and IDENTITY in fitting:
         return IDENTITY
     # Over all towers at once: the port has one layout, whatever tower shows it.
@@ -74,6 +76,7 @@ def take_layouts(join: Join, reference: Trace, candidate: Trace) -> list[str]:
     steps = [step for step in reference.step_numbers if step in candidate.step_numbers]
     if not steps:
         return []
+    # The first step: behind a bug later ones agree in no layout.
     one_file, other_file = reference.step(steps[0]), candidate.step(steps[0])
     pairs = defaultdict[tuple[str, str], list[tuple[Array, Array]]](list)
     for text in one_file.names():

@@ -54,6 +54,7 @@ def written_into(mapping: VariableMapping, join: Join, reference: Values, candid
         # Weights have no such name on either side, and are passed over.
         key = key_of("stat", pair.reference)
         text, own = str(key), {n: np.array(candidate[n]) for n in join.candidates(key) if n in candidate}
+        # Listed also where only one side tells: the report names all that is written into the port.
         if own or text in reference:
             expected = _reshaped(reference.get(text), pair.shape)
             found.append(Written(text, pair.candidate, "buffer", expected, _read(pair, own)))
@@ -124,6 +125,7 @@ def written_notes(written: Sequence[Written], kept: Sequence[Variable]) -> list[
     notes = []
     alike: dict[str, list[str]] = {}
     for each in written:
+        # Grouped by kind: a net has hundreds of running means, which are one line.
         alike.setdefault(f"{each.what}{_how(each)}", []).extend(each.names)
     told = [f"{_some(names)} ({what})" for what, names in alike.items()]
     if told:

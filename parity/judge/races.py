@@ -50,6 +50,7 @@ def _go_on(
     if not pending and not unread:
         yield Outcome(", ".join(order), value)
     before, alone, decay, subtracts = known
+    # Sorted, so that the first of equal outcomes is the same in every run.
     for tower in sorted(unread):
         # Alone it makes decay * before + own part of it; of `value` it makes that, moved by what the decay keeps of the
         # change.
@@ -65,6 +66,7 @@ def _go_on(
 
 def nearest(wanted: Array, found: Sequence[Outcome]) -> Outcome:
     """Returns the outcome that is nearest to a value, the first of several."""
+    # By the norm over all elements: one order has written all of a statistic.
     return min(found, key=lambda outcome: distance(wanted, outcome.value))
 
 
@@ -107,6 +109,7 @@ def decays(decay: float, counted: bool, updates: int) -> list[np.floating]:
 
     Source: tensorflow/python/training/moving_averages.py (1.15), ExponentialMovingAverage.apply.
     """
+    # A constant decay is the same whenever it is read.
     if not counted:
         return [np.float32(decay)]
     # The count may be read before the update or after it: nothing orders the two.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["same", "different", "incomparable", "not_run"]
 Found = Literal["holds", "absent", "not_known"]
+# As `diff` has them: 0 same, 1 different, 2 trouble.
 EXIT_CODES: dict[Verdict, int] = {"same": 0, "different": 1, "incomparable": 2, "not_run": 2}
 FLOAT32_ONLY = "only float32 was judged"
 COMBINED_BY_TOOL = "combination: ours, not the port's"
@@ -51,6 +52,8 @@ class Check(NamedTuple):
         # 0 of 0 is no difference: exact tensors are allowed nothing and need nothing.
         if self.difference == 0.0:
             return 0.0
+        # A difference where nothing is allowed has no finite multiple: it stands before all others in lists of the
+        # worst.
         return self.difference / self.allowed if self.allowed > 0.0 else float("inf")
 
     @property
@@ -103,6 +106,7 @@ class Explained(NamedTuple):
     @property
     def sentence(self) -> str:
         """All of it in words, e.g. "99.99% of loss/0 at step 1"."""
+        # Differences are named by tensor and step, which a trace can be opened at.
         where = f"{self.key} at step {self.step}"
         if self.share is None:
             return f"{where}; how much of it was not measured"
@@ -110,6 +114,7 @@ class Explained(NamedTuple):
 
 
 def _percent(share: float) -> str:
+    # Six digits are printed: what rounds to 100 of them is all.
     return "all" if share >= 1 - 1e-6 else f"{100 * share:.6g}%"
 
 
@@ -135,6 +140,7 @@ class Cause:
 
     def is_of(self, first: "FirstDifference") -> bool:
         """Returns whether it explains that difference, at its layer or as the trace has it, rather than another one."""
+        # Causes name the tensor that they were found by: the layer that was located, or what the trace holds of it.
         told = [first, *([first.decisive] if first.decisive else [])]
         return self.explains is None or self.explains[:2] in [(each.check.step, each.check.key) for each in told]
 
@@ -248,6 +254,7 @@ class Result:
     @property
     def strict_exit_code(self) -> int:
         """The same, but 2 where anything that the verdict seems to cover was not judged."""
+        # A strict reader takes what was not judged for what may be wrong.
         return 2 if self.verdict == "same" and self.not_judged else self.exit_code
 
     @property
@@ -271,6 +278,7 @@ class Result:
     @property
     def first_difference(self) -> FirstDifference | None:
         """The first difference of the first level that has one."""
+        # Levels stand in the order in which they decide: function, float32, trajectory, mixed.
         return next((level.first_difference for level in self.levels.values() if level.first_difference), None)
 
     @property
@@ -290,6 +298,7 @@ def decide(checks: Sequence[Check]) -> Verdict:
 
 def what_differs(checks: Sequence[Check]) -> str:
     """Returns in words how many of the tensors that were judged are not the same; empty where all of them are."""
+    # What was set aside, with a note that says why, is neither right nor wrong.
     judged = [check for check in checks if check.verdict != "not_run"]
     wrong = sum(check.verdict != "same" for check in judged)
     return f"{wrong:,} of {len(judged):,} tensors are not the same" if wrong else ""

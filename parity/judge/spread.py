@@ -37,10 +37,12 @@ class Replicas:
     @property
     def ulp(self) -> float:
         """The smallest distance by which the weights of a replica were moved."""
+        # The start is where replicas were moved, once; what they do later is how training carries that.
         start = self._reference.init()
         # One length for all weights together, as the amplification of `allowances.free_running` takes it.
         weights = start.names("var")
         moved = [
+            # The root of the sum of squares over weights, as one vector of all of them. (weights,)
             norm(np.array([distance(file.read(text), start.read(text)) for text in weights]))
             for file in (replica.init() for replica in self._replicas)
         ]
@@ -70,6 +72,7 @@ class MeasuredSpread:
     @property
     def ulp(self) -> float:
         """The smallest distance by which the weights of a replica were moved."""
+        # Measured where the replicas were made: a shadow keeps distances, not the runs themselves.
         return float(self._measured.facts["ulp"])
 
     def at(self, step: int, text: str, reference: Array) -> float:

@@ -65,6 +65,7 @@ def _step(pairs: Iterator[TensorPair | Missing], made: int) -> Iterator[Check]:
     all_gradients = float(sum(size * size for size in gradients)) ** 0.5
     allowance = allowances.fixed(made, all_gradients)
     empty: set[str] = set()
+    # So that popping from the end yields them in execution order.
     found.reverse()
     while found:  # each goes as its check comes: of 100,000 tensors both would not be small
         each = found.pop()
@@ -125,6 +126,7 @@ def starts_apart(join: Join, reference: Trace, candidate: Trace) -> list[str]:
             continue
         # The coarser type of the two: weights saved in float32 and read into float64 are the same weights.
         allowed = FIXED_MARGIN * max(unit_roundoff(one.dtype), unit_roundoff(other.dtype)) * norm(one)
+        # "not <=" so that NaN counts as apart.
         if one.shape != other.shape or not distance(one, other) <= allowed:
             apart.append(key.name)
     return apart

@@ -72,6 +72,7 @@ def _pairs(
         reference, candidate = traces.reference32.step(step), traces.candidate32.step(step)
         exact = traces.reference64.step(step), traces.candidate64.step(step)
         before = traces.states.step(step)
+        # Draws were made at three steps; elsewhere eT and eP decide alone.
         moved = [draw.step(step) for draw in draws if step in draw.step_numbers]
         for key, text in join.ordered(reference.names()):
             one, other = reference.read(text), join.read(key, candidate)
@@ -85,7 +86,8 @@ def _pairs(
 
 
 def _comparison(key: TensorKey, reference: Array) -> Comparison:
-    # Integers level 1 compares.
+    # Integers that a step makes, as indices of a top-k, may flip where float32 rounds; level 1 compares them in
+    # float64.
     found = comparison(key, reference)
     return "form" if found == "exact" and key.quantity not in FED else found
 
@@ -121,6 +123,7 @@ def judge_accuracy(
             # Medians twice, over gradients and over states: one flipped branch spoils some gradients of one state, low
             # precision all of all.
             backwards.append(median(pair[1] for pair in found))
+        # Of the candidate alone: what the reference's precision is, the port has to match.
         activations += _forward(traces, step)
     if not forwards:
         return Accuracy(0.0, 0.0, ())
@@ -157,6 +160,7 @@ def _ratios(
         return None  # of a variable without counterpart
     one, one64 = traces.reference32.step(step).read(text), traces.reference64.step(step).read(text)
     other, other64 = join.read(key, traces.candidate32.step(step)), join.read(key, traces.candidate64.step(step))
+    # A gradient of zero in float64 has an accuracy of nothing: its float32 is rounding alone.
     if other is None or other64 is None or other.shape != one.shape or not norm(one64) > 0.0:
         return None
     if not all(isfinite(norm(each)) for each in (one, one64, other, other64)):
@@ -166,6 +170,7 @@ def _ratios(
     # By the spread too, for eT may be small by luck: eT and eP of right ports are up to 8.3 apart in 99% of an LSTM's
     # gradients.
     reference_spread = max(distance(draw.step(step).read(text), one) for draw in reference_draws)
+    # The port's draws are measured against its own unperturbed step.
     candidate_spread = 0.0
     for draw in candidate_draws:
         # In the reference's layout, as `other` is.

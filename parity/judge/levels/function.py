@@ -57,6 +57,7 @@ def judge_initial_slots(
     """
     checks = []
     for key, text in join.ordered(reference):
+        # One slot of the reference may be several of the port's, as of gates that torch keeps apart.
         for name in join.candidates(key):
             if name not in candidate:
                 continue
@@ -82,6 +83,7 @@ def judge_init(join: Join, reference: TensorFile, candidate: TensorFile) -> list
 
 def _loaded(join: Join, reference: TensorFile, candidate: TensorFile) -> Iterator[TensorPair | Missing]:
     for key, text in join.ordered(reference.names()):
+        # Counters and rates are never loaded: each side has its own.
         if key.quantity in UPDATED or key.quantity == "slot":
             other = join.read(key, candidate)
             yield missing(0, key, text) if other is None else TensorPair(0, key, text, reference.read(text), other)
@@ -106,6 +108,7 @@ def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[C
 
 
 def _in_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> Iterator[TensorPair | Missing]:
+    # Of a step that the user wrote not all is seen: that is not run, and not missing.
     unobserved = traces.candidate64.facts.get("unobserved", ())
     for step in steps:
         reference, candidate = traces.reference64.step(step), traces.candidate64.step(step)
@@ -128,6 +131,7 @@ def _lost(join: Join, pair: TensorPair, reference32: TensorFile, candidate32: Te
     """Returns eT and eP of a pair in float64."""
     return [
         rounding_between(reference32.read(pair.text), pair.reference),
+        # In the reference's layout on both sides of the subtraction: a transform that adds up must not add to eP.
         rounding_between(join.read(pair.key, candidate32), pair.candidate),
     ]
 

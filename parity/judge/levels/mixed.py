@@ -56,6 +56,7 @@ def _pairs(halves: Halves) -> Iterator[TensorPair | Missing]:
         skipped = SKIPPED in mixed and bool(mixed.read(SKIPPED))
         for text in _in_order(full):
             key = parse_key(text)
+            # Batches are given to both, and counters are `judge_scale`'s.
             if key.quantity not in JUDGED:
                 continue
             if skipped and key.quantity not in ("act", "loss", "metric", "stat"):
@@ -72,6 +73,7 @@ def _pairs(halves: Halves) -> Iterator[TensorPair | Missing]:
 
 def _norms(pair: TensorPair) -> Norms | None:
     one, other = pair.reference, pair.candidate
+    # An overflow that no step was skipped for: `check_finite` says on which side.
     if not (is_finite(one) and is_finite(other)):
         return None
     # Both in the port's own names and layouts: nothing is carried over here.
@@ -150,6 +152,7 @@ def all_skipped(trace: Trace) -> bool:
 def _exact(run: str, step: int, text: str, wanted: float, got: float) -> Check:
     # Powers of 2, exact in any float.
     same = wanted == got
+    # Named with both numbers: halved once too often reads differently from never halved.
     note = "" if same else f"{got:g} where Apex's rule gives {wanted:g}"
     return Check(run, step, text, "same" if same else "different", abs(got - wanted), 0.0, wanted, abs(wanted), note)
 
@@ -165,6 +168,7 @@ def _skipped_updates(trace: Trace) -> list[Check]:
         # To the bit: an optimizer stepped with gradients of zero would still move by its momentum.
         held = [text for text in file.names("var", "slot") if text in previous]
         for text in held if bool(file.read(SKIPPED)) else []:
+            # No allowance: nothing was computed.
             moved = distance(file.read(text), previous.read(text))
             note = "" if moved == 0.0 else "a skipped step moved it"
             checks.append(Check("free", step, text, "different" if moved else "same", moved, note=note))

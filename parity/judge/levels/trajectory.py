@@ -91,6 +91,7 @@ def spots_of(join: Join, reference: Trace, candidate: Trace, racing: Collection[
     for step in reference.step_numbers:
         one_file, other_file = reference.step(step), candidate.step(step)
         for key, text in join.ordered(one_file.names()):
+            # What races is moved by its order, which no perturbation of rounding shows.
             if key.quantity not in FOLLOWED or text in racing or not one_file.dtype(text).startswith("float"):
                 continue
             one = one_file.read(text)
@@ -102,6 +103,7 @@ def spots_of(join: Join, reference: Trace, candidate: Trace, racing: Collection[
             refused = next((check for check in measure("free", [pair]) if isinstance(check, Check)), None)
             # Since the start, for the ulp that a run starts away would hide a small update in the weight itself.
             size = norm(_since(start, key, text, one))
+            # Only float32 runs are followed, so that storing loses u32 of the value, not of the update.
             spots.append(Spot(step, text, size, UNIT32 * norm(one), refused, is_constant(one)))
     return spots
 
@@ -128,6 +130,7 @@ def apart(join: Join, spots: Sequence[Spot], one: Trace, other: Trace, candidate
         if spot.refused:
             continue
         key = parse_key(spot.key)
+        # Each from its own start, for a perturbed run begins an ulp away.
         values = [
             _moved(join, key, spot.key, start, file, of_candidate)
             for start, file, of_candidate in zip(starts, files, candidates, strict=True)
@@ -153,6 +156,7 @@ def judge_trajectory(trajectories: Trajectories) -> list[Check]:
 
 
 def _measured(spot: Spot, difference: float, spread: float) -> Check | MeasuredPair:
+    # Training that overflows under one ulp of change is no ground to judge a port on.
     if not np.isfinite(spread):
         note = "a perturbed run is not finite here, so that nothing can be said"
         return Check("free", spot.step, spot.key, "incomparable", difference, spread, spread, spot.size, note)
@@ -182,6 +186,7 @@ def strays(trajectories: Trajectories, runs: Array) -> Array:
 
 def stray_of_candidate(trajectories: Trajectories) -> float:
     """Returns the statistic that decides: the largest median distance of the candidate's runs in units of the spread."""
+    # The median tensor by tensor, then the worst tensor: a bug is in most runs at the same place, a flip is not.
     return float(strays(trajectories, np.median(trajectories.candidate, axis=0)[np.newaxis])[0])
 
 
@@ -190,6 +195,7 @@ def false_alarms(trajectories: Trajectories) -> FalseAlarms:
     # These runs had no part in the spread: judged by it, they say how often a right run is called different.
     outside = int(np.sum(strays(trajectories, trajectories.held_out) > TRAJECTORY_LIMIT))
     runs, judged = len(trajectories.held_out), len(trajectories.candidate)
+    # Few runs: the interval says how far the true rate may lie from the one that was counted.
     low, high = rate_interval(outside, runs)
     return FalseAlarms(
         outside, runs, low, high, most_of(judged, outside / runs if runs else 1.0), most_of(judged, high)
@@ -201,6 +207,7 @@ def _root_mean_square(runs: Array) -> Array:
 
 
 def _since(start: TensorFile, key: TensorKey, text: str, value: Array) -> Array:
+    # In float64, for both are float32 and nearly equal.
     if key.quantity in UPDATED and text in start:
         return np.asarray(value, np.float64) - np.asarray(start.read(text), np.float64)
     return value
@@ -211,6 +218,7 @@ def _moved(
 ) -> Array | None:
     if not of_candidate:
         return _since(start, key, text, file.read(text))
+    # Into the reference's layout first: its distance to the reference is asked for.
     value = join.read(key, file)
     before = join.read(key, start) if key.quantity in UPDATED else None
     if value is None or before is None or before.shape != value.shape:
