@@ -205,7 +205,7 @@ class Bench:
         case = case.model_copy(update={"torch": case.torch.model_copy(update=cell.port)})
         recorder = Recorder(case, self._sides(), out, False, reference=GoldenSide(golden, case))
         recorded = recorder.record(recorder.begin())
-        level = judge_function(recorded, range(case.steps), case.towers, recorder.rules)
+        level = judge_function(recorded, range(case.steps), recorder.rules)
         return outcome(level, recorded.lockstep.candidate32.facts)
 
     def _replay(self, cell: Cell, out: Path) -> str:
