@@ -7,9 +7,9 @@ import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import node_def_pb2, types_pb2
 from tensorflow.python.framework import kernels
 
+from parity.trace.as_written import as_written
 from tf_towers.float64.errors import refuse
 from tf_towers.float64.graph_def import constant_beside, full, op_def, op_of, redirect
-from tf_towers.float64.to_float64 import as_written
 from tf_towers.tf_types import DType, Graph, GraphDef, NodeDef, Operation, Tensor
 
 # Writes concatenations that want shapes known beforehand as such that do not.

@@ -11,10 +11,11 @@ from tensorflow.python.ops import gen_resource_variable_ops, gen_state_ops
 
 from parity.trace import ForwardOp, RecordedGraph, parse_key, quantity_of, reduce_value
 from parity.trace.arrays import Array, Tensors
+from parity.trace.as_written import as_written
 from tf_towers.float64.errors import refuse
 from tf_towers.float64.graph_def import by_name, needed, op_of
 from tf_towers.float64.op_rewrites import expand
-from tf_towers.float64.to_float64 import as_written, widen
+from tf_towers.float64.to_float64 import widen
 from tf_towers.graph.forward import forward_of, with_values
 from tf_towers.graph.op_types import VARIABLES
 from tf_towers.shadow.nhwc import to_channels_last
