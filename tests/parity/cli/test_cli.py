@@ -16,7 +16,7 @@ from parity.trace import TraceWriter
 
 ROOT = Path(__file__).parents[3]
 VERBS = ("run", "record", "replay", "compare", "map", "show", "bless", "explain", "teach", "doctor")
-LATER = ("port", "scan")
+LATER = ("scan",)
 
 
 def ended(capsys, *words) -> tuple[int, str, str]:

@@ -1,0 +1,1 @@
+"""The source of a port: expressions, statements, layers, functions, and the program that they make."""

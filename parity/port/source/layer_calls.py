@@ -1,0 +1,239 @@
+"""How layers are made and called, and poolings and other ops of images."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from parity.port.source.code import Code, call
+from parity.port.source.writer import Writer, writes
+from parity.port.tower.layers import (
+    BATCH_NORM,
+    DROPOUT,
+    EMBEDDING,
+    LAYER_NORM,
+    LINEAR,
+    TRANSPOSED_CONVOLUTION,
+    settings,
+)
+from parity.port.tower.ops import Op
+from parity.trace.as_written import as_written
+
+
+def _layer(writer: Writer, op: Op, made: str, parameters: dict[str, tuple[str, str]], x: Code) -> Code:
+    """The call of a layer, which the module gets where it has none yet."""
+    mapped = {op.attributes[name]: own for name, own in parameters.items() if op.attributes.get(name)}
+    scope = writer.parameters.scope_of(next(iter(mapped), op.name))
+    layer = writer.parameters.layer(settings(op), scope, made, mapped, writer.lines(op))
+    return call(f"{writer.owner}.{layer.attribute}", x)
+
+
+@writes(LINEAR)
+def _linear(writer: Writer, op: Op) -> Code:
+    x, after = op.inputs[0], op.output()
+    if op.attributes.get("borrowed"):
+        weight = writer.parameters.plain(op.attributes["weight"], writer.owner)
+        turned = weight.text if op.attributes["turned"] else f"{weight.text}.T"
+        bias = op.attributes.get("bias")
+        return call(
+            "F.linear", writer.code(x), turned, *([writer.parameters.plain(bias, writer.owner)] if bias else [])
+        )
+    made = call("nn.Linear", str(x.shape[-1]), str(after.shape[-1]), bias=None if op.attributes["bias"] else False)
+    transform = "identity" if op.attributes["turned"] else "transpose"
+    own = {"weight": ("weight", transform), "bias": ("bias", "identity")}
+    return _layer(writer, op, made.text, own, writer.code(x))
+
+
+@writes(EMBEDDING)
+def _embedding(writer: Writer, op: Op) -> Code:
+    rows, width = writer.parameters.shapes[op.attributes["weight"]]
+    if op.attributes.get("borrowed"):
+        weight = writer.parameters.plain(op.attributes["weight"], writer.owner)
+        return Code(f"{weight.text}[{writer.code(op.inputs[0]).text}.long()]")
+    made = f"nn.Embedding({rows}, {width})"
+    return _layer(writer, op, made, {"weight": ("weight", "identity")}, writer.code(op.inputs[0]))
+
+
+def _space(op: Op, name: str) -> tuple[int, ...]:
+    """An attribute by axis, of the axes of space only."""
+    found = tuple(int(each) for each in op.attributes.get(name) or ())
+    if not found:
+        return (1,) * (len(op.inputs[0].shape) - 2)
+    return found[2:] if is_channels_first(op) else found[1:-1]
+
+
+def is_channels_first(op: Op) -> bool:
+    """Whether the script itself has channels behind the examples."""
+    return str(op.attributes.get("data_format", "NHWC")).startswith("NC")
+
+
+def _image(writer: Writer, op: Op) -> Code:
+    """What an op of images takes, with channels first; what it gives has them there too."""
+    if is_channels_first(op):
+        return writer.code(op.inputs[0])
+    writer.channels_first.add(op.output())
+    return writer.code(op.inputs[0], True)
+
+
+def _short(lengths: Sequence[int]) -> str:
+    """Lengths as one number where they are equal."""
+    return str(lengths[0]) if len(set(lengths)) == 1 else str(tuple(lengths))
+
+
+def _unless(lengths: Sequence[int], usual: int) -> str | None:
+    return None if set(lengths) == {usual} else _short(lengths)
+
+
+@writes("Conv2d", "DepthwiseConv2d", "Conv3d")
+def _convolution(writer: Writer, op: Op) -> Code | None:
+    if op.attributes.get("borrowed"):
+        return None
+    shape = writer.parameters.shapes[op.attributes["weight"]]
+    kernel, (before, after) = shape[:-2], shape[-2:]
+    groups = None
+    if op.kind == "DepthwiseConv2d":
+        groups, after = before, before * after
+    dimensions = len(kernel)
+    strides, dilations = _space(op, "strides"), _space(op, "dilations")
+    named: dict[str, Any] = {
+        "stride": _unless(strides, 1),
+        "padding": None,
+        "dilation": _unless(dilations, 1),
+        "groups": groups,
+        "bias": None if op.attributes["bias"] else False,
+    }
+    package = "nn"
+    if op.attributes["padding"] == "SAME":
+        widths = [(length - 1) * dilation for length, dilation in zip(kernel, dilations, strict=True)]
+        if set(strides) == {1} and not any(width % 2 for width in widths):
+            named["padding"] = _unless([width // 2 for width in widths], 0)
+        else:
+            package, named["padding"] = "like_tf", '"same"'
+    elif op.attributes["padding"] != "VALID":
+        return None
+    made = call(f"{package}.Conv{dimensions}d", str(before), str(after), _short(kernel), **named)
+    transform = {"Conv2d": "hwio_to_oihw", "DepthwiseConv2d": "hwcm_to_depthwise", "Conv3d": "dhwio_to_oidhw"}[op.kind]
+    own = {"weight": ("weight", transform), "bias": ("bias", "identity")}
+    return _layer(writer, op, made.text, own, _image(writer, op))
+
+
+@writes(TRANSPOSED_CONVOLUTION)
+def _transposed(writer: Writer, op: Op) -> Code | None:
+    if op.attributes.get("borrowed"):
+        return None
+    height, width, after, before = writer.parameters.shapes[op.attributes["weight"]]
+    strides = _space(op, "strides")
+    x, given = op.inputs[0], op.output()
+    places = (2, 3) if is_channels_first(op) else (1, 2)
+    padding = str(op.attributes["padding"])
+    sizes = [given.shape[place] for place in places]
+    usual = [
+        x.shape[place] * stride if padding == "SAME" else x.shape[place] * stride + max(kernel - stride, 0)
+        for place, stride, kernel in zip(places, strides, (height, width), strict=True)
+    ]
+    if sizes != usual:
+        return None
+    made = call(
+        "like_tf.ConvTranspose2d",
+        str(before),
+        str(after),
+        _short((height, width)),
+        stride=_unless(strides, 1),
+        padding=None if padding == "SAME" else '"VALID"',
+        bias=None if op.attributes["bias"] else False,
+    )
+    own = {"weight": ("weight", "hwoi_to_iohw"), "bias": ("bias", "identity")}
+    return _layer(writer, op, made.text, own, _image(writer, op))
+
+
+@writes(BATCH_NORM)
+def _batch_norm(writer: Writer, op: Op) -> Code:
+    x, known = op.inputs[0], op.attributes
+    channels = x.shape[1] if is_channels_first(op) else x.shape[-1]
+    images = len(x.shape) == 4
+    taken = _image(writer, op) if len(x.shape) > 2 else writer.code(x)
+    if not known.get("mean") or known.get("borrowed"):
+        weights = [
+            writer.parameters.plain(known[name], writer.owner).text if known.get(name) else "None"
+            for name in ("weight", "bias")
+        ]
+        return call("F.batch_norm", taken, "None", "None", *weights, training=True, eps=repr(known["eps"]))
+    made = call(
+        f"like_tf.BatchNorm{2 if images else 1}d",
+        str(channels),
+        eps=repr(known["eps"]),
+        momentum=repr(round(known["decay"], 12)),
+        fused=known["fused"] if known["fused"] != images else None,
+        scale=None if known.get("weight") else False,
+        center=None if known.get("bias") else False,
+    )
+    own = {
+        "weight": ("weight", "identity"),
+        "bias": ("bias", "identity"),
+        "mean": ("running_mean", "identity"),
+        "variance": ("running_var", "identity"),
+    }
+    return _layer(writer, op, made.text, own, taken)
+
+
+@writes(LAYER_NORM)
+def _layer_norm(writer: Writer, op: Op) -> Code:
+    known = op.attributes
+    given = [
+        writer.parameters.plain(known[name], writer.owner).text if known.get(name) else "None"
+        for name in ("weight", "bias")
+    ]
+    return call("F.layer_norm", writer.code(op.inputs[0]), f"({op.inputs[0].shape[-1]},)", *given, repr(known["eps"]))
+
+
+@writes(DROPOUT)
+def _dropout(writer: Writer, op: Op) -> Code:
+    x = op.inputs[0]
+    first = x in writer.channels_first
+    shape = op.attributes["noise_shape"]
+    if shape and first:
+        shape = (shape[0], shape[-1], *shape[1:-1])
+    if first:
+        writer.channels_first.add(op.output())
+    rate = repr(round(op.attributes["rate"], 12))
+    if shape:
+        return call("like_tf.dropout", writer.code(x, first), rate, noise_shape=shape)
+    return call("F.dropout", writer.code(x, first), rate, f"{writer.owner}.training")
+
+
+@writes("MaxPool", "AvgPool")
+def _pool(writer: Writer, op: Op) -> Code:
+    kernel, strides = _space(op, "ksize"), _space(op, "strides")
+    x = op.inputs[0]
+    sizes = x.shape[2:] if is_channels_first(op) else x.shape[1:-1]
+    name = "max_pool" if op.kind == "MaxPool" else "avg_pool"
+    code = _image(writer, op)
+    if op.attributes["padding"] == "SAME" and any(_padding(*each) for each in zip(sizes, kernel, strides, strict=True)):
+        stride = None if strides == kernel else _short(strides)
+        return call(f"like_tf.{name}", code, _short(kernel), stride=stride, padding='"SAME"')
+    arguments = [_short(kernel)] + ([] if strides == kernel else [_short(strides)])
+    return call(f"F.{name}2d", code, *arguments)
+
+
+def _padding(size: int, kernel: int, stride: int) -> int:
+    """How many elements TensorFlow's HANDED_ON adds on an axis."""
+    return max((-(-size // stride) - 1) * stride + kernel - size, 0)
+
+
+@writes("LRN")
+def _local_response_norm(writer: Writer, op: Op) -> Code:
+    named = {
+        name: repr(float(as_written(np.float32(op.attributes[name]))))
+        for name in ("bias", "alpha", "beta")
+        if name in op.attributes
+    }
+    radius = int(op.attributes.get("depth_radius", 5))
+    return call("like_tf.local_response_normalization", _image(writer, op), depth_radius=radius, **named)
+
+
+@writes("ResizeBilinear", "ResizeNearestNeighbor")
+def _resized(writer: Writer, op: Op) -> Code:
+    name = "resize_bilinear" if op.kind == "ResizeBilinear" else "resize_nearest_neighbor"
+    named = {flag: True for flag in ("align_corners", "half_pixel_centers") if op.attributes.get(flag)}
+    size = op.output().shape[1:3]
+    return call(f"like_tf.{name}", _image(writer, op), str(tuple(size)), **named)

@@ -1,0 +1,257 @@
+"""Writes the ops of a region as Python statements: names, order, what is inlined, and where channels stand."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from parity.port.source.code import Code, identifier, method, number, whole
+from parity.port.source.parameters import Parameters
+from parity.port.tower.layers import DROPOUT, LAYERS
+from parity.port.tower.ops import CONST, FEED, VARIABLE, Op, Tensor
+from parity.port.tower.simplify import number_of
+
+MOST_CHARACTERS_TAKEN = 64  # characters of what an op takes; with more of them it gets statements of their own
+DRAWING_KINDS = (DROPOUT, "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Multinomial")
+SEVERAL = ("Split", "SplitV", "Unpack", "TopKV2")
+
+WriteOp = Callable[["Writer", Op], Code | None]
+WRITERS: dict[str, WriteOp] = {}
+
+
+def writes(*kinds: str) -> Callable[[WriteOp], WriteOp]:
+    """Puts a function that writes an op into `WRITERS`, under each of some types."""
+
+    def put(function: WriteOp) -> WriteOp:
+        for kind in kinds:
+            WRITERS[kind] = function
+        return function
+
+    return put
+
+
+@dataclass
+class Refused:
+    """An op that cannot be written.
+
+    Attributes:
+      kind: its type.
+      name: in the graph.
+      function: that stands in for it and raises.
+      line: of the script, "" where it is not known.
+      taken, given: shapes of its inputs and its outputs.
+      arguments: number of its inputs.
+    """
+
+    kind: str
+    name: str
+    function: str
+    line: str
+    taken: list[tuple[int, ...]]
+    given: tuple[int, ...]
+
+
+@dataclass
+class _Pending:
+    code: Code
+    calls: bool
+    draws: bool
+    names: frozenset[str]
+
+
+@dataclass
+class Writer:
+    """Writes one function's body.
+
+    Args:
+      parameters: of the module.
+      owner: what the module is called there: "self", or "model.module".
+      names: by tensor, what it is called that the function is given.
+      suggested: what the script calls what an op gives, "" where that is not known.
+      lines: the line of the script of an op, for what is refused.
+
+    Attributes:
+      statements: the body so far.
+      refused: what could not be written.
+    """
+
+    parameters: Parameters
+    owner: str
+    names: dict[Tensor, str]
+    suggested: Callable[[Op], str] = lambda op: ""
+    lines: Callable[[Op], str] = lambda op: ""
+    statements: list[str] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    channels_first: set[Tensor] = field(default_factory=set)
+    _pending: dict[Tensor, _Pending] = field(default_factory=dict)
+    _left: dict[Tensor, int] = field(default_factory=dict)
+    _used: set[str] = field(default_factory=set)
+    _calls: bool = False
+    _draws: bool = False
+
+    def write(self, ops: Sequence[Op], wanted: Sequence[Tensor]) -> list[Code]:
+        """Writes ops in order; returns the expressions of what is wanted of them.
+
+        Args:
+          ops: in an order in which each comes after what it takes from.
+          wanted: what the function returns.
+        """
+        self._left = {}
+        for op in ops:
+            for each in taken_by(op):
+                self._left[each] = self._left.get(each, 0) + 1
+        for each in wanted:
+            self._left[each] = self._left.get(each, 0) + 1
+        for op in ops:
+            if op.kind not in (CONST, FEED, VARIABLE) and op.output() not in self.names:
+                self._write(op)
+        return [self.code(each) for each in wanted]
+
+    def _write(self, op: Op) -> None:
+        self._calls = op.kind in LAYERS
+        self._draws = op.kind in DRAWING_KINDS
+        if self._draws:
+            self._assign_pending(lambda pending: pending.draws)
+        if op.kind in LAYERS:
+            for each in taken_by(op):
+                if each in self._pending and self._pending[each].calls:
+                    self._assign(each)
+        self._assign_long(op)
+        written = WRITERS.get(op.kind)
+        code = written(self, op) if written is not None else None
+        if code is None:
+            code = self.refuse(op)
+        tensor = op.output()
+        self._pending[tensor] = _Pending(code, self._calls, self._draws, self._names_in(code))
+        if op.kind in SEVERAL:
+            self._assign_several(op)
+        elif self._left.get(tensor, 0) != 1:
+            self._assign(tensor)
+
+    def _assign_long(self, op: Op) -> None:
+        """Gives what an op takes statements of their own, the longest first, until the rest fits on a line."""
+        inside = {each: self._pending[each].code.text for each in taken_by(op) if each in self._pending}
+        while sum(map(len, inside.values())) > MOST_CHARACTERS_TAKEN:
+            longest = max(inside, key=lambda each: len(inside[each]))
+            del inside[longest]
+            self._assign(longest)
+
+    def refuse(self, op: Op) -> Code:
+        """Writes a call that raises, for an op that is not known."""
+        function = f"not_ported_{identifier(op.kind)}_{len(self.refused)}"
+        given = [self.code(each) for each in op.inputs if each.kind != CONST]
+        shapes = [each.shape for each in op.inputs]
+        self.refused.append(Refused(op.kind, op.name, function, self.lines(op), shapes, op.output().shape))
+        return Code(f"{function}({', '.join(each.text for each in given)})")
+
+    def code(self, tensor: Tensor, channels_first: bool = False) -> Code:
+        """Returns an expression for a tensor.
+
+        Args:
+          tensor: given, constant, or of an op that was written.
+          channels_first: whether the axis of channels, the last one in the script, is wanted behind that of examples.
+        """
+        found = self._found(tensor)
+        if tensor.kind in (CONST, VARIABLE) or (tensor in self.channels_first) == channels_first:
+            return found
+        rank = len(tensor.shape)
+        order = (0, rank - 1, *range(1, rank - 1)) if channels_first else (0, *range(2, rank), 1)
+        return method(found, "permute", *map(str, order))
+
+    def _found(self, tensor: Tensor) -> Code:
+        if tensor.kind == CONST:
+            return self._constant(tensor)
+        if tensor.kind == VARIABLE:
+            return self.parameters.plain(tensor.op.name, self.owner)
+        self._left[tensor] = self._left.get(tensor, 1) - 1
+        if tensor in self.names:
+            return Code(self.names[tensor])
+        pending = self._pending.pop(tensor, None)
+        if pending is None:
+            raise KeyError(f"port: {tensor.op.kind} {tensor.op.name} was not written before it was used")
+        self._calls = self._calls or pending.calls
+        self._draws = self._draws or pending.draws
+        return pending.code
+
+    def _constant(self, tensor: Tensor) -> Code:
+        if not tensor.shape or (tensor.value.size == 1):
+            return number_code(tensor)
+        value = tensor.value
+        if tensor.is_number and value.dtype.kind == "f":
+            like = self.parameters.example(self.owner)
+            filled = number(float(value.flat[0])).text
+            return Code(f"torch.full({value.shape}, {filled}, dtype={like}.dtype, device={like}.device)")
+        return self.parameters.constant(tensor.op.name, value, self.owner)
+
+    # Assignments.
+
+    def _assign_pending(self, which: Callable[[_Pending], bool]) -> None:
+        for tensor in [tensor for tensor, pending in self._pending.items() if which(pending)]:
+            self._assign(tensor)
+
+    def _assign(self, tensor: Tensor) -> None:
+        pending = self._pending.pop(tensor)
+        self.names[tensor] = name = self._free(tensor.op, pending)
+        self.statements.append(f"{name} = {pending.code.text}")
+
+    def _assign_several(self, op: Op) -> None:
+        pending = self._pending.pop(op.output())
+        count = int(op.attributes.get("num_split") or op.attributes.get("num") or len(op.shapes))
+        used = [op.output(index) for index in range(count)]
+        chosen = []
+        for index, tensor in enumerate(used):
+            name = self._new(f"{self._wished(op)}_{'abcdefghijklmnop'[index % 16]}") if self._left.get(tensor) else "_"
+            self.names[tensor] = name
+            chosen.append(name)
+            if op.output() in self.channels_first:
+                self.channels_first.add(tensor)
+        self.statements.append(f"{', '.join(chosen)} = {pending.code.text}")
+
+    def _wished(self, op: Op) -> str:
+        return self.suggested(op) or "x"
+
+    def _free(self, op: Op, pending: _Pending) -> str:
+        """A name for what an op gives: one that the script uses, and taken again where nobody needs its old value."""
+        wished = self._wished(op)
+        holding = {name for tensor, name in self.names.items() if self._left.get(tensor, 0) > 0}
+        holding |= {name for each in self._pending.values() for name in each.names}
+        if wished not in holding:
+            self._forget(wished)
+            self._used.add(wished)
+            return wished
+        return self._new(wished)
+
+    def _new(self, wished: str) -> str:
+        name, count = wished, 2
+        while name in self._used or name in self.names.values():
+            name, count = f"{wished}{count}", count + 1
+        self._used.add(name)
+        return name
+
+    def _forget(self, name: str) -> None:
+        """A name that is taken again stands for its old tensors no more."""
+        for tensor in [tensor for tensor, own in self.names.items() if own == name]:
+            del self.names[tensor]
+
+    def _names_in(self, code: Code) -> frozenset[str]:
+        return frozenset(re.findall(r"\b[A-Za-z_]\w*", code.text)) & frozenset(self.names.values())
+
+
+def number_code(tensor: Tensor) -> Code:
+    """Returns the number of a constant that has one."""
+    value = tensor.value.flat[0]
+    if tensor.value.dtype.kind == "b":
+        return Code(str(bool(value)))
+    return number(float(value)) if tensor.value.dtype.kind == "f" else whole(int(value))
+
+
+def taken_by(op: Op) -> list[Tensor]:
+    """Returns what an op takes that is computed: no constants, no variables."""
+    return [each for each in op.inputs if each.kind not in (CONST, VARIABLE)]
+
+
+def scalar(tensor: Tensor) -> Code | None:
+    """Returns a constant that has one number throughout as this number, None where it is none."""
+    found = number_of(tensor)
+    if found is None:
+        return None
+    return number_code(tensor)

@@ -1,0 +1,123 @@
+"""Finds the border between a model and its loss: between what data alone reaches and what labels reach."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from parity.port.tower.layers import LAYERS
+from parity.port.tower.ops import CONST, FEED, VARIABLE, Op, Tensor, ops_of, users_of
+
+# Ops that a loss is made of where no label separates it from the model, as far back as they stand.
+ENDS = ("Mean", "Sum", "Square", "SquaredDifference", "Neg", "Abs", "Log", "L2Loss", "Softplus", "Max", "Min", "AddN")
+ARITHMETIC = ("Add", "AddV2", "Sub", "Mul", "RealDiv")
+
+
+@dataclass
+class Border:
+    """The two regions of a tower.
+
+    Attributes:
+      model: ops of the model, in the order of the script.
+      loss: ops of the loss, likewise.
+      outputs: what the model gives and the loss takes.
+      data: names of the feeds that the model takes.
+      given: names of the feeds that the loss takes itself.
+    """
+
+    model: list[Op]
+    loss: list[Op]
+    outputs: list[Tensor]
+    data: list[str]
+    given: list[str]
+
+
+def border_of(wanted: Sequence[Tensor]) -> Border:
+    """Returns the regions of what some tensors need.
+
+    Args:
+      wanted: parts of the loss.
+    """
+    ops = ops_of(wanted)
+    fed = _feeds_by_op(ops)
+    labels = _labels(ops, fed)
+    of_loss = _with_users({op for op in ops if fed[op] & labels}, ops) | _of_variables_alone(ops, fed)
+    if not labels:
+        of_loss |= _ends(wanted)
+    of_loss = _with_users({op for op in of_loss if op.inputs}, ops)
+    model = _in_order(op for op in ops if (op not in of_loss and op.inputs) or _is_drawn(op))
+    loss = _in_order(op for op in of_loss)
+    outputs = [*dict.fromkeys(each for op in loss for each in op.inputs if each.op in set(model))]
+    outputs += [each for each in wanted if each.op in set(model) and each not in outputs]
+    data = [*dict.fromkeys(each.op.name for op in model for each in op.inputs if each.kind == FEED)]
+    given = [*dict.fromkeys(each.op.name for op in loss for each in op.inputs if each.kind == FEED)]
+    return Border(model, loss, outputs, data, given)
+
+
+def _is_drawn(op: Op) -> bool:
+    return not op.inputs and op.kind not in (CONST, FEED, VARIABLE)
+
+
+def _in_order(ops: object) -> list[Op]:
+    found: list[Op] = list(ops)  # type: ignore[call-overload]
+    return sorted(found, key=lambda op: op.place)
+
+
+def _feeds_by_op(ops: Sequence[Op]) -> dict[Op, set[str]]:
+    fed: dict[Op, set[str]] = {}
+    for op in ops:
+        fed[op] = {op.name} if op.kind == FEED else set().union(*(fed[each.op] for each in op.inputs))
+    return fed
+
+
+def _labels(ops: Sequence[Op], fed: dict[Op, set[str]]) -> set[str]:
+    """The feeds that no op with variables takes anything of."""
+    found: set[str] = set().union(*fed.values())
+    for op in ops:
+        if op.kind in LAYERS or any(each.kind == VARIABLE for each in op.inputs):
+            found -= fed[op]
+    return found
+
+
+def _of_variables_alone(ops: Sequence[Op], fed: dict[Op, set[str]]) -> set[Op]:
+    """Ops that need nothing fed and that nothing of the model takes: weight decay."""
+    users = users_of(ops)
+    needed: set[Op] = set()
+    for op in reversed(ops):
+        if any(fed[user] or user in needed for user in users[op]) and not fed[op]:
+            direct = [user for user in users[op] if fed[user] or user in needed]
+            if any(user.kind in LAYERS or not _joins(user) for user in direct):
+                needed.add(op)
+    return {op for op in ops if op.inputs and not fed[op] and op not in needed}
+
+
+def _joins(op: Op) -> bool:
+    """Whether an op only adds numbers up, as the terms of a loss are."""
+    return op.kind in (*ARITHMETIC, "AddN") and op.output().shape == ()
+
+
+def _with_users(found: set[Op], ops: Sequence[Op]) -> set[Op]:
+    """Some ops and everything that takes from them."""
+    found = set(found)
+    for op in ops:
+        if any(each.op in found for each in op.inputs):
+            found.add(op)
+    return found
+
+
+def _ends(wanted: Sequence[Tensor]) -> set[Op]:
+    """The reductions and the arithmetic at the end."""
+    found: set[Op] = set()
+    pending = [each.op for each in wanted]
+    while pending:
+        op = pending.pop()
+        if op in found or not _is_end(op):
+            continue
+        found.add(op)
+        pending += [each.op for each in op.inputs]
+    return found
+
+
+def _is_end(op: Op) -> bool:
+    if op.kind in ENDS:
+        return True
+    computed = [each for each in op.inputs if each.kind != CONST]
+    return op.kind in ARITHMETIC and (len(computed) < 2 or all(each.shape == () for each in computed))

@@ -1,0 +1,214 @@
+"""Computes what a tower's ops give of constants and shapes alone, and leaves out what changes nothing."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from parity.port.tower.infer import inferred, is_known
+from parity.port.tower.ops import CONST, FEED, VARIABLE, Op, Tensor, Tower
+from parity.trace.arrays import Array
+from parity.trace.as_written import as_written
+
+MOST_FOLDED = 1 << 16  # elements: a larger array says more as the op that makes it
+HANDED_ON = (
+    "Identity",
+    "IdentityN",
+    "CheckNumerics",
+    "PreventGradient",
+    "Snapshot",
+    "EnsureShape",
+    "PlaceholderWithDefault",
+)
+FILLED_IN = "filled"  # attribute of a constant: it was made by filling a shape, so its numbers say nothing else
+
+Computed = Callable[[Op, list[Array]], Any]
+
+
+def fold(tower: Tower) -> Tower:
+    """Returns the tower with constants for what does not depend on anything fed, drawn or trained.
+
+    Constants are read as the script wrote them, so that they are printed so: 0.1, not the float32 nearest to it.
+    """
+    made: dict[Op, Op] = {}
+
+    def now(tensor: Tensor) -> Tensor:
+        op = made.get(tensor.op, tensor.op)
+        return _behind(Tensor(op, tensor.number))
+
+    for op in tower.ops():
+        inputs = [now(each) for each in op.inputs]
+        if op.kind in (FEED, VARIABLE):
+            made[op] = op
+            continue
+        rebuilt = Op(op.kind, op.name, inputs, op.attributes, op.shapes, op.dtypes, op.place)
+        if not all(is_known(shape) for shape in op.shapes):
+            found = inferred(rebuilt)
+            rebuilt.shapes = [found] if found is not None else [tuple(max(n, 1) for n in shape) for shape in op.shapes]
+        made[op] = _folded(rebuilt)
+    return tower.replaced(now)
+
+
+def _behind(tensor: Tensor) -> Tensor:
+    """What an op that hands on what it takes hands on."""
+    while tensor.kind in HANDED_ON and tensor.op.inputs:
+        tensor = tensor.op.inputs[tensor.number if tensor.kind == "IdentityN" else 0]
+    return tensor
+
+
+def _folded(op: Op) -> Op:
+    if op.kind == CONST:
+        value = op.attributes.get("value")
+        return op if value is None else constant(op, as_written(value) if value.dtype == np.float32 else value)
+    if op.kind in ("Shape", "ShapeN"):
+        return constant(op, np.array(op.inputs[0].shape, np.int64)) if len(op.inputs) == 1 else op
+    if op.kind == "Size":
+        return constant(op, np.array(np.prod(op.inputs[0].shape, dtype=int)))
+    if op.kind == "Rank":
+        return constant(op, np.array(len(op.inputs[0].shape)))
+    if op.kind in ("ZerosLike", "OnesLike"):
+        return _full(op, op.inputs[0].shape, 0.0 if op.kind == "ZerosLike" else 1.0, op.inputs[0].dtype)
+    if op.kind not in FOLDED or any(each.kind != CONST for each in op.inputs):
+        return op
+    values = [each.value for each in op.inputs]
+    if op.kind == "Fill":
+        return _full(op, tuple(int(each) for each in values[0].ravel()), values[1].flat[0], str(values[1].dtype))
+    try:
+        found = np.asarray(FOLDED[op.kind](op, values))
+    except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError):
+        return op
+    return constant(op, found) if found.size <= MOST_FOLDED else op
+
+
+def _full(op: Op, shape: tuple[int, ...], value: float, dtype: str) -> Op:
+    if np.prod(shape, dtype=float) > MOST_FOLDED:
+        return op
+    found = constant(op, np.full(shape, value, dtype))
+    found.attributes[FILLED_IN] = True
+    return found
+
+
+def constant(op: Op, value: Array) -> Op:
+    """Returns a constant in the place of an op; `written` says whether the script has it so itself."""
+    attributes = {"value": np.asarray(value), "written": op.kind == CONST}
+    return Op(CONST, op.name, [], attributes, [np.shape(value)], [_dtype_of(op, value)], op.place)
+
+
+def _dtype_of(op: Op, value: Array) -> str:
+    kind = np.asarray(value).dtype
+    return op.dtypes[0] if kind.kind == "f" and op.dtypes[0].startswith("float") else str(kind)
+
+
+def _strided(op: Op, values: list[Array]) -> Array:
+    return np.asarray(values[0][strided_index(op, values[1:], values[0].ndim)])
+
+
+def strided_index(op: Op, bounds: Sequence[Array], rank: int) -> tuple[Any, ...]:
+    """Returns the index that a StridedSlice takes of its input, as numpy has it.
+
+    Args:
+      op: the op.
+      bounds: its begin, end and strides.
+      rank: of its input.
+    """
+    begin, end, strides = (each.ravel().tolist() for each in bounds)
+    masks = {name: int(op.attributes.get(f"{name}_mask", 0)) for name in MASKS}
+    index: list[Any] = []
+    for place in range(len(begin)):
+        bit = 1 << place
+        if masks["ellipsis"] & bit:
+            index.append(...)
+        elif masks["new_axis"] & bit:
+            index.append(None)
+        elif masks["shrink_axis"] & bit:
+            index.append(begin[place])
+        else:
+            first = None if masks["begin"] & bit else begin[place]
+            last = None if masks["end"] & bit else end[place]
+            index.append(slice(first, last, None if strides[place] == 1 else strides[place]))
+    return tuple(index)
+
+
+MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+
+
+def _reduced(function: Callable[..., Any]) -> Computed:
+    def computed(op: Op, values: list[Array]) -> Any:
+        axes = tuple(int(each) for each in np.ravel(values[1]))
+        return function(values[0], axis=axes, keepdims=bool(op.attributes.get("keep_dims", False)))
+
+    return computed
+
+
+def _plain(function: Callable[..., Any]) -> Computed:
+    return lambda op, values: function(*values)
+
+
+def _cast(op: Op, values: list[Array]) -> Array:
+    wanted = op.attributes.get("DstT") or str(values[0].dtype)
+    return values[0].astype("float64" if wanted.startswith("float") else wanted)
+
+
+def _squeezed(op: Op, values: list[Array]) -> Array:
+    return np.squeeze(values[0], tuple(op.attributes.get("squeeze_dims", [])) or None)
+
+
+FOLDED: dict[str, Computed] = {
+    "StridedSlice": _strided,
+    "Slice": lambda op, values: values[0][
+        tuple(
+            slice(int(b), None if s < 0 else int(b + s))
+            for b, s in zip(values[1].ravel(), values[2].ravel(), strict=True)
+        )
+    ],
+    "Pack": lambda op, values: np.stack(values, int(op.attributes.get("axis", 0))),
+    "ConcatV2": lambda op, values: np.concatenate(values[:-1], int(values[-1])),
+    "Fill": _plain(np.full),
+    "Range": _plain(np.arange),
+    "Reshape": lambda op, values: values[0].reshape([int(each) for each in values[1]]),
+    "ExpandDims": lambda op, values: np.expand_dims(values[0], int(values[1])),
+    "Squeeze": _squeezed,
+    "Transpose": lambda op, values: np.transpose(values[0], [int(each) for each in values[1]]),
+    "Tile": lambda op, values: np.tile(values[0], [int(each) for each in values[1]]),
+    "GatherV2": lambda op, values: np.take(values[0], values[1], int(values[2])),
+    "Cast": _cast,
+    "Add": _plain(np.add),
+    "AddV2": _plain(np.add),
+    "AddN": lambda op, values: sum(values[1:], values[0]),
+    "Sub": _plain(np.subtract),
+    "Mul": _plain(np.multiply),
+    "RealDiv": _plain(np.true_divide),
+    "Div": lambda op, values: values[0] // values[1] if values[0].dtype.kind == "i" else values[0] / values[1],
+    "FloorDiv": _plain(np.floor_divide),
+    "FloorMod": _plain(np.mod),
+    "Maximum": _plain(np.maximum),
+    "Minimum": _plain(np.minimum),
+    "Neg": _plain(np.negative),
+    "Square": _plain(np.square),
+    "Sqrt": _plain(np.sqrt),
+    "Rsqrt": lambda op, values: 1.0 / np.sqrt(values[0]),
+    "Log": _plain(np.log),
+    "Exp": _plain(np.exp),
+    "Pow": _plain(np.power),
+    "Equal": _plain(np.equal),
+    "NotEqual": _plain(np.not_equal),
+    "Less": _plain(np.less),
+    "LessEqual": _plain(np.less_equal),
+    "Greater": _plain(np.greater),
+    "GreaterEqual": _plain(np.greater_equal),
+    "LogicalAnd": _plain(np.logical_and),
+    "LogicalOr": _plain(np.logical_or),
+    "LogicalNot": _plain(np.logical_not),
+    "Select": lambda op, values: np.where(*values),
+    "SelectV2": lambda op, values: np.where(*values),
+    "BroadcastTo": lambda op, values: np.broadcast_to(values[0], [int(each) for each in values[1]]),
+    "BroadcastArgs": lambda op, values: np.array(np.broadcast_shapes(tuple(values[0]), tuple(values[1]))),
+    "Sum": _reduced(np.sum),
+    "Prod": _reduced(np.prod),
+    "Mean": _reduced(np.mean),
+    "Max": _reduced(np.max),
+    "Min": _reduced(np.min),
+    "All": _reduced(np.all),
+    "Any": _reduced(np.any),
+    "InvertPermutation": _plain(np.argsort),
+}

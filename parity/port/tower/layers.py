@@ -1,0 +1,351 @@
+"""Raises ops that read variables to layers: a dense layer, a convolution, a batch norm, an embedding."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from parity.port.tower.ops import VARIABLE, Op, Tensor, Tower, ops_of, users_of
+from parity.port.tower.simplify import axes_of, number_of
+from parity.trace.as_written import as_written
+
+LINEAR, EMBEDDING, DROPOUT = "Linear", "Embedding", "Dropout"
+CONVOLUTION_LAYERS = {"Conv2D": "Conv2d", "DepthwiseConv2dNative": "DepthwiseConv2d", "Conv3D": "Conv3d"}
+TRANSPOSED_CONVOLUTION = "ConvTranspose2d"
+BATCH_NORM, LAYER_NORM = "BatchNorm", "LayerNorm"
+FUSED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+ADDS = ("BiasAdd", "Add", "AddV2")
+CROSS_ENTROPY = "CrossEntropy"
+LAYERS = (LINEAR, EMBEDDING, *CONVOLUTION_LAYERS.values(), TRANSPOSED_CONVOLUTION, BATCH_NORM, LAYER_NORM)
+
+Raised = Op | None
+
+
+def raise_layers(tower: Tower) -> Tower:
+    """Returns the tower with layers in the place of the ops that they are made of.
+
+    A layer is an op whose attributes name its variables: "weight", "bias", and of a batch norm "mean" and "variance".
+    """
+    for rule in (_variable_op, _reshaped_linear, _with_bias, _fused_norm, _norm_by_moments, _dropout, _reduced_entropy):
+        tower = _applied(tower, rule)
+    _add_statistics(tower)
+    _share(tower)
+    return tower
+
+
+Rule = Callable[[Op, dict[Op, list[Op]]], Raised]
+
+
+def _applied(tower: Tower, rule: Rule) -> Tower:
+    made: dict[Op, Op] = {}
+
+    def now(tensor: Tensor) -> Tensor:
+        return Tensor(made.get(tensor.op, tensor.op), tensor.number)
+
+    ops = tower.ops()
+    users = users_of(ops)
+    for op in ops:
+        op.inputs[:] = [now(each) for each in op.inputs]
+        found = rule(op, users)
+        if found is not None:
+            made[op] = found
+            users[found] = users.get(op, [])
+    return tower.replaced(now)
+
+
+def layer(op: Op, kind: str, inputs: Sequence[Tensor], **attributes: Any) -> Op:
+    """Returns a layer in the place of an op."""
+    return Op(kind, op.name, list(inputs), attributes, list(op.shapes), list(op.dtypes), op.place)
+
+
+def _variable_op(op: Op, users: dict[Op, list[Op]]) -> Raised:
+    """An op of data and one variable."""
+    if op.kind == "MatMul" and _is(op.inputs[1], VARIABLE) and not _is(op.inputs[0], VARIABLE):
+        turned = bool(op.attributes.get("transpose_b"))
+        if op.attributes.get("transpose_a"):
+            return None
+        return layer(op, LINEAR, op.inputs[:1], weight=op.inputs[1].op.name, turned=turned, bias=None)
+    if op.kind in CONVOLUTION_LAYERS and _is(op.inputs[1], VARIABLE):
+        kept = {name: op.attributes.get(name) for name in ("strides", "padding", "dilations", "data_format")}
+        kept["explicit_paddings"] = op.attributes.get("explicit_paddings") or None
+        return layer(op, CONVOLUTION_LAYERS[op.kind], op.inputs[:1], weight=op.inputs[1].op.name, bias=None, **kept)
+    if op.kind == "Conv2DBackpropInput" and _is(op.inputs[1], VARIABLE):
+        kept = {name: op.attributes.get(name) for name in ("strides", "padding", "dilations", "data_format")}
+        return layer(op, TRANSPOSED_CONVOLUTION, op.inputs[2:], weight=op.inputs[1].op.name, bias=None, **kept)
+    if op.kind in ("Gather", "GatherV2", "ResourceGather") and _is(op.inputs[0], VARIABLE):
+        first_axis = len(op.inputs) < 3 or number_of(op.inputs[2]) == 0
+        if first_axis and len(op.inputs[0].shape) == 2:
+            return layer(op, EMBEDDING, op.inputs[1:2], weight=op.inputs[0].op.name, bias=None)
+    return None
+
+
+def _is(tensor: Tensor, kind: str) -> bool:
+    return tensor.kind == kind
+
+
+def _reshaped_linear(op: Op, users: dict[Op, list[Op]]) -> Raised:
+    """A dense layer of more than two axes: reshaped to two, multiplied, reshaped back."""
+    if op.kind != "Reshape" or not _is(op.inputs[0], LINEAR):
+        return None
+    linear = op.inputs[0].op
+    taken = linear.inputs[0]
+    if taken.kind != "Reshape" or len(users.get(linear, [])) != 1:
+        return None
+    before, after = taken.op.inputs[0], op.output()
+    if before.shape[:-1] == after.shape[:-1] and before.shape[-1:] == taken.shape[-1:]:
+        return layer(op, LINEAR, [before], **linear.attributes)
+    return None
+
+
+def _with_bias(op: Op, users: dict[Op, list[Op]]) -> Raised:
+    """A layer without a bias, and a variable added to its last axis."""
+    if op.kind not in ADDS:
+        return None
+    for taken, bias in (op.inputs, op.inputs[::-1]):
+        own = taken.op
+        if own.kind not in (LINEAR, TRANSPOSED_CONVOLUTION, *CONVOLUTION_LAYERS.values()) or own.attributes.get("bias"):
+            continue
+        first = op.attributes.get("data_format") == "NCHW" and len(taken.shape) == 4
+        channels = taken.shape[1 if first else -1]
+        if _is(bias, VARIABLE) and bias.shape == (channels,) and len(users.get(own, [])) == 1:
+            return layer(op, own.kind, own.inputs, **{**own.attributes, "bias": bias.op.name})
+    return None
+
+
+def _fused_norm(op: Op, users: dict[Op, list[Op]]) -> Raised:
+    if op.kind not in FUSED or not op.attributes.get("is_training", True):
+        return None
+    scale, shift = op.inputs[1:3]
+    known = (_is(scale, VARIABLE) or number_of(scale) == 1) and (_is(shift, VARIABLE) or number_of(shift) == 0)
+    if not known:
+        return None
+    return layer(
+        op,
+        BATCH_NORM,
+        op.inputs[:1],
+        weight=scale.op.name if _is(scale, VARIABLE) else None,
+        bias=shift.op.name if _is(shift, VARIABLE) else None,
+        eps=_epsilon(op),
+        fused=True,
+        data_format=op.attributes.get("data_format", "NHWC"),
+        batch={1: op, 2: op},
+    )
+
+
+def _epsilon(op: Op) -> float:
+    return float(as_written(np.float32(op.attributes.get("epsilon", 1e-4))))
+
+
+def _norm_by_moments(op: Op, users: dict[Op, list[Op]]) -> Raised:
+    """``x * m + (beta - mean * m)``, ``m = rsqrt(variance + epsilon) * gamma``: what tf.nn.batch_normalization makes."""
+    if op.kind not in ("Add", "AddV2") or len(op.inputs) != 2:
+        return None
+    for scaled, shift in (op.inputs, op.inputs[::-1]):
+        found = _normalised(op, scaled, shift)
+        if found is not None:
+            return found
+    return None
+
+
+def _normalised(op: Op, scaled: Tensor, shift: Tensor) -> Raised:
+    beta: Tensor | None = None
+    if scaled.kind != "Mul":
+        return None
+    if shift.kind == "Sub":
+        beta, carried = shift.op.inputs
+    elif shift.kind == "Neg":
+        carried = shift.op.inputs[0]
+    else:
+        return None
+    if carried.kind != "Mul":
+        return None
+    for x, factor in (scaled.op.inputs, scaled.op.inputs[::-1]):
+        mean = next((each for each in carried.op.inputs if each != factor), None)
+        root, gamma = _root_and_scale(factor)
+        if root is None or mean is None or factor not in carried.op.inputs:
+            continue
+        variance, epsilon = _sum_with_number(root.op.inputs[0])
+        axes = _moments(x, mean, variance)
+        if axes is None or any(each is not None and not _is(each, VARIABLE) for each in (beta, gamma)):
+            continue
+        kind = _kind_of_norm(x, axes)
+        if kind is None or variance is None:
+            return None
+        return layer(
+            op,
+            kind,
+            [x],
+            weight=gamma.op.name if gamma else None,
+            bias=beta.op.name if beta else None,
+            eps=epsilon,
+            fused=False,
+            data_format="NHWC",
+            batch={1: mean.op, 2: variance.op},
+        )
+    return None
+
+
+def _root_and_scale(factor: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    if factor.kind == "Rsqrt":
+        return factor, None
+    if factor.kind == "Mul":
+        for root, gamma in (factor.op.inputs, factor.op.inputs[::-1]):
+            if root.kind == "Rsqrt":
+                return root, gamma
+    return None, None
+
+
+def _sum_with_number(tensor: Tensor) -> tuple[Tensor | None, float]:
+    if tensor.kind in ("Add", "AddV2"):
+        for term, small in (tensor.op.inputs, tensor.op.inputs[::-1]):
+            number = number_of(small)
+            if number is not None:
+                return term, number
+    return None, 0.0
+
+
+def _moments(x: Tensor, mean: Tensor, variance: Tensor | None) -> tuple[int, ...] | None:
+    """The axes over which two tensors are the mean and the biased variance of a third; None where they are not."""
+    mean, spread = _unsqueezed(mean), _unsqueezed(variance) if variance is not None else None
+    if spread is None or mean.kind != "Mean" or spread.kind != "Mean" or mean.op.inputs[0] != x:
+        return None
+    squared = spread.op.inputs[0]
+    if squared.kind != "SquaredDifference" or x not in squared.op.inputs:
+        return None
+    other = next((each for each in squared.op.inputs if each != x), None)
+    if other is None or _unsqueezed(_ungated(other)) != mean:
+        return None
+    axes = axes_of(mean.op)
+    return axes if axes == axes_of(spread.op) else None
+
+
+def _ungated(tensor: Tensor) -> Tensor:
+    return tensor.op.inputs[0] if tensor.kind == "StopGradient" else tensor
+
+
+def _unsqueezed(tensor: Tensor) -> Tensor:
+    while tensor.kind in ("Squeeze", "Reshape", "ExpandDims") and tensor.op.inputs:
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def _kind_of_norm(x: Tensor, axes: tuple[int, ...]) -> str | None:
+    rank = len(x.shape)
+    if axes == tuple(range(rank - 1)):
+        return BATCH_NORM
+    return LAYER_NORM if axes == (rank - 1,) else None
+
+
+def _dropout(op: Op, users: dict[Op, list[Op]]) -> Raised:
+    """The three ways in which TensorFlow's versions write dropout."""
+    x = mask = scale = None
+    if op.kind == "Mul":
+        for first, second in (op.inputs, op.inputs[::-1]):
+            if second.kind in ("Cast", "Floor"):
+                x, mask = first, second
+        if x is not None:
+            x, scale = _scaled(x)
+    if op.kind in ("Select", "SelectV2") and number_of(op.inputs[2]) == 0:
+        mask = op.inputs[0]
+        x, scale = _scaled(op.inputs[1])
+    rate = _rate(mask) if mask is not None else None
+    if x is None or rate is None or scale is None or abs(scale * (1 - rate[1]) - 1) > 1e-6:
+        return None
+    draw = rate[0]
+    shape = draw.shape if draw.shape != x.shape else None
+    return layer(op, DROPOUT, [x], rate=rate[1], noise_shape=shape, draw=draw.op)
+
+
+def _reduced_entropy(op: Op, users: dict[Op, list[Op]]) -> Raised:
+    """The mean or the sum of the cross entropies of all examples."""
+    if op.kind not in ("Mean", "Sum") or op.attributes.get("keep_dims") or op.output().shape != ():
+        return None
+    taken = op.inputs[0]
+    if taken.kind != "SparseSoftmaxCrossEntropyWithLogits" or len(users.get(taken.op, [])) != 1:
+        return None
+    return layer(op, CROSS_ENTROPY, taken.op.inputs, reduction=op.kind)
+
+
+def _scaled(x: Tensor) -> tuple[Tensor, float | None]:
+    if x.kind in ("Mul", "RealDiv"):
+        for taken, factor in (x.op.inputs, x.op.inputs[::-1]):
+            number = number_of(factor)
+            if number and (x.kind == "Mul" or factor is x.op.inputs[1]):
+                return taken, number if x.kind == "Mul" else 1 / number
+    return x, None
+
+
+def _rate(mask: Tensor) -> tuple[Tensor, float] | None:
+    """The draw and the rate of a mask: ``draw >= rate``, or ``floor(keep_prob + draw)``."""
+    if mask.kind == "Cast":
+        mask = mask.op.inputs[0]
+    if mask.kind == "GreaterEqual" and mask.op.inputs[0].kind == "RandomUniform":
+        rate = number_of(mask.op.inputs[1])
+        return None if rate is None else (mask.op.inputs[0], rate)
+    if mask.kind == "Floor" and mask.op.inputs[0].kind in ("Add", "AddV2"):
+        for draw, keep in (mask.op.inputs[0].op.inputs, mask.op.inputs[0].op.inputs[::-1]):
+            kept = number_of(keep)
+            if draw.kind == "RandomUniform" and kept is not None:
+                return draw, 1 - kept
+    return None
+
+
+def _add_statistics(tower: Tower) -> None:
+    """Adds to each batch norm which variables its statistics move, and how fast."""
+    for op in tower.ops():
+        if op.kind == BATCH_NORM and "batch" in op.attributes:
+            batch = op.attributes.pop("batch")
+            for write in tower.writes:
+                moved = _moved(write.kind, write.value)
+                if moved is None:
+                    continue
+                source, decay = moved
+                for index, name in ((1, "mean"), (2, "variance")):
+                    if _comes_from(source, batch[index], index, op):
+                        op.attributes.update({name: write.variable, "decay": decay})
+
+
+def _comes_from(source: Tensor, batch: Op, index: int, norm: Op) -> bool:
+    source = _unsqueezed(source)
+    if batch.kind in FUSED:
+        return source.op in (batch, norm) and source.number == index
+    return source.op is _unsqueezed(batch.output()).op
+
+
+def _moved(kind: str, value: Tensor) -> tuple[Tensor, float] | None:
+    """The batch's statistic and the weight of the old one, of what is written into a moving statistic."""
+    if kind.startswith("AssignSub") and value.kind == "Mul":
+        for difference, factor in (value.op.inputs, value.op.inputs[::-1]):
+            number = number_of(factor)
+            if number is not None and difference.kind == "Sub":
+                return difference.op.inputs[1], 1 - number
+    if kind in ("Assign", "AssignVariableOp") and value.kind in ("Add", "AddV2"):
+        for old, new in (value.op.inputs, value.op.inputs[::-1]):
+            kept, source = _times_number(old), _times_number(new)
+            if kept and source and _is(kept[0], VARIABLE) and abs(kept[1] + source[1] - 1) < 1e-6:
+                return source[0], kept[1]
+    return None
+
+
+def _times_number(tensor: Tensor) -> tuple[Tensor, float] | None:
+    if tensor.kind == "Mul":
+        for taken, factor in (tensor.op.inputs, tensor.op.inputs[::-1]):
+            number = number_of(factor)
+            if number is not None:
+                return taken, number
+    return None
+
+
+def settings(op: Op) -> tuple[Any, ...]:
+    """Returns what tells one layer from another."""
+    return (op.kind, *(repr(op.attributes.get(name)) for name in sorted(op.attributes) if name != "draw"))
+
+
+def _share(tower: Tower) -> None:
+    """Gives a weight to one layer: where layers of several kinds read it, the later ones read it as a plain tensor."""
+    owners: dict[str, tuple[Any, ...]] = {}
+    for op in sorted(ops_of([tower.loss]), key=lambda op: op.place):
+        if op.kind in LAYERS and (name := op.attributes.get("weight") or op.attributes.get("bias")):
+            own = owners.setdefault(name, settings(op))
+            if own != settings(op):
+                op.attributes["borrowed"] = True

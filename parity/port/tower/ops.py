@@ -1,0 +1,312 @@
+"""A tower of a recorded graph: its ops from what is fed to its loss, with shapes, constants and variables."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parity.experiment.replay.script import Part
+from parity.port.errors import PortError
+from parity.port.tower.attributes import attributes_of
+from parity.trace import RecordedGraph, TensorKey, parse_key, trace_name
+from parity.trace.arrays import Array
+
+CONST, VARIABLE, FEED = "Const", "Variable", "Feed"
+VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
+READS = ("Identity", "ReadVariableOp")
+COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
+LOGIC = ("LogicalAnd", "LogicalOr", "LogicalNot", "IsFinite", "IsNan", "IsInf", "All", "Any")
+# Ops whose output is of another type than their input: the type itself, or the attribute that names it.
+GIVES = {
+    "Cast": "DstT",
+    "ArgMax": "output_type",
+    "ArgMin": "output_type",
+    "Shape": "out_type",
+    **dict.fromkeys([*COMPARISONS, *LOGIC], "bool"),
+}
+
+
+@dataclass(eq=False)
+class Op:
+    """An op of a tower.
+
+    Attributes:
+      kind: its type in TensorFlow's words, or `CONST`, `VARIABLE`, `FEED`, or what several ops were raised to.
+      name: in the graph; of a variable and a feed the name in the trace.
+      inputs: the tensors that it takes.
+      attributes: as `attributes_of` gives them; of a constant its "value".
+      shapes: of its outputs in the recorded steps; () also where nothing is known.
+      dtypes: of its outputs, numpy's names.
+      place: among the ops of the graph, in the order in which the script made them.
+    """
+
+    kind: str
+    name: str
+    inputs: "list[Tensor]"
+    attributes: dict[str, Any]
+    shapes: list[tuple[int, ...]]
+    dtypes: list[str]
+    place: int = 0
+
+    def output(self, index: int = 0) -> "Tensor":
+        """Returns one of its outputs."""
+        return Tensor(self, index)
+
+
+class Tensor(NamedTuple):
+    """An output of an op."""
+
+    op: Op
+    number: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """In the recorded steps."""
+        return self.op.shapes[min(self.number, len(self.op.shapes) - 1)]
+
+    @property
+    def dtype(self) -> str:
+        """Numpy's name."""
+        return self.op.dtypes[min(self.number, len(self.op.dtypes) - 1)]
+
+    @property
+    def kind(self) -> str:
+        """Of its op."""
+        return self.op.kind
+
+    @property
+    def value(self) -> Array:
+        """Of a constant."""
+        return np.asarray(self.op.attributes["value"])
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a constant that has one value throughout."""
+        return self.kind == CONST and self.value.size > 0 and bool((self.value == self.value.flat[0]).all())
+
+
+class Write(NamedTuple):
+    """What a step writes into a moving statistic.
+
+    Fields:
+      variable: its name in the trace.
+      kind: of the op that writes: "Assign", "AssignSub", ...
+      value: what it is given.
+    """
+
+    variable: str
+    kind: str
+    value: Tensor
+
+
+@dataclass
+class Tower:
+    """One tower of one optimizer's part.
+
+    Attributes:
+      loss: what is differentiated.
+      feeds: by name, the ops of what is fed.
+      variables: by name in the trace, the ops of the variables that it reads.
+      writes: what is written into moving statistics, by any tower.
+    """
+
+    loss: Tensor
+    feeds: dict[str, Op] = field(default_factory=dict)
+    variables: dict[str, Op] = field(default_factory=dict)
+    writes: list[Write] = field(default_factory=list)
+
+    def ops(self) -> list[Op]:
+        """The ops that the loss and the moving statistics need, each after those that it takes from."""
+        return ops_of([self.loss, *(each.value for each in self.writes)])
+
+    def replaced(self, now: Callable[[Tensor], Tensor]) -> "Tower":
+        """Returns the tower with other tensors for its own."""
+        writes = [each._replace(value=now(each.value)) for each in self.writes]
+        return Tower(now(self.loss), self.feeds, self.variables, writes)
+
+
+def ops_of(wanted: Sequence[Tensor], stop: frozenset[Op] = frozenset()) -> list[Op]:
+    """Returns the ops that some tensors need, each after those that it takes from; those in `stop` end a path."""
+    found: list[Op] = []
+    seen: set[Op] = set()
+    pending = [(each.op, False) for each in reversed(wanted)]
+    while pending:
+        op, done = pending.pop()
+        if done:
+            found.append(op)
+        elif op not in seen:
+            seen.add(op)
+            pending.append((op, True))
+            if op not in stop:
+                pending += [(each.op, False) for each in reversed(op.inputs)]
+    return found
+
+
+def users_of(ops: Sequence[Op]) -> dict[Op, list[Op]]:
+    """Returns by op those that take from it, as often as they do."""
+    found: dict[Op, list[Op]] = {op: [] for op in ops}
+    for op in ops:
+        for each in op.inputs:
+            found.setdefault(each.op, []).append(op)
+    return found
+
+
+class Reader:
+    """Reads the towers of a part from the recorded graph.
+
+    Args:
+      graph: as `read_graph` gives it.
+      part: one optimizer's part of the trace.
+      shapes: by name of op, the shapes of its outputs in the recorded steps, as far as they are known.
+    """
+
+    def __init__(self, graph: RecordedGraph, part: Part, shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
+        self._part, self._shapes = part, shapes
+        self._nodes = {node["name"]: node for node in graph.nodes}
+        self._places = {node["name"]: place for place, node in enumerate(graph.nodes)}
+        self._variables = {op: parse_key(key) for key, op in graph.variables.items()}
+        key = trace_name("loss", tower=0, section=part.name)
+        self._run = next((run for run in graph.runs if key in run["values"]), None)
+        if self._run is None:
+            raise PortError(f"port: expected {key} in the graph of the trace, got none. Record the script again.")
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What was recorded of the run, by name."""
+        found: dict[str, Any] = self._run["values"] if self._run else {}
+        return found
+
+    def tower(self, number: int) -> Tower:
+        """Returns a tower by its number."""
+        loss = self.values[trace_name("loss", tower=number, section=self._part.name)]
+        building = _Building(self, number)
+        tensor = building.tensor(loss["tensor"])
+        if "reduced" in loss:
+            kind = {"mean": "Mean", "sum": "Sum"}[loss["reduced"]]
+            axes = Op(CONST, "axes", [], {"value": np.arange(len(tensor.shape))}, [()], ["int32"])
+            tensor = Op(kind, "loss", [tensor, axes.output()], {"keep_dims": False}, [()], [tensor.dtype]).output()
+        return Tower(tensor, building.feeds, building.variables, [*building.writes()])
+
+    def fed(self, number: int) -> Iterator[tuple[str, TensorKey, str]]:
+        """Yields the tensor, the key and the dtype of everything that is fed to a tower."""
+        for text, described in self.values.items():
+            if text.startswith(self._part.prefix):
+                key = parse_key(text[len(self._part.prefix) :])
+                if key.quantity == "feed" and key.tower == str(number):
+                    yield described["tensor"], key, str(described["dtype"])
+
+    def updates(self) -> list[str]:
+        """Returns the names of the ops that write variables in this run."""
+        return list(self._run.get("updates", [])) if self._run else []
+
+    def fed_shape(self, number: int, name: str) -> tuple[int, ...]:
+        """Returns the shape of what is fed to a tower in the first recorded step."""
+        first = self._part.trace.step(self._part.steps[0])
+        return tuple(first.shape(trace_name("feed", name, tower=number, section=self._part.name)))
+
+    def node(self, name: str) -> Mapping[str, Any]:
+        """Returns a node by name."""
+        if name not in self._nodes:
+            raise PortError(f"port: expected the op {name!r} in the graph, got none. Record the script again.")
+        found: Mapping[str, Any] = self._nodes[name]
+        return found
+
+    def place(self, name: str) -> int:
+        """Returns where among the others the script made an op."""
+        return self._places.get(name, 0)
+
+    def variable(self, name: str) -> TensorKey | None:
+        """Returns the key of a variable by the name of its op."""
+        return self._variables.get(name)
+
+    def described(self, name: str) -> tuple[list[int], str]:
+        """Returns shape and dtype of a variable by its name in the trace."""
+        entry = self._part.trace.variables[name]
+        return list(entry["shape"]), str(entry["dtype"])
+
+    def shapes(self, name: str) -> list[tuple[int, ...]]:
+        """Returns the shapes of an op's outputs."""
+        return [tuple(shape) for shape in self._shapes.get(name, [])]
+
+
+class _Building:
+    def __init__(self, reader: Reader, number: int) -> None:
+        self._reader = reader
+        self._ops: dict[str, Op] = {}
+        self.feeds: dict[str, Op] = {}
+        self.variables: dict[str, Op] = {}
+        self._fed: dict[str, Op] = {}
+        for tensor, key, dtype in reader.fed(number):
+            shape = reader.fed_shape(number, key.name)
+            op = Op(FEED, key.name, [], {}, [shape], [dtype])
+            self._fed[tensor] = self.feeds[key.name] = op
+
+    def tensor(self, text: str) -> Tensor:
+        name, _, index = text.partition(":")
+        fed = self._fed.get(f"{name}:{index or 0}")
+        if fed is not None:
+            return fed.output()
+        self._build(name)
+        return Tensor(self._ops[name], int(index or 0))
+
+    def writes(self) -> Iterator[Write]:
+        """Yields what the run writes into moving statistics."""
+        for name in self._reader.updates():
+            node = self._reader.node(name)
+            taken = node.get("input", [])
+            key = self._reader.variable(taken[0].partition(":")[0]) if len(taken) > 1 else None
+            if key is not None and key.quantity == "stat":
+                yield Write(key.name, node["op"], self.tensor(taken[1]))
+
+    def _build(self, wanted: str) -> None:
+        pending = [wanted]
+        while pending:
+            name = pending[-1]
+            needed = [each for each in self._inputs(name) if each not in self._ops] if name not in self._ops else []
+            if needed:
+                pending += needed
+                continue
+            pending.pop()
+            if name not in self._ops:
+                self._ops[name] = self._made(name)
+
+    def _inputs(self, name: str) -> list[str]:
+        """The ops that an op takes data from and that are not fed."""
+        if self._reader.variable(name) is not None:
+            return []
+        split = [each.partition(":") for each in self._taken(name)]
+        return [own for own, _, index in split if f"{own}:{index or 0}" not in self._fed]
+
+    def _taken(self, name: str) -> list[str]:
+        """The tensors that an op takes; without what a loop hands to its next iteration, which would be a circle."""
+        node = self._reader.node(name)
+        listed = [each for each in node.get("input", []) if not each.startswith("^")]
+        if node["op"] != "Merge":
+            return listed
+        return [each for each in listed if self._reader.node(each.partition(":")[0])["op"] != "NextIteration"]
+
+    def _made(self, name: str) -> Op:
+        key = self._reader.variable(name)
+        if key is not None:
+            return self._variable(key)
+        node = self._reader.node(name)
+        inputs = [self.tensor(each) for each in self._taken(name)]
+        if node["op"] in READS and inputs and inputs[0].kind == VARIABLE:
+            return inputs[0].op
+        attributes = attributes_of(node)
+        shapes, dtypes = self._reader.shapes(name), [str(attributes.get("dtype") or attributes.get("T") or "float32")]
+        if node["op"] == CONST:
+            shapes = [attributes["value"].shape] if "value" in attributes else [()]
+        if node["op"] in GIVES:
+            dtypes = [str(attributes.get(GIVES[node["op"]]) or GIVES[node["op"]])]
+        return Op(node["op"], name, inputs, attributes, shapes or [()], dtypes, self._reader.place(name))
+
+    def _variable(self, key: TensorKey) -> Op:
+        name = key.name
+        if key.quantity not in ("var", "stat"):
+            return Op("State", str(key), [], {}, [()], ["float32"])
+        if name not in self.variables:
+            shape, dtype = self._reader.described(name)
+            self.variables[name] = Op(VARIABLE, name, [], {"kind": key.quantity}, [tuple(shape)], [dtype])
+        return self.variables[name]

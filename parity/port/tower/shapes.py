@@ -1,0 +1,34 @@
+"""The shapes of the outputs of a recorded graph's ops."""
+
+import os
+from collections.abc import Sequence
+
+from parity.port.tower.infer import UNKNOWN
+from parity.trace import SHADOW, SHADOW_FORWARD, Forward, RecordedGraph, Trace, TraceError
+
+Shapes = dict[str, Sequence[tuple[int, ...]]]
+
+
+def shapes_of(trace: Trace, graph: RecordedGraph) -> Shapes:
+    """Returns by name of op the shapes of its outputs in the recorded steps, as far as they are known."""
+    found: Shapes = {}
+    folder = os.path.join(trace.directory, SHADOW, SHADOW_FORWARD)
+    for passed in _passes(folder):
+        for op in passed.ops:
+            found.setdefault(op.name, [tuple(op.shape)])
+    for name, outputs in graph.shapes.items():
+        known = [tuple(UNKNOWN if each is None else each for each in shape or ()) for shape in outputs]
+        if name not in found or len(known) > 1:
+            found[name] = [tuple(shape) for shape in known]
+    return found
+
+
+def _passes(folder: str) -> list[Forward]:
+    found = []
+    for root, _, files in sorted(os.walk(folder)):
+        if "forward.json" in files:
+            try:
+                found.append(Forward(root))
+            except TraceError:
+                continue
+    return found

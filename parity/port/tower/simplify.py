@@ -1,0 +1,164 @@
+"""Rewrites a tower into fewer ops that give the same numbers: what a reader would have written."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from parity.port.tower.ops import CONST, Op, Tensor, Tower
+
+# A rule takes an op whose inputs are simplified and returns the tensor that stands for its first output, or None.
+Rule = Callable[[Op], Tensor | None]
+
+
+def simplify(tower: Tower) -> Tower:
+    """Returns the tower with every rule of `REWRITES` applied, from its inputs to its loss."""
+    made: dict[Op, Tensor] = {}
+
+    def now(tensor: Tensor) -> Tensor:
+        found = made.get(tensor.op)
+        if found is None:
+            return tensor
+        return found if tensor.number == 0 else Tensor(found.op, tensor.number)
+
+    for op in tower.ops():
+        op.inputs[:] = [now(each) for each in op.inputs]
+        found = _applied(op)
+        if found.op is not op:
+            made[op] = found
+    return tower.replaced(now)
+
+
+def _applied(op: Op) -> Tensor:
+    """Applies rules until none fits."""
+    tensor = op.output()
+    for rule in REWRITES * 3:
+        found = rule(tensor.op) if tensor.number == 0 else None
+        tensor = found if found is not None else tensor
+    return tensor
+
+
+def number_of(tensor: Tensor) -> float | None:
+    """Returns the one number that a constant has throughout, None where it is none."""
+    return float(tensor.value.flat[0]) if tensor.is_number and tensor.value.dtype.kind in "fiu" else None
+
+
+def _neutral(op: Op) -> Tensor | None:
+    """X * 1, x / 1, x + 0, x - 0."""
+    neutral = {"Mul": 1.0, "RealDiv": 1.0, "Add": 0.0, "AddV2": 0.0, "Sub": 0.0}.get(op.kind)
+    if neutral is None:
+        return None
+    first, second = op.inputs
+    if number_of(second) == neutral and first.shape == op.output().shape:
+        return first
+    if op.kind in ("Mul", "Add", "AddV2") and number_of(first) == neutral and second.shape == op.output().shape:
+        return second
+    return None
+
+
+def _same_type(op: Op) -> Tensor | None:
+    if op.kind == "Cast" and op.inputs[0].dtype == op.dtypes[0]:
+        return op.inputs[0]
+    return None
+
+
+def _divided(op: Op) -> Tensor | None:
+    """div_no_nan by a number that is none."""
+    if op.kind == "DivNoNan" and number_of(op.inputs[1]):
+        return _like(op, "RealDiv", op.inputs).output()
+    return None
+
+
+def _few(op: Op) -> Tensor | None:
+    """add_n of one tensor, or of two."""
+    if op.kind == "AddN" and len(op.inputs) == 1:
+        return op.inputs[0]
+    return None
+
+
+def _reduced_nothing(op: Op) -> Tensor | None:
+    """A sum, mean, product, maximum or minimum of one number."""
+    if op.kind in ("Sum", "Mean", "Prod", "Max", "Min") and op.inputs[0].shape == op.output().shape:
+        axes = axes_of(op)
+        if axes is not None and all(op.inputs[0].shape[axis] == 1 for axis in axes):
+            return op.inputs[0]
+    return None
+
+
+def _mean_of_sum(op: Op) -> Tensor | None:
+    """A sum divided by how many numbers were summed, where that was counted and not written."""
+    if op.kind != "RealDiv" or op.inputs[0].kind != "Sum":
+        return None
+    reduced, divisor = op.inputs[0].op, op.inputs[1]
+    axes, number = axes_of(reduced), number_of(divisor)
+    if axes is None or number is None or divisor.op.attributes.get("written"):
+        return None
+    if number == np.prod([reduced.inputs[0].shape[axis] for axis in axes]):
+        return _like(reduced, "Mean", reduced.inputs).output()
+    return None
+
+
+def _reshaped(op: Op) -> Tensor | None:
+    """A reshape to the same shape, or of what was reshaped before."""
+    if op.kind not in ("Reshape", "ExpandDims", "Squeeze") or not op.inputs:
+        return None
+    taken = op.inputs[0]
+    if taken.shape == op.output().shape:
+        return taken
+    if taken.kind in ("Reshape", "ExpandDims", "Squeeze") and taken.op.inputs:
+        before = taken.op.inputs[0]
+        if before.shape == op.output().shape:
+            return before
+        return _reshape(op, before)
+    return None
+
+
+def _reshape(op: Op, tensor: Tensor) -> Tensor:
+    shape = Op(CONST, op.name, [], {"value": np.array(op.output().shape, np.int64)}, [()], ["int64"], op.place)
+    return _like(op, "Reshape", [tensor, shape.output()]).output()
+
+
+def _chosen(op: Op) -> Tensor | None:
+    """A choice that is known."""
+    if op.kind in ("Select", "SelectV2") and op.inputs[0].is_number:
+        chosen = op.inputs[1 if bool(op.inputs[0].value.flat[0]) else 2]
+        return chosen if chosen.shape == op.output().shape else None
+    return None
+
+
+def _transposed_twice(op: Op) -> Tensor | None:
+    if op.kind != "Transpose" or op.inputs[1].kind != CONST:
+        return None
+    order = [int(each) for each in op.inputs[1].value]
+    if order == sorted(order):
+        return op.inputs[0]
+    before = op.inputs[0].op
+    if before.kind == "Transpose" and before.inputs[1].kind == CONST:
+        first = [int(each) for each in before.inputs[1].value]
+        if [first[each] for each in order] == sorted(order):
+            return before.inputs[0]
+    return None
+
+
+def _like(op: Op, kind: str, inputs: list[Tensor]) -> Op:
+    return Op(kind, op.name, list(inputs), dict(op.attributes), list(op.shapes), list(op.dtypes), op.place)
+
+
+def axes_of(op: Op) -> tuple[int, ...] | None:
+    """Returns the axes that a reduction reduces, counted from 0; None where they are not known."""
+    if len(op.inputs) < 2 or op.inputs[1].kind != CONST:
+        return None
+    rank = len(op.inputs[0].shape)
+    return tuple(sorted(int(each) % rank for each in np.ravel(op.inputs[1].value))) if rank else ()
+
+
+REWRITES: tuple[Rule, ...] = (
+    _neutral,
+    _same_type,
+    _divided,
+    _few,
+    _reduced_nothing,
+    _reshaped,
+    _mean_of_sum,
+    _chosen,
+    _transposed_twice,
+)

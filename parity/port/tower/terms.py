@@ -1,0 +1,123 @@
+"""Splits a loss into the terms of its sum, finds weight decay among it, and compares towers by it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from parity.port.tower.ops import CONST, FEED, VARIABLE, Op, Tensor
+from parity.port.tower.simplify import number_of
+
+DECAY = "WeightDecay"
+FEWEST = 2  # L2 terms of one factor that are written as one sum
+
+
+def terms_of(loss: Tensor) -> list[Tensor]:
+    """Returns the numbers that a loss is the sum of."""
+    if loss.kind in ("Add", "AddV2", "AddN") and all(each.shape == () for each in loss.op.inputs):
+        return [term for each in loss.op.inputs for term in terms_of(each)]
+    return [loss]
+
+
+def with_decay(terms: Sequence[Tensor]) -> list[Tensor]:
+    """Returns the terms with those that are half a weight's squared norm, times the same number, joined."""
+    found: list[Tensor] = []
+    groups: dict[float, list[Tensor]] = {}
+    for term in terms:
+        factor = _factor(term)
+        if factor is None:
+            found.append(term)
+        else:
+            groups.setdefault(factor, []).append(term)
+    for factor, group in groups.items():
+        if len(group) < FEWEST:
+            found += group
+            continue
+        weights = [_decayed(each).op.inputs[0] for each in group]
+        last = max(group, key=lambda each: each.op.place).op
+        op = Op(DECAY, last.name, weights, {"factor": factor}, [()], last.dtypes, last.place)
+        found.append(op.output())
+    return found
+
+
+def _decayed(term: Tensor) -> Tensor:
+    return term if term.kind == "L2Loss" else next(each for each in term.op.inputs if each.kind == "L2Loss")
+
+
+def _factor(term: Tensor) -> float | None:
+    """The factor of a weight's l2_loss; None of anything else."""
+    if term.kind == "L2Loss" and term.op.inputs[0].kind == VARIABLE:
+        return 1.0
+    if term.kind == "Mul":
+        for norm, factor in (term.op.inputs, term.op.inputs[::-1]):
+            number = number_of(factor)
+            if norm.kind == "L2Loss" and norm.op.inputs[0].kind == VARIABLE and number is not None:
+                return number
+    return None
+
+
+def in_first_only(first: Sequence[Tensor], second: Sequence[Tensor]) -> list[Tensor] | None:
+    """Returns the terms of the first tower that the second lacks; None where the towers differ otherwise."""
+    known: dict[Any, int] = {}
+    ids: dict[Any, int] = {}
+    for each in second:
+        key = key_of(each, ids)
+        known[key] = known.get(key, 0) + 1
+    only = []
+    for each in first:
+        key = key_of(each, ids)
+        if known.get(key, 0):
+            known[key] -= 1
+        else:
+            only.append(each)
+    return None if any(known.values()) else only
+
+
+def key_of(tensor: Tensor, ids: dict[Any, int]) -> tuple[int, int]:
+    """Returns a key that two tensors share exactly if the same is computed of the same feeds and variables.
+
+    Args:
+      tensor: of whatever tower.
+      ids: numbers of what was seen before; grows.
+    """
+    done: dict[Op, int] = {}
+    pending = [tensor.op]
+    while pending:
+        op = pending[-1]
+        missing = [each.op for each in op.inputs if each.op not in done]
+        if op not in done and missing:
+            pending += missing
+            continue
+        pending.pop()
+        inputs = tuple((done[each.op], each.number) for each in op.inputs)
+        done[op] = ids.setdefault((_own(op), inputs), len(ids))
+    return done[tensor.op], tensor.number
+
+
+def _own(op: Op) -> tuple[Any, ...]:
+    if op.kind in (FEED, VARIABLE):
+        return op.kind, op.name
+    if op.kind == CONST:
+        return op.kind, tensor_bytes(op)
+    return op.kind, repr(sorted((name, repr(value)) for name, value in op.attributes.items() if name not in TOWERS_OWN))
+
+
+TOWERS_OWN = (
+    "draw",
+    "mean",
+    "variance",
+    "decay",
+    "borrowed",
+    "batch",
+    "seed",
+    "seed2",
+    "_class",
+    "frame_name",
+    "tensor_array_name",
+    "shared_name",
+    "container",
+)  # attributes that name a tower, or say what only one of them does
+
+
+def tensor_bytes(op: Op) -> tuple[Any, ...]:
+    """Returns shape, dtype and bytes of a constant."""
+    value = op.output().value
+    return value.shape, str(value.dtype), value.tobytes()

@@ -1,0 +1,81 @@
+"""Ports that `parity port` writes from recorded scripts, and proves."""
+
+import ast
+
+import pytest
+
+from parity.cli import main
+from parity.port.files import write_files
+from parity.port.source.program import plain, port_of
+
+pytestmark = pytest.mark.usefixtures("forked_torch")
+ONLY_TF1 = {"clones"}  # TensorFlow 2 has no contrib
+WRITTEN = ("clones", "fused_norm", "mirrored_pool", "nesterov", "own_graph", "queue_fed", "split_sum", "two_optimizers")
+
+
+@pytest.fixture
+def trace_of(recorded, request):
+    """The trace of a script by name."""
+
+    def found(name):
+        if name in ONLY_TF1 and "tf2" in request.node.name:
+            pytest.skip("TensorFlow 2 has no contrib")
+        return recorded(name).out
+
+    return found
+
+
+@pytest.mark.parametrize("name", ["split_sum", "queue_fed"])
+def test_a_port_is_written_and_proven_without_an_edit(trace_of, tmp_path, name, capsys):
+    assert main(["port", str(trace_of(name)), "--out", str(tmp_path / name), "--quiet"]) == 0
+    assert "verdict: same" in capsys.readouterr().out
+    assert "Proven same" in (tmp_path / name / "port.py").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({*WRITTEN} - {"split_sum", "queue_fed"}))
+def test_every_other_script_is_too(trace_of, tmp_path, name):
+    assert main(["port", str(trace_of(name)), "--out", str(tmp_path / name), "--quiet"]) == 0
+
+
+def test_what_stands_in_a_port_is_what_the_script_has(trace_of):
+    source = port_of(trace_of("clones")).body
+    assert 'like_tf.Conv2d(2, 4, 3, stride=2, padding="same", bias=False)  # clones.py:17' in source
+    assert "like_tf.BatchNorm2d(4, eps=0.001, momentum=0.9)" in source
+    assert "F.cross_entropy(model(images), labels.long()) / 2" in source
+    assert "if torch.distributed.get_rank() == 0:" in source  # decay in the first clone only
+    assert "0.004 * sum(like_tf.l2_loss(weight) for weight in" in source
+    assert "like_tf.RMSProp(model.parameters(), lr=0.01, centered=False, decay=0.9" in source
+    dropped = port_of(trace_of("queue_fed")).body
+    assert "F.dropout(fifo_queue_Dequeue_0, 0.25, self.training)" in dropped
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_it_is_the_same_text_each_time_and_python(trace_of, name):
+    port = port_of(trace_of(name))
+    assert port.body == port_of(trace_of(name)).body
+    ast.parse(port.source("What it is."))
+    assert not port.missing
+    assert all(len(line) <= 120 for line in port.body.splitlines())
+
+
+def test_what_cannot_be_written_is_named_and_exits_with_3(trace_of, tmp_path, capsys):
+    assert main(["port", str(trace_of("hand_written_adam")), "--out", str(tmp_path / "port")]) == 3
+    assert "the optimizer is written by hand in the script" in capsys.readouterr().err
+    assert "UNPROVEN" in (tmp_path / "port" / "port.py").read_text()
+
+
+def test_an_edited_port_is_not_overwritten(tmp_path):
+    assert write_files(tmp_path, {"port.py": "first\n"}) == {tmp_path / "port.py": ""}
+    assert write_files(tmp_path, {"port.py": "second\n"}) == {tmp_path / "port.py": ""}
+    (tmp_path / "port.py").write_text("mine\n")
+    ((path, difference),) = write_files(tmp_path, {"port.py": "third\n"}).items()
+    assert path == tmp_path / "port.new.py"
+    assert (tmp_path / "port.py").read_text() == "mine\n"
+    assert "-mine" in difference and "+third" in difference
+
+
+@pytest.mark.parametrize("text", ['"""\nimport os', "a\\", "line\rother", "\x1b[31m", "\u2028next"])
+def test_text_of_a_script_ends_no_docstring_and_no_comment(text):
+    module = ast.parse(f'"""{plain(text)}"""\npass\n')
+    assert len(module.body) == 2
