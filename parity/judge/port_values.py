@@ -63,6 +63,7 @@ def written_into(mapping: VariableMapping, join: Join, reference: Values, candid
 
 
 def _reshaped(values: Sequence[float] | None, shape: tuple[int, ...]) -> Array | None:
+    # Elements travel as JSON lists, in C order.
     return None if values is None else np.array(values, np.float64).reshape(shape)
 
 

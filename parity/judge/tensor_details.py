@@ -99,6 +99,7 @@ def _chosen(level: Level, pairs: Pairs) -> Iterator[Check]:
             # `checks` are in execution order: the first of a key is the step where it differs first.
             if check.verdict != "same" and len(chosen) < DIFFERENT:
                 chosen.setdefault(check.key, check)
+        # Also of a level that is the same: what came nearest to its limit is what one would look at.
         nearest = sorted(judged, key=lambda check: check.multiple, reverse=True)
         for check in nearest[:NEAREST]:
             chosen.setdefault(check.key, check)
@@ -162,6 +163,7 @@ def histogram(values: Array, low: float, high: float) -> Histogram:
 
 
 def _place(at: int, shape: tuple[int, ...], one: Array, other: Array) -> Place:
+    # A scalar has the empty index.
     index = tuple(int(part) for part in np.unravel_index(at, shape)) if shape else ()
     return Place(index, float(one[at]), float(other[at]))
 
@@ -198,6 +200,7 @@ def losses_of(level: Level, pairs: Pairs) -> Losses | None:
       level: judged; its checks say what is allowed.
       pairs: the traces of each run of the level, reference and candidate.
     """
+    # A free run shows a course of training; lockstep shows single steps of another one.
     run = next((run for run in RUNS_OF_LOSSES if run in pairs), None)
     if run is None:
         return None

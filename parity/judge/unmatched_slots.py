@@ -35,6 +35,7 @@ def set_aside_slots(checks: list[Check], join: Join, reference: Before, candidat
     # its own.
     joined = {parse_key(name).slot for key in slots for name in join.candidates(key)}
     beyond = [(check, key) for check, key in found if check.note == NOT_IN_REFERENCE and key.slot not in joined]
+    # The usual case, which is to cost nothing: reading states is what the rest takes its time for.
     if not lacking and not beyond:
         return checks
     # Updates in which the slot took part: loading a state shows nothing of what it does.
@@ -100,5 +101,6 @@ def _aside(
             for step in steps
         )
 
+    # By kind of slot: one variable whose update was judged tells how the optimizer uses it for all.
     told = {slot for slot in {slot for slot, _ in variables} if is_told(slot)}
     return {check: check._replace(verdict="not_run", note=note) for check, key in alone if key.slot in told}

@@ -126,6 +126,7 @@ def judge_accuracy(
         # Of the candidate alone: what the reference's precision is, the port has to match.
         activations += _forward(traces, step)
     if not forwards:
+        # Without draws, as where only level 1 was asked for, there is nothing to hold either side against.
         return Accuracy(0.0, 0.0, ())
     return Accuracy(median(forwards), median(backwards), tuple(steps), median(activations) if activations else 0.0)
 
@@ -176,6 +177,7 @@ def _ratios(
         # In the reference's layout, as `other` is.
         moved = join.read(key, draw.step(step))
         candidate_spread = max(candidate_spread, distance(moved, other)) if moved is not None else candidate_spread
+    # eT and eP, each of its own side.
     rough, rough_other = distance(one, one64), distance(other, other64)
     return (
         rough_other / (max(rough, reference_spread) + floor),

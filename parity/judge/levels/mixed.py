@@ -162,6 +162,7 @@ def _finite_gradients(file: TensorFile) -> bool:
 
 
 def _skipped_updates(trace: Trace) -> list[Check]:
+    # Invariant: `previous` is what the run held before the step. Of the free run, for lockstep loads every state anew.
     checks, previous = [], trace.init()
     for step in trace.step_numbers:
         file = trace.step(step)
