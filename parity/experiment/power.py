@@ -158,6 +158,7 @@ def prove(
     alarms = 0
     for repeat in range(REPEATS):
         tick("planted bugs", len(probes) + repeat, total)
+        # The same port on other weights and batches: any verdict but "same" is a false alarm.
         clean = short.model_copy(update={"seed": case.seed + 1 + repeat})
         alarms += run_case(clean, sides).verdict != "same"
     tick("planted bugs", total, total)
@@ -177,6 +178,7 @@ def _try(case: Case, probe: Probe, sides: Sides) -> Outcome:
         probe,
         result.verdict != "same",
         f"step {first.check.step}, {first.check.key}" if first else "",
+        # Named first: the bug behind a list of guesses is not found.
         bool(causes) and causes[0].name in probe.causes,
         causes[0].title if causes else "",
     )

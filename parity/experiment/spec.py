@@ -11,6 +11,7 @@ from parity.trace import Perturbation, Trace
 from parity.worker.process import SideProcess
 
 Progress = Callable[[str, int, int], None]
+# Names of runs are folders of traces, and how a golden trace finds what it kept.
 REPETITION = "again"
 MAPPING = "mapping"
 FORWARD = "forward"
@@ -136,6 +137,7 @@ def progress_for(tick: Progress, what: str) -> Callable[[int, int], None]:
 
 def map_future(future: "Future[Any]", change: Callable[[Any], Any]) -> "Future[Any]":
     """Returns a future of what `change` makes of an answer; it fails as the answer does, or as the change."""
+    # Of its own, for a future has one result: what others wait for stays the answer itself.
     changed: Future[Any] = Future()
 
     def done(finished: "Future[Any]") -> None:

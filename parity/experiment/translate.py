@@ -61,6 +61,7 @@ def translate(
         value = join.read(key, held)
         if value is not None:
             moved[text] = value
+        # Without these the graph computes something else; slots and counters begin anew if they have to.
         elif key.quantity in ("var", "stat"):
             raise MappingError(
                 f"translate: expected {', '.join(join.candidates(key))} for {text}, got no such tensor. "
@@ -95,6 +96,7 @@ def of_file(path: Path, candidate: Trace) -> dict[str, Array]:
         raise TraceError(f"{error} A state_dict is written so by safetensors.torch.save_file.") from error
     # A count of batches that torch keeps beside its statistics, and TensorFlow has nothing like.
     found = {name: name for name in file.names() if name.split(".")[-1] != "num_batches_tracked"}
+    # Either a trace's names or a state_dict's: a file of both kinds is read as the second.
     if not all(quantity_of(name) in EXECUTION_RANK for name in found):
         found = _with_quantities(found, path, candidate)
     state = {text: np.array(file.read(name)) for text, name in found.items()}

@@ -37,6 +37,7 @@ def in_layout_of_graph(
 
     def sums_alike(guess: Guess, option: int) -> bool:
         unit, text = guess.options[option]
+        # Of a kernel that several variables make up, no single op says which axes are summed.
         if len(unit.parts) != 1 or unit.rows is not None:
             return True
         one, other = reference(guess.variable.name), candidate(unit.names[0])
@@ -60,6 +61,7 @@ def summed(passed: Pass, name: str, value: Array) -> Array | None:
         for place, operand in enumerate(op.operands)
         for labels in _labels(passed, (number, place), name, value, _output_axes(op, operand))
     ]
+    # Ops that share a kernel have to agree, else the graph does not say.
     same = all(_same_groups(found[0], other) for other in found[1:])
     return found[0] if found and same else None
 
@@ -81,6 +83,7 @@ class _Summed:
 def _kept(guess: Guess, fits: Any) -> list[int]:
     """The places of the options that fit; of a unit of which none does all, for then something else is not understood."""
     fitting = [place for place in range(len(guess.options)) if fits(guess, place)]
+    # Only among layouts of one unit: which unit it is, other rules decide.
     units = {guess.options[place][0] for place in fitting}
     return [place for place, (unit, _) in enumerate(guess.options) if place in fitting or unit not in units]
 
@@ -91,14 +94,17 @@ def _labels(passed: Pass, where: tuple[int, int], name: str, value: Array, outpu
     shape = [*operand.shape]
     if outputs is None or math.prod(shape) != value.size:
         return []
+    # Axes that stay get size 1, so that all elements of one place of the sum get one label.
     sizes = [1 if axis in outputs else size for axis, size in enumerate(shape)]
     labels = np.broadcast_to(np.arange(math.prod(sizes)).reshape(sizes), shape)
+    # The weight itself; else what was reshaped or transposed on its way is known by its numbers.
     if operand.name == name and shape == [*value.shape]:
         return [labels]
     taken = passed.operand(*where)
     if taken is None or taken.size != value.size:
         return []
     found = []
+    # As it is or transposed: what else a graph does to a kernel before a product is left open.
     for turned in (value, np.swapaxes(value, -1, -2)):
         if np.array_equal(turned.reshape(-1), np.asarray(taken).reshape(-1)):
             own = labels.reshape(turned.shape)
@@ -111,6 +117,7 @@ def _output_axes(op: ForwardOp, operand: Operand) -> set[int] | None:
     kind, axes = op.kind.lower().removesuffix(WITHOUT_BIAS), len(operand.shape)
     if axes < 2:
         return None
+    # torch: weight is (out, in), and the first axis stays.
     if kind == "linear":
         return {0} if operand.place in ("1", "weight") else None
     if kind == EINSUM:
@@ -123,6 +130,7 @@ def _output_axes(op: ForwardOp, operand: Operand) -> set[int] | None:
     turned = bool(
         op.attributes.get(("transpose_a", "transpose_b")[place]) or op.attributes.get(("adj_x", "adj_y")[place])
     )
+    # Left operands are summed over their last axis, right ones over the last but one; transposing exchanges the two.
     summed_over = axes - 1 if (place == 0) != turned else axes - 2
     return {*range(axes)} - {summed_over}
 
@@ -141,8 +149,10 @@ def _side_of_product(kind: str, place: str) -> int | None:
 def _outputs_of_convolution(op: ForwardOp, operand: Operand) -> set[int] | None:
     """The axis of the channels that come out; of a kernel over one place, for that may be a dense layer's too."""
     shape, last = operand.shape, len(operand.shape) - 1
+    # TensorFlow: (places, in, out).
     if op.kind in ("Conv2D", "Conv3D"):
         return {last} if math.prod(shape[:-2]) == 1 else None
+    # torch: (out, in, places). Of several groups the second axis is a part of the inputs only.
     one_group = op.attributes.get("groups", op.attributes.get("6", 1)) == 1
     plain = op.kind.removesuffix(WITHOUT_BIAS) in ("conv1d", "conv2d", "conv3d")
     return {0} if plain and one_group and math.prod(shape[2:]) == 1 else None
@@ -150,6 +160,7 @@ def _outputs_of_convolution(op: ForwardOp, operand: Operand) -> set[int] | None:
 
 def _kept_by_einsum(op: ForwardOp, operand: Operand) -> set[int] | None:
     equation = op.attributes.get("equation", op.attributes.get("0"))
+    # "..." and sums without "->" name no axes that can be counted.
     if not isinstance(equation, str) or "->" not in equation or "." in equation:
         return None
     terms, result = equation.replace(" ", "").split("->")
@@ -165,7 +176,9 @@ def _same_groups(one: Array, other: Array) -> bool:
     """Whether two arrays of labels put the same elements together, whatever the labels are."""
     if one.shape != other.shape:
         return False
+    # Labels as numbers from 0, (elements,): a pair of them is a group of both at once.
     first = np.unique(one.reshape(-1), return_inverse=True)[1].astype(np.int64)
     second = np.unique(other.reshape(-1), return_inverse=True)[1].astype(np.int64)
     pairs = np.unique(first * (second.max(initial=0) + 1) + second)
+    # As many pairs as groups on either side: each group of the one is one group of the other.
     return len(pairs) == int(first.max(initial=-1)) + 1 == int(second.max(initial=-1)) + 1

@@ -51,6 +51,7 @@ class Rerun:
         self._made += 1
         steps = [step, step + 1] if twice else [step]
         batches = [change(self.batch(step)) for change in ([ahead or batch] if twice else []) + [batch]]
+        # Of both runs the same: what the port carries by itself is all that may differ.
         states = [state(self.state(step))] * len(steps)
         return self._replayed.again(f"again-{self._made}", steps, batches, states, random_seed)
 
@@ -72,6 +73,7 @@ class Rerun:
         part, shadow = self._replayed.part, Path(self._replayed.part.trace.directory) / SHADOW / SHADOW_FORWARD
         kept = shadow / (part.name or "main")
         numbers = sorted(int(each.name) for each in kept.iterdir() if each.name.isdigit()) if kept.is_dir() else []
+        # The shadow keeps a few passes only: the next step that has one shows the same layers.
         number = next((each for each in numbers if each >= step and each in part.steps), None)
         if number is None:
             return None

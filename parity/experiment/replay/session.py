@@ -78,6 +78,7 @@ def replay(
         for part in script.parts:
             replayed = _start(script, part, port, side)
             judged = _judge(script, replayed)
+            # Invariant: each outcome holds what was looked at in all parts so far, within one limit for all.
             before = outcomes[-1].looked if outcomes else Looked([], [])
             looked = look_at_part(before, replayed.join, judged, part.name) if closely else before
             outcomes.append(_outcome(replayed, judged, looked))
@@ -179,6 +180,7 @@ def _joined(script: Script, outcomes: Sequence[Outcome], levels: Sequence[str]) 
     notes += [f"{each['name']} in the script: {each['evidence']}" for each in trace.facts.get("hazards", [])]
     found, names = [outcome.levels for outcome in outcomes], [part.name for part in script.parts]
     decided = {name: _level(name, found, names) for name in LEVELS}
+    # Decided all the same: level 2 leans on the checks of level 1.
     decided.update((name, not_run(name, NOT_ASKED)) for name in ("function", "float32") if name not in levels)
     return Result(
         levels=decided,
@@ -201,6 +203,7 @@ def _shadow(trace: Trace) -> tuple[Trace | None, str]:
             return shadow, ""
     reason = "the trace has no float64 shadow: make it with python -m tf_towers.shadow, where TensorFlow is"
     with contextlib.suppress(OSError, ValueError, KeyError):
+        # A shadow that was refused leaves its reason beside the trace.
         told = json.loads((Path(trace.directory) / SHADOW_FILE).read_text(encoding="utf-8"))
         reason = told["reason"] or reason
     return None, reason

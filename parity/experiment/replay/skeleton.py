@@ -10,7 +10,7 @@ from parity.experiment.replay.script import DRAW, Part, ReplayError, parts_of
 from parity.trace import TensorKey, Trace, TraceError, parse_key, read_graph, trace_name
 
 PORT_FILE, MAPPING_OF_PORT = "port.py", "port.toml"
-OUTPUT_FIRST = ("MatMul", "BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv1D", "Conv3D", "DepthwiseConv2dNative")
+# Some six lines of the comment in `forward`: a reader looks the rest up in the graph.
 MOST_OPS = 60
 
 
@@ -32,11 +32,13 @@ def write_skeleton(recorded: Path, out: Path) -> list[Path]:
     """
     parts = parts_of(Trace(recorded, whole=False))
     files = [out / PORT_FILE, out / MAPPING_OF_PORT]
+    # Both are looked at before either is written: a port that somebody filled in is never overwritten.
     for file in files:
         if file.exists():
             raise ReplayError(f"replay: expected no {file.name} in {out}, got one. Name another folder with --init.")
     out.mkdir(parents=True, exist_ok=True)
     files[0].write_text(skeleton(parts, recorded), encoding="utf-8")
+    # Identity throughout: parameters have the script's own layouts until somebody chooses torch's.
     names = _names(parts[0].trace)
     lines = [f'"{name}" = {{ to = ["{to}"], transform = "identity" }}' for name, to in names.items()]
     files[1].write_text("\n".join(["[mapping]", *lines]) + "\n", encoding="utf-8")
@@ -54,6 +56,7 @@ def skeleton(parts: list[Part], recorded: Path) -> str:
     lines += _model(trace, parts)
     for part in parts:
         lines += ["", "", *_loss(part)]
+        # What is clipped or written by hand has no twin that the tool could make: the port has to bring it.
         if part.facts.get("clipped") or part.by_hand:
             lines += ["", "", *_optimizer(part)]
     return "\n".join(lines) + "\n"
@@ -163,6 +166,7 @@ def _ops(trace: Trace, part: Part) -> list[str]:
     except TraceError:
         return []
     key = trace_name("loss", tower=0, section=part.name)
+    # The session run that computed the loss says which tensors were fed.
     run: dict[str, Any] | None = next((run for run in graph.runs if key in run["values"]), None)
     if run is None:
         return []
@@ -172,12 +176,15 @@ def _ops(trace: Trace, part: Part) -> list[str]:
         for text, value in run["values"].items()
         if _is_fed_to_the_first(parse_key(text))
     }
+    # Backwards from the loss up to what is fed. Invariant: `seen` holds what needs no further look.
     pending, seen = [run["values"][key]["tensor"].partition(":")[0]], set(fed)
     while pending:
         name = pending.pop()
         if name not in seen and name in nodes:
             seen.add(name)
+            # "^name" is a control input, "name:1" the second output of an op.
             pending += [each.lstrip("^").partition(":")[0] for each in nodes[name].get("input", [])]
+    # They compute nothing that a port has to write.
     dull = (
         "Const",
         "Identity",
@@ -190,6 +197,7 @@ def _ops(trace: Trace, part: Part) -> list[str]:
         "Pack",
     )
     kinds = [node["op"] for node in graph.nodes if node["name"] in seen - fed and node["op"] not in dull]
+    # Ten additions in a row tell no more than one.
     shortened = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
     return shortened[:MOST_OPS] + (["…"] if len(shortened) > MOST_OPS else [])
 
@@ -198,6 +206,7 @@ def _names(trace: Trace) -> dict[str, str]:
     taken: dict[str, str] = {}
     for name in trace.variables:
         identifier = _identifier(name)
+        # Names that differ in a slash or a dot alone are the same identifier.
         while identifier in taken.values():
             identifier += "_"
         taken[name] = identifier

@@ -79,6 +79,7 @@ def write_reproduction(case: Case, recorded: Recorded, first: FirstDifference | 
     into.mkdir(parents=True, exist_ok=True)
     traces, step = recorded.lockstep, first.check.step
     states = traces.states.step(step)
+    # Level 1 decides in float64, and so do the scripts: a difference of 1e-9 would not show in float32.
     state = {text: _float64(states.read(text)) for text in states.names()}
     shape = traces.reference64.step(step).shape(first.check.key)
     place = _placed(recorded.join, parse_key(first.check.key), first, tuple(shape))
@@ -99,9 +100,11 @@ def reproduced(
 def _write_forward(
     case: Case, recorded: Recorded, first: FirstDifference, state: dict[str, Array], place: _Place, into: Path
 ) -> list[Path]:
+    # One tower's shard: the other towers do not reach its layers, loss and gradients.
     file, tower = recorded.lockstep.reference64.step(first.check.step), first.tower
     feeds = {str(key): _float64(file.read(key)) for key in file.keys("feed") if key.tower == tower}
     held = select(state, "var", "stat")
+    # Once, here: the scripts hold no mapping, so that each runs by itself.
     translated = recorded.join.write_all({**feeds, **held})
     _save(into / "batch_tf.npz", {parse_key(text).name: value for text, value in feeds.items()})
     _save(into / "state_tf.npz", {parse_key(text).name: value for text, value in held.items()})
@@ -145,14 +148,17 @@ def _write_update(
     given = _given(reference, step)
     counters = {parse_key(text).name: value for text, value in select(state, "state").items()}
     slots = {parse_key(t).slot: v for t, v in select(state, "slot").items() if parse_key(t).name == name}
+    # Of the one variable that differs: an optimizer treats each by itself.
     own = {trace_name("slot", slot=slot): value for slot, value in slots.items()}
     _save(into / "state_tf.npz", {"var": state[trace_name("var", name)], **own, **counters})
     _save(into / "gradient_tf.npz", {"gradient": given[trace_name("grad", name)]})
     _save(into / "counters.npz", counters)
+    # The port's optimizer is made for the whole model, and needs the state of all.
     of_variables = select(state, "var", "slot")
     _save(into / "state_torch.npz", recorded.join.write_all(of_variables))
     _save(into / "gradient_torch.npz", {parse_key(t).name: v for t, v in recorded.join.write_all(given).items()})
     table = case.optimizer.model_dump(exclude_none=True)
+    # That of the step, which a schedule may have made; in a constant table it is the same.
     rate = float(counters.get("learning_rate", table["learning_rate"]))
     settings = ", ".join(f"{key}={value!r}" for key, value in table.items() if key not in NOT_SETTINGS)
     slot = parse_key(first.check.key).slot
@@ -226,9 +232,11 @@ def _placed(join: Join, key: TensorKey, first: FirstDifference, shape: tuple[int
     assert first.worst is not None
     if not first.worst.index:
         return _Place(join.candidates(key)[0], ())
+    # From 1, for a transform may fill up with zeros. (the reference's shape,)
     numbered = np.arange(1, int(np.prod(shape)) + 1, dtype=np.float64).reshape(shape)
     wanted = numbered[first.worst.index]
     for text, values in join.write_all({str(key): numbered}).items():
+        # Every element has a number of its own, so that where it lands is where the worst element is.
         found = np.argwhere(values == wanted)
         if len(found):
             return _Place(text, tuple(int(part) for part in found[0]))

@@ -107,6 +107,7 @@ def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
             golden / part,
             ignore=shutil.ignore_patterns(PREPARED, INITIAL_SLOTS, REPETITION, MAPPING, *LEFT_BY_JUDGING),
         )
+    # Left by the TensorFlow side when it was prepared for float32.
     known = json.loads((recorded / GOLDEN_PARTS["runs"] / PREPARED).read_text())
     known["initial_slots"] = json.loads((recorded / GOLDEN_PARTS["runs"] / INITIAL_SLOTS).read_text())
     description = {
@@ -132,11 +133,13 @@ def require_golden_folder(golden: Path) -> None:
 
 def of_the_reference(case: Case) -> dict[str, Any]:
     """Returns everything in a case that decides what the reference does, as JSON values."""
+    # What the port alone decides is not among them: it may change, that is what a golden trace is for.
     names = ("steps", "batch_size", "towers", "seed", "combine", "batches", "init", "optimizer", "tf")
     case = as_declared(case)
     described = case.model_dump(mode="json", include=set(names), exclude_none=True)
     if case.expect is not None:
         described["loss_factor"] = case.expect.loss_factor
+    # Where TensorFlow lies on a machine decides nothing.
     described["tf"].pop("python", None)
     if case.optimizers:
         described["optimizers"] = {name: part.model_dump(exclude_none=True) for name, part in case.optimizers.items()}
@@ -153,6 +156,7 @@ def _load(folder: Path) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise GoldenError(f"golden: expected JSON in {path}, got {error}. Bless the case again.") from None
+    # Each key with its type: a file that was edited by hand is refused in words.
     wanted = {"format": str, "format_version": int, "case": dict, "inputs": dict, "prepared": dict}
     wanted["initial_slots"] = dict
     wrong = [n for n, kind in wanted.items() if not isinstance(known, dict) or not isinstance(known.get(n), kind)]

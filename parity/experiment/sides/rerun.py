@@ -76,12 +76,14 @@ class Rerun:
           The trace; its last step is the one that counts.
         """
         self._repeats += 1
+        # Folders of their own, since traces are read lazily: an earlier rerun may still be looked at.
         name = f"repeat-{self._repeats}"
         # The second run starts from the same state under the next number: what the port carries by itself is all that
         # differs.
         steps = [step, step + 1] if twice else [step]
         batches = [change(self.batch(step)) for change in ([ahead or batch] if twice else []) + [batch]]
         feeds = write_states(self.playing.out / "feeds" / name, zip(steps, batches, strict=True))
+        # Changed once for both runs: what the port carries must meet the same state.
         before = state(self.state(step))
         states = write_states(self.playing.out / "states" / name, ((n, before) for n in steps))
         return self.playing.torch.run(
@@ -101,6 +103,7 @@ class Rerun:
           step: its number.
           places: their names, as the facts of the trace have them under "gradient_cuts".
         """
+        # Guarded, for a port may fail where gradients pass that it means to stop.
         return self.playing.torch.run_guarded(self._as_it_is(step)._replace(uncut=tuple(places)))
 
     def repeat_detached(self, step: int, edges: Sequence[tuple[int, int | str]]) -> Trace:
@@ -125,7 +128,9 @@ class Rerun:
         None where the reference does not live.
         """
         playing = self.playing
+        # From the recorded state of the step, as its forward pass was made.
         asked = RunSpec(BACKWARD, "float64", playing.feeds.tf, playing.start.tf, self._states.tf, (), [step])
+        # An earlier experiment may have had the reference build another graph.
         playing.tf.prepare("float64", playing.inputs).result()
         reference = playing.tf.forward(step, tower, asked, gradients=True)
         if reference is None:
@@ -209,6 +214,7 @@ class Rerun:
 
     def state_to_evaluate(self) -> Tensors:
         """What both sides evaluated from, in the candidate's names and layouts."""
+        # States are numbered by the step that begins with them: the last one is after the last step.
         return self.state(len(self.playing.steps))
 
     def evaluate_again(
@@ -230,6 +236,7 @@ class Rerun:
 
     def evaluate_reference_again(self, change: Callable[[Tensors], Tensors]) -> Trace | None:
         """Has the reference evaluate once more from a changed state in its own names; None where it is a trace."""
+        # A trace shows what it was recorded from, and nothing else.
         if Capability.RERUN not in self.playing.tf.capabilities:
             return None
         self.playing.tf.prepare("float64", self.playing.inputs).result()
@@ -249,6 +256,7 @@ class Rerun:
         playing, last = self.playing, self.playing.steps[-1]
         changed = batch(self.reference_batch(last))
         asked = self._asked_to_evaluate(self._states.torch, lambda state: state, "eval")
+        # Changed in the reference's layout, then translated: both sides get the same change.
         feeds = write_states(playing.out / "feeds" / asked.name, [(last, self.translated_batch(changed))])
         candidate = playing.torch.run(asked._replace(feeds=feeds, start=playing.start.torch)).result()
         if Capability.RERUN not in playing.tf.capabilities:

@@ -121,6 +121,7 @@ class TensorFlowSide:
         if case.expect is not None:
             described["loss_factor"] = case.expect.loss_factor
         answer = self._side.ask("prepare", case=described, folders=self._folders, inputs=inputs, precision=precision)
+        # The float32 answer is what a golden trace keeps; the others have the same variables.
         if precision != "float32":
             return answer
 
@@ -138,10 +139,12 @@ class TensorFlowSide:
         smallest and the largest element of a slot, to all elements of a statistic or constant.
         """
         case = self._case
+        # "checkpoint:PATH" or a word.
         kind, _, path = case.init.partition(":")
         init = f"{kind}:{case.directory / path}" if path else kind
         answer = self._side.ask("initialize", precision="float32", init=init, seed=case.seed, out=str(out)).result()
         slots = {**answer["initial_slots"], **answer["own_values"]}
+        # A checkpoint without slots leaves them to the graph, which the report has to say.
         self.notes += _filled_up(answer.get("not_in_checkpoint", []))
         write_json(self._out / INITIAL_SLOTS, slots)
         return slots
@@ -189,6 +192,7 @@ class TensorFlowSide:
 def _filled_up(names: Sequence[str]) -> list[str]:
     if not names:
         return []
+    # By kind: of hundreds of slots their number says enough.
     counts = Counter(quantity_of(name) for name in names)
     what = {"slot": "slots", "ema": "averages", "state": "counters"}
     listed = ", ".join(f"{count} {what.get(quantity, quantity)}" for quantity, count in counts.items())
