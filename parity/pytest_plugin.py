@@ -82,7 +82,9 @@ def _sides(session: pytest.Session, key: Any) -> Any:
 
     opened = session.stash.setdefault(OPENED, contextlib.ExitStack())
     kept = session.stash.setdefault(STASHED_SIDES, {})
-    if key not in kept:  # by interpreter, and with a reference or without: live tests need one more than golden ones
+    # By interpreter, and with a reference or without: live tests need one side more than golden ones. A side that has died
+    # or hung in one test is of no use to the next.
+    if key not in kept or kept[key].lost:
         python, reference = key
         kept[key] = opened.enter_context(open_sides(python, reference=reference))
     return kept[key]

@@ -38,6 +38,7 @@ from tf_towers.session import perturbed, session
 from tf_towers.step import Pace, Stepper, in_order
 
 IN_RUN_PRECISION = ("float32", "float64")
+# They travel as JSON in one answer: a table of an embedding would not.
 MOST_VALUES_LISTED = 4096  # elements of a statistic or constant that are told one by one
 OPTIONS_IN_OPTIMIZER = tuple(TABLES)  # keys of a case's [optimizer] that say more than what optimizer it is
 
@@ -148,6 +149,7 @@ class Side:
             state = stepper.state()
             tensors.update((name, value) for name, value in state.items() if quantity_of(name) != "state")
             if "eval" in keep and number == numbers[-1]:
+                # The state that `follow` holds before a step is the one after the step before it.
                 if follow is not None and number + 1 in follow.step_numbers:
                     stepper.load(_variables(follow.step(number + 1), counters=False))
                 tensors.update(stepper.evaluate(batch))

@@ -265,11 +265,13 @@ class SideProcess:
         cure = "Look above for why" if printed else "It printed nothing; try its interpreter manually"
         if status and status < 0 and -status not in CRASHES:
             cure = "Look for memory limits or whoever ends processes here"
-        return SideFailed(
+        self._abandoned = True  # there is nobody left to ask
+        self._lost = SideFailed(
             self.side,
             f"expected {task_of(request)}, but its process {how}. {cure}, and run again.",
             printed=printed,
         )
+        return self._lost
 
     def _members(self) -> list[int]:
         """Returns the process ids of the side's group; its leader alone where there is no /proc to look in."""

@@ -1,5 +1,6 @@
 """The pytest plugin, in a pytest of its own."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from parity import experiment, pytest_plugin
 from parity.trace import TraceWriter
 
 ROOT = Path(__file__).parents[2]
@@ -92,3 +94,16 @@ def test_marked_tests_share_the_sides_and_run_their_body_after_the_proof(tmp_pat
     done = run_pytest(tmp_path)
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "the body runs after the proof" in done.stdout
+
+
+def test_sides_serve_one_test_after_the_other_until_one_is_lost(monkeypatch):
+    class Opened:
+        lost = False
+
+    monkeypatch.setattr(experiment, "open_sides", lambda python, reference: contextlib.nullcontext(Opened()))
+    session = type("Session", (), {"stash": pytest.Stash()})()
+    first = pytest_plugin._sides(session, ("python", True))
+    assert pytest_plugin._sides(session, ("python", True)) is first
+    assert pytest_plugin._sides(session, ("python", False)) is not first
+    first.lost = True
+    assert pytest_plugin._sides(session, ("python", True)) is not first

@@ -91,4 +91,5 @@ def _collections_kept() -> Iterator[None]:
         yield
     finally:
         for key in graph.get_all_collection_keys():
+            # In place: optimizers and scripts may hold the list itself.
             graph.get_collection_ref(key)[:] = kept.get(key, [])

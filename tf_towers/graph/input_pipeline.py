@@ -152,6 +152,7 @@ def read_by_towers(inputs: InputSpecs, towers: int, kind: str) -> Reading:
         shards = []
         before: List[Tensor] = []
         for _ in range(towers):
+            # One input is enough: a dequeue gives all of them at once.
             with tf.control_dependencies(before):
                 taken = taking()
             before = [taken[0]]

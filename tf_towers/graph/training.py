@@ -112,6 +112,7 @@ def collect(
             copied[variable.op.name] = [other[slot, copy.op.name] for other, copy in zip(others, copied[name])]
     copies = [copy for group in copied.values() for copy in group]
     sorted_out = weights + list(slots.values()) + list(averages.values()) + copies + list(counted.values())
+    # What was there before the optimizer is the model's: moving statistics; what came after is the optimizer's own.
     rest = [variable for variable in tf.global_variables() if not _among(variable, sorted_out)]
     statistics = [variable for variable in rest if _among(variable, of_towers)]
     counters = {variable.op.name: variable for variable in rest if not _among(variable, of_towers)}

@@ -102,6 +102,7 @@ def _fitted(function: "_Function") -> Optional[Dict[str, Any]]:
         if numbers is None or not all(number is None or np.isfinite(number) for number in numbers.values()):
             continue
         limit = max(abs(number) for number in numbers.values() if number is not None)
+        # Below the limit, at it and beyond it: what was fitted at one place has to hold at all of them.
         samples = [function.made(limit * scale) for scale in SAMPLED_SCALES] + [large]
         if all(_near(rule.apply(each, numbers), function(each)) for each in samples):
             return function.described(kind, numbers)
@@ -128,6 +129,7 @@ def _fit_scale(large: Arrays, clipped: Arrays, *of_negative: Arrays) -> Optional
 def _fit_value(large: Arrays, clipped: Arrays, negative: Arrays, clipped_negative: Arrays) -> Optional[Numbers]:
     given = _flat(large, negative)
     gives = _flat(clipped, clipped_negative)
+    # Of very large numbers a bound is all that is left; without one they come out as large as they went in.
     low, high = float(np.max(gives[given < 0])), float(np.min(gives[given > 0]))
     bounds = {
         "low": low if low > -SAME_RULE * BEYOND_ANY_LIMIT else None,
@@ -164,6 +166,7 @@ def _clip_by_norm(gradients: Arrays, numbers: Numbers) -> Arrays:
 def _clip_by_global_norm(gradients: Arrays, numbers: Numbers) -> Arrays:
     limit = numbers["limit"]
     assert limit is not None  # as it was fitted
+    # tf.clip_by_global_norm: g * limit / max(norm, limit)
     factor = min(1.0, limit / _norm(gradients))
     return {name: each * factor for name, each in gradients.items()}
 

@@ -178,9 +178,12 @@ def test_a_side_whose_answer_was_given_up_stays_lost(side):
     ],
 )
 def test_a_side_that_ends_without_an_answer_is_told_how(side, program, how):
+    process = side(program, name="torch")
     with pytest.raises(SideFailed) as failed:
-        side(program, name="torch").ask("run").result(60)
+        process.ask("run").result(60)
     assert f"torch side: expected to run the steps, but its process {how}" in str(failed.value)
+    process.outlive_failure()
+    assert process.lost
 
 
 def test_a_silent_side_is_ended_with_everything_it_started_and_its_stack_is_kept(side):

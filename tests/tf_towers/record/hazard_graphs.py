@@ -278,6 +278,17 @@ def decay_in_the_first_tower_only():
 
 
 @graph
+def decay_in_a_third_of_three_losses():
+    x, losses = tf.placeholder(tf.float32, [4, 2], "x"), []
+    for tower in range(3):
+        with tf.device(f"/gpu:{tower}"), tf.variable_scope("m", reuse=tf.AUTO_REUSE):
+            total = plain(x[tower : tower + 1], tower) + 0.1 * tf.nn.l2_loss(weight("w"))
+            losses.append(tf.identity(total, "total"))
+    loss = tf.add_n(losses) * (1.0 / 3.0)
+    return tf.train.GradientDescentOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
+
+
+@graph
 def regularisation_left_behind():
     def loss(piece, tower):
         w = tf.get_variable("w", [2, 1], regularizer=lambda w: 0.1 * tf.reduce_sum(w * w))

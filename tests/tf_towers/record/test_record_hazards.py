@@ -30,6 +30,7 @@ EXPECTED = {
     "norm_of_rows_added_up": set(),
     "decay_in_every_summed_tower": {"sum_not_mean", "decay_counted"},
     "decay_in_the_first_tower_only": {"decay_counted"},
+    "decay_in_a_third_of_three_losses": set(),
     "regularisation_left_behind": {"regularisation_lost"},
     "loss_read_beside_the_update": {"ungated_loss"},
     "last_loss_only": {"last_towers_loss", "ungated_loss"},

@@ -145,6 +145,7 @@ def _same_source(section: Section, plan: RecordPlan) -> List[Hazard]:
         return []
     if any(each.share for tower in section.inputs for each in tower):
         return []
+    # Scalars, as a keep probability, are the same for all towers in any script.
     pieces = [{each.tensor.name for each in tower if each.tensor.shape.ndims != 0} for tower in section.inputs]
     if not pieces[0] or any(piece != pieces[0] for piece in pieces) or cut_behind(section):
         return []
@@ -162,6 +163,7 @@ def cut_behind(section: Section) -> bool:
     """Tells whether towers that read one batch whole go on with different pieces of what is made of it together."""
     shared = set.intersection(*(set(ops) for ops in section.towers_ops))
     along = {each.tensor.name for tower in section.inputs for each in tower}
+    # In the order of making, inputs come before readers.
     for op in sorted(shared, key=lambda op: op._id):
         if any(each.name in along for each in op.inputs):
             along.update(out.name for out in op.outputs)

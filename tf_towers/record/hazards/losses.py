@@ -22,6 +22,7 @@ def scaled_losses(section: Section) -> bool:
         op = loss.op
         if op.type in SUMMING | PASSING_WITH_GRADIENT:
             return any(divided(each) for each in op.inputs)
+        # A factor is a float32 constant of the graph: 1/3 is there but for 2^-24, far below 1e-6.
         wanted = 1.0 / towers if op.type == "Mul" else float(towers)
         values = [tensor_util.constant_value(each) for each in op.inputs] if op.type in SCALING else []
         return any(value is not None and value.size == 1 and abs(value / wanted - 1) < 1e-6 for value in values)
@@ -66,7 +67,8 @@ def _decay(section: Section, plan: RecordPlan) -> List[Hazard]:
         ]
     kinds = {name: section.combinations[name].kind for name in counts if name in section.combinations}
     effective = {name: _times(section, kinds[name], counts[name]) for name in kinds}
-    wrong = sorted(name for name, times in effective.items() if times != 1)
+    # A third is a float32 constant of the graph: three of them are 1 but for 3e-8.
+    wrong = sorted(name for name, times in effective.items() if abs(times - 1) > 1e-6)
     if not wrong or scaled_losses(section) or towers < 2:
         return []
     return [
@@ -82,6 +84,7 @@ def _decay(section: Section, plan: RecordPlan) -> List[Hazard]:
 def _times(section: Section, kind: str, count: int) -> float:
     if section.loss_factor is not None:
         return count * section.loss_factor
+    # One tower's gradient is applied as it is, whatever the others' losses hold.
     if kind == "one":
         return 1
     return count / len(section.towers) if kind == "mean" else count
@@ -163,6 +166,7 @@ def _counts_by_itself(graph: Graph) -> bool:
     ]
     if not counters:
         return False
+    # A Saver writes it as well, when it restores.
     initial = {counters[0].initializer.name}
     writers = {op for out in counters[0].op.outputs for op in out.consumers() if op.type.startswith(WRITING)}
     return any(op.name not in initial and not re.match(r"save(_\d+)?/", op.name) for op in writers)

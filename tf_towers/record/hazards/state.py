@@ -121,6 +121,7 @@ def _tower_behind(writer: Operation, plan: RecordPlan) -> Optional[int]:
     """The number of the one tower, not the first, whose own ops a written value comes from; else None."""
     behind = ancestors([writer])
     for section in plan.sections:
+        # Ops that only some towers need: what all of them need, as reading the batch, says nothing of whose value it is.
         shared = set.intersection(*(set(ops) for ops in section.towers_ops)) if section.towers_ops else set()
         towers = [number for number, ops in enumerate(section.towers_ops) if behind & (set(ops) - shared)]
         if len(section.towers_ops) > 1 and len(towers) == 1 and towers[0]:
