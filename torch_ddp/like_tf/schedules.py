@@ -246,9 +246,11 @@ def polynomial_decay(
     def at(step: int) -> float:
         now, steps = np.float32(step), np.float32(decay_steps)
         if cycle:
-            # A quotient of two tensors, of which the graph optimizer makes no product. At step 0 one cycle, where
-            # ceil gives none.
-            passed = now / (steps * (np.float32(1) if now == 0 else np.float32(np.ceil(now / steps))))
+            # The cycles are counted by a constant of the graph, so that the product with its reciprocal may be above a
+            # whole number: at step 3000 of 1000 it is 4 cycles. At step 0 one cycle, where ceil gives none.
+            cycles = np.float32(1) if now == 0 else np.ceil(divide(now, decay_steps, optimized))
+            # A quotient of two tensors, of which the graph optimizer makes no product.
+            passed = now / (steps * cycles)
         else:
             passed = divide(min(now, steps), decay_steps, optimized)
         return float((first - end) * raise_to(np.float32(1) - passed, exponent) + end)

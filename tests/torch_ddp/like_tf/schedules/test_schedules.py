@@ -5,7 +5,7 @@ import torch
 from torch_ddp import like_tf
 from torch_ddp.like_tf import float32_math
 
-STEPS = [*range(260), 999, 1000, 1001, 12_345, 2**24 + 1]
+STEPS = [*range(260), 999, 1000, 1001, 3000, 12_345, 2**24 + 1]
 CASES = {
     "exponential": ("exponential_decay", [0.1], {"decay_steps": 7, "decay_rate": 0.96}),
     "exponential, staircase": ("exponential_decay", [0.3], {"decay_steps": 7, "decay_rate": 0.9, "staircase": True}),
@@ -17,6 +17,14 @@ CASES = {
     "polynomial": ("polynomial_decay", [0.1], {"decay_steps": 50}),
     "polynomial, power": ("polynomial_decay", [0.1], {"decay_steps": 50, "end_learning_rate": 0.01, "power": 0.7}),
     "polynomial, cycle": ("polynomial_decay", [0.1], {"decay_steps": 50, "power": 2.0, "cycle": True}),
+    **{
+        f"polynomial, cycles of {steps}": (
+            "polynomial_decay",
+            [0.1],
+            {"decay_steps": steps, "end_learning_rate": 0.001, "cycle": True},
+        )
+        for steps in (7, 30, 60, 1000)
+    },
     "cosine": ("cosine_decay", [0.1], {"decay_steps": 200}),
     "cosine, alpha": ("cosine_decay", [0.1], {"decay_steps": 77, "alpha": 0.1}),
     "restarts": ("cosine_decay_restarts", [0.1], {"first_decay_steps": 10}),
@@ -62,6 +70,12 @@ def test_the_graph_optimizer_makes_a_stair_of_41_steps_late(tf2, semantics):
         float(abs(true / want[41] - 1)),
         "exponential_decay",
     )
+
+
+def test_a_cycle_of_1000_steps_ends_early_where_the_reciprocal_is_rounded_up():
+    arguments = {"learning_rate": 0.1, "decay_steps": 1000, "end_learning_rate": 0.001, "cycle": True}
+    assert like_tf.polynomial_decay(**arguments)(3000) == pytest.approx(0.02575)
+    assert like_tf.polynomial_decay(**arguments, optimized=False)(3000) == pytest.approx(0.001)
 
 
 def tf_warm_up(tf, np, session, steps, optimized):
