@@ -21,6 +21,7 @@ NOT_RECORDED = 2
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the script under the recorder; returns its exit code, or 2 where that is 0 and not all was recorded."""
+    # Arguments before the imports below: TensorFlow takes seconds to load, a wrong argument is refused at once.
     parsed = _parse(arguments)
     from tf_towers.record.recorder import Recorder
     from tf_towers.record.report import Progress, print_failure
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str]) -> int:
 
     def failed(error: BaseException) -> None:
         print_failure(error)
+        # With --steps the script is ended anyway; without, it is trained for its own sake and goes on unrecorded.
         if parsed.steps is not None:
             ending.leave(2)
 
@@ -148,6 +150,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parsed.script, parsed.module = (None, name) if parsed.module else (name, None)
     stem = parsed.module or os.path.splitext(os.path.basename(parsed.script))[0]
     parsed.out = os.path.abspath(parsed.out or stem + ".trace")
+    # A trace is written over; any other file there may be the user's.
     if (
         os.path.isdir(parsed.out)
         and os.listdir(parsed.out)

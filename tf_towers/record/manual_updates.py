@@ -85,11 +85,14 @@ class Flow:
             mask, masks, squared, reading = 0, [], False, op.type in VARIABLES
             for tensor in op.inputs:
                 own = self._bits.get(tensor.name)
+                # A gradient has its own bit only: whatever it is computed from, say gradients of later layers, is not
+                # looked at.
                 masks.append(own or into.get(tensor.op, 0))
                 mask |= masks[-1]
                 reading = reading or (not own and tensor.op in self._reading)
                 squared = squared or (not own and self._squared.get(tensor.op, False) and _fits(tensor, op))
             into[op] = mask
+            # A shape is no value: tf.zeros_like(w) reads nothing of the weight.
             if reading and op.type not in SHAPE_ONLY:
                 self._reading.add(op)
             # A root takes the square back: what follows it is of the gradient's own order again.
@@ -100,6 +103,7 @@ class Flow:
         for op in reversed(order):
             mask = onto.get(op, 0)
             for tensor in op.inputs if mask else ():
+                # Not past a gradient: the forward and the backward pass behind it are no part of an update.
                 if tensor.name not in self._bits:
                     onto[tensor.op] = onto.get(tensor.op, 0) | mask
         return onto
@@ -128,6 +132,7 @@ def _fits(tensor: Tensor, op: Operation) -> bool:
 
 # Finds the updates, and their slots.
 
+# TensorFlow makes a name unique by a number behind it: the slots of one kind are m, m_1, m_2.
 NUMBER_AT_THE_END = re.compile(r"_\d+$")
 
 
@@ -156,6 +161,7 @@ class HandWritten:
       slots: dict of ``(slot, variable name)`` to variable.
     """
 
+    # As `tf.train.Optimizer` has it: sections of a trace are named by it.
     _name = "hand_written"
 
     def __init__(self, slots: Dict[Tuple[str, str], Variable]) -> None:
@@ -185,8 +191,10 @@ def update_by_hand(graph: Graph, ops: AbstractSet[Operation], calls: Sequence[Gr
     gradients = [tensor for _, tensors in marks.values() for tensor in tensors]
     flow = Flow(ops, gradients, [op for _, op in writers])
     found = collections.OrderedDict()
+    # `number` is the writer's bit: `Flow` was given the writers in this order.
     for number, (variable, writer) in enumerate(writers):
         own = marks[variable.op.name][1]
+        # Of the weight's own gradients: a clip by global norm brings those of all weights into every writer.
         used = [tensor for tensor in own if flow.gradients_into(writer) & flow.bit(tensor)]
         if used:
             # Each bit once, for the same gradient may be used several times.
@@ -213,6 +221,7 @@ def _applied(flow: Flow, written: Written) -> Tensor:
     joined, towers = _joined(flow, written), len({tensor.name for tensor in written.used})
     while True:
         readers = [op for op in joined.consumers() if flow.updates_of(op) & written.bit]
+        # With a second reader, such as the norm of a clip, this is the gradient that the update goes on with.
         if len(readers) != 1 or not _belongs(readers[0], joined, towers):
             return joined
         joined = readers[0].outputs[0]
@@ -284,6 +293,7 @@ def _belongs(op: Operation, tensor: Tensor, towers: int) -> bool:
     others = [tensor_util.constant_value(each) for each in op.inputs if each is not tensor]
     # Another factor is the rate or a clip: it is no part of the average.
     wanted = 1.0 / towers if op.type == "Mul" else float(towers)
+    # float32 constants are off by at most 2^-24 = 6e-8 of themselves.
     return any(value is not None and value.size == 1 and abs(float(value) / wanted - 1) < 1e-6 for value in others)
 
 
@@ -349,6 +359,7 @@ def _adds_up(variable: Variable, writers: Sequence[Operation]) -> bool:
     (writer,) = writers[:1]
     if writer.type in ("AssignAdd", "AssignAddVariableOp"):
         return True
+    # RMSProp and Adam multiply the old value by a decay before they add; Adagrad adds to it as it is.
     value = writer.inputs[1].op
     return value.type in SUMMING and any(_reads(tensor, variable) for tensor in value.inputs)
 

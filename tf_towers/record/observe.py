@@ -77,10 +77,12 @@ def observe(
     # As batch-norm updates that losses wait for, or a counter that a schedule moves.
     if any(op.type.startswith(WRITING) for op in drawn):
         return _inside(wanted, own)  # another run would update once more
+    # Only what is read: every tensor more that the script's run fetches is one more that grappler has to keep.
     outputs = [out for op in drawn for out in op.outputs if out.consumers()]
     # What is left between the draws and the wanted tensors gives the same in every run that gets the same values.
     pure = ancestors([tensor.op for tensor in wanted.values()], set(drawn)) - set(drawn)
     read = _reads(pure, variables)
+    # A draw that the script's own run does not make must not be fetched there: it would take a batch out of a queue.
     if read is not None and all(_is_array(out) for out in outputs) and set(drawn) <= own:
         return Observed(AFTER, wanted, outputs, drawn, read), {}
     return _inside(wanted, own)
@@ -108,6 +110,7 @@ def compute(run: Callable[..., Any], observed: Observed, state: Tensors, found: 
         return found
     feeds = dict(feed_dict or {})
     if observed.mode == AFTER:
+        # In the place of the draws: this run pulls no batch and moves no random state of the session.
         feeds.update(zip(observed.inside, found))
         for key, tensors in observed.read.items():
             # Every read is fed: by now the script's run has updated the variables.
@@ -138,6 +141,7 @@ def _drawn(wanted: Dict[str, Tensor]) -> List[Operation]:
         if _differs(op):
             found.add(op)
         else:
+            # Control inputs too: what waits for a batch-norm update makes it run once more.
             pending += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
     return sorted(found, key=lambda op: op.name)
 
@@ -159,6 +163,7 @@ def _reads(ops: AbstractSet[Operation], variables: "Variables") -> Optional[Dict
     """Returns where to feed each variable's value, or None where one of them cannot be fed."""
     read: Dict[str, List[Tensor]] = {}
     for op in ops:
+        # Of a reference variable its own output is fed, of a resource the tensor of every read.
         if op.type in REFERENCES:
             key, tensor = variables.owners.get(op.name), op.outputs[0]
         elif op.type == "ReadVariableOp":
@@ -217,6 +222,7 @@ class Watch:
         """
         watching = tf.RunOptions()
         if options is not None:
+            # A copy: scripts keep one RunOptions for all of their runs.
             watching.CopyFrom(options)
         for tensor in tensors:
             asked = watching.debug_options.debug_tensor_watch_opts.add()
@@ -231,6 +237,8 @@ class Watch:
         root = self._folder or ""
         for folder, _, files in os.walk(root):
             for file in files:
+                # tfdbg names its files <op>_<output>_DebugIdentity_<microseconds>; the slashes of an op's name are
+                # folders.
                 name, mark, time = file.rpartition(f"_{COPYING_OP}_")
                 if mark:
                     # The first part of the path is the device's.
@@ -264,6 +272,7 @@ class Watch:
     def _empty(self) -> str:
         if self._folder is None:
             self._folder = tempfile.mkdtemp(prefix="tf_towers_draws_")
+        # Before every run: what is found there afterwards is of that run alone.
         for each in os.listdir(self._folder):
             shutil.rmtree(os.path.join(self._folder, each), ignore_errors=True)
         return self._folder
@@ -279,12 +288,14 @@ class Watch:
                 session.run(one, {"given:0": 1.0}, options=self.options([one]))
         except (tf.errors.OpError, OSError):
             return False
+        # A run that nobody watches fails nowhere: the copy has to be there.
         return len(self.drawn([one])[one.name]) == 1
 
 
 def can_be_watched(session: Session, options: Any) -> bool:
     """Tells whether a run with these `RunOptions` is of this process, and not debugged by the script itself."""
     debugged = options is not None and bool(options.debug_options.debug_tensor_watch_opts)
+    # With a target the run is a server's, which may write its files on another machine.
     return not debugged and not session.sess_str
 
 

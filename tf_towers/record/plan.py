@@ -27,6 +27,8 @@ def fetched_by(graph: Graph, fetches: Any) -> Optional[List[Any]]:
     try:
         # As the session does: a script may run a graph that is not the default one, and in other threads none is.
         with graph.as_default():
+            # Private, but the same in 1.15 and 2.21: fetches are nested structures of tensors, variables and sparse
+            # tensors.
             unique = session_module._FetchMapper.for_fetch(fetches).unique_fetches()
         return [graph.as_graph_element(each, allow_tensor=True, allow_operation=True) for each in unique]
     except (TypeError, ValueError, KeyError):
@@ -125,6 +127,7 @@ def make_section(
         towers,
         towers_ops,
         inputs,
+        # Of what was found before any split: losses that are joined have one gradient together.
         combinations_of(apply, found),
         [drawn for drawn, _ in draws],
         [inside for _, inside in draws],
@@ -172,6 +175,7 @@ def make_plan(
                 wanted[section.prefix + key] = tensor
             else:
                 reasons[section.prefix + key] = "it is inside a loop or a branch"
+    # After the loop above, for what is recorded already is not asked for again.
     given = given_to_updates(sections, wanted, own, variables, fed)
     wanted.update(given)
     observed, more = observe(wanted, own, variables)
@@ -235,6 +239,7 @@ def _combined(name: str, applied: Gradient, combination: Combination) -> Iterato
         yield from _of_gradient(trace_name("grad", name), applied)
     elif sparse:
         yield trace_name("grad", name + ROW_VALUES), combination.combined
+        # Clipping scales values and hands the indices on: the combined slices have the same.
         yield trace_name("grad", name + ROW_INDICES), applied.indices
         yield from _of_gradient(trace_name("clip", name), applied)
     else:

@@ -66,6 +66,7 @@ def initial_values(variables: Variables) -> Dict[str, Tensor]:
     found = {}
     for key, variable in variables.keys.items():
         op = getattr(variable, "initializer", None)
+        # Assign of a reference and AssignVariableOp of a resource both take the value second.
         if op is not None and op.type.startswith("Assign") and len(op.inputs) > 1:
             found[key] = op.inputs[1]
     return found
@@ -92,6 +93,7 @@ def flags_of_script() -> Dict[str, Any]:
 def _is_json(value: Any) -> bool:
     if isinstance(value, list):
         return all(_is_json(each) and not isinstance(each, list) for each in value)
+    # JSON has neither NaN nor infinity, and other readers than Python's refuse a file with them.
     return value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
 
 

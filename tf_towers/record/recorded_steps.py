@@ -102,6 +102,7 @@ class RecordedSteps:
         # By identity: the planner makes one plan for each kind of run, and comparing plans compares tensors.
         if not any(plan is each for each in self._plans):
             self._plans.append(plan)
+            # Before the step: of a script that is killed no step is left whose run the graph does not know.
             write_graph(self._out, recorded_graph(session.graph, self._plans, self._planner.variables))
         # Counters as the step read them, everything else as it left it: a schedule's rate belongs to its counter.
         recorded = {name: value for name, value in before.items() if quantity_of(name) == "state"}
@@ -138,6 +139,7 @@ class RecordedSteps:
 
     def _look_at_counter(self, before: Tensors, after: Tensors) -> None:
         counted = GLOBAL_STEP in before and GLOBAL_STEP in after
+        # auroua/InsightFace_TF counts twice a step, in apply_gradients and beside it: its schedule runs twice as fast.
         step = int(after[GLOBAL_STEP]) - int(before[GLOBAL_STEP]) if counted else 0
         if step > 1:
             what = f"global_step grew by {step} in one update"

@@ -25,6 +25,7 @@ def compute_shadow(out: str) -> str:
         done = subprocess.run(
             command,
             env=environment,
+            # The script's terminal stays its own: one line of the child's stderr is handed on, and nothing else.
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -76,6 +77,7 @@ def run_as_main(script: Optional[str], module: Optional[str], arguments: Sequenc
         sys.path.insert(0, os.getcwd())
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     elif script:
+        # As `python SCRIPT` does, so that its own modules are found; runpy leaves the path alone for a file.
         sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
         runpy.run_path(script, run_name="__main__")
 
@@ -84,6 +86,7 @@ def show_error(error: BaseException) -> None:
     """Prints an exception of the script on stderr as Python does, without the frames that recording adds."""
     described = traceback.TracebackException(type(error), error, error.__traceback__)
     _drop_ours(described, set())
+    # What it printed stands before its traceback where both go into one file.
     sys.stdout.flush()
     sys.stderr.write("".join(described.format()))
     sys.stderr.flush()
@@ -97,6 +100,7 @@ def _drop_ours(described: Optional[traceback.TracebackException], seen: Set[int]
     start = next((number for number, frame in enumerate(frames) if not _before_script(frame)), 0)
     kept = [frame for frame in frames[start:] if not frame.filename.startswith(NOT_THE_SCRIPTS)]
     described.stack = traceback.StackSummary.from_list(kept)
+    # Chains of causes and contexts may meet again, or go in a circle.
     _drop_ours(described.__cause__, seen)
     _drop_ours(described.__context__, seen)
 

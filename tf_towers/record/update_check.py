@@ -53,6 +53,7 @@ def gradients_not_applied(
         except (KeyError, TypeError):
             continue  # a slot or a number that is not recorded, e.g. one that changes from step to step
         size = max(float(np.linalg.norm(gradient)), FAINT * total)
+        # |got - wanted| <= of_gradient * |applied - recorded gradient| + what both rounded, in L2 over the variable.
         apart = float(np.linalg.norm(got - wanted))
         allowed = NOT_THIS_GRADIENT * of_gradient * size + UPDATE_ROUNDING * float(
             np.linalg.norm(got) + np.linalg.norm(wanted)
@@ -125,6 +126,7 @@ def _descent(update: _Update, gradient: Array, settings: Dict[str, Any]) -> Tupl
 
 
 def _momentum(update: _Update, gradient: Array, settings: Dict[str, Any]) -> Tuple[Array, Array, float]:
+    # The slot and not the weight: the gradient is in it whole, not times a rate that the weight's rounding may hide.
     old, new = update.slot("momentum")
     return new, settings["momentum"] * old + gradient, 1.0
 

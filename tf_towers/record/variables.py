@@ -66,6 +66,8 @@ def sort_variables(graph: Graph, applies: Sequence[ApplyCall], sections: Sequenc
                 keys[section + trace_name("state", name)] = variable
                 taken.add(variable.op.name)
     # A hand-made optimizer may have made its slots and its counter trainable: they are not weights then.
+    # The second positional argument of tf.Variable is `trainable`, so tf.Variable(1., 'adam_t') is: of
+    # openai/pixel-cnn's 514 trainable variables 343 are slots.
     updated = {variable.op.name: variable for apply in applies for _, variable in apply.pairs}
     for name, variable in list(weights.items()):
         made = name not in updated and (_hand_made_slot(name, variable, updated) or _counts(variable))
@@ -122,6 +124,7 @@ def read_variables(run: Callable[..., Any], variables: Mapping[str, Variable]) -
       Dict of trace name to array.
     """
     try:
+        # In one run, which is one call of the session for all variables; only one without a value makes it as many.
         return run(dict(variables))
     except tf.errors.FailedPreconditionError:
         found = {}
@@ -273,5 +276,7 @@ def learning_rate(optimizer: Optimizer) -> Tensor:
         if tf.is_tensor(value) and not isinstance(value, real.Variable):
             return value
         if isinstance(value, real.Variable):
+            # The read that a resource variable keeps: its value() would add an op to the script's graph, a reference's
+            # adds none.
             return getattr(value, "_graph_element", None) if hasattr(value, "handle") else value.value()
     return None

@@ -33,6 +33,7 @@ def _sum(section: Section, plan: RecordPlan) -> List[Hazard]:
                 "keep the division in the loss there. DDP's mean needs the loss without it, for the same update.",
             )
         ]
+    # Sparse ones beside dense means have a hazard of their own.
     dense = [each for each in summed if not _is_sparse(section, each.variable)]
     if not dense:
         return []
@@ -49,6 +50,7 @@ def _sum(section: Section, plan: RecordPlan) -> List[Hazard]:
 
 def _sparse_sum(section: Section, plan: RecordPlan) -> List[Hazard]:
     towers = len(section.towers)
+    # rafaljozefowicz/lm's average_sparse concatenates without dividing; of ten copies that were found six do.
     sparse = [
         each.variable
         for each in section.combinations.values()
@@ -67,6 +69,8 @@ def _sparse_sum(section: Section, plan: RecordPlan) -> List[Hazard]:
 
 
 def _pairing(section: Section, plan: RecordPlan) -> List[Hazard]:
+    # google/youtube-8m drops None in each tower and then zips. Measured on 1.15 and 2.21: with B's missing in tower 0
+    # and A's in tower 1, A is given both, B none, and nothing fails where the shapes are equal.
     wrong = [
         (name, tower, source)
         for name, each in section.combinations.items()
@@ -87,6 +91,7 @@ def _pairing(section: Section, plan: RecordPlan) -> List[Hazard]:
 
 
 def _absent(section: Section, plan: RecordPlan) -> List[Hazard]:
+    # Losses that are differentiated at once leave no gradients of single towers.
     if len(section.towers) < 2 or section.loss_factor is not None:
         return []
     names = [name for name in section.combinations if any(name not in tower.gradients for tower in section.towers)]
@@ -104,6 +109,7 @@ def _absent(section: Section, plan: RecordPlan) -> List[Hazard]:
 
 
 def _clip_per_tower(section: Section, plan: RecordPlan) -> List[Hazard]:
+    # Five of 58 codebases clip there. Measured on two vectors, limit 1: (0.45, 0.20) so, (0.68, 0.74) after the mean.
     names = [each.variable for each in section.combinations.values() if each.entries]
     if not names:
         return []
@@ -137,6 +143,8 @@ def _norm_of_rows(section: Section, plan: RecordPlan) -> List[Hazard]:
 
 
 def _in_a_norm(values: Tensor, ops: AbstractSet[Operation]) -> bool:
+    # tf.global_norm takes L2Loss of .values: 2.0 for four look-ups of one row, where the dense norm is 4.0 (measured).
+    # bilm-tf adds repeated rows up by a segment sum first.
     return "SegmentSum" not in values.op.type and any(op.type == "L2Loss" and op in ops for op in values.consumers())
 
 
@@ -145,7 +153,8 @@ def _same_source(section: Section, plan: RecordPlan) -> List[Hazard]:
         return []
     if any(each.share for tower in section.inputs for each in tower):
         return []
-    # Scalars, as a keep probability, are the same for all towers in any script.
+    # arashno/tensorflow_multigpu_imagenet has every tower read one placeholder. Scalars, as a keep probability, are the
+    # same for all towers in any script.
     pieces = [{each.tensor.name for each in tower if each.tensor.shape.ndims != 0} for tower in section.inputs]
     if not pieces[0] or any(piece != pieces[0] for piece in pieces) or cut_behind(section):
         return []

@@ -20,6 +20,8 @@ def _races(plan: RecordPlan, variables: Variables) -> List[Hazard]:
     updates = [race for race in races if any(quantity_of(key) == "var" for key in race.reaches)]
     of_loss = [race for race in races if race not in updates and "loss" in race.reaches]
     found = []
+    # tf.gradients and apply_gradients in one run, with reference variables: wrong gradients in 46 of 60 runs of 1.15
+    # and 60 of 60 of 2.21, up to 130 % off, with one thread too. Resource variables and compute_gradients: in none.
     if updates:
         first = updates[0]
         found.append(
@@ -50,6 +52,7 @@ def _counters(plan: RecordPlan, variables: Variables) -> List[Hazard]:
     found = [
         race for race in find_races(variables.keys, plan.ops, []) if quantity_of(race.variable) in READ_BY_UPDATES_ALONE
     ]
+    # Optimizers that assign t + 1 beside reads of t, as finetune-transformer-lm's, pixel-cnn's and glow's.
     races = [race for race in found if any(quantity_of(key) in WRITTEN_BY_UPDATES for key in race.reaches)]
     if not races:
         return []
@@ -72,10 +75,14 @@ def _statistics(plan: RecordPlan, variables: Variables) -> List[Hazard]:
         writers = writers_of(variable, plan.ops)
         if not writers:
             still.append(name)
+        # All towers' updates in one run, as 11 of 25 codebases with them: 4 towers gave five results in six runs, 2.26
+        # to 2.80.
         elif unordered_writers(variable, plan.ops):
             racing.append((name, len(writers)))
+        # In an order, then: the decay is applied once for each tower.
         elif len(writers) > 1:
             several.append((name, len(writers)))
+        # The last tower's in tf/models' inception and in EAST.
         elif _tower_behind(writers[0], plan):
             elsewhere.append((name, _tower_behind(writers[0], plan)))
     found = []
@@ -135,6 +142,8 @@ def _averages(plan: RecordPlan, variables: Variables) -> List[Hazard]:
         return []
     watched = dict(averages)
     watched.update((key, each) for key, each in variables.keys.items() if quantity_of(key) == "var")
+    # 18 of 58 codebases keep averages, most in one group with the update: on 1.15 all of 40 runs took the old weight,
+    # on 2.21 some took the one and some the other.
     races = [race for race in find_races(watched, plan.ops, []) if any(key in averages for key in race.reaches)]
     if not races:
         return []

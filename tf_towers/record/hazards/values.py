@@ -63,6 +63,8 @@ class Batches:
         batch = [(key, np.ascontiguousarray(tensors[key]).tobytes()) for key in keys]
         last, fed = self._before
         self._before = plan, batch
+        # EAST runs its train op again with the summaries, on the batch just trained; another plan tells that from an
+        # epoch of one batch.
         if not batch or last is None or last is plan or batch != fed:
             return []
         return [
@@ -81,6 +83,7 @@ def hazards_in_values(section: Section, tensors: Tensors) -> List[Hazard]:
     if len(towers) < 2 or not towers[0] or any(set(batch) != set(towers[0]) for batch in towers):
         return []
     sizes = [[len(batch[name]) for batch in towers] for name in towers[0]]
+    # THUMT cuts unevenly and averages without weights: every example of a small shard then counts more.
     uneven = next((each for each in sizes if len(set(each)) > 1), None)
     if uneven:
         return [
@@ -90,6 +93,7 @@ def hazards_in_values(section: Section, tensors: Tensors) -> List[Hazard]:
                 "The mean over towers is not the mean over examples: weight every rank's loss as the script does.",
             )
         ]
+    # JeremyTF's YOLO cuts [i : i + b] where [i * b : (i + 1) * b] was meant: neighbours share all but one example.
     shared = _shared_examples(towers[0], towers[1])
     if not shared or (shared == sizes[0][0] and cut_behind(section)):
         return []
