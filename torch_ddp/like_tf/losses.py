@@ -97,6 +97,24 @@ _REDUCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+def _check_shapes(who: str, labels: Tensor, predictions: Tensor) -> None:
+    # Torch would broadcast [3] against [3, 1] to nine losses of which six belong to nobody; TensorFlow raises.
+    if labels.shape != predictions.shape:
+        raise LikeTfError(
+            f"{who}: expected labels of the shape of the predictions, {tuple(predictions.shape)}, "
+            f"got {tuple(labels.shape)}. Reshape one of them."
+        )
+
+
+def _without_last_axis(who: str, name: str, tensor: Tensor) -> Tensor:
+    if not tensor.dim() or tensor.shape[-1] != 1:
+        raise LikeTfError(
+            f"{who}: expected {name} whose last axis, one more than fits, has length 1, got shape {tuple(tensor.shape)}. "
+            "Drop that axis."
+        )
+    return tensor.squeeze(-1)
+
+
 def absolute_difference(
     labels: Tensor, predictions: Tensor, weights: Tensor | float = 1.0, reduction: str = SUM_BY_NONZERO_WEIGHTS
 ) -> Tensor:
@@ -111,8 +129,12 @@ def absolute_difference(
     Returns:
         float32, shape [] or that of labels.
 
+    Raises:
+        LikeTfError: labels and predictions differ in shape.
+
     Counterpart: tf.compat.v1.losses.absolute_difference.
     """
+    _check_shapes("absolute_difference", labels, predictions)
     return compute_weighted_loss((predictions.float() - labels.float()).abs(), weights, reduction)
 
 
@@ -130,8 +152,12 @@ def mean_squared_error(
     Returns:
         float32, shape [] or that of labels.
 
+    Raises:
+        LikeTfError: labels and predictions differ in shape.
+
     Counterpart: tf.compat.v1.losses.mean_squared_error.
     """
+    _check_shapes("mean_squared_error", labels, predictions)
     return compute_weighted_loss((predictions.float() - labels.float()).square(), weights, reduction)
 
 
@@ -156,8 +182,12 @@ def huber_loss(
     Returns:
         float32, shape [] or that of labels.
 
+    Raises:
+        LikeTfError: labels and predictions differ in shape.
+
     Counterpart: tf.compat.v1.losses.huber_loss.
     """
+    _check_shapes("huber_loss", labels, predictions)
     # d^2 / 2 up to delta, delta * (|d| - delta / 2) beyond: with slope delta; smooth_l1_loss(beta) has slope 1.
     losses = torch.nn.functional.huber_loss(predictions.float(), labels.float(), reduction="none", delta=delta)
     return compute_weighted_loss(losses, weights, reduction)
@@ -184,8 +214,12 @@ def log_loss(
     Returns:
         float32, shape [] or that of labels.
 
+    Raises:
+        LikeTfError: labels and predictions differ in shape.
+
     Counterpart: tf.compat.v1.losses.log_loss.
     """
+    _check_shapes("log_loss", labels, predictions)
     target, p = labels.float(), predictions.float()
     # 1e-7 is more than what rounding leaves of 1 - p (6e-8): no logarithm is of 0, and each is at least -16.1.
     losses = -target * (p + epsilon).log() - (1 - target) * (1 - p + epsilon).log()
@@ -206,8 +240,12 @@ def hinge_loss(
     Returns:
         float32, shape [] or that of labels.
 
+    Raises:
+        LikeTfError: labels and logits differ in shape.
+
     Counterpart: tf.compat.v1.losses.hinge_loss.
     """
+    _check_shapes("hinge_loss", labels, logits)
     return compute_weighted_loss((1 - (2 * labels.float() - 1) * logits.float()).relu(), weights, reduction)
 
 
@@ -230,8 +268,12 @@ def cosine_distance(
     Returns:
         float32, shape [] or that of labels with the axis of length 1.
 
+    Raises:
+        LikeTfError: labels and predictions differ in shape.
+
     Counterpart: tf.compat.v1.losses.cosine_distance.
     """
+    _check_shapes("cosine_distance", labels, predictions)
     losses = 1 - (predictions.float() * labels.float()).sum(axis, keepdim=True)
     return compute_weighted_loss(losses, weights, reduction)
 
@@ -257,8 +299,12 @@ def softmax_cross_entropy(
     Returns:
         Shape [] or [batch].
 
+    Raises:
+        LikeTfError: onehot_labels and logits differ in shape.
+
     Counterpart: tf.compat.v1.losses.softmax_cross_entropy.
     """
+    _check_shapes("softmax_cross_entropy", onehot_labels, logits)
     # Before smoothing: TensorFlow stops gradients at the labels it was given.
     labels = onehot_labels.detach().to(logits.dtype)
     if label_smoothing > 0:
@@ -272,16 +318,33 @@ def sparse_softmax_cross_entropy(
     """Returns the cross entropy against one class each, weighed and reduced.
 
     Args:
-        labels: int64, shape [...].
-        logits: shape [..., classes].
-        weights: see ``compute_weighted_loss``; not weights of classes, which torch divides by.
+        labels: int64, shape [...] or [..., 1], whose last axis is dropped.
+        logits: shape [..., classes], or [..., classes, 1], whose last axis is dropped.
+        weights: see ``compute_weighted_loss``, or of one more axis of length 1 at the end; not weights of classes,
+            which torch divides by.
         reduction: see ``compute_weighted_loss``.
 
     Returns:
-        Shape [] or that of labels.
+        Shape [] or that of labels without a dropped axis.
+
+    Raises:
+        LikeTfError: the shapes do not fit, or an axis to be dropped is not of length 1.
 
     Counterpart: tf.compat.v1.losses.sparse_softmax_cross_entropy.
     """
+    # _remove_squeezable_dimensions in tensorflow/python/ops/losses/losses_impl.py, 1.15: by the ranks alone.
+    who, given = "sparse_softmax_cross_entropy", (tuple(labels.shape), tuple(logits.shape))
+    if logits.dim() - labels.dim() == 2:
+        logits = _without_last_axis(who, "logits", logits)
+    elif logits.dim() == labels.dim():
+        labels = _without_last_axis(who, "labels", labels)
+    if labels.shape != logits.shape[:-1]:
+        raise LikeTfError(
+            f"{who}: expected labels of shape [...] and logits of shape [..., classes], got {given[0]} and {given[1]}. "
+            "Give one label for each row of logits."
+        )
+    if isinstance(weights, Tensor) and weights.dim() - labels.dim() == 1:
+        weights = _without_last_axis(who, "weights", weights)
     return compute_weighted_loss(sparse_softmax_cross_entropy_with_logits(labels, logits), weights, reduction)
 
 
@@ -304,8 +367,12 @@ def sigmoid_cross_entropy(
     Returns:
         Shape [] or [batch, classes].
 
+    Raises:
+        LikeTfError: multi_class_labels and logits differ in shape.
+
     Counterpart: tf.compat.v1.losses.sigmoid_cross_entropy.
     """
+    _check_shapes("sigmoid_cross_entropy", multi_class_labels, logits)
     labels = multi_class_labels.to(logits.dtype)
     if label_smoothing > 0:
         labels = labels * (1 - label_smoothing) + 0.5 * label_smoothing

@@ -172,3 +172,59 @@ def test_torchs_own_huber_and_log_losses_differ(tf2, semantics):
 def test_what_does_not_fit_is_refused(weights, reduction, message):
     with pytest.raises(like_tf.LikeTfError, match=message):
         like_tf.compute_weighted_loss(torch.ones(6, 5), weights, reduction)
+
+
+POINTWISE = sorted({case.split(",")[0] for case in LOSSES} - {"sparse_softmax_cross_entropy"})
+
+
+def tf_refuses(tf, np, session, names, shapes, settings):
+    refused = {}
+    for name in names:
+        labels, x = (tf.constant(np.ones(shape)) for shape in shapes)
+        try:
+            getattr(tf.losses, name)(labels, x, **settings.get(name, {}))
+            refused[name] = False
+        except ValueError:
+            refused[name] = True
+    return refused
+
+
+@pytest.mark.parametrize("shapes", [[(3,), (3, 1)], [(3, 1), (3,)], [(3, 1), (3, 2)], [(1, 3), (3, 3)]])
+def test_labels_of_another_shape_are_refused_as_tensorflow_does(tf, shapes):
+    settings = {"cosine_distance": {"axis": 0}}
+    want = tf(tf_refuses, names=POINTWISE, shapes=shapes, settings=settings)
+    assert all(want.values())
+    for name in POINTWISE:
+        message = rf"^{name}: expected labels of the shape of the predictions, .*, got \("
+        with pytest.raises(like_tf.LikeTfError, match=message):
+            getattr(like_tf, name)(*(torch.ones(shape) for shape in shapes), **settings.get(name, {}))
+
+
+@pytest.mark.parametrize("column", ["labels", "weights", "both", "logits"])
+def test_a_last_axis_of_length_1_is_dropped_beside_sparse_labels_as_tensorflow_does(tf, column):
+    inputs, weights = _inputs(), _weights("tensor", True)
+    labels = inputs["classes"][:, None] if column in ("labels", "both") else inputs["classes"]
+    x = inputs["logits"][:, :, None] if column == "logits" else inputs["logits"]
+    weights = weights[:, None] if column in ("weights", "both") else weights
+    fixed = {"name": "sparse_softmax_cross_entropy", "labels": labels, "x": x, "settings": {}, "reduction": "none"}
+    want = tf(tf_loss, weights=weights, **fixed)
+    loss, dx = _torch(weights=torch.tensor(weights), **fixed)
+    assert loss.shape == want["loss"].shape == (6,)
+    assert_close(loss, want["loss"], 3e-7)
+    assert_close(dx, want["dx"], 1e-14)
+
+
+@pytest.mark.parametrize(
+    ("labels", "logits", "weights", "message"),
+    [
+        ((6, 2), (6, 5), (), r"labels whose last axis, .*, got shape \(6, 2\)"),
+        ((6,), (6, 5, 2), (), r"logits whose last axis, .*, got shape \(6, 5, 2\)"),
+        ((6,), (6, 5), (6, 2), r"weights whose last axis, .*, got shape \(6, 2\)"),
+        ((2, 3), (3, 2, 5), (), r"labels of shape \[...\] and logits .*, got \(2, 3\) and \(3, 2, 5\)"),
+    ],
+)
+def test_sparse_labels_that_do_not_fit_are_refused(labels, logits, weights, message):
+    with pytest.raises(like_tf.LikeTfError, match=message):
+        like_tf.sparse_softmax_cross_entropy(
+            torch.zeros(labels, dtype=torch.int64), torch.ones(logits), torch.ones(weights)
+        )
