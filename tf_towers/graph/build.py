@@ -67,6 +67,8 @@ def build(
     plan = make_plan(reduce=reduce, variables=variables, batch_norm_updates=batch_norm_updates, **options)
     graph = tf.Graph()
     with graph.as_default():
+        # An op's own seed is then its number in the graph: masks differ from tower to tower, and between TensorFlows
+        # (measured).
         tf.set_random_seed(seed)
         feeding = make_feeding(inputs, towers, plan.cut, plan.uneven)
         devices = tower_devices(towers, gpus)
@@ -102,6 +104,8 @@ def _train(
     replicas = [replica for row in rows for replica in row]
     weights = [variable for _, variable in replicas[0].gradients]
     gradients = make_gradients(rows, feeding.examples, plan)
+    # Of the combined ones, which have every tower's infinity; before clipping, which makes NaN of all by an infinite
+    # norm.
     finite = all_finite(gradients.combined) if scale and scale.dynamic else None
     of_towers = tf.global_variables()
     of_parts = parts_of(parts, [variable.op.name for variable in weights])
@@ -109,6 +113,7 @@ def _train(
     if others:
         made = SeveralOptimizers(made, others, of_parts)
     global_step = tf.train.get_or_create_global_step()
+    # Now, for the rate is recorded, and the update waits for all that is: apply_gradients would make it too late.
     made._prepare()
     rates = {"": learning_rate(made.first if others else made)}
     rates.update((name, learning_rate(other)) for name, other in others.items())
@@ -117,6 +122,7 @@ def _train(
     after = ([averages.move] if averages else []) + (
         [functools.partial(scale.move, finite)] if scale and finite is not None else []
     )
+    # The same gradient for every copy, and so, from equal values on, the same update.
     applied = _to_every_copy(gradients.clipped or gradients.combined, replicas)
     train_op = gated_update(made, applied, global_step, recorded, replicas, plan, finite, after)
     sorted_out = collect(
@@ -189,6 +195,7 @@ def _known(rows: Sequence[Sequence[Tower]], plan: Plan) -> Dict[str, Any]:
     factor = 1.0 / len(rows) if plan.regularization == "divided" else 1.0
     once = plan.regularization == "once"
     if plan.accumulate and plan.accumulate["reduce"] == "sum":
+        # Every micro-batch's loss has the terms, and summed they count that often.
         factor *= plan.accumulate["steps"]
     joined = {"synchronised": firsts[0].synchronised} if plan.batch_norm == "synchronised" else {}
     updates = choose_updates(plan.batch_norm_updates, [[one for tower in row for one in tower.updates] for row in rows])

@@ -101,6 +101,7 @@ def forward_of(losses: Sequence[Tensor], variables: Mapping[str, str]) -> List[P
         if not source.data or op.type in PASSING_BUT_FOR_LAYOUT or not taken:
             continue
         hidden = bool(frames[op]) or op in guarded
+        # A Switch hands its one input out at one of two outputs: both stand for it.
         whole = op.type in CHOOSING or len(op.outputs) < 2
         given = [0] if whole else [place for place in range(len(op.outputs)) if (op, place) in used] or [0]
         for place in given:
@@ -126,6 +127,7 @@ def gradients_of(loss: Tensor, passed: Sequence[Passed]) -> List[Passed]:
     with loss.graph.as_default(), tf.name_scope("gradients_of_outputs"):
         found = iter(tf.gradients(loss, known) if known else [])
         gradients = [None if each.tensor is None else next(found) for each in passed]
+        # Of what is looked up in, the gradient is rows; the one of the output has the output's shape.
         dense = [None if each is None else tf.convert_to_tensor(each) for each in gradients]
     return [each._replace(tensor=gradient, taken=[None] * len(each.taken)) for each, gradient in zip(passed, dense)]
 
@@ -188,6 +190,7 @@ def with_values(
     taken = {tensor.name: tensor for each in passed for tensor in each.taken if tensor is not None}
     # One run for all: random ops would draw anew in another.
     values, operands = session.run([tensors, taken, list(also)], feeds, options)[:2]
+    # Once more: the graph need not know a size.
     operands = {name: np.asarray(value) for name, value in operands.items() if np.size(value) <= MOST_OF_AN_OPERAND}
     for number, each in enumerate(passed):
         value = values.get(number)
@@ -233,6 +236,7 @@ def _attributes(op: Operation) -> Dict[str, Any]:
     found = {}
     for name, attr in op.node_def.attr.items():
         kind = attr.WhichOneof("value")
+        # Numbers, truths and names alone: shapes and dtypes are in the operands, functions are other graphs.
         if kind in ("f", "i", "b"):
             found[name] = getattr(attr, kind)
         elif kind == "s":

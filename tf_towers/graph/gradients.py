@@ -79,6 +79,7 @@ class TowerGradients:
 
     def _scaled(self, loss: Tensor) -> Tensor:
         if self._plan.reduce == "prescaled":
+            # This division stays in the recorded gradients, as in slim's; the loss scale is taken out of them again.
             loss = loss / self._towers
         return loss if self._loss_scale is None else loss * tf.cast(self._loss_scale, loss.dtype)
 
@@ -86,6 +87,7 @@ class TowerGradients:
         if self._loss_scale is None:
             return gradients
         scale = tf.cast(self._loss_scale, loss.dtype)
+        # In each tower, before clipping and before they are combined: a limit is meant for gradients without the scale.
         return [_divided(gradient, scale) for gradient in gradients]
 
 
@@ -198,6 +200,7 @@ def _regularized(combined: Pairs, first: "Tower", plan: Plan) -> Pairs:
     decay = decay_terms(plan.weight_decay, weights, names) if plan.weight_decay else []
     # What later towers put there are the same terms again.
     terms = tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)[: first.available - len(decay)] + decay
+    # A weight without a term has None here, and keeps rows where its gradient is sparse.
     extra = tf.gradients(terms, [variable for _, variable in combined]) if terms else [None] * len(combined)
     return [
         (gradient if more is None else tf.convert_to_tensor(gradient) + more, variable)

@@ -121,6 +121,7 @@ class Source:
                 session.run(line.enqueue, dict(zip(line.placeholders, self.pull())))
             except StopIteration:
                 return
+            # The queue was closed while it waited for room: the end, and no error.
             except tf.errors.CancelledError:
                 return
 
@@ -177,6 +178,7 @@ def _piece_shapes(inputs: InputSpecs, towers: int) -> List[List[Any]]:
 def _from_queue(
     source: Source, dtypes: Sequence[DType], shapes: Sequence[Any], towers: int
 ) -> Callable[[], List[Tensor]]:
+    # One batch long: whoever fills it waits for the towers, and no step is far ahead of what was pushed.
     line = tf.FIFOQueue(towers, dtypes, shapes, name="line")
     placeholders = [tf.placeholder(dtype, shape) for dtype, shape in zip(dtypes, shapes)]
     source.line = Line(line, placeholders, line.enqueue(placeholders))

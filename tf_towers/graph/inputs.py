@@ -55,12 +55,14 @@ def make_feeding(inputs: InputSpecs, towers: int, cut: str = "split", uneven: st
     def feeds(batch: Mapping[str, Any]) -> Feeds:
         return {placeholder: batch[name] for name, placeholder in placeholders.items()}
 
+    # Else TensorFlow would cut on the first GPU, and copy the other towers' pieces from there.
     with tf.device("/cpu:0"):
         if uneven == "refuse":
             return Feeding(placeholders, shard(placeholders, towers, cut), None, feeds, None)
         cut_up = shard_uneven(placeholders, towers, uneven)
     if uneven == "pad":
         for pieces, weights in zip(cut_up.inputs, cut_up.weights):
+            # In the batch's float dtype, since a tower multiplies its losses by them.
             pieces[EXAMPLE_WEIGHTS] = tf.cast(weights, _float_of(placeholders))
     return Feeding(placeholders, cut_up.inputs, cut_up.examples, feeds, None)
 
@@ -79,6 +81,7 @@ def _cut_arrays(batch: Mapping[str, Any], placeholders: Mapping[str, List[Tensor
                 f"step: expected {name!r} to have a multiple of {len(towers)} examples, got {len(value)}. "
                 "Feed a whole batch."
             )
+        # Contiguous pieces along the first axis, as tf.split makes them; a scalar goes to every tower.
         pieces = np.split(value, len(towers)) if value.ndim else [value] * len(towers)
         feeds.update(zip(towers, pieces))
     return feeds

@@ -7,6 +7,7 @@ Each is defined once. Where two uses need different sets, the two names say why.
 PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2", "PlaceholderWithDefault"])
 
 # Ops that are a variable; the output of a reference is the variable's own buffer, that of a resource a handle.
+# Five codebases ask for op == "Variable" alone, which 1.15 never makes: their variables land on the towers' devices.
 REFERENCES = frozenset(["Variable", "VariableV2", "AutoReloadVariable"])
 VARIABLES = REFERENCES | {"VarHandleOp"}
 # With what only asks whether one has a value: it is placed with the variable, and no data enters through it.
@@ -30,6 +31,7 @@ DRAWING_PREFIXES = ("Random", "Truncated", "Multinomial", "Stateless", "Paramete
 
 # Stateful to TensorFlow, since what they hold is changed in place; yet they compute the same from the same.
 WITHIN_A_RUN = ("TensorArray", "Stack", "TensorList", "CreateTemporary", "DestroyTemporary", "TemporaryVariable")
+# Stateful where a function of theirs is; their StatelessWhile and StatelessIf kin are not.
 FUNCTION_CALLS = frozenset(["While", "If", "Case", "StatefulPartitionedCall"])
 # Stateful to TensorFlow, so that they run: an assertion may run once more unseen, what prints would print twice.
 ASSERTING = frozenset(["Assert"])

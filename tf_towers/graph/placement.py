@@ -46,6 +46,7 @@ def balanced(devices: Sequence[str]) -> Callable[[Operation], str]:
     loads = dict.fromkeys(devices, 0)
 
     def device_of(op: Operation) -> str:
+        # It asks a variable and is none: it belongs beside that one, and takes no room.
         if op.type == "VarIsInitializedOp":
             return op.inputs[0].op.device
         device = min(devices, key=lambda device: loads[device])

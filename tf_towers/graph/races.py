@@ -65,6 +65,7 @@ def find_races(variables: Mapping[str, Variable], ops: AbstractSet[Operation], l
         writers = writers_of(variable, ops)
         if writers:
             touched.append((key, _readers(variable, ops), writers))
+    # A bit for each read and write of variables that this run writes: others cannot race.
     marked = sorted({op for _, readers, writers in touched for op in readers + writers}, key=lambda op: op.name)
     masks = earlier(ops, marked)
     bits = {op: 1 << number for number, op in enumerate(marked)}
@@ -117,6 +118,8 @@ def _readers(variable: Variable, ops: AbstractSet[Operation]) -> List[Operation]
             seen.add(op)
             if op.type in READS:
                 found.add(op)
+            # Of a reference variable these copy nothing: the read that can come too late is that of whoever computes
+            # with them.
             elif op.type == "Identity" or op.type in ENTERING | CHOOSING:
                 pending += op.outputs
             else:

@@ -30,9 +30,13 @@ def regularization_terms(
     Returns:
       A list of scalars, and the factor that their sum has in the tower's loss.
     """
+    # tf.get_variable runs a regulariser where the variable is made, in tower 0: the collection is as long after tower
+    # 1.
     terms = tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)[known:]
     if policy in ("none", "once"):
         return [], 1.0
+    # Measured: the term of tf.get_variable is at w/Regularizer, so no tower finds it; slim and tf.layers put it below
+    # tower 0.
     if policy == "scoped":
         return [term for term in terms if term.op.name.startswith(scope)], 1.0
     if policy in ("first_tower", "last_tower"):
@@ -58,6 +62,7 @@ def decay_terms(weight_decay: Mapping[str, Any], weights: Sequence[Variable], na
             f"weight_decay: expected {weight_decay['only']!r} to be found in a variable's name, "
             f"got {', '.join(names)}. Write a regular expression that fits one of them."
         )
+    # l2_loss has the half in it, so that the gradient is coefficient * w: torch's weight_decay, in the loss as well.
     return [weight_decay["coefficient"] * tf.nn.l2_loss(weight) for weight in chosen]
 
 

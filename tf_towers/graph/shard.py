@@ -119,8 +119,11 @@ def _cut(name: str, value: Any, towers: int, cut: str, parts: str) -> List[Any]:
     size = _static_size(value)
     if size is not None and size % towers:
         raise TowerError(_not_divisible(name, size, towers, parts))
+    # tf.split takes no sparse tensor; features of OpenNMT-tf and of replicate_model_fn may be such.
     if isinstance(value, tf.SparseTensor):
         return tf.sparse.split(sp_input=value, num_split=towers, axis=0)
+    # Contiguous either way: tower i has examples i * size to (i + 1) * size, where DistributedSampler deals out in
+    # turn.
     return _slices(value, towers) if cut == "slices" else tf.split(value, towers, axis=0)
 
 

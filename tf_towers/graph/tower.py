@@ -69,6 +69,7 @@ class Model(NamedTuple):
     scope: str
 
 
+# What a tower adds to these is told by how long they were before: scopes do not tell, regularisers leave the tower's.
 KEYS = (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.UPDATE_OPS, tf.GraphKeys.REGULARIZATION_LOSSES)
 
 
@@ -124,6 +125,7 @@ def build_replicas(
         for index in range(len(shards)):
             build(index, own_from_here())
         return rows
+    # Models of all towers first, gradients afterwards: what one tower received goes back to those that sent it.
     build_together(build, len(shards))
     _require_exchanges(models)
     for micro in range(steps):
@@ -159,7 +161,9 @@ class _Made:
         copied = index and self._plan.variables == "replicated"
         variables, updated, terms = (len(own(key)) for key in KEYS)
         exchanged = len(exchanged_so_far())
+        # On the tower's device and in its scope: what a tower is fed is found there under its own name.
         inputs = {name: tf.identity(tensor, name) for name, tensor in inputs.items()}
+        # No name scope of its own: the tower's is open, and a second one would be numbered.
         with tf.variable_scope(f"copy_{index}" if copied else tf.get_variable_scope(), auxiliary_name_scope=False):
             loss, outputs = loss_and_outputs(self._call, micro if copied else index + micro, inputs)
         fresh = own(tf.GraphKeys.GLOBAL_VARIABLES)[variables:]
@@ -170,7 +174,9 @@ class _Made:
         elif fresh and not (copied and not micro):
             raise TowerError(_made_new_ones(index, fresh))
         copies = _copies(index, own(tf.GraphKeys.GLOBAL_VARIABLES)) if copied else {}
+        # In the order of tower 0's, since gradients are paired with these by place.
         weights = [copies[name] for name in self._names] if copied else self._weights
+        # Copies bring terms of their own into the collection; shared variables brought theirs with tower 0.
         everyones = len(tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES))
         known = everyones - len(own(tf.GraphKeys.REGULARIZATION_LOSSES)[terms:]) if copied else 0
         added, factor, available = self._terms(index, scope, known, weights)
@@ -215,6 +221,7 @@ def loss_and_outputs(
             f"tower: expected a scalar loss, or (loss, dict of outputs), got {type(loss).__name__}. "
             "Return a tensor; add up a list of losses with tf.add_n."
         )
+    # tf.gradients would take the sum of its elements: C3D-tensorflow's vector of 22 losses has 22 times the gradient.
     if loss.shape.ndims != 0:
         raise TowerError(f"tower: expected a scalar loss, got shape {loss.shape}. Reduce it, e.g. with tf.reduce_mean.")
     require_dtype(loss, "the loss", inputs)

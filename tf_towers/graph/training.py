@@ -107,6 +107,7 @@ def collect(
     """
     slots = slot_variables(optimizer, weights)
     for (slot, name), variable in slots.items():
+        # Each copy of a replicated weight has slots of its own, which have to begin as the first one's do.
         others = [slot_variables(optimizer, [copy]) for copy in copied.get(name, [])]
         if others:
             copied[variable.op.name] = [other[slot, copy.op.name] for other, copy in zip(others, copied[name])]
@@ -117,6 +118,7 @@ def collect(
     statistics = [variable for variable in rest if _among(variable, of_towers)]
     counters = {variable.op.name: variable for variable in rest if not _among(variable, of_towers)}
     counters.update(counted)
+    # Recurrent state between steps is local in rafaljozefowicz/lm: a Saver leaves it out, a step depends on it.
     counters.update((f"local/{variable.op.name}", variable) for variable in tf.local_variables())
     saved = list(slots.values()) + list(counters.values()) + weights + list(averages.values()) + statistics + copies
     return {
@@ -153,4 +155,5 @@ def copies_of(replicas: Sequence[Tower]) -> Dict[str, List[Variable]]:
 
 
 def _among(variable: Variable, others: Iterable[Variable]) -> bool:
+    # By identity: where TensorFlow 2's behaviour is on, == compares the variables' values.
     return any(variable is other for other in others)

@@ -48,6 +48,7 @@ def earlier(ops: AbstractSet[Operation], marked: Sequence[Operation]) -> Dict[Op
 def in_order(ops: AbstractSet[Operation]) -> List[Operation]:
     """Returns the ops in an order of execution; edges that close a loop are left out."""
     order, state = [], {}
+    # Sorted, for the order of a set of objects is another one in every process.
     for root in sorted(ops, key=lambda op: op.name):
         # Depth first with a stack of its own: graphs are deeper than Python recurses.
         stack: List[Tuple[Operation, Optional[Iterator[Operation]]]] = [(root, None)]
@@ -76,6 +77,7 @@ def ops_that_draw_in_functions(towers_ops: Sequence[AbstractSet[Operation]]) -> 
       towers_ops: list over the towers of sets of ops.
     """
     calling = {op: functions_of(op.node_def) for ops in towers_ops for op in ops}
+    # Few graphs call functions, and as_graph_def copies all of one: only those are asked for it.
     calling = {op: names for op, names in calling.items() if names}
     if not calling:
         return []
@@ -101,5 +103,6 @@ def _draws(names: Sequence[str], library: Mapping[str, Any]) -> bool:
             for node in library[name].node_def:
                 if node.op in RANDOM:
                     return True
+                # A loop's body calls the functions of the loops and branches inside it.
                 pending += functions_of(node)
     return False

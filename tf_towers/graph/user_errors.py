@@ -90,6 +90,7 @@ def float32_places(tower: "Tower") -> List[str]:
         inside = op in behind and op.inputs and op.name.startswith(scope) and "gradients" not in op.name
         if inside and (computed or _has_float_attribute(op)):
             place = f"{users_line(list(op.traceback), with_text=False)}: {op.type}"
+            # One op of a loop over layers is made on the same line as all others.
             if place not in places:
                 places.append(place)
     return places

@@ -78,6 +78,7 @@ def _model_first(tower: TowerFunction) -> Callable[[int, Mapping[str, Tensor]], 
         if not index:
             updates = tf.get_collection_ref(tf.GraphKeys.UPDATE_OPS)
             known = len(updates)
+            # pointnet2, openai/iaf and doc-classify-multi-gpu build a model for its variables alone.
             with tf.name_scope("model_first"), _same_scope():
                 tower(**inputs)
             del updates[known:]  # its batch-norm updates belong to no tower

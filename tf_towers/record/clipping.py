@@ -131,7 +131,6 @@ def _fit_scale(large: Arrays, clipped: Arrays, *of_negative: Arrays) -> Optional
 
 
 def _fit_value(large: Arrays, clipped: Arrays, negative: Arrays, clipped_negative: Arrays) -> Optional[Numbers]:
-    # Far outside, elements come out as the bounds; on a side without a bound they come out as they went in.
     given = _flat(large, negative)
     gives = _flat(clipped, clipped_negative)
     # Of very large numbers a bound is all that is left; without one they come out as large as they went in.

@@ -32,6 +32,8 @@ class Views:
             for key in self._graph.get_all_collection_keys():
                 entries = self._graph.get_collection_ref(key)
                 self._own[index][key] = entries[len(before.get(key, [])) :]
+                # In place: scripts keep the list that get_collection_ref gives. Between turns it holds all towers' in
+                # their order.
                 entries[:] = self._before(key, len(self._own))
 
     def own(self, index: int, key: Any) -> List[Any]:

@@ -106,6 +106,7 @@ def gradients_of_tower(
     return tf.gradients(
         [minimised] + [one for one, _ in sent],
         weights,
+        # None is a gradient of 1 for the loss; what was sent gets what all losses say of it.
         [None] + [gradient for _, gradient in sent],
         # What was received is constant here: its gradient came back to its sender through upstream.
         stop_gradients=[one for exchange in exchanged for one in exchange.received],
@@ -122,6 +123,8 @@ def _exchanged(tensor: Tensor, name: str, receive: Callable[[List[Tensor]], List
     # Where its variables are: the towers share them, whatever their ops are called.
     place = "/".join(part for part in (COPY_SCOPE.sub("", tf.get_variable_scope().name), name) if part)
     with tf.name_scope(name):
+        # Ops of its own on either side: gradients are taken with respect to what was sent, and stop at what was
+        # received.
         sent = tf.identity(tensor, "sent")
         received = receive(turn.meet(place, sent))
     turn.exchanged.append(Exchange(place, sent, received))

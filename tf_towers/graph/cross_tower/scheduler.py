@@ -115,6 +115,7 @@ class _Turn(threading.Thread):
           value: whatever this tower brings.
         """
         count = self._places[place] = self._places.get(place, 0) + 1
+        # A layer that is called twice meets twice under one name: the count tells the meetings apart.
         self._came.put((place if count == 1 else f"{place} ({count})", value, None))
         return self._wait()
 

@@ -93,6 +93,7 @@ def _by_tower(towers: "Sequence[Tower]") -> List[List[Operation]]:
     rows: Dict[str, List[Operation]] = {}
     for tower in towers:
         rows.setdefault(tower.name.split(".")[0], []).extend(tower.updates)
+    # As numbers: tower 10 comes after tower 9.
     return [rows[name] for name in sorted(rows, key=int)]
 
 

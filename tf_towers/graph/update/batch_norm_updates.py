@@ -19,6 +19,7 @@ def choose_updates(policy: str, towers: Sequence[Sequence[Operation]]) -> List[O
         return list(towers[0])
     if policy == "last":
         return list(towers[-1])
+    # "all_ordered" and "unordered" run the same ops: the order is in control dependencies that `build_replicas` makes.
     return [update for tower in towers for update in tower]
 
 

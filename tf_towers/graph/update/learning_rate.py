@@ -35,6 +35,7 @@ def make_learning_rate(description: Any, global_step: Variable) -> Any:
     if name not in SCHEDULES:
         raise TowerError(f"learning_rate: expected schedule to be one of {', '.join(sorted(SCHEDULES))}, got {name!r}.")
     # int64, so that a count of examples does not overflow.
+    # The cifar10 tutorial counts tower batches, youtube-8m and pointnet2 count examples.
     step = global_step * settings.pop("step_size", 1)
     warm_up = settings.pop("warm_up_steps", 0)
     try:

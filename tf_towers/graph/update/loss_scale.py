@@ -36,6 +36,7 @@ class LossScale:
                 "loss_scale": _counter("loss_scale", initial, tf.float32),
                 "good_steps": _counter("good_steps", tf.zeros_initializer(), tf.int32),
             }
+        # One read for the whole step: losses and gradients of all towers have the same scale.
         self.value = tf.identity(self.variables["loss_scale"]) if self.dynamic else description
 
     def move(self, finite: Tensor) -> Operation:
