@@ -1,4 +1,4 @@
-"""What holds of every side of a comparison, whoever answers: live TensorFlow, a golden trace, the torch side."""
+"""What holds of every side of a comparison: live TensorFlow, a golden trace, a recorded script, the torch side."""
 
 from pathlib import Path
 
@@ -7,7 +7,9 @@ import pytest
 
 from parity.case import load_case
 from parity.experiment import keep_golden, run_case
+from parity.experiment.replay.script import Part
 from parity.experiment.sides.golden_side import GoldenSide
+from parity.experiment.sides.recorded_side import RecordedSide
 from parity.experiment.sides.tensorflow_side import TensorFlowSide
 from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import FORWARD, Capability, RunSpec, silent
@@ -28,7 +30,7 @@ def recorded(tmp_path_factory, tf2_sides):
 
 
 # A promise is tested of the sides that make it; what another does instead is a test of its own.
-EVERY_SIDE = pytest.mark.parametrize("side", ["live", "golden", "torch"], indirect=True)
+EVERY_SIDE = pytest.mark.parametrize("side", ["live", "golden", "recorded", "torch"], indirect=True)
 SIDES_THAT_RERUN = pytest.mark.parametrize("side", ["live", "torch"], indirect=True)
 
 
@@ -39,7 +41,16 @@ def side(request, recorded, tf2_sides, tmp_path):
         return TensorFlowSide(case, tf2_sides, tmp_path / "tf", silent)
     if request.param == "golden":
         return GoldenSide(recorded / "golden", case)
+    if request.param == "recorded":
+        return recorded_side(recorded / "run" / "tf", case, tmp_path / "recorded")
     return TorchSide(case, tf2_sides, tmp_path / "torch", silent)
+
+
+def recorded_side(run: Path, case, out: Path) -> RecordedSide:
+    """What both precisions of a run left, as a recording and its float64 shadow."""
+    trace = Trace(run / "float32")
+    facts = {**trace.facts, "towers": case.towers, "combine": "mean", "optimizer": {"name": "GradientDescentOptimizer"}}
+    return RecordedSide(Part("", trace, facts, list(range(case.steps)), None, set()), Trace(run / "float64"), out)
 
 
 def spec(recorded: Path, side) -> RunSpec:
@@ -93,7 +104,7 @@ def test_a_reference_that_runs_again_keeps_nothing(side, recorded, tmp_path):
     assert again.step_numbers == list(range(load_case(SQUARE).steps))
 
 
-@pytest.mark.parametrize("side", ["golden"], indirect=True)
+@pytest.mark.parametrize("side", ["golden", "recorded"], indirect=True)
 def test_a_reference_that_cannot_run_again_says_so_and_answers_with_what_it_keeps_or_nothing(side, recorded, tmp_path):
     inputs = side.batches(tmp_path / "feeds").result()
     side.prepare("float64", inputs).result()
@@ -101,7 +112,9 @@ def test_a_reference_that_cannot_run_again_says_so_and_answers_with_what_it_keep
     assert Capability.RERUN not in side.capabilities
     assert side.forward(0, "0", asked._replace(name="backward"), gradients=True) is None
     assert side.run_with_statistics("first", inputs, asked._replace(name="other")) is None
-    assert side.kept("float64") == recorded / "golden" / "runs" / "float64" and side.kept("no-such-run") is None
+    kept = side.kept("float64")
+    assert kept in (recorded / "golden" / "runs" / "float64", recorded / "run" / "tf" / "float64")
+    assert side.kept("no-such-run") is None
 
 
 MOVED = (

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,13 +10,13 @@ import numpy as np
 
 from parity.diagnose.catalogue import build_cause
 from parity.experiment.replay.port import ReplayedPort
-from parity.experiment.replay.script import Part, write_reference
+from parity.experiment.replay.script import Part
+from parity.experiment.sides.recorded_side import RecordedSide, recorded_run
 from parity.judge.result import Cause
 from parity.judge.spread import MeasuredSpread
 from parity.mapping.states import translated, write_states
 from parity.trace import (
     SHADOW_FILE,
-    SHADOW_FREE,
     SHADOW_SPREAD,
     Trace,
     TraceError,
@@ -70,12 +69,11 @@ def train_freely(
       ``(runs, "")``, or ``(None, why there are none)``.
     """
     part, folder = replayed.part, Path(shadow.directory)
+    side = RecordedSide(part, shadow, out)
     try:
-        free, measured = Trace(folder / SHADOW_FREE), Trace(folder / SHADOW_SPREAD)
+        freely, measured = side.freely, Trace(folder / SHADOW_SPREAD)
     except TraceError:
         return None, told_of_shadow(part, "free") or NO_FREE_RUN
-    # The shadow's own free run, in float64 from the first state, takes the recording's place.
-    freely = replace(part, trace=free)
     start = freely.before(part.steps[0])
     # Weights and statistics alone: slots and counters then are what the port's own optimizer begins with, which is
     # judged.
@@ -84,7 +82,7 @@ def train_freely(
     others = _others(replayed, freely) if part.trained is not None else None
     states = write_states(out / f"{name}-states", ((number, freely.before(number)) for number in part.steps))
     candidate = replayed.run_freely(translated(replayed.join, start), others, name, feeds)
-    reference = write_reference(freely, free, out / f"reference-{name}")
+    reference = recorded_run(side, name, "float64", follow=False)
     return FreeRuns(reference, candidate, Trace(states), MeasuredSpread(measured, part.prefix)), ""
 
 

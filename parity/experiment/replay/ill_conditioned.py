@@ -11,13 +11,14 @@ from parity.experiment.rejudge.non_differentiable import RUN_BESIDE, Beside
 from parity.experiment.rejudge.rules import NonDifferentiablePoint, Rule, StructurallyZeroGradient
 from parity.experiment.replay.free_run import told_of_shadow, train_freely
 from parity.experiment.replay.port import ReplayedPort
-from parity.experiment.replay.script import Part, write_reference
+from parity.experiment.replay.script import Part
+from parity.experiment.sides.recorded_side import RecordedSide, recorded_run
 from parity.judge.allowances import FUNCTION_LIMIT
 from parity.judge.levels.function import Lockstep
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Check
 from parity.judge.spread import Spread
-from parity.mapping.states import translated, write_states
+from parity.mapping.states import translated
 from parity.trace import OPTIMIZED, SHADOW_EMPTY, SHADOW_TIES, SHADOW_TIES_OF_INPUTS, Trace, TraceError, parse_key
 from parity.trace.arrays import Array, Tensors
 
@@ -61,11 +62,9 @@ class ReplayedRuns:
         # All steps, for rates go by the step of a build; only those with a kink are judged.
         before = ((number, translated(self._replayed.join, at_kinks.before(number))) for number in part.steps)
         port = self._replayed.run_from(name, before, self._feeds)
-        states = write_states(
-            self._out / f"{name}-before", ((number, at_kinks.before(number)) for number in at_kinks.steps)
-        )
-        reference = write_reference(at_kinks, self._aside, self._out / f"reference-{name}")
-        return self._traces._replace(reference64=reference, candidate64=port, states=Trace(states))
+        side = RecordedSide(at_kinks, self._aside, self._out)
+        reference = recorded_run(side, name, "float64")
+        return self._traces._replace(reference64=reference, candidate64=port, states=side.states(f"{name}-before"))
 
     @cached_property
     def _feeds(self) -> Path | None:

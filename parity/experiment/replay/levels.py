@@ -21,8 +21,9 @@ from parity.experiment.replay.ill_conditioned import beside_notes, race_notes, r
 from parity.experiment.replay.orders import OtherOrder, ScriptRace
 from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.rerun import Rerun
-from parity.experiment.replay.script import Part, write_reference
+from parity.experiment.replay.script import Part
 from parity.experiment.runs import REPEATED
+from parity.experiment.sides.recorded_side import RecordedSide, recorded_run
 from parity.experiment.spec import Progress
 from parity.judge.level import first_difference, level_from, reason_from
 from parity.judge.levels.function import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
@@ -31,7 +32,6 @@ from parity.judge.port_values import judge_own_values, written_notes
 from parity.judge.result import Cause, Check, FirstDifference, Level
 from parity.judge.tensor_details import Pairs
 from parity.judge.unmatched_slots import slot_notes, slots_aside
-from parity.mapping.states import write_states
 from parity.trace import Trace, select
 
 CARRIED = "in lockstep, each step from the recorded state, and free-running from the first weights"
@@ -123,13 +123,9 @@ def _decide(script: Script, runs: Runs) -> Level:
 
 
 def _prepare(replayed: ReplayedPort, shadow: Trace, out: Path) -> Script:
-    part = replayed.part
-    states = Trace(write_states(out / "reference-states", ((number, part.before(number)) for number in part.steps)))
-    references = (
-        write_reference(part, part.trace, out / "reference"),
-        write_reference(part, shadow, out / "reference64"),
-    )
-    return Script(replayed, shadow, references, states, OtherOrder(part, shadow), out)
+    side = RecordedSide(replayed.part, shadow, out)
+    references = recorded_run(side, "float32", "float32"), recorded_run(side, "float64", "float64")
+    return Script(replayed, shadow, references, side.states("reference-states"), OtherOrder(replayed.part, shadow), out)
 
 
 def _record(script: Script) -> Runs:
