@@ -237,7 +237,7 @@ def _agreed(values: list[float], close: float) -> float | None:
 # Names several bugs in the gradients of the towers at once.
 
 ALL = "every variable"
-FITTED = "fitted together with what else is wrong with the gradients"
+FITTED_GRADIENTS = "fitted together with what else is wrong with the gradients"
 
 
 def gradients_at_once(evidence: Evidence, step: int) -> list[Cause]:
@@ -298,12 +298,12 @@ def _of_the_elements(rules: Rules) -> Iterator[Cause]:
             "largest in every rank",
             evidence=f"the largest elements of the gradient of {', '.join(rules.limits)} are of one size, and "
             "would be larger by the "
-            f"rule that the others follow, {FITTED}",
+            f"rule that the others follow, {FITTED_GRADIENTS}",
         )
     for name, rows in rules.rows.items():
         yield build_cause(
             "rows_without_gradient",
-            evidence=f"{len(rows)} rows have the gradient zero in the candidate alone, the others follow one rule, {FITTED}",
+            evidence=f"{len(rows)} rows have the gradient zero in the candidate alone, the others follow one rule, {FITTED_GRADIENTS}",
             rows=", ".join(map(str, rows[:8])),
             name=name,
         )
@@ -337,7 +337,7 @@ def _unequal(weights: list[float], close: float) -> bool:
 
 def _of_the_factors(rules: Rules, whole: float, beyond: str, evidence: Evidence, step: int) -> Iterator[Cause]:
     if not is_close(whole, 1.0, rules.close):
-        text = f"the candidate's gradients are {whole:.9g} times the reference's, {FITTED}{beyond}"
+        text = f"the candidate's gradients are {whole:.9g} times the reference's, {FITTED_GRADIENTS}{beyond}"
         reduced = other_reduction(whole, text, evidence, step) if _loss_differs(evidence, step) else None
         scaled = has_scaler(evidence, step)
         yield reduced or cause_of_factor(whole, ALL, True, text, evidence.towers, rules.close, scaled)
@@ -345,7 +345,9 @@ def _of_the_factors(rules: Rules, whole: float, beyond: str, evidence: Evidence,
     factor = next(iter(wrong.values()), 1.0)
     if wrong and all(abs(other - factor) <= rules.close * max(abs(factor), 1.0) for other in wrong.values()):
         where = ", ".join(wrong)
-        text = f"the candidate's gradient of {where} is {factor:.9g} times as large beside the others', {FITTED}"
+        text = (
+            f"the candidate's gradient of {where} is {factor:.9g} times as large beside the others', {FITTED_GRADIENTS}"
+        )
         yield cause_of_factor(factor, where, False, text, evidence.towers, rules.close)
 
 
@@ -354,7 +356,7 @@ def _of_the_decay(rules: Rules) -> Iterator[Cause]:
     if amounts and all(is_close(amount, amounts[0], CLOSE_AMOUNT) for amount in amounts):
         amount, where = amounts[0], ", ".join(rules.decay)
         yield cause_of_decay(
-            amount, where, f"the gradient of {where} is off by {amount:.9g} times the weight, {FITTED}"
+            amount, where, f"the gradient of {where} is off by {amount:.9g} times the weight, {FITTED_GRADIENTS}"
         )
 
 
@@ -363,7 +365,7 @@ def _of_the_step_before(rules: Rules, step: int) -> Iterator[Cause]:
         yield build_cause(
             "stale_gradient",
             evidence=f"the candidate's gradients at step {step} hold {rules.earlier:.6g} times what it had combined at step "
-            f"{step - 1}, {FITTED}",
+            f"{step - 1}, {FITTED_GRADIENTS}",
         )
 
 

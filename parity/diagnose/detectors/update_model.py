@@ -190,7 +190,7 @@ def _of_a_slot(move: Array, slot: Array, used: Array, weight: Array) -> Moved | 
 
 # Names several bugs in one update at once.
 
-FITTED = "fitted together with what else is wrong with the update"
+FITTED_UPDATES = "fitted together with what else is wrong with the update"
 
 
 def updates_at_once(evidence: Evidence, step: int) -> list[Cause]:
@@ -210,7 +210,7 @@ def _of_the_slot(told: Given) -> Iterator[Cause]:
     # CLOSE_DERIVED: the share was solved for, from a slot before and after.
     if abs(told.kept - told.wanted) <= CLOSE_DERIVED:
         return
-    text = f"the slot {told.slot} of every variable keeps {told.kept:.9g} of itself, {FITTED}"
+    text = f"the slot {told.slot} of every variable keeps {told.kept:.9g} of itself, {FITTED_UPDATES}"
     # Nothing is kept: the slot begins anew in every step, whatever it is called.
     if abs(told.kept) <= CLOSE_DERIVED:
         yield build_cause("slot_reset", evidence=text, slot=told.slot)
@@ -254,7 +254,7 @@ def _of_the_gradient(evidence: Evidence, step: int, told: Given) -> Iterator[Cau
             # One limit, or "or more" where variables end at different ones: clipping by value has one for all.
             more=" or more" if max(limits) > min(limits) * 1.001 else "",
             evidence=f"the largest elements of {len(limits)} of {len(fits)} variables' gradients are of one size "
-            f"each, {FITTED}",
+            f"each, {FITTED_UPDATES}",
         )
     amounts = list(decayed.values())
     if amounts and all(is_close(amount, amounts[0], 1e-3) for amount in amounts):
@@ -266,7 +266,7 @@ def _of_the_gradient(evidence: Evidence, step: int, told: Given) -> Iterator[Cau
 
 
 def _of_the_factors(factors: list[float], told: Given, evidence: Evidence, step: int) -> Iterator[Cause]:
-    text = f"the candidate's optimizer works with {factors[0]:.9g} times the gradient, {FITTED}"
+    text = f"the candidate's optimizer works with {factors[0]:.9g} times the gradient, {FITTED_UPDATES}"
     # All of them: a single variable with another sign is no sign of the update.
     if all(factor < 0 for factor in factors):
         yield build_cause("sign", "update", evidence=text)
@@ -310,7 +310,7 @@ def _of_momentum(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
             "nesterov",
             evidence=f"the candidate's update is {ahead[0].other:.6g} times the gradient and {ahead[0].rate:.6g} "
             "times the slot "
-            f"{told.slot}, {FITTED}",
+            f"{told.slot}, {FITTED_UPDATES}",
             whose="candidate",
             wanted=False,
         )
@@ -337,7 +337,7 @@ def _adam_causes(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
             "bias_correction",
             "missing",
             evidence=f"lr m / (sqrt(v) + epsilon) gives the update of most of {len(went)} variables at step "
-            f"{step}, {FITTED}",
+            f"{step}, {FITTED_UPDATES}",
         )
     # The rate that is left once the correction that this side makes is taken out.
     scale = 1.0 if uncorrected else corrected
@@ -359,7 +359,7 @@ def _adam_causes(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
         yield build_cause(
             "adam_epsilon_placement" if torchs else "adam_epsilon",
             "fitted",
-            evidence=f"m / u of every variable is linear in the root of v, with {epsilon:.6g} beside it, {FITTED}",
+            evidence=f"m / u of every variable is linear in the root of v, with {epsilon:.6g} beside it, {FITTED_UPDATES}",
             epsilon=epsilon,
             wanted=wanted,
         )
@@ -381,7 +381,7 @@ def _of_the_rates(factors: dict[str, float], whole: bool) -> Iterator[Cause]:
             "learning_rate",
             "factor",
             evidence=f"the candidate's update of {len(wrong)} of {len(factors)} variables goes {middle:.9g} times "
-            f"as far, {FITTED}",
+            f"as far, {FITTED_UPDATES}",
             factor=middle,
             where=where,
         )
@@ -397,7 +397,7 @@ def _of_the_shrinking(went: dict[str, Moved], rate: float) -> Iterator[Cause]:
 
 
 def _decay(amount: float, where: str, what: str) -> Cause:
-    return cause_of_decay(amount, where, f"{what} the weight, in {where}, {FITTED}")
+    return cause_of_decay(amount, where, f"{what} the weight, in {where}, {FITTED_UPDATES}")
 
 
 def _one_norm(evidence: Evidence, step: int, told: Given) -> bool:

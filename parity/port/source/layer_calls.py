@@ -216,7 +216,7 @@ def _pool(writer: Writer, op: Op) -> Code:
 
 
 def _padding(size: int, kernel: int, stride: int) -> int:
-    """How many elements TensorFlow's HANDED_ON adds on an axis."""
+    """How many elements TensorFlow's SAME adds on an axis."""
     return max((-(-size // stride) - 1) * stride + kernel - size, 0)
 
 

@@ -11,7 +11,7 @@ from parity.trace.arrays import Array
 from parity.trace.as_written import as_written
 
 MOST_FOLDED = 1 << 16  # elements: a larger array says more as the op that makes it
-HANDED_ON = (
+UNCHANGING_KINDS = (
     "Identity",
     "IdentityN",
     "CheckNumerics",
@@ -51,7 +51,7 @@ def fold(tower: Tower) -> Tower:
 
 def _behind(tensor: Tensor) -> Tensor:
     """What an op that hands on what it takes hands on."""
-    while tensor.kind in HANDED_ON and tensor.op.inputs:
+    while tensor.kind in UNCHANGING_KINDS and tensor.op.inputs:
         tensor = tensor.op.inputs[tensor.number if tensor.kind == "IdentityN" else 0]
     return tensor
 

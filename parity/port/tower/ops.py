@@ -13,8 +13,7 @@ from parity.trace import RecordedGraph, TensorKey, parse_key, trace_name
 from parity.trace.arrays import Array
 
 CONST, VARIABLE, FEED = "Const", "Variable", "Feed"
-VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
-READS = ("Identity", "ReadVariableOp")
+READING_KINDS = ("Identity", "ReadVariableOp")
 COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
 LOGIC = ("LogicalAnd", "LogicalOr", "LogicalNot", "IsFinite", "IsNan", "IsInf", "All", "Any")
 # Ops whose output is of another type than their input: the type itself, or the attribute that names it.
@@ -292,7 +291,7 @@ class _Building:
             return self._variable(key)
         node = self._reader.node(name)
         inputs = [self.tensor(each) for each in self._taken(name)]
-        if node["op"] in READS and inputs and inputs[0].kind == VARIABLE:
+        if node["op"] in READING_KINDS and inputs and inputs[0].kind == VARIABLE:
             return inputs[0].op
         attributes = attributes_of(node)
         shapes, dtypes = self._reader.shapes(name), [str(attributes.get("dtype") or attributes.get("T") or "float32")]
