@@ -303,7 +303,8 @@ def _of_the_elements(rules: Rules) -> Iterator[Cause]:
     for name, rows in rules.rows.items():
         yield build_cause(
             "rows_without_gradient",
-            evidence=f"{len(rows)} rows have the gradient zero in the candidate alone, the others follow one rule, {FITTED_GRADIENTS}",
+            evidence=f"{len(rows)} rows have the gradient zero in the candidate alone, "
+            f"the others follow one rule, {FITTED_GRADIENTS}",
             rows=", ".join(map(str, rows[:8])),
             name=name,
         )
