@@ -40,6 +40,7 @@ ROWS = (
         proof=Proof.RERUN,
     ),
     CauseInfo(
+        # tf.layers.batch_normalization has training=False for a default, slim.batch_norm is_training=True.
         "towers_in_train_mode",
         "the towers normalise with the batch's statistics in inference",
         {

@@ -51,6 +51,7 @@ ROWS = (
         traits=Trait.ONLY_ALONE,
     ),
     CauseInfo(
+        # tf.nn.leaky_relu has a slope of 0.2, torch's 0.01.
         "rectifier",
         "negative values pass where the other side has a ReLU",
         {
@@ -67,6 +68,7 @@ ROWS = (
         "a bias is not added, or is added where the reference has none",
         {
             "layer": Wording("the bias {name} {what} in the candidate", "give the layer its bias once"),
+            # The norm takes it out with the mean again: all that it moves is the moving mean.
             "before a norm": Wording(
                 "the bias {name} in front of a batch norm does not count as in the reference",
                 "give the layer in front of the norm its bias once, or leave it out on both sides",
@@ -128,6 +130,8 @@ ROWS = (
         "padding",
         "an image is padded by other amounts or on other sides",
         {
+            # Measured: where kernel minus stride is odd, ConvTranspose2d's own padding gives the shape of SAME and
+            # values 150 % off.
             "transposed": Wording(
                 "{layer} cuts off {there} of what its windows spread in the candidate, {here} in the reference",
                 "cut as SAME does: torch_ddp.like_tf.ConvTranspose2d",
@@ -149,11 +153,14 @@ ROWS = (
                 "{layer} takes the {other} of each window in the candidate, the {own} in the reference",
                 _POOL,
             ),
+            # tf.nn.avg_pool divides by what is inside of the image, torch by the whole window unless told: 89 % off
+            # (measured).
             "padding counted": Wording(_COMPUTED_SO, "count_include_pad=False"),
         },
         proof=Proof.NUMBERS | Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
+        # With TensorFlow's alpha as it is torch's is 8e-4 off (measured).
         "response_normalisation",
         "local response normalisation by other numbers",
         {
@@ -198,6 +205,8 @@ ROWS = (
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
+        # TensorFlow's default reads at target * scale, a mode that torch does not have: 98 % off without aligned
+        # corners (measured).
         "resizing",
         "an image is resized by another rule: aligned corners, half pixels, nearest",
         {
@@ -252,6 +261,8 @@ ROWS = (
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),
     CauseInfo(
+        # The layer_norm of contrib and slim goes over all axes but the batch's, nn.LayerNorm(channels) over one: 37 %
+        # off (measured).
         "normalised_axis",
         "a norm goes over other axes",
         {

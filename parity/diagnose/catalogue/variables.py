@@ -30,6 +30,7 @@ ROWS = (
         proof=Proof.RERUN,
     ),
     CauseInfo(
+        # Either order has the same shape, so that no mapping by shapes notices.
         "gate_order",
         "the gates of a recurrent layer are in another order",
         {
@@ -48,6 +49,8 @@ ROWS = (
         proof=Proof.RECOMPUTED | Proof.RERUN,
     ),
     CauseInfo(
+        # Rows of a kernel behind an image are (height, width, channels) in TensorFlow, (channels, height, width) in
+        # torch: as many.
         "flatten_order",
         "what is flattened in front of a weight is in another order",
         {
@@ -66,6 +69,8 @@ ROWS = (
         proof=Proof.RECOMPUTED | Proof.RERUN,
     ),
     CauseInfo(
+        # torch's RMSProp begins at 0 where TensorFlow's begins at 1, 57 times off at the first step (measured); its
+        # Adagrad at 0 where TensorFlow's begins at 0.1, 5 times.
         "slot_initial_value",
         "a slot of the optimizer begins with another value",
         {
@@ -80,6 +85,7 @@ ROWS = (
         proof=Proof.NUMBERS,
     ),
     CauseInfo(
+        # torch's LSTM has two biases that both train where TensorFlow's has one: together they move twice as far.
         "trained_twice",
         "two parameters are trained where the reference has one variable",
         {
@@ -130,6 +136,7 @@ ROWS = (
         proof=Proof.STRUCTURE,
     ),
     CauseInfo(
+        # slim.batch_norm has no gamma unless scale=True, torch's norms have one unless affine=False.
         "extra_parameter",
         "the port trains a parameter that the reference does not have",
         {
