@@ -36,6 +36,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 def shown(value: Any) -> str:
     """Returns a value as a message shows it, cut where it is long."""
     text = str(value).lower() if isinstance(value, bool) else repr(value)
+    # A line of a terminal; a table given in the place of a word may be pages.
     return text if len(text) <= 80 else text[:77] + "..."
 
 

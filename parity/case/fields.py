@@ -6,9 +6,11 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 Precision = Literal["float32", "float64"]
 Combine = Literal["mean", "sum"]
+# A module, dotted or not, and a name at its top level: no methods, no nested functions.
 FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 Function = Annotated[str, StringConstraints(pattern=FUNCTION)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+# Infinity is above 0, and TOML has a way to write it.
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 

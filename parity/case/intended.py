@@ -69,6 +69,7 @@ def without(case: Case, keys: tuple[str, ...]) -> Case:
 def times(rate: float | Schedule, factor: float) -> float | Schedule:
     """Returns a learning rate, or every rate of a schedule, times a factor."""
     if not isinstance(rate, Schedule):
+        # In float64 here; it is rounded to float32 once, where the graph's optimizer is made.
         return rate * factor
     # Rates scale, what they are decayed by does not.
     rates = {"learning_rate": rate.learning_rate, "end_learning_rate": rate.end_learning_rate}
@@ -89,6 +90,7 @@ def _only_the_loss(expect: Expect) -> Expect | None:
 
 
 def _more(there: WeightDecay | None, more: WeightDecay) -> WeightDecay:
+    # Coefficients add, since both multiply the same sum of squares: the names they hold for are the same by now.
     added = there.coefficient if there else 0.0
     return more.model_copy(update={"coefficient": added + more.coefficient})
 

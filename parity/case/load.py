@@ -71,6 +71,7 @@ def _dotted(text: str) -> tuple[str, ...]:
         part = match.group(1)
         parts.append(_unescaped(part[1:-1]) if part[0] == '"' else part.strip("'"))
         at = match.end()
+        # A dot goes on with the key; anything else, "=" or "]", ends it.
         if text[at : at + 1] != ".":
             break
         at += 1
@@ -175,6 +176,7 @@ def _problem(detail: Any, data: dict[str, Any]) -> Problem:
         return Problem(key, '"module:function"', shown(value), "Write the module's name, a colon and the function's.")
     if kind == "value_error":
         return _of_entry(key, str(context["error"]), value)
+    # Deeper keys are those of an entry's own table, of which each has its type.
     if kind.endswith("_type") and key[0] == "mapping" and kind != "string_type" and len(key) < 4:
         return Problem(key, "a name or a table", shown(value), f"Write {_ENTRY}.")
     return Problem(key, _KINDS.get(kind, detail["msg"]), shown(value), "Write it like that.")
@@ -248,6 +250,7 @@ def load_case(path: str | Path, **overrides: Any) -> Case:
     if problems:
         lines = lines_of_keys(text)
         placed = [(from_flag.get(problem.key) or line_of(problem.key, lines), problem) for problem in problems]
+        # By line, those of options last; as text filled up with zeros, for numbers and names do not compare.
         placed.sort(key=lambda item: (isinstance(item[0], str), str(item[0]).zfill(9)))
         raise CaseError(
             describe(str(file), [(at if isinstance(at, str) else f"{file}:{at}", problem) for at, problem in placed])
@@ -288,9 +291,11 @@ def _apply(data: dict[str, Any], overrides: dict[str, Any]) -> dict[tuple[str, .
         *tables, last = OVERRIDES[name]
         table: Any = data
         for part in tables:
+            # Where the file has something else in the table's place the check says so, and of the file.
             table = table.setdefault(part, {}) if isinstance(table, dict) else None
         if isinstance(table, dict):
             table[last] = value
+            # So that a problem with it is said of the option and not of a line that the file may not even have.
             from_flag[OVERRIDES[name]] = "--" + name.replace("_", "-")
     return from_flag
 

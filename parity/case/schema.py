@@ -66,6 +66,7 @@ class TfSide(Table):
     )
     update_ops: Literal["before", "grouped"] | None = None
     threads: int | None = Field(default=None, ge=1)
+    # An interpreter of the machine: what is typed and the environment come before it.
     python: str | None = None
 
 
@@ -98,6 +99,7 @@ class TorchSide(Table):
     half_dtype: Literal["float16", "bfloat16"] = "float16"
     sync_batch_norm: bool = False
     threads: int | None = Field(default=None, ge=1)
+    # In MiB; over three or more ranks it decides in which order an element is added up.
     bucket_cap_mb: Positive | None = None
 
 
@@ -139,6 +141,7 @@ class Case(Table):
     precision: Precision = "float32"
     combine: Combine
     batches: Function
+    # Perturbed, since zero biases, unit gammas and empty slots hide what is left out or exchanged.
     init: str = Field(default="perturbed", pattern=r"^(perturbed|model|checkpoint:.+)$")
     directory: Path
     optimizer: AnyOptimizer | None = Field(default=None, discriminator="name")

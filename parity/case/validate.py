@@ -71,6 +71,7 @@ def find_source(spec: str, directory: Path) -> Path:
     module, _, name = spec.partition(":")
     path = _file_of(module, directory)
     try:
+        # As bytes: the file says its own encoding in its first lines, where it is not UTF-8.
         tree = ast.parse(path.read_bytes(), str(path))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
@@ -105,6 +106,7 @@ def _top_level(body: list[ast.stmt]) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Import | ast.ImportFrom):
+            # `import a.b` binds a, `import a.b as c` binds c; of `from a import *` the name is "*".
             yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -139,6 +141,8 @@ def value_of(data: dict[str, Any], key: tuple[str, ...]) -> Any:
 
 def _reductions(data: dict[str, Any]) -> Iterator[Problem]:
     reduce, combine = value_of(data, ("tf", "reduce")), data.get("combine")
+    # Three ways of one mean, which scripts have: a loss divided by N and gradients added, one loss of all towers,
+    # weights.
     if reduce in MEANS and combine == "sum":
         expected = f'combine = "mean" with it, since {reduce} is a way to average'
         yield Problem(("tf", "reduce"), expected, 'combine = "sum"', "Leave tf.reduce out, or write the mean.")
@@ -161,12 +165,14 @@ def _excluded(data: dict[str, Any]) -> Iterator[Problem]:
     rows = (
         (uneven and accumulate, "uneven", "optimizer.accumulate"),
         (uneven and tf("cut") not in (None, "split", "slices"), "uneven", f'tf.cut = "{tf("cut")}"'),
+        # One gradient of one loss: there is none of a tower's own to update its copy by.
         (replicated and whole, "reduce", 'tf.variables = "replicated"'),
         (replicated and own_share, "share", 'tf.variables = "replicated"'),
         (whole and accumulate, "reduce", "optimizer.accumulate"),
         (whole and loss_scale, "reduce", "optimizer.loss_scale"),
         (whole and changed["missing"], "missing", 'tf.reduce = "mean_of_losses"'),
         (whole and changed["sparse"], "sparse", 'tf.reduce = "mean_of_losses"'),
+        # Nor is there one to clip, to count as missing, or to keep in rows.
         (whole and at_tower, "reduce", 'optimizer.clip.at = "tower"'),
     )
     for both, name, other in rows:
@@ -175,6 +181,7 @@ def _excluded(data: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _parts(data: dict[str, Any]) -> Iterator[Problem]:
+    # The class is one for both tables, so that these two keys would be taken here and mean nothing.
     for name in ("only", "loss"):
         if value_of(data, ("optimizer", name)) is not None:
             write = "Leave it out here: the first optimizer has what no other takes."
@@ -234,6 +241,8 @@ def _synchronised(data: dict[str, Any]) -> Iterator[Problem]:
     if value_of(data, ("tf", "reduce")) == "examples":
         expected = "no tf.reduce = \"examples\" with it, since each tower's gradient has a part of every tower's loss"
         yield Problem(key, expected, "both", "Weight the losses, in the tower and in the port.")
+    # Asked for and not guessed: a port may bring torch's SyncBatchNorm itself, or a norm that has to be turned into
+    # one.
     if value_of(data, ("torch", "sync_batch_norm")) is None:
         write = "Write true to have the port's batch norm converted, false where it has SyncBatchNorm of its own."
         yield Problem(("torch", "sync_batch_norm"), f"true or false with {both}", "neither", write)
@@ -244,6 +253,8 @@ def _without_effect(data: dict[str, Any]) -> Iterator[Problem]:
         expected = "no optimizer.weight_decay with it, which no tower would add to its loss"
         yield Problem(("tf", "regularization"), expected, "both", "Leave one of them out.")
     clip = value_of(data, ("optimizer", "clip"))
+    # Towers that stack gradients make them dense first, as all do that copy the cifar10 tutorial: no row is there twice
+    # then.
     kept = value_of(data, ("tf", "sparse")) in ("slices", "slices_unscaled")
     if isinstance(clip, dict) and clip.get("sum_duplicates") is True and clip.get("at") != "tower" and not kept:
         expected = 'sparse gradients to clip: at = "tower", or tf.sparse = "slices"'
@@ -277,12 +288,14 @@ def _nothing(expect: dict[str, Any], data: dict[str, Any]) -> list[Problem]:
         expected = f'"{other}", since the towers do what [expect] declares of the port'
         problems.append(Problem(("expect", "combine"), expected, shown(expect["combine"]), "Leave it out."))
     for key in ("learning_rate_factor", "loss_factor"):
+        # By type, for true is 1 in Python.
         if type(expect.get(key)) in (int, float) and expect[key] == 1:
             problems.append(Problem(("expect", key), "a factor other than 1", "1", "Leave it out."))
     return problems
 
 
 def _not_described(expect: dict[str, Any], data: dict[str, Any]) -> list[Problem]:
+    # Described, an optimizer can be built otherwise than the case says; a function of the towers' own cannot.
     if "optimizer" in data:
         return []
     expected = "an [optimizer] table, from which the reference is built with the difference in it"
@@ -365,6 +378,7 @@ def _micro_batches(data: dict[str, Any]) -> int:
 def _optimizers(data: dict[str, Any]) -> list[Problem]:
     described = "optimizer" in data
     of_tf, of_torch = (value_of(data, (side, "optimizer")) is not None for side in ("tf", "torch"))
+    # Beside [optimizer] a torch.optimizer alone is right: it says what the port really uses of what both are to do.
     if described and of_tf:
         write = "Leave [optimizer] out and write torch.optimizer too, or leave tf.optimizer out."
         return [Problem(("tf", "optimizer"), "either [optimizer] or an optimizer of its own", "both", write)]
@@ -388,6 +402,8 @@ def _own_step(data: dict[str, Any]) -> list[Problem]:
             "both",
             f"Leave torch.step or optimizer.{name} out.",
         )
+        # Both are between the backward pass and the update: clipping and averages the tool can see or make around a
+        # step.
         for name in ("accumulate", "loss_scale")
         if value_of(data, ("optimizer", name)) is not None
     ]

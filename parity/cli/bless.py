@@ -29,12 +29,14 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.worker.process import fail_together
 
     case = load_case(arguments.case, steps=arguments.steps)
+    # The nearest to the user first: what is typed, what the shell says, what the case says.
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     golden = arguments.out or case.directory / "golden"
     # Before the run, which takes minutes.
     require_golden_folder(golden)
     with tempfile.TemporaryDirectory(prefix="parity-bless-") as folder, open_sides(python) as sides:
         fail_together(*sides.started)
+        # In a folder that goes again: of a run only what a port is judged by is kept.
         recorded = Path(folder) / "run"
         with progress(arguments.quiet) as tick:
             result = run_case(case, sides, out=recorded, tick=tick, blessing=True)

@@ -21,6 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     here = probe(sys.executable) or {}
     named = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON")
+    # In a process of its own: neither framework is imported here, and the other interpreter may be another Python.
     other = probe(named) if named else None
     legacy = legacy_interpreters(named)
     of_tf = (other or {}) if named else here
@@ -50,6 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         "genuine TensorFlow 1.15",
         bool(ready),
         ", ".join(f"{each['tensorflow']} in {each['executable']}" for each in ready) or _found(legacy),
+        # 1.15.5 needs Python 3.7 at most, and an older protobuf than pip would choose: its generated code is refused by
+        # 4.
         "python3.7 -m venv tf1 && tf1/bin/pip install tensorflow==1.15.5 'protobuf<3.21', then --tf-python tf1/bin/python",
     )
     count = gpus() if "torch" in here else 0

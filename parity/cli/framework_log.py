@@ -16,9 +16,11 @@ OWN: tuple[tuple[re.Pattern[bytes], re.Pattern[bytes] | None], ...] = (
     (re.compile(rb".*: W .*Failed to place the graph without changing the devices"), TO_A_BLANK_LINE),
     (re.compile(rb"Colocation members, user-requested devices"), TO_A_BLANK_LINE),
     (re.compile(rb"To enable the following instructions:"), None),
+    # absl's and glog's: a letter for severity, month and day.
     (re.compile(rb"[IWEF]\d{4} "), None),
     (re.compile(rb"[IWEF]0000 "), None),
     (re.compile(rb"\d{4}-\d\d-\d\d .*: [IWEF] "), None),
+    # Deprecations: 1.15 prints one for most calls of older code, with what to write instead in the lines after it.
     (re.compile(rb"WARNING:tensorflow:From "), None),
     (re.compile(rb"Instructions for updating:"), ANYTHING),
     (re.compile(rb".*site-packages/(tensorflow|tensorboard|keras|tf_keras)[^ ]*:\d+: \w*Warning"), SOURCE),
@@ -62,6 +64,7 @@ class FrameworkLog:
                 # What has no end yet is held; at the end of the pipe nothing more can follow it.
                 held = lines.pop() if chunk and lines and not lines[-1].endswith((b"\n", b"\r")) else b""
                 for line in lines:
+                    # The rest of a line whose beginning was passed on goes the same way, whatever it looks like.
                     if midway or not self._is_own(line):
                         self._pass(line)
                     else:
@@ -89,4 +92,5 @@ class FrameworkLog:
 
     def _pass(self, text: bytes) -> None:
         sys.stderr.buffer.write(text)
+        # At once: a progress bar or a question has to appear when the script writes it.
         sys.stderr.buffer.flush()

@@ -32,6 +32,7 @@ class Command(NamedTuple):
 
 
 def _command(module: ModuleType) -> Command:
+    # A verb is called as its module is, and its help is that module's first line: neither is written twice.
     name = module.__name__.rpartition(".")[2]
     return Command(name, (module.__doc__ or "").splitlines()[0], module.add_arguments, module.run)
 
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _ended_as_interrupted(), _reader_may_leave():
             code = int(parsed.run(parsed))
+            # Within the block: what is still buffered would otherwise meet the closed pipe only at Python's end.
             sys.stdout.flush()
             return code
     # No `Exception`, and the most usual way to end a run.
@@ -96,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
 @contextlib.contextmanager
 def _ended_as_interrupted() -> Iterator[None]:
     # So that a cancelled job ends its sides and removes its folders like one stopped with Ctrl-C.
+    # Python sets handlers in the main thread alone; in any other this was called as a function.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -119,6 +122,7 @@ def _reader_may_leave() -> Iterator[None]:
         # The package that prints ends the program with 1 then, which would say "different".
         if isinstance(left, SystemExit) and not isinstance(left.__context__, BrokenPipeError):
             raise
+        # Standard output goes nowhere from here on, so that Python's own flush at the end has nobody to complain about.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.close(nowhere)
@@ -133,6 +137,7 @@ def _failed(parsed: argparse.Namespace, error: BaseException) -> int:
     if isinstance(error, BrokenPipeError):
         return COULD_NOT
     print_failure(error, _gives_verdict(parsed))
+    # After the message: where the table is stands last on the screen.
     leave_table(parsed, error)
     write_failure_files(parsed, error)
     return COULD_NOT

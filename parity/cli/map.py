@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     for option in ("weights", "step"):
         if getattr(arguments, option) is not None and not arguments.write:
             raise CommandError(f"--{option}: expected --write DIR too, got none. Say where to leave what it becomes.")
+    # A trace is a folder too: with a second one it is taken for that before a case is looked for in it.
     case = arguments.reference / "case.toml" if arguments.reference.is_dir() else arguments.reference
     if arguments.candidate is not None:
         return _of_traces(arguments)
@@ -102,6 +103,7 @@ def _of_traces(arguments: argparse.Namespace) -> int:
     try:
         mapping = mapping_of_traces(reference, candidate, entries)
     except MappingError:
+        # What may be meant goes to standard output, ready for a file, before the error says what is open.
         _propose(reference, candidate)
         raise
     if arguments.write:
@@ -130,6 +132,7 @@ def _contradictions(console: Any, mapping: Any, proposals: Any) -> int:
         text = f"{each.reference}: mapped to {' + '.join(names)} by {transform}, but"
         text += f" {' + '.join(each.candidate)} by {each.transform} agrees with it ({told})"
         console.print(f"the values speak against it: {text}", markup=False, soft_wrap=True)
+    # As a difference: the variables join, and what they hold says that they were joined wrongly.
     return 1 if against else 0
 
 

@@ -25,6 +25,7 @@ def leave_table(arguments: argparse.Namespace, error: BaseException) -> Path | N
     try:
         path = _place(getattr(arguments, "out", None))
         path.write_text(table, encoding="utf-8")
+    # What ended the command is said already, and is its reason still.
     except OSError as unwritten:
         print(f"parity: expected to write a [mapping] table, got: {unwritten.strerror}.", file=sys.stderr)
         return None

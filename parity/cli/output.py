@@ -154,6 +154,7 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    # On standard error, for standard output is the report's: it may go into a file or a pipe.
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield lambda what, done, total: None
@@ -165,6 +166,7 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
         def tick(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = shown.add_task(what, total=total)
+            # What is done disappears, or a run of many parts would fill the screen with full bars.
             shown.update(tasks[what], completed=done, visible=done < total)
 
         yield tick
@@ -186,6 +188,7 @@ def claim_events(folder: Path) -> Path:
     try:
         for side in SIDES:
             (folder / side).mkdir(parents=True, exist_ok=True)
+            # With a suffix of our own: a folder that TensorBoard shows may hold the events of somebody's training.
             for old in (folder / side).glob(f"{EVENTS}.*.parity"):
                 old.unlink()
     except OSError as error:
@@ -229,6 +232,7 @@ def claim_report_files(arguments: argparse.Namespace) -> None:
     Raises:
       CommandError: one cannot be written, two options name one file, or TensorBoard is not there to write with.
     """
+    # All are looked at before any is touched: a second option of the same name must cost no file.
     taken: dict[Path, str] = {}
     for name, path in _asked(arguments):
         other = taken.setdefault(path.resolve(), name)
@@ -292,6 +296,7 @@ def seconds(text: str) -> float:
         found = float(text)
     except ValueError:
         found = math.nan
+    # NaN is neither, and is refused by this too.
     if not 0 < found < math.inf:
         raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
     return found

@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.port.source.program import port_of
 
     port = port_of(arguments.trace)
+    # Before it is proven: should that be stopped, the port is there and says that it is unproven.
     write_port(port, arguments.out, None)
     proof = None
     if arguments.prove and not port.missing:

@@ -57,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"parity: {error}", file=sys.stderr)
         return 2
     log = Path(f"{os.path.abspath(_out(arguments))}.log")
+    # Of an earlier recording: the file is made again only if there is a message to keep.
     log.unlink(missing_ok=True)
     # Standard output is the script's own; only stderr is read, for TensorFlow's messages are taken out of it.
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
@@ -65,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         code = process.wait()
     except BaseException:
+        # Ctrl-C reaches the script as well, being of the same terminal; a cancelled job ends the command alone.
         _end(process)
         raise
     finally:
@@ -105,6 +107,7 @@ def _words(arguments: argparse.Namespace) -> list[str]:
     from parity.worker import bootstrap
 
     script = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
+    # "--" between the recorder's options and the script's own, which may be called alike.
     what = ["-m", *arguments.module] if arguments.module else ["--", *script]
     if len(what) < 2 or (arguments.module and script):
         raise CommandError("record: expected a script or -m MODULE, got neither or both. Write `-- SCRIPT ARGS…` last.")
@@ -116,6 +119,7 @@ def _words(arguments: argparse.Namespace) -> list[str]:
         )
     if arguments.gpus < 0:
         raise CommandError(f"record: expected --gpus from 1, got {arguments.gpus}.")
+    # By the file, not by -m: the other interpreter need not have these packages installed.
     words = [str(bootstrap.__file__), "tf_towers.record", "--skip", str(arguments.skip), "--gpus", str(arguments.gpus)]
     words += ["--steps", str(arguments.steps)] if arguments.steps is not None else []
     words += ["--out", arguments.out] if arguments.out else []

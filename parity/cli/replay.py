@@ -92,6 +92,7 @@ def _replay(arguments: argparse.Namespace) -> int:
         raise CommandError(
             "replay: expected --torch and --loss, or --init, got neither. Name the port, or write its skeleton with --init."
         )
+    # Before the run, which takes minutes: a file that cannot be written is said now.
     claim_report_files(arguments)
     losses, optimizers = by_section("--loss", arguments.loss), by_section("--optimizer", arguments.optimizer)
     port = Port(arguments.torch, losses, optimizers, here(), arguments.timeout, by_section("--step", arguments.step))
@@ -115,6 +116,7 @@ def by_section(option: str, given: list[str]) -> dict[str, str]:
 
     found: dict[str, str] = {}
     for text in given:
+        # The last "=": names of optimizers may hold one, modules and functions cannot.
         name, _, spec = text.rpartition("=")
         if name in found or not all(spec.partition(":")):
             raise CommandError(

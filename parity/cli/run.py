@@ -88,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     reproduction = claim_reproduction(arguments.reproduce) if arguments.reproduce else None
     with claimed_folder(arguments.out) as out:
         with progress(arguments.quiet) as tick, open_sides(python, arguments.timeout, out, live) as sides:
+            # Both start at the same time, which takes seconds each: if one of them cannot, the other is not waited for.
             fail_together(*sides.started)
             result = run_case(
                 case,
@@ -115,5 +116,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _power(case: Any, result: Any, sides: Any, tick: Any) -> Any:
     from parity.experiment.power import prove
 
+    # By the names that TensorFlow's layers give: bugs of batch norm are planted only where there is one.
     statistics = any(pair[0].endswith(("moving_mean", "moving_variance")) for pair in result.pairs)
     return prove(case, sides, statistics, tick)

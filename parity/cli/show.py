@@ -19,6 +19,7 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.report.view import flat, plain, plain_table, print_trimmed
     from parity.trace import Trace, TraceError
 
+    # Of a run that was killed too: what it did so far is what one wants to look at then.
     trace = Trace(arguments.trace, whole=False)
     steps = trace.step_numbers[:1] if arguments.step is None else [arguments.step]
     if not set(steps) <= set(trace.step_numbers):

@@ -59,6 +59,7 @@ def _teach(arguments: argparse.Namespace) -> int:
         raise TeachError("teach: expected --html FILE for --open, got none. Name the file to write and open.")
     lesson = pick(lessons, arguments.lesson)
     if arguments.html:
+        # Before the lesson is played, which starts both frameworks.
         claim_file("--html", arguments.html)
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON")
     with open_players(python, arguments.timeout) as players, busy() as tell:

@@ -15,6 +15,7 @@ def appearing(path: Path) -> Iterator[BinaryIO]:
       path: the file to make; so is its folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, for a rename is one step within one file system only; with a number, for runs side by side.
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with partial.open("wb") as file:

@@ -71,6 +71,7 @@ def related(row: CauseInfo) -> list[str]:
 
 def shown(template: str) -> str:
     """Returns a title or fix with the names of its fields in angle brackets."""
+    # As `str.format` reads it, double braces included, which a search for braces would take for fields.
     parts = Formatter().parse(template)
     return "".join(text + (f"<{name}>" if name and name != "where" else "") for text, name, _, _ in parts)
 
@@ -123,6 +124,7 @@ def pages(folder: Path) -> dict[Path, str]:
     Args:
       folder: of the documentation.
     """
+    # Up to the first heading it is written by hand.
     begins = (folder / "causes.md").read_text(encoding="utf-8").partition("\n## ")[0]
     written = {folder / "causes.md": f"{begins}\n{list_as_markdown()}"}
     return written | {folder / "causes" / f"{name}.md": as_markdown(name) for name in CAUSES}

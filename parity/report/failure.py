@@ -38,6 +38,7 @@ def described(error: BaseException, verdict: bool = True) -> Failure:
     if isinstance(error, ValueError) and type(error).__module__.partition(".")[0] == "parity":
         parts = {name: getattr(error, name, "") for name in ("side", "traceback", "printed")}
         return Failure(str(error), **parts)
+    # A full disk or a folder that may not be written is the machine's, and no bug here.
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else " a file"
         return Failure(f"expected to read or write{where}, got: {error.strerror or error}. Fix that and run again.")
@@ -75,6 +76,7 @@ def print_failure(error: BaseException, verdict: bool = True) -> None:
 def write_failure(error: BaseException, path: Path) -> None:
     """Writes the same for machines: verdict `incomparable`, no level run, and the key `error`."""
     failure = described(error)
+    # The keys of a file with a verdict, so that what reads these files needs no second form.
     levels = {name: Level(name, "not_run", "nothing could be compared") for name in LEVELS_IN_ORDER}
     found: dict[str, Any] = {"message": failure.message, "side": failure.side or None, "traceback": failure.traceback}
     write_json(Result(levels, {}, {}), path, found)

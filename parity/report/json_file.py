@@ -33,6 +33,7 @@ def write_json(result: Result, path: Path, error: dict[str, Any] | None = None, 
     whole = json.dumps({**as_json(result), "error": error, "prove": prove}, indent=2, allow_nan=False) + "\n"
     # The table first: who waits for the JSON finds both.
     with appearing(path.with_suffix(".checks.npz")) as file:
+        # Text and numbers alone: a table with pickled objects would run code in whoever opens it.
         np.savez_compressed(file, allow_pickle=False, **columns(result))
     with appearing(path) as file:
         file.write(whole.encode("utf-8"))
@@ -49,6 +50,8 @@ def as_json(result: Result) -> dict[str, Any]:
         "candidate": _finite(result.candidate),
         "first_difference": _first(result.first_difference),
         "causes": [_cause(cause) for cause in result.causes],
+        # One row for each tensor, with its worst step: all checks of a long run are megabytes, and stand in the .npz
+        # beside.
         "checks": [summary for name, level in result.levels.items() for summary in _summaries(name, level.checks)],
         "mapping": [
             dict(zip(("reference", "candidate", "transform", "why"), pair, strict=True)) for pair in result.pairs
@@ -149,6 +152,7 @@ def _summaries(level: str, checks: Iterable[Check]) -> list[dict[str, Any]]:
 
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
+        # "nan", "inf" and "-inf": JSON has no numbers for them, and Python's own spelling is refused by other parsers.
         return str(value)
     if isinstance(value, dict):
         return {name: _finite(part) for name, part in value.items()}

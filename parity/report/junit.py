@@ -52,6 +52,7 @@ def write_junit_failure(message: str, traceback: str, path: Path) -> None:
 
 def _add_case(suite: ElementTree.Element, level: Level, title: str) -> None:
     name = f"{LEVEL_NUMBERS[level.name]} {level.name}"
+    # Jenkins, for one, groups by what comes before the last dot of a class name.
     case = ElementTree.SubElement(suite, "testcase", classname=_writable(f"parity.{title}"), name=name)
     if level.verdict in ELEMENTS:
         message = _headline(level) if level.verdict != "not_run" else level.reason

@@ -53,6 +53,7 @@ def as_markdown(result: Result, title: str) -> str:
         told = f"**{_text(heading)}: {_text(cause.title)}.** {_text(cause.evidence)}.{explains}"
         parts.append(f"{told}\n\n> **Fix:** {_text(cause.fix)}")
     one, other = flat(result.reference), flat(result.candidate)
+    # Only what differs: a comment on a pull request has room for nothing else, the JSON has all of them.
     names = differing(one, other)
     if names:
         rows = [(_code(name), _code(plain(one.get(name))), _code(plain(other.get(name)))) for name in names]
@@ -89,6 +90,7 @@ def _worst(level: Level) -> str:
         (str(check.step), _code(name_of(check, level)), f"{check.multiple:.2g}", f"{check.of_scale:.2g}", check.verdict)
         for check in sorted(judged, key=lambda check: check.multiple, reverse=True)[:WORST]
     ]
+    # The blank lines around it are what makes GitHub read Markdown inside of HTML.
     table = _table(("step", "tensor", "of tolerance", "of scale", "verdict"), rows)
     return f"<details><summary>Worst tensors of level {level.name}</summary>\n\n{table}\n\n</details>"
 

@@ -23,6 +23,8 @@ def show_power(power: Power, quiet: bool = False) -> None:
     table = plain_table("planted in this case", "found", "called")
     for outcome in power.outcomes:
         found = outcome.where if outcome.detected else "NOT FOUND"
+        # Found and called by another name is a verdict that holds and advice that misleads: it is told apart from no
+        # name.
         called = outcome.cause if outcome.named else f"another name: {outcome.cause}" if outcome.cause else "no name"
         table.add_row(outcome.probe.words, found, called)
     print_trimmed(console, "", Group(Text("Would it have caught it?", "bold"), table))

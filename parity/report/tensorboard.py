@@ -26,6 +26,7 @@ def write_tensorboard(result: Result, folder: Path) -> None:
       result: what was found; losses and histograms are written where it was looked at closely.
       folder: what `tensorboard --logdir` is given.
     """
+    # One time for all events: TensorBoard's axis of steps is what counts, and a report is written in one go.
     began = time.time()
     values: dict[str, list[tuple[int, Any]]] = {side: [] for side in SIDES}
     for losses in result.losses:
@@ -66,6 +67,8 @@ def _multiples(level: Level) -> list[tuple[int, Any]]:
 def _chosen(judged: Iterable[Check]) -> set[tuple[str, str]]:
     chosen: set[tuple[str, str]] = set()
     counts: dict[str, int] = {}
+    # Different ones first, then by how near to the tolerance: what is cut off at `MOST_TENSORS` is the farthest from
+    # it.
     for check in sorted(judged, key=lambda check: (check.verdict == "same", -check.multiple)):
         if (check.run, check.key) not in chosen and counts.get(check.run, 0) < MOST_TENSORS:
             chosen.add((check.run, check.key))
@@ -98,6 +101,7 @@ def _bars(tag: str, histogram: Histogram) -> Any:
     low, high, parts = histogram.low, histogram.high, len(histogram.counts)
     # TensorBoard draws no bar without a width: values that are all one get a bar of 1.
     low, high = (low, high) if high > low else (low - 0.5, high + 0.5)
+    # The right ends of the bars; the last one is `high` itself, for the sum may round past it or short of it.
     limits = [low + (high - low) * ((part + 1) / parts) for part in range(parts - 1)] + [high]
     told = HistogramProto(min=low, max=high, num=sum(histogram.counts), bucket_limit=limits, bucket=histogram.counts)
     return Summary.Value(tag=tag, histo=told)
@@ -110,7 +114,9 @@ def _write(path: Path, values: list[tuple[int, Any]], began: float) -> None:
 
     with appearing(path) as file:
         writer = RecordWriter(file)
+        # Every event file of TensorFlow's begins with this record.
         writer.write(Event(wall_time=began, file_version="brain.Event:2").SerializeToString())
+        # In the order of steps, as a training would have written them.
         for step, value in sorted(values, key=lambda each: each[0]):
             event = Event(wall_time=began, step=step, summary=Summary(value=[value]))
             writer.write(event.SerializeToString())

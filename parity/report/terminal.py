@@ -31,6 +31,7 @@ def report(result: Result, title: str, quiet: bool = False, verbose: bool = Fals
       quiet: print the line of the verdict only.
       verbose: also print all facts and notes, the ten worst tensors of each level and the mapping.
     """
+    # Without highlighting: rich would colour numbers and paths in the middle of names.
     console = Console(highlight=False)
     if console.width > WIDEST:
         console = Console(highlight=False, width=WIDEST)
@@ -47,6 +48,7 @@ def print_verdict(result: Result, title: str, console: Console) -> None:
     left_out = [level.name for level in result.levels.values() if level.verdict == "not_run"]
     if left_out:
         line.append(f"  (not run: {', '.join(left_out)})", "dim")
+    # Not wrapped by rich: whoever greps for the verdict gets it in one line.
     console.print(line, soft_wrap=True)
 
 

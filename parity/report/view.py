@@ -127,6 +127,7 @@ def name_of(check: Check, level: Level) -> str:
 
 def who(facts: dict[str, Any]) -> str:
     """Returns how many towers or ranks of which framework a side is."""
+    # A side with towers calls them so; facts of older or other traces may have neither.
     count, noun = (facts["towers"], "tower") if "towers" in facts else (facts.get("ranks", "?"), "rank")
     return f"{count} {noun}{'' if count == 1 else 's'}, {facts.get('framework', 'unknown framework')}"
 

@@ -79,6 +79,7 @@ def flow_of(facts: dict[str, Any], first: FirstDifference | None) -> Flow:
         ("start" if first.check.run in ("fresh", "init") else PART_OF_QUANTITY.get(first.quantity, "")) if first else ""
     )
     mark = f" (the {HEADINGS[first.check.verdict].lower()} is made here)" if first else ""
+    # "0.1" is micro-batch 1 of tower 0: drawn in the lane of its tower.
     lane = int(first.tower.partition(".")[0]) if first and first.tower.partition(".")[0].isdigit() else None
     lanes = _lanes(side.copies)
     boxes: list[Box] = []
@@ -122,6 +123,7 @@ def _rows(side: Side) -> list[tuple[str, str, bool]]:
 
 def _lanes(count: int) -> list[tuple[float, float, range]]:
     shown = min(count, LANES)
+    # 4 units of margin on either side, of which the lanes and the gaps between them take the rest.
     width = (FLOW_WIDTH - 8 - GAP * (shown - 1)) / shown
     groups = [range(n, n + 1) for n in range(shown)]
     # The last lane stands for all further towers.
@@ -272,13 +274,16 @@ def _across(rows: Sequence[tuple[int, float, float, float]]) -> Callable[[float]
 
 def _up(low: float, high: float) -> Callable[[float], float]:
     tall = LOSSES_HEIGHT - TOP - BOTTOM
+    # Upside down: y grows downwards in SVG.
     return lambda value: LOSSES_HEIGHT - BOTTOM - tall * (value - low) / (high - low)
 
 
 def _steps(rows: Sequence[tuple[int, float, float, float]]) -> list[tuple[float, str]]:
     x = _across(rows)
+    # First, middle and last, each once: a run of one step has them all in one place.
     return [(x(step), str(step)) for step in dict.fromkeys((rows[0][0], rows[len(rows) // 2][0], rows[-1][0]))]
 
 
 def _text(points: Points) -> str:
+    # A tenth of a unit is finer than a pixel, and keeps a thousand points in a few kilobytes.
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)

@@ -116,6 +116,7 @@ def _grid(level: Level, run: str) -> Grid:
 
 
 def _spread(cells: Array, values: Array, shape: tuple[int, int]) -> Array:
+    # A cell without a check is 0, which is the state "absent".
     whole = np.zeros(shape[0] * shape[1], dtype=values.dtype)
     whole[cells] = values
     return whole.reshape(shape)
@@ -127,6 +128,7 @@ def _planes(codes: Array, width: int) -> bytes:
 
 
 def _width(count: int) -> int:
+    # Bytes of an index below `count`.
     return next(width for width in (1, 2, 3) if count <= 256**width)
 
 
@@ -134,6 +136,7 @@ def closer_of(result: Result, found: list[Grid]) -> list[dict[str, Any]]:
     """Returns a JSON value for each tensor that was looked at and is in the heat map, with its cell."""
     packed = []
     for each in result.closer:
+        # For its place only: which cell this is has nothing to do with the verdict.
         check = Check(each.run, each.step, each.key, "same")
         where = place(found, result.levels[each.level], check)
         if where:

@@ -95,6 +95,7 @@ def _data(result: Result, found: list[Grid]) -> dict[str, Any]:
     bad = {name for name, level in result.levels.items() if level.verdict in ("different", "incomparable")}
     number = next((number for number, grid in enumerate(found) if grid.level in bad), 0)
     opened = places[0]["place"] if places else (number, 0, 0)
+    # Names are long and every run of every level has the same ones: each stands in the page once.
     numbers: dict[str, int] = {}
     shown = [grid.as_json(numbers) for grid in found]
     closer = closer_of(result, found)
@@ -119,6 +120,7 @@ def _first(result: Result) -> dict[str, Any] | None:
 def _facts(result: Result) -> list[tuple[str, str, str, bool]]:
     one, other = flat(result.reference), flat(result.candidate)
     marked = set(differing(one, other))
+    # Those that differ first.
     names = sorted({*one, *other}, key=lambda name: (name not in marked, name))
     return [(name, plain(one.get(name)), plain(other.get(name)), name in marked) for name in names]
 
@@ -130,6 +132,7 @@ def _worst(level: Level) -> tuple[str, list[tuple[Check, str]]]:
 
 
 def _hash(text: str) -> str:
+    # As Content-Security-Policy writes a hash: of the exact text between the tags, in base64.
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
@@ -139,7 +142,9 @@ def _part(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def _template() -> Any:
+    # Loaded where a page is asked for: most runs print to a terminal alone.
     from jinja2 import Environment, StrictUndefined
 
+    # Names in a trace are a script's own and may hold markup; a misspelt field is an error and not a gap in the page.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(_part("page.html"))
