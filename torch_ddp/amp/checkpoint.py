@@ -9,7 +9,7 @@ from torch import nn
 from torch_ddp.amp.errors import AmpError
 from torch_ddp.amp.loss_scaler import LossScaler
 from torch_ddp.amp.optimizer_state import follow_weights, make_masters, masters_to_weights, stash_of
-from torch_ddp.amp.session import Session, current
+from torch_ddp.amp.session import Session, current, optimizers_of_all_calls
 
 MASTERS = "master_weights"
 
@@ -76,6 +76,9 @@ def _load_scalers(scalers: list[LossScaler], saved: list[dict[str, Any]]) -> Non
 
 
 def _load_masters(session: Session, saved: list[list[torch.Tensor]]) -> None:
+    if len(saved) != len(session.optimizers) and len(saved) == len(everyone := optimizers_of_all_calls()):
+        # Saved when optimizers of several calls trained along; they join again.
+        session.optimizers = everyone
     masters = _masters(session)
     shapes = [[tuple(master.shape) for master in one] for one in masters]
     got = [[tuple(master.shape) for master in one] for one in saved]

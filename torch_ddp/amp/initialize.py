@@ -39,7 +39,9 @@ def initialize(
 ) -> Any:
     """Prepares models and optimizers for mixed precision, in place, with the arguments and rules of Apex.
 
-    The session it begins replaces the one before. Call it once, before DistributedDataParallel wraps a model.
+    The session it begins replaces the one before, with its scalers and casts. Call it once, before
+    DistributedDataParallel wraps a model. Where a script calls it twice, for two models, the first optimizer trains along
+    from its next `scale_loss`.
 
     Args:
         models: a module, or a list or tuple of modules, with float32 weights.
@@ -87,14 +89,15 @@ def initialize(
         begin(Session(properties, [], enabled=False))
         return given
     # Everything is checked before anything is changed: a refused call leaves models and optimizers as they were.
-    _check(several_models, several_optimizers, num_losses, allow_incoming_model_not_fp32)
+    hooks = bool(properties.cast_model_type) or cast_model_outputs is not None or native
+    _check(several_models, several_optimizers, num_losses, allow_incoming_model_not_fp32, hooks)
     limits = (min_loss_scale, max_loss_scale)
     scalers = [_scaler(properties, native, several_models, *limits) for _ in range(num_losses)]
     casts = Casts(properties.half_dtype, allow_banned) if properties.patch_torch_functions and not native else None
     for model in several_models:
         _prepare_model(model, properties, cast_model_outputs, native)
     for optimizer in several_optimizers:
-        _prepare_optimizer(optimizer, properties, casts)
+        _prepare_optimizer(optimizer, properties)
     # Last, when nothing can fail any more: the session before goes on until then.
     begin(Session(properties, scalers, casts=casts, optimizers=several_optimizers, verbosity=verbosity))
     if verbosity:
@@ -102,11 +105,11 @@ def initialize(
     return given
 
 
-def _check(models: list[nn.Module], optimizers: list[Any], num_losses: int, any_dtype: bool) -> None:
+def _check(models: list[nn.Module], optimizers: list[Any], num_losses: int, any_dtype: bool, hooks: bool) -> None:
     if num_losses < 1:
         raise AmpError(f"amp.initialize: expected num_losses to be at least 1, got {num_losses}. Count the losses.")
     for model in models:
-        check_model(model, any_dtype)
+        check_model(model, any_dtype, hooks)
     for optimizer in optimizers:
         check_fresh(optimizer)
 
@@ -167,16 +170,17 @@ def _prepare_model(model: nn.Module, properties: Properties, outputs: torch.dtyp
         model.register_forward_hook(CastOutputs(outputs), prepend=True)
     if properties.patch_torch_functions and native:
         autocast_model(model, properties.half_dtype, outputs)
-    elif properties.patch_torch_functions:
+    # A scripted module takes no hooks, and runs on threads that were there before without casts, as it does inside.
+    elif properties.patch_torch_functions and not isinstance(model, torch.jit.ScriptModule):
         join_threads(model)
 
 
-def _prepare_optimizer(optimizer: torch.optim.Optimizer, properties: Properties, casts: Casts | None) -> None:
+def _prepare_optimizer(optimizer: torch.optim.Optimizer, properties: Properties) -> None:
     if properties.cast_model_type and not properties.master_weights:
         # Without masters the weights are half, and so must momentum be that was there before; Apex does it by the
         # same call.
         optimizer.load_state_dict(optimizer.state_dict())  # casts the state to the dtype of the weights
-    patch_optimizer(optimizer, bool(properties.master_weights), casts)
+    patch_optimizer(optimizer, bool(properties.master_weights))
 
 
 def _described(properties: Properties, precision: str) -> str:

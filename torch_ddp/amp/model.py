@@ -1,14 +1,16 @@
 """Casts a model's weights, inputs and outputs; recurrent layers take half inputs beside float32 weights."""
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from torch_ddp.amp.errors import AmpError
 from torch_ddp.amp.options import HALF_DTYPES
@@ -60,12 +62,13 @@ class RecurrentInputs:
 WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 
 
-def check_model(model: nn.Module, any_dtype: bool) -> None:
-    """Refuses what Apex refuses: wrapped models, and weights or buffers that are not float32.
+def check_model(model: nn.Module, any_dtype: bool, hooks: bool) -> None:
+    """Refuses what Apex refuses: wrapped models, and weights or buffers that are not float32; and what takes no hooks.
 
     Args:
         model: as the user gave it.
         any_dtype: lets other floating point dtypes pass.
+        hooks: whether inputs or outputs will be cast around its calls.
 
     Raises:
         AmpError: the model is one of these.
@@ -74,6 +77,11 @@ def check_model(model: nn.Module, any_dtype: bool) -> None:
         raise AmpError(
             f"amp.initialize: expected a bare model, got {type(model).__name__}. "
             "Wrap what amp.initialize returns, not what goes in."
+        )
+    if hooks and isinstance(model, torch.jit.ScriptModule):
+        raise AmpError(
+            f"amp.initialize: expected a module that takes hooks, got {type(model).__name__}, which torch.jit made. "
+            "Put it inside a torch.nn.Module that calls it, or use opt_level 'O1', which casts around functions outside it."
         )
     for name, tensor in [] if any_dtype else [*model.named_parameters(), *model.named_buffers()]:
         if tensor.is_floating_point() and tensor.dtype is not torch.float32:
@@ -109,12 +117,23 @@ def cast_values(value: Any, dtype: torch.dtype) -> Any:
     """Returns a structure with its floating point tensors cast.
 
     Args:
-        value: tensors in lists, tuples, named tuples, dicts and what else is registered as a pytree. Other objects with a
-            method `to`, such as packed sequences, are cast by it; the rest stays.
+        value: tensors in lists, tuples, named tuples, dicts, what else is registered as a pytree, and any other mapping
+            or iterable, which becomes another of its type. Objects with a method `to`, such as packed sequences, are cast
+            by it; the rest stays, iterators too, which can be read only once.
         dtype: to cast to.
+
+    Raises:
+        AmpError: a container holds tensors to be cast, and its type cannot be called with an iterable to make another.
     """
     # Apex rebuilds containers by type(value)(generator), which breaks named tuples; pytrees know how each is made.
-    return tree_map(lambda leaf: _cast_leaf(leaf, dtype), value, is_leaf=_casts_itself)
+    leaves, structure = tree_flatten(value, is_leaf=_casts_itself)
+    cast = [_cast_leaf(leaf, dtype) for leaf in leaves]
+    # The object itself where nothing is to be cast: not every container can be made anew.
+    return value if _same(leaves, cast) else tree_unflatten(cast, structure)
+
+
+def _same(items: Sequence[object], others: Sequence[object]) -> bool:
+    return all(item is other for item, other in zip(items, others, strict=True))
 
 
 def _casts_itself(value: object) -> bool:
@@ -124,7 +143,48 @@ def _casts_itself(value: object) -> bool:
 def _cast_leaf(leaf: Any, dtype: torch.dtype) -> Any:
     if isinstance(leaf, torch.Tensor):
         return leaf.to(dtype) if leaf.is_floating_point() else leaf
-    return leaf.to(dtype) if _casts_itself(leaf) else leaf
+    if _casts_itself(leaf):
+        return leaf.to(dtype)
+    if isinstance(leaf, Mapping):
+        return _cast_mapping(leaf, dtype)
+    # The order of `applier` in apex/amp/_initialize.py, 25.04, which leaves text and numpy's arrays alone.
+    if isinstance(leaf, Iterable) and not isinstance(leaf, str | bytes | bytearray | np.ndarray | Iterator | nn.Module):
+        return _cast_iterable(leaf, dtype)
+    return leaf
+
+
+def _cast_mapping(value: Mapping[Any, Any], dtype: torch.dtype) -> Any:
+    keys, items = list(value.keys()), list(value.values())
+    cast = [cast_values(item, dtype) for item in items]
+    if _same(items, cast):
+        return value
+    if not isinstance(value, MutableMapping):
+        return dict(zip(keys, cast, strict=True))
+    # Apex makes a plain dict of it, and what reads `output.logits` fails. A copy may hold more than its items.
+    other = copy.copy(value)
+    for key, item in zip(keys, cast, strict=True):
+        other[key] = item
+    # An output whose items are attributes too, such as those of transformers.
+    replaced = {id(item): new for item, new in zip(items, cast, strict=True)}
+    for name, held in getattr(other, "__dict__", {}).items():
+        if id(held) in replaced:
+            vars(other)[name] = replaced[id(held)]
+    return other
+
+
+def _cast_iterable(value: Iterable[Any], dtype: torch.dtype) -> Any:
+    items = list(value)
+    cast = [cast_values(item, dtype) for item in items]
+    if _same(items, cast):
+        return value
+    make: Any = type(value)
+    try:
+        return make(cast)
+    except TypeError as error:
+        raise AmpError(
+            f"amp: expected a container of tensors whose type makes another from an iterable, got {make.__name__} "
+            f"({error}). Pass or return a list, a tuple or a dict."
+        ) from error
 
 
 @dataclass(frozen=True)

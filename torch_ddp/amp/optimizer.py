@@ -1,7 +1,7 @@
 """An optimizer whose step can be skipped, keeps out of the casts and writes masters back to half weights."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import wraps
 from types import MethodType
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 
 from torch_ddp.amp.errors import AmpError
 from torch_ddp.amp.optimizer_state import ATTRIBUTE, Stash, make_masters, masters_to_weights, stash_of
-from torch_ddp.amp.session import Casts
+from torch_ddp.amp.session import Casts, current_casts, disable_casts
 
 
 def check_fresh(optimizer: torch.optim.Optimizer) -> None:
@@ -29,19 +29,18 @@ def check_fresh(optimizer: torch.optim.Optimizer) -> None:
         )
 
 
-def patch_optimizer(optimizer: torch.optim.Optimizer, keeps_masters: bool, casts: Casts | None) -> None:
+def patch_optimizer(optimizer: torch.optim.Optimizer, keeps_masters: bool) -> None:
     """Puts amp around `step` and `zero_grad` of an optimizer, in place.
 
     Args:
         optimizer: not patched before; a wrapper with the methods of an optimizer will do.
         keeps_masters: whether half weights get float32 masters.
-        casts: of O1, out of which the step keeps.
     """
     stash = Stash(keeps_masters)
     setattr(optimizer, ATTRIBUTE, stash)
     # Bound methods, because learning rate schedulers take `step.__func__`.
     step, zero_grad = optimizer.step, optimizer.zero_grad
-    replacements = {"step": _step(stash, step, casts), "zero_grad": _zero_grad(stash, zero_grad)}
+    replacements = {"step": _step(stash, step), "zero_grad": _zero_grad(stash, zero_grad)}
     for name, function in replacements.items():
         setattr(optimizer, name, MethodType(function, optimizer))
     # Loaded into half weights, the state would be rounded to half.
@@ -81,11 +80,13 @@ def _wrap_load_state_dict(optimizer: Any) -> None:
     optimizer.load_state_dict = MethodType(load_state_dict, optimizer)
 
 
-def _step(stash: Stash, step: Callable[..., Any], casts: Casts | None) -> Callable[..., Any]:
+def _step(stash: Stash, step: Callable[..., Any]) -> Callable[..., Any]:
     # A schedule made before looks for its mark on the step, and for _opt_called; it warns even of a skipped first step.
     @wraps(step)
     def amp_step(optimizer: torch.optim.Optimizer, closure: Any = None, **kwargs: Any) -> Any:
         optimizer._opt_called = True  # type: ignore[attr-defined]
+        # Those that are on now, and not those of the call that this optimizer was given to: another call replaced them.
+        casts = current_casts()
         if closure is not None:
             # With masters Apex refuses closures, and so does `_checked`; at O1 it runs in them with casts.
             closure = _checked(closure, optimizer, stash, casts)
@@ -95,7 +96,7 @@ def _step(stash: Stash, step: Callable[..., Any], casts: Casts | None) -> Callab
             _skip(stash)
             return None
         # Apex wraps step in disable_casts as well: an optimizer's own products are no part of the model.
-        with _no_casts(casts):
+        with disable_casts():
             result = step(**kwargs)
             masters_to_weights(stash)
         _drop_master_grads(stash)
@@ -116,10 +117,6 @@ def _skip(stash: Stash) -> None:
 def _drop_master_grads(stash: Stash) -> None:
     for _, master in stash.pairs:
         master.grad = None
-
-
-def _no_casts(casts: Casts | None) -> AbstractContextManager[None]:
-    return casts.suspended() if casts is not None else nullcontext()
 
 
 def _checked(

@@ -12,7 +12,7 @@ from torch_ddp.amp.errors import AmpError
 from torch_ddp.amp.loss_scaler import LossScaler
 from torch_ddp.amp.native import GradScalerAsLossScaler
 from torch_ddp.amp.optimizer_state import Stash, make_masters, stash_of
-from torch_ddp.amp.session import Session, current, disable_casts
+from torch_ddp.amp.session import Session, current, disable_casts, take_in
 
 
 def set_aside(optimizer: torch.optim.Optimizer, stash: Stash) -> None:
@@ -161,6 +161,8 @@ def scale_loss(
         yield loss
         return
     passed = _passed(optimizers)
+    for optimizer, _ in passed:
+        take_in(session, optimizer)
     scaler = _scaler(session, loss_id)
     if _needs_nothing(session, scaler):
         yield _at_least_float32(loss)

@@ -1,6 +1,8 @@
 """One call of amp.initialize: casts on and off, also in the threads that it starts."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -140,7 +142,7 @@ class Session:
         scalers: one loss scaler per loss.
         enabled: False makes every call of amp do nothing.
         casts: the casts of O1, else None.
-        optimizers: those initialized, in the order given.
+        optimizers: those initialized, in the order given; before them those of earlier calls that train along.
         verbosity: 0 is silent, 1 prints what Apex prints.
     """
 
@@ -153,6 +155,8 @@ class Session:
 
 
 _sessions: list[Session] = []
+# Of all calls of `initialize`, in their order.
+_optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
 
 
 def current(who: str) -> Session:
@@ -176,10 +180,35 @@ def begin(session: Session) -> None:
         session: the new one.
     """
     deactivate()
+    _optimizers.extend(weakref.ref(optimizer) for optimizer in session.optimizers)
     # One session at a time, as in Apex, whose state is global.
     _sessions[:] = [session]
     if session.casts is not None:
         session.casts.activate()
+
+
+def optimizers_of_all_calls() -> list[torch.optim.Optimizer]:
+    """Returns the living optimizers that any call of `initialize` was given, in the order of the calls."""
+    # What amp put on an optimizer refers to it, so that one given up lives until here.
+    gc.collect()
+    living = [optimizer for optimizer in (reference() for reference in _optimizers) if optimizer is not None]
+    _optimizers[:] = [weakref.ref(optimizer) for optimizer in living]
+    return living
+
+
+def take_in(session: Session, optimizer: torch.optim.Optimizer) -> None:
+    """Makes an optimizer of an earlier call of `initialize` one of the session, whose state then holds its masters.
+
+    Scripts that call `initialize` once for each of two models go on with both.
+
+    Args:
+        session: the current one.
+        optimizer: about to be used in it.
+    """
+    if any(optimizer is known for known in session.optimizers):
+        return
+    members = [*session.optimizers, optimizer]
+    session.optimizers = [one for one in optimizers_of_all_calls() if any(one is member for member in members)]
 
 
 def deactivate() -> None:

@@ -97,6 +97,89 @@ def test_an_optimizer_is_initialized_once_and_a_refusal_changes_nothing():
     assert second.weight.dtype is torch.float32
 
 
+class _Multiplies(torch.optim.SGD):
+    """Steps by a matrix product, which O1 would cast, before its closure."""
+
+    seen = None
+
+    def step(self, closure=None):
+        weight = self.param_groups[0]["params"][0]
+        self.seen = torch.mm(weight.detach(), weight.detach()).dtype
+        if closure is not None:
+            closure()
+
+
+def _passes(model, optimizer):
+    with amp.scale_loss(model(torch.ones(1, 2)).sum(), optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+
+
+def test_the_step_of_an_optimizer_of_an_earlier_call_keeps_out_of_the_casts():
+    first, second = _model(), _model()
+    _, optimizer = amp.initialize(first, _Multiplies(first.parameters(), lr=0.1), verbosity=0)
+    amp.initialize(second, _sgd(second), verbosity=0)
+    in_closure = []
+    optimizer.step(lambda: in_closure.append(first(torch.ones(1, 2)).dtype))
+    assert optimizer.seen is torch.float32
+    assert in_closure == [torch.float16]
+
+
+def test_the_state_holds_the_masters_of_both_calls_where_both_optimizers_train():
+    models = [_model(), _model()]
+    optimizers = [amp.initialize(m, _sgd(m), opt_level="O2", loss_scale=1.0, verbosity=0)[1] for m in models]
+    for model, optimizer in zip(reversed(models), reversed(optimizers), strict=True):
+        _passes(model, optimizer)
+    saved = amp.state_dict()
+    masters = [list(amp.master_params(optimizer)) for optimizer in optimizers]
+    assert len(saved["master_weights"]) == 2
+    for stored, own in zip(saved["master_weights"], masters, strict=True):
+        assert all(torch.equal(one, other) for one, other in zip(stored, own, strict=True))
+
+    exact = [[master.detach() + 1e-5 for master in one] for one in masters]
+    again = [_model(), _model()]
+    anew = [amp.initialize(m, _sgd(m), opt_level="O2", loss_scale=1.0, verbosity=0)[1] for m in again]
+    del optimizers, optimizer, masters, models, model
+    amp.load_state_dict({**saved, "master_weights": exact})
+    for stored, optimizer in zip(exact, anew, strict=True):
+        loaded = amp.master_params(optimizer)
+        assert all(torch.equal(one, other) for one, other in zip(stored, loaded, strict=True))
+
+
+def test_the_state_holds_no_masters_of_an_earlier_training():
+    for _ in range(2):
+        model = _model()
+        _, optimizer = amp.initialize(model, _sgd(model), opt_level="O2", verbosity=0)
+        _passes(model, optimizer)
+        assert len(amp.state_dict()["master_weights"]) == 1
+
+
+# torch.jit is deprecated; scripts that have it are why it is tried.
+scripted = pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated:DeprecationWarning")
+
+
+@scripted
+def test_a_scripted_module_runs_at_o1_as_it_is():
+    model = torch.jit.script(_model())
+    model, optimizer = amp.initialize(model, _sgd(model), opt_level="O1", verbosity=0)
+    before = model.weight.clone()
+    assert model(torch.ones(1, 2)).dtype is torch.float32
+    assert torch.mm(torch.ones(1, 2), torch.ones(2, 1)).dtype is torch.float16
+    _passes(model, optimizer)
+    assert not torch.equal(model.weight, before)
+
+
+@scripted
+@pytest.mark.parametrize(
+    "arguments", [{"opt_level": "O2"}, {"cast_model_outputs": torch.float16}, {"precision": "native"}]
+)
+def test_a_scripted_module_is_refused_unchanged_where_hooks_are_needed(arguments):
+    model = torch.jit.script(_model())
+    with pytest.raises(amp.AmpError, match=r"expected a module that takes hooks, got RecursiveScriptModule"):
+        amp.initialize(model, verbosity=0, **arguments)
+    assert model.weight.dtype is torch.float32
+
+
 def test_calls_before_it_are_refused():
     for call in (amp.state_dict, lambda: amp.load_state_dict({}), lambda: amp.step_was_skipped(None)):
         with pytest.raises(amp.AmpError, match=r"expected amp.initialize before it, got no call of it"):

@@ -5,6 +5,7 @@ import copy
 import io
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -117,6 +118,92 @@ def test_values_are_cast_in_every_usual_structure():
     assert isinstance(cast["packed"], nn.utils.rnn.PackedSequence)
     assert cast["packed"].data.dtype is HALF
     assert x.dtype is FLOAT
+
+
+class _Output(collections.OrderedDict):
+    """Holds its items as attributes too, as the outputs of transformers do."""
+
+    def __init__(self, **items):
+        super().__init__(items)
+        vars(self).update(items)
+
+
+class _Items(list):
+    pass
+
+
+class _Fixed(collections.abc.Mapping):
+    def __init__(self, items):
+        self._items = items
+
+    def __getitem__(self, key):
+        return self._items[key]
+
+    def __iter__(self):
+        return iter(self._items)
+
+    def __len__(self):
+        return len(self._items)
+
+
+class _Returns(nn.Module):
+    def __init__(self, wrap):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        self.wrap = wrap
+        self.seen = []
+
+    def forward(self, batch):
+        x = next(iter(batch.values() if isinstance(batch, collections.abc.Mapping) else batch))
+        self.seen.append(x.dtype)
+        return self.wrap(self.linear(x))
+
+
+CONTAINERS = {
+    "OrderedDict subclass": (lambda x: _Output(x=x), _Output),
+    "UserDict": (lambda x: collections.UserDict(x=x), collections.UserDict),
+    "list subclass": (lambda x: _Items([x]), _Items),
+    "UserList": (lambda x: collections.UserList([x]), collections.UserList),
+    "set": (lambda x: {x}, set),
+    "mapping that cannot be changed": (lambda x: _Fixed({"x": x}), dict),
+    "nested": (lambda x: _Items([_Items([x])]), _Items),
+}
+
+
+@pytest.mark.parametrize("opt_level", ["O2", "O3"])
+@pytest.mark.parametrize("case", CONTAINERS)
+def test_values_are_cast_in_any_mapping_and_iterable_as_apex_does(case, opt_level):
+    wrap, kind = CONTAINERS[case]
+    model = amp.initialize(_Returns(wrap), opt_level=opt_level, verbosity=0)
+    given = torch.ones(1, 2)
+    output = model(wrap(given) if case != "nested" else _Items([given]))
+    assert model.seen == [HALF]
+    assert given.dtype is FLOAT
+    assert type(output) is kind
+    x = next(iter(output.values() if isinstance(output, collections.abc.Mapping) else output))
+    assert (x[0] if case == "nested" else x).dtype is FLOAT
+    if kind is _Output:
+        assert output.x is x
+
+
+class _Odd:
+    def __init__(self, first, second):
+        self.both = first, second
+
+    def __iter__(self):
+        return iter(self.both)
+
+
+def test_what_holds_nothing_to_cast_passes_as_the_same_object():
+    iterator = iter([torch.ones(1)])
+    for value in (range(3), "text", b"bytes", torch.Size([2]), np.ones(2), iterator, _Odd(1, "two"), _Items([1, [2]])):
+        assert cast_values(value, HALF) is value
+    assert next(iterator).dtype is FLOAT
+
+
+def test_a_container_that_cannot_be_made_anew_is_refused():
+    with pytest.raises(amp.AmpError, match=r"expected a container of tensors whose type makes another .*, got _Odd"):
+        cast_values(_Odd(torch.ones(1), 2), HALF)
 
 
 @pytest.mark.parametrize("opt_level", ["O2", "O3"])
