@@ -15,6 +15,7 @@ from tf_towers.graph.traversal import ancestors
 from tf_towers.graph.update.optimizer import hyper_parameters
 from tf_towers.tf_types import Operation, Optimizer, Variable
 
+# oneDNN adds in another order; TF32 keeps 10 bits of a product's factors; legacy Keras decides which layers there are.
 TENSORFLOW_FLAGS = ("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS", "NVIDIA_TF32_OVERRIDE")
 
 
@@ -31,6 +32,7 @@ def facts(training: Training, precision: str, threads: int) -> Dict[str, Any]:
     return {
         "side": "tf_towers",
         "framework": "tensorflow " + real.__version__,
+        # Without micro-batches: "0.1" is the second one of tower 0.
         "towers": len({replica.name.split(".")[0] for replica in training.towers}),
         "combine": plan.reduce,
         "precision": precision,
@@ -170,6 +172,7 @@ def _writers(variable: Variable, run: AbstractSet[Operation]) -> Set[Operation]:
 def _partly_missing(towers: Sequence[Tower]) -> Dict[str, List[str]]:
     found = {}
     for place, (_, variable) in enumerate(towers[0].gradients):
+        # By place: all towers' lists are in the order of tower 0's variables.
         having = [tower.name for tower in towers if tower.gradients[place][0] is not None]
         if len(having) < len(towers):
             found[variable.op.name] = having

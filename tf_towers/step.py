@@ -67,6 +67,7 @@ class Stepper:
         self._pace = pace or Pace()
         self._keys = _state_keys(training)
         with training.graph.as_default():
+            # Once, for making dense what is sparse adds ops, and a session would take in a new graph at every step.
             self._fetches = in_order(_step_fetches(training))
         if training.source is not None:
             training.source.start(session)
@@ -97,6 +98,8 @@ class Stepper:
                 expected = "a variable of this graph" if variable is None else f"shape {variable.shape}"
                 raise TowerError(f"load: expected {name} to be {expected}, got an array of shape {np.shape(value)}.")
             for copy in [variable] + self._training.copies.get(variable.op.name, []):
+                # By the variables' own initialisers, whose value is fed: an assignment of our own would add ops to the
+                # graph.
                 initializers.append(copy.initializer)
                 feeds[copy.initializer.inputs[1]] = value
         self._session.run(initializers, feeds)
@@ -148,6 +151,7 @@ class Stepper:
         training = self._training
         replica = next(each for each in training.towers if each.name == tower)
         names = {variable.op.name: variable.op.name for variable in training.saved}
+        # A tower that has copies computes with those: what it reads is told under the first one's name.
         names.update((copy.op.name, name) for name, copies in training.copies.items() for copy in copies)
         options = None if training.source is None else tf.RunOptions(timeout_in_ms=STEP_WITHIN)
         losses = [each.loss for each in training.towers]  # where towers read for themselves, all of them have to
@@ -233,6 +237,7 @@ def _of_gradients(quantity: str, gradients: Pairs, dense: bool, tower: str = "")
         if isinstance(gradient, tf.IndexedSlices) and not dense:
             fetches[name + ROW_VALUES], fetches[name + ROW_INDICES] = tensors_of([gradient])
         elif gradient is not None:
+            # Where the update makes it dense as well: on a tower's device it would be copied for nothing.
             with tf.device(variable.device):
                 fetches[name] = tf.convert_to_tensor(gradient)
     return fetches

@@ -51,6 +51,7 @@ class Side:
 
     def __init__(self) -> None:
         self._code = UserCode()
+        # As JSON with sorted keys, in which two dicts of the same content are the same text.
         self._case: Optional[str] = None
         self._prepared: Dict[str, Tuple[Training, Stepper, Dict[str, Any]]] = {}
         self._paces: Dict[str, Pace] = {}
@@ -72,6 +73,7 @@ class Side:
         """
         case = {name: arguments[name] for name in ("case", "folders", "inputs")}
         if json.dumps(case, sort_keys=True) != self._case:
+            # Another case: its graphs, sessions and threads go before the next one takes memory.
             self.close()
             self._case = json.dumps(case, sort_keys=True)
         precision = arguments["precision"]
@@ -144,6 +146,7 @@ class Side:
                 stepper.load(perturb(known, asked, number, precision))
                 state = stepper.state()
             batch = _batch(feeds.step(number), precision, asked, number)
+            # Counters as the step reads them, all else as it leaves it.
             tensors = {name: value for name, value in state.items() if quantity_of(name) == "state"}
             tensors.update(stepper.step(batch))
             state = stepper.state()
@@ -191,6 +194,7 @@ class Side:
             options.update((name, described[name]) for name in OPTIONS_IN_OPTIMIZER if name in described)
             rest = {name: value for name, value in described.items() if name not in OPTIONS_IN_OPTIMIZER}
             optimizer = functools.partial(make_optimizer, rest)
+        # Asked of a build with CUDA alone: to list devices initialises them.
         gpus = tf.config.experimental.list_logical_devices("GPU") if tf.test.is_built_with_cuda() else []
         training = build(
             tower,
@@ -211,6 +215,7 @@ class Side:
         _require_precision(training, precision)
         threads = case.get("threads", 1)
         known = facts(training, precision, threads)
+        # By tower and inputs: another precision or optimizer of them takes about as long.
         pace = self._paces.setdefault(json.dumps([case["tower"], folders, inputs], sort_keys=True), Pace())
         return training, Stepper(training, session(training.graph, case["towers"], threads), pace), known
 

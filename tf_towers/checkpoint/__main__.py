@@ -16,6 +16,7 @@ from typing import Optional, Sequence
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Runs one of the two; returns the exit code: 0, or 2 where it could not."""
     parsed = _parser().parse_args(arguments)
+    # Before TensorFlow is loaded, which is in the functions below: its C++ side reads this once.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         parsed.run(parsed)
@@ -28,6 +29,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tf_towers.checkpoint", description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    # By hand: add_subparsers takes no `required` before Python 3.7.
     verbs.required = True
     write = verbs.add_parser("write", help="write the state in a trace as a checkpoint")
     write.add_argument("trace", metavar="TRACE", help="folder of a trace in the names of the TensorFlow graph")
@@ -65,6 +67,7 @@ def _write(parsed: argparse.Namespace) -> None:
     print(f"{path}: {len(names)} variables")
     if content.left_out:
         print(f"left out, for the trace does not tell their names in the graph: {', '.join(content.left_out)}")
+    # A Saver of a graph that has one refuses a checkpoint without it, and says so only when it restores.
     if "global_step" not in names:
         print("no global_step: a Saver that restores it will not find it; name it with --global-step")
 

@@ -40,8 +40,12 @@ def start_from_checkpoint(
             state[text] = value
             continue
         name = saved_as(key, variables)
+        # Of dtype object are strings: a variable of that name which is no number is another one.
         if name in found and found[name].shape == np.shape(value) and found[name].dtype != object:
+            # In the graph's dtype: checkpoints hold float32, a float64 run starts from the same numbers.
             state[text] = np.asarray(found[name], np.asarray(value).dtype)
+        # A slot that is there in another shape is of another model too: taken for missing it would start anew without a
+        # word.
         elif name in found or key.quantity in ("var", "stat"):
             got = f"shape {list(found[name].shape)} of {found[name].dtype}" if name in found else "nothing"
             raise CheckpointError(
@@ -54,6 +58,7 @@ def start_from_checkpoint(
     for text in missing:
         key = parse_key(text)
         if key.quantity == "ema":
+            # After the loop, for the weight may come behind its average in it.
             state[text] = state[str(key.of("var"))]
     return state, sorted(missing)
 
@@ -119,6 +124,7 @@ def saved_as(key: TensorKey, variables: Mapping[str, Dict[str, Any]]) -> Optiona
     """
     if key.quantity == "state":
         hanging = [described.get("saved_as", {}).get(str(key)) for described in variables.values()]
+        # Of a further optimizer the counters' own names, beta1_power_1, are told by the variables that it trains.
         return next(filter(None, hanging), None) if key.section else key.name
     described = variables.get(key.name)
     if described is None:

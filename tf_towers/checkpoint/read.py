@@ -10,6 +10,7 @@ from parity.trace.arrays import Array, Tensors
 from parity.trace.safetensors import Path
 from tf_towers.errors import CheckpointError
 
+# The files of one V2 checkpoint: an index, shards of data, and the graph; V1 is one file without an ending.
 PART = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 STATE_FILE = "checkpoint"
 
@@ -71,6 +72,7 @@ def _newest(folder: str) -> str:
     # The state file often holds the absolute path of the machine that wrote it.
     named = state.model_checkpoint_path
     here = os.path.join(folder, os.path.basename(named))
+    # First where it was written, then beside the state file: trainings are moved with their whole folder.
     for path in (named, here):
         if os.path.isfile(path) or os.path.isfile(path + ".index"):
             return path
@@ -103,6 +105,7 @@ def _tensor(reader: Any, name: str, prefix: str) -> Array:
 
 def _restored(prefix: str, name: str, dtype: Any) -> Optional[Array]:
     # The op of a Saver puts slices of a V1 file together and takes half precision, both of which the reader refuses.
+    # V2 has no file of its prefix alone.
     if not os.path.isfile(prefix):
         return None
     try:
@@ -114,4 +117,5 @@ def _restored(prefix: str, name: str, dtype: Any) -> Optional[Array]:
 
 def _first_line(error: BaseException) -> str:
     lines = (getattr(error, "message", None) or str(error)).strip().splitlines()
+    # TensorFlow's messages go on with the graph's node and its Python traceback.
     return lines[0].rstrip(".") if lines else type(error).__name__

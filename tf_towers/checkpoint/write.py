@@ -45,8 +45,10 @@ def write_checkpoint(
     if version not in ("V1", "V2"):
         raise CheckpointError(f"write_checkpoint: expected version to be 'V1' or 'V2', got {version!r}.")
     arrays = {name: _with_known_dtype(name, value, version) for name, value in arrays.items()}
+    # Absolute, for the state file names it, and relative names there are taken from its own folder.
     path = os.path.abspath(str(path))
     if global_step is not None:
+        # int64, as tf.train.create_global_step makes it: a Saver refuses another dtype.
         known = arrays.setdefault(GLOBAL_STEP_NAME, np.array(global_step, np.int64))
         if int(known) != int(global_step):
             raise CheckpointError(
@@ -78,6 +80,7 @@ def _require_no_other(path: str, version: str) -> None:
 
 def _with_known_dtype(name: str, value: Any, version: str) -> Array:
     array = np.asarray(value)
+    # numpy's fixed-width bytes drop zeros at their end; TensorFlow takes strings as objects.
     if array.dtype.kind == "S":
         array = array.astype(object)
     strings = array.dtype == object and all(isinstance(one, bytes) for one in array.reshape(-1))
@@ -119,5 +122,6 @@ def _save(path: str, arrays: Tensors, version: str) -> None:
 
 def _name_as_newest(folder: str, path: str) -> None:
     state = checkpoint_state(folder)
+    # Those that are there stay listed: tf.train.get_checkpoint_state tells scripts all of them.
     others = [other for other in (state.all_model_checkpoint_paths if state else []) if other != path]
     tf.train.update_checkpoint_state(folder, path, others + [path])

@@ -59,6 +59,7 @@ def pruned(definition: GraphDef, names: Iterable[str]) -> GraphDef:
     nodes = by_name(definition)
     kept = needed(nodes, names)
     copy = graph_pb2.GraphDef()
+    # The producer's version, by which TensorFlow decides which ops it still takes.
     copy.versions.CopyFrom(definition.versions)
     copy.library.CopyFrom(definition.library)
     for node in definition.node:
@@ -79,6 +80,7 @@ def redirect(definition: GraphDef, renamed: Mapping[str, str], only: Optional[Ab
         if only is not None and node.name not in only:
             continue
         for place, name in enumerate(node.input):
+            # A control input names an op and no tensor: what has to run before still has to.
             if not name.startswith("^") and full(name) in renamed:
                 node.input[place] = renamed[full(name)]
 
@@ -106,6 +108,7 @@ def constant_beside(name: str, value: Array, beside: str) -> NodeDef:
       value: array.
       beside: name of a tensor.
     """
+    # A control input puts an op without inputs into a frame: without one it runs outside of its reader's loop.
     node = node_def_pb2.NodeDef(name=name, op="Const", input=["^" + op_of(beside)])
     node.attr["value"].tensor.CopyFrom(tensor_util.make_tensor_proto(value))
     node.attr["dtype"].type = tensor_util.make_tensor_proto(value).dtype

@@ -178,6 +178,7 @@ def _over_micro_batches(row: Sequence[Pairs], plan: Plan) -> Pairs:
         return row[0]
     reduced = combine_gradients(row, plan.accumulate["reduce"], sparse=plan.sparse)
     combined = {variable.op.name: gradient for gradient, variable in reduced}
+    # With None where no micro-batch has one, for towers are compared by what they lack.
     return [(combined.get(variable.op.name), variable) for _, variable in row[0]]
 
 

@@ -70,7 +70,9 @@ def build_inference(
         whole = dict(fed)
         if EXAMPLE_WEIGHTS in shard and EXAMPLE_WEIGHTS not in whole:
             examples = next(tensor for tensor in whole.values() if tensor.shape.ndims)
+            # [batch]: nothing is padded in an evaluation of the whole batch.
             whole[EXAMPLE_WEIGHTS] = tf.ones(tf.shape(examples)[:1], shard[EXAMPLE_WEIGHTS].dtype)
+        # As tower 1: it shares variables and makes none, whatever the way of sharing.
         loss, outputs = loss_and_outputs(call, 1, whole)
         fresh = [one.op.name for one in tf.global_variables() if not any(one is other for other in known)]
     if fresh:

@@ -49,6 +49,7 @@ def balanced(devices: Sequence[str]) -> Callable[[Operation], str]:
         # It asks a variable and is none: it belongs beside that one, and takes no room.
         if op.type == "VarIsInitializedOp":
             return op.inputs[0].op.device
+        # In bytes; min takes the first of equals, so that the same graph is placed alike in every run.
         device = min(devices, key=lambda device: loads[device])
         loads[device] += tf.TensorShape(op.get_attr("shape")).num_elements() * tf.as_dtype(op.get_attr("dtype")).size
         return device

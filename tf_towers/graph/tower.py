@@ -166,6 +166,7 @@ class _Made:
         # No name scope of its own: the tower's is open, and a second one would be numbered.
         with tf.variable_scope(f"copy_{index}" if copied else tf.get_variable_scope(), auxiliary_name_scope=False):
             loss, outputs = loss_and_outputs(self._call, micro if copied else index + micro, inputs)
+        # All of them, and not only those that train: a tower with moving statistics of its own would go unnoticed.
         fresh = own(tf.GraphKeys.GLOBAL_VARIABLES)[variables:]
         if not (index or micro):
             self._weights = list(tf.trainable_variables())
@@ -224,6 +225,7 @@ def loss_and_outputs(
     # tf.gradients would take the sum of its elements: C3D-tensorflow's vector of 22 losses has 22 times the gradient.
     if loss.shape.ndims != 0:
         raise TowerError(f"tower: expected a scalar loss, got shape {loss.shape}. Reduce it, e.g. with tf.reduce_mean.")
+    # TensorFlow's own losses cast to float32 whatever they are given, and a float64 run would be no more exact than it.
     require_dtype(loss, "the loss", inputs)
     return loss, _named_outputs(outputs)
 

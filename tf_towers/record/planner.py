@@ -64,6 +64,7 @@ class Planner:
         found = update_by_hand(graph, ops, self._calls.gradients)
         if found is None:
             return []
+        # As if the script had called apply_gradients: from here on nothing tells the two apart but `HandWritten`.
         self._calls.applies.append(found)
         return [found]
 
@@ -73,6 +74,8 @@ class Planner:
         if self._graph not in (None, graph):
             self.left_out[applies[0].op.name] = "it trains another graph than the first one that was trained"
             return None
+        # One trace is of one graph: a second one, as for evaluation by training, has names of its own for the same
+        # variables.
         self._graph = graph
         size = len(graph.get_operations())
         if size >= LARGE:
@@ -92,6 +95,7 @@ class Planner:
             if apply not in self._sections:
                 base = getattr(apply.optimizer, "_name", None) or type(apply.optimizer).__name__
                 taken = [section.name for section, _ in self._sections.values()]
+                # A name of a section stands in trace names, whose parts "/" separates.
                 base = base.replace("/", "_")
                 name = base if base not in taken else f"{base}_{len(taken)}"
                 prefix = section_prefix(name) if several else ""

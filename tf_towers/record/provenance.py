@@ -82,6 +82,7 @@ def flags_of_script() -> Dict[str, Any]:
         return {}
     users = UsersLines(real, tf)
     found: Dict[str, Any] = {}
+    # By module: TensorFlow and absl define dozens of flags of their own, which say nothing of the script.
     for name, flags in module.FLAGS.flags_by_module_dict().items():
         # The main module goes by the path of the script.
         path = getattr(sys.modules.get(name), "__file__", None) or name
@@ -110,6 +111,7 @@ def collections_of(graph: Graph) -> Dict[str, List[str]]:
     """Returns dict of a collection's key to the names of its tensors and ops, of variables those of their ops."""
     found = {}
     for key in COLLECTIONS:
+        # A variable's own name ends in ":0", its op's is what a trace calls it.
         named = [each.op if isinstance(each, real.Variable) else each for each in graph.get_collection(key)]
         found[key] = [each.name for each in named if isinstance(getattr(each, "name", None), str)]
     return found

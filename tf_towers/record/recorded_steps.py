@@ -153,6 +153,7 @@ class RecordedSteps:
         facts = facts_of(self.sections, self._planner.variables, self._combine, session, self.soft_placement)
         facts = dict(facts, observed=plan.observed.mode, **self._late_facts(so_far))
         self._writer = writer = TraceWriter(self._out, producer, facts, described)
+        # Only now: the first plan says which variables there are, and the script has restored what it restores.
         writer.init(before)
         return writer
 

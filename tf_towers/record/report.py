@@ -32,6 +32,7 @@ class Progress:
             if section not in self._planned:
                 self._planned.append(section)
                 _line(f"record: {plan_of(section, recorded.combine_of(section))}")
+        # Now and then: steps of a small model take milliseconds, and stderr may be a script's log.
         if time.time() - self._printed > PROGRESS_SECONDS:
             self._printed = time.time()
             _line(f"record: step {recorded.count}{self._of}")
@@ -74,6 +75,7 @@ def print_report(recorder: "Recorder", out: str, whole: bool) -> None:
         if not section.towers:
             names = ", ".join(variable.op.name for _, variable in section.apply.pairs[:5])
             say(f"  no tower found behind {section.apply.op.name}, which updates {names}")
+    # An optimizer that is only built, or trained after --steps: that it is not in the trace should surprise nobody.
     unused = len(calls.applies) - len(recorder.sections)
     if unused:
         say(f"  {unused} calls of apply_gradients were in no run that was recorded")
@@ -105,4 +107,5 @@ def _names(names: Sequence[str]) -> str:
 
 def _line(text: str) -> None:
     sys.stderr.write(text + "\n")
+    # At once: scripts are watched while they train, and killed.
     sys.stderr.flush()

@@ -190,6 +190,7 @@ def towers_of(apply: "ApplyCall", calls: "Sequence[GradientCall]") -> List[Tower
         if tensor.name in marks:
             used.add(marks[tensor.name])
         else:
+            # Data inputs only: what an update waits for is no part of its gradient.
             pending += list(tensor.op.inputs)
     return _merged([calls[number] for number in sorted(used)])
 
@@ -219,6 +220,7 @@ def suggested_towers(ops: Iterable[Operation]) -> int:
 
 def _places(op: Operation) -> Iterator[Tuple[Any, str]]:
     device, scope = GPU.search(op.device), TOWER_SCOPE.match(op.name)
+    # A device and a scope are two opinions on one op: each kind is counted by itself, and the larger one suggested.
     if device:
         yield "device", device.group(1)
     if scope:

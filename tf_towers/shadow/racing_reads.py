@@ -118,6 +118,7 @@ def _reads(
     found = []
     for each in sorted({reader for alias in aliases for reader in readers.get(alias, ())} & updating - set(aliases)):
         inputs = [text for text in nodes[each].input if not text.startswith("^")]
+        # The first input of an op that writes is the buffer it writes to, and no read.
         values = inputs[1:] if nodes[each].op.startswith(WRITING) else inputs
         found += [(each, full(text)) for text in values if op_of(text) in aliases]
     return found

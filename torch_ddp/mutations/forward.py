@@ -68,6 +68,7 @@ def average_for_the_largest(port: Port, size: float) -> Port:
 @mutation("net", "bias_missing", "act loss", sized=True)
 def a_bias_is_not_added(port: Port, size: float) -> Port:
     def change(module: nn.Module) -> None:
+        # Taken off again behind the layer, so that the parameter stays and has a gradient, of 0 at size 1.
         module.register_forward_hook(lambda m, args, out: out - size * m.bias)
 
     return with_modules(port, nn.Linear, change, only_first=True)
@@ -76,6 +77,7 @@ def a_bias_is_not_added(port: Port, size: float) -> Port:
 @mutation("net", "reduced_precision", "act loss tower_grad grad")
 def a_layer_in_bfloat16(port: Port, size: float) -> Port:
     def change(module: nn.Module) -> None:
+        # Rounded once and widened again: all that follows is computed in the dtype of the run.
         module.register_forward_hook(lambda m, args, out: out.bfloat16().to(out.dtype))
 
     return with_modules(port, nn.Linear, change, only_first=True)
@@ -98,6 +100,7 @@ def another_alpha_of_lrn(port: Port, size: float) -> Port:
 def the_response_normalisation_of_torch(port: Port, size: float) -> Port:
     def change(plain: Any, x: Tensor, **named: Any) -> Tensor:
         width = 2 * named["depth_radius"] + 1
+        # torch divides alpha by the width, TensorFlow does not: the same numbers are another norm.
         return F.local_response_norm(x, width, named["alpha"], named["beta"], named["bias"])
 
     return with_own_function(port, "local_response_normalization", change)
@@ -173,6 +176,8 @@ def statistics_of_the_last_rank(port: Port, size: float) -> Port:
         with torch.no_grad():
             for name, buffer in model.named_buffers():
                 if name.endswith(("running_mean", "running_var")):
+                    # After the forward pass, on every rank: DDP broadcasts rank 0's at the next one, which are the last
+                    # rank's by then.
                     buffer.copy_(of_all_ranks(buffer)[-1])
         return returned
 
@@ -182,6 +187,7 @@ def statistics_of_the_last_rank(port: Port, size: float) -> Port:
 @mutation("batch norm", "batch_norm_variance", "stat", needs="batch_norm")
 def the_other_variance_moves(port: Port, size: float) -> Port:
     def change(norm: Any) -> None:
+        # N - 1 of the fused kernel for N, or the other way round: only the moving variance knows.
         norm.fused = not norm.fused
 
     return _norms(port, change)
@@ -212,6 +218,7 @@ def gamma_is_not_applied(port: Port, size: float) -> Port:
 
 
 def _spread(channels: Tensor, over: Tensor) -> Tensor:
+    # [1, channels, 1, ...], as torch lays images out.
     return channels.reshape(1, -1, *[1] * (over.ndim - 2))
 
 
@@ -265,6 +272,7 @@ def gates_in_the_order_of_tensorflow(port: Port, size: float) -> Port:
 
 @mutation("recurrent", "trained_twice", "clip slot var", needs="lstm")
 def both_biases_train(port: Port, size: float) -> Port:
+    # It is frozen in a right port: TensorFlow's cell has one bias, and torch's two add up.
     return with_modules(port, nn.LSTM, lambda module: module.bias_hh_l0.requires_grad_(True))
 
 

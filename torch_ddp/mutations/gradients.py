@@ -32,6 +32,7 @@ def the_last_rank_counts_more(port: Port, size: float) -> Port:
 
 @mutation("aggregation", "gradient_factor", "tower_grad grad")
 def divided_by_the_world_twice(port: Port, size: float) -> Port:
+    # DDP divides too: the usual mistake of whoever carries the towers' division over.
     return with_gradients(port, lambda gradient, p, n: gradient / ranks()[1])
 
 
@@ -43,6 +44,7 @@ def loss_divided_by_the_wrong_count(port: Port, size: float) -> Port:
 @mutation("aggregation", "not_shared", "tower_grad grad var")
 def gradients_of_ranks_are_not_shared(port: Port, size: float) -> Port:
     def loss(model: nn.Module, **inputs: Tensor) -> Any:
+        # The forward pass inside is what counts: DDP decides there whether the backward pass will share.
         with cast("DistributedDataParallel", model).no_sync():
             return port.loss(model, **inputs)
 
@@ -54,6 +56,7 @@ def a_layer_is_cut_off_from_the_gradient(port: Port, size: float) -> Port:
     def model() -> nn.Module:
         made = port.model()
         first: Any = next(made.parameters())
+        # Zeros and not None, for which DDP would wait: the layer is reached, and what reaches it is nothing.
         first.register_hook(torch.zeros_like)
         return made
 

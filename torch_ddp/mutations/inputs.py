@@ -22,6 +22,7 @@ def shards_in_reverse(port: Port, size: float) -> Port:
 def shards_interleaved(port: Port, size: float) -> Port:
     def change(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         rank, world = ranks()
+        # rank, rank + world, ...: what DistributedSampler deals out without shuffling.
         return {name: torch.cat(of_all_ranks(value))[rank::world] for name, value in inputs.items()}
 
     return with_inputs(port, change)
@@ -61,7 +62,9 @@ def images_transposed(port: Port, size: float) -> Port:
 @mutation("data", "labels_shifted", "loss", needs="labels")
 def labels_off_by_one(port: Port, size: float) -> Port:
     return with_inputs(
-        port, lambda inputs: {n: (v + 1) % 10 if not v.is_floating_point() else v for n, v in inputs.items()}
+        # Modulo the ten classes of the cases with labels, so that no loss refuses the last one.
+        port,
+        lambda inputs: {n: (v + 1) % 10 if not v.is_floating_point() else v for n, v in inputs.items()},
     )
 
 
@@ -73,6 +76,7 @@ def images_upside_down(port: Port, size: float) -> Port:
 @mutation("data", "input_shift", "act loss stat", needs="pixels", sized=True)
 def inputs_centred_elsewhere(port: Port, size: float) -> Port:
     def change(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        # Pixels are from 0 to 1: at size 1 they are centred, as many a pipeline has them.
         return {n: v - 0.5 * size if v.is_floating_point() and v.ndim > 2 else v for n, v in inputs.items()}
 
     return with_inputs(port, change)
@@ -89,6 +93,7 @@ def inputs_in_float16(port: Port, size: float) -> Port:
 
 @mutation("data", "repeated_examples", "act loss", needs="batch_free")
 def one_example_twice(port: Port, size: float) -> Port:
+    # As many as before, the first in the place of the second: by its size alone nothing is seen of it.
     return with_inputs(port, lambda inputs: {n: torch.cat([v[:1], v[:1], v[2:]]) for n, v in inputs.items()})
 
 

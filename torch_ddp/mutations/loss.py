@@ -23,6 +23,7 @@ def the_loss_scale_stays_in(port: Port, size: float) -> Port:
 @mutation("loss", "weight_decay", "loss", sized=True)
 def weights_decay_in_the_loss(port: Port, size: float) -> Port:
     def change(loss: Tensor, model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+        # Kernels alone, by their axes; tf.nn.l2_loss's half, so that the gradient is 1e-2 * size * w.
         return loss + 1e-2 * size * sum(p.square().sum() / 2 for p in model.parameters() if p.ndim > 1)
 
     return with_loss(port, change)
@@ -49,6 +50,7 @@ def labels_smoothed(port: Port, size: float) -> Port:
 def softmax_twice(port: Port, size: float) -> Port:
     def loss(model: nn.Module, **inputs: Tensor) -> Any:
         _, outputs = port.loss(model, **inputs)
+        # TensorFlow.
         return F.cross_entropy(outputs["logits"].softmax(1), inputs["labels"].long()), outputs
 
     return replace(port, loss=loss)

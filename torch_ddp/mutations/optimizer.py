@@ -14,6 +14,7 @@ def another_learning_rate(port: Port, size: float) -> Port:
     def before(optimizer: Any) -> list[float]:
         rates = [group["lr"] for group in optimizer.param_groups]
         for group in optimizer.param_groups:
+            # And back after the step: a schedule that multiplies the rate it finds would compound the bug.
             group["lr"] *= 1 + size
         return rates
 
@@ -28,6 +29,7 @@ def another_learning_rate(port: Port, size: float) -> Port:
 def weights_decay_in_the_optimizer(port: Port, size: float) -> Port:
     def before(optimizer: Any) -> None:
         for p in parameters(optimizer):
+            # In the gradient, and so in every slot: what torch's weight_decay does.
             p.grad = p.grad + 1e-2 * size * p.detach()
 
     return around_step(port, before)
@@ -39,6 +41,7 @@ def weights_decay_beside_the_update(port: Port, size: float) -> Port:
         with torch.no_grad():
             for group in optimizer.param_groups:
                 for p in group["params"]:
+                    # Beside the update, before it: AdamW's rule, of which no slot knows.
                     p.mul_(1 - group["lr"] * 1e-2 * size)
 
     return around_step(port, before)
@@ -73,6 +76,7 @@ def clipped_by_value(port: Port, size: float) -> Port:
 @mutation("optimizer", "not_updated", "slot var")
 def a_parameter_nobody_gave_the_optimizer(port: Port, size: float) -> Port:
     def change(optimizer: torch.optim.Optimizer) -> None:
+        # As where a layer is made after the optimizer: it computes and never learns.
         optimizer.param_groups[0]["params"] = optimizer.param_groups[0]["params"][1:]
 
     return with_optimizer(port, change)
@@ -97,6 +101,7 @@ def uphill(port: Port, size: float) -> Port:
 
 @mutation("optimizer", "momentum", "slot", needs="momentum", sized=True)
 def another_momentum(port: Port, size: float) -> Port:
+    # From the 0.9 of the cases that have one, to 0.5 at size 1.
     return with_optimizer(port, lambda optimizer: set_hyper(optimizer, momentum=0.9 - 0.4 * size))
 
 
@@ -166,6 +171,7 @@ def slots_forgotten_in_every_step(port: Port, size: float) -> Port:
         for state in optimizer.state.values():
             for value in state.values():
                 if isinstance(value, Tensor):
+                    # What an optimizer that is made inside of the training loop amounts to.
                     value.zero_()
 
     return around_step(port, before)
@@ -174,6 +180,7 @@ def slots_forgotten_in_every_step(port: Port, size: float) -> Port:
 @mutation("optimizer", "learning_rate", "state var", sized=True)
 def biases_learn_at_another_rate(port: Port, size: float) -> Port:
     def before(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
+        # One axis: biases, and the gammas and betas of norms.
         return [(p, p.detach().clone()) for p in parameters(optimizer) if p.ndim == 1]
 
     def after(optimizer: Any, kept: list[tuple[Tensor, Tensor]]) -> None:
@@ -200,6 +207,7 @@ def weights_kept_in_bfloat16(port: Port, size: float) -> Port:
 def accumulators_start_elsewhere(port: Port, size: float) -> Port:
     def change(optimizer: torch.optim.Optimizer) -> None:
         for state in optimizer.state.values():
+            # torch's Adagrad begins at 0, TensorFlow's at 0.1.
             state["accumulator"].zero_()
 
     return with_optimizer(port, change)

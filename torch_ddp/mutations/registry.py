@@ -84,6 +84,8 @@ def with_gradients(port: Port, change: Callable[[Tensor, nn.Parameter, str], Ten
         for name, parameter in made.named_parameters():
             if not parameter.requires_grad:
                 continue
+            # On the tensor: runs before the gradient is accumulated, and so before DDP takes it into a bucket. Bound as
+            # defaults, for a closure would see the last parameter of the loop only.
             parameter.register_hook(lambda gradient, p=parameter, n=name: change(gradient, p, n))
         return made
 
@@ -115,6 +117,7 @@ def _with_attribute(port: Port, owner: Any, name: str, change: Callable[..., Ten
     def loss(model: nn.Module, **inputs: Tensor) -> Any:
         plain = getattr(owner, name)
         try:
+            # Within the loss alone: the worker computes with the same functions outside of it.
             setattr(owner, name, lambda *arguments, **named: change(plain, *arguments, **named))
             return port.loss(model, **inputs)
         finally:
@@ -133,6 +136,7 @@ def around_step(port: Port, before: Callable[[Any], Any], after: Callable[[Any, 
 
     def make(model: nn.Module) -> torch.optim.Optimizer:
         optimizer = port.optimizer(model)
+        # Of this instance alone: others of its class stay right.
         step = optimizer.step
 
         def changed(closure: Any = None) -> Any:
@@ -171,12 +175,14 @@ def ranks() -> tuple[int, int]:
 def of_all_ranks(value: Tensor) -> list[Tensor]:
     """Returns every rank's tensor; all of one shape."""
     pieces = [torch.empty_like(value) for _ in range(dist.get_world_size())]
+    # A collective: every rank comes here in every step, whatever its own part in the bug.
     dist.all_gather(pieces, value.contiguous())
     return pieces
 
 
 def parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
     """Returns all parameters that have a gradient."""
+    # By what has a gradient: frozen parameters, and those that a step did not reach, are left as they are.
     return [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
 
 

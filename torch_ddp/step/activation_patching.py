@@ -28,6 +28,7 @@ class _Recording(TorchFunctionMode):
     def place(self, output: Tensor) -> Place | None:
         for call, result in enumerate(self.results):
             for part, value in enumerate(_parts(result)):
+                # By identity: two outputs may be equal numbers.
                 if value is output:
                     return call, part
         return None

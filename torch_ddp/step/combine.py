@@ -92,6 +92,7 @@ def over_micro_batches(parts: Sequence[Mapping[str, Tensor]], mean: bool, sparse
             values = torch.cat([gradient._values() for gradient in gradients]) / divisor
             reduced[name] = _coo(indices, values, gradients[0].shape)
         else:
+            # [micro-batches, ...]
             stacked = torch.stack([gradient.to_dense() for gradient in gradients])
             reduced[name] = stacked.mean(0) if mean else stacked.sum(0)
     return reduced

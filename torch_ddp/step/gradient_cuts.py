@@ -58,6 +58,7 @@ class GradientCuts(TorchFunctionMode):
         """Calls a function, or what it would be if gradients passed it."""
         named = kwargs or {}
         kind = _kind(func, args, named)
+        # Only the port's own code is to blame: torch detaches within its own functions, DDP and optimizers do too.
         frame = next(self._frames(), None) if kind else None
         if frame is None:
             return func(*_for_numpy(func, args), **named)

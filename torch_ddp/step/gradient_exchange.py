@@ -33,6 +33,7 @@ class Sharing:
         self._disarms = False
         self._asked = True
         model.register_forward_pre_hook(self._before)
+        # Also where the forward pass raises: a flag of DDP's that stays changed would be the next step's.
         model.register_forward_hook(self._after, always_call=True)
 
     @contextlib.contextmanager
@@ -87,6 +88,7 @@ class GradientWatch:
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Watches one step from its beginning."""
+        # Cleared, not replaced: the hooks hold this very dict.
         self.local.clear()
         self.reduced.clear()
         # Tensor.backward calls it by this name. It returns after the callbacks of the engine, and so after DDP's

@@ -77,6 +77,7 @@ def _in_place_of_weights(model: nn.Module, averages: Mapping[str, Tensor]) -> It
     parameters = {name.removeprefix("module."): parameter for name, parameter in model.named_parameters()}
     kept = {name: parameters[name].detach().clone() for name in averages}
     for name, average in averages.items():
+        # In place: the optimizer and DDP have to go on holding the same parameters.
         parameters[name].copy_(average)
     try:
         yield

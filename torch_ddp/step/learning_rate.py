@@ -67,6 +67,8 @@ def warm_up(
     return LambdaLR(optimizer, fraction)
 
 
+# From the number of updates made to the rate of the next, a float32 number: TensorFlow's schedules read the step before
+# it is counted.
 Schedule = Callable[[int], float]
 SCHEDULES: dict[str, Callable[..., Schedule]] = {
     "cosine_decay": like_tf.cosine_decay,

@@ -107,6 +107,7 @@ class Trained(nn.Module):
 @contextlib.contextmanager
 def without_amp() -> Iterator[None]:
     """Lets a step that calls amp run in full precision: within the block all of amp's calls do nothing."""
+    # A session that does nothing rather than none, in which amp's calls would raise an error.
     begin(Session(level("O0"), [], enabled=False))
     yield
 

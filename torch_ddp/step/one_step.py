@@ -72,6 +72,7 @@ class ObservedGradients:
         """Returns what a step recorded, by trace name, with these gradients in the place of those of their quantity."""
         hooked = named_gradients("grad", self._observer.given or {})
         changed = any(not np.array_equal(value, combined.get(name, value)) for name, value in hooked.items())
+        # Nothing changed before the step: what the step left in .grad is then what it worked with, clipped in place.
         given = hooked if changed else named_gradients("grad", self._observer.present())
         renamed = {name.replace("grad", self._quantity, 1): value for name, value in given.items()}
         others = {name: value for name, value in combined.items() if not name.startswith(f"{self._quantity}/")}
@@ -100,6 +101,7 @@ class ToolStep:
         self._state = state
         self._observed = observed
         self.combination = "port" if backward.own_wrapper else "tool"
+        # A wrapper of the port's clips in its own hook, where nobody sees each rank's result.
         self.unobserved: set[str] = {"tower_clip"} if backward.own_wrapper and state.update.clips_ranks else set()
 
     def running(self) -> contextlib.AbstractContextManager[Any]:
@@ -114,6 +116,7 @@ class ToolStep:
         """Makes the update and returns what was seen of it."""
         state, update, mixed = self._state, self._state.update, self._state.mixed
         for optimizer in state.optimizers():
+            # None, so that a parameter which the loss does not reach has no gradient rather than one of zero.
             optimizer.zero_grad(set_to_none=True)
         if self._observed:
             self._observed.forget()

@@ -52,6 +52,7 @@ def make_optimizer(description: Mapping[str, Any], model: nn.Module, only: Conta
     if name not in makers:
         raise TorchDdpError(f"optimizer: expected one of {', '.join(sorted(makers))}, got {name!r}.")
     rate = settings.pop("learning_rate")
+    # The first update's, for an optimizer wants a number; each later one is set before its update.
     rate = make_schedule(rate)(0) if isinstance(rate, Mapping) else rate
     chosen = [parameter for key, parameter in model.named_parameters() if only is None or key in only]
     return makers[name](chosen, lr=rate, **settings)

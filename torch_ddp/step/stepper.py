@@ -151,6 +151,7 @@ class Stepper:
         given: dict[str, dict[str, Tensor]] = {}
         for text, value in outputs.items():
             key = parse_key(text)
+            # A copy: arrays that are read from a trace may be read-only.
             given.setdefault(key.tower, {})[key.name] = torch.from_numpy(np.array(value)).to(self._device)
         self._step.give(given, cut)
 
@@ -186,6 +187,7 @@ class Stepper:
 
         Counterpart: tf_towers.Stepper.forward
         """
+        # A whole step is made: a forward pass alone would leave DDP waiting for its backward pass.
         watch = ForwardWatch(self.model, part, gradients)
         with watch.watching():
             self.step(batch)
@@ -203,6 +205,7 @@ class Stepper:
         """
         inputs = self._shard(batch, 0, 1).inputs  # one tower's; padding adds its example weights, all of them 1
         averages = self._state.update.averages
+        # Wrapped, as programs call it; all ranks have the same batch, so that DDP's broadcasts of buffers meet.
         found = evaluate_whole(self._port.model, self._port.loss, inputs, averages, evaluation)
         return {name: array(value) for name, value in found.items()}
 

@@ -81,6 +81,8 @@ class TrainingState:
         tensors.update((trace_name("var", name), value) for name, value in parameters.items())
         tensors.update((trace_name("ema", name), value) for name, value in self.update.averages.items())
         state = {name: array(value) for name, value in tensors.items()}
+        # A scheduler's rate is the optimizer's only once the step count says so: what is read is what the next step
+        # will use.
         self.set_rates()
         for part in self.parts:
             state.update(part.counters())

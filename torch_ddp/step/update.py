@@ -222,6 +222,7 @@ class Update:
         if self._clip.get("sum_duplicates"):
             gradients = {name: value.coalesce() if value.is_sparse else value for name, value in gradients.items()}
         if by == "global_norm":
+            # In the order of the parameters, in which the squares are added up: another order rounds otherwise.
             scaled, _ = like_tf.clip_by_global_norm(list(gradients.values()), limit)
             return {name: value for name, value in zip(gradients, scaled, strict=True) if value is not None}
 

@@ -76,6 +76,8 @@ def loss_and_outputs(returned: Any) -> tuple[Tensor, dict[str, Tensor]]:
             f"loss: expected a scalar tensor, or (loss, dict of outputs), got {type(loss).__name__}. "
             "Return the tensor itself, not its number."
         )
+    # TensorFlow sums the gradients of such a loss silently, torch refuses it only in backward(): said here, with what
+    # to do.
     if loss.ndim:
         raise TorchDdpError(f"loss: expected a scalar, got shape {tuple(loss.shape)}. Reduce it, e.g. with mean().")
     return loss, named_outputs("loss", outputs)

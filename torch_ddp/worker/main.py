@@ -40,6 +40,7 @@ class Ranks:
         self.world_size = world_size
         self.backend = backend
         self.threads = threads
+        # For the file by which ranks meet: a port of the machine could be taken, and needs a network.
         self._folder = tempfile.mkdtemp(prefix="ranks-")
         self._pids: list[int] = []
         self._channels: list[Channel] = []
@@ -111,12 +112,14 @@ class Ranks:
             failures[rank] = {**reply["error"], "rank": rank}
         elif "result" in reply:
             answers[rank] = reply["result"]
+        # Of one rank alone: all make the same steps.
         elif rank == 0:
             progress(*reply["progress"])
 
     def _fork(self, rank: int) -> None:
         request_reader, request_writer = os.pipe()
         reply_reader, reply_writer = os.pipe()
+        # Forked and not started: torch takes seconds to import, and once is enough for all ranks.
         pid = os.fork()
         if pid == 0:
             for reader, writer in self._files:
@@ -127,6 +130,7 @@ class Ranks:
             self._be_rank(rank, os.fdopen(request_reader, "rb"), os.fdopen(reply_writer, "wb"))
         os.close(request_reader)
         os.close(reply_writer)
+        # Without a buffer: select() sees what is in the pipe, and not what a buffer took out of it already.
         files = (os.fdopen(reply_reader, "rb", buffering=0), os.fdopen(request_writer, "wb"))
         self._pids.append(pid)
         self._files.append(files)
@@ -135,6 +139,7 @@ class Ranks:
     def _be_rank(self, rank: int, reader: Any, writer: Any) -> None:
         status = 1
         try:
+            # A parent that is killed cannot end its ranks, which would wait in a collective for good.
             die_with_parent()
             channel = Channel(reader, writer)
             meeting = (Path(self._folder) / "meeting").as_uri()

@@ -94,6 +94,7 @@ class RankServer:
         asked: dict[str, Any] = {name: arguments.get(name) for name in ARGUMENTS_OF_A_BUILD}
         key = json.dumps({**asked, "build": arguments.get("build")}, sort_keys=True)
         if key not in self._prepared:
+            # Ports of another case go: they hold memory, and nobody asks for them again.
             self._prepared = {known: value for known, value in self._prepared.items() if _same_case(known, key)}
             self._prepared[key] = self._build(**asked)
         stepper, known_facts, fresh, own = self._prepared[key]
@@ -150,6 +151,7 @@ class RankServer:
             stepper.load({**kept, **_all(Trace(arguments["follow"]).step(number))})
             batch = _batch(Trace(arguments["feeds"]).step(number), precision)
             passed = stepper.forward(batch, int(part or 0), bool(arguments.get("gradients")))
+        # All ranks made the step, whose collectives need each of them.
         if self._rank.rank == int(rank):
             write_forward(arguments["out"], number, tower, passed)
         return {}

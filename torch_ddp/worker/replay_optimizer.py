@@ -50,6 +50,7 @@ def recorded_optimizer(model: nn.Module, description: Mapping[str, Any], rates: 
         nonlocal made
         made += 1
         for group in optimizer.param_groups:
+            # After the update, so that the rate which is read between two steps is that of the next one.
             group["lr"] = rates[min(made, len(rates) - 1)]
 
     optimizer.register_step_post_hook(next_rate)
@@ -71,5 +72,6 @@ def train_only(model: nn.Module, names: Collection[str]) -> nn.Module:
     if missing:
         raise TorchDdpError(f"replay: expected a parameter named {missing[0]!r}, got none. Fix the mapping.")
     for name, parameter in known.items():
+        # Frozen and not left out: DDP waits for a gradient of every parameter that wants one.
         parameter.requires_grad_(name in names)
     return model

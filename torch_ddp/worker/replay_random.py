@@ -91,6 +91,7 @@ class RecordedDraws(TorchFunctionMode):
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
         """Leaves the block; refuses draws that are left over."""
         super().__exit__(kind, value, traceback)  # type: ignore[no-untyped-call]
+        # Not where the block ends by an error, which says more than draws that are left over.
         loop = self._draws[self._taken] if kind is None and self._taken < len(self._draws) else None
         if isinstance(loop, DrawsOfLoop):
             raise TorchDdpError(
@@ -109,6 +110,8 @@ class RecordedDraws(TorchFunctionMode):
         answer = ANSWERS_FROM_DRAWS.get(func)
         if answer is not None:
             return answer(self, *args, **kwargs)
+        # Refused rather than let through: a draw of torch's own would differ from the script's, and be blamed on the
+        # port.
         if func in WITHOUT_COUNTERPART:
             name = getattr(func, "__name__", str(func))
             raise TorchDdpError(
@@ -147,6 +150,7 @@ class RecordedDraws(TorchFunctionMode):
                 f"draws: expected a draw of shape {_either(loop.shapes)}, as in each iteration of the script's loop, or of "
                 f"all iterations at once, got {wanted}. Draw in the script's order and layout."
             )
+        # The next draws of the script come only when all iterations of this loop are through.
         if not loop.left:
             self._taken += 1
         return draw
@@ -171,6 +175,7 @@ def with_recorded_draws(loss: Callable[..., Any]) -> Callable[..., Any]:
 def _in_order(inputs: Mapping[str, Tensor]) -> list[Tensor | DrawsOfLoop]:
     found = {name: match for name in inputs if (match := INPUT.fullmatch(name))}
     groups: dict[str, list[Tensor]] = {}
+    # As numbers: draw 10 comes after draw 9.
     for name in sorted(found, key=lambda each: int(found[each][1])):
         place, loop = found[name].groups()
         groups.setdefault(f"loop {loop}" if loop else place, []).append(inputs[name])

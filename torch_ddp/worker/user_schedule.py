@@ -114,6 +114,7 @@ class PortRates:
         own, recorded = float(groups[0]["lr"]), self._recorded.get(global_step)
         if recorded is not None and own and abs(own - recorded) <= RATE_ROUNDING * abs(recorded):
             for group in groups:
+                # All groups by the same factor, so that rates of their own stay in proportion.
                 group["lr"] *= recorded / own
             groups[0]["lr"] = recorded
 
