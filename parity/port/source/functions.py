@@ -10,6 +10,7 @@ from parity.port.source.writer import Refused, Writer
 from parity.port.tower.border import Border, border_of
 from parity.port.tower.fold import fold
 from parity.port.tower.layers import raise_layers
+from parity.port.tower.loops import nest, raise_loops
 from parity.port.tower.ops import FEED, Op, Reader, Tensor, Tower
 from parity.port.tower.simplify import simplify
 from parity.port.tower.terms import in_first_only, terms_of, with_decay
@@ -65,7 +66,7 @@ class Names:
 
 def prepared(tower: Tower) -> Tower:
     """Returns a tower as it is written: folded, simplified, with layers."""
-    return raise_layers(simplify(fold(tower)))
+    return raise_layers(raise_loops(simplify(fold(tower))))
 
 
 def write_part(
@@ -90,7 +91,9 @@ def write_part(
     only = _first_towers_own(reader, first, towers)
     kept = [each for each in terms_of(first.loss) if each not in only]
     common, own = with_decay(kept), with_decay(only)
-    border = border_of([*common, *own])
+    nested = nest([*common, *own])
+    common, own = nested[: len(common)], nested[len(common) :]
+    border = border_of(nested)
     forward, refused = _forward(border, section, several, parameters, names)
     loss, more = _loss(first, border, (common, own), (section, several), parameters, names)
     return Written(forward, loss, count, refused + more)

@@ -1,7 +1,7 @@
 """Writes the ops of a region as Python statements: names, order, what is inlined, and where channels stand."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from parity.port.source.code import Code, identifier, method, number, whole
@@ -16,6 +16,8 @@ SEVERAL = ("Split", "SplitV", "Unpack", "TopKV2")
 
 WriteOp = Callable[["Writer", Op], Code | None]
 WRITERS: dict[str, WriteOp] = {}
+WriteStatements = Callable[["Writer", Op], None]
+STATEMENTS: dict[str, WriteStatements] = {}  # of ops that are no expression
 
 
 def writes(*kinds: str) -> Callable[[WriteOp], WriteOp]:
@@ -24,6 +26,17 @@ def writes(*kinds: str) -> Callable[[WriteOp], WriteOp]:
     def put(function: WriteOp) -> WriteOp:
         for kind in kinds:
             WRITERS[kind] = function
+        return function
+
+    return put
+
+
+def states(*kinds: str) -> Callable[[WriteStatements], WriteStatements]:
+    """Puts a function that writes an op as statements into `STATEMENTS`, under each of some types."""
+
+    def put(function: WriteStatements) -> WriteStatements:
+        for kind in kinds:
+            STATEMENTS[kind] = function
         return function
 
     return put
@@ -72,6 +85,8 @@ class Writer:
     Attributes:
       statements: the body so far.
       refused: what could not be written.
+      channels_first: what has its channels behind the examples, where the script has them last.
+      wishes: by op, what is called so rather than as the script calls it.
     """
 
     parameters: Parameters
@@ -82,6 +97,7 @@ class Writer:
     statements: list[str] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     channels_first: set[Tensor] = field(default_factory=set)
+    wishes: dict[Op, str] = field(default_factory=dict)
     _pending: dict[Tensor, _Pending] = field(default_factory=dict)
     _left: dict[Tensor, int] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
@@ -96,17 +112,25 @@ class Writer:
           wanted: what the function returns.
         """
         self._left = {}
-        for op in ops:
-            for each in taken_by(op):
-                self._left[each] = self._left.get(each, 0) + 1
-        for each in wanted:
+        self.count(ops, wanted)
+        self.write_all(ops)
+        return [self.code(each) for each in wanted]
+
+    def count(self, ops: Sequence[Op], wanted: Sequence[Tensor]) -> None:
+        """Counts how often what is computed will be taken, by ops and by whoever wants it."""
+        for each in [*(each for op in ops for each in taken_by(op)), *wanted]:
             self._left[each] = self._left.get(each, 0) + 1
+
+    def write_all(self, ops: Sequence[Op]) -> None:
+        """Writes ops whose inputs were counted, in order."""
         for op in ops:
             if op.kind not in (CONST, FEED, VARIABLE) and op.output() not in self.names:
                 self._write(op)
-        return [self.code(each) for each in wanted]
 
     def _write(self, op: Op) -> None:
+        if op.kind in STATEMENTS:
+            STATEMENTS[op.kind](self, op)
+            return
         self._calls = op.kind in LAYERS
         self._draws = op.kind in DRAWING_KINDS
         if self._draws:
@@ -184,13 +208,31 @@ class Writer:
 
     # Assignments.
 
+    def give_up(self, tensor: Tensor) -> None:
+        """Somebody who was counted will not take it after all."""
+        self._left[tensor] = self._left.get(tensor, 0) - 1
+
+    def assign(self, tensors: Iterable[Tensor]) -> None:
+        """Gives names to those of some tensors that are expressions as yet."""
+        for tensor in tensors:
+            if tensor in self._pending:
+                self._assign(tensor)
+
+    def assign_draws(self) -> None:
+        """Gives names to everything that draws, so that it stays in front of what comes next."""
+        self._assign_pending(lambda pending: pending.draws)
+
+    def call_it(self, tensor: Tensor, name: str) -> None:
+        """Says what a tensor is called."""
+        self.names[tensor] = name
+
     def _assign_pending(self, which: Callable[[_Pending], bool]) -> None:
         for tensor in [tensor for tensor, pending in self._pending.items() if which(pending)]:
             self._assign(tensor)
 
     def _assign(self, tensor: Tensor) -> None:
         pending = self._pending.pop(tensor)
-        self.names[tensor] = name = self._free(tensor.op, pending)
+        self.names[tensor] = name = self.free_name(self._wished(tensor.op))
         self.statements.append(f"{name} = {pending.code.text}")
 
     def _assign_several(self, op: Op) -> None:
@@ -199,7 +241,9 @@ class Writer:
         used = [op.output(index) for index in range(count)]
         chosen = []
         for index, tensor in enumerate(used):
-            name = self._new(f"{self._wished(op)}_{'abcdefghijklmnop'[index % 16]}") if self._left.get(tensor) else "_"
+            name = (
+                self.new_name(f"{self._wished(op)}_{'abcdefghijklmnop'[index % 16]}") if self._left.get(tensor) else "_"
+            )
             self.names[tensor] = name
             chosen.append(name)
             if op.output() in self.channels_first:
@@ -207,20 +251,20 @@ class Writer:
         self.statements.append(f"{', '.join(chosen)} = {pending.code.text}")
 
     def _wished(self, op: Op) -> str:
-        return self.suggested(op) or "x"
+        return self.wishes.get(op) or self.suggested(op) or "x"
 
-    def _free(self, op: Op, pending: _Pending) -> str:
-        """A name for what an op gives: one that the script uses, and taken again where nobody needs its old value."""
-        wished = self._wished(op)
+    def free_name(self, wished: str) -> str:
+        """Returns a name for what an op gives, which is taken again where nobody needs its old value."""
         holding = {name for tensor, name in self.names.items() if self._left.get(tensor, 0) > 0}
         holding |= {name for each in self._pending.values() for name in each.names}
         if wished not in holding:
             self._forget(wished)
             self._used.add(wished)
             return wished
-        return self._new(wished)
+        return self.new_name(wished)
 
-    def _new(self, wished: str) -> str:
+    def new_name(self, wished: str) -> str:
+        """Returns a name that was not used before."""
         name, count = wished, 2
         while name in self._used or name in self.names.values():
             name, count = f"{wished}{count}", count + 1

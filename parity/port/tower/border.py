@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from parity.port.tower.layers import LAYERS
-from parity.port.tower.ops import CONST, FEED, VARIABLE, Op, Tensor, ops_of, users_of
+from parity.port.tower.loops import BODY
+from parity.port.tower.ops import CONST, FEED, LOOP, VARIABLE, Op, Tensor, in_order, ops_of, users_of
 
 # Ops that a loss is made of where no label separates it from the model, as far back as they stand.
 ENDS = ("Mean", "Sum", "Square", "SquaredDifference", "Neg", "Abs", "Log", "L2Loss", "Softplus", "Max", "Min", "AddN")
@@ -43,8 +44,8 @@ def border_of(wanted: Sequence[Tensor]) -> Border:
     if not labels:
         of_loss |= _ends(wanted)
     of_loss = _with_users({op for op in of_loss if op.inputs}, ops)
-    model = _in_order(op for op in ops if (op not in of_loss and op.inputs) or _is_drawn(op))
-    loss = _in_order(op for op in of_loss)
+    model = in_order(op for op in ops if (op not in of_loss and op.inputs) or _is_drawn(op))
+    loss = in_order(op for op in of_loss)
     outputs = [*dict.fromkeys(each for op in loss for each in op.inputs if each.op in set(model))]
     outputs += [each for each in wanted if each.op in set(model) and each not in outputs]
     data = [*dict.fromkeys(each.op.name for op in model for each in op.inputs if each.kind == FEED)]
@@ -54,11 +55,6 @@ def border_of(wanted: Sequence[Tensor]) -> Border:
 
 def _is_drawn(op: Op) -> bool:
     return not op.inputs and op.kind not in (CONST, FEED, VARIABLE)
-
-
-def _in_order(ops: object) -> list[Op]:
-    found: list[Op] = list(ops)  # type: ignore[call-overload]
-    return sorted(found, key=lambda op: op.place)
 
 
 def _feeds_by_op(ops: Sequence[Op]) -> dict[Op, set[str]]:
@@ -72,9 +68,18 @@ def _labels(ops: Sequence[Op], fed: dict[Op, set[str]]) -> set[str]:
     """The feeds that no op with variables takes anything of."""
     found: set[str] = set().union(*fed.values())
     for op in ops:
-        if op.kind in LAYERS or any(each.kind == VARIABLE for each in op.inputs):
+        if _has_variables(op):
             found -= fed[op]
     return found
+
+
+def _has_variables(op: Op) -> bool:
+    inside = op.attributes[BODY].all_ops() if op.kind == LOOP else ()
+    return (
+        op.kind in LAYERS
+        or any(each.kind == VARIABLE for each in op.inputs)
+        or any(_has_variables(each) for each in inside)
+    )
 
 
 def _of_variables_alone(ops: Sequence[Op], fed: dict[Op, set[str]]) -> set[Op]:
@@ -84,7 +89,7 @@ def _of_variables_alone(ops: Sequence[Op], fed: dict[Op, set[str]]) -> set[Op]:
     for op in reversed(ops):
         if any(fed[user] or user in needed for user in users[op]) and not fed[op]:
             direct = [user for user in users[op] if fed[user] or user in needed]
-            if any(user.kind in LAYERS or not _joins(user) for user in direct):
+            if any(_has_variables(user) or not _joins(user) for user in direct):
                 needed.add(op)
     return {op for op in ops if op.inputs and not fed[op] and op not in needed}
 

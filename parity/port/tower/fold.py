@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from parity.port.tower.infer import inferred, is_known
-from parity.port.tower.ops import CONST, FEED, VARIABLE, Op, Tensor, Tower
+from parity.port.tower.ops import CONST, FEED, LOOP, VARIABLE, Op, Tensor, Tower
 from parity.trace.arrays import Array
 from parity.trace.as_written import as_written
 
@@ -45,6 +45,8 @@ def fold(tower: Tower) -> Tower:
         if not all(is_known(shape) for shape in op.shapes):
             found = inferred(rebuilt)
             rebuilt.shapes = [found] if found is not None else [tuple(max(n, 1) for n in shape) for shape in op.shapes]
+        if op.kind == LOOP:
+            rebuilt.shapes = [each.shape for each in inputs[: len(op.shapes)]]
         made[op] = _folded(rebuilt)
     return tower.replaced(now)
 
@@ -66,6 +68,9 @@ def _folded(op: Op) -> Op:
         return constant(op, np.array(np.prod(op.inputs[0].shape, dtype=int)))
     if op.kind == "Rank":
         return constant(op, np.array(len(op.inputs[0].shape)))
+    if op.kind == "TensorArraySizeV3" and op.inputs[0].kind == "TensorArrayV3":
+        (size,) = op.inputs[0].op.inputs
+        return op if size.kind != CONST or op.inputs[0].op.attributes.get("dynamic_size") else constant(op, size.value)
     if op.kind in ("ZerosLike", "OnesLike"):
         return _full(op, op.inputs[0].shape, 0.0 if op.kind == "ZerosLike" else 1.0, op.inputs[0].dtype)
     if op.kind not in FOLDED or any(each.kind != CONST for each in op.inputs):

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from parity.port.tower.ops import CONST, Op
+from parity.port.tower.ops import CONST, LOOP, LOOP_STATE, Op, Tensor
+from parity.trace.arrays import Array
 
 Shape = tuple[int, ...]
-UNKNOWN = -1
 
 
 def is_known(shape: Sequence[int | None] | None) -> bool:
@@ -140,7 +140,19 @@ def _sliced(op: Op) -> Shape:
     from parity.port.tower.fold import strided_index
 
     example = np.broadcast_to(np.zeros(()), op.inputs[0].shape)
-    return tuple(example[strided_index(op, [each.value for each in op.inputs[1:]], example.ndim)].shape)
+    bounds = [_bounds(each, int(op.attributes.get("shrink_axis_mask", 0))) for each in op.inputs[1:]]
+    return tuple(example[strided_index(op, bounds, example.ndim)].shape)
+
+
+def _bounds(tensor: Tensor, shrinks: int) -> Array:
+    """Where a slice begins or ends; 0 for what is not known and takes one element, wherever that is."""
+    if tensor.kind != "Pack":
+        return tensor.value
+    known = [
+        np.zeros((), int) if shrinks & 1 << place and each.kind != CONST else each.value
+        for place, each in enumerate(tensor.op.inputs)
+    ]
+    return np.array(known)
 
 
 def _cut(op: Op) -> Shape:
@@ -173,6 +185,24 @@ def _unpacked(op: Op) -> Shape:
     taken = op.inputs[0].shape
     place = int(op.attributes.get("axis", 0)) % len(taken)
     return (*taken[:place], *taken[place + 1 :])
+
+
+def _element_read(op: Op) -> Shape | None:
+    return element_shape(op.inputs[2])
+
+
+def _elements_gathered(op: Op) -> Shape | None:
+    element = element_shape(op.inputs[2])
+    return None if element is None else (op.inputs[1].value.size, *element)
+
+
+def element_shape(array: Tensor) -> Shape | None:
+    """Returns the shape of what a TensorArray holds, of the flow behind what wrote into it."""
+    while array.kind == LOOP:  # what an iteration leaves: its states come first, then what they are next
+        array = array.op.inputs[len(array.op.shapes) + array.number]
+    if array.kind == "TensorArrayScatterV3":
+        return array.op.inputs[2].shape[1:]
+    return array.op.inputs[2].shape if array.kind == "TensorArrayWriteV3" else None
 
 
 SHAPE_RULES: dict[str, Callable[[Op], Shape | None]] = {
@@ -222,4 +252,7 @@ SHAPE_RULES: dict[str, Callable[[Op], Shape | None]] = {
     "LRN": _same,
     "BiasAdd": _same,
     "Cast": _same,
+    LOOP_STATE: _same,
+    "TensorArrayReadV3": _element_read,
+    "TensorArrayGatherV3": _elements_gathered,
 }

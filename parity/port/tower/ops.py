@@ -1,6 +1,7 @@
 """A tower of a recorded graph: its ops from what is fed to its loss, with shapes, constants and variables."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -9,11 +10,17 @@ import numpy as np
 from parity.experiment.replay.script import Part
 from parity.port.errors import PortError
 from parity.port.tower.attributes import attributes_of
+from parity.port.tower.frames import Frames
 from parity.trace import RecordedGraph, TensorKey, parse_key, trace_name
 from parity.trace.arrays import Array
 
 CONST, VARIABLE, FEED = "Const", "Variable", "Feed"
-READING_KINDS = ("Identity", "ReadVariableOp")
+# A while loop takes what its state is at first, what it is after an iteration, and whether there is another one. What an
+# iteration begins with is an op of its own, so that a tower with loops has no circles.
+LOOP, LOOP_STATE = "Loop", "LoopState"
+LOOP_NUMBER, LOOP_SLOT, LOOP_MEMBERS = "number", "slot", "members"  # attributes of both, of a state, of a loop
+READING_KINDS = ("Identity", "ReadVariableOp", "Enter")
+GATE_KINDS = ("Enter", "NextIteration", "LoopCond")  # hand on what they take
 COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
 LOGIC = ("LogicalAnd", "LogicalOr", "LogicalNot", "IsFinite", "IsNan", "IsInf", "All", "Any")
 # Ops whose output is of another type than their input: the type itself, or the attribute that names it.
@@ -24,6 +31,9 @@ GIVES = {
     "Shape": "out_type",
     **dict.fromkeys([*COMPARISONS, *LOGIC], "bool"),
 }
+
+
+UNKNOWN = -1  # a length
 
 
 @dataclass(eq=False)
@@ -151,6 +161,25 @@ def users_of(ops: Sequence[Op]) -> dict[Op, list[Op]]:
     return found
 
 
+def in_order(ops: Iterable[Op]) -> list[Op]:
+    """Returns ops in the order in which the script made them, as far as each comes after those that it takes from."""
+    chosen = list(dict.fromkeys(ops))
+    numbers = {op: number for number, op in enumerate(chosen)}
+    waiting = {op: len({each.op for each in op.inputs if each.op in numbers}) for op in chosen}
+    users = users_of(chosen)
+    ready = [(op.place, numbers[op]) for op in chosen if not waiting[op]]
+    heapq.heapify(ready)
+    found: list[Op] = []
+    while ready:
+        op = chosen[heapq.heappop(ready)[1]]
+        found.append(op)
+        for user in dict.fromkeys(users[op]):
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, (user.place, numbers[user]))
+    return found
+
+
 class Reader:
     """Reads the towers of a part from the recorded graph.
 
@@ -163,6 +192,7 @@ class Reader:
     def __init__(self, graph: RecordedGraph, part: Part, shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
         self._part, self._shapes = part, shapes
         self._nodes = {node["name"]: node for node in graph.nodes}
+        self.frames = Frames(self._nodes)
         self._places = {node["name"]: place for place, node in enumerate(graph.nodes)}
         self._variables = {op: parse_key(key) for key, op in graph.variables.items()}
         key = trace_name("loss", tower=0, section=part.name)
@@ -198,6 +228,13 @@ class Reader:
     def updates(self) -> list[str]:
         """Returns the names of the ops that write variables in this run."""
         return list(self._run.get("updates", [])) if self._run else []
+
+    def fed_number(self, number: int, name: str) -> Array | None:
+        """Returns the one number that a tower was fed in every recorded step; None where it is none, or changes."""
+        key = trace_name("feed", name, tower=number, section=self._part.name)
+        fed = [self._part.trace.step(each).read(key) for each in self._part.steps]
+        constant = all(not each.shape and each == fed[0] for each in fed)
+        return np.asarray(fed[0]) if constant else None
 
     def fed_shape(self, number: int, name: str) -> tuple[int, ...]:
         """Returns the shape of what is fed to a tower in the first recorded step."""
@@ -236,8 +273,13 @@ class _Building:
         self.feeds: dict[str, Op] = {}
         self.variables: dict[str, Op] = {}
         self._fed: dict[str, Op] = {}
+        self._loops: dict[str, int] = {}
         for tensor, key, dtype in reader.fed(number):
             shape = reader.fed_shape(number, key.name)
+            constant = reader.fed_number(number, key.name) if not shape else None
+            if constant is not None:  # a keep_prob, a flag: a number of the script's
+                self._fed[tensor] = Op(CONST, key.name, [], {"value": constant, "written": True}, [()], [dtype])
+                continue
             op = Op(FEED, key.name, [], {}, [shape], [dtype])
             self._fed[tensor] = self.feeds[key.name] = op
 
@@ -278,19 +320,29 @@ class _Building:
         return [own for own, _, index in split if f"{own}:{index or 0}" not in self._fed]
 
     def _taken(self, name: str) -> list[str]:
-        """The tensors that an op takes; without what a loop hands to its next iteration, which would be a circle."""
-        node = self._reader.node(name)
-        listed = [each for each in node.get("input", []) if not each.startswith("^")]
-        if node["op"] != "Merge":
-            return listed
-        return [each for each in listed if self._reader.node(each.partition(":")[0])["op"] != "NextIteration"]
+        """The tensors that an op takes, where a loop is an op of its own."""
+        frames = self._reader.frames
+        if name in frames.by_name:
+            frame = frames.by_name[name]
+            return [*frame.starts, *frame.nexts, frame.condition]
+        if name in frames.exit_of:
+            frame, slot = frames.exit_of[name]
+            return [f"{frame.name}:{slot}"]
+        listed = [each for each in self._reader.node(name).get("input", []) if not each.startswith("^")]
+        if name in frames.state_of:
+            frame, slot = frames.state_of[name]
+            return [frame.starts[slot]]
+        return listed[:1] if name in frames.gates else listed
 
     def _made(self, name: str) -> Op:
         key = self._reader.variable(name)
         if key is not None:
             return self._variable(key)
-        node = self._reader.node(name)
         inputs = [self.tensor(each) for each in self._taken(name)]
+        looped = self._looped(name, inputs)
+        if looped is not None:
+            return looped
+        node = self._reader.node(name)
         if node["op"] in READING_KINDS and inputs and inputs[0].kind == VARIABLE:
             return inputs[0].op
         attributes = attributes_of(node)
@@ -300,6 +352,27 @@ class _Building:
         if node["op"] in GIVES:
             dtypes = [str(attributes.get(GIVES[node["op"]]) or GIVES[node["op"]])]
         return Op(node["op"], name, inputs, attributes, shapes or [()], dtypes, self._reader.place(name))
+
+    def _looped(self, name: str, inputs: list[Tensor]) -> Op | None:
+        """An op of a loop's control flow; None of any other."""
+        frames = self._reader.frames
+        if name in frames.by_name:
+            frame, starts = frames.by_name[name], inputs[: len(inputs) // 2]
+            attributes = {LOOP_NUMBER: self._loop_number(name), LOOP_MEMBERS: frame.members}
+            return Op(LOOP, name, inputs, attributes, [()] * len(starts), [each.dtype for each in starts], frame.place)
+        dtypes = [inputs[0].dtype] if inputs else []
+        if name in frames.state_of:
+            frame, slot = frames.state_of[name]
+            attributes = {LOOP_NUMBER: self._loop_number(frame.name), LOOP_SLOT: slot}
+            return Op(LOOP_STATE, name, inputs, attributes, [(UNKNOWN,)], dtypes, self._reader.place(name))
+        handed_on = name in frames.exit_of or name in frames.gates or self._reader.node(name)["op"] in GATE_KINDS
+        if handed_on and inputs and inputs[0].kind != VARIABLE:
+            return Op("Identity", name, inputs, {}, [(UNKNOWN,)], dtypes, self._reader.place(name))
+        return None
+
+    def _loop_number(self, name: str) -> int:
+        """Its place among the loops of the tower, which another tower's has too."""
+        return self._loops.setdefault(name, len(self._loops))
 
     def _variable(self, key: TensorKey) -> Op:
         name = key.name

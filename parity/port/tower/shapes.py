@@ -3,7 +3,8 @@
 import os
 from collections.abc import Sequence
 
-from parity.port.tower.infer import UNKNOWN
+from parity.port.tower.frames import Frames
+from parity.port.tower.ops import UNKNOWN
 from parity.trace import SHADOW, SHADOW_FORWARD, Forward, RecordedGraph, Trace, TraceError
 
 Shapes = dict[str, Sequence[tuple[int, ...]]]
@@ -12,9 +13,12 @@ Shapes = dict[str, Sequence[tuple[int, ...]]]
 def shapes_of(trace: Trace, graph: RecordedGraph) -> Shapes:
     """Returns by name of op the shapes of its outputs in the recorded steps, as far as they are known."""
     found: Shapes = {}
+    # In a loop nothing is kept, and what is not of a known rank looks like a number.
+    frames = Frames({node["name"]: node for node in graph.nodes})
+    inside = {name for frame in frames.by_name.values() for name in frame.members}
     folder = os.path.join(trace.directory, SHADOW, SHADOW_FORWARD)
     for passed in _passes(folder):
-        for op in passed.ops:
+        for op in (op for op in passed.ops if op.name not in inside):
             found.setdefault(op.name, [tuple(op.shape)])
     for name, outputs in graph.shapes.items():
         known = [tuple(UNKNOWN if each is None else each for each in shape or ()) for shape in outputs]

@@ -10,8 +10,9 @@ from parity.port.tower.ops import CONST, Op, Tensor, Tower
 Rule = Callable[[Op], Tensor | None]
 
 
-def simplify(tower: Tower) -> Tower:
-    """Returns the tower with every rule of `REWRITES` applied, from its inputs to its loss."""
+def simplify(tower: Tower, rules: "tuple[Rule, ...] | None" = None) -> Tower:
+    """Returns the tower with every one of some rules applied, those of `REWRITES` at first, from its inputs to its loss."""
+    rules = REWRITES if rules is None else rules
     made: dict[Op, Tensor] = {}
 
     def now(tensor: Tensor) -> Tensor:
@@ -22,16 +23,16 @@ def simplify(tower: Tower) -> Tower:
 
     for op in tower.ops():
         op.inputs[:] = [now(each) for each in op.inputs]
-        found = _applied(op)
+        found = _applied(op, rules)
         if found.op is not op:
             made[op] = found
     return tower.replaced(now)
 
 
-def _applied(op: Op) -> Tensor:
+def _applied(op: Op, rules: tuple[Rule, ...]) -> Tensor:
     """Applies rules until none fits."""
     tensor = op.output()
-    for rule in REWRITES * 3:
+    for rule in rules * 3:
         found = rule(tensor.op) if tensor.number == 0 else None
         tensor = found if found is not None else tensor
     return tensor
@@ -137,6 +138,14 @@ def _transposed_twice(op: Op) -> Tensor | None:
         if [first[each] for each in order] == sorted(order):
             return before.inputs[0]
     return None
+
+
+def axes_swapped(tensor: Tensor) -> bool:
+    """Whether it is another tensor with its first two axes exchanged."""
+    if tensor.kind != "Transpose" or tensor.op.inputs[1].kind != CONST:
+        return False
+    order = [int(each) for each in tensor.op.inputs[1].value]
+    return order[:2] == [1, 0] and order[2:] == [*range(2, len(order))]
 
 
 def _like(op: Op, kind: str, inputs: list[Tensor]) -> Op:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from parity.port.tower.ops import CONST, FEED, VARIABLE, Op, Tensor
+from parity.port.tower.ops import CONST, FEED, LOOP_MEMBERS, VARIABLE, Op, Tensor
 from parity.port.tower.simplify import number_of
 
 DECAY = "WeightDecay"
@@ -114,6 +114,7 @@ TOWERS_OWN = (
     "tensor_array_name",
     "shared_name",
     "container",
+    LOOP_MEMBERS,
 )  # attributes that name a tower, or say what only one of them does
 
 

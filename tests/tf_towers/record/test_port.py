@@ -11,6 +11,7 @@ from parity.port.source.program import plain, port_of
 pytestmark = pytest.mark.usefixtures("forked_torch")
 ONLY_TF1 = {"clones"}  # TensorFlow 2 has no contrib
 WRITTEN = ("clones", "fused_norm", "mirrored_pool", "nesterov", "own_graph", "queue_fed", "split_sum", "two_optimizers")
+LOOPS = ("dropout_wrapper", "recurrent", "resource_loop")
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_a_port_is_written_and_proven_without_an_edit(trace_of, tmp_path, name, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*WRITTEN} - {"split_sum", "queue_fed"}))
+@pytest.mark.parametrize("name", sorted({*WRITTEN, *LOOPS} - {"split_sum", "queue_fed"}))
 def test_every_other_script_is_too(trace_of, tmp_path, name):
     assert main(["port", str(trace_of(name)), "--out", str(tmp_path / name), "--quiet"]) == 0
 
@@ -50,7 +51,7 @@ def test_what_stands_in_a_port_is_what_the_script_has(trace_of):
     assert "F.dropout(fifo_queue_Dequeue_0, 0.25, self.training)" in dropped
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", (*WRITTEN, *LOOPS))
 def test_it_is_the_same_text_each_time_and_python(trace_of, name):
     port = port_of(trace_of(name))
     assert port.body == port_of(trace_of(name)).body

@@ -1,0 +1,193 @@
+"""How loops are written: `for t in range(4):` with the state in variables and arrays in lists."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from parity.port.source.code import ATOM, Code
+from parity.port.source.writer import Writer, states, writes
+from parity.port.tower.loops import (
+    APPENDS,
+    ARRAY,
+    AS_TENSOR,
+    AXIS,
+    BODY,
+    GATHER,
+    INDEX,
+    PATTERN,
+    READ,
+    WRITE,
+    Body,
+    State,
+)
+from parity.port.tower.ops import CONST, LOOP, VARIABLE, Op, Tensor
+from parity.port.tower.simplify import number_of
+
+INDENT = "    "
+
+
+@states(LOOP)
+def _loop(writer: Writer, op: Op) -> None:
+    body: Body = op.attributes[BODY]
+    writer.assign_draws()
+    writer.assign(op.inputs)
+    lists = [state for state in body.states if is_list(state)]
+    others = [state for state in body.states if state not in lists]
+    ends = [each.following for each in others] + ([body.condition] if body.condition else [])
+    writer.count(body.all_ops(), [each for each in ends if each.kind not in (CONST, VARIABLE)])
+    writer.count((), [*body.stops, *(each.start for each in others)])
+    named = {state.slot: writer.new_name(_wished(writer, state)) for state in body.states}
+    for state in lists:
+        _begin_list(writer, body, state, named[state.slot])
+    _begin(writer, op, others, named)
+    stops = ", ".join(dict.fromkeys(_whole(writer, each) for each in body.stops))
+    outer, writer.statements = writer.statements, []
+    if body.counter is not None:
+        writer.call_it(body.counter.output(), counter := writer.new_name("t"))
+        header = f"for {counter} in range({_range(body, stops)}):"
+    else:
+        header = _tested(writer, body)
+    writer.write_all(body.ops)
+    _end(writer, others, named)
+    outer += [header, *(f"{INDENT}{line}" for line in writer.statements)]
+    writer.statements = outer
+    for each in op.inputs:
+        writer.give_up(each)
+    for state in body.states:
+        writer.call_it(Tensor(op, state.slot), named[state.slot])
+
+
+def is_list(state: State) -> bool:
+    """Whether a state variable is an array that is written."""
+    return state.following.kind == WRITE or state.start.kind == ARRAY
+
+
+def _wished(writer: Writer, state: State) -> str:
+    if is_list(state):
+        return writer.suggested(state.start.op) or "outputs"
+    return writer.suggested(state.following.op) or "state"
+
+
+def _range(body: Body, stops: str) -> str:
+    stop = f"min({stops})" if ", " in stops else stops
+    if body.step != 1:
+        return f"{body.first}, {stop}, {body.step}"
+    return stop if body.first == 0 else f"{body.first}, {stop}"
+
+
+def _whole(writer: Writer, tensor: Tensor) -> str:
+    number = number_of(tensor)
+    return f"int({writer.code(tensor).text})" if number is None else str(int(number))
+
+
+def _begin_list(writer: Writer, body: Body, state: State, name: str) -> None:
+    if state.start.kind != ARRAY:
+        writer.statements.append(f"{name} = {writer.code(state.start).text}")
+    elif body.appends(state):
+        writer.statements.append(f"{name} = []")
+    else:
+        writer.statements.append(f"{name} = [None] * {_whole(writer, state.start.op.inputs[0])}")
+    writer.call_it(state.op.output(), name)
+
+
+def _begin(writer: Writer, loop: Op, others: list[State], named: dict[int, str]) -> None:
+    starts: dict[str, list[str]] = {}
+    for state in others:
+        starts.setdefault(_start(writer, loop, state.start), []).append(named[state.slot])
+        writer.wishes[state.following.op] = named[state.slot]
+        writer.call_it(state.op.output(), named[state.slot])
+    for text, own in starts.items():
+        writer.statements.append(" = ".join([*own, text]))
+
+
+def _start(writer: Writer, loop: Op, start: Tensor) -> str:
+    """What a state is at first; zeros for as many examples as something else has that the loop takes."""
+    if number_of(start) != 0 or not start.shape or not start.dtype.startswith("float"):
+        return writer.code(start).text
+    rest = ", ".join(map(str, start.shape[1:]))
+    for each in loop.inputs:
+        if each in writer.names and each.shape[:1] == start.shape[:1] and each.dtype.startswith("float"):
+            name = writer.names[each]
+            return f"{name}.new_zeros(len({name}){rest and ', '}{rest})"
+    like = writer.parameters.example(writer.owner)
+    return f"{like}.new_zeros({', '.join(map(str, start.shape))})"
+
+
+def _tested(writer: Writer, body: Body) -> str:
+    """The head of a loop that goes on while something holds; what that takes is computed inside it."""
+    writer.write_all(body.tested)
+    condition = writer.code(body.condition) if body.condition else Code("True")
+    if not writer.statements:
+        return f"while {condition.text}:"
+    writer.statements += [f"if not {condition.within(ATOM)}:", f"{INDENT}break"]
+    return "while True:"
+
+
+def _end(writer: Writer, others: list[State], named: dict[int, str]) -> None:
+    """What an iteration leaves gets the names of the state, all at once where it has others."""
+    writer.assign(each.following for each in others)
+    left = [(named[each.slot], writer.code(each.following).text) for each in others]
+    changed = [(name, text) for name, text in left if name != text]
+    if changed:
+        writer.statements.append(f"{', '.join(each for each, _ in changed)} = {', '.join(each for _, each in changed)}")
+
+
+@states(ARRAY)
+def _array(writer: Writer, op: Op) -> None:
+    """An array: the loop that fills it makes a list of it."""
+
+
+@states(WRITE)
+def _write(writer: Writer, op: Op) -> None:
+    place, value, array = op.inputs
+    if array not in writer.names:
+        name = writer.new_name(writer.suggested(array.op) or "outputs")
+        writer.statements.append(f"{name} = [None] * {_whole(writer, array.op.inputs[0])}")
+        writer.call_it(array, name)
+    name, element = writer.code(array).text, writer.code(value).text
+    writer.call_it(op.output(), name)
+    if op.attributes.get(APPENDS):
+        writer.statements.append(f"{name}.append({element})")
+    else:
+        writer.statements.append(f"{name}[{writer.code(place).text}] = {element}")
+
+
+@writes(READ)
+def _read(writer: Writer, op: Op) -> Code:
+    place, array = op.inputs
+    return Code(f"{writer.code(array).text}[{writer.code(place).text}]")
+
+
+@writes(GATHER)
+def _gathered(writer: Writer, op: Op) -> Code | None:
+    places, array = op.inputs
+    if places.kind != CONST or not np.array_equal(places.value, np.arange(places.value.size)):
+        return None
+    name = writer.code(array).text
+    for line in _filled_up(array, name, places.value.size):
+        writer.statements.append(line)
+    return Code(f"torch.stack({name}, {int(op.attributes.get(AXIS, 0))})")
+
+
+def _filled_up(array: Tensor, name: str, length: int) -> Iterator[str]:
+    """An array holds zeros where nothing was written."""
+    body: Body | None = array.op.attributes.get(BODY)
+    state = next((each for each in body.states if each.slot == array.number), None) if body else None
+    if body is not None and state is not None and body.appends(state) and body.count() != length:
+        yield f"{name} += [torch.zeros_like({name}[0])] * ({length} - len({name}))"
+
+
+@writes(INDEX)
+def _indexed(writer: Writer, op: Op) -> Code:
+    taken, *given = op.inputs
+    texts = iter([writer.code(each).text for each in given])
+    places = ", ".join(op.attributes[PATTERN])
+    parts = places.split("{}")
+    index = parts[0] + "".join(next(texts) + part for part in parts[1:])
+    return Code(f"{writer.code(taken).within(ATOM)}[{index}]")
+
+
+@writes(AS_TENSOR)
+def _as_tensor(writer: Writer, op: Op) -> Code:
+    like = writer.parameters.example(writer.owner)
+    return Code(f"torch.tensor({writer.code(op.inputs[0]).text}, device={like}.device)")
