@@ -1,5 +1,6 @@
 """How ops without variables are written: arithmetic, activations, reductions, shapes."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,7 +29,21 @@ TORCH_FUNCTIONS = {
     "Rsqrt": "torch.rsqrt",
     "Sin": "torch.sin",
     "Cos": "torch.cos",
+    "Tan": "torch.tan",
+    "Asin": "torch.asin",
+    "Acos": "torch.acos",
+    "Atan": "torch.atan",
+    "Sinh": "torch.sinh",
+    "Cosh": "torch.cosh",
+    "Asinh": "torch.asinh",
+    "Acosh": "torch.acosh",
+    "Atanh": "torch.atanh",
     "Erf": "torch.erf",
+    "Erfc": "torch.erfc",
+    "Lgamma": "torch.lgamma",
+    "Digamma": "torch.digamma",
+    "MatrixInverse": "torch.linalg.inv",
+    "MatrixDeterminant": "torch.linalg.det",
     "Reciprocal": "torch.reciprocal",
     "Inv": "torch.reciprocal",
     "Sign": "torch.sign",
@@ -69,8 +84,10 @@ TORCH_REDUCTIONS = {
     "All": "all",
     "Any": "any",
 }
+ONE_AXIS = ("prod", "all", "any")  # torch's take one axis
 # Beyond it torch's softplus is its argument itself; exp(-40) is less than a unit in the last place of float64.
 SOFTPLUS_THRESHOLD = 40
+EQUATION = re.compile(r"[A-Za-z.,]+->[A-Za-z.]*")  # of einsum; text of a trace, so nothing else is let through
 
 
 @writes(*TORCH_FUNCTIONS)
@@ -115,6 +132,33 @@ def _kept(writer: Writer, op: Op, code: Code) -> Code:
 def _infix(writer: Writer, op: Op) -> Code:
     first, second = _together(writer, op, op.inputs)
     return infix(first, SIGNS.get(op.kind, "+"), second)
+
+
+@writes("Div")
+def _divided(writer: Writer, op: Op) -> Code:
+    first, second = _together(writer, op, op.inputs)
+    return infix(first, "/" if op.dtypes[0].startswith("float") else "//", second)
+
+
+@writes("DivNoNan")
+def _divided_unless_zero(writer: Writer, op: Op) -> Code:
+    # By infinity where the divisor is 0: quotient and both gradients are 0 there, as TensorFlow has them.
+    divisor = writer.named(op.inputs[1])
+    kept = call("torch.where", infix(divisor, "==", Code("0")), "torch.inf", divisor)
+    return infix(writer.code(op.inputs[0]), "/", kept)
+
+
+@writes("Atan2")
+def _angle(writer: Writer, op: Op) -> Code:
+    return call("torch.atan2", *_together(writer, op, op.inputs))
+
+
+@writes("Einsum")
+def _einsum(writer: Writer, op: Op) -> Code | None:
+    equation = str(op.attributes.get("equation", ""))
+    if not EQUATION.fullmatch(equation):
+        return None
+    return call("torch.einsum", f'"{equation}"', *(writer.code(each) for each in op.inputs))
 
 
 @writes("AddN")
@@ -181,10 +225,12 @@ def _reduction(writer: Writer, op: Op) -> Code | None:
     if len(found) == rank:
         code = writer.code(taken, taken in writer.channels_first)
         if keep:
-            return method(code, name, axes(found), keepdim=True) if name != "prod" else None
+            return (
+                _one_axis_after_another(code, name, found, keep)
+                if name in ONE_AXIS
+                else method(code, name, axes(found), keepdim=True)
+            )
         return method(code, {"amax": "max", "amin": "min"}.get(name, name))
-    if name in ("prod", "all", "any") and len(found) > 1:
-        return None
     moved = taken in writer.channels_first and (keep or rank - 1 not in found)
     code = writer.code(taken, moved)
     if moved:
@@ -192,7 +238,15 @@ def _reduction(writer: Writer, op: Op) -> Code | None:
         found = tuple(sorted(places[axis] for axis in found))
         if len(op.output().shape) > 2:
             writer.channels_first.add(op.output())
+    if name in ONE_AXIS:
+        return _one_axis_after_another(code, name, found, keep)
     return method(code, name, axes(found), keepdim=keep)
+
+
+def _one_axis_after_another(code: Code, name: str, found: Sequence[int], keep: bool | None) -> Code:
+    for axis in sorted(found, reverse=True):
+        code = method(code, name, str(axis), keepdim=keep)
+    return code
 
 
 @writes("L2Loss")
@@ -203,7 +257,7 @@ def _l2_loss(writer: Writer, op: Op) -> Code:
     return call("like_tf.l2_loss", _as_it_is(writer, op))
 
 
-@writes("MatMul", "BatchMatMul", "BatchMatMulV2")
+@writes("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _product(writer: Writer, op: Op) -> Code:
     names = ("transpose_a", "transpose_b") if op.kind == "MatMul" else ("adj_x", "adj_y")
     turned = [
@@ -428,13 +482,6 @@ def _place_of_extreme(writer: Writer, op: Op) -> Code | None:
     if op.inputs[1].kind != CONST:
         return None
     return method(writer.code(op.inputs[0]), op.kind.lower(), str(int(op.inputs[1].value)))
-
-
-@writes("Cumsum")
-def _running_sum(writer: Writer, op: Op) -> Code | None:
-    if op.inputs[1].kind != CONST or op.attributes.get("exclusive") or op.attributes.get("reverse"):
-        return None
-    return method(writer.code(op.inputs[0]), "cumsum", str(int(op.inputs[1].value)))
 
 
 # Losses.

@@ -54,8 +54,8 @@ def _embedding(writer: Writer, op: Op) -> Code:
     return _layer(writer, op, made, {"weight": ("weight", "identity")}, writer.code(op.inputs[0]))
 
 
-def _space(op: Op, name: str) -> tuple[int, ...]:
-    """An attribute by axis, of the axes of space only."""
+def space(op: Op, name: str) -> tuple[int, ...]:
+    """Returns an attribute by axis, of the axes of space only."""
     found = tuple(int(each) for each in op.attributes.get(name) or ())
     if not found:
         return (1,) * (len(op.inputs[0].shape) - 2)
@@ -67,21 +67,28 @@ def is_channels_first(op: Op) -> bool:
     return str(op.attributes.get("data_format", "NHWC")).startswith("NC")
 
 
-def _image(writer: Writer, op: Op) -> Code:
-    """What an op of images takes, with channels first; what it gives has them there too."""
+def image(writer: Writer, op: Op, place: int = 0) -> Code:
+    """Returns what an op of images takes, with channels first; what it gives has them there too.
+
+    Args:
+      writer: of the function.
+      op: the op.
+      place: of the images among what it takes.
+    """
     if is_channels_first(op):
-        return writer.code(op.inputs[0])
+        return writer.code(op.inputs[place])
     writer.channels_first.add(op.output())
-    return writer.code(op.inputs[0], True)
+    return writer.code(op.inputs[place], True)
 
 
-def _short(lengths: Sequence[int]) -> str:
-    """Lengths as one number where they are equal."""
+def short(lengths: Sequence[int]) -> str:
+    """Returns lengths as one number where they are equal."""
     return str(lengths[0]) if len(set(lengths)) == 1 else str(tuple(lengths))
 
 
-def _unless(lengths: Sequence[int], usual: int) -> str | None:
-    return None if set(lengths) == {usual} else _short(lengths)
+def unless(lengths: Sequence[int], usual: int) -> str | None:
+    """Returns lengths, None where all are what is usual."""
+    return None if set(lengths) == {usual} else short(lengths)
 
 
 @writes("Conv2d", "DepthwiseConv2d", "Conv3d")
@@ -94,11 +101,11 @@ def _convolution(writer: Writer, op: Op) -> Code | None:
     if op.kind == "DepthwiseConv2d":
         groups, after = before, before * after
     dimensions = len(kernel)
-    strides, dilations = _space(op, "strides"), _space(op, "dilations")
+    strides, dilations = space(op, "strides"), space(op, "dilations")
     named: dict[str, Any] = {
-        "stride": _unless(strides, 1),
+        "stride": unless(strides, 1),
         "padding": None,
-        "dilation": _unless(dilations, 1),
+        "dilation": unless(dilations, 1),
         "groups": groups,
         "bias": None if op.attributes["bias"] else False,
     }
@@ -106,15 +113,15 @@ def _convolution(writer: Writer, op: Op) -> Code | None:
     if op.attributes["padding"] == "SAME":
         widths = [(length - 1) * dilation for length, dilation in zip(kernel, dilations, strict=True)]
         if set(strides) == {1} and not any(width % 2 for width in widths):
-            named["padding"] = _unless([width // 2 for width in widths], 0)
+            named["padding"] = unless([width // 2 for width in widths], 0)
         else:
             package, named["padding"] = "like_tf", '"same"'
     elif op.attributes["padding"] != "VALID":
         return None
-    made = call(f"{package}.Conv{dimensions}d", str(before), str(after), _short(kernel), **named)
+    made = call(f"{package}.Conv{dimensions}d", str(before), str(after), short(kernel), **named)
     transform = {"Conv2d": "hwio_to_oihw", "DepthwiseConv2d": "hwcm_to_depthwise", "Conv3d": "dhwio_to_oidhw"}[op.kind]
     own = {"weight": ("weight", transform), "bias": ("bias", "identity")}
-    return _layer(writer, op, made.text, own, _image(writer, op))
+    return _layer(writer, op, made.text, own, image(writer, op))
 
 
 @writes(TRANSPOSED_CONVOLUTION)
@@ -122,7 +129,7 @@ def _transposed(writer: Writer, op: Op) -> Code | None:
     if op.attributes.get("borrowed"):
         return None
     height, width, after, before = writer.parameters.shapes[op.attributes["weight"]]
-    strides = _space(op, "strides")
+    strides = space(op, "strides")
     x, given = op.inputs[0], op.output()
     places = (2, 3) if is_channels_first(op) else (1, 2)
     padding = str(op.attributes["padding"])
@@ -137,13 +144,13 @@ def _transposed(writer: Writer, op: Op) -> Code | None:
         "like_tf.ConvTranspose2d",
         str(before),
         str(after),
-        _short((height, width)),
-        stride=_unless(strides, 1),
+        short((height, width)),
+        stride=unless(strides, 1),
         padding=None if padding == "SAME" else '"VALID"',
         bias=None if op.attributes["bias"] else False,
     )
     own = {"weight": ("weight", "hwoi_to_iohw"), "bias": ("bias", "identity")}
-    return _layer(writer, op, made.text, own, _image(writer, op))
+    return _layer(writer, op, made.text, own, image(writer, op))
 
 
 @writes(BATCH_NORM)
@@ -151,7 +158,7 @@ def _batch_norm(writer: Writer, op: Op) -> Code:
     x, known = op.inputs[0], op.attributes
     channels = x.shape[1] if is_channels_first(op) else x.shape[-1]
     images = len(x.shape) == 4
-    taken = _image(writer, op) if len(x.shape) > 2 else writer.code(x)
+    taken = image(writer, op) if len(x.shape) > 2 else writer.code(x)
     if not known.get("mean") or known.get("borrowed"):
         weights = [
             writer.parameters.plain(known[name], writer.owner).text if known.get(name) else "None"
@@ -203,15 +210,15 @@ def _dropout(writer: Writer, op: Op) -> Code:
 
 @writes("MaxPool", "AvgPool")
 def _pool(writer: Writer, op: Op) -> Code:
-    kernel, strides = _space(op, "ksize"), _space(op, "strides")
+    kernel, strides = space(op, "ksize"), space(op, "strides")
     x = op.inputs[0]
     sizes = x.shape[2:] if is_channels_first(op) else x.shape[1:-1]
     name = "max_pool" if op.kind == "MaxPool" else "avg_pool"
-    code = _image(writer, op)
+    code = image(writer, op)
     if op.attributes["padding"] == "SAME" and any(_padding(*each) for each in zip(sizes, kernel, strides, strict=True)):
-        stride = None if strides == kernel else _short(strides)
-        return call(f"like_tf.{name}", code, _short(kernel), stride=stride, padding='"SAME"')
-    arguments = [_short(kernel)] + ([] if strides == kernel else [_short(strides)])
+        stride = None if strides == kernel else short(strides)
+        return call(f"like_tf.{name}", code, short(kernel), stride=stride, padding='"SAME"')
+    arguments = [short(kernel)] + ([] if strides == kernel else [short(strides)])
     return call(f"F.{name}2d", code, *arguments)
 
 
@@ -228,7 +235,7 @@ def _local_response_norm(writer: Writer, op: Op) -> Code:
         if name in op.attributes
     }
     radius = int(op.attributes.get("depth_radius", 5))
-    return call("like_tf.local_response_normalization", _image(writer, op), depth_radius=radius, **named)
+    return call("like_tf.local_response_normalization", image(writer, op), depth_radius=radius, **named)
 
 
 @writes("ResizeBilinear", "ResizeNearestNeighbor")
@@ -236,4 +243,4 @@ def _resized(writer: Writer, op: Op) -> Code:
     name = "resize_bilinear" if op.kind == "ResizeBilinear" else "resize_nearest_neighbor"
     named = {flag: True for flag in ("align_corners", "half_pixel_centers") if op.attributes.get(flag)}
     size = op.output().shape[1:3]
-    return call(f"like_tf.{name}", _image(writer, op), str(tuple(size)), **named)
+    return call(f"like_tf.{name}", image(writer, op), str(tuple(size)), **named)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.experiment.replay.script import Part, parts_of
-from parity.port.source import expressions, layer_calls, loops  # noqa: F401  they fill the tables of writers
+from parity.port.source import expressions, image_ops, layer_calls, loops, rearranging  # noqa: F401  fill `WRITERS`
 from parity.port.source.code import identifier
 from parity.port.source.functions import Function, Written, write_part
 from parity.port.source.names import names_of

@@ -181,6 +181,12 @@ class Writer:
         order = (0, rank - 1, *range(1, rank - 1)) if channels_first else (0, *range(2, rank), 1)
         return method(found, "permute", *map(str, order))
 
+    def named(self, tensor: Tensor) -> Code:
+        """Returns an expression that may stand several times: what is computed gets a name first."""
+        if tensor in self._pending:
+            self._assign(tensor)
+        return self.code(tensor)
+
     def _found(self, tensor: Tensor) -> Code:
         if tensor.kind == CONST:
             return self._constant(tensor)

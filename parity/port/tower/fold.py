@@ -20,6 +20,8 @@ UNCHANGING_KINDS = (
     "EnsureShape",
     "PlaceholderWithDefault",
 )
+SWITCHES = ("Switch", "RefSwitch")  # of a value to the branches of tf.cond: (where it does not hold, where it does)
+NEVER = Tensor(Op("Never", "", [], {}, [()], ["float32"]))
 FILLED_IN = "filled"  # attribute of a constant: it was made by filling a shape, so its numbers say nothing else
 
 Computed = Callable[[Op, list[Array]], Any]
@@ -31,13 +33,21 @@ def fold(tower: Tower) -> Tower:
     Constants are read as the script wrote them, so that they are printed so: 0.1, not the float32 nearest to it.
     """
     made: dict[Op, Op] = {}
+    taken: dict[Tensor, Tensor] = {}  # outputs of switches and merges whose branch is known
 
     def now(tensor: Tensor) -> Tensor:
+        if tensor in taken:
+            return taken[tensor]
         op = made.get(tensor.op, tensor.op)
         return _behind(Tensor(op, tensor.number))
 
     for op in tower.ops():
         inputs = [now(each) for each in op.inputs]
+        chosen = _branch_taken(op, inputs)
+        if chosen is not None:
+            taken.update((op.output(number), each) for number, each in enumerate(chosen))
+            made[op] = op
+            continue
         if op.kind in (FEED, VARIABLE):
             made[op] = op
             continue
@@ -48,7 +58,22 @@ def fold(tower: Tower) -> Tower:
         if op.kind == LOOP:
             rebuilt.shapes = [each.shape for each in inputs[: len(op.shapes)]]
         made[op] = _folded(rebuilt)
-    return tower.replaced(now)
+    folded = tower.replaced(now)
+    folded.writes = [each for each in folded.writes if each.value != NEVER]  # of the branch that is not taken
+    return folded
+
+
+def _branch_taken(op: Op, inputs: Sequence[Tensor]) -> list[Tensor] | None:
+    """What comes out of an op of tf.cond whose condition is known, `NEVER` where nothing does; None of any other op."""
+    if op.kind == "Merge":
+        alive = [each for each in inputs if each != NEVER]
+        return [alive[0] if alive else NEVER] if len(alive) < len(inputs) else None
+    if NEVER in inputs:
+        return [NEVER] * max(len(op.shapes), 2)
+    if op.kind in SWITCHES and inputs[1].kind == CONST:
+        data, condition = inputs[0], bool(inputs[1].value.flat[0])
+        return [NEVER, data] if condition else [data, NEVER]
+    return None
 
 
 def _behind(tensor: Tensor) -> Tensor:
@@ -216,4 +241,6 @@ FOLDED: dict[str, Computed] = {
     "All": _reduced(np.all),
     "Any": _reduced(np.any),
     "InvertPermutation": _plain(np.argsort),
+    "Where": _plain(np.argwhere),
+    "LinSpace": lambda op, values: np.linspace(*(each.item() for each in values)),
 }

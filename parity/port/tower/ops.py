@@ -214,7 +214,11 @@ class Reader:
         if "reduced" in loss:
             kind = {"mean": "Mean", "sum": "Sum"}[loss["reduced"]]
             axes = Op(CONST, "axes", [], {"value": np.arange(len(tensor.shape))}, [()], ["int32"])
-            tensor = Op(kind, "loss", [tensor, axes.output()], {"keep_dims": False}, [()], [tensor.dtype]).output()
+            # behind every op of the graph: regions are written in the order of the places
+            last = len(self._places)
+            tensor = Op(
+                kind, "loss", [tensor, axes.output()], {"keep_dims": False}, [()], [tensor.dtype], last
+            ).output()
         return Tower(tensor, building.feeds, building.variables, [*building.writes()])
 
     def fed(self, number: int) -> Iterator[tuple[str, TensorKey, str]]:
@@ -240,6 +244,12 @@ class Reader:
         """Returns the shape of what is fed to a tower in the first recorded step."""
         first = self._part.trace.step(self._part.steps[0])
         return tuple(first.shape(trace_name("feed", name, tower=number, section=self._part.name)))
+
+    def condition(self, number: int, name: str) -> bool | None:
+        """Returns a condition that is fed to a tower, as a script says whether it trains; None where it changes."""
+        key = trace_name("feed", name, tower=number, section=self._part.name)
+        values = {bool(self._part.trace.step(step).read(key)) for step in self._part.steps}
+        return values.pop() if len(values) == 1 else None
 
     def node(self, name: str) -> Mapping[str, Any]:
         """Returns a node by name."""
@@ -282,6 +292,9 @@ class _Building:
                 continue
             op = Op(FEED, key.name, [], {}, [shape], [dtype])
             self._fed[tensor] = self.feeds[key.name] = op
+            condition = reader.condition(number, key.name) if dtype == "bool" and shape == () else None
+            if condition is not None:
+                self._fed[tensor] = Op(CONST, key.name, [], {"value": np.array(condition)}, [shape], [dtype])
 
     def tensor(self, text: str) -> Tensor:
         name, _, index = text.partition(":")
@@ -296,9 +309,16 @@ class _Building:
         for name in self._reader.updates():
             node = self._reader.node(name)
             taken = node.get("input", [])
-            key = self._reader.variable(taken[0].partition(":")[0]) if len(taken) > 1 else None
+            key = self._written(taken[0]) if len(taken) > 1 else None
             if key is not None and key.quantity == "stat":
                 yield Write(key.name, node["op"], self.tensor(taken[1]))
+
+    def _written(self, tensor: str) -> TensorKey | None:
+        """The variable that is written, also through the switch of a condition."""
+        name = tensor.partition(":")[0]
+        while self._reader.node(name)["op"] == "RefSwitch":
+            name = self._reader.node(name)["input"][0].partition(":")[0]
+        return self._reader.variable(name)
 
     def _build(self, wanted: str) -> None:
         pending = [wanted]

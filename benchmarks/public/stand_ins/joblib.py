@@ -1,0 +1,5 @@
+"""Stands for joblib: nothing is saved."""
+
+
+def dump(*arguments):
+    pass

@@ -1,0 +1,1 @@
+"""Stands for a module that a script imports and does not need."""

@@ -1,0 +1,5 @@
+"""Stands for a writer of pictures."""
+
+
+def save_images(images, path):
+    pass

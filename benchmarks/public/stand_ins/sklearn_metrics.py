@@ -1,0 +1,5 @@
+"""Stands for sklearn.metrics."""
+
+
+def accuracy_score(truth, guess):
+    return float((truth == guess).mean())
