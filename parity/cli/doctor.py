@@ -13,9 +13,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints what is there; returns 0 if `parity run` can work, else 2."""
     import sys
 
-    from rich.console import Console
     from rich.markup import escape
 
+    from parity.report.console import open_console
     from parity.report.view import plain_table, print_trimmed
     from parity.worker.interpreters import gpus, legacy_interpreters, probe
 
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"scikit-learn {here.get('scikit-learn', 'missing')}",
         "pip install scikit-learn",
     )
-    console, works = Console(highlight=False), has_tf and "torch" in here
+    console, works = open_console(), has_tf and "torch" in here
     print_trimmed(console, table)
     told = "works here" if works else "needs what the first two lines lack"
     console.print(f"\n`parity run` {told}.", markup=False)

@@ -55,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: the words after the program's name; by default the process's own.
     """
     parsed = _parser().parse_args(arguments)
+    from parity.report.console import escaped_streams
+
     if parsed.run is None:
         print(
             f"parity: {parsed.verb} is not offered yet by this version. {PLANNED_VERBS[parsed.verb]}.", file=sys.stderr
@@ -62,17 +64,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return COULD_NOT
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does: a name in an old locale ends no report
-    try:
-        with _ended_as_interrupted(), _reader_may_leave():
-            code = int(parsed.run(parsed))
-            # Within the block: what is still buffered would otherwise meet the closed pipe only at Python's end.
-            sys.stdout.flush()
-            return code
-    # No `Exception`, and the most usual way to end a run.
-    except KeyboardInterrupt as interrupt:
-        return _failed(parsed, interrupt)
-    except Exception as error:
-        return _failed(parsed, error)
+    with escaped_streams():
+        try:
+            with _ended_as_interrupted(), _reader_may_leave():
+                code = int(parsed.run(parsed))
+                # Within the block: what is still buffered would otherwise meet the closed pipe only at the end of Python.
+                sys.stdout.flush()
+                return code
+        # No `Exception`, and the most usual way to end a run.
+        except KeyboardInterrupt as interrupt:
+            return _failed(parsed, interrupt)
+        except Exception as error:
+            return _failed(parsed, error)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -62,18 +62,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_case(path: Path, tf_python: str | None) -> int:
-    from rich.console import Console
-
     from parity.case import load_case
     from parity.experiment import open_sides
     from parity.experiment.prepare import map_case
+    from parity.report.console import open_console
     from parity.report.view import print_trimmed, show_mapping
 
     case = load_case(path)
     python = tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     with open_sides(python) as sides:
         mapping, notes = map_case(case, sides)
-    console = Console(highlight=False)
+    console = open_console()
     print_trimmed(console, show_mapping(mapping.texts()))
     console.print()
     for note in notes:
@@ -90,11 +89,10 @@ def _of_traces(arguments: argparse.Namespace) -> int:
     Raises:
       MappingError: the variables do not join; what may be meant has been printed.
     """
-    from rich.console import Console
-
     from parity.case import load_mapping
     from parity.experiment.mapping.of_traces import mapping_of_traces, values_of
     from parity.mapping import MappingError, propose
+    from parity.report.console import open_console
     from parity.report.view import print_trimmed, show_mapping
     from parity.trace import Trace
 
@@ -109,7 +107,7 @@ def _of_traces(arguments: argparse.Namespace) -> int:
     if arguments.write:
         _write(reference, candidate, mapping, arguments)
         return 0
-    console = Console(highlight=False)
+    console = open_console()
     print_trimmed(console, show_mapping(mapping.texts()))
     console.print()
     console.print(mapping.toml(), markup=False, end="", soft_wrap=True)
@@ -137,14 +135,13 @@ def _contradictions(console: Any, mapping: Any, proposals: Any) -> int:
 
 
 def _propose(reference: Any, candidate: Any) -> None:
-    from rich.console import Console
-
     from parity.experiment.mapping.of_traces import values_of
     from parity.mapping import propose, proposed_toml
+    from parity.report.console import open_console
     from parity.report.view import print_trimmed, show_proposals
 
     proposals = propose(values_of(reference), values_of(candidate))
-    console = Console(highlight=False)
+    console = open_console()
     print_trimmed(console, show_proposals(proposals))
     console.print()
     console.print(proposed_toml(proposals), markup=False, end="", soft_wrap=True)

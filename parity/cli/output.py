@@ -151,11 +151,12 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
     Args:
       quiet: draw nothing.
     """
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from parity.report.console import open_console
+
     # On standard error, for standard output is the report's: it may go into a file or a pipe.
-    console = Console(stderr=True)
+    console = open_console(error=True)
     if quiet or not console.is_terminal:
         yield lambda what, done, total: None
         return

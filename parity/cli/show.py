@@ -12,10 +12,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the trace; returns 0."""
-    from rich.console import Console
     from rich.markup import escape
 
     from parity.judge.metrics import norm
+    from parity.report.console import open_console
     from parity.report.view import flat, plain, plain_table, print_trimmed
     from parity.trace import Trace, TraceError
 
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"show: expected a step among {trace.step_numbers or 'none'} of {arguments.trace}, got {arguments.step}. "
             "Name one of them."
         )
-    console = Console(highlight=False)
+    console = open_console()
     state = "complete" if trace.complete else "its writer stopped early"
     console.print(
         f"[bold]{escape(str(arguments.trace))}[/bold]: {len(trace.step_numbers)} steps, {state}", soft_wrap=True

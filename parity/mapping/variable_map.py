@@ -1,6 +1,5 @@
 """The joined variables of two sides, and arrays carried between them."""
 
-import json
 from collections.abc import Mapping as Map
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,6 +7,7 @@ from typing import NamedTuple
 from parity.mapping.transforms import Shape, Transform
 from parity.mapping.variables import MappingError, Variable
 from parity.trace.arrays import Array
+from parity.trace.escape import toml_string
 
 
 class Pair(NamedTuple):
@@ -128,10 +128,10 @@ class Mapping:
 def line(reference: str, candidate: Sequence[str], transform: str) -> str:
     """Returns one line of a [mapping] table."""
     if not candidate:
-        return f"{json.dumps(reference, ensure_ascii=False)} = {{ to = [] }}"
-    names = [json.dumps(name, ensure_ascii=False) for name in candidate]
+        return f"{toml_string(reference)} = {{ to = [] }}"
+    names = [toml_string(name) for name in candidate]
     to = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
-    return f"{json.dumps(reference, ensure_ascii=False)} = {{ to = {to}, transform = {json.dumps(transform)} }}"
+    return f"{toml_string(reference)} = {{ to = {to}, transform = {toml_string(transform)} }}"
 
 
 def _look_up(table: Map[str, Pair], name: str, side: str) -> Pair:

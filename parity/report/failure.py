@@ -1,11 +1,11 @@
 """Shows why nothing could be compared: what the side printed, the user's traceback, and one sentence."""
 
-import sys
 import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.judge.result import Level, Result
+from parity.report.console import open_console
 from parity.report.json_file import write_json
 from parity.report.junit import write_junit_failure
 from parity.report.view import LEVELS_IN_ORDER
@@ -55,12 +55,11 @@ def print_failure(error: BaseException, verdict: bool = True) -> None:
       error: what ended it.
       verdict: whether the command would have given one; then it is `incomparable`, and said so.
     """
-    from rich.console import Console
     from rich.markup import escape
     from rich.text import Text
 
     failure = described(error, verdict)
-    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    console = open_console(error=True, soft_wrap=True)
     if failure.printed:
         console.print(Text(f"The {TITLES.get(failure.side, failure.side)} last printed:", "bold"))
         console.print(Text("\n".join("  " + line for line in failure.printed.splitlines())))

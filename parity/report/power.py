@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.text import Text
 
 from parity.experiment.power import Power
+from parity.report.console import open_console
 from parity.report.view import plain_table, print_trimmed
 
 
@@ -16,7 +17,7 @@ def show_power(power: Power, quiet: bool = False) -> None:
       power: what planted bugs showed.
       quiet: print the totals only, in one line.
     """
-    console = Console(highlight=False)
+    console = open_console()
     if quiet:
         console.print(summary(power), soft_wrap=True)
         return

@@ -5,6 +5,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from parity.judge.result import Level, Result
+from parity.report.console import open_console
 from parity.report.view import (
     COLOURS,
     accounting,
@@ -31,10 +32,9 @@ def report(result: Result, title: str, quiet: bool = False, verbose: bool = Fals
       quiet: print the line of the verdict only.
       verbose: also print all facts and notes, the ten worst tensors of each level and the mapping.
     """
-    # Without highlighting: rich would colour numbers and paths in the middle of names.
-    console = Console(highlight=False)
+    console = open_console()
     if console.width > WIDEST:
-        console = Console(highlight=False, width=WIDEST)
+        console = open_console(width=WIDEST)
     if quiet:
         print_verdict(result, title, console)
     else:

@@ -148,9 +148,9 @@ def pause() -> bool:
 @contextmanager
 def busy() -> Iterator[Callable[[str], None]]:
     """Yields a function that tells what is being done: on stderr, at a terminal only."""
-    from rich.console import Console
+    from parity.report.console import open_console
 
-    console = Console(stderr=True)
+    console = open_console(error=True)
     if not console.is_terminal:
         yield lambda what: None
         return
@@ -159,10 +159,9 @@ def busy() -> Iterator[Callable[[str], None]]:
 
 
 def _console() -> Any:
-    from rich.console import Console
+    from parity.report.console import open_console
 
-    console = Console(highlight=False)
-    return Console(highlight=False, width=min(PAGE_WIDTH, console.width))
+    return open_console(width=min(PAGE_WIDTH, open_console().width))
 
 
 def write_lesson(played: Played, path: Path, count: int) -> None:

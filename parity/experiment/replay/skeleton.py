@@ -1,6 +1,5 @@
 """Writes the skeleton of a port from a recorded trace: everything that the trace knows, and a forward left to fill in."""
 
-import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from parity.experiment.replay.script import DRAW, Part, ReplayError, parts_of
 from parity.trace import TensorKey, Trace, TraceError, parse_key, read_graph, trace_name
+from parity.trace.escape import identifier, in_docstring, is_argument, one_line, toml_string
 
 PORT_FILE, MAPPING_OF_PORT = "port.py", "port.toml"
 # Some six lines of the comment in `forward`: a reader looks the rest up in the graph.
@@ -40,7 +40,7 @@ def write_skeleton(recorded: Path, out: Path) -> list[Path]:
     files[0].write_text(skeleton(parts, recorded), encoding="utf-8")
     # Identity throughout: parameters have the script's own layouts until somebody chooses torch's.
     names = _names(parts[0].trace)
-    lines = [f'"{name}" = {{ to = ["{to}"], transform = "identity" }}' for name, to in names.items()]
+    lines = [f'{toml_string(name)} = {{ to = ["{to}"], transform = "identity" }}' for name, to in names.items()]
     files[1].write_text("\n".join(["[mapping]", *lines]) + "\n", encoding="utf-8")
     return files
 
@@ -48,10 +48,9 @@ def write_skeleton(recorded: Path, out: Path) -> list[Path]:
 def skeleton(parts: list[Part], recorded: Path) -> str:
     """Returns the source of a port without its forward."""
     trace = parts[0].trace
-    lines = [
-        f'"""A port of {Path(trace.facts.get("script", "a recorded script")).name}: fill in `Model.forward`, then prove it.'
-    ]
-    lines += ["", *_command(parts, recorded), '"""', ""]  # one line, to be pasted
+    script = one_line(Path(str(trace.facts.get("script", "a recorded script"))).name)
+    lines = [f'"""A port of {in_docstring(script)}: fill in `Model.forward`, then prove it.']
+    lines += ["", in_docstring(one_line(_command(parts, recorded))), '"""', ""]  # one line, to be pasted
     lines += ["import torch", "from torch import nn", "", ""]
     lines += _model(trace, parts)
     for part in parts:
@@ -62,13 +61,13 @@ def skeleton(parts: list[Part], recorded: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _command(parts: list[Part], recorded: Path) -> list[str]:
+def _command(parts: list[Part], recorded: Path) -> str:
     words = ["parity replay", str(recorded), "--torch port:Model", "--map port.toml"]
     words += [f"--loss {part.name}{'=' if part.name else ''}port:{_function('loss', part)}" for part in parts]
     for part in parts:
         if part.facts.get("clipped") or part.by_hand:
             words += [f"--optimizer {part.name}{'=' if part.name else ''}port:{_function('optimizer', part)}"]
-    return [" ".join(words)]
+    return " ".join(words)
 
 
 def _model(trace: Trace, parts: list[Part]) -> list[str]:
@@ -76,16 +75,16 @@ def _model(trace: Trace, parts: list[Part]) -> list[str]:
     for name, attribute in _names(trace).items():
         entry = trace.variables[name]
         shape = ", ".join(map(str, entry["shape"]))
-        use = entry.get("use") or "nothing in the first tower"
+        use = one_line(str(entry.get("use") or "nothing in the first tower"))
         made = f"torch.zeros({shape or '()'})"
         if entry["kind"] == "weight":
-            lines += [f"        self.{attribute} = nn.Parameter({made})  # {name}: read by {use}"]
+            lines += [f"        self.{attribute} = nn.Parameter({made})  # {one_line(name)}: read by {use}"]
         else:
             lines += [
-                f'        self.register_buffer("{attribute}", {made})  # {name}: a moving statistic, read by {use}'
+                f'        self.register_buffer("{attribute}", {made})  # {one_line(name)}: a moving statistic, read by {use}'
             ]
     lines += ["", "    def forward(self, *inputs):"]
-    lines += [f"        # {line}" for line in _told(trace, parts)]
+    lines += [f"        # {one_line(line)}" for line in _told(trace, parts)]
     lines += ['        raise NotImplementedError("fill in the forward of the port: what the tower computes")']
     return lines
 
@@ -106,7 +105,7 @@ def _loss(part: Part) -> list[str]:
     first = part.trace.step(part.steps[0])
     names = [name for name in _inputs(part) if not name.startswith(DRAW)]
     losses = ", ".join(name for tower in part.facts.get("losses", []) for name in tower) or "not known"
-    title = f'    """The loss of one tower, a scalar. In the script: {losses}."""'
+    title = f'    """The loss of one tower, a scalar. In the script: {in_docstring(one_line(losses))}."""'
     lines = [f"def {_function('loss', part)}(model, {', '.join(names)}):", title]
     for name in names:
         key = trace_name("feed", name, tower=0, section=part.name)
@@ -114,7 +113,7 @@ def _loss(part: Part) -> list[str]:
     value = trace_name("loss", tower=0, section=part.name)
     if value in first:
         lines += [f"    # In the first recorded step tower 0 has {float(first.read(value).sum()):.9g}."]
-    combine = part.facts["combine"]
+    combine = one_line(str(part.facts["combine"]))
     lines += [f"    # The towers' gradients become their {combine}; the replay does the same over the ranks."]
     return [*lines, f"    return model({', '.join(names)})"]
 
@@ -123,21 +122,21 @@ def _optimizer(part: Part) -> list[str]:
     described = part.facts["optimizer"]
     settings = ", ".join(f"{key}={value}" for key, value in described.items() if key != "name") or "not known"
     lines = [f"def {_function('optimizer', part)}(model):"]
-    lines += [f"    # In the script: {described['name']}; {settings}."]
+    lines += [f"    # In the script: {one_line(str(described['name']))}; {one_line(settings)}."]
     if part.facts.get("clipped"):
         lines += ["    # The script clips the combined gradients: do so in optimizer.register_step_pre_hook."]
     return [*lines, '    raise NotImplementedError("make the optimizer of the port")']
 
 
 def _function(what: str, part: Part) -> str:
-    return f"{_identifier(part.name)}_{what}" if part.name else what
+    return f"{identifier(part.name)}_{what}" if part.name else what
 
 
 def _inputs(part: Part) -> list[str]:
     tensors = part.tensors(part.steps[0], part.trace.step(part.steps[0]))
     found = [key.name for key in map(parse_key, tensors) if _is_fed_to_the_first(key)]
     for name in found:
-        if not name.isidentifier():
+        if not is_argument(name):
             raise ReplayError(
                 f"replay: expected an input whose name a function can have, got {name!r}. Rename it in [mapping.feed]."
             )
@@ -205,14 +204,9 @@ def _ops(trace: Trace, part: Part) -> list[str]:
 def _names(trace: Trace) -> dict[str, str]:
     taken: dict[str, str] = {}
     for name in trace.variables:
-        identifier = _identifier(name)
+        attribute = identifier(name)
         # Names that differ in a slash or a dot alone are the same identifier.
-        while identifier in taken.values():
-            identifier += "_"
-        taken[name] = identifier
+        while attribute in taken.values():
+            attribute += "_"
+        taken[name] = attribute
     return taken
-
-
-def _identifier(name: str) -> str:
-    found = re.sub(r"\W", "_", name)
-    return f"v_{found}" if not found or found[0].isdigit() else found

@@ -28,7 +28,7 @@ def arrays(file):
 '''
 
 TAIL = """
-print("{what} at {index}")
+print({what}, "at {index}")
 print("  {side} now:       ", repr(float(value)))
 print("  TensorFlow's then:", {reference!r})
 print("  torch's then:     ", {candidate!r})

@@ -1,5 +1,6 @@
 """Writes a reproduction: one batch through one tower and one rank, or one optimizer, given one gradient."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from parity.mapping import slot_partner
 from parity.mapping.trace_map import Join
 from parity.trace import TensorKey, Trace, parse_key, select, trace_name
 from parity.trace.arrays import Array
+from parity.trace.escape import in_docstring, one_line, python_string
 
 FORWARD_REPRODUCED = ("act", "loss", "tower_grad")
 UPDATE = ("slot", "var")
@@ -206,26 +208,24 @@ def _write_scripts(case: Case, first: FirstDifference, tf: str, torch: str, into
     written = []
     for side, body in (("TensorFlow", tf), ("torch", torch)):
         file = f"with_{side.lower()}.py"
-        title = f"{first.check.key} at step {first.check.step} of {case.name}, by {side} alone."
+        title = in_docstring(one_line(f"{first.check.key} at step {first.check.step} of {case.name}, by {side} alone."))
         text = _filled(HEAD, title=title, file=file, folders=repr([str(folder) for folder in case.folders]))
         tail = _filled(
             TAIL,
-            what=first.check.key,
+            what=python_string(first.check.key),
             index=str(list(first.worst.index)),
             side=side,
             reference=repr(first.worst.reference),
             candidate=repr(first.worst.candidate),
         )
-        (into / file).write_text(text.rstrip() + "\n\n\n" + body + tail)
+        (into / file).write_text(text.rstrip() + "\n\n\n" + body + tail, encoding="utf-8")
         written.append(into / file)
     return written
 
 
 def _filled(text: str, **values: str) -> str:
-    # Not str.format: the scripts are full of braces of their own.
-    for name, value in values.items():
-        text = text.replace("{" + name + "!r}", value).replace("{" + name + "}", value)
-    return text
+    # Not str.format: the scripts are full of braces of their own. In one pass: so may values be.
+    return re.sub(r"\{(\w+)(?:!r)?\}", lambda field: values.get(field[1], field[0]), text)
 
 
 def _placed(join: Join, key: TensorKey, first: FirstDifference, shape: tuple[int, ...]) -> _Place:

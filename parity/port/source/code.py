@@ -1,12 +1,12 @@
 """Python expressions as text that know how tightly they bind."""
 
-import keyword
 import math
 import re
 from typing import NamedTuple
 
 import numpy as np
 
+from parity.trace import escape
 from parity.trace.arrays import Array
 
 COMPARISON, SUMMED, MULTIPLIED, SIGNED, RAISED_TO, ATOM = range(6)  # how tightly it binds
@@ -94,8 +94,4 @@ def identifier(text: str, fallback: str = "x") -> str:
     """Returns a name that Python takes, of a name of TensorFlow's; untrusted text becomes letters, digits and "_"."""
     found = re.sub(r"[^0-9A-Za-z_]+", "_", text).strip("_")
     found = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", found).lower()
-    if not found:
-        return fallback
-    if found[0].isdigit():
-        found = f"{fallback}_{found}"
-    return f"{found}_" if keyword.iskeyword(found) else found
+    return escape.identifier(found, fallback) if found else fallback

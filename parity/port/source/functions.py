@@ -14,6 +14,7 @@ from parity.port.tower.loops import nest, raise_loops
 from parity.port.tower.ops import FEED, Op, Reader, Tensor, Tower
 from parity.port.tower.simplify import simplify
 from parity.port.tower.terms import in_first_only, terms_of, with_decay
+from parity.trace.escape import is_argument
 
 MOST_CHARACTERS_OF_A_SUM = 100  # characters of a sum on one line
 Suggested = Callable[[Op], str]
@@ -137,7 +138,7 @@ def _given(ops: Sequence[Op], arguments: dict[str, str]) -> dict[Tensor, str]:
 
 
 def _argument(name: str) -> str:
-    if not name.isidentifier():
+    if not is_argument(name):
         raise PortError(f"port: expected an input whose name a function can have, got {name!r}.")
     return name
 

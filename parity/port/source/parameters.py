@@ -6,6 +6,7 @@ from typing import Any
 
 from parity.port.source.code import ATOM, Code, array, identifier
 from parity.trace.arrays import Array
+from parity.trace.escape import one_line
 
 
 @dataclass
@@ -126,7 +127,7 @@ class Parameters:
         """Returns the statements of the constructor."""
         found = []
         for layer in self.layers.values():
-            comment = f"  # {layer.line}" if layer.line else ""
+            comment = f"  # {one_line(layer.line)}" if layer.line else ""
             found.append(f"self.{layer.attribute} = {layer.made}{comment}")
         for name, attribute in self.plain_ones.items():
             shape = ", ".join(map(str, self.shapes[name])) or "()"

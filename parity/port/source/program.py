@@ -1,6 +1,5 @@
 """Writes a port as source: its module, losses and optimizers, and the mapping of its parameters."""
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from parity.port.tower.ops import Reader
 from parity.port.tower.shapes import shapes_of
 from parity.trace import Trace, read_graph
 from parity.trace.as_written import as_written
+from parity.trace.escape import in_docstring, is_argument, one_line, python_string, toml_string
 
 RENAMED = {"learning_rate": "lr"}  # of the script's optimizers, in torch's words
 
@@ -61,7 +61,7 @@ class Port(NamedTuple):
 
     def source(self, docstring: str) -> str:
         """Returns the whole source."""
-        return f'"""{plain(docstring)}"""\n\n{self.body}'
+        return f'"""{in_docstring(docstring)}"""\n\n{self.body}'
 
 
 def port_of(directory: Path) -> Port:
@@ -110,7 +110,7 @@ def _training_left(part: Part) -> Iterator[Missing]:
 def _mapping(parameters: Parameters) -> str:
     found = parameters.mapping().items()
     lines = [
-        f'{json.dumps(name)} = {{ to = ["{own}"], transform = "{transform}" }}' for name, (own, transform) in found
+        f'{toml_string(name)} = {{ to = ["{own}"], transform = "{transform}" }}' for name, (own, transform) in found
     ]
     return "\n".join(["[mapping]", *lines]) + "\n"
 
@@ -152,23 +152,14 @@ def _defined(function: Function) -> Iterator[str]:
 
 
 def _refusing(refused: Refused) -> Iterator[str]:
-    where = f" at {refused.line}" if refused.line else ""
+    where = one_line(f" at {refused.line}") if refused.line else ""
     yield f"def {refused.function}(*taken):"
-    yield f"    # {plain(refused.name)}{plain(where)}: {_shapes_in_words(refused)}"
-    yield f'    raise NotImplementedError("{plain(refused.kind)}{plain(where)}: write it by hand")'
+    yield f"    # {one_line(refused.name)}{where}: {_shapes_in_words(refused)}"
+    yield f"    raise NotImplementedError({python_string(f'{refused.kind}{where}: write it by hand')})"
 
 
 def _shapes_in_words(refused: Refused) -> str:
     return f"takes {', '.join(map(str, refused.taken)) or 'nothing'}, gives {refused.given}"
-
-
-def plain(text: str) -> str:
-    """Returns text for a docstring or a comment: what is no letter, digit or mark of a line is escaped.
-
-    Names and lines of a script are anybody's text: none of it may end a string or a line.
-    """
-    kept = (each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)
-    return "".join("'" if each == '"' else "/" if each == "\\" else each for each in kept)
 
 
 def _optimizer(part: Part, several: bool) -> Function | None:
@@ -176,6 +167,8 @@ def _optimizer(part: Part, several: bool) -> Function | None:
     described: dict[str, Any] = dict(part.facts["optimizer"])
     kind = identifier_of(str(described.pop("name", "")))
     if part.by_hand or part.facts.get("clipped") or "learning_rate" not in described or not kind:
+        return None
+    if not all(map(is_argument, described)):
         return None
     settings = {"learning_rate": described.pop("learning_rate"), **described}
     written = ", ".join(f"{RENAMED.get(name, name)}={_setting(value)}" for name, value in settings.items())

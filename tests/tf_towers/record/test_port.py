@@ -6,7 +6,8 @@ import pytest
 
 from parity.cli import main
 from parity.port.files import write_files
-from parity.port.source.program import plain, port_of
+from parity.port.source.program import port_of
+from parity.trace.escape import in_docstring
 
 pytestmark = pytest.mark.usefixtures("forked_torch")
 ONLY_TF1 = {"clones"}  # TensorFlow 2 has no contrib
@@ -78,5 +79,5 @@ def test_an_edited_port_is_not_overwritten(tmp_path):
 
 @pytest.mark.parametrize("text", ['"""\nimport os', "a\\", "line\rother", "\x1b[31m", "\u2028next"])
 def test_text_of_a_script_ends_no_docstring_and_no_comment(text):
-    module = ast.parse(f'"""{plain(text)}"""\npass\n')
+    module = ast.parse(f'"""{in_docstring(text)}"""\npass\n')
     assert len(module.body) == 2
