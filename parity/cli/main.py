@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: the words after the program's name; by default the process's own.
     """
     parsed = _parser().parse_args(arguments)
+    from parity.cli.output import reports_on_standard_output
     from parity.report.console import escaped_streams
 
     if parsed.run is None:
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return COULD_NOT
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does: a name in an old locale ends no report
-    with escaped_streams():
+    with escaped_streams(data=reports_on_standard_output(parsed)):
         try:
             with _ended_as_interrupted(), _reader_may_leave():
                 code = int(parsed.run(parsed))

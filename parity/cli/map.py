@@ -46,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     for option in ("weights", "step"):
         if getattr(arguments, option) is not None and not arguments.write:
             raise CommandError(f"--{option}: expected --write DIR too, got none. Say where to leave what it becomes.")
+    if arguments.write:
+        _refuse_to_write_into(arguments)
     # A trace is a folder too: with a second one it is taken for that before a case is looked for in it.
     case = arguments.reference / "case.toml" if arguments.reference.is_dir() else arguments.reference
     if arguments.candidate is not None:
@@ -59,6 +61,19 @@ def run(arguments: argparse.Namespace) -> int:
             "map: expected two traces with --write and --map, got a case. Its [mapping] is used as it is."
         )
     return _of_case(case, arguments.tf_python)
+
+
+def _refuse_to_write_into(arguments: argparse.Namespace) -> None:
+    """Refuses a folder for --write that holds what is read: a trace is written over an older one."""
+    from parity.cli.errors import CommandError
+
+    into = arguments.write.resolve()
+    for path in (arguments.reference, arguments.candidate, arguments.weights):
+        read = path.resolve() if path is not None else None
+        if read is not None and (read == into or into in read.parents or read in into.parents):
+            raise CommandError(
+                f"--write: expected a folder of its own, got {into}, with {path} in it or around it. Name another."
+            )
 
 
 def _of_case(path: Path, tf_python: str | None) -> int:

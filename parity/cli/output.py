@@ -105,27 +105,24 @@ def _empty(option: str, folder: Path, is_ours: Callable[[Path], bool]) -> None:
 
 
 def claim_file(option: str, path: Path) -> Path:
-    """Returns `path`, its folder made and what an earlier run left removed, so that nothing old is read as new.
+    """Returns `path`, its folder made: that a file cannot be written is said before a run of minutes, not after it.
+
+    An older file stays until a new one takes its place. What fails writes a report too, so that nothing old is read as new.
 
     Args:
       option: for the message, e.g. "--json".
-      path: the file to be written when all is done; of --json also ``<path without suffix>.checks.npz`` beside it.
+      path: the file to be written when all is done; "-" is standard output.
 
     Raises:
       CommandError: it is a folder, or cannot be written.
     """
+    from parity.report.atomic import try_writing
+
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        if option == "--json":
-            path.with_suffix(".checks.npz").unlink(missing_ok=True)
-        # Tried now: that a file cannot be written is said before a run of minutes rather than after it.
-        path.touch()
-        path.unlink()
+        try_writing(path)
     except OSError as error:
-        reason = "a folder" if path.is_dir() else error.strerror
         raise CommandError(
-            f"{option}: expected a file that can be written at {path}, got: {reason}. Name another."
+            f"{option}: expected a file that can be written at {path}, got: {error.strerror}. Name another."
         ) from None
     return path
 
@@ -223,7 +220,7 @@ def add_strict(parser: argparse.ArgumentParser) -> None:
 def add_report_files(parser: argparse.ArgumentParser) -> None:
     """Adds an option for each kind of file."""
     for name, help_ in OPTIONS.items():
-        parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=help_)
+        parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"{help_} (-: standard output)")
     parser.add_argument("--tensorboard", type=Path, metavar="DIR", help=TENSORBOARD)
 
 
@@ -269,21 +266,26 @@ def write_report_files(
 
 
 def write_failure_files(arguments: argparse.Namespace, error: BaseException) -> None:
-    """Writes for machines why nothing could be compared; a file that cannot be written is told on stderr."""
-    from parity.report import write_failure, write_junit_of_failure
+    """Writes into every file that was asked for why nothing could be compared; what cannot be written is told on stderr."""
+    from parity.report.failure import write_failure_to
 
     for name, path in _asked(arguments):
         # A file that is itself the reason cannot say so.
-        if name not in ("json", "junit") or str(error).startswith(f"--{name}: "):
+        if str(error).startswith(f"--{name}: "):
             continue
         try:
-            (write_failure if name == "json" else write_junit_of_failure)(error, path)
+            write_failure_to(name, error, path)
         except OSError as unwritten:
             print(f"parity: --{name}: expected to write {path}, got: {unwritten.strerror}.", file=sys.stderr)
 
 
+def reports_on_standard_output(arguments: argparse.Namespace) -> bool:
+    """Tells whether a report was asked for on standard output, which is then no place for text."""
+    return any(str(path) == "-" for _, path in _asked(arguments))
+
+
 def _asked(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
-    found = [(name, getattr(arguments, name, None)) for name in OPTIONS]
+    found = [(name, getattr(arguments, name, None)) for name in OPTIONS if hasattr(arguments, "json")]
     return [(name, path) for name, path in found if path is not None]
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -39,10 +39,11 @@ class EscapedStream:
 
     Args:
       unescaped: the other.
+      data: where what is no text goes; by default beside the text.
     """
 
-    def __init__(self, unescaped: TextIO) -> None:
-        self.unescaped = unescaped
+    def __init__(self, unescaped: TextIO, data: BinaryIO | None = None) -> None:
+        self.unescaped, self.data = unescaped, data
 
     def write(self, text: str) -> int:
         """Writes text; returns its length."""
@@ -54,10 +55,15 @@ class EscapedStream:
 
 
 @contextlib.contextmanager
-def escaped_streams() -> Iterator[None]:
-    """Has everything that is printed in a block escaped, on standard output and standard error."""
+def escaped_streams(data: bool = False) -> Iterator[None]:
+    """Has everything that is printed in a block escaped, on standard output and standard error.
+
+    Args:
+      data: whether standard output is for a report file alone, so that text for people goes to standard error.
+    """
     before = sys.stdout, sys.stderr
-    streams: Any = EscapedStream(sys.stdout), EscapedStream(sys.stderr)
+    out = EscapedStream(sys.stderr, sys.stdout.buffer) if data else EscapedStream(sys.stdout)
+    streams: Any = out, EscapedStream(sys.stderr)
     sys.stdout, sys.stderr = streams
     try:
         yield

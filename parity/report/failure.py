@@ -1,13 +1,16 @@
 """Shows why nothing could be compared: what the side printed, the user's traceback, and one sentence."""
 
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.judge.result import Level, Result
 from parity.report.console import open_console
+from parity.report.html.page import write_html
 from parity.report.json_file import write_json
 from parity.report.junit import write_junit_failure
+from parity.report.markdown import write_markdown
 from parity.report.view import LEVELS_IN_ORDER
 from parity.worker.failures import TITLES
 
@@ -75,13 +78,31 @@ def print_failure(error: BaseException, verdict: bool = True) -> None:
 def write_failure(error: BaseException, path: Path) -> None:
     """Writes the same for machines: verdict `incomparable`, no level run, and the key `error`."""
     failure = described(error)
-    # The keys of a file with a verdict, so that what reads these files needs no second form.
-    levels = {name: Level(name, "not_run", "nothing could be compared") for name in LEVELS_IN_ORDER}
     found: dict[str, Any] = {"message": failure.message, "side": failure.side or None, "traceback": failure.traceback}
-    write_json(Result(levels, {}, {}), path, found)
+    write_json(_nothing_compared(), path, found)
 
 
 def write_junit_of_failure(error: BaseException, path: Path) -> None:
     """Writes the same as a test report in which every level is an error."""
     failure = described(error)
     write_junit_failure(failure.message, failure.traceback, path)
+
+
+def write_failure_to(kind: str, error: BaseException, path: Path) -> None:
+    """Writes the same as a report of one kind.
+
+    Args:
+      kind: "json", "junit", "html" or "markdown".
+      error: what ended the command.
+      path: the file to make.
+    """
+    if kind in ("json", "junit"):
+        (write_failure if kind == "json" else write_junit_of_failure)(error, path)
+    else:
+        result = _nothing_compared([described(error).message])
+        (write_html if kind == "html" else write_markdown)(result, path, "nothing could be compared")
+
+
+def _nothing_compared(notes: Sequence[str] = ()) -> Result:
+    levels = {name: Level(name, "not_run", "nothing could be compared") for name in LEVELS_IN_ORDER}
+    return Result(levels, {}, {}, notes=list(notes))

@@ -10,7 +10,7 @@ import numpy as np
 
 from parity.experiment.power import Power
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
-from parity.report.atomic import appearing
+from parity.report.atomic import appearing, is_stream
 from parity.report.power import power_as_json
 from parity.report.view import account
 
@@ -18,9 +18,10 @@ KINDS: dict[str, Any] = {"step": np.int64, "constant": np.bool_}
 
 
 def write_json(result: Result, path: Path, error: dict[str, Any] | None = None, power: Power | None = None) -> None:
-    """Writes the result to `path`, and every check to ``<path without suffix>.checks.npz``.
+    """Writes the result to `path`, and every check to ``<path without suffix>.checks.npz`` beside it.
 
-    Both appear whole or not at all, the table first. Numbers that are not finite become strings, since JSON has none.
+    Beside standard output or a device there is no table. Both appear whole or not at all, the table first. Numbers that are
+    not finite become strings, since JSON has none.
 
     Args:
       result: what was found.
@@ -32,9 +33,9 @@ def write_json(result: Result, path: Path, error: dict[str, Any] | None = None, 
     # Made in full before any file is opened: what cannot be said in JSON leaves no file behind.
     whole = json.dumps({**as_json(result), "error": error, "prove": prove}, indent=2, allow_nan=False) + "\n"
     # The table first: who waits for the JSON finds both.
-    with appearing(path.with_suffix(".checks.npz")) as file:
-        # Text and numbers alone: a table with pickled objects would run code in whoever opens it.
-        np.savez_compressed(file, allow_pickle=False, **columns(result))
+    if not is_stream(path):
+        with appearing(path.with_suffix(".checks.npz")) as file:
+            np.savez_compressed(file, allow_pickle=False, **columns(result))
     with appearing(path) as file:
         file.write(whole.encode("utf-8"))
 

@@ -2,7 +2,7 @@
 
 import os
 import platform
-import shutil
+import re
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 import numpy as np
@@ -13,6 +13,7 @@ from parity.trace.safetensors import Path, write_json, write_tensors
 
 FORMAT = "tower-parity-trace"
 FORMAT_VERSION = 1
+TRACE_FILE = "trace.json"
 SHADOW = "shadow"
 SHADOW_FILE = "shadow.json"
 # Folders of the shadow. They are on disk in golden traces, so they keep their spelling while the symbols may change.
@@ -84,30 +85,54 @@ class TraceWriter(object):
 
     def _save(self, complete: bool) -> None:
         meta = dict(self._meta, steps=len(self._steps), step_numbers=self._steps, complete=complete)
-        write_json(os.path.join(self.directory, "trace.json"), meta)
+        write_json(os.path.join(self.directory, TRACE_FILE), meta)
 
     def _clear(self) -> None:
         if not os.path.isdir(self.directory):
             os.makedirs(self.directory)
             return
-        content = os.listdir(self.directory)
         # A mistyped --out may name a folder with somebody's work: only what a trace is made of is ever removed.
-        if content and "trace.json" not in content:
+        if os.listdir(self.directory) and not _is_trace(self.directory):
             raise TraceError(
                 f"trace: expected an empty folder or an older trace at {self.directory}, "
                 "got other files. Name another folder."
             )
-        for name in content:
-            path = os.path.join(self.directory, name)
-            # ".part" is what a writer left that was killed before its rename.
-            if name in ("trace.json", GRAPH_FILE, SHADOW_FILE) or name.endswith((".safetensors", ".part")):
-                os.remove(path)
-            elif os.path.isdir(path) and (not os.listdir(path) or _is_shadow(name, path)):
-                shutil.rmtree(path)
+        _remove_files(self.directory)
 
 
-def _is_shadow(name: str, path: str) -> bool:
-    return name == SHADOW and os.path.isfile(os.path.join(path, "trace.json"))
+# ".part" is what a writer left that was killed before its rename.
+_FILE_OF_A_TRACE = re.compile(
+    r"(?:{}|(?:init|step-[0-9]{{6,}})\.safetensors)(?:(?:\.[0-9a-f]{{32}})?\.part)?".format(
+        "|".join(map(re.escape, (TRACE_FILE, GRAPH_FILE, SHADOW_FILE)))
+    )
+)
+
+
+def _is_trace(directory: str) -> bool:
+    path = os.path.join(directory, TRACE_FILE)
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return b'"%s"' % FORMAT.encode("ascii") in file.read()
+
+
+def _remove_files(directory: str) -> None:
+    """Removes the files of a trace and of its shadow, whose folders go where they are empty then."""
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            if name == SHADOW and _is_trace(path):
+                _remove_shadow(path)
+        elif _FILE_OF_A_TRACE.fullmatch(name):
+            os.remove(path)
+
+
+def _remove_shadow(directory: str) -> None:
+    # From the bottom up, so that a folder is empty when it is looked at. Links are not followed.
+    for folder, _, _ in os.walk(directory, topdown=False):
+        _remove_files(folder)
+        if not os.listdir(folder):
+            os.rmdir(folder)
 
 
 def step_file(number: int) -> str:

@@ -321,11 +321,14 @@ def test_out_that_is_a_file_is_refused(tmp_path):
         claimed_folder(tmp_path / "out").__enter__()
 
 
-def test_an_old_result_is_gone_as_soon_as_a_new_run_begins(tmp_path):
+def test_an_old_result_stays_until_a_new_one_takes_its_place(tmp_path):
     for name in ("result.json", "result.checks.npz"):
         (tmp_path / name).write_text("old")
     assert claim_file("--json", tmp_path / "result.json") == tmp_path / "result.json"
-    assert list(tmp_path.iterdir()) == []
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "result.json": "old",
+        "result.checks.npz": "old",
+    }
 
 
 @pytest.mark.parametrize("option", [["--weights", "port.safetensors"], ["--step", "0"]])

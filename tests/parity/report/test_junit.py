@@ -1,5 +1,6 @@
 """The reports for a continuous integration and for a pull request: JUnit XML and Markdown."""
 
+import html
 import re
 import shlex
 from dataclasses import replace
@@ -165,15 +166,15 @@ def test_two_options_that_name_one_file_are_refused(tmp_path, capsys):
     )
 
 
-def test_a_failed_comparison_leaves_a_junit_error_and_no_page_of_an_earlier_run(tmp_path, capsys):
+def test_a_failed_comparison_leaves_a_junit_error_and_a_page_that_says_why(tmp_path, capsys):
     page, junit = tmp_path / "page.html", tmp_path / "junit.xml"
     page.write_text("old")
     (tmp_path / "page.checks.npz").write_text("of another result")
     code = main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--html", str(page), "--junit", str(junit)])
     assert code == 2
-    assert not page.exists()
     assert (tmp_path / "page.checks.npz").exists()
     message = next(suite_of(junit).iter("error")).get("message")
+    assert message in html.unescape(page.read_text())
     assert message in " ".join(capsys.readouterr().err.split())
 
 
