@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch_ddp.checkpoint.files import read_whole as read_whole
     from torch_ddp.checkpoint.files import write_whole as write_whole
     from torch_ddp.errors import CheckpointError as CheckpointError
+    from torch_ddp.errors import NonFiniteError as NonFiniteError
     from torch_ddp.errors import TorchDdpError as TorchDdpError
     from torch_ddp.facts import describe_variables as describe_variables
     from torch_ddp.facts import facts as facts
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from torch_ddp.train.evaluate import gather_ragged as gather_ragged
     from torch_ddp.train.evaluate import mean_over_ranks as mean_over_ranks
     from torch_ddp.train.evaluate import reduce_tensor as reduce_tensor
+    from torch_ddp.train.finite import check_finite as check_finite
     from torch_ddp.train.launch import add_launch_options as add_launch_options
     from torch_ddp.train.launch import launch as launch
     from torch_ddp.train.launch import under_torchrun as under_torchrun
@@ -69,6 +71,7 @@ _HOMES = {
     "ExactSampler": "train.samplers",
     "GradientReduction": "step.gradients",
     "MasterWeights": "checkpoint.checkpoints",
+    "NonFiniteError": "errors",
     "Progress": "checkpoint.checkpoints",
     "Rank": "process_group",
     "Recording": "recording",
@@ -78,6 +81,7 @@ _HOMES = {
     "Update": "step.update",
     "add_launch_options": "train.launch",
     "broadcast_statistics": "train.evaluate",
+    "check_finite": "train.finite",
     "describe_variables": "facts",
     "device_of": "process_group",
     "evaluate": "train.evaluate",

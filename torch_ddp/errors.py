@@ -7,3 +7,7 @@ class TorchDdpError(ValueError):
 
 class CheckpointError(TorchDdpError):
     """A checkpoint cannot be written or does not belong to this training; the message says what to do."""
+
+
+class NonFiniteError(TorchDdpError):
+    """A loss, gradient, weight or slot of a training is infinite or NaN; the message names it."""

@@ -32,8 +32,8 @@ class Precision(Protocol):
     def backward(self, loss: Tensor, last: bool) -> None:
         """Adds the loss's gradients to what the parameters have; `last` before an update, when DDP reduces them."""
 
-    def step(self) -> None:
-        """Updates the weights."""
+    def step(self) -> bool:
+        """Updates the weights; returns whether it did, and did not skip gradients that overflowed for their scale."""
 
 
 class Float32:
@@ -50,8 +50,9 @@ class Float32:
     def backward(self, loss: Tensor, last: bool) -> None:
         loss.backward()
 
-    def step(self) -> None:
+    def step(self) -> bool:
         self._optimizer.step()
+        return True
 
 
 class BFloat16(Float32):
@@ -88,6 +89,10 @@ class Amp(Float32):
         # Gradients unscaled before the last piece would be set aside, and DDP would not reduce them.
         with amp.scale_loss(loss, self._optimizer, delay_unscale=not last) as scaled_loss:
             scaled_loss.backward()
+
+    def step(self) -> bool:
+        self._optimizer.step()
+        return not amp.step_was_skipped(self._optimizer)
 
 
 PRECISIONS = {"float32": Float32, "bfloat16": BFloat16}

@@ -23,6 +23,7 @@ import json
 import os
 from pathlib import Path
 
+import torch
 from assembly import Training, assemble
 from options import check_options, make_parser
 from precision import PRECISIONS, Precision
@@ -31,7 +32,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from torch_ddp import Progress, Rank, TorchDdpError, broadcast_statistics, evaluate, launch, mean_over_ranks
+from torch_ddp import (
+    Progress,
+    Rank,
+    TorchDdpError,
+    broadcast_statistics,
+    check_finite,
+    evaluate,
+    launch,
+    mean_over_ranks,
+)
 
 
 def main() -> None:
@@ -69,7 +79,7 @@ def train_epoch(training: Training, progress: Progress, report: Report, options:
     enough = min(training.updates, progress.offset + options.steps - progress.step)
     for offset in range(progress.offset + 1, enough + 1):
         pieces = [[part.to(training.device) for part in next(batches)] for _ in range(options.accumulate)]
-        loss = update(training.model, training.precision, pieces)
+        loss = update(training.model, training.precision, pieces, f"at update {progress.step + 1}")
         training.schedule.step()
         progress = Progress(progress.step + 1, epoch, offset)
         if progress.step % options.save_every == 0:
@@ -80,10 +90,11 @@ def train_epoch(training: Training, progress: Progress, report: Report, options:
     return Progress(progress.step, epoch + 1, 0) if progress.offset == training.updates else progress
 
 
-def update(model: DistributedDataParallel, precision: Precision, pieces: list[list[Tensor]]) -> float:
+def update(model: DistributedDataParallel, precision: Precision, pieces: list[list[Tensor]], when: str) -> float:
     """Makes one update from all pieces of this rank's share of the batch; returns their mean loss.
 
-    The gradients of the pieces add up in place, and travel to the other ranks with the last one only.
+    The gradients of the pieces add up in place, and travel to the other ranks with the last one only. Infinite or NaN
+    losses and gradients end the training, unless the precision skips the update and lowers its loss scale.
     """
     model.zero_grad(set_to_none=True)
     total = 0.0
@@ -95,7 +106,9 @@ def update(model: DistributedDataParallel, precision: Precision, pieces: list[li
                 loss = F.cross_entropy(model(images), labels) / len(pieces)
             precision.backward(loss, last)
         total += float(loss.detach())
-    precision.step()
+    if precision.step():
+        gradients = ((f"the gradient of {name}", weight.grad) for name, weight in model.module.named_parameters())
+        check_finite([("the loss", torch.tensor(total)), *gradients], when)
     return total
 
 

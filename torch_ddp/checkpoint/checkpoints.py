@@ -16,6 +16,7 @@ from torch_ddp.checkpoint.files import newest_whole, read_whole, write_whole
 from torch_ddp.errors import CheckpointError
 from torch_ddp.gather import gather
 from torch_ddp.process_group import Rank
+from torch_ddp.train.finite import check_finite_parts
 
 
 class MasterWeights:
@@ -181,7 +182,9 @@ class Checkpoints:
 
         Raises:
           CheckpointError: a part holds something that could not be loaded again.
+          NonFiniteError: a weight, moving statistic or slot is not finite: the checkpoints that are there stay.
         """
+        check_finite_parts(self._parts, progress.step)
         # A collective, and before the parts are read: every rank is at the same step then.
         random_states = gather(random_state(self._device), self._rank, self._device)
         if random_states is None:

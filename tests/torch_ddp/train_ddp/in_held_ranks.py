@@ -71,5 +71,5 @@ def statistics_after_an_update(rank: Rank, words: list[Any]) -> dict[str, list]:
     with trainer() as train:
         training = train.assemble(rank, parsed(train, *words))
         training.sampler.set_epoch(0, 0)
-        train.update(training.model, training.precision, [next(iter(training.loader))])
+        train.update(training.model, training.precision, [next(iter(training.loader))], "at update 1")
     return {name: value.tolist() for name, value in training.model.module.named_buffers() if "running" in name}

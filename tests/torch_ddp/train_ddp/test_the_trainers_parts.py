@@ -53,7 +53,7 @@ def accumulated(rank: Rank, pieces: int) -> tuple[list, int, float]:
     share = [part[8 * rank.rank : 8 * rank.rank + 8] for part in (images, labels)]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     cut = [list(piece) for piece in zip(*(part.chunk(pieces) for part in share), strict=True)]
-    loss = update(model, Float32(model.module, optimizer, torch.device("cpu")), cut)
+    loss = update(model, Float32(model.module, optimizer, torch.device("cpu")), cut, "at update 1")
     return [value.grad.tolist() for value in model.parameters()], len(travelled), loss
 
 

@@ -1,0 +1,79 @@
+"""Stops a training whose numbers are no longer finite, before anything is saved."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from torch_ddp.errors import NonFiniteError
+
+
+def check_finite(tensors: Iterable[tuple[str, Tensor | None]], when: str) -> None:
+    """Checks that tensors hold neither an infinity nor a NaN.
+
+    One number travels from the device, whatever the count of tensors.
+
+    Args:
+      tensors: (name, tensor of any shape), e.g. a model's ``named_parameters()``; None and integers pass.
+      when: for the message, e.g. "at update 7".
+
+    Raises:
+      NonFiniteError: one does; the message names the first and counts its elements.
+    """
+    floating = [(name, tensor) for name, tensor in tensors if tensor is not None and tensor.is_floating_point()]
+    # A product with 0 is 0, or NaN where the element is not finite: no memory, and no sum that overflows.
+    device = floating[-1][1].device if floating else None
+    wrong = [(_values(tensor) * 0).sum().to(device, torch.float32) for _, tensor in floating]
+    for (name, tensor), total in zip(floating, torch.stack(wrong).tolist() if wrong else [], strict=True):
+        if total != 0:
+            values = _values(tensor)
+            raise NonFiniteError(
+                f"train: expected finite numbers {when}, got {int((~values.isfinite()).sum())} of {values.numel()} "
+                f"infinite or NaN in {name}. Nothing was saved since. Lower the learning rate, or look at the batch."
+            )
+
+
+def check_finite_parts(parts: Mapping[str, Any], step: int) -> None:
+    """Checks the weights, moving statistics and optimizer state of what a checkpoint is to hold.
+
+    Buffers may hold infinities, as masks of attention do, and no NaN.
+
+    Args:
+      parts: dict of name to model, optimizer, or anything else, which is not looked into.
+      step: number of updates made.
+
+    Raises:
+      NonFiniteError: a weight or slot is infinite or NaN, or a buffer is NaN.
+    """
+    check_finite(_tensors(parts), f"to save after update {step}")
+
+
+def _values(tensor: Tensor) -> Tensor:
+    detached = tensor.detach()
+    return detached.coalesce().values() if detached.is_sparse else detached
+
+
+def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    for part, value in parts.items():
+        if isinstance(value, nn.Module):
+            yield from ((f"{part} {name}", weight) for name, weight in value.named_parameters())
+            # An infinity becomes 1 here, a NaN stays one.
+            floating = [(name, buffer) for name, buffer in value.named_buffers() if buffer.is_floating_point()]
+            yield from (
+                (f"{part} {name}", torch.nan_to_num(buffer, float("nan"), 1.0, 1.0)) for name, buffer in floating
+            )
+        elif isinstance(value, Optimizer):
+            # Masters of half weights are here alone.
+            yield from (
+                (f"{part} parameter {number}.{index}", weight)
+                for number, group in enumerate(value.param_groups)
+                for index, weight in enumerate(group["params"])
+            )
+            yield from (
+                (f"{part} {slot}", tensor)
+                for state in value.state.values()
+                for slot, tensor in state.items()
+                if isinstance(tensor, Tensor)
+            )
