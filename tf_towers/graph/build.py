@@ -107,6 +107,7 @@ def _train(
     # Of the combined ones, which have every tower's infinity; before clipping, which makes NaN of all by an infinite
     # norm.
     finite = all_finite(gradients.combined) if scale and scale.dynamic else None
+    # Before the optimizer makes any of its own.
     of_towers = tf.global_variables()
     of_parts = parts_of(parts, [variable.op.name for variable in weights])
     made, others = _checked(optimizer()), {name: _checked(part.make()) for name, part in parts.items()}

@@ -48,6 +48,7 @@ def make_feeding(inputs: InputSpecs, towers: int, cut: str = "split", uneven: st
         return Feeding({}, reading.shards, None, reading.source.push, reading.source)
     if cut == "feeds":
         shards = tower_feeds(inputs, towers)
+        # Six of 58 codebases feed their towers one by one, from a list of placeholders.
         placeholders = {name: [tower[name] for tower in shards] for name in inputs}
         return Feeding(placeholders, shards, None, lambda batch: _cut_arrays(batch, placeholders), None)
     placeholders = {name: tf.placeholder(dtype, shape, name) for name, (dtype, shape) in inputs.items()}

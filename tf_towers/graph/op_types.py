@@ -8,12 +8,14 @@ PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2", "PlaceholderWithDefaul
 
 # Ops that are a variable; the output of a reference is the variable's own buffer, that of a resource a handle.
 # Five codebases ask for op == "Variable" alone, which 1.15 never makes: their variables land on the towers' devices.
+# On 1.15 and on 2.21 tf.get_variable makes a VariableV2, with use_resource=True a VarHandleOp.
 REFERENCES = frozenset(["Variable", "VariableV2", "AutoReloadVariable"])
 VARIABLES = REFERENCES | {"VarHandleOp"}
 # With what only asks whether one has a value: it is placed with the variable, and no data enters through it.
 ABOUT_VARIABLES = VARIABLES | {"VarIsInitializedOp"}
 
 # Ops that read a resource, and beginnings of the names of those that write a variable of either kind.
+# tf.nn.embedding_lookup in a resource is ResourceGather, in a reference GatherV2 of the variable's Identity.
 READS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd"])
 WRITING = ("Assign", "Apply", "ResourceApply", "SparseApply", "ResourceSparseApply", "ResourceScatter") + (
     # Not "Scatter": ScatterNd makes a tensor, ScatterNdNonAliasingAdd takes one.
@@ -44,6 +46,7 @@ SHAPE_ONLY = frozenset(["Shape", "ShapeN", "VariableShape", "Size", "Rank", "Zer
 ENTERING = frozenset(["Enter", "RefEnter"])
 LEAVING = frozenset(["Exit", "RefExit"])
 LOOPING_BACK = frozenset(["NextIteration", "RefNextIteration"])
+# A RefSwitch stands in the initial value of each of tf.train.ExponentialMovingAverage's variables.
 CHOOSING = frozenset(["Switch", "RefSwitch"])
 LEAVING_OR_MERGING = LEAVING | {"Merge", "RefMerge"}  # behind which a value is there whichever way was gone
 
@@ -63,14 +66,20 @@ PASSING_BUT_FOR_LAYOUT = (
 GROUPING = frozenset(["NoOp", "Identity", "ReadVariableOp"])  # groups of updates, and reads of what was written
 
 # Ops that join the towers' tensors, and those that multiply by a factor or divide by it.
+# tf.add is Add on 1.15 and AddV2 on 2.21, `a + b` AddV2 on both; tf.accumulate_n is AccumulateNV2 on 1.15, AddN on
+# 2.21.
 SUMMING = frozenset(["AddN", "Add", "AddV2", "AccumulateNV2"])
+# tf.stack is Pack, tf.parallel_stack ParallelConcat, tf.concat ConcatV2; Concat is in graphs of TensorFlow 0.x.
 STACKING_TENSORS = frozenset(["Pack", "ParallelConcat", "ConcatV2", "Concat"])
 SCALING = frozenset(["Mul", "RealDiv", "Div", "DivNoNan"])
+# tf.convert_to_tensor of tf.IndexedSlices, on 1.15 and on 2.21: rows that are there several times are added up.
 DENSIFYING = frozenset(["UnsortedSegmentSum"])
 
 # What optimizers and clipping compute with.
 SQUARING = frozenset(["Square", "SquaredDifference"])
 SQUARE_ROOTS = frozenset(["Sqrt", "Rsqrt"])
+# tf.clip_by_value is a Minimum and a Maximum; clip_by_norm has a Maximum of norm and limit, clip_by_global_norm a
+# Minimum of 1 / norm and 1 / limit, and on 1.15 a Select for norms that are not finite.
 BOUNDING = frozenset(["Minimum", "Maximum", "ClipByValue", "Select", "SelectV2", "Merge"])
 
 # Ops that compute every example from that example alone: of one input, and of two where the other one is a constant.

@@ -110,11 +110,13 @@ def build_replicas(
         name = f"tower_{index}" if steps == 1 else f"tower_{index}/micro_{micro}"
         earlier = _updates_before(plan.batch_norm_updates, rows, index, micro)
         with tf.device(place_variables(homes[index], devices[index])), tf.name_scope(scope or name) as opened:
+            # Whatever is made inside waits for these: the moving statistics that it reads are those that they left.
             with tf.control_dependencies(earlier):
                 yield opened
 
     def build(index: int, own: Callable[[Any], List[Any]]) -> None:
         inputs = shards[index]
+        # A tower's micro-batches are ops of one graph, one after the other: nothing is kept between runs of a session.
         for micro, pieces in enumerate(shard(inputs, steps, parts="micro-batches") if steps > 1 else [inputs]):
             with at(index, micro) as scope:
                 model = made.build(index, micro, pieces, scope, own)
@@ -169,6 +171,7 @@ class _Made:
         # All of them, and not only those that train: a tower with moving statistics of its own would go unnoticed.
         fresh = own(tf.GraphKeys.GLOBAL_VARIABLES)[variables:]
         if not (index or micro):
+            # Of the first model only: hand-made optimizers make their slots trainable later, and replicas their copies.
             self._weights = list(tf.trainable_variables())
             self._names = [weight.op.name for weight in self._weights]
             _require_weights(self._weights, inputs)

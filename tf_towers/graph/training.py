@@ -140,6 +140,7 @@ def broadcast(variables: Sequence[Variable], copies: Mapping[str, Sequence[Varia
       copies: dict of a first copy's name to the others.
     """
     pairs = [(variable, copy) for variable in variables for copy in copies.get(variable.op.name, [])]
+    # After initialising, for every copy draws its own random values.
     return tf.group(*[tf.assign(copy, variable) for variable, copy in pairs]) if pairs else None
 
 

@@ -312,10 +312,12 @@ COMPUTED: Dict[str, Compute] = {
     "Square": _plain(np.square),
     "Sqrt": _plain(np.sqrt),
     "Rsqrt": _plain(lambda value: 1.0 / np.sqrt(value)),
+    # tf.global_norm is sqrt(2 * sum of L2Loss), on 1.15 and on 2.21.
     "L2Loss": _plain(lambda value: np.sum(np.square(value)) / 2.0),
     "Minimum": _plain(np.minimum),
     "Maximum": _plain(np.maximum),
     "ClipByValue": _plain(np.clip),
+    # A norm that is not finite makes NaN: 1.15 selects it by IsFinite, 2.21 adds norm - norm to the scale.
     "IsFinite": _plain(np.isfinite),
     "Greater": _plain(np.greater),
     "GreaterEqual": _plain(np.greater_equal),
