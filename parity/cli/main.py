@@ -94,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(run=command.run)
     for name in PLANNED_VERBS:  # without help, which leaves them out of the list of those that work
         sub = verbs.add_parser(name, add_help=False)
+        # Whatever follows is taken, so that the answer is what the verb says and not what argparse misses.
         sub.add_argument("rest", nargs=argparse.REMAINDER)
         sub.set_defaults(run=None)
     return parser

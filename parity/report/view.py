@@ -105,6 +105,7 @@ def show_proposals(proposals: Sequence[Proposal]) -> Table:
 
 def plain_table(*headings: str) -> Table:
     """Returns a table without lines whose cells are folded rather than cut, so that nothing is lost in 80 columns."""
+    # Without lines: a report is pasted into issues and compared by diff.
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in headings:
         table.add_column(heading, overflow="fold")

@@ -84,6 +84,7 @@ def _sources(writers: Iterable[Operation], known: AbstractSet[str], fed: Abstrac
                 found.append(tensor)
             else:
                 pending.append(tensor.op)
+    # In the order of making, which is the same in every run of a script; that of a set of objects is not.
     return sorted(set(found), key=lambda tensor: (tensor.op._id, tensor.value_index))
 
 

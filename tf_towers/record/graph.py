@@ -48,6 +48,7 @@ def recorded_graph(graph: Graph, plans: Sequence[RecordPlan], variables: Variabl
     wanted |= {variable.op for variable in variables.keys.values()}
     for plan in plans:
         wanted |= {tensor.op for tensor in plan.observed.fetches.values()}
+    # By name, for one optimizer may be in several kinds of runs, as with and without summaries.
     sections = {section.name: section for plan in plans for section in plan.sections}
     settings = {name: settings_of(section.apply.optimizer) for name, section in sections.items()}
     wanted |= {value.op for each in settings.values() for value in each.values() if tf.is_tensor(value)}
@@ -178,6 +179,7 @@ def facts_of(
         "precision": dtypes[0] if len(dtypes) == 1 else "+".join(dtypes),
         "slots": variables.slots,
         "resource_variables": any(variable.op.type == "VarHandleOp" for variable in variables.weights.values()),
+        # 0 is TensorFlow's own choice, one for each core.
         "threads": {
             "inter_op": config.inter_op_parallelism_threads if config else 0,
             "intra_op": config.intra_op_parallelism_threads if config else 0,

@@ -29,6 +29,7 @@ class Progress:
     def __call__(self, recorded: "RecordedSteps") -> None:
         """Takes the `RecordedSteps` after a step."""
         for section in recorded.sections:
+            # Each once, when it first trains: a GAN's second optimizer may come in a later step.
             if section not in self._planned:
                 self._planned.append(section)
                 _line(f"record: {plan_of(section, recorded.combine_of(section))}")
@@ -94,6 +95,8 @@ def print_shadow(told: str) -> None:
 def _print_nothing_found(recorder: "Recorder") -> None:
     calls = recorder.calls
     _line("record: expected a run of a train op, got none. No trace was written.")
+    # What was seen tells where to look: no call at all is a script that ran something else, calls without a step never
+    # trained.
     _line(f"  calls for gradients: {_names([call.losses[0].name for call in calls.gradients])}")
     _line(f"  calls of apply_gradients: {_names([call.op.name for call in calls.applies])}")
     _line(f"  training steps made: {recorder.seen}")

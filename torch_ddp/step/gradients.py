@@ -87,6 +87,7 @@ class GradientReduction:
                     # After accumulation, with what DDP takes into its bucket.
                     parameter.register_post_accumulate_grad_hook(self._keep_accumulated)
         if self._reduces:
+            # DDP takes one hook in a model's life; with one it leaves the division by the world size to it.
             model.register_comm_hook(None, self._hook)
 
     def weighing(self, examples: int) -> contextlib.AbstractContextManager[None]:

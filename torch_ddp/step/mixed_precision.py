@@ -65,6 +65,7 @@ class Mixed:
     @property
     def mark(self) -> tuple[float, int]:
         """The loss scale, and how many backward passes it has stood: both change where `scale_loss` is used."""
+        # Both: an overflow in the first step leaves the count at 0, a step without one leaves the scale.
         return self._scaler.loss_scale, self._scaler.unskipped
 
     def state(self) -> dict[str, np.ndarray]:

@@ -120,6 +120,8 @@ class ToolStep:
             optimizer.zero_grad(set_to_none=True)
         if self._observed:
             self._observed.forget()
+        # On leaving, gradients are unscaled and the scale moves, once for all micro-batches: Apex decides there whether
+        # to skip.
         with mixed.scaled() if mixed else contextlib.nullcontext() as scale:
             parts = self._backward.run(own, rank, scale)
         # Gradients are final from here on but for clipping, which so sees what TensorFlow's optimizers clip:

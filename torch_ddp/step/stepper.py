@@ -214,5 +214,6 @@ class Stepper:
         whole = {name: torch.from_numpy(np.array(value)).to(self._device) for name, value in batch.items()}
         if self._port.uneven != "refuse":
             return shard_uneven(whole, rank, world_size, self._port.uneven)
+        # Contiguous: rank k has examples k * size to (k + 1) * size, as tower k of tf.split.
         inputs = shard(whole, rank, world_size)
         return Shard(inputs, len(next(iter(inputs.values()), ())))

@@ -208,6 +208,7 @@ class Update:
     @torch.no_grad()
     def clip(self) -> dict[str, Tensor]:
         """Clips the combined gradients in place; returns them by parameter name, empty where nothing clips them."""
+        # Without None, as tf.clip_by_global_norm leaves out variables without a gradient.
         found = {name: p.grad for name, p in self._parameters.items() if p.grad is not None}
         if not self._clip or self.clips_ranks or not found:
             return {}
@@ -219,6 +220,7 @@ class Update:
     def _clipped(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
         assert self._clip is not None
         by, limit = self._clip["by"], self._clip["limit"]
+        # TensorFlow's norm of rows counts a row as often as it was looked up; summed first it is the dense gradient's.
         if self._clip.get("sum_duplicates"):
             gradients = {name: value.coalesce() if value.is_sparse else value for name, value in gradients.items()}
         if by == "global_norm":

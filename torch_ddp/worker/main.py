@@ -144,6 +144,7 @@ class Ranks:
             channel = Channel(reader, writer)
             meeting = (Path(self._folder) / "meeting").as_uri()
             who = Rank(rank, rank, self.world_size)
+            # A rank that ends without destroying its group may abort at exit, in threads of gloo's.
             with process_group(who, self.backend, meeting, COLLECTIVE_TIMEOUT):
                 serve(channel, RankServer(who, self.backend, self.threads).handlers())
             status = 0

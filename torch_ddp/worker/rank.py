@@ -251,6 +251,7 @@ class RankServer:
         for parameter in unregistered(model).values():  # what torch does not move the port computes with all the same
             parameter.data = parameter.data.to(self._device, dtype)
         model = _batch_norm(model, case.get("sync_batch_norm", False))
+        # The port's function gets what it would have: where it wraps its own model, the wrapper.
         optimizer = self._optimizer(case, model, wrapper or model)
         if round_hyper_parameters:
             round_to_float32(optimizer)

@@ -93,6 +93,7 @@ ROWS = (
         proof=Proof.NUMBERS,
     ),
     CauseInfo(
+        # torch adds to .grad until it is cleared; tf.gradients computes anew in every run.
         "stale_gradient",
         "the gradient of an earlier step is still in it",
         {

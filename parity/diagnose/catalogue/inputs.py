@@ -42,6 +42,7 @@ ROWS = (
         traits=Trait.FIRST_LAYERS | Trait.OTHER_EXAMPLES,
     ),
     CauseInfo(
+        # As where every rank's sampler is that of rank 0.
         "other_shard",
         "a rank reads the shard of another tower",
         {

@@ -27,6 +27,7 @@ ROWS = (
         complete=False,
     ),
     CauseInfo(
+        # Apex's O2 leaves in float32 only batch norms with weights: convert_network asks for affine.
         "batch_norm_in_half",
         "batch norm runs in half precision",
         {
@@ -48,6 +49,7 @@ ROWS = (
         proof=Proof.NUMBERS,
     ),
     CauseInfo(
+        # Half precision keeps 11 bits: an update below 2^-12 of a weight is rounded away.
         "master_weights",
         "half-precision weights are updated, not float32 masters",
         {
@@ -84,6 +86,7 @@ ROWS = (
         proof=Proof.NUMBERS,
     ),
     CauseInfo(
+        # Apex: from 2^16, halved at every overflow, doubled after 2000 steps without one, up to 2^24.
         "loss_scale_rule",
         "the loss scale does not follow Apex's rule",
         {

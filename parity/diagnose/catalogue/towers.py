@@ -10,6 +10,7 @@ _CLIP_ALIKE = (
 
 ROWS = (
     CauseInfo(
+        # DDP shares only what a forward pass through its own wrapper began, outside of no_sync.
         "not_shared",
         "gradients are not shared between the ranks",
         {
@@ -45,6 +46,7 @@ ROWS = (
         proof=Proof.NUMBERS,
     ),
     CauseInfo(
+        # BEHIND_LOSSES: which towers count is decided after their losses, so that it explains no loss that differs.
         "some_towers",
         "not all towers count, or not all the same",
         {

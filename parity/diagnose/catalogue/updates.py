@@ -83,6 +83,7 @@ ROWS = (
         implies=("learning_rate",),
     ),
     CauseInfo(
+        # torch's dampening is not applied in the first step of a parameter, where the buffer is the gradient itself.
         "momentum",
         "another momentum, or a dampened one",
         {
@@ -184,6 +185,7 @@ ROWS = (
         proof=Proof.NUMBERS,
     ),
     CauseInfo(
+        # An optimizer that is made inside of the loop, or a resumed training without its slots.
         "slot_reset",
         "a slot of the optimizer is forgotten in every step",
         {
@@ -195,6 +197,7 @@ ROWS = (
         proof=Proof.NUMBERS,
     ),
     CauseInfo(
+        # Adam's correction goes by it, 1 - beta^t: with beta2 at 0.999 it matters for thousands of steps.
         "step_count",
         "the optimizer begins to count its steps elsewhere",
         {

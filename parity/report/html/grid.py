@@ -68,6 +68,7 @@ def packed(grid: Grid) -> str:
     """
     width = _width(len(grid.states))
     planes = [_planes(shortened(grid.difference), NUMBER_BYTES), _planes(shortened(grid.allowed), NUMBER_BYTES)]
+    # Mostly one byte: there are as many states as verdicts with different notes.
     planes.append(_planes(grid.state.ravel(), width))
     return base64.b64encode(zlib.compress(b"".join(planes), 6)).decode("ascii")
 
