@@ -11,6 +11,10 @@ Example::
     @pytest.mark.parity("case.toml", golden="golden", steps=5)
     def test_five_steps_of_it():
         '''Paths are relative to this file; the proof runs before the body.'''
+
+    @pytest.mark.parity("port", trace="trace")
+    def test_the_port_that_was_written_from_a_trace():
+        '''The folder as `parity port` left it, or edited since.'''
 """
 
 import contextlib
@@ -37,9 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker."""
     config.addinivalue_line(
         "markers",
-        "parity(case, golden=None, levels=('function', 'float32'), **overrides): run the case before the test, against "
-        "live TensorFlow or what `parity bless` kept, and fail unless the verdict is same; paths are relative to the test's "
-        "file",
+        "parity(case, golden=None, trace=None, levels=('function', 'float32'), **overrides): run the case before the test, "
+        "against live TensorFlow or what `parity bless` kept, or the port in a folder against the trace that it was written "
+        "from, and fail unless the verdict is same; paths are relative to the test's file",
     )
 
 
@@ -47,7 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     """Runs the case that a test is marked with, as part of the test, so that a difference is a failure of it."""
     marker = pyfuncitem.get_closest_marker("parity")
-    if marker is not None:
+    if marker is not None and "trace" in marker.kwargs:
+        _prove_port(pyfuncitem.path.parent, *marker.args, **marker.kwargs)
+    elif marker is not None:
         _prove(pyfuncitem, **_bound(pyfuncitem.path.parent, *marker.args, **marker.kwargs))
 
 
@@ -66,6 +72,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def _bound(folder: Path, case: str, golden: str | None = None, **more: Any) -> dict[str, Any]:
     return {"reference": folder / golden if golden else None, "candidate": folder / case, **more}
+
+
+def _prove_port(folder: Path, port: str, trace: str) -> None:
+    __tracebackhide__ = True
+    from parity import testing
+
+    testing.assert_port(folder / trace, folder / port)
 
 
 def _prove(item: pytest.Item, **asked: Any) -> Any:

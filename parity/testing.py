@@ -76,6 +76,28 @@ def assert_parity(
     return result
 
 
+def assert_port(trace: str | Path, folder: str | Path) -> Result:
+    """Raises unless a port that `parity port` wrote, edited since or not, is the same training as the recorded script.
+
+    Args:
+      trace: what it was written from.
+      folder: with `port.py`, `port.toml` and `train.py`.
+
+    Returns:
+      The result, for whoever wants to look at its figures.
+
+    Raises:
+      AssertionError: the verdict is different or incomparable; its text is the report.
+      ValueError: the trace or the port is not what it should be, or a side failed.
+    """
+    from parity.port.prove import prove_folder
+
+    result = prove_folder(Path(folder), Path(trace))
+    if result.exit_code:
+        raise AssertionError(_text(result, str(folder)))
+    return result
+
+
 def _text(result: Result, name: str) -> str:
     shown = io.StringIO()
     with redirect_stdout(shown):

@@ -38,12 +38,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     port = port_of(arguments.trace)
     # Before it is proven: should that be stopped, the port is there and says that it is unproven.
-    write_port(port, arguments.out, None)
+    write_port(port, arguments.out, None, arguments.trace)
     proof = None
     if arguments.prove and not port.missing:
         with progress(arguments.quiet) as tick:
             proof = prove(port, arguments.trace, arguments.timeout, tick)
-    for path, difference in write_port(port, arguments.out, proof).items():
+    for path, difference in write_port(port, arguments.out, proof, arguments.trace).items():
         print(f"wrote {path}")
         if difference:
             print(f"the file beside it was edited and stays as it is; the difference:\n{difference}")

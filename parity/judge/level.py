@@ -9,7 +9,7 @@ from parity.trace import TensorFile, Trace, parse_key
 
 RANKS_APART = "the ranks hold different weights: some gradient or update is not shared between them"
 # As sides come to differ: what an optimizer begins with decides all behind it, and a free run follows from lockstep.
-RUN_ORDER = {"fresh": 0, "init": 1, "lockstep": 2, "free": 3}
+RUN_ORDER = {"fresh": 0, "init": 1, "lockstep": 2, "free": 3, "train": 4}
 BETWEEN_TRACES = "{judged:,} tensors; at most {highest:.2g} of the tolerance, {scale:.1g} of the scale"
 
 

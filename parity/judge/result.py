@@ -23,7 +23,8 @@ class Check(NamedTuple):
     """One tensor of one step, judged.
 
     Fields:
-      run: "fresh" (what an optimizer puts into its slots), "init" (after loading), "lockstep" or "free".
+      run: "fresh" (what an optimizer puts into its slots), "init" (after loading), "lockstep", "free" or "train" (the
+        program of a port itself).
       step: its number.
       key: its name in the reference's trace, e.g. "grad/conv1/kernel".
       verdict: what it is; "not_run" where it was skipped, with the reason in `note`.

@@ -1,32 +1,65 @@
 """Proves a port that was written, by the replay of the trace that it was written from, and says so in its docstring."""
 
+import ast
 import tempfile
+import textwrap
 from pathlib import Path
 
 from parity.experiment.replay import session
+from parity.experiment.replay.script import parts_of
+from parity.experiment.replay.training import NOT_TRAINED, TRAINED_THE_SAME, TRAINING
 from parity.experiment.spec import Progress, silent
 from parity.judge.result import Result
+from parity.port.errors import PortError
 from parity.port.files import write_files
+from parity.port.scripts.initial import fresh_values, initial_of
+from parity.port.scripts.proof import test_source
+from parity.port.scripts.train import MOST_CHARACTERS_OF_A_LINE, Program, source_of
+from parity.port.source.code import identifier
 from parity.port.source.program import Port
+from parity.trace import Trace
+from parity.worker.launch import DEFAULT_SILENCE
 
-MODULE = "port"
+MODULE, PROGRAM = "port", "train"
 WRITTEN_FILE, WRITTEN_MAPPING = f"{MODULE}.py", f"{MODULE}.toml"
 UNPROVEN = "UNPROVEN"
+SEVERAL_OPTIMIZERS = "several optimizers train one after the other, which is not written yet"
 
 
-def write_port(port: Port, folder: Path, proof: Result | None) -> dict[Path, str]:
+def write_port(port: Port, folder: Path, proof: Result | None, trace: Path) -> dict[Path, str]:
     """Leaves a port in a folder; returns what `write_files` does.
 
     Args:
       port: what was written.
       folder: made if missing.
       proof: what its replay found, None where there was none.
+      trace: what it was written from.
     """
-    return write_files(folder, {WRITTEN_FILE: port.source(docstring(port, proof)), WRITTEN_MAPPING: port.mapping})
+    files = {WRITTEN_FILE: port.source(docstring(port, proof)), WRITTEN_MAPPING: port.mapping}
+    program = program_of(port)
+    if program is not None:
+        files[f"{PROGRAM}.py"] = source_of(program, trained(port, proof))
+    if not port.missing:
+        files["test_port.py"] = test_source(port.script, trace, folder)
+    return write_files(folder, files)
+
+
+def program_of(port: Port) -> Program | None:
+    """Returns what a port's training program is written from; None where there is none yet, see `SEVERAL_OPTIMIZERS`."""
+    if len(port.parts) > 1:
+        return None
+    parameters = port.parameters
+    mapping = parameters.mapping()
+    fresh = fresh_values(parameters)
+    initial = initial_of(port.graph, mapping, parameters.kinds, parameters.shapes, fresh)
+    statistics = any(parameters.kinds.get(name) == "stat" for name in mapping)
+    return Program(
+        port.script, port.parts[0], initial, frozenset(functions_of(port.body) & {"optimizer", "schedule"}), statistics
+    )
 
 
 def prove(port: Port, trace: Path, silence: float, tick: Progress = silent) -> Result:
-    """Replays a trace on the port that was written from it.
+    """Replays a trace on the port that was written from it, and runs its training program on what was recorded.
 
     Args:
       port: the port.
@@ -35,12 +68,67 @@ def prove(port: Port, trace: Path, silence: float, tick: Progress = silent) -> R
       tick: called with how far it is.
     """
     with tempfile.TemporaryDirectory(prefix="parity-port-") as name:
-        folder = Path(name)
-        write_port(port, folder, None)
-        losses = {section: f"{MODULE}:{function}" for section, function in port.losses.items()}
-        optimizers = {section: f"{MODULE}:{function}" for section, function in port.optimizers.items()}
-        side = session.Port(f"{MODULE}:Model", losses, optimizers, [str(folder)], silence)
-        return session.replay(trace, side, folder / WRITTEN_MAPPING, folder / "replay", tick)
+        write_port(port, Path(name), None, trace)
+        return prove_folder(Path(name), trace, silence, tick)
+
+
+def prove_folder(folder: Path, trace: Path, silence: float = DEFAULT_SILENCE, tick: Progress = silent) -> Result:
+    """Proves the port in a folder, as it is there: edited or not.
+
+    Args:
+      folder: with what `write_port` left.
+      trace: what it was written from.
+      silence: seconds without a heartbeat after which the port is ended.
+      tick: called with how far it is.
+
+    Raises:
+      PortError: there is no port in the folder.
+    """
+    names = [part.name for part in parts_of(Trace(trace, whole=False))]
+    defined = functions_of(_read(folder / WRITTEN_FILE))
+    suffixes = {name: f"_{identifier(name)}" if len(names) > 1 else "" for name in names}
+    losses = {name: f"{MODULE}:loss{suffix}" for name, suffix in suffixes.items()}
+    optimizers = {
+        name: f"{MODULE}:optimizer{suffix}" for name, suffix in suffixes.items() if f"optimizer{suffix}" in defined
+    }
+    program = folder / f"{PROGRAM}.py"
+    whole = program.is_file() and "optimizer" not in left_to_write(_read(program))
+    with tempfile.TemporaryDirectory(prefix="parity-proof-") as out:
+        side = session.Port(
+            f"{MODULE}:Model", losses, optimizers, [str(folder)], silence, program=PROGRAM if whole else ""
+        )
+        return session.replay(trace, side, folder / WRITTEN_MAPPING, Path(out) / "replay", tick)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise PortError(
+            f"port: expected {path.name} in {path.parent}, got: {error.strerror}. Write it with `parity port`."
+        ) from error
+
+
+def functions_of(source: str) -> set[str]:
+    """Returns the names that a source defines at its top level."""
+    found = set()
+    for each in ast.parse(source).body:
+        if isinstance(each, ast.FunctionDef | ast.ClassDef):
+            found.add(each.name)
+        elif isinstance(each, ast.Assign):
+            found |= {target.id for target in each.targets if isinstance(target, ast.Name)}
+    return found
+
+
+def left_to_write(source: str) -> set[str]:
+    """Returns the functions of a source that raise `NotImplementedError`."""
+    functions = [each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef)]
+    return {
+        function.name
+        for function in functions
+        for each in ast.walk(function)
+        if isinstance(each, ast.Raise) and "NotImplementedError" in ast.dump(each)
+    }
 
 
 def docstring(port: Port, proof: Result | None) -> str:
@@ -53,10 +141,29 @@ def docstring(port: Port, proof: Result | None) -> str:
         f"Written by `parity port` from a trace of {facts.get('framework', 'TensorFlow')}: {port.parts[0].towers} towers, "
         f"{steps} steps, {port.ops} ops.",
         *_verdict(port, proof),
-        "Not in here: what fills the inputs, evaluation, checkpoints.",
+        *(trained(port, proof) if proof is not None and proof.verdict == "same" else []),
+        "Not in here: what fills the inputs, evaluation.",
         "",
     ]
-    return "\n".join(lines)
+    return "\n".join(wrapped for line in lines for wrapped in textwrap.wrap(line, MOST_CHARACTERS_OF_A_LINE) or [""])
+
+
+def trained(port: Port, proof: Result | None) -> list[str]:
+    """Returns the lines that say what is proven of a port's training program."""
+    if len(port.parts) > 1:
+        return [f"Its training program was not written: {SEVERAL_OPTIMIZERS}."]
+    if port.missing or not port.optimizers:
+        return [f"{UNPROVEN}: train() was not run, for it lacks the optimizer or other parts."]
+    notes = [note for level in proof.levels.values() for note in level.notes] if proof else []
+    found = next((note for note in notes if note.startswith(TRAINED_THE_SAME.partition("{")[0])), None)
+    if found is not None and proof is not None and proof.verdict == "same":
+        return textwrap.wrap(f"Proven to train as the script's float64 shadow does, {found}.", MOST_CHARACTERS_OF_A_LINE)
+    why = next((note for note in notes if note.startswith(NOT_TRAINED.partition("{")[0])), "train() was not run")
+    return [
+        f"{UNPROVEN}: {why}."
+        if proof is None or proof.verdict == "same"
+        else f"{UNPROVEN}: its replay says {proof.verdict}."
+    ]
 
 
 def _verdict(port: Port, proof: Result | None) -> list[str]:
@@ -67,9 +174,9 @@ def _verdict(port: Port, proof: Result | None) -> list[str]:
     if proof.verdict != "same":
         return [f"{UNPROVEN}: its replay says {proof.verdict}."]
     judged = [level for level in proof.levels.values() if level.verdict == "same"]
-    checks = sum(len(level.checks) for level in judged)
+    checks = sum(check.run != TRAINING for level in judged for check in level.checks)
     own = "its own optimizer" if port.optimizers else "the recorded optimizer's twin"
     return [
         f"Proven same in lockstep with the script, levels {' and '.join(level.name for level in judged)}: {checks} tensors,",
-        f"losses, gradients, slots, statistics and weights, with {own}. The ranks' gradients were combined by the replay.",
+        f"losses, gradients, slots, statistics and weights, with {own}.",
     ]

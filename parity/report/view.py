@@ -45,7 +45,13 @@ def accounting(result: Result) -> str:
 COLOURS = {"same": "green", "different": "red", "incomparable": "yellow", "not_run": "dim"}
 LEVEL_NUMBERS = {"function": 1, "float32": 2, "trajectory": 3, "mixed": 4}
 LEVELS_IN_ORDER = tuple(LEVEL_NUMBERS)
-RUN_TITLES = {"fresh": "as the optimizers start", "init": "before training", "lockstep": "", "free": "free run"}
+RUN_TITLES = {
+    "fresh": "as the optimizers start",
+    "init": "before training",
+    "lockstep": "",
+    "free": "free run",
+    "train": "train()",
+}
 WORST = 10  # tensors of a level: what a terminal has room for
 
 

@@ -16,7 +16,7 @@ from parity.worker.failures import SideFailed, failure, last_lines, last_words, 
 from parity.worker.protocol import PROTOCOL_VERSION, Channel
 
 Progress = Callable[[int, int], None]
-FOLLOWING = ("initialize", "run", "forward")  # requests that need what an earlier one made
+FOLLOWING = ("initialize", "run", "forward", "train")  # requests that need what an earlier one made
 LOG_LINES = 15  # with what is said around them an error stays within the 40 lines that a message may have
 STACK_LINES = 40
 STACK_SECONDS = 0.3  # for one process to print its stacks, before the next one prints into the same log

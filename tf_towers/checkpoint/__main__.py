@@ -1,8 +1,9 @@
-"""Writes the state in a trace as a checkpoint of `tf.train.Saver`, or lists what a checkpoint holds.
+"""Writes the state in a trace as a checkpoint of `tf.train.Saver`, or lists or rewrites what a checkpoint holds.
 
 Usage: python -m tf_towers.checkpoint write TRACE PREFIX [--step N|last] [--version V2|V1] [--dtype float32]
                                                          [--global-step N]
        python -m tf_towers.checkpoint list PATH
+       python -m tf_towers.checkpoint read PATH OUT.safetensors
 
 TRACE is in the names of the TensorFlow graph: the TensorFlow side's own, or what `parity map … --write` made of a port's.
 """
@@ -14,7 +15,7 @@ from typing import Optional, Sequence
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Runs one of the two; returns the exit code: 0, or 2 where it could not."""
+    """Runs one of the three; returns the exit code: 0, or 2 where it could not."""
     parsed = _parser().parse_args(arguments)
     # Before TensorFlow is loaded, which is in the functions below: its C++ side reads this once.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -53,6 +54,10 @@ def _parser() -> argparse.ArgumentParser:
     listing = verbs.add_parser("list", help="list the variables of a checkpoint")
     listing.add_argument("path", metavar="PATH", help="V2 prefix, V1 file, or a folder with a state file")
     listing.set_defaults(run=_list)
+    reading = verbs.add_parser("read", help="write the variables of a checkpoint as a safetensors file, by their names")
+    reading.add_argument("path", metavar="PATH", help="V2 prefix, V1 file, or a folder with a state file")
+    reading.add_argument("out", metavar="OUT.safetensors", help="file to write, for whoever has no TensorFlow")
+    reading.set_defaults(run=_read)
     return parser
 
 
@@ -77,6 +82,16 @@ def _list(parsed: argparse.Namespace) -> None:
 
     for name, value in read_checkpoint(parsed.path).items():
         print(f"{name} {list(value.shape)} {value.dtype if value.dtype != object else 'string'}")
+
+
+def _read(parsed: argparse.Namespace) -> None:
+    from parity.trace import write_tensors
+    from tf_towers.checkpoint import read_checkpoint
+
+    # Strings are no weights, and the format has none.
+    arrays = {name: value for name, value in read_checkpoint(parsed.path).items() if value.dtype != object}
+    write_tensors(parsed.out, arrays)
+    print(f"{parsed.out}: {len(arrays)} variables")
 
 
 def _step(text: str) -> Optional[int]:

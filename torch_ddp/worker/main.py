@@ -194,7 +194,13 @@ class Side:
 
     def handlers(self) -> dict[str, Any]:
         """Returns the table of requests."""
-        return {"hello": self.hello, "prepare": self.prepare, "run": self.run, "forward": self.forward}
+        return {
+            "hello": self.hello,
+            "prepare": self.prepare,
+            "run": self.run,
+            "forward": self.forward,
+            "train": self.train,
+        }
 
     def hello(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
         """Answers with the version."""
@@ -217,6 +223,10 @@ class Side:
     def forward(self, arguments: dict[str, Any], progress: Any) -> Any:
         """Has every rank make the same step; one of them leaves its forward pass."""
         return self._ask({"request": "forward", **arguments}, progress)
+
+    def train(self, arguments: dict[str, Any], progress: Any) -> Any:
+        """Has every rank run the same program's training; rank 0 leaves the trace."""
+        return self._ask({"request": "train", **arguments}, progress)
 
     def close(self) -> None:
         """Ends the ranks."""

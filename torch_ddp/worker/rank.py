@@ -50,6 +50,7 @@ from torch_ddp.weights import named_statistics, unregistered
 from torch_ddp.worker.replay_optimizer import recorded_optimizer, train_only
 from torch_ddp.worker.replay_random import with_recorded_draws
 from torch_ddp.worker.rounding_noise import RoundingNoise
+from torch_ddp.worker.training_program import TrainingProgram
 from torch_ddp.worker.user_schedule import PortRates, PortSchedule
 from torch_ddp.worker.user_step import UserStep
 
@@ -84,7 +85,7 @@ class RankServer:
 
     def handlers(self) -> dict[str, Any]:
         """Returns the table of requests."""
-        return {"prepare": self.prepare, "run": self.run, "forward": self.forward}
+        return {"prepare": self.prepare, "run": self.run, "forward": self.forward, "train": self.train}
 
     def prepare(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
         """Builds the port: `case`, `folders`, `precision`, `round_hyper_parameters`, `mixed` (see `Mixed`, or None).
@@ -154,6 +155,15 @@ class RankServer:
         # All ranks made the step, whose collectives need each of them.
         if self._rank.rank == int(rank):
             write_forward(arguments["out"], number, tower, passed)
+        return {}
+
+    def train(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
+        """Runs the `train` of a program and leaves a trace.
+
+        Arguments: `folders` and `program`, name of its module there; the rest is as of `TrainingProgram.run`.
+        """
+        self._code.enter(arguments["folders"])
+        TrainingProgram(self._code, self._rank, self._device, arguments["program"]).run(arguments, progress)
         return {}
 
     def _run(

@@ -22,6 +22,7 @@ from parity.experiment.replay.orders import OtherOrder, ScriptRace
 from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.rerun import Rerun
 from parity.experiment.replay.script import Part
+from parity.experiment.replay.training import with_training
 from parity.experiment.runs import REPEATED
 from parity.experiment.sides.recorded_side import RecordedSide, recorded_run
 from parity.experiment.spec import Progress
@@ -108,6 +109,8 @@ def judge_part(replayed: ReplayedPort, shadow: Trace, out: Path, tick: Progress)
     function = _decide(script, runs)
     runs, function = _set_aside_rounding(script, runs, function)
     function = function.with_notes(*_notes_of_runs(script, runs, function), *layouts)
+    if replayed.program:
+        function = with_training(function, replayed, runs.free, out)
     single = _decide_in_float32(script, runs, function)
     notes = race_notes(replayed.part, runs.lockstep, shadow, function.checks) + script.orders.notes(function.checks)
     tick("judge what was replayed", 1, 1)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from parity.experiment.mapping.of_replay import Trying, decide_by_recorded
 from parity.experiment.replay.script import Part, ReplayError
 from parity.experiment.runs import FREE_RUN_QUANTITIES
-from parity.experiment.spec import FORWARD, Progress, RunSpec, silent, start_forward, start_run
+from parity.experiment.sides.densify import DenseTrace
+from parity.experiment.spec import FORWARD, Progress, RunSpec, progress_for, silent, start_forward, start_run
 from parity.judge.port_values import Written, written_into
 from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, require_total, variables_of
 from parity.mapping.states import translated, translated_batch, write_init, write_states
@@ -31,6 +32,7 @@ class Port(NamedTuple):
       folders: where to look for the modules.
       silence: seconds without a heartbeat after which it is ended.
       steps: dict of section to "module:function", a whole training step; without one the tool combines and updates.
+      program: name of a module whose `train` is run and judged too, see `torch_ddp.worker.training_program`; "" for none.
     """
 
     model: str
@@ -39,6 +41,7 @@ class Port(NamedTuple):
     folders: list[str]
     silence: float
     steps: TableOf[str, str] = MappingProxyType({})
+    program: str = ""
 
 
 class ReplayedPort:
@@ -180,6 +183,34 @@ class ReplayedPort:
             partly=True,
         )
         return self._run(spec, self._prepare(self._case, "float64", name))
+
+    @property
+    def program(self) -> str:
+        """Name of the module whose `train` is judged, "" where there is none."""
+        return self._port.program
+
+    def train(self, start: Tensors) -> Trace:
+        """Has the program's own `train` make all steps in float64; returns the trace.
+
+        Args:
+          start: the state before the first step, in its own names and layouts, as of `run_freely`.
+        """
+        out = self._out / "torch-train"
+        asked = self._side.ask(
+            "train",
+            progress_for(self._tick, "torch train()"),
+            program=self._port.program,
+            folders=[*self._port.folders, str(self._out)],
+            precision="float64",
+            rounded=self._round,
+            draws=bool(self._case["draws"]),
+            feeds=str(self._spec.feeds),
+            start=str(write_init(self._out / "train-start", start)),
+            steps=list(self.part.steps),
+            out=str(out),
+        )
+        asked.result()
+        return DenseTrace(out)
 
     def _run(self, spec: RunSpec, prepared: dict[str, Any]) -> Trace:
         out = self._out / (f"torch-{spec.name}-rounded" if self._round else f"torch-{spec.name}")

@@ -16,6 +16,7 @@ from parity.experiment.replay.port import ReplayedPort, check_port
 from parity.experiment.replay.script import Part, parts_of
 from parity.experiment.replay.script import ReplayError as ReplayError
 from parity.experiment.replay.sections import Looked, in_section, look_at_part, together
+from parity.experiment.replay.training import trains_itself
 from parity.experiment.session import LEVELS
 from parity.experiment.sides.recorded_side import RecordedSide, recorded_run
 from parity.experiment.spec import Progress, silent
@@ -172,7 +173,10 @@ def _outcome(replayed: ReplayedPort, judged: Judged, looked: Looked) -> Outcome:
         + ([CLIP_WITHOUT_EFFECT] if part.facts.get("clip_never_in_effect") else [])
     )
     levels = {level.name: in_section(level, part.name) for level in judged.levels}
-    return Outcome(levels, replayed.mapping.texts(), replayed.prepared["float32"]["facts"], notes, looked)
+    facts = dict(replayed.prepared["float32"]["facts"])
+    if any(trains_itself(level) for level in judged.levels):
+        facts["combination"] = "port"  # of a program that trains as the script does, it is judged with the rest
+    return Outcome(levels, replayed.mapping.texts(), facts, notes, looked)
 
 
 def _joined(script: Script, outcomes: Sequence[Outcome], levels: Sequence[str]) -> Result:

@@ -15,7 +15,7 @@ from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Refused
 from parity.port.tower.ops import Reader
 from parity.port.tower.shapes import shapes_of
-from parity.trace import Trace, read_graph
+from parity.trace import RecordedGraph, Trace, read_graph
 from parity.trace.as_written import as_written
 from parity.trace.escape import in_docstring, is_argument, one_line, python_string, toml_string
 
@@ -48,6 +48,8 @@ class Port(NamedTuple):
       losses: by section, the function that computes its loss.
       optimizers: by section, the function that makes its optimizer.
       missing: what raises in it.
+      parameters: of its module.
+      graph: of the script.
     """
 
     script: str
@@ -58,6 +60,8 @@ class Port(NamedTuple):
     losses: dict[str, str]
     optimizers: dict[str, str]
     missing: list[Missing]
+    parameters: Parameters
+    graph: RecordedGraph
 
     def source(self, docstring: str) -> str:
         """Returns the whole source."""
@@ -96,6 +100,8 @@ def port_of(directory: Path) -> Port:
         {part.name: function.name for part, function in zip(parts, optimizers, strict=True) if function},
         [Missing(f"{each.kind} {each.name}", each.line, _shapes_in_words(each)) for each in refused]
         + [each for part in parts for each in _training_left(part)],
+        parameters,
+        graph,
     )
 
 

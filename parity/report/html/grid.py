@@ -13,7 +13,13 @@ from parity.judge.tensor_details import Closer, Histogram
 from parity.report.view import LEVEL_NUMBERS
 
 Array = np.ndarray[Any, Any]
-RUN_NAMES = {"fresh": "as the optimizers start", "init": "before training", "lockstep": "lockstep", "free": "free run"}
+RUN_NAMES = {
+    "fresh": "as the optimizers start",
+    "init": "before training",
+    "lockstep": "lockstep",
+    "free": "free run",
+    "train": "train()",
+}
 NUMBER_BYTES = 3  # of float64's eight: enough for a colour and three digits in a heat map
 
 

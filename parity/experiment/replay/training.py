@@ -1,0 +1,96 @@
+"""Judges the `train` of a port's program itself, on as many ranks as the script has towers, by the shadow's free run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from parity.experiment.replay.free_run import FreeRuns, start_of
+from parity.experiment.replay.port import ReplayedPort
+from parity.judge.level import first_difference
+from parity.judge.levels.function import judge_free
+from parity.judge.metrics import distance
+from parity.judge.result import Check, Level, decide, what_differs
+from parity.mapping.states import translated
+from parity.trace import Trace, parse_key
+
+TRAINING = "train"
+LEFT_BY_UPDATES = ("var", "slot", "stat")
+TRAINED_THE_SAME = "train() itself on {ranks} ranks in float64"
+NOT_TRAINED = "train() was not run: {why}"
+AS_FREE = "as near to the port's free run, which is the same as the script's, as that may be to the script's"
+PARTED = "train() itself does otherwise than the steps that were replayed, which are the same as the script's"
+
+
+def with_training(function: Level, replayed: ReplayedPort, runs: FreeRuns | None, out: Path) -> Level:
+    """Returns level 1 with what the port's own training program leaves after each of its updates.
+
+    The program gets the recorded batches, first weights and draws, and nothing else: what it combines, clips, updates and
+    schedules is its own.
+
+    Args:
+      function: level 1 of what was replayed.
+      replayed: the port, with a program.
+      runs: the free runs of both, None where there are none.
+      out: folder for what is written.
+    """
+    if function.verdict != "same" or runs is None:
+        why = "there is no free run" if runs is None else f"what was replayed is {function.verdict}"
+        return function.with_notes(NOT_TRAINED.format(why=why))
+    freely = replace(replayed.part, trace=runs.reference)
+    trained = replayed.train(translated(replayed.join, start_of(freely, replayed.part.begins)))
+    checks = _judge(replayed, runs, trained, function.checks)
+    together = [*function.checks, *checks]
+    verdict = decide(checks)
+    if verdict == "same" and trained.facts.get("ranks_agree", True):
+        return replace(function, checks=together).with_notes(_in_words(replayed, checks))
+    first = first_difference(replayed.join, checks, {TRAINING: (runs.reference, trained)})
+    ended = [] if trained.facts.get("ranks_agree", True) else ["the ranks of train() end with different weights"]
+    return replace(
+        function,
+        checks=together,
+        verdict="incomparable" if verdict == "incomparable" else "different",
+        reason=what_differs(together) or "the ranks of train() part",
+        first_difference=first,
+    ).with_notes(PARTED, *ended)
+
+
+def trains_itself(level: Level) -> bool:
+    """Returns whether the port's own program trains as the script does, its combination of gradients included."""
+    return level.verdict == "same" and any(check.run == TRAINING for check in level.checks)
+
+
+def _in_words(replayed: ReplayedPort, checks: Sequence[Check]) -> str:
+    judged = [check for check in checks if check.verdict == "same"]
+    highest = max((check.multiple for check in judged), default=0.0)
+    farthest = max((check.of_scale for check in judged), default=0.0)
+    return (
+        f"{TRAINED_THE_SAME.format(ranks=replayed.part.towers)}, fed what was recorded: {len(judged):,} weights, slots and "
+        f"statistics after {len(replayed.part.steps)} updates, at most {highest:.2g} of the tolerance, {farthest:.1g} of "
+        "the scale away"
+    )
+
+
+def _judge(replayed: ReplayedPort, runs: FreeRuns, trained: Trace, lockstep: Sequence[Check]) -> list[Check]:
+    found = judge_free(replayed.join, runs.reference, trained, runs.spread, lockstep)
+    left = [check for check in found if parse_key(check.key).quantity in LEFT_BY_UPDATES]
+    free = {(check.step, check.key): check for check in lockstep if check.run == "free"}
+    return [_at_kinks(replayed, runs, trained, check, free)._replace(run=TRAINING) for check in left]
+
+
+def _at_kinks(
+    replayed: ReplayedPort, runs: FreeRuns, trained: Trace, check: Check, free: dict[tuple[int, str], Check]
+) -> Check:
+    """Judges by the port's free run where rules set aside how that differs from the script's.
+
+    At a maximum that is there twice the two frameworks may take different ones; the port's two runs are of one framework,
+    take the same, and differ by rounding only.
+    """
+    own = free.get((check.step, check.key))
+    if check.verdict != "different" or own is None or own.verdict != "same":
+        return check
+    key = parse_key(check.key)
+    one = replayed.join.read(key, runs.candidate.step(check.step))
+    other = replayed.join.read(key, trained.step(check.step))
+    if one is None or other is None or one.shape != other.shape or distance(one, other) > check.allowed:
+        return check
+    return check._replace(verdict="same", difference=distance(one, other), note=AS_FREE)
