@@ -157,7 +157,9 @@ def trained(port: Port, proof: Result | None) -> list[str]:
     notes = [note for level in proof.levels.values() for note in level.notes] if proof else []
     found = next((note for note in notes if note.startswith(TRAINED_THE_SAME.partition("{")[0])), None)
     if found is not None and proof is not None and proof.verdict == "same":
-        return textwrap.wrap(f"Proven to train as the script's float64 shadow does, {found}.", MOST_CHARACTERS_OF_A_LINE)
+        return textwrap.wrap(
+            f"Proven to train as the script's float64 shadow does, {found}.", MOST_CHARACTERS_OF_A_LINE
+        )
     why = next((note for note in notes if note.startswith(NOT_TRAINED.partition("{")[0])), "train() was not run")
     return [
         f"{UNPROVEN}: {why}."

@@ -110,7 +110,7 @@ def judge_part(replayed: ReplayedPort, shadow: Trace, out: Path, tick: Progress)
     runs, function = _set_aside_rounding(script, runs, function)
     function = function.with_notes(*_notes_of_runs(script, runs, function), *layouts)
     if replayed.program:
-        function = with_training(function, replayed, runs.free, out)
+        function = with_training(function, replayed, runs.free)
     single = _decide_in_float32(script, runs, function)
     notes = race_notes(replayed.part, runs.lockstep, shadow, function.checks) + script.orders.notes(function.checks)
     tick("judge what was replayed", 1, 1)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from parity.experiment.replay.free_run import FreeRuns, start_of
 from parity.experiment.replay.port import ReplayedPort
@@ -21,7 +20,7 @@ AS_FREE = "as near to the port's free run, which is the same as the script's, as
 PARTED = "train() itself does otherwise than the steps that were replayed, which are the same as the script's"
 
 
-def with_training(function: Level, replayed: ReplayedPort, runs: FreeRuns | None, out: Path) -> Level:
+def with_training(function: Level, replayed: ReplayedPort, runs: FreeRuns | None) -> Level:
     """Returns level 1 with what the port's own training program leaves after each of its updates.
 
     The program gets the recorded batches, first weights and draws, and nothing else: what it combines, clips, updates and
@@ -31,7 +30,6 @@ def with_training(function: Level, replayed: ReplayedPort, runs: FreeRuns | None
       function: level 1 of what was replayed.
       replayed: the port, with a program.
       runs: the free runs of both, None where there are none.
-      out: folder for what is written.
     """
     if function.verdict != "same" or runs is None:
         why = "there is no free run" if runs is None else f"what was replayed is {function.verdict}"
@@ -74,10 +72,10 @@ def _judge(replayed: ReplayedPort, runs: FreeRuns, trained: Trace, lockstep: Seq
     found = judge_free(replayed.join, runs.reference, trained, runs.spread, lockstep)
     left = [check for check in found if parse_key(check.key).quantity in LEFT_BY_UPDATES]
     free = {(check.step, check.key): check for check in lockstep if check.run == "free"}
-    return [_at_kinks(replayed, runs, trained, check, free)._replace(run=TRAINING) for check in left]
+    return [_by_own_free_run(replayed, runs, trained, check, free)._replace(run=TRAINING) for check in left]
 
 
-def _at_kinks(
+def _by_own_free_run(
     replayed: ReplayedPort, runs: FreeRuns, trained: Trace, check: Check, free: dict[tuple[int, str], Check]
 ) -> Check:
     """Judges by the port's free run where rules set aside how that differs from the script's.

@@ -4,6 +4,8 @@ import json
 import os
 from pathlib import Path
 
+from parity.trace.escape import in_docstring, one_line
+
 
 def test_source(script: str, trace: Path, folder: Path) -> str:
     """Returns the text of the test.
@@ -13,10 +15,8 @@ def test_source(script: str, trace: Path, folder: Path) -> str:
       trace: what the port was written from.
       folder: where the test will lie.
     """
-    from parity.port.source.program import plain
-
     relative = Path(os.path.relpath(trace, folder)).as_posix()
-    return f'''"""Keeps the proof of the port of {plain(script)}: python -m pytest test_port.py
+    return f'''"""Keeps the proof of the port of {in_docstring(one_line(script))}: python -m pytest test_port.py
 
 TRACE holds the golden numbers, recorded from the script: keep it with the port. It takes torch, and no TensorFlow.
 """

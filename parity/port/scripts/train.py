@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from parity.experiment.replay.script import DRAW, Part
 from parity.port.scripts.initial import Initial
-from parity.port.source.program import plain
 from parity.trace import parse_key
+from parity.trace.escape import in_docstring, one_line, python_string
 
 OUT = "training"  # the folder of checkpoints
 MOST_CHARACTERS_OF_A_LINE = 120  # characters of a line
@@ -66,7 +66,7 @@ def source_of(program: Program, verdict: Sequence[str]) -> str:
         _start(),
     ]
     body = "\n\n\n".join("\n".join(block) for block in blocks)
-    head = [f'"""{plain(_manual(program, verdict))}"""', "", *_imports(body, program), "", ""]
+    head = [f'"""{in_docstring(_manual(program, verdict))}"""', "", *_imports(body, program), "", ""]
     if "MAPPING" in body:
         head[-1:] = ['MAPPING = Path(__file__).with_name("port.toml")', "", ""]
     return "\n".join(head) + body + "\n"
@@ -95,7 +95,7 @@ def _manual(program: Program, verdict: Sequence[str]) -> str:
     combined = "adds their gradients up" if program.part.facts["combine"] == "sum" else "averages their gradients"
     return "\n".join(
         [
-            f"Trains the port of {program.script} under DistributedDataParallel: one rank for each tower.",
+            f"Trains the port of {one_line(program.script)} under DistributedDataParallel: one rank for each tower.",
             "",
             f"Written by `parity port`. The script has {ranks} towers and {combined}: its learning rate belongs to "
             f"{ranks} ranks.",
@@ -149,7 +149,7 @@ def _batches(inputs: Sequence[Input]) -> Iterator[str]:
     yield "      Dict of input to tensor; as recorded, of one rank:"
     for each in inputs:
         shape = ", ".join(map(str, each.shape))
-        yield f"        {plain(each.name)}: {each.dtype} [{shape}]"
+        yield f"        {in_docstring(one_line(each.name))}: {each.dtype} [{shape}]"
     yield '    """'
     yield '    raise NotImplementedError("batches: expected the data side of the script, got none. Write it in train.py.")'
     yield ""
@@ -163,7 +163,7 @@ def _initialize(initial: Initial) -> Iterator[str]:
     yield from (f"    {statement}" for statement in initial.statements)
     if initial.unknown:
         names = ", ".join(initial.unknown)
-        yield f"    # Not known from the recorded ops: {plain(names)}"
+        yield f"    # Not known from the recorded ops: {one_line(names)}"
         yield '    raise NotImplementedError("initialize: draw these by hand, or begin with --weights")'
 
 
@@ -174,10 +174,11 @@ def _load() -> Iterator[str]:
 
 
 def _optimizer_left(program: Program) -> Iterator[str]:
-    kind = plain(str(program.part.facts["optimizer"].get("name", "")))
+    kind = str(program.part.facts["optimizer"].get("name", ""))
+    left = python_string(f"optimizer: {kind} of the script was not written. Write it here.")
     yield "def optimizer(model: Model) -> torch.optim.Optimizer:"
     yield '    """Returns the optimizer of the script."""'
-    yield f'    raise NotImplementedError("optimizer: {kind} of the script was not written. Write it here.")'
+    yield f"    raise NotImplementedError({left})"
 
 
 def _parts_of(program: Program) -> Iterator[str]:

@@ -6,11 +6,13 @@ import pytest
 
 from parity.cli import main
 from parity.port.files import write_files
+from parity.port.prove import prove_folder
 from parity.port.source.program import port_of
 from parity.trace.escape import in_docstring
 
 pytestmark = pytest.mark.usefixtures("forked_torch")
 ONLY_TF1 = {"clones"}  # TensorFlow 2 has no contrib
+TRAINED = {"queue_fed"}  # of those of the default tier, whose program has all that it needs
 WRITTEN = ("clones", "fused_norm", "mirrored_pool", "nesterov", "own_graph", "queue_fed", "split_sum", "two_optimizers")
 LOOPS = ("dropout_wrapper", "recurrent", "resource_loop")
 
@@ -32,6 +34,21 @@ def test_a_port_is_written_and_proven_without_an_edit(trace_of, tmp_path, name, 
     assert main(["port", str(trace_of(name)), "--out", str(tmp_path / name), "--quiet"]) == 0
     assert "verdict: same" in capsys.readouterr().out
     assert "Proven same" in (tmp_path / name / "port.py").read_text()
+    trained = name in TRAINED
+    for file in ("port.py", "train.py"):
+        assert ("train() itself on 2 ranks in float64" in (tmp_path / name / file).read_text()) == trained
+
+
+def test_a_training_program_that_does_otherwise_is_found_though_the_port_is_right(trace_of, tmp_path):
+    trace = trace_of("queue_fed")
+    assert main(["port", str(trace), "--out", str(tmp_path), "--no-prove"]) == 0
+    program = tmp_path / "train.py"
+    # Each step adds its gradients to those of the steps before: nothing that a replay of steps alone can see.
+    program.write_text(program.read_text().replace("        updates.zero_grad()\n", ""))
+    result = prove_folder(tmp_path, trace)
+    assert (result.verdict, result.exit_code) == ("different", 1)
+    first = result.levels["function"].first_difference
+    assert (first.check.run, first.check.step, first.quantity) == ("train", 1, "var")
 
 
 @pytest.mark.slow
