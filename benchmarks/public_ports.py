@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -60,11 +61,14 @@ def _environment(place: Path) -> dict[str, str]:
 
 def _run(command: list[str], place: Path, log: Path) -> int:
     with log.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(
+            command, cwd=place, env=_environment(place), stdout=file, stderr=file, start_new_session=True
+        )
         try:
-            return subprocess.run(
-                command, cwd=place, env=_environment(place), stdout=file, stderr=file, timeout=SECONDS
-            ).returncode
+            return process.wait(SECONDS)
         except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # the script too, which the recorder started
+            process.wait()
             file.write(f"\nended after {SECONDS} s")
             return -1
 

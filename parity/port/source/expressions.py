@@ -7,7 +7,7 @@ import numpy as np
 
 from parity.port.source.code import ATOM, SIGNED, Code, axes, call, infix, method, number
 from parity.port.source.writer import Writer, scalar, writes
-from parity.port.tower.fold import strided_index
+from parity.port.tower.fold import CHOICE, strided_index
 from parity.port.tower.ops import CONST, VARIABLE, Op, Tensor
 from parity.port.tower.simplify import axes_of
 from parity.port.tower.terms import DECAY
@@ -41,7 +41,6 @@ TORCH_FUNCTIONS = {
     "Erf": "torch.erf",
     "Erfc": "torch.erfc",
     "Lgamma": "torch.lgamma",
-    "Digamma": "torch.digamma",
     "MatrixInverse": "torch.linalg.inv",
     "MatrixDeterminant": "torch.linalg.det",
     "Reciprocal": "torch.reciprocal",
@@ -131,6 +130,8 @@ def _kept(writer: Writer, op: Op, code: Code) -> Code:
 @writes(*SIGNS, "BiasAdd")
 def _infix(writer: Writer, op: Op) -> Code:
     first, second = _together(writer, op, op.inputs)
+    if op.kind == "FloorDiv" and op.dtypes[0].startswith("float"):  # torch's // has no derivative; this one's is 0
+        return call("torch.floor", infix(first, "/", second))
     return infix(first, SIGNS.get(op.kind, "+"), second)
 
 
@@ -183,6 +184,12 @@ def _extreme(writer: Writer, op: Op) -> Code:
             of = writer.code(taken, taken in writer.channels_first)
             return _kept(writer, op, method(of, "clamp", **{"min" if op.kind == "Maximum" else "max": limit.text}))
     return call(f"torch.{op.kind.lower()}", *_together(writer, op, op.inputs))
+
+
+@writes(CHOICE)
+def _branches(writer: Writer, op: Op) -> Code:
+    condition, yes, no = (writer.code(each) for each in op.inputs)
+    return Code(f"({yes.text} if {condition.text} else {no.text})")
 
 
 @writes("Select", "SelectV2")

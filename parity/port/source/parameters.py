@@ -38,6 +38,7 @@ class Parameters:
       layers: by what tells one layer from another.
       plain_ones: by name of the script's variable, the attribute of a parameter in the script's own layout.
       constants: by attribute, an array that the module keeps.
+      settings: by name of the script's variable, the attribute that holds its number, and the number.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -45,6 +46,7 @@ class Parameters:
     layers: dict[tuple[Any, ...], Layer] = field(default_factory=dict)
     plain_ones: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
+    settings: dict[str, tuple[str, str]] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=lambda: {"training", "forward", "train", "eval", "register_buffer"})
 
     def __post_init__(self) -> None:
@@ -115,6 +117,12 @@ class Parameters:
         self.constants[attribute] = value
         return Code(f"{owner}.{attribute}")
 
+    def setting(self, name: str, value: Code, owner: str) -> Code:
+        """Returns an expression for a number that the script keeps in a variable and sets itself."""
+        if name not in self.settings:
+            self.settings[name] = self.name(name), value.text
+        return Code(f"{owner}.{self.settings[name][0]}")
+
     def mapping(self) -> dict[str, tuple[str, str]]:
         """Returns by name of the script's variable the path of the module's and the transform."""
         found = {name: (attribute, "identity") for name, attribute in self.plain_ones.items()}
@@ -129,6 +137,8 @@ class Parameters:
         for layer in self.layers.values():
             comment = f"  # {one_line(layer.line)}" if layer.line else ""
             found.append(f"self.{layer.attribute} = {layer.made}{comment}")
+        for attribute, number in self.settings.values():
+            found.append(f"self.{attribute} = {number}  # in every recorded step: set it where the script does")
         for name, attribute in self.plain_ones.items():
             shape = ", ".join(map(str, self.shapes[name])) or "()"
             if self.kinds.get(name) == "stat":

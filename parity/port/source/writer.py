@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from parity.port.source.code import Code, identifier, method, number, whole
 from parity.port.source.parameters import Parameters
 from parity.port.tower.layers import DROPOUT, LAYERS
-from parity.port.tower.ops import CONST, FEED, VARIABLE, Op, Tensor
+from parity.port.tower.ops import CONST, FEED, SETTING, VARIABLE, Op, Tensor
 from parity.port.tower.simplify import number_of
 
 MOST_CHARACTERS_TAKEN = 64  # characters of what an op takes; with more of them it gets statements of their own
@@ -124,7 +124,7 @@ class Writer:
     def write_all(self, ops: Sequence[Op]) -> None:
         """Writes ops whose inputs were counted, in order."""
         for op in ops:
-            if op.kind not in (CONST, FEED, VARIABLE) and op.output() not in self.names:
+            if op.kind not in (CONST, FEED, SETTING, VARIABLE) and op.output() not in self.names:
                 self._write(op)
 
     def _write(self, op: Op) -> None:
@@ -175,7 +175,7 @@ class Writer:
           channels_first: whether the axis of channels, the last one in the script, is wanted behind that of examples.
         """
         found = self._found(tensor)
-        if tensor.kind in (CONST, VARIABLE) or (tensor in self.channels_first) == channels_first:
+        if tensor.kind in (CONST, SETTING, VARIABLE) or (tensor in self.channels_first) == channels_first:
             return found
         rank = len(tensor.shape)
         order = (0, rank - 1, *range(1, rank - 1)) if channels_first else (0, *range(2, rank), 1)
@@ -190,6 +190,8 @@ class Writer:
     def _found(self, tensor: Tensor) -> Code:
         if tensor.kind == CONST:
             return self._constant(tensor)
+        if tensor.kind == SETTING:
+            return self.parameters.setting(tensor.op.name, number_code(tensor), self.owner)
         if tensor.kind == VARIABLE:
             return self.parameters.plain(tensor.op.name, self.owner)
         self._left[tensor] = self._left.get(tensor, 1) - 1
@@ -296,7 +298,7 @@ def number_code(tensor: Tensor) -> Code:
 
 def taken_by(op: Op) -> list[Tensor]:
     """Returns what an op takes that is computed: no constants, no variables."""
-    return [each for each in op.inputs if each.kind not in (CONST, VARIABLE)]
+    return [each for each in op.inputs if each.kind not in (CONST, SETTING, VARIABLE)]
 
 
 def scalar(tensor: Tensor) -> Code | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from parity.port.tower.layers import LAYERS
 from parity.port.tower.loops import BODY
-from parity.port.tower.ops import CONST, FEED, LOOP, VARIABLE, Op, Tensor, in_order, ops_of, users_of
+from parity.port.tower.ops import CONST, FEED, LOOP, SETTING, VARIABLE, Op, Tensor, in_order, ops_of, users_of
 
 # Ops that a loss is made of where no label separates it from the model, as far back as they stand.
 ENDS = ("Mean", "Sum", "Square", "SquaredDifference", "Neg", "Abs", "Log", "L2Loss", "Softplus", "Max", "Min", "AddN")
@@ -54,7 +54,7 @@ def border_of(wanted: Sequence[Tensor]) -> Border:
 
 
 def _is_drawn(op: Op) -> bool:
-    return not op.inputs and op.kind not in (CONST, FEED, VARIABLE)
+    return not op.inputs and op.kind not in (CONST, FEED, SETTING, VARIABLE)
 
 
 def _feeds_by_op(ops: Sequence[Op]) -> dict[Op, set[str]]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from parity.port.tower.infer import inferred, is_known
-from parity.port.tower.ops import CONST, FEED, LOOP, VARIABLE, Op, Tensor, Tower
+from parity.port.tower.ops import CONST, FEED, LOOP, SETTING, VARIABLE, Op, Tensor, Tower
 from parity.trace.arrays import Array
 from parity.trace.as_written import as_written
 
@@ -21,6 +21,7 @@ UNCHANGING_KINDS = (
     "PlaceholderWithDefault",
 )
 SWITCHES = ("Switch", "RefSwitch")  # of a value to the branches of tf.cond: (where it does not hold, where it does)
+CHOICE = "Choice"  # of (condition, where it holds, where not)
 NEVER = Tensor(Op("Never", "", [], {}, [()], ["float32"]))
 FILLED_IN = "filled"  # attribute of a constant: it was made by filling a shape, so its numbers say nothing else
 
@@ -43,12 +44,12 @@ def fold(tower: Tower) -> Tower:
 
     for op in tower.ops():
         inputs = [now(each) for each in op.inputs]
-        chosen = _branch_taken(op, inputs)
+        chosen = _branch_taken(op, inputs, now)
         if chosen is not None:
             taken.update((op.output(number), each) for number, each in enumerate(chosen))
             made[op] = op
             continue
-        if op.kind in (FEED, VARIABLE):
+        if op.kind in (FEED, VARIABLE, SETTING):
             made[op] = op
             continue
         rebuilt = Op(op.kind, op.name, inputs, op.attributes, op.shapes, op.dtypes, op.place)
@@ -63,17 +64,45 @@ def fold(tower: Tower) -> Tower:
     return folded
 
 
-def _branch_taken(op: Op, inputs: Sequence[Tensor]) -> list[Tensor] | None:
-    """What comes out of an op of tf.cond whose condition is known, `NEVER` where nothing does; None of any other op."""
+def _branch_taken(op: Op, inputs: Sequence[Tensor], now: Callable[[Tensor], Tensor]) -> list[Tensor] | None:
+    """What comes out of an op of tf.cond, `NEVER` of a branch that is not taken; None of any other op."""
     if op.kind == "Merge":
         alive = [each for each in inputs if each != NEVER]
-        return [alive[0] if alive else NEVER] if len(alive) < len(inputs) else None
+        if len(alive) < len(inputs):
+            return [alive[0] if alive else NEVER]
+        return _chosen(op, inputs, now) if len(inputs) == 2 else None
     if NEVER in inputs:
         return [NEVER] * max(len(op.shapes), 2)
     if op.kind in SWITCHES and inputs[1].kind == CONST:
         data, condition = inputs[0], bool(inputs[1].value.flat[0])
         return [NEVER, data] if condition else [data, NEVER]
+    return [inputs[0]] * 2 if op.kind in SWITCHES else None
+
+
+def _chosen(op: Op, inputs: Sequence[Tensor], now: Callable[[Tensor], Tensor]) -> list[Tensor] | None:
+    """Both branches of a condition that is not known, as a choice between what they give."""
+    first, second = (_guards(each) for each in op.inputs)
+    for condition, side in first.items():
+        if second.get(condition, side) != side:
+            when = [inputs[side], inputs[1 - side]]  # what goes where it does not hold, and where it does
+            choice = Op(CHOICE, op.name, [now(condition), when[1], when[0]], {}, [when[0].shape], op.dtypes, op.place)
+            return [choice.output()]
     return None
+
+
+def _guards(tensor: Tensor) -> dict[Tensor, int]:
+    """The conditions under which a tensor is computed, and the side of each."""
+    found: dict[Tensor, int] = {}
+    pending, seen = [tensor], set()
+    while pending:
+        each = pending.pop()
+        if each.op.kind in SWITCHES:
+            found.setdefault(each.op.inputs[1], each.number)
+            pending += [data for data in each.op.inputs[:1] if data.op.kind in SWITCHES]
+        elif each.op not in seen:
+            seen.add(each.op)
+            pending += each.op.inputs
+    return found
 
 
 def _behind(tensor: Tensor) -> Tensor:

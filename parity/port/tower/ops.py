@@ -15,6 +15,7 @@ from parity.trace import RecordedGraph, TensorKey, parse_key, trace_name
 from parity.trace.arrays import Array
 
 CONST, VARIABLE, FEED = "Const", "Variable", "Feed"
+SETTING = "Setting"  # a number that a script keeps in a variable, the same in every recorded step
 # A while loop takes what its state is at first, what it is after an iteration, and whether there is another one. What an
 # iteration begins with is an op of its own, so that a tower with loops has no circles.
 LOOP, LOOP_STATE = "Loop", "LoopState"
@@ -245,6 +246,12 @@ class Reader:
         first = self._part.trace.step(self._part.steps[0])
         return tuple(first.shape(trace_name("feed", name, tower=number, section=self._part.name)))
 
+    def kept(self, key: str) -> Array | None:
+        """Returns the number that a variable of the script's own holds; None where it is none, or changes."""
+        values = [self._part.trace.step(step).read(key) for step in self._part.steps]
+        same = all(each.shape == () and each == values[0] for each in values)
+        return np.asarray(values[0]) if same else None
+
     def condition(self, number: int, name: str) -> bool | None:
         """Returns a condition that is fed to a tower, as a script says whether it trains; None where it changes."""
         key = trace_name("feed", name, tower=number, section=self._part.name)
@@ -397,7 +404,10 @@ class _Building:
     def _variable(self, key: TensorKey) -> Op:
         name = key.name
         if key.quantity not in ("var", "stat"):
-            return Op("State", str(key), [], {}, [()], ["float32"])
+            value = self._reader.kept(str(key))
+            if value is None:
+                return Op("State", str(key), [], {}, [()], ["float32"])
+            return Op(SETTING, name, [], {"value": value}, [()], [str(value.dtype)])
         if name not in self.variables:
             shape, dtype = self._reader.described(name)
             self.variables[name] = Op(VARIABLE, name, [], {"kind": key.quantity}, [tuple(shape)], [dtype])

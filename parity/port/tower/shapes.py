@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 
 from parity.port.tower.frames import Frames
+from parity.port.tower.infer import is_known
 from parity.port.tower.ops import UNKNOWN
 from parity.trace import SHADOW, SHADOW_FORWARD, Forward, RecordedGraph, Trace, TraceError
 
@@ -22,7 +23,8 @@ def shapes_of(trace: Trace, graph: RecordedGraph) -> Shapes:
             found.setdefault(op.name, [tuple(op.shape)])
     for name, outputs in graph.shapes.items():
         known = [tuple(UNKNOWN if each is None else each for each in shape or ()) for shape in outputs]
-        if name not in found or len(known) > 1:
+        certain = all(shape is not None and is_known(shape) for shape in outputs)  # of whole numbers no values are kept
+        if name not in found or len(known) > 1 or certain:
             found[name] = [tuple(shape) for shape in known]
     return found
 

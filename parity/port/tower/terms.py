@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from parity.port.tower.ops import CONST, FEED, LOOP_MEMBERS, VARIABLE, Op, Tensor
+from parity.port.tower.ops import CONST, FEED, LOOP_MEMBERS, SETTING, VARIABLE, Op, Tensor
 from parity.port.tower.simplify import number_of
 
 DECAY = "WeightDecay"
@@ -93,7 +93,7 @@ def key_of(tensor: Tensor, ids: dict[Any, int]) -> tuple[int, int]:
 
 
 def _own(op: Op) -> tuple[Any, ...]:
-    if op.kind in (FEED, VARIABLE):
+    if op.kind in (FEED, SETTING, VARIABLE):
         return op.kind, op.name
     if op.kind == CONST:
         return op.kind, tensor_bytes(op)

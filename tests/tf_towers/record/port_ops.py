@@ -21,7 +21,7 @@ def spread(y):
 def smooth(x):
     y = tf.sigmoid(x * weights("smooth", [4])) * 0.8 + 0.1  # inside (0, 1), where all of these are smooth
     functions = [tf.tan, tf.asin, tf.acos, tf.atan, tf.sinh, tf.cosh, tf.asinh, tf.atanh, tf.sin, tf.cos, tf.erf]
-    functions += [tf.math.erfc, tf.lgamma, tf.digamma, tf.exp, tf.math.expm1, tf.log, tf.math.log1p, tf.sqrt]
+    functions += [tf.math.erfc, tf.lgamma, tf.exp, tf.math.expm1, tf.log, tf.math.log1p, tf.sqrt]
     functions += [tf.rsqrt, tf.square, tf.math.reciprocal, tf.nn.softplus, tf.nn.softsign, tf.tanh, tf.negative]
     return [spread(function(y)) for function in functions] + [spread(tf.acosh(y + 1.5)), spread(tf.atan2(y, y + 0.7))]
 
@@ -125,7 +125,7 @@ GROUPS = {each.__name__: each for each in (smooth, kinked, arithmetic, reduction
 
 def main(group):
     x = tf.placeholder(tf.float32, [8, 4], "x")
-    opt, towers = tf.train.GradientDescentOptimizer(0.01), []
+    opt, towers = tf.train.GradientDescentOptimizer(0.0001), []
     for number, own in enumerate(tf.split(x, 2)):
         with tf.name_scope(f"tower_{number}"), tf.variable_scope("net", reuse=number > 0):
             terms = GROUPS[group](own)
