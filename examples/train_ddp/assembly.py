@@ -7,17 +7,18 @@ from typing import Any, NamedTuple
 import torch
 from data import digits
 from model import Net
-from options import examples_per_piece
+from options import examples_per_piece, settings_of
 from precision import Precision, make_precision
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, Dataset
 
 from torch_ddp import (
     Checkpoints,
     ExactSampler,
     GradientReduction,
+    Progress,
     Rank,
     TrainingSampler,
     device_of,
@@ -54,7 +55,7 @@ class Training(NamedTuple):
     device: torch.device
     model: DistributedDataParallel
     optimizer: torch.optim.Optimizer
-    schedule: LRScheduler
+    schedule: LambdaLR
     precision: Precision
     checkpoints: Checkpoints
     sampler: TrainingSampler
@@ -80,7 +81,9 @@ def assemble(rank: Rank, options: argparse.Namespace) -> Training:
     if options.reduction == "ordered":
         GradientReduction(model, "ordered_mean")
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule, **precision.parts}
-    checkpoints = Checkpoints(Path(options.out) / "checkpoints", rank, parts, device)
+    settings = settings_of(options)
+    folder = Path(options.out) / "checkpoints"
+    checkpoints = Checkpoints(folder, rank, parts, device, settings=settings, override=options.override)
     training, held_out = digits()
     piece = examples_per_piece(options, rank)
     sampler = TrainingSampler(training, rank, seed=options.seed)
@@ -89,6 +92,29 @@ def assemble(rank: Rank, options: argparse.Namespace) -> Training:
     return Training(
         rank, device, model, optimizer, schedule, precision, checkpoints, sampler, loader, measured, piece, updates
     )
+
+
+def resume(training: Training, options: argparse.Namespace) -> Progress:
+    """Takes the newest checkpoint, if there is one, and returns how far it had come.
+
+    Of an overridden option the new value counts: rate and warm-up from the next update on, the seed for all that is drawn
+    from now on, the batch size for the rest of the epoch, which goes on at the first update that is not made in full.
+    """
+    rates = [group["initial_lr"] for group in training.optimizer.param_groups]
+    progress = training.checkpoints.resume() or Progress(0, 0, 0)
+    overridden = training.checkpoints.overridden
+    if overridden.keys() & {"--learning-rate", "--batch-size", "--warm-up"}:
+        training.schedule.base_lrs = rates
+        for group, rate, factor in zip(
+            training.optimizer.param_groups, rates, training.schedule.lr_lambdas, strict=True
+        ):
+            group.update(initial_lr=rate, lr=rate * factor(training.schedule.last_epoch))
+    if "--seed" in overridden:
+        seed_all(options.seed + training.rank.rank)
+    if "--batch-size" in overridden:
+        before, now = overridden["--batch-size"]
+        progress = progress._replace(offset=progress.offset * before // now)
+    return progress
 
 
 def loader_of(data: Dataset, batch_size: int, sampler: Any) -> DataLoader:

@@ -30,10 +30,17 @@ def make_parser(description: str, precisions: Iterable[str]) -> argparse.Argumen
     parser.add_argument("--save-every", type=int, default=50, help="updates between checkpoints")
     parser.add_argument("--report-every", type=int, default=10, help="updates between averages over the ranks")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--override", action="store_true", help="resume although the checkpoint has other options")
     parser.add_argument("--tensorboard", action="store_true", help="write curves; needs the package tensorboard")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     add_launch_options(parser)
     return parser
+
+
+def settings_of(options: argparse.Namespace) -> dict[str, int | float | str | bool]:
+    """Returns the options that make a resume another training; those of the level have parts of the checkpoint."""
+    names = ("batch_size", "accumulate", "seed", "learning_rate", "warm_up", "precision", "reduction", "sync_bn")
+    return {"--" + name.replace("_", "-"): getattr(options, name) for name in names}
 
 
 def check_options(options: argparse.Namespace) -> None:

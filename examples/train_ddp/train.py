@@ -24,7 +24,7 @@ import os
 from pathlib import Path
 
 import torch
-from assembly import Training, assemble
+from assembly import Training, assemble, resume
 from options import check_options, make_parser
 from precision import PRECISIONS, Precision
 from report import Report
@@ -58,7 +58,7 @@ def main() -> None:
 def train(rank: Rank, options: argparse.Namespace) -> None:
     """Trains as one of the ranks, and leaves checkpoints and ``result.json`` in ``options.out``."""
     training = assemble(rank, options)
-    begun = progress = training.checkpoints.resume() or Progress(0, 0, 0)
+    begun = progress = resume(training, options)
     total = min(options.steps, options.epochs * training.updates)
     with Report(rank, options, begun.step, total) as report:
         while progress.epoch < options.epochs and progress.step < options.steps:

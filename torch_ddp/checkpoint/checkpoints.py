@@ -1,6 +1,7 @@
 """Keeps resumable training state: weights, masters, optimizer, random state, progress."""
 
 import random
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -120,6 +121,7 @@ def set_random_state(state: Mapping[str, Any], device: torch.device) -> None:
         torch.cuda.set_rng_state(torch.from_numpy(arrays["cuda"].copy()), device)
 
 
+Setting = str | int | float | bool | None
 CHECKPOINT_FORMAT = 1
 CPU = torch.device("cpu")
 
@@ -163,16 +165,30 @@ class Checkpoints:
         is saved without the wrapper.
       device: where this rank trains.
       keep: number of checkpoints to leave, at least 1.
+      settings: dict of name to what the training was started with and its parts do not hold: batch size, seed, learning
+        rate. A resume with others is refused.
+      override: whether to resume in spite of other settings, with a warning; `overridden` then names them.
     """
 
     def __init__(
-        self, folder: str | Path, rank: Rank, parts: Mapping[str, Any], device: torch.device = CPU, keep: int = 2
+        self,
+        folder: str | Path,
+        rank: Rank,
+        parts: Mapping[str, Any],
+        device: torch.device = CPU,
+        keep: int = 2,
+        settings: Mapping[str, Setting] | None = None,
+        override: bool = False,
     ) -> None:
         self._folder = Path(folder)
         self._rank = rank
         self._parts: dict[str, Stateful] = {name: _bare(part) for name, part in parts.items()}
         self._device = device
         self._keep = keep
+        self._settings = dict(settings or {})
+        self._override = override
+        #: Dict of name to (saved, given) of the settings that the last `resume` passed over.
+        self.overridden: dict[str, tuple[Setting, Setting]] = {}
 
     def save(self, progress: Progress) -> Path | None:
         """Saves; every rank calls it at the same step.
@@ -195,6 +211,7 @@ class Checkpoints:
             "progress": dict(progress._asdict()),
             "world_size": self._rank.world_size,
             "threads": torch.get_num_threads(),
+            "settings": self._settings,
             "random": [{name: torch.from_numpy(value.copy()) for name, value in own.items()} for own in random_states],
             "parts": {name: part.state_dict() for name, part in self._parts.items()},
         }
@@ -207,7 +224,8 @@ class Checkpoints:
           How far it had come, or None if there is no checkpoint.
 
         Raises:
-          CheckpointError: it is of another world size, has other parts, or is of a later format. Nothing is loaded then.
+          CheckpointError: it is of another world size, has other parts or other settings, or is of a later format.
+            Nothing is loaded then.
         """
         data = self._newest()
         if not data:
@@ -258,6 +276,23 @@ class Checkpoints:
                 f"checkpoint: expected the parts {', '.join(ours)}, got {', '.join(theirs)}. "
                 "Resume with the options that it was saved with."
             )
+        self._check_settings(state.get("settings", {}))
+
+    def _check_settings(self, saved: Mapping[str, Setting]) -> None:
+        # Names that both have: a setting that a later version of a script adds is no difference.
+        common = [(name, saved[name], value) for name, value in self._settings.items() if name in saved]
+        self.overridden = {name: (before, now) for name, before, now in common if before != now}
+        if not self.overridden:
+            return
+        before = ", ".join(f"{name} {pair[0]}" for name, pair in self.overridden.items())
+        now = ", ".join(f"{name} {pair[1]}" for name, pair in self.overridden.items())
+        if not self._override:
+            raise CheckpointError(
+                f"checkpoint: expected {before}, as it was saved with, got {now}. "
+                "Resume with the same, override it knowingly, or begin anew in another folder."
+            )
+        if self._rank.rank == 0:
+            warnings.warn(f"checkpoint: saved with {before}; goes on with {now}.", stacklevel=3)
 
 
 def _bare(part: Any) -> Any:

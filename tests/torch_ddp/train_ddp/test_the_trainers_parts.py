@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from torch_ddp import Rank, TorchDdpError
+from torch_ddp import CheckpointError, Progress, Rank, TorchDdpError, process_group
 
 FOLDER = Path(__file__).parents[3] / "examples" / "train_ddp"
 MODULES = ("assembly", "data", "digits", "model", "options", "precision", "report", "train")
@@ -130,8 +130,6 @@ class Curves(list):
 
 @pytest.mark.parametrize(("rank", "said"), [(0, True), (1, False)])
 def test_only_rank_0_shows_progress_and_writes_curves(modules, monkeypatch, capsys, tmp_path, rank, said):
-    from torch_ddp import Progress
-
     curves = Curves()
     monkeypatch.setattr(modules.report, "_curves", lambda out, begun: curves)
     options = parsed(modules, "--tensorboard", "--out", str(tmp_path))
@@ -168,3 +166,24 @@ def test_digits_are_cut_into_some_to_train_on_and_some_held_out(modules):
     assert images.shape == (10, 1, 28, 28)
     assert (images.dtype, labels.dtype) == (torch.float32, torch.int64)
     assert 0.0 <= float(images.min()) < float(images.max()) <= 1.0
+
+
+def test_a_resume_with_overridden_options_trains_with_the_new_ones(modules, tmp_path):
+    assembly = importlib.import_module("assembly")
+    alone = Rank(0, 0, 1)
+    words = ["--out", str(tmp_path), "--warm-up", "0"]
+    with process_group(alone, "gloo", (tmp_path / "meeting").as_uri()):
+        training = assembly.assemble(alone, parsed(modules, *words))
+        training.checkpoints.save(Progress(10, 0, 10))
+        words += ["--learning-rate", "0.2", "--batch-size", "128"]
+        options = parsed(modules, *words)
+        with pytest.raises(CheckpointError, match=r"expected --batch-size 64, --learning-rate 0.05, as it was saved"):
+            assembly.resume(assembly.assemble(alone, options), options)
+        options = parsed(modules, *words, "--override")
+        training = assembly.assemble(alone, options)
+        with pytest.warns(UserWarning, match="goes on with --batch-size 128, --learning-rate 0.2"):
+            assert assembly.resume(training, options) == Progress(10, 0, 5)
+        assert [group["lr"] for group in training.optimizer.param_groups] == [0.4]
+        training.optimizer.step()
+        training.schedule.step()
+        assert [group["lr"] for group in training.optimizer.param_groups] == [0.4]
