@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch_ddp.checkpoint.files import newest_whole as newest_whole
     from torch_ddp.checkpoint.files import read_whole as read_whole
     from torch_ddp.checkpoint.files import write_whole as write_whole
+    from torch_ddp.checkpoint.finite import check_finite as check_finite
     from torch_ddp.errors import CheckpointError as CheckpointError
     from torch_ddp.errors import NonFiniteError as NonFiniteError
     from torch_ddp.errors import TorchDdpError as TorchDdpError
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from torch_ddp.train.evaluate import gather_ragged as gather_ragged
     from torch_ddp.train.evaluate import mean_over_ranks as mean_over_ranks
     from torch_ddp.train.evaluate import reduce_tensor as reduce_tensor
-    from torch_ddp.train.finite import check_finite as check_finite
     from torch_ddp.train.launch import add_launch_options as add_launch_options
     from torch_ddp.train.launch import launch as launch
     from torch_ddp.train.launch import under_torchrun as under_torchrun
@@ -81,7 +81,7 @@ _HOMES = {
     "Update": "step.update",
     "add_launch_options": "train.launch",
     "broadcast_statistics": "train.evaluate",
-    "check_finite": "train.finite",
+    "check_finite": "checkpoint.finite",
     "describe_variables": "facts",
     "device_of": "process_group",
     "evaluate": "train.evaluate",

@@ -14,10 +14,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from torch_ddp.checkpoint.files import newest_whole, read_whole, write_whole
+from torch_ddp.checkpoint.finite import check_finite_parts
 from torch_ddp.errors import CheckpointError
 from torch_ddp.gather import gather
 from torch_ddp.process_group import Rank
-from torch_ddp.train.finite import check_finite_parts
 
 
 class MasterWeights:

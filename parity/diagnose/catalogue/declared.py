@@ -2,7 +2,7 @@
 
 from parity.diagnose.catalogue.info import CauseInfo, Proof, Wording
 
-ROWS = (
+ROWS: tuple[CauseInfo, ...] = (
     CauseInfo(
         "declared_difference_absent",
         "what the case declares the port to do otherwise is not there",

@@ -2,7 +2,7 @@
 
 from parity.diagnose.catalogue.info import CauseInfo, Proof, Wording
 
-ROWS = (
+ROWS: tuple[CauseInfo, ...] = (
     CauseInfo(
         "batch_statistics_in_evaluation",
         "the batch's statistics are used in evaluation",

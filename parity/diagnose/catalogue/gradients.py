@@ -9,7 +9,7 @@ _OF_TWO = (
 
 _PADDING = "leave out padding_idx, which freezes its row; TensorFlow's embedding_lookup trains all rows"
 
-ROWS = (
+ROWS: tuple[CauseInfo, ...] = (
     CauseInfo(
         "rows_without_gradient",
         "no gradient reaches some rows of an embedding",

@@ -12,7 +12,7 @@ _USED = "use {input} where the graph does"
 _ROWS_FIRST = "permute images as the graph has them: rows, then columns"
 _NOT_FLIPPED = "check flips and the order of the channels (RGB, BGR)"
 
-ROWS = (
+ROWS: tuple[CauseInfo, ...] = (
     CauseInfo(
         # tf.split and slices give contiguous pieces, DistributedSampler deals out in turn, and so does tf/models'
         # cifar10_estimator. Without batch norm the mean over all ranks is the same: it shows in losses and gradients of

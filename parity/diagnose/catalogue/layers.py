@@ -12,7 +12,7 @@ _DIVIDES = (
 )
 
 
-ROWS = (
+ROWS: tuple[CauseInfo, ...] = (
     CauseInfo(
         "activation_function",
         "another activation function, one more, or one that is missing",

@@ -5,7 +5,7 @@ from parity.diagnose.catalogue.info import CauseInfo, Proof, Trait, Wording
 _REDUCTION = "reduce the loss as the graph does: over which numbers, and divided by how many"
 _COUNTS = "weigh the terms of the loss as the graph does"
 
-ROWS = (
+ROWS: tuple[CauseInfo, ...] = (
     CauseInfo(
         "cross_entropy",
         "another cross entropy: smoothing, classes, weights, softmax taken twice",

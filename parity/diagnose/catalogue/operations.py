@@ -32,7 +32,7 @@ OF_ANY = {
     "only in the port": Wording("the port has {dropped} where the reference has none: {port} / {graph}", _AS_THE_GRAPH),
 }
 
-ROWS = (
+ROWS: tuple[CauseInfo, ...] = (
     CauseInfo(
         "reduction",
         "another reduction, or over other axes",

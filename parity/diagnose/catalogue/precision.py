@@ -6,7 +6,7 @@ _FULL_PRECISION = (
     "look for half(), bfloat16(), autocast or a cast before communication; levels 1 and 2 need full precision"
 )
 
-ROWS = (
+ROWS: tuple[CauseInfo, ...] = (
     CauseInfo(
         "reduced_precision",
         "something goes through a narrower float",

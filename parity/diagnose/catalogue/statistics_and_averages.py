@@ -7,7 +7,7 @@ _AVERAGES = (
     "after every step"
 )
 
-ROWS = (
+ROWS: tuple[CauseInfo, ...] = (
     CauseInfo(
         # TensorFlow's is the weight of the old value (0.99, slim 0.999), torch's that of the new one (0.1).
         "batch_norm_momentum",

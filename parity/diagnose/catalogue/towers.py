@@ -8,7 +8,7 @@ _CLIP_ALIKE = (
     "clip as the graph does: by the same norm, to the same limit, before or after the towers are combined as it does"
 )
 
-ROWS = (
+ROWS: tuple[CauseInfo, ...] = (
     CauseInfo(
         # DDP shares only what a forward pass through its own wrapper began, outside of no_sync.
         "not_shared",

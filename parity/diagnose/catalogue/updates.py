@@ -13,7 +13,7 @@ _EPSILON = "give the port's optimizer epsilon={wanted:g}"
 _FTRL = "give the port's optimizer what the graph's has: torch_ddp.like_tf.Ftrl"
 _OPTIMIZER = "use the optimizer of the graph: torch_ddp.like_tf has TensorFlow's"
 
-ROWS = (
+ROWS: tuple[CauseInfo, ...] = (
     CauseInfo(
         # Whatever the rule, an update that is too long in one step has a rate that fits it: hence after those that say
         # more.

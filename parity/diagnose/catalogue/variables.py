@@ -2,7 +2,7 @@
 
 from parity.diagnose.catalogue.info import CauseInfo, Proof, Wording
 
-ROWS = (
+ROWS: tuple[CauseInfo, ...] = (
     CauseInfo(
         "own_value",
         "a buffer, constant or weight that only the port has holds another value than the reference's",

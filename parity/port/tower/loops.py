@@ -371,14 +371,14 @@ def _of_each_iteration(loop: Op, states: dict[int, Op], ends: Sequence[Tensor]) 
     members = loop.attributes[LOOP_MEMBERS]
     for op in ops_of(ends):
         draw = op.attributes.get("draw", op)
-        draws = draw.name in members and draw.kind.startswith(RANDOM)
+        draws = draw.name in members and draw.kind.startswith(DRAWN_KINDS)
         draws = draws or (op.kind == LOOP and op.attributes[LOOP_MEMBERS] <= members)  # a loop inside it
         if draws or any(each.op in found for each in op.inputs):
             found.add(op)
     return found
 
 
-RANDOM = ("Random", "TruncatedNormal", "Multinomial", "StatelessRandom")
+DRAWN_KINDS = ("Random", "TruncatedNormal", "Multinomial", "StatelessRandom")
 
 
 def _within(ends: Sequence[Tensor], of_each: set[Op]) -> list[Op]:
