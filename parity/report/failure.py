@@ -104,5 +104,6 @@ def write_failure_to(kind: str, error: BaseException, path: Path) -> None:
 
 
 def _nothing_compared(notes: Sequence[str] = ()) -> Result:
+    # The keys of a file with a verdict, so that what reads these files needs no second form.
     levels = {name: Level(name, "not_run", "nothing could be compared") for name in LEVELS_IN_ORDER}
     return Result(levels, {}, {}, notes=list(notes))

@@ -35,6 +35,7 @@ def write_json(result: Result, path: Path, error: dict[str, Any] | None = None, 
     # The table first: who waits for the JSON finds both.
     if not is_stream(path):
         with appearing(path.with_suffix(".checks.npz")) as file:
+            # Text and numbers alone: a table with pickled objects would run code in whoever opens it.
             np.savez_compressed(file, allow_pickle=False, **columns(result))
     with appearing(path) as file:
         file.write(whole.encode("utf-8"))
