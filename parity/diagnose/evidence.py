@@ -280,6 +280,27 @@ class Fit(NamedTuple):
     residual: float
 
 
+def least_squares(matrix: Array, target: Array) -> Array | None:
+    """Returns the coefficients of columns whose combination is nearest to a target; None where there are no single ones.
+
+    There are none of numbers that are not finite, of which numpy's decomposition would not converge.
+
+    Args:
+      matrix: (elements, columns).
+      target: (elements,).
+    """
+    with np.errstate(all="ignore"):
+        lengths = np.linalg.norm(matrix, axis=0)
+        scaled = matrix / lengths
+    # Looked at once scaled: a column of the smallest numbers, or one of zeros, is finite before it.
+    if not (lengths.all() and is_finite(scaled) and is_finite(target)):
+        return None
+    # Columns are scaled to one length first, so that the cut-off of singular values, 1e-9 of the largest, means columns
+    # that are parallel to nine digits: their shares cannot be told apart.
+    found, _, rank, _ = np.linalg.lstsq(scaled, target, rcond=1e-9)
+    return found / lengths if rank == matrix.shape[1] else None
+
+
 def fit(columns: Sequence[Sequence[Array]], targets: Sequence[Array]) -> Fit | None:
     """Fits tensors by one combination of columns for all of them, or returns None where that cannot be told.
 
@@ -291,17 +312,12 @@ def fit(columns: Sequence[Sequence[Array]], targets: Sequence[Array]) -> Fit | N
         return None
     matrix = np.concatenate([np.stack([part.reshape(-1) for part in each], axis=1) for each in columns])
     target = np.concatenate([each.reshape(-1) for each in targets])
-    lengths = np.linalg.norm(matrix, axis=0)
-    finite = is_finite(matrix) and is_finite(target)
-    if not finite or not lengths.all() or not norm(target) > 0.0 or len(target) <= matrix.shape[1]:
+    if not norm(target) > 0.0 or len(target) <= matrix.shape[1]:
         return None
-    # min |M c - y| over the elements of all tensors. Columns are scaled to one length first, so that the cut-off of
-    # singular values, 1e-9 of the largest, means columns that are parallel to nine digits: their shares cannot be told
-    # apart.
-    found, _, rank, _ = np.linalg.lstsq(matrix / lengths, target, rcond=1e-9)
-    if rank < matrix.shape[1]:
+    # min |M c - y| over the elements of all tensors.
+    coefficients = least_squares(matrix, target)
+    if coefficients is None:
         return None
-    coefficients = found / lengths
     return Fit(tuple(float(each) for each in coefficients), norm(target - matrix @ coefficients) / norm(target))
 
 

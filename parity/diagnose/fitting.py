@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.diagnose.evidence import LEFT
+from parity.diagnose.evidence import LEFT, least_squares
 from parity.judge.metrics import is_finite, norm
 from parity.trace.arrays import Array
 
@@ -170,17 +170,12 @@ def _without_rows(columns: Sequence[Array], target: Array, close: float) -> Part
 def _solve(columns: Sequence[Array], target: Array) -> Partly | None:
     # (elements, columns)
     matrix = np.stack(columns, axis=1)
-    lengths = np.linalg.norm(matrix, axis=0)
-    finite = is_finite(matrix) and is_finite(target)
-    if not finite or not lengths.all() or len(target) < len(columns) + FREEDOM:
+    if not is_finite(matrix) or not np.any(matrix, axis=0).all() or len(target) < len(columns) + FREEDOM:
         return None
     # Of a target of zeros the residual over its norm is 0 / 0, and no share of any column is a fit.
     if not target.any():
         return Partly((0.0,) * len(columns), 0.0)
-    # min |M c - y| by the singular value decomposition, columns scaled to one length, so that its cut-off 1e-9 means
-    # columns that are parallel to nine digits: no numbers of theirs could be told apart in what residuals allow.
-    found, _, rank, _ = np.linalg.lstsq(matrix / lengths, target, rcond=1e-9)
-    if rank < len(columns):
+    found = least_squares(matrix, target)
+    if found is None:
         return None
-    shares = tuple(float(each) for each in found / lengths)
-    return Partly(shares, norm(target - matrix @ (found / lengths)) / norm(target))
+    return Partly(tuple(float(each) for each in found), norm(target - matrix @ found) / norm(target))

@@ -256,7 +256,8 @@ def _fits(one: Array, other: Array) -> tuple[Array, Array, float]:
         # At least 4 of them, not all one number: a line through fewer fits anything, and through a constant has no
         # slope.
         x, y = one[rows, channel], other[rows, channel]
-        if len(x) < 4 or np.ptp(x) <= CLOSE * np.abs(x).max():
+        # Of numbers that are not finite, or whose squares are not, numpy's decomposition does not converge.
+        if len(x) < 4 or not np.isfinite(x @ x + y @ y) or np.ptp(x) <= CLOSE * np.abs(x).max():
             continue
         scale, shift = fitted[:, channel] = np.polyfit(x, y, 1)
         # The same units squared over all channels: what is left beside what there was to explain.

@@ -6,7 +6,7 @@ from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.forward import affine, outputs
 from parity.diagnose.evidence import CLOSE, LEFT, Evidence, common_factor, explained
 from parity.diagnose.fitting import as_dropout_keeps, likely_share
-from parity.judge.metrics import norm
+from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import key_of
 from parity.trace.arrays import Array
@@ -249,5 +249,8 @@ def _squares_around(values: Array, radius: int) -> Array:
 
 def _explained(columns: list[Array], target: Array) -> tuple[list[float], float]:
     matrix = np.stack(columns, axis=1)
+    # Of infinities numpy's decomposition would not converge.
+    if not (is_finite(matrix) and is_finite(target)):
+        return [0.0] * len(columns), np.inf
     found, *_ = np.linalg.lstsq(matrix, target, rcond=None)
     return [float(each) for each in found], norm(target - matrix @ found) / max(norm(target), 1e-300)

@@ -12,7 +12,7 @@ from parity.diagnose.evidence import (
     same_values,
     share_explained,
 )
-from parity.judge.metrics import norm
+from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import format_evaluated, parse_evaluated
 from parity.trace.arrays import Array
@@ -89,7 +89,7 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
         return None
     # (channels,), float64, of both sides after the step.
     one, other = found[first.name]
-    if one.size < 3:
+    if one.size < 3 or not all(map(is_finite, (one, other, before))):
         return None
     # (channels, 2): two unknowns, so three channels at least.
     columns = np.stack([one.reshape(-1), before.reshape(-1)], axis=1)

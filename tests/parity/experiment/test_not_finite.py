@@ -7,6 +7,9 @@ from support.tiny_case import BREAK, write_case
 
 from parity.case import load_case
 from parity.diagnose import Evidence, find_causes, find_further
+from parity.diagnose.detectors.forward import _fits
+from parity.diagnose.detectors.layers import _explained
+from parity.diagnose.evidence import least_squares
 from parity.experiment import run_case
 from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE, settle_kinks
 from parity.judge import Check, FirstDifference, Join
@@ -76,6 +79,44 @@ def test_no_hypothesis_stumbles_over_what_else_is_not_finite(tmp_path, key):
     other = {text: spoiled(step, text, np.nan)[text] if text >= key else value * 1.5 for text, value in step.items()}
     made = (("r", step), ("c", other), ("s", before))
     look_everywhere(Evidence(JOIN, *(trace(tmp_path / name, [each], KINDS, ADAM) for name, each in made), 2), step, 0)
+
+
+@pytest.mark.parametrize("value", [np.nan, 1e308])
+@pytest.mark.parametrize("key", ["act/0/pooled", "stat/mean", "loss/0"])
+def test_no_value_that_is_not_finite_ends_a_search(tmp_path, key, value):
+    before, step = adam_step()
+    acts = {"act/0/pooled": np.abs(DRAW.randn(2, 6, 6, 3)) + 0.1, "act/0/logits": DRAW.randn(9, 4)}
+    step = {**step, **acts, "stat/mean": DRAW.rand(4), "stat/variance": DRAW.rand(4)}
+    before = {**before, "stat/mean": np.zeros(4), "stat/variance": np.ones(4)}
+    kinds = {**KINDS, "mean": "statistic", "variance": "statistic"}
+    shapes = {**SHAPES, "mean": (4,), "variance": (4,)}
+    join = Join(Mapping([Pair(n, (n,), parse_transform("identity"), "", s) for n, s in shapes.items()]), {}, ["m", "v"])
+    # Of one tensor alone: where the first difference is not finite itself, nothing else is asked.
+    other = spoiled({text: each * 1.5 for text, each in step.items()}, key, value)
+    for number, sides in enumerate([(step, other), (other, step)]):
+        made = ((f"r{number}", sides[0]), (f"c{number}", sides[1]), (f"s{number}", before))
+        traces = [trace(tmp_path / name, [each], kinds, ADAM) for name, each in made]
+        with np.errstate(all="ignore"):
+            look_everywhere(Evidence(join, *traces, 2), step, 0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e308])
+def test_no_line_is_laid_through_what_is_not_finite(value):
+    one = DRAW.rand(8, 2) + 0.1
+    other = 2 * one
+    other[0, 0] = value
+    with np.errstate(all="ignore"):
+        scales, _, _ = _fits(one, other)
+        assert scales[1] == pytest.approx(2.0)
+        assert _fits(other, one)[0][1] == pytest.approx(0.5)
+        _explained([other[:, 0]], one[:, 0])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 5e-324])
+def test_columns_that_are_not_finite_once_scaled_have_no_nearest_combination(value):
+    columns = np.array([[1.0, value], [2.0, 0.0], [3.0, 0.0]])
+    assert least_squares(columns, np.array([1.0, 2.0, 3.0])) is None
+    assert least_squares(columns[:, :1], np.array([2.0, 4.0, 6.0])) == pytest.approx([2.0])
 
 
 def test_a_step_that_was_run_again_alone_is_asked_about_no_other(tmp_path):
