@@ -43,6 +43,8 @@ def findings(tf, torch):
         ),
         "under DDP only gradients travel": all(rank["reduced"] == [size] * 3 for rank in torch["ranks"]),
         "after three updates, each made for itself, the ranks still hold the same bits": bool(np.all(first == second)),
+        "a parameter that one rank does not use is an error": "finished reduction" in torch["unused"]["raises"],
+        "or, with find_unused_parameters, a gradient of zero that leaves the ranks equal": torch["unused"]["equal"],
         "and they are the towers' weights, to rounding": numbers["apart"] < 1e-14,
     }
     return numbers, claims

@@ -50,5 +50,43 @@ def train(rank, x, y, w1, w2, learning_rate, steps):
     }
 
 
+class UsedByOne(torch.nn.Module):
+    """Two layers, of which only rank 0 uses the second."""
+
+    def __init__(self, rank):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+        self.rank = rank
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.second(x) if self.rank == 0 else x
+
+
+def train_unused(rank, steps):
+    torch.manual_seed(0)
+    ddp = DistributedDataParallel(UsedByOne(rank.rank), find_unused_parameters=True)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    x = torch.ones(1, 2) * (rank.rank + 1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        ddp(x).sum().backward()
+        optimizer.step()
+    weights = {name: weight.detach().numpy() for name, weight in ddp.module.named_parameters()}
+    equal = torch_ddp.ranks_agree(weights, rank, torch.device("cpu"))
+    raises, plain = "", DistributedDataParallel(UsedByOne(rank.rank))
+    try:
+        for _ in range(2):
+            plain(x).sum().backward()
+    except RuntimeError as error:
+        raises = str(error).split(". ")[0]
+    return {"equal": equal, "raises": raises}
+
+
 def measure(x, y, w1, w2, count, learning_rate, steps):
-    return {"ranks": on_ranks(train, count, x, y, w1, w2, learning_rate, steps)}
+    unused = on_ranks(train_unused, count, steps)
+    return {
+        "ranks": on_ranks(train, count, x, y, w1, w2, learning_rate, steps),
+        # Rank 0, which waited for the other, says only that it left.
+        "unused": {"raises": unused[1]["raises"], "equal": all(rank["equal"] for rank in unused)},
+    }
