@@ -1,5 +1,6 @@
 """Writes how a script draws the first values of its variables, from the recorded ops that compute them."""
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -72,7 +73,7 @@ def initial_of(
         draw = draws.of(graph.initial.get(trace_name(kinds.get(name, "var"), name), ""))
         if draw is not None and not draw.kind and draw.shift.size and (draw.shift == fresh.get(path)).all():
             continue
-        text = _statement(f"model.{path}", draw, transform, shapes[name]) if draw else None
+        text = _statement(_reached(path, kinds.get(name) == "stat"), draw, transform, shapes[name]) if draw else None
         if text is None:
             unknown.append(path)
         else:
@@ -80,16 +81,22 @@ def initial_of(
     return Initial(statements, unknown)
 
 
+def _reached(path: str, is_buffer: bool) -> str:
+    """The expression for a parameter of the model; in a Sequential it has a number, which is no attribute."""
+    if any(each.isdigit() for each in path.split(".")):
+        return f"model.get_{'buffer' if is_buffer else 'parameter'}({json.dumps(path)})"
+    return f"model.{path}"
+
+
 def fresh_values(parameters: Parameters) -> dict[str, float]:
     """Returns what torch fills parameters and statistics of a module with, by path, where that is one number."""
-    found = dict.fromkeys(parameters.plain_ones.values(), 0.0)
-    for layer in parameters.layers.values():
-        if "BatchNorm" in layer.made or "LayerNorm" in layer.made:
-            found.update(
-                (f"{layer.attribute}.{own}", OF_A_FRESH_NORM[own])
-                for own, _ in layer.mapped.values()
-                if own in OF_A_FRESH_NORM
-            )
+    found = {}
+    for name, (path, _) in parameters.mapping().items():
+        layer, own = parameters.layer_of(name), path.rpartition(".")[2]
+        if layer is None:
+            found[path] = 0.0
+        elif ("BatchNorm" in layer.made or "LayerNorm" in layer.made) and own in OF_A_FRESH_NORM:
+            found[path] = OF_A_FRESH_NORM[own]
     return found
 
 

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parity.port.source.code import ATOM, SIGNED, Code, axes, call, infix, method, number
+from parity.port.source.code import ATOM, SIGNED, Code, axes, call, infix, method
 from parity.port.source.writer import Writer, scalar, writes
 from parity.port.tower.fold import CHOICE, strided_index
 from parity.port.tower.ops import CONST, VARIABLE, Op, Tensor
 from parity.port.tower.simplify import axes_of
-from parity.port.tower.terms import DECAY
 from parity.trace.as_written import as_written
 
 TORCH_FUNCTIONS = {
@@ -506,13 +505,6 @@ def _mean_cross_entropy(writer: Writer, op: Op) -> Code:
     logits, labels = op.inputs
     written = writer.code(logits), method(writer.code(labels), "long")
     return call("F.cross_entropy", *written, reduction='"sum"' if op.attributes["reduction"] == "Sum" else None)
-
-
-@writes(DECAY)
-def _weight_decay(writer: Writer, op: Op) -> Code:
-    weights = ", ".join(writer.parameters.whole(each.op.name, writer.owner).text for each in op.inputs)
-    norms = Code(f"sum(like_tf.l2_loss(weight) for weight in ({weights}))")
-    return norms if op.attributes["factor"] == 1 else infix(number(op.attributes["factor"]), "*", norms)
 
 
 @writes("SoftmaxCrossEntropyWithLogits")

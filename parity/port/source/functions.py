@@ -1,10 +1,13 @@
 """Puts the source of a port together: the module, the loss and the optimizer of each part."""
 
+import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from parity.port.errors import PortError
 from parity.port.source.code import SUMMED, Code, identifier
+from parity.port.source.layer_names import name_layers
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Refused, Writer
 from parity.port.tower.border import Border, border_of
@@ -12,6 +15,7 @@ from parity.port.tower.fold import fold
 from parity.port.tower.layers import raise_layers
 from parity.port.tower.loops import nest, raise_loops
 from parity.port.tower.ops import FEED, Op, Reader, Tensor, Tower
+from parity.port.tower.regions import Frames, contracted, regions_of
 from parity.port.tower.simplify import simplify
 from parity.port.tower.terms import in_first_only, terms_of, with_decay
 from parity.trace.escape import is_argument
@@ -28,11 +32,15 @@ class Function:
       name: of it.
       arguments: of it.
       body: its statements.
+      gives: number of tensors that it returns.
+      returned: what the script calls that.
     """
 
     name: str
     arguments: list[str]
     body: list[str]
+    gives: int = 1
+    returned: str = ""
 
 
 @dataclass
@@ -59,10 +67,14 @@ class Names:
     Attributes:
       suggested: what the script calls what an op gives.
       lines: the script's line of an op.
+      frames: the script's lines that it was made in, outermost first.
+      assigned: the name that the script assigns exactly what the op gives to, "" where there is none.
     """
 
     suggested: Suggested
     lines: Callable[[Op], str]
+    frames: Frames = lambda op: ()
+    assigned: Suggested = lambda op: ""
 
 
 def prepared(tower: Tower) -> Tower:
@@ -96,6 +108,7 @@ def write_part(
     common, own = nested[: len(common)], nested[len(common) :]
     border = border_of(nested)
     forward, refused = _forward(border, section, several, parameters, names)
+    parameters.is_whole = not several  # another optimizer's part adds what only it reads
     loss, more = _loss(first, border, (common, own), (section, several), parameters, names)
     return Written(forward, loss, count, refused + more)
 
@@ -119,12 +132,16 @@ def _forward(
     border: Border, section: str, several: bool, parameters: Parameters, names: Names
 ) -> tuple[Function, list[Refused]]:
     arguments = {name: _argument(name) for name in border.data}
-    writer = Writer(parameters, "self", _given(border.model, arguments), names.suggested, names.lines)
-    found = writer.write(border.model, border.outputs)
+    items = contracted(border.model, regions_of(border.model, border.outputs, names.frames, parameters.no_blocks))
+    name_layers(items, parameters, names.frames)
+    given = _given(border.model, arguments)
+    writer = Writer(parameters, "self", given, names.suggested, names.lines, names.frames)
+    found = writer.write(items, border.outputs)
     returned = ", ".join(each.text for each in found)
     name = _method_name(section) if several else "forward"
     body = [*writer.statements, f"return {returned or 'None'}"]
-    return Function(name, ["self", *arguments.values()], body), writer.refused
+    returned = names.assigned(border.outputs[0].op) if len(border.outputs) == 1 else ""
+    return Function(name, ["self", *arguments.values()], body, len(border.outputs), returned), writer.refused
 
 
 def _method_name(section: str) -> str:
@@ -153,7 +170,7 @@ def _loss(
 ) -> tuple[Function, list[Refused]]:
     arguments = {name: _argument(name) for name in tower.feeds}
     given = _given(border.loss, arguments)
-    called = [repr(section[0] and _method_name(section[0]))] if section[1] else []
+    called = [json.dumps(_method_name(section[0]))] if section[1] else []
     outputs = f"model({', '.join([*called, *(arguments[name] for name in border.data)])})"
     statements = []
     if len(border.outputs) == 1 and sum(op.inputs.count(border.outputs[0]) for op in border.loss) == 1:
@@ -162,18 +179,27 @@ def _loss(
         chosen = _output_names(border.outputs, names, [*arguments.values()])
         given.update(zip(border.outputs, chosen, strict=True))
         statements = [f"{', '.join(chosen)} = {outputs}"]
-    writer = Writer(parameters, "model.module", given, names.suggested, names.lines, statements)
     common, own = terms
-    found = writer.write(border.loss, [*common, *own])
+
+    def written(named_terms: bool) -> tuple[Writer, list[Code]]:
+        names_given = dict(given), names.suggested, names.lines, names.frames, [*statements]
+        writer = Writer(parameters, "module", *names_given, named_terms=named_terms)
+        return writer, writer.write(border.loss, [*common, *own])
+
+    writer, found = written(False)
+    if len(_sum_of(found)) > MOST_CHARACTERS_OF_A_SUM:
+        writer, found = written(True)
     body = [*writer.statements, *_summed(found[: len(common)], found[len(common) :])]
+    if any(re.search(r"\bmodule\.", line) for line in body):
+        body = ["module: Model = model.module", *body]
     name = f"loss_{identifier(section[0])}" if section[1] else "loss"
-    return Function(name, ["model", *arguments.values()], body), writer.refused
+    return Function(name, ["model", *arguments.values()], body, returned="loss"), writer.refused
 
 
 def _output_names(outputs: Sequence[Tensor], names: Names, taken: list[str]) -> list[str]:
     found: list[str] = []
     for tensor in outputs:
-        wished = names.suggested(tensor.op) or "output"
+        wished = names.assigned(tensor.op) or _output_of(tensor, names)
         name, count = wished, 2
         while name in [*found, *taken]:
             name, count = f"{wished}{count}", count + 1
@@ -181,19 +207,32 @@ def _output_names(outputs: Sequence[Tensor], names: Names, taken: list[str]) -> 
     return found
 
 
+def _output_of(tensor: Tensor, names: Names) -> str:
+    """What an output may be called after what it is computed of, where the script has no name for it."""
+    for each in tensor.op.inputs:
+        of = each.op.name if each.kind == FEED else names.assigned(each.op)
+        if of:
+            return f"{identifier(of)}_output"
+    return "output"
+
+
+def _sum_of(terms: Sequence[Code]) -> str:
+    return " + ".join(each.within(SUMMED) for each in terms) or "0"
+
+
 def _summed(common: Sequence[Code], own: Sequence[Code]) -> Iterator[str]:
     """Statements that return the sum of terms, some of them on the first rank only."""
-    total = " + ".join(each.within(SUMMED) for each in common) or "0"
-    if not own and len(total) <= MOST_CHARACTERS_OF_A_SUM:
+    total = _sum_of(common)
+    if not own and (len(total) <= MOST_CHARACTERS_OF_A_SUM or len(common) == 1):
         yield f"return {total}"
         return
     if len(total) <= MOST_CHARACTERS_OF_A_SUM:
         yield f"loss = {total}"
     else:
         yield f"loss = {common[0].text}"
-        yield from (f"loss = loss + {each.within(SUMMED)}" for each in common[1:])
+        yield from (f"loss = loss + {each.within(SUMMED)}" for each in common[1 : None if own else -1])
     if not own:
-        yield "return loss"
+        yield f"return loss + {common[-1].within(SUMMED)}"
         return
     yield "if torch.distributed.get_rank() == 0:  # the script adds it in its first tower only"
     yield f"    loss = loss + {' + '.join(each.within(SUMMED) for each in own)}"

@@ -20,11 +20,13 @@ from parity.port.tower.ops import Op
 from parity.trace.as_written import as_written
 
 
-def _layer(writer: Writer, op: Op, made: str, parameters: dict[str, tuple[str, str]], x: Code) -> Code:
+def _layer(
+    writer: Writer, op: Op, made: str, parameters: dict[str, tuple[str, str]], x: Code, general: str = ""
+) -> Code:
     """The call of a layer, which the module gets where it has none yet."""
     mapped = {op.attributes[name]: own for name, own in parameters.items() if op.attributes.get(name)}
     scope = writer.parameters.scope_of(next(iter(mapped), op.name))
-    layer = writer.parameters.layer(settings(op), scope, made, mapped, writer.lines(op))
+    layer = writer.parameters.layer(settings(op), scope, made, mapped, writer.lines(op), general)
     return call(f"{writer.owner}.{layer.attribute}", x)
 
 
@@ -119,9 +121,11 @@ def _convolution(writer: Writer, op: Op) -> Code | None:
     elif op.attributes["padding"] != "VALID":
         return None
     made = call(f"{package}.Conv{dimensions}d", str(before), str(after), short(kernel), **named)
+    named.update(stride=short(strides), padding='"same"' if op.attributes["padding"] == "SAME" else None)
+    general = call(f"like_tf.Conv{dimensions}d", str(before), str(after), short(kernel), **named)
     transform = {"Conv2d": "hwio_to_oihw", "DepthwiseConv2d": "hwcm_to_depthwise", "Conv3d": "dhwio_to_oidhw"}[op.kind]
     own = {"weight": ("weight", transform), "bias": ("bias", "identity")}
-    return _layer(writer, op, made.text, own, image(writer, op))
+    return _layer(writer, op, made.text, own, image(writer, op), general.text)
 
 
 @writes(TRANSPOSED_CONVOLUTION)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from parity.port.source.code import ATOM, Code
+from parity.port.source.form import INDENT
 from parity.port.source.writer import Writer, states, writes
 from parity.port.tower.loops import (
     APPENDS,
@@ -22,8 +23,6 @@ from parity.port.tower.loops import (
 )
 from parity.port.tower.ops import CONST, LOOP, VARIABLE, Op, Tensor
 from parity.port.tower.simplify import number_of
-
-INDENT = "    "
 
 
 @states(LOOP)

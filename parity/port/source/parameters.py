@@ -1,12 +1,46 @@
 """The parameters and layers of a generated module: what each is called, how it is made, and what it is mapped to."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parity.port.source.code import ATOM, Code, array, identifier
 from parity.trace.arrays import Array
-from parity.trace.escape import one_line
+
+if TYPE_CHECKING:
+    from parity.port.source.blocks import Block
+
+# Attributes of every nn.Module, as far as a scope of a script may be called so.
+OF_EVERY_MODULE = (
+    "training forward train eval register_buffer parameters buffers modules children apply type to half float double cuda "
+    "cpu share_memory state_dict zero_grad dump_patches compile bfloat16 extra_repr named_parameters requires_grad_"
+)
+
+
+class Held(NamedTuple):
+    """Where a module holds a variable of the script.
+
+    Fields:
+      path: of the layer in the module, with a dot or a bracket in front; "" of the module's own.
+      own: the name of the parameter or buffer.
+      transform: from the script's layout.
+    """
+
+    path: str
+    own: str
+    transform: str
+
+    def code(self, owner: str) -> str:
+        """Returns the expression that reads it."""
+        if "[" in self.path:  # what is taken out of a Sequential has no type that says what it holds
+            return f'{owner}.get_parameter("{self.name}")'
+        return f"{owner}{self.path}.{self.own}"
+
+    @property
+    def name(self) -> str:
+        """As `named_parameters` has it."""
+        return re.sub(r"\[(\d+)\]", r".\1", f"{self.path}.{self.own}")[1:]
 
 
 @dataclass
@@ -18,12 +52,14 @@ class Layer:
       made: the expression that makes it.
       mapped: by name of the script's variable, the name of the layer's own parameter or buffer and the transform.
       line: where the script makes it, "" where that is not known.
+      general: another expression that makes it, which layers that differ in their numbers only have in common.
     """
 
     attribute: str
     made: str
     mapped: dict[str, tuple[str, str]]
     line: str = ""
+    general: str = ""
 
 
 @dataclass
@@ -39,6 +75,12 @@ class Parameters:
       plain_ones: by name of the script's variable, the attribute of a parameter in the script's own layout.
       constants: by attribute, an array that the module keeps.
       settings: by name of the script's variable, the attribute that holds its number, and the number.
+      blocks: by the script's variables in it, a block.
+      order: layers and blocks, in the order in which they are called.
+      planned: what layers, by their first variable, and blocks, by their region, are to be called.
+      own: the variables that there are, of all in `shapes`; empty for all.
+      is_whole: whether all that it will hold is known.
+      no_blocks: variables of what is to be no block.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -47,13 +89,37 @@ class Parameters:
     plain_ones: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     settings: dict[str, tuple[str, str]] = field(default_factory=dict)
-    _taken: set[str] = field(default_factory=lambda: {"training", "forward", "train", "eval", "register_buffer"})
+    blocks: "dict[frozenset[str], Block]" = field(default_factory=dict)
+    planned: dict[object, str] = field(default_factory=dict)
+    own: frozenset[str] = frozenset()
+    is_whole: bool = False
+    no_blocks: frozenset[frozenset[str]] = frozenset()
+    order: "list[Layer | Block]" = field(default_factory=list)
+    _taken: set[str] = field(default_factory=lambda: set(OF_EVERY_MODULE.split()))
 
     def __post_init__(self) -> None:
-        self._root = common_scope(self.shapes)
+        self._root = common_scope(self.own or self.shapes)
+
+    def inside(self, variables: frozenset[str]) -> "Parameters":
+        """Returns what a block holds that has some of the variables."""
+        return Parameters(self.shapes, self.kinds, own=variables)
+
+    def short(self, variable: str) -> str:
+        """Returns the name of a variable without the scope that all of them have."""
+        return variable.removeprefix(self._root)
+
+    def weights_in(self, scope: str) -> int:
+        """Returns how many weights with more than one axis a scope has."""
+        return sum(name.rpartition("/")[0] == scope and len(shape) > 1 for name, shape in self.shapes.items())
 
     def layer(
-        self, key: tuple[Any, ...], scope: str, made: str, mapped: dict[str, tuple[str, str]], line: str
+        self,
+        key: tuple[Any, ...],
+        scope: str,
+        made: str,
+        mapped: dict[str, tuple[str, str]],
+        line: str,
+        general: str = "",
     ) -> Layer:
         """Returns the layer with a key, made where there is none yet.
 
@@ -63,43 +129,64 @@ class Parameters:
           made: the expression that makes it.
           mapped: as of `Layer`.
           line: of the script.
+          general: as of `Layer`.
         """
         if key not in self.layers:
-            self.layers[key] = Layer(self.name(scope), made, mapped, line)
+            planned = next((self.planned[name] for name in mapped if name in self.planned), "")
+            self.layers[key] = Layer(planned or self.name(scope), made, mapped, line, general)
+            self.order.append(self.layers[key])
         return self.layers[key]
 
     def scope_of(self, variable: str) -> str:
         """Returns what the layer of a variable may be called: its scope, or itself where a scope holds several weights."""
         scope = variable.rpartition("/")[0]
-        weights = [name for name, shape in self.shapes.items() if name.rpartition("/")[0] == scope and len(shape) > 1]
-        return variable if len(weights) > 1 or not scope else scope
+        return variable if self.weights_in(scope) > 1 or not scope else scope
 
-    def name(self, scope: str) -> str:
-        """Returns an attribute that is free, for a scope or variable of the script."""
-        short = scope[len(self._root) :] if scope.startswith(self._root) else scope
-        wished = identifier(short, "weights")
+    def name(self, scope: str, whole: bool = False) -> str:
+        """Returns an attribute that is free, for a scope or variable of the script.
+
+        Args:
+          scope: of it.
+          whole: whether it is the attribute itself, as it is wished.
+        """
+        wished = scope if whole else identifier(self.short(scope), "weights")
         name, count = wished, 2
         while name in self._taken:
             name, count = f"{wished}_{count}", count + 1
         self._taken.add(name)
         return name
 
-    def plain(self, variable: str, owner: str) -> Code:
-        """Returns an expression for a variable in the script's layout."""
+    def held(self, variable: str) -> Held | None:
+        """Returns where a variable is held, None where it is not yet."""
         for layer in self.layers.values():
             if variable in layer.mapped:
-                own, transform = layer.mapped[variable]
-                return Code(f"{owner}.{layer.attribute}.{own}{BACK.get(transform, '')}", ATOM)
-        if variable not in self.plain_ones:
+                return Held(f".{layer.attribute}", *layer.mapped[variable])
+        for block in self.blocks.values():
+            if variable in block.parameters.own:
+                inside = block.parameters.held(variable)
+                return block.of(inside) if inside is not None else None
+        return Held("", self.plain_ones[variable], "identity") if variable in self.plain_ones else None
+
+    def layer_of(self, variable: str) -> Layer | None:
+        """Returns the layer, of the module or of a block, that has a variable; None where none does."""
+        for layer in self.layers.values():
+            if variable in layer.mapped:
+                return layer
+        inside = (each.parameters for each in self.blocks.values() if variable in each.parameters.own)
+        return next((each.layer_of(variable) for each in inside), None)
+
+    def plain(self, variable: str, owner: str) -> Code:
+        """Returns an expression for a variable in the script's layout."""
+        held = self.held(variable)
+        if held is None:
             self.plain_ones[variable] = self.name(variable)
-        return Code(f"{owner}.{self.plain_ones[variable]}")
+            return Code(f"{owner}.{self.plain_ones[variable]}")
+        return Code(held.code(owner) + BACK.get(held.transform, ""), ATOM)
 
     def whole(self, variable: str, owner: str) -> Code:
         """Returns an expression for a variable in whatever layout the module has it."""
-        for layer in self.layers.values():
-            if variable in layer.mapped:
-                return Code(f"{owner}.{layer.attribute}.{layer.mapped[variable][0]}")
-        return self.plain(variable, owner)
+        held = self.held(variable)
+        return Code(held.code(owner)) if held is not None else self.plain(variable, owner)
 
     def example(self, owner: str) -> str:
         """Returns an expression for some parameter, to make tensors like."""
@@ -129,14 +216,16 @@ class Parameters:
         for layer in self.layers.values():
             for name, (own, transform) in layer.mapped.items():
                 found[name] = (f"{layer.attribute}.{own}", transform)
+        for block in self.blocks.values():
+            for name in block.parameters.mapping():
+                held = self.held(name)
+                if held is not None:
+                    found[name] = (held.name, held.transform)
         return found
 
     def statements(self) -> list[str]:
-        """Returns the statements of the constructor."""
+        """Returns the statements of the constructor that make what is no layer and no block."""
         found = []
-        for layer in self.layers.values():
-            comment = f"  # {one_line(layer.line)}" if layer.line else ""
-            found.append(f"self.{layer.attribute} = {layer.made}{comment}")
         for attribute, number in self.settings.values():
             found.append(f"self.{attribute} = {number}  # in every recorded step: set it where the script does")
         for name, attribute in self.plain_ones.items():
@@ -148,6 +237,11 @@ class Parameters:
         for attribute, value in self.constants.items():
             found.append(f'self.register_buffer("{attribute}", torch.tensor({array(value)}), persistent=False)')
         return found
+
+    def buffers(self) -> list[str]:
+        """Returns the attributes that are tensors and no parameters."""
+        own = [attribute for name, attribute in self.plain_ones.items() if self.kinds.get(name) == "stat"]
+        return [*own, *self.constants]
 
 
 BACK = {

@@ -1,15 +1,26 @@
 """Writes a port as source: its module, losses and optimizers, and the mapping of its parameters."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from parity.experiment.replay.script import Part, parts_of
-from parity.port.source import expressions, image_ops, layer_calls, loops, rearranging  # noqa: F401  fill `WRITERS`
+from parity.port.source import (  # noqa: F401  they fill the tables of writers
+    blocks,
+    decay,
+    expressions,
+    image_ops,
+    layer_calls,
+    loops,
+    rearranging,
+)
+from parity.port.source.blocks import BlocksDiffer
+from parity.port.source.classes import Class, Classes
 from parity.port.source.code import identifier
-from parity.port.source.functions import Function, Written, write_part
+from parity.port.source.form import TENSOR, indented, typed, wrapped
+from parity.port.source.functions import Function, Names, Written, write_part
 from parity.port.source.names import names_of
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Refused
@@ -80,15 +91,10 @@ def port_of(directory: Path) -> Port:
     """
     trace = Trace(directory, whole=False)
     parts, graph = parts_of(trace), read_graph(directory)
-    parameters = Parameters(
-        {name: tuple(entry["shape"]) for name, entry in trace.variables.items()},
-        {name: "stat" if entry["kind"] == "statistic" else "var" for name, entry in trace.variables.items()},
-    )
-    names, shapes, several = names_of(graph), shapes_of(trace, graph), len(parts) > 1
-    written = [
-        write_part(Reader(graph, part, shapes), part.name, several, parameters, part.towers, names) for part in parts
-    ]
-    optimizers = [_optimizer(part, several) for part in parts]
+    names, shapes = names_of(graph), shapes_of(trace, graph)
+    readers = [Reader(graph, part, shapes) for part in parts]
+    parameters, written = _written(trace, readers, parts, names)
+    optimizers = [_optimizer(part, len(parts) > 1) for part in parts]
     refused = [each for one in written for each in one.refused]
     return Port(
         Path(str(trace.facts.get("script", "a recorded script"))).name,
@@ -103,6 +109,26 @@ def port_of(directory: Path) -> Port:
         parameters,
         graph,
     )
+
+
+def _written(
+    trace: Trace, readers: Sequence[Reader], parts: Sequence[Part], names: Names
+) -> tuple[Parameters, list[Written]]:
+    """Writes all parts; once more without a block where that turns out to be none."""
+    no_blocks: set[frozenset[str]] = set()
+    while True:
+        parameters = Parameters(
+            {name: tuple(entry["shape"]) for name, entry in trace.variables.items()},
+            {name: "stat" if entry["kind"] == "statistic" else "var" for name, entry in trace.variables.items()},
+            no_blocks=frozenset(no_blocks),
+        )
+        try:
+            return parameters, [
+                write_part(reader, part.name, len(parts) > 1, parameters, part.towers, names)
+                for reader, part in zip(readers, parts, strict=True)
+            ]
+        except BlocksDiffer as differ:
+            no_blocks.add(differ.variables)
 
 
 def _training_left(part: Part) -> Iterator[Missing]:
@@ -122,39 +148,65 @@ def _mapping(parameters: Parameters) -> str:
 
 
 def _body(parameters: Parameters, written: list[Written], optimizers: Iterable[Function | None]) -> str:
-    blocks = [list(_module(parameters, written))]
+    classes = Classes()
+    classes.add(parameters)
+    texts = [[*_class(each)] for each in classes.found]
+    texts.append([*_module(parameters, classes, written)])
     for one in written:
-        blocks += [list(_refusing(refused)) for refused in one.refused]
-        blocks.append(list(_defined(one.loss)))
-    blocks += [list(_defined(function)) for function in optimizers if function]
-    text = "\n\n\n".join("\n".join(block) for block in blocks)
+        texts += [[*_refusing(refused)] for refused in one.refused]
+        texts.append([*_defined(one.loss, "model: DistributedDataParallel")])
+    texts += [[*_defined(each, "model: nn.Module", "torch.optim.Optimizer")] for each in optimizers if each]
+    text = "\n\n\n".join("\n".join(each) for each in texts)
     return "\n".join([*_imports(text), "", "", text]) + "\n"
 
 
 def _imports(text: str) -> Iterator[str]:
-    if "torch." in text.replace("like_tf.", ""):
-        yield "import torch"
-    yield "from torch import nn"
+    if "Any:" in text:
+        yield from ("from typing import Any", "")
+    yield from ("import torch", "from torch import nn")
     if "F." in text:
         yield "from torch.nn import functional as F"
+    if "DistributedDataParallel" in text:
+        yield "from torch.nn.parallel import DistributedDataParallel"
     if "like_tf." in text:
         yield ""
         yield "from torch_ddp import like_tf"
 
 
-def _module(parameters: Parameters, written: list[Written]) -> Iterator[str]:
-    yield from ("class Model(nn.Module):", "    def __init__(self):", "        super().__init__()")
-    yield from (f"        {line}" for line in parameters.statements())
+def _class(one: Class) -> Iterator[str]:
+    frame = one.frame
+    where = f"  # {one_line(frame.file)}:{frame.line} {one_line(frame.function)}()" if frame else ""
+    yield from wrapped(f"class {one.name}(nn.Module):{where}")
+    arguments = ["self", *(f"{name}: {kind}" for name, kind in one.arguments)]
+    made = [f"def __init__({', '.join(arguments)}) -> None:", "    super().__init__()"]
+    yield from indented([*made, *indented(one.made)])
+    yield ""
+    yield from indented([*_defined(Function("forward", ["self", *one.taken], one.body, one.gives), "self")])
+
+
+def _module(parameters: Parameters, classes: Classes, written: list[Written]) -> Iterator[str]:
+    yield "class Model(nn.Module):"
+    buffers = parameters.buffers()
+    yield from (f"    {name}: {TENSOR}" for name in buffers)
+    if buffers:
+        yield ""
+    made = ["def __init__(self) -> None:", "    super().__init__()", *indented(classes.statements(parameters))]
+    yield from indented(made)
     if len(written) > 1:
-        yield from ("", "    def forward(self, which, *inputs):", "        return getattr(self, which)(*inputs)")
+        yield ""
+        yield from indented(["def forward(self, which: str, *inputs: torch.Tensor) -> Any:"])
+        yield "        return getattr(self, which)(*inputs)"
     for one in written:
         yield ""
-        yield from (f"    {line}" for line in _defined(one.forward))
+        yield from indented([*_defined(one.forward, "self")])
 
 
-def _defined(function: Function) -> Iterator[str]:
-    yield f"def {function.name}({', '.join(function.arguments)}):"
-    yield from (f"    {line}" for line in function.body)
+def _defined(function: Function, first: str, gives: str = "") -> Iterator[str]:
+    own = function.arguments[1:]
+    gives = gives or (TENSOR if function.gives == 1 else f"tuple[{', '.join([TENSOR] * function.gives)}]")
+    arguments = ", ".join([first, *(f"{name}: {TENSOR}" for name in own)])
+    yield from wrapped(f"def {function.name}({arguments}) -> {gives}:")
+    yield from indented(typed(function.body, own, function.returned))
 
 
 def _refusing(refused: Refused) -> Iterator[str]:

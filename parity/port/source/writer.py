@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 
 from parity.port.source.code import Code, identifier, method, number, whole
 from parity.port.source.parameters import Parameters
-from parity.port.tower.layers import DROPOUT, LAYERS
+from parity.port.tower.layers import BATCH_NORM, CROSS_ENTROPY, LAYERS
 from parity.port.tower.ops import CONST, FEED, SETTING, VARIABLE, Op, Tensor
+from parity.port.tower.regions import CALLED_BLOCK, DRAWING_KINDS, Frames
 from parity.port.tower.simplify import number_of
 
 MOST_CHARACTERS_TAKEN = 64  # characters of what an op takes; with more of them it gets statements of their own
-DRAWING_KINDS = (DROPOUT, "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Multinomial")
+MOST_CHARACTERS_OF_OPERANDS = 48  # of two of them
+OPERATORS = ("Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "Maximum", "Minimum")
+NAMED_REDUCTIONS = ("Mean", "Sum", CROSS_ENTROPY)
 SEVERAL = ("Split", "SplitV", "Unpack", "TopKV2")
 
 WriteOp = Callable[["Writer", Op], Code | None]
@@ -81,6 +84,8 @@ class Writer:
       names: by tensor, what it is called that the function is given.
       suggested: what the script calls what an op gives, "" where that is not known.
       lines: the line of the script of an op, for what is refused.
+      frames: the lines of the script that an op was made in, outermost first.
+      named_terms: whether numbers that the script has a name for get statements of their own.
 
     Attributes:
       statements: the body so far.
@@ -94,27 +99,30 @@ class Writer:
     names: dict[Tensor, str]
     suggested: Callable[[Op], str] = lambda op: ""
     lines: Callable[[Op], str] = lambda op: ""
+    frames: Frames = lambda op: ()
     statements: list[str] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    named_terms: bool = False
     channels_first: set[Tensor] = field(default_factory=set)
     wishes: dict[Op, str] = field(default_factory=dict)
     _pending: dict[Tensor, _Pending] = field(default_factory=dict)
     _left: dict[Tensor, int] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
-    _calls: bool = False
-    _draws: bool = False
+    calls: bool = False
+    draws: bool = False
 
-    def write(self, ops: Sequence[Op], wanted: Sequence[Tensor]) -> list[Code]:
+    def write(self, ops: Sequence[Op], wanted: Sequence[Tensor], as_they_are: bool = False) -> list[Code]:
         """Writes ops in order; returns the expressions of what is wanted of them.
 
         Args:
           ops: in an order in which each comes after what it takes from.
           wanted: what the function returns.
+          as_they_are: whether it returns images with their channels where they are, and not last.
         """
         self._left = {}
         self.count(ops, wanted)
         self.write_all(ops)
-        return [self.code(each) for each in wanted]
+        return [self.code(each, as_they_are and each in self.channels_first) for each in wanted]
 
     def count(self, ops: Sequence[Op], wanted: Sequence[Tensor]) -> None:
         """Counts how often what is computed will be taken, by ops and by whoever wants it."""
@@ -131,11 +139,11 @@ class Writer:
         if op.kind in STATEMENTS:
             STATEMENTS[op.kind](self, op)
             return
-        self._calls = op.kind in LAYERS
-        self._draws = op.kind in DRAWING_KINDS
-        if self._draws:
+        self.calls = op.kind in (*LAYERS, CALLED_BLOCK)
+        self.draws = op.kind in DRAWING_KINDS
+        if self.draws:
             self._assign_pending(lambda pending: pending.draws)
-        if op.kind in LAYERS:
+        if op.kind in (*LAYERS, CALLED_BLOCK) and op.kind != BATCH_NORM:  # a norm stands around the layer before it
             for each in taken_by(op):
                 if each in self._pending and self._pending[each].calls:
                     self._assign(each)
@@ -144,17 +152,24 @@ class Writer:
         code = written(self, op) if written is not None else None
         if code is None:
             code = self.refuse(op)
-        tensor = op.output()
-        self._pending[tensor] = _Pending(code, self._calls, self._draws, self._names_in(code))
+        given = op.attributes["region"].given if op.kind == CALLED_BLOCK else [op.output()]
+        tensor = given[0]
+        self._pending[tensor] = _Pending(code, self.calls, self.draws, self._names_in(code))
         if op.kind in SEVERAL:
             self._assign_several(op)
-        elif self._left.get(tensor, 0) != 1:
+        elif len(given) > 1:
+            self._assign_each(given)
+        elif self._left.get(tensor, 0) != 1 or (self.named_terms and self._is_named_term(op)):
             self._assign(tensor)
+
+    def _is_named_term(self, op: Op) -> bool:
+        return op.output().shape == () and op.kind in NAMED_REDUCTIONS and bool(self.suggested(op))
 
     def _assign_long(self, op: Op) -> None:
         """Gives what an op takes statements of their own, the longest first, until the rest fits on a line."""
         inside = {each: self._pending[each].code.text for each in taken_by(op) if each in self._pending}
-        while sum(map(len, inside.values())) > MOST_CHARACTERS_TAKEN:
+        most = MOST_CHARACTERS_TAKEN if op.kind not in OPERATORS else MOST_CHARACTERS_OF_OPERANDS
+        while sum(map(len, inside.values())) > most and (len(inside) > 1 or op.kind not in OPERATORS):
             longest = max(inside, key=lambda each: len(inside[each]))
             del inside[longest]
             self._assign(longest)
@@ -200,8 +215,8 @@ class Writer:
         pending = self._pending.pop(tensor, None)
         if pending is None:
             raise KeyError(f"port: {tensor.op.kind} {tensor.op.name} was not written before it was used")
-        self._calls = self._calls or pending.calls
-        self._draws = self._draws or pending.draws
+        self.calls = self.calls or pending.calls
+        self.draws = self.draws or pending.draws
         return pending.code
 
     def _constant(self, tensor: Tensor) -> Code:
@@ -257,6 +272,13 @@ class Writer:
             if op.output() in self.channels_first:
                 self.channels_first.add(tensor)
         self.statements.append(f"{', '.join(chosen)} = {pending.code.text}")
+
+    def _assign_each(self, given: Sequence[Tensor]) -> None:
+        """Gives each of what a block gives a name."""
+        pending = self._pending.pop(given[0])
+        for tensor in given:
+            self.names[tensor] = self.free_name(self._wished(tensor.op))
+        self.statements.append(f"{', '.join(self.names[each] for each in given)} = {pending.code.text}")
 
     def _wished(self, op: Op) -> str:
         return self.wishes.get(op) or self.suggested(op) or "x"

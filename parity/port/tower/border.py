@@ -8,7 +8,8 @@ from parity.port.tower.loops import BODY
 from parity.port.tower.ops import CONST, FEED, LOOP, SETTING, VARIABLE, Op, Tensor, in_order, ops_of, users_of
 
 # Ops that a loss is made of where no label separates it from the model, as far back as they stand.
-ENDS = ("Mean", "Sum", "Square", "SquaredDifference", "Neg", "Abs", "Log", "L2Loss", "Softplus", "Max", "Min", "AddN")
+ENDS = ("Mean", "Sum", "Square", "SquaredDifference", "Neg", "Abs", "Log", "L2Loss", "Softplus", "Max", "Min")
+PENALTIES = ("Softplus", "Square", "SquaredDifference", "Abs", "Log")
 ARITHMETIC = ("Add", "AddV2", "Sub", "Mul", "RealDiv")
 
 
@@ -125,4 +126,7 @@ def _is_end(op: Op) -> bool:
     if op.kind in ENDS:
         return True
     computed = [each for each in op.inputs if each.kind != CONST]
-    return op.kind in ARITHMETIC and (len(computed) < 2 or all(each.shape == () for each in computed))
+    if op.kind not in (*ARITHMETIC, "AddN"):
+        return False
+    # The sum of what was made a penalty of before, example by example, is of the loss too.
+    return len(computed) < 2 or all(each.shape == () or each.kind in PENALTIES for each in computed)

@@ -7,7 +7,6 @@ from parity.port.tower.ops import CONST, FEED, LOOP_MEMBERS, SETTING, VARIABLE, 
 from parity.port.tower.simplify import number_of
 
 DECAY = "WeightDecay"
-FEWEST = 2  # L2 terms of one factor that are written as one sum
 
 
 def terms_of(loss: Tensor) -> list[Tensor]:
@@ -20,37 +19,34 @@ def terms_of(loss: Tensor) -> list[Tensor]:
 def with_decay(terms: Sequence[Tensor]) -> list[Tensor]:
     """Returns the terms with those that are half a weight's squared norm, times the same number, joined."""
     found: list[Tensor] = []
-    groups: dict[float, list[Tensor]] = {}
+    groups: dict[float, list[tuple[Tensor, Op]]] = {}
     for term in terms:
-        factor = _factor(term)
-        if factor is None:
+        decays = _decays(term)
+        if decays is None:
             found.append(term)
-        else:
-            groups.setdefault(factor, []).append(term)
+        for factor, weight in decays or ():
+            groups.setdefault(factor, []).append((weight, term.op))
     for factor, group in groups.items():
-        if len(group) < FEWEST:
-            found += group
-            continue
-        weights = [_decayed(each).op.inputs[0] for each in group]
-        last = max(group, key=lambda each: each.op.place).op
-        op = Op(DECAY, last.name, weights, {"factor": factor}, [()], last.dtypes, last.place)
-        found.append(op.output())
+        last = max((op for _, op in group), key=lambda op: op.place)
+        weights = [weight for weight, _ in group]
+        found.append(Op(DECAY, last.name, weights, {"factor": factor}, [()], last.dtypes, last.place).output())
     return found
 
 
-def _decayed(term: Tensor) -> Tensor:
-    return term if term.kind == "L2Loss" else next(each for each in term.op.inputs if each.kind == "L2Loss")
-
-
-def _factor(term: Tensor) -> float | None:
-    """The factor of a weight's l2_loss; None of anything else."""
-    if term.kind == "L2Loss" and term.op.inputs[0].kind == VARIABLE:
-        return 1.0
+def _decays(term: Tensor) -> list[tuple[float, Tensor]] | None:
+    """The weights whose squared norms a term is the sum of, each with its factor; None of anything else."""
+    if term.kind == "L2Loss":
+        return [(1.0, term.op.inputs[0])] if term.op.inputs[0].kind == VARIABLE else None
     if term.kind == "Mul":
-        for norm, factor in (term.op.inputs, term.op.inputs[::-1]):
-            number = number_of(factor)
-            if norm.kind == "L2Loss" and norm.op.inputs[0].kind == VARIABLE and number is not None:
-                return number
+        for summed, factor in (term.op.inputs, term.op.inputs[::-1]):
+            number, inside = number_of(factor), _decays(summed)
+            if number is not None and inside is not None:
+                # As written: 2 * 0.5 * 0.001 is no number of the script's, but products of one factor are.
+                return [(number if own == 1 else number * own, weight) for own, weight in inside]
+    if term.kind in ("Add", "AddV2", "AddN"):
+        parts = [_decays(each) for each in term.op.inputs]
+        if all(each is not None for each in parts):
+            return [pair for each in parts for pair in each or ()]
     return None
 
 

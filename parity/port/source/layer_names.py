@@ -1,0 +1,115 @@
+"""What the layers and blocks of a module are called: by the script's scopes, by its variables, by what they are."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from parity.port.source.code import identifier
+from parity.port.source.parameters import Parameters
+from parity.port.tower.layers import BATCH_NORM, EMBEDDING, LAYER_NORM, LAYERS, LINEAR, TRANSPOSED_CONVOLUTION
+from parity.port.tower.ops import Op
+from parity.port.tower.regions import CALLED_BLOCK, Frames, unrolled, variables_of
+
+# Scopes that layers get where the script names none: of tf.layers and Keras, and of slim.
+AUTOMATIC = re.compile(
+    r"(conv[123]d(_transpose)?|separable_conv2d|depthwise_conv2d|dense|batch_normalization(_v1)?|layer_normalization"
+    r"|embedding|fully_connected|Conv(2d_transpose)?|SeparableConv2d|BatchNorm|LayerNorm)(_\d+)?"
+)
+CALLED_A_WEIGHT = re.compile(
+    r"(w|weights?|kernels?|filters?|var|variable|gamma|beta|biases|bias|embeddings?)_?(\d*)", re.IGNORECASE
+)
+WEIGHT_OF = re.compile(r"(w|weights?|kernel|filter)s?_(?=[a-z])", re.IGNORECASE)
+NAMED_AFTER_NOTHING = {
+    "x",
+    "y",
+    "h",
+    "net",
+    "inputs",
+    "out",
+    "output",
+    "outputs",
+    "result",
+    "tensor",
+    "layer",
+    "ret",
+    "z",
+}
+MADE_BY_CALL = re.compile(r"([A-Za-z_]\w*)\s*=\s*[\w.]*\b(layers|slim|keras|contrib)\.\w+\((\w*)")
+
+
+def name_layers(items: Sequence[Op], parameters: Parameters, frames: Frames) -> None:
+    """Plans the attributes of a module's layers and blocks, before any of them is written.
+
+    Args:
+      items: the ops of the module, with one for each block.
+      parameters: of the module; `planned` of it grows.
+      frames: the lines of the script that an op was made in.
+    """
+    wished: dict[object, str] = {}
+    for op in unrolled(items):
+        if op.kind == CALLED_BLOCK:
+            region = op.attributes["region"]
+            known = parameters.blocks.get(region.variables)
+            if known is None and region.variables not in [getattr(each, "variables", None) for each in wished]:
+                wished[region] = _of_block(op, parameters)
+        elif op.kind in LAYERS and (variable := next(variables_of(op), "")) and variable not in parameters.planned:
+            wished.setdefault(variable, _of_layer(op, variable, parameters, frames))
+    counts = Counter(wished.values())
+    numbers: Counter[str] = Counter()
+    for key, name in wished.items():
+        if counts[name] > 1:
+            numbers[name] += 1
+            name = f"{name}{'_' if name[-1].isdigit() else ''}{numbers[name]}"
+        parameters.planned[key] = parameters.name(name, whole=True)
+
+
+def _of_block(op: Op, parameters: Parameters) -> str:
+    region = op.attributes["region"]
+    if region.scope:
+        return identifier(region.scope.rpartition("/")[2], "block")
+    return identifier(region.frame.function.strip("_"), "block") if region.frame else "block"
+
+
+def _of_layer(op: Op, variable: str, parameters: Parameters, frames: Frames) -> str:
+    *scopes, leaf = parameters.short(variable).split("/")
+    named = "_".join(identifier(each, "") for each in scopes if not AUTOMATIC.fullmatch(each)).strip("_")
+    if op.kind in (BATCH_NORM, LAYER_NORM):
+        return _of_norm(named, bool(scopes) and not AUTOMATIC.fullmatch(scopes[-1]))
+    if not scopes or parameters.weights_in(variable.rpartition("/")[0]) > 1:
+        own = _of_variable(leaf)
+        named = "_".join(each for each in (named, own) if each)
+    return named or _said(op, frames) or noun_of(op)
+
+
+def _of_norm(named: str, is_its_own: bool) -> str:
+    if not named or named in ("conv", "fc"):
+        return "norm"
+    if is_its_own:
+        return named
+    return re.sub(r"conv(?=[\d_]|$)", "norm", named) if re.search(r"conv(?=[\d_]|$)", named) else f"{named}_norm"
+
+
+def _of_variable(leaf: str) -> str:
+    """What a layer may be called after its weight; "" where that is called a weight and no more."""
+    return "" if CALLED_A_WEIGHT.fullmatch(leaf) else identifier(WEIGHT_OF.sub("", leaf), "")
+
+
+def _said(op: Op, frames: Frames) -> str:
+    """The Python variable that the script gives what a layer makes, where it says more than that it is a tensor."""
+    stack = frames(op)
+    found = MADE_BY_CALL.match(stack[-1].text) if stack else None
+    if found is None or found.group(1) == found.group(3) or found.group(1).lower() in NAMED_AFTER_NOTHING:
+        return ""
+    return identifier(found.group(1), "")
+
+
+def noun_of(op: Op) -> str:
+    """Returns what a layer is."""
+    nouns = {
+        LINEAR: "fc",
+        EMBEDDING: "embedding",
+        TRANSPOSED_CONVOLUTION: "deconv",
+        BATCH_NORM: "norm",
+        LAYER_NORM: "norm",
+    }
+    return nouns.get(op.kind, "conv")
