@@ -13,6 +13,8 @@ from parity.case.optimizers import OF_OPTIMIZERS, OPTIMIZERS, WeightDecay
 from parity.case.schema import Case, Expect, MappingTables, TfSide, TorchSide
 from parity.case.validate import cross_checks, missing_sources, take_not_offered
 from parity.mapping import MappingEntry
+from parity.trace.bounded import MOST_DEPTH, require_depth, size_of
+from parity.trace.errors import TraceError
 
 # The parser of the standard library does not say where a key stands. These take a document apart only as far as that
 # needs, once that parser has accepted it: strings and comments are single tokens, so that brackets in them do not
@@ -211,6 +213,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+MOST_BYTES_OF_TOML = 10_000_000  # a mapping of 100,000 variables
 # What the command line may set, and where it goes.
 OVERRIDES: dict[str, tuple[str, ...]] = {
     "steps": ("steps",),
@@ -262,7 +265,10 @@ def load_case(path: str | Path, **overrides: Any) -> Case:
 def _read(file: Path) -> str:
     try:
         # Editors of Windows put a byte order mark in front, which TOML's parser refuses.
+        size_of(str(file), MOST_BYTES_OF_TOML)
         return file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except TraceError as error:
+        raise CaseError(str(error).replace("trace: ", "case: ", 1).partition(". ")[0] + ". Name a case.") from None
     except UnicodeDecodeError as error:
         raise CaseError(
             f"case: expected UTF-8 in {file}, got byte {error.start} of another encoding. Save it so."
@@ -276,9 +282,17 @@ def _read(file: Path) -> str:
 
 def _parse(file: Path, text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        data = tomllib.loads(text)
+        require_depth(data)
+        return data
+    # Beside TOMLDecodeError: an integer of more digits than Python converts, and brackets without end.
+    except ValueError as error:
         raise CaseError(f"case: expected TOML in {file}, got: {error}. Fix that line.") from None
+    except RecursionError:
+        raise CaseError(
+            f"case: expected TOML in {file}, got more than {MOST_DEPTH} levels of tables and lists in each other. "
+            "Write it flat."
+        ) from None
 
 
 def _apply(data: dict[str, Any], overrides: dict[str, Any]) -> dict[tuple[str, ...], str]:

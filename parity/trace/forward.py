@@ -1,11 +1,11 @@
 """Keeps the forward pass of one tower as data: which op comes of which, which weights it reads, and what it gives."""
 
-import json
 import os
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from parity.trace.bounded import read_json
 from parity.trace.errors import TraceError
 from parity.trace.keys import trace_name
 from parity.trace.reader import Trace
@@ -137,9 +137,8 @@ class Forward(object):
 
 def _described(path: str) -> Dict[str, Any]:
     try:
-        with open(path, "rb") as file:
-            found = json.loads(file.read().decode("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        found = read_json(path)
+    except (OSError, ValueError) as error:
         raise TraceError(f"forward: expected JSON in {path}, got {error}. Record the pass again.") from error
     if not isinstance(found, dict) or (found.get("format"), found.get("format_version")) != OF_A_PASS:
         raise TraceError(f"forward: expected the format {FORWARD_FORMAT!r} {FORWARD_VERSION} in {path}, got another.")

@@ -1,11 +1,11 @@
 """Keeps the graph of a recorded script beside its trace, as data: JSON that needs no TensorFlow to be read."""
 
-import json
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 
 import numpy as np
 
+from parity.trace.bounded import read_json
 from parity.trace.errors import TraceError
 from parity.trace.provenance import Known, fault_of, is_node
 from parity.trace.safetensors import Path, write_json
@@ -103,13 +103,14 @@ def read_graph(directory: Path) -> RecordedGraph:
     """
     path = os.path.join(str(directory), GRAPH_FILE)
     try:
-        with open(path, "rb") as file:
-            found = json.loads(file.read().decode("utf-8"))
+        found = read_json(path)
     except OSError as error:
         raise TraceError(
             f"graph: expected to read {path}, got: {error.strerror}. Record the script with this version."
         ) from error
-    except (ValueError, RecursionError) as error:
+    except TraceError:
+        raise
+    except ValueError as error:
         raise TraceError(f"graph: expected JSON in {path}, got {error}. Record the script again.") from error
     if not isinstance(found, dict) or found.get("format") != GRAPH_FORMAT:
         raise TraceError(f"graph: expected the format {GRAPH_FORMAT!r} in {path}, got something else.")

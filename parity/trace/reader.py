@@ -1,13 +1,13 @@
 """Reads a trace lazily: memory is bounded by the largest tensor, not by the trace (Python 3.7 and up)."""
 
 import glob
-import json
 import os
 from typing import Any, Dict, List, Optional, Union
 
 import numpy as np
 
 from parity.trace.arrays import Tensors
+from parity.trace.bounded import read_json
 from parity.trace.errors import TraceError
 from parity.trace.keys import GLOBAL_STEP, SKIPPED, STATE_OF_A_STEP, is_computed, select
 from parity.trace.safetensors import Headers, TensorFile
@@ -91,8 +91,7 @@ def _trace_below(directory: str) -> str:
 def _load(directory: str) -> Dict[str, Any]:
     path = os.path.join(directory, "trace.json")
     try:
-        with open(path, "rb") as file:
-            meta = json.loads(file.read().decode("utf-8"))
+        meta = read_json(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         near = _trace_below(directory)
         write = f", e.g. {near}." if near else "."
@@ -101,7 +100,9 @@ def _load(directory: str) -> Dict[str, Any]:
         ) from error
     except OSError as error:
         raise TraceError(f"trace: expected to read {path}, got: {error.strerror}. Fix that and run again.") from error
-    except (ValueError, RecursionError) as error:  # the latter of brackets without end
+    except TraceError:
+        raise
+    except ValueError as error:
         raise TraceError(f"trace: expected JSON in {path}, got {error}. Record the trace again.") from error
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise TraceError(f"trace: expected the format {FORMAT!r} in {path}, got something else.")

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
 import numpy as np
 
 from parity.trace.arrays import Array
+from parity.trace.bounded import MOST_BYTES_OF_TENSORS, parse_json, size_of
 from parity.trace.errors import TraceError
 from parity.trace.keys import Quantity, TensorKey, parse_key, quantity_of
 
@@ -77,8 +78,8 @@ def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source
     if length > min(MAX_HEADER_BYTES, size - 8):
         refuse(f"a header of {length} bytes in a file of {size}")
     try:
-        header = json.loads(bytes(read(length)).decode("utf-8"), object_hook=_Entries())
-    except (ValueError, RecursionError) as error:
+        header = parse_json(bytes(read(length)), object_hook=_Entries())
+    except ValueError as error:
         refuse(f"a header that is not JSON ({error})")
     if not isinstance(header, dict):
         refuse("a header that is not an object")
@@ -91,12 +92,14 @@ def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source
     # another, and in the end none is missing and no byte is anybody's: a file cut short or grown shows here.
     position = 0
     for name, (dtype, shape, begin, end) in entries.items():
+        if len(shape) > MOST_AXES:  # before their product is computed, of numbers that may be anything
+            refuse(f"a shape for {name!r} that no array can have")
         count = capacity = 1
         for extent in shape:
             count, capacity = count * extent, capacity * max(extent, 1)
         # Nothing in the file bounds the axes of a tensor without elements; numpy counts their product without the
         # zeros.
-        if len(shape) > MOST_AXES or capacity * _SIZE_OF[dtype] > sys.maxsize:
+        if capacity * _SIZE_OF[dtype] > sys.maxsize:
             refuse(f"a shape for {name!r} that no array can have")
         if begin != position or end - begin != count * _SIZE_OF[dtype]:
             refuse(f"offsets {begin}..{end} for {name!r}, which do not fit its shape or its neighbours")
@@ -345,7 +348,7 @@ class TensorFile(object):
 
 
 def _header_of(path: str) -> Tuple[Dict[str, Entry], int]:
-    size = os.path.getsize(path)
+    size = size_of(path, MOST_BYTES_OF_TENSORS)
     with open(path, "rb") as file:
         return read_header(file.read(8), file.read, size, path)
 

@@ -1,6 +1,5 @@
 """Trains a replayed port from the recorded start with nobody resetting it, and judges it against the shadow's free run."""
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from parity.trace import (
     select,
 )
 from parity.trace.arrays import Tensors
+from parity.trace.bounded import read_json
 
 NO_FREE_RUN = "its float64 shadow has none: make it again with python -m tf_towers.shadow, where TensorFlow is"
 SAME_STEP_BY_STEP = (
@@ -124,6 +124,6 @@ def _others(replayed: ReplayedPort, freely: Part) -> Iterator[tuple[int, Tensors
 def told_of_shadow(part: Part, name: str) -> str:
     """Returns what the file beside a trace says why its shadow lacks something; nothing where it says nothing."""
     with suppress(OSError, ValueError, KeyError):
-        told = json.loads((Path(part.trace.directory) / SHADOW_FILE).read_text(encoding="utf-8"))
+        told = read_json(str(Path(part.trace.directory) / SHADOW_FILE))
         return str(told[name])
     return ""

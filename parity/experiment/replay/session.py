@@ -1,7 +1,6 @@
 """Feeds a recorded trace to a PyTorch port under DistributedDataParallel, in lockstep and freely, and compares."""
 
 import contextlib
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from parity.judge.result import Level, Result
 from parity.judge.tensor_details import Pairs
 from parity.mapping import mapping_notes
 from parity.trace import SHADOW, SHADOW_FILE, Trace, TraceError
+from parity.trace.bounded import read_json
 from parity.worker.launch import launch_torch
 from parity.worker.process import SideProcess
 
@@ -209,7 +209,7 @@ def _shadow(trace: Trace) -> tuple[Trace | None, str]:
     reason = "the trace has no float64 shadow: make it with python -m tf_towers.shadow, where TensorFlow is"
     with contextlib.suppress(OSError, ValueError, KeyError):
         # A shadow that was refused leaves its reason beside the trace.
-        told = json.loads((Path(trace.directory) / SHADOW_FILE).read_text(encoding="utf-8"))
+        told = read_json(str(Path(trace.directory) / SHADOW_FILE))
         reason = told["reason"] or reason
     return None, reason
 
