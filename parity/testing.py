@@ -18,7 +18,7 @@ from typing import Any
 from parity.case import load_case
 from parity.experiment import Sides, open_sides, run_case
 from parity.experiment.compare import compare_traces
-from parity.experiment.sides.golden_side import DESCRIPTION
+from parity.experiment.sides.golden_side import DESCRIPTION, golden_steps
 from parity.judge.result import Result
 from parity.report import report
 from parity.worker.process import fail_together
@@ -46,7 +46,7 @@ def assert_parity(
       sides: gives started sides for an interpreter, with a reference or without, which somebody else ends; by default they
         are started and ended here.
       strict: also raise where the verdict is same and something was not judged, e.g. how the port combines gradients.
-      **overrides: keys of the case, e.g. ``steps=5``.
+      **overrides: keys of the case, e.g. ``steps=5``; against a golden trace its own steps are the default.
 
     Returns:
       The result, for whoever wants to look at its figures.
@@ -59,6 +59,9 @@ def assert_parity(
         result = compare_traces(Path(reference), Path(candidate), Path(mapping) if mapping else None)
         name = f"{reference} and {candidate}"
     else:
+        if reference is not None:
+            # Blessed with --steps: the golden trace knows of how many updates it is a proof.
+            overrides = {"steps": golden_steps(Path(reference)), **overrides}
         case = load_case(candidate, **overrides)
         python = tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
         golden = Path(reference) if reference is not None else None

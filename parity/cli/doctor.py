@@ -26,11 +26,14 @@ def run(arguments: argparse.Namespace) -> int:
     legacy = legacy_interpreters(named)
     of_tf = (other or {}) if named else here
     has_tf = "tensorflow" in of_tf
-    table = plain_table("for", "state", "what to do")
+    table = plain_table("for", "state")
+    cures: list[str] = []
 
     def row(purpose: str, good: bool, state: str, cure: str) -> None:
         mark = "[green]yes[/]" if good else "[yellow]no[/] "
-        table.add_row(purpose, f"{mark} {escape(state)}", "" if good else escape(cure))
+        table.add_row(purpose, f"{mark} {escape(state)}")
+        if not good:
+            cures.append(f"{purpose}: {cure}")
 
     row("torch side", "torch" in here, f"torch {here.get('torch', 'missing')}", "pip install torch")
     found = f"tensorflow {of_tf.get('tensorflow', 'missing')}" + (f" in {named}" if named else "")
@@ -66,6 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
     )
     console, works = open_console(), has_tf and "torch" in here
     print_trimmed(console, table)
+    # A line each, however long, so that commands can be copied.
+    for cure in cures:
+        console.print(f"\n{cure}", markup=False, soft_wrap=True)
     told = "works here" if works else "needs what the first two lines lack"
     console.print(f"\n`parity run` {told}.", markup=False)
     return 0 if works else 2

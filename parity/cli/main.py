@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import difflib
 import io
 import os
 import signal
@@ -79,8 +80,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _failed(parsed, error)
 
 
+class _SuggestingParser(argparse.ArgumentParser):
+    """A parser, of verbs and of their options, that names the choice which a misspelt one resembles."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            alike = difflib.get_close_matches(str(value), [str(choice) for choice in action.choices or ()], 1)
+            if alike:
+                error.message += f". Did you mean {alike[0]!r}?"
+            raise
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _SuggestingParser(
         prog="parity",
         description="Proves that a PyTorch port of TensorFlow 1 tower training is the same training, down to rounding.",
         epilog="Begin with `parity doctor`, then `parity run CASE`; `parity VERB --help` lists a verb's options. "

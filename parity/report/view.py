@@ -160,8 +160,9 @@ def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """Returns the names of flat facts that both sides have and that differ, and of optimizer settings that one lacks."""
     names = [name for name in sorted({*one, *other}) if name.split(".")[0] not in NOT_A_DIFFERENCE]
     # A setting that one optimizer lacks is a difference; any other fact that one side does not have is merely not
-    # recorded.
-    shared = [name for name in names if (name in one and name in other) or name.startswith("optimizer.")]
+    # recorded, and a rate that a schedule sets is none of the optimizer's settings but in the trace of each step.
+    settings = [name for name in names if name.startswith("optimizer.") and name != "optimizer.learning_rate"]
+    shared = [name for name in names if (name in one and name in other) or name in settings]
     return [name for name in shared if _meaning(name, one.get(name)) != _meaning(name, other.get(name))]
 
 
@@ -177,6 +178,9 @@ def flat(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         text = prefix + (SAME_THING.get(name, name) if prefix == "optimizer." else name)
         if isinstance(value, dict):
             found.update(flat(value, f"{text}."))
+        elif text == "optimizer.betas" and isinstance(value, list) and len(value) == 2:
+            # torch's name for what TensorFlow has two settings for.
+            found.update({f"{prefix}beta1": value[0], f"{prefix}beta2": value[1]})
         else:
             found[text] = value
     return found

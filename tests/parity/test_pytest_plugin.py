@@ -1,6 +1,7 @@
 """The pytest plugin, in a pytest of its own."""
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,9 @@ import numpy as np
 import pytest
 
 from parity import experiment, pytest_plugin
+from parity.case import load_case
+from parity.experiment.sides.golden_side import DESCRIPTION, GOLDEN_FORMAT, GOLDEN_FORMAT_VERSION, of_the_reference
+from parity.testing import assert_parity
 from parity.trace import TraceWriter
 
 ROOT = Path(__file__).parents[2]
@@ -107,3 +111,41 @@ def test_sides_serve_one_test_after_the_other_until_one_is_lost(monkeypatch):
     assert pytest_plugin._sides(session, ("python", False)) is not first
     first.lost = True
     assert pytest_plugin._sides(session, ("python", True)) is not first
+
+
+def golden_of(folder, steps):
+    """Writes the description of a golden trace of the case `square`, and no more of it."""
+    case = load_case(SQUARE, steps=steps)
+    known = {"case": of_the_reference(case), "inputs": {}, "prepared": {}, "initial_slots": {}}
+    folder.mkdir()
+    description = {"format": GOLDEN_FORMAT, "format_version": GOLDEN_FORMAT_VERSION, **known}
+    (folder / DESCRIPTION).write_text(json.dumps(description))
+
+
+@pytest.mark.parametrize(("asked", "run"), [({}, 3), ({"steps": 2}, 2)])
+def test_a_golden_trace_says_how_many_steps_are_run_unless_the_test_does(tmp_path, monkeypatch, asked, run):
+    golden_of(tmp_path / "golden", 3)
+    seen = []
+
+    def run_case(case, *arguments, **more):
+        seen.append(case.steps)
+        raise RuntimeError("far enough")
+
+    monkeypatch.setattr("parity.testing.run_case", run_case)
+    with pytest.raises(RuntimeError, match="far enough"):
+        assert_parity(tmp_path / "golden", SQUARE, sides=lambda python, reference: None, **asked)
+    assert seen == [run]
+
+
+def test_what_a_marker_cannot_use_is_said_without_a_traceback(tmp_path):
+    shutil.copytree(SQUARE, tmp_path / "square")
+    (tmp_path / "golden").mkdir()
+    (tmp_path / "golden" / "golden.json").write_text("{}")
+    marked = 'import pytest\n\n\n@pytest.mark.parity("square", golden="golden")\ndef test_it():\n    pass\n'
+    (tmp_path / "test_it.py").write_text(marked)
+    done = run_pytest(tmp_path)
+    assert done.returncode == 1
+    said = done.stdout.split("= FAILURES =")[1]
+    assert "golden: expected " in said
+    assert "Traceback" not in said and "parity/testing.py" not in said
+    assert len(said.splitlines()) < 12

@@ -85,6 +85,16 @@ class GoldenSide:
         """Answers with nothing: no tower is at hand."""
 
 
+def golden_steps(folder: Path) -> int | None:
+    """Returns the number of updates that a golden trace holds, None where its description lacks it.
+
+    Raises:
+      GoldenError: the folder is no golden trace.
+    """
+    steps = _load(folder)["case"].get("steps")
+    return steps if isinstance(steps, int) else None
+
+
 def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
     """Keeps the reference's part of a run as a golden trace; the description comes last, so that a part is never a whole.
 

@@ -71,6 +71,14 @@ def test_run_offers_what_is_promised(capsys):
         assert f"\n  {option}" in printed
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("comapre", "compare"), ("replya", "replay"), ("docter", "doctor")])
+def test_a_misspelt_verb_is_answered_with_the_one_it_resembles(capsys, typed, meant):
+    code, _, errors = ended(capsys, typed, "anything")
+    assert code == 2
+    assert errors.splitlines()[-1].endswith(f". Did you mean '{meant}'?")
+    assert "Did you mean" not in ended(capsys, "xyzzy")[2]
+
+
 @pytest.mark.parametrize("verb", LATER)
 def test_a_verb_that_is_not_offered_yet_says_so_in_one_line(capsys, verb):
     code, printed, errors = ended(capsys, verb, "anything", "--at", "all")
@@ -266,8 +274,16 @@ def test_a_reader_that_leaves_early_gets_no_complaint(tmp_path):
 def test_doctor_tells_an_interpreter_that_does_not_run(capsys):
     code, printed, _ = ended(capsys, "doctor", "--tf-python", "/none")
     assert code == 2
-    assert "\nTensorFlow side            no  /none does not run " in printed
+    assert "\nTensorFlow side            no  /none does not run\n" in printed
     assert printed.endswith("`parity run` needs what the first two lines lack.\n")
+
+
+def test_doctor_gives_commands_in_one_line_each_however_narrow_the_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    _, printed, _ = ended(capsys, "doctor", "--tf-python", "/none")
+    assert "\nTensorFlow side: pip install tensorflow tf_keras, or --tf-python PATH\n" in printed, (
+        "a command is cut into lines"
+    )
 
 
 def test_doctor_finds_the_frameworks_of_this_interpreter(capsys, monkeypatch):
