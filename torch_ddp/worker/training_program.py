@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from parity.trace import GLOBAL_STEP, Trace, TraceWriter, batch_input, quantity_of
 from parity.worker.protocol import SideError
@@ -19,6 +20,7 @@ from torch_ddp.step.lazy_state import make_lazy_state
 from torch_ddp.step.optimizer import round_hyper_parameters, round_momenta
 from torch_ddp.step.training_state import TrainingState
 from torch_ddp.worker.replay_random import with_recorded_draws
+from torch_ddp.worker.user_schedule import RATE_ROUNDING
 
 LEFT_BY_AN_UPDATE = ("var", "slot", "stat")
 UNOBSERVED = ("loss", "grad", "clip", "ema", "metric", "eval")  # a program shows its own affairs to nobody
@@ -47,7 +49,7 @@ class TrainingProgram:
 
         Arguments: `start`, trace whose init holds the state before the first step; `feeds`, whose step k holds the batch of
         step k; `steps`; `precision`; `draws`, whether recorded ones come with the batches; `rounded`, whether
-        hyper-parameters are rounded to float32; `out`.
+        hyper-parameters are rounded to float32; `rates`, the recorded learning rate of each step; `out`.
 
         Raises:
           SideError: it makes more or fewer updates than it is given batches.
@@ -60,6 +62,8 @@ class TrainingProgram:
         if arguments["rounded"]:
             round_hyper_parameters(parts["optimizer"])
             round_momenta(model)
+        if "schedule" in parts:
+            _take_rates(parts["optimizer"], arguments["rates"])
         state = TrainingState(model, parts["optimizer"])
         state.load(_all(Trace(arguments["start"]).init()))
         writer = self._writer(arguments, state)
@@ -122,6 +126,20 @@ class TrainingProgram:
         writer = TraceWriter(arguments["out"], producer, facts, describe_variables(state.trained))
         writer.init({text: value for text, value in state.read().items() if quantity_of(text) in LEFT_BY_AN_UPDATE})
         return writer
+
+
+def _take_rates(optimizer: Optimizer, rates: list[float]) -> None:
+    """Has an optimizer take recorded rates where those of the program's own schedule differ by float32's rounding only."""
+    made = iter(rates)
+
+    def before(optimizer: Optimizer, arguments: Any, named: Any) -> None:
+        recorded = next(made, None)
+        for group in optimizer.param_groups:
+            # What is left is no matter of the schedule, and far above what is allowed in float64.
+            if recorded is not None and abs(group["lr"] - recorded) <= RATE_ROUNDING * abs(recorded):
+                group["lr"] = recorded
+
+    optimizer.register_step_pre_hook(before)
 
 
 def _all(file: Any) -> dict[str, np.ndarray]:

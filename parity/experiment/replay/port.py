@@ -203,6 +203,7 @@ class ReplayedPort:
             folders=[*self._port.folders, str(self._out)],
             precision="float64",
             rounded=self._round,
+            rates=[self.part.rate(number) for number in self.part.steps],
             draws=bool(self._case["draws"]),
             feeds=str(self._spec.feeds),
             start=str(write_init(self._out / "train-start", start)),

@@ -1,0 +1,25 @@
+"""What a generated training program is given in its proof: rates, nothing more."""
+
+import pytest
+import torch
+
+from torch_ddp.worker.training_program import _take_rates
+
+
+def updated_by(own, recorded):
+    weight = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    weight.grad = torch.ones_like(weight)
+    optimizer = torch.optim.SGD([weight], lr=own)
+    _take_rates(optimizer, [recorded])
+    optimizer.step()
+    return -float(weight.detach())
+
+
+@pytest.mark.parametrize("share", [2.0**-24, -(2.0**-24), 2.0**-19])
+def test_a_rate_that_differs_by_rounding_of_float32_is_the_recorded_one(share):
+    assert updated_by(0.1 * (1 + share), 0.1) == 0.1
+
+
+@pytest.mark.parametrize("share", [2.0**-17, -(2.0**-17), 1.0])
+def test_a_rate_that_differs_by_more_stays_the_programs_own(share):
+    assert updated_by(0.1 * (1 + share), 0.1) == 0.1 * (1 + share)
