@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_ddp.worker.training_program import _take_rates
+from torch_ddp.worker.training_program import _go_to, _take_rates
 
 
 def updated_by(own, recorded):
@@ -23,3 +23,10 @@ def test_a_rate_that_differs_by_rounding_of_float32_is_the_recorded_one(share):
 @pytest.mark.parametrize("share", [2.0**-17, -(2.0**-17), 1.0])
 def test_a_rate_that_differs_by_more_stays_the_programs_own(share):
     assert updated_by(0.1 * (1 + share), 0.1) == 0.1 * (1 + share)
+
+
+def test_a_schedule_begins_where_the_recording_does():
+    weight = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    _go_to(torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 / (1 + step)), 3)
+    assert optimizer.param_groups[0]["lr"] == 0.25

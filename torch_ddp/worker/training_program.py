@@ -1,6 +1,7 @@
 """Runs the `train` of a program on recorded batches, and keeps the weights, slots and statistics after each update."""
 
 import functools
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -62,7 +63,9 @@ class TrainingProgram:
         if arguments["rounded"]:
             round_hyper_parameters(parts["optimizer"])
             round_momenta(model)
+        begun = _updates(Trace(arguments["start"]).init())
         if "schedule" in parts:
+            _go_to(parts["schedule"], begun)
             _take_rates(parts["optimizer"], arguments["rates"])
         state = TrainingState(model, parts["optimizer"])
         state.load(_all(Trace(arguments["start"]).init()))
@@ -81,7 +84,6 @@ class TrainingProgram:
                 writer.step(number, left)
             progress(len(made), len(steps))
 
-        begun = _updates(Trace(arguments["start"]).init())
         self._with_draws(arguments["draws"])(self._batches(arguments, dtype), parts, begun, save)
         if len(made) != len(steps):
             raise SideError(
@@ -126,6 +128,15 @@ class TrainingProgram:
         writer = TraceWriter(arguments["out"], producer, facts, describe_variables(state.trained))
         writer.init({text: value for text, value in state.read().items() if quantity_of(text) in LEFT_BY_AN_UPDATE})
         return writer
+
+
+def _go_to(schedule: Any, begun: int) -> None:
+    """Takes a schedule to where a recording starts, as a checkpoint would."""
+    with warnings.catch_warnings():
+        # Torch wants an update before each step of a schedule; one that is taken to a step has none.
+        warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
+        for _ in range(begun):
+            schedule.step()
 
 
 def _take_rates(optimizer: Optimizer, rates: list[float]) -> None:
