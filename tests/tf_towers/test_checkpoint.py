@@ -4,6 +4,8 @@
 import numpy as np
 import pytest
 
+from parity.trace.safetensors import TensorFile
+
 
 def _saved_by_tensorflow(folder, version):
     """Trains, saves with a Saver, and returns what was read beside what the session held."""
@@ -125,6 +127,18 @@ def test_a_folder_that_was_moved_is_read_by_its_state_file(tf, tmp_path):
 
 def _names_of(path):
     return {"names": list(tf_towers.read_checkpoint(path))}
+
+
+def test_a_checkpoint_is_rewritten_for_whoever_has_no_tensorflow(tf, tmp_path):
+    tf(_written, path=str(tmp_path / "model.ckpt"))
+    assert tf(_rewritten, path=str(tmp_path / "model.ckpt"), out=str(tmp_path / "out.safetensors"))["code"] == 0
+    assert sorted(TensorFile(str(tmp_path / "out.safetensors")).names()) == ["b", "w"]
+
+
+def _rewritten(path, out):
+    from tf_towers.checkpoint.__main__ import main
+
+    return {"code": main(["read", path, out])}
 
 
 def test_names_that_are_no_checkpoint_are_refused_in_one_line(tf, tmp_path):
