@@ -105,7 +105,8 @@ def port_of(directory: Path) -> Port:
         {part.name: one.loss.name for part, one in zip(parts, written, strict=True)},
         {part.name: function.name for part, function in zip(parts, optimizers, strict=True) if function},
         [Missing(f"{each.kind} {each.name}", each.line, _shapes_in_words(each)) for each in refused]
-        + [each for part in parts for each in _training_left(part)],
+        + [each for part in parts for each in _training_left(part)]
+        + [*_statistics_left(trace, parameters)],
         parameters,
         graph,
     )
@@ -129,6 +130,14 @@ def _written(
             ]
         except BlocksDiffer as differ:
             no_blocks.add(differ.variables)
+
+
+def _statistics_left(trace: Trace, parameters: Parameters) -> Iterator[Missing]:
+    """The moving statistics that no layer of the port has."""
+    mapped = parameters.mapping()
+    for name, entry in trace.variables.items():
+        if entry["kind"] == "statistic" and name not in mapped:
+            yield Missing(f"the statistic {name}", "", "is moved in a way that no layer has")
 
 
 def _training_left(part: Part) -> Iterator[Missing]:

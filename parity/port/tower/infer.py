@@ -205,6 +205,45 @@ def element_shape(array: Tensor) -> Shape | None:
     return array.op.inputs[2].shape if array.kind == "TensorArrayWriteV3" else None
 
 
+def _resized(op: Op) -> Shape:
+    taken = op.inputs[0].shape
+    return (taken[0], *(int(each) for each in np.ravel(op.inputs[1].value)), taken[-1])
+
+
+def _place_of_extreme(op: Op) -> Shape:
+    taken = op.inputs[0].shape
+    axis = int(op.inputs[1].value) % len(taken)
+    return (*taken[:axis], *taken[axis + 1 :])
+
+
+def _tiled(op: Op) -> Shape:
+    return tuple(length * int(each) for length, each in zip(op.inputs[0].shape, op.inputs[1].value, strict=True))
+
+
+def _wanted(op: Op) -> Shape:
+    return tuple(int(each) for each in np.ravel(op.inputs[1].value))
+
+
+def _largest(op: Op) -> Shape:
+    return (*op.inputs[0].shape[:-1], int(op.inputs[1].value))
+
+
+def _gathered_at(op: Op) -> Shape:
+    taken, places = op.inputs[0].shape, op.inputs[1].shape
+    return (*places[:-1], *taken[places[-1] :])
+
+
+def _blocks(op: Op) -> Shape:
+    block = int(op.attributes["block_size"])
+    batch, *space, channels = op.inputs[0].shape
+    if op.attributes.get("data_format", "NHWC") != "NHWC":
+        batch, channels, *space = op.inputs[0].shape
+    deeper = op.kind == "SpaceToDepth"
+    found = [each // block if deeper else each * block for each in space]
+    depth = channels * block * block if deeper else channels // (block * block)
+    return (batch, *found, depth) if op.attributes.get("data_format", "NHWC") == "NHWC" else (batch, depth, *found)
+
+
 SHAPE_RULES: dict[str, Callable[[Op], Shape | None]] = {
     "Reshape": _reshaped,
     "Sum": _reduced,
@@ -219,6 +258,24 @@ SHAPE_RULES: dict[str, Callable[[Op], Shape | None]] = {
     "BatchMatMulV2": _product,
     "Conv2D": _convolved,
     "DepthwiseConv2dNative": _convolved,
+    "Conv3D": _convolved,
+    "Conv2DBackpropInput": _given_shape,
+    "MaxPool3D": _pooled,
+    "AvgPool3D": _pooled,
+    "ResizeBilinear": _resized,
+    "ResizeNearestNeighbor": _resized,
+    "DepthToSpace": _blocks,
+    "SpaceToDepth": _blocks,
+    "BatchMatMulV3": _product,
+    "ArgMax": _place_of_extreme,
+    "ArgMin": _place_of_extreme,
+    "Tile": _tiled,
+    "BroadcastTo": _wanted,
+    "TopKV2": _largest,
+    "GatherNd": _gathered_at,
+    "ReverseV2": _same,
+    "Cumsum": _same,
+    "Cumprod": _same,
     "MaxPool": _pooled,
     "AvgPool": _pooled,
     "Transpose": _transposed,

@@ -252,11 +252,10 @@ class Reader:
         same = all(each.shape == () and each == values[0] for each in values)
         return np.asarray(values[0]) if same else None
 
-    def condition(self, number: int, name: str) -> bool | None:
-        """Returns a condition that is fed to a tower, as a script says whether it trains; None where it changes."""
-        key = trace_name("feed", name, tower=number, section=self._part.name)
-        values = {bool(self._part.trace.step(step).read(key)) for step in self._part.steps}
-        return values.pop() if len(values) == 1 else None
+    def shares(self, number: int) -> set[str]:
+        """Returns the tensors that the script feeds whole, and splits among the towers only behind other ops."""
+        shared = {each["tensor"] for each in self.values.values() if "share" in each}
+        return {tensor for tensor, _, _ in self.fed(number) if tensor in shared}
 
     def node(self, name: str) -> Mapping[str, Any]:
         """Returns a node by name."""
@@ -291,6 +290,8 @@ class _Building:
         self.variables: dict[str, Op] = {}
         self._fed: dict[str, Op] = {}
         self._loops: dict[str, int] = {}
+        self._whole: set[Op] = set()
+        shares = reader.shares(number)
         for tensor, key, dtype in reader.fed(number):
             shape = reader.fed_shape(number, key.name)
             constant = reader.fed_number(number, key.name) if not shape else None
@@ -299,9 +300,8 @@ class _Building:
                 continue
             op = Op(FEED, key.name, [], {}, [shape], [dtype])
             self._fed[tensor] = self.feeds[key.name] = op
-            condition = reader.condition(number, key.name) if dtype == "bool" and shape == () else None
-            if condition is not None:
-                self._fed[tensor] = Op(CONST, key.name, [], {"value": np.array(condition)}, [shape], [dtype])
+            if tensor in shares:
+                self._whole.add(op)
 
     def tensor(self, text: str) -> Tensor:
         name, _, index = text.partition(":")
@@ -366,6 +366,8 @@ class _Building:
         if key is not None:
             return self._variable(key)
         inputs = [self.tensor(each) for each in self._taken(name)]
+        if any(each.op in self._whole for each in inputs):
+            return self._of_share(name, self._reader.node(name), inputs)
         looped = self._looped(name, inputs)
         if looped is not None:
             return looped
@@ -379,6 +381,15 @@ class _Building:
         if node["op"] in GIVES:
             dtypes = [str(attributes.get(GIVES[node["op"]]) or GIVES[node["op"]])]
         return Op(node["op"], name, inputs, attributes, shapes or [()], dtypes, self._reader.place(name))
+
+    def _of_share(self, name: str, node: Mapping[str, Any], inputs: list[Tensor]) -> Op:
+        """An op of what the script has whole and a rank has its share of: the split among the towers is no op there."""
+        dtypes = [inputs[-1].dtype]
+        if node["op"] == "Split":
+            return Op("Identity", name, inputs[1:], {}, [(UNKNOWN,)], dtypes, self._reader.place(name))
+        found = Op(node["op"], name, inputs, attributes_of(node), [(UNKNOWN,)], dtypes, self._reader.place(name))
+        self._whole.add(found)
+        return found
 
     def _looped(self, name: str, inputs: list[Tensor]) -> Op | None:
         """An op of a loop's control flow; None of any other."""

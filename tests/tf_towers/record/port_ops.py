@@ -61,7 +61,7 @@ def arithmetic(x):
 
 
 def reductions(x):
-    y = tf.reshape(tf.matmul(x, weights("kernel", [4, 12])), [-1, 3, 4])
+    y = tf.tanh(tf.reshape(tf.matmul(x, weights("kernel", [4, 12])), [-1, 3, 4]))
     found = [tf.reduce_sum(y, 1), tf.reduce_mean(y, [1, 2], keepdims=True), tf.reduce_max(y, 2), tf.reduce_min(y)]
     found += [tf.reduce_prod(y, [1, 2]), tf.reduce_prod(y + 2.0, 1, keepdims=True), tf.reduce_logsumexp(y, 1)]
     some = tf.reduce_any(tf.greater(y, 0.5), [1, 2]), tf.reduce_all(tf.greater(y, -0.5), 1)
@@ -105,8 +105,7 @@ def images(x):
     )
     deep = tf.reshape(y, [-1, 4, 4, 4, 2])
     deeper = tf.nn.conv3d(deep, tf.tanh(weights("deep", [2, 3, 3, 2, 3])), [1, 1, 1, 1, 1], "SAME")
-    found += [back, deeper, tf.nn.max_pool3d(deeper, [1, 3, 2, 2, 1], [1, 2, 2, 2, 1], "SAME")]
-    found += [tf.nn.avg_pool3d(deep, [1, 2, 3, 2, 1], [1, 1, 2, 2, 1], "SAME"), tf.nn.max_pool(y, 3, 2, "SAME")]
+    found += [back, deeper, tf.nn.max_pool(y, 3, 2, "SAME")]
     found += [tf.nn.avg_pool(y, 2, 2, "VALID"), tf.nn.lrn(y, 2, 1.0, 0.01, 0.75), tf.depth_to_space(y, 2)]
     found += [tf.space_to_depth(y, 2), tf.image.resize_bilinear(y, [7, 5]), tf.image.resize_nearest_neighbor(y, [7, 5])]
     found += [
@@ -120,7 +119,13 @@ def images(x):
     return [spread(each) for each in found]
 
 
-GROUPS = {each.__name__: each for each in (smooth, kinked, arithmetic, reductions, rearranged, images)}
+def single(x):  # TensorFlow has no float64 kernels of these
+    y = tf.reshape(tf.matmul(x, weights("dense", [4, 128])), [-1, 4, 4, 4, 2])
+    found = [tf.nn.max_pool3d(y, [1, 3, 2, 2, 1], [1, 2, 2, 2, 1], "SAME")]
+    return [spread(each) for each in [*found, tf.nn.avg_pool3d(y, [1, 2, 3, 2, 1], [1, 1, 2, 2, 1], "SAME")]]
+
+
+GROUPS = {each.__name__: each for each in (smooth, kinked, arithmetic, reductions, rearranged, images, single)}
 
 
 def main(group):

@@ -33,14 +33,16 @@ reductions: Add All Any BatchMatMulV2 Cumprod Cumsum Max Min Prod Reshape Sum To
 rearranged: BroadcastTo ConcatV2 ExpandDims GatherNd GatherV2 MatrixBandPart MatrixDiagPart MirrorPad OneHot
     Pack Pad PadV2 ReverseV2 Roll ScatterNd SegmentSum Slice Split SplitV Squeeze Tile Unpack
     UnsortedSegmentSum Where
-images: AvgPool AvgPool3D BatchToSpaceND Conv2D Conv2DBackpropInput Conv3D DepthToSpace DepthwiseConv2dNative
-    FusedBatchNormV3 LRN MaxPool MaxPool3D ResizeBilinear ResizeNearestNeighbor SpaceToBatchND SpaceToDepth
+images: AvgPool BatchToSpaceND Conv2D Conv2DBackpropInput Conv3D DepthToSpace DepthwiseConv2dNative
+    FusedBatchNormV3 LRN MaxPool ResizeBilinear ResizeNearestNeighbor SpaceToBatchND SpaceToDepth
+single: AvgPool3D MaxPool3D
 """
 COVERED = {
     line[0].rstrip(":"): line[1:]
     for each in KINDS.strip().replace("\n    ", " ").splitlines()
     for line in [each.split()]
 }
+IN_FLOAT32_ONLY = ("single",)  # no kernels in float64, so no shadow: "same", but only half of it was judged
 # What several ops were raised to, or a part of one; the ops behind are those of the scripts of tests/legacy_scripts.
 RAISED = {*LAYERS, CROSS_ENTROPY, DROPOUT, "AsTensor", "Choice", "Index", "WeightDecay"}
 IN_SCRIPTS = {
@@ -79,7 +81,8 @@ def test_every_type_that_is_written_is_tested_and_stands_in_the_table():
 @pytest.mark.usefixtures("forked_torch")
 def test_gradients_of_a_group_are_tensorflows_in_float64(tf_python, group, tmp_path, request, capsys):
     out = run_recorded(tf_python, SCRIPT, group, options=(), cwd=tmp_path).out
-    assert main(["port", str(out), "--out", str(tmp_path / "port"), "--quiet"]) == 0
+    expected = 2 if group in IN_FLOAT32_ONLY else 0
+    assert main(["port", str(out), "--out", str(tmp_path / "port"), "--quiet"]) == expected
     assert "verdict: same" in capsys.readouterr().out
     if "tf1" in request.node.name:
         assert set(COVERED[group]) <= kinds_of(out)
