@@ -44,7 +44,7 @@ COVERED = {
 }
 IN_FLOAT32_ONLY = ("single",)  # no kernels in float64, so no shadow: "same", but only half of it was judged
 # What several ops were raised to, or a part of one; the ops behind are those of the scripts of tests/legacy_scripts.
-RAISED = {*LAYERS, CROSS_ENTROPY, DROPOUT, "AsTensor", "Choice", "Index", "WeightDecay"}
+RAISED = {*LAYERS, CROSS_ENTROPY, DROPOUT, "AsTensor", "Block", "Choice", "Index", "WeightDecay"}
 IN_SCRIPTS = {
     "SparseSoftmaxCrossEntropyWithLogits": "clones",
     "SoftmaxCrossEntropyWithLogits": "placeholder_slices",
