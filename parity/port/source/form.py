@@ -57,7 +57,7 @@ def _split(code: str, indent: str) -> list[str]:
 def _last_bracket(code: str) -> tuple[str, str, str]:
     """What stands up to, in and from the bracket that the code ends with; it is all of an expression's arguments."""
     end = len(code)
-    for tail in ("):", ") -> None:", "),", ")"):
+    for tail in ("):", ") -> None:", "),", ")", "],", "]"):
         if code.endswith(tail):
             end = len(code) - len(tail)
             break
@@ -136,7 +136,8 @@ def typed(statements: Sequence[str], arguments: Sequence[str], wished: str) -> l
     returned = statements[-1].removeprefix("return ")
     if not statements[-1].startswith("return ") or _is_typed(ast.parse(returned, mode="eval").body, known):
         return [*statements]
-    name = wished or _called(returned) or "output"
+    candidates = (wished, _called(returned), "output")
+    name = next((each for each in candidates if each and each not in known), "output")
     while name in known:
         name = f"{name}_"
     return [*statements[:-1], f"{name}: {TENSOR} = {returned}", f"return {name}"]

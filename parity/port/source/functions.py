@@ -15,7 +15,7 @@ from parity.port.tower.fold import fold
 from parity.port.tower.layers import raise_layers
 from parity.port.tower.loops import nest, raise_loops
 from parity.port.tower.ops import FEED, Op, Reader, Tensor, Tower
-from parity.port.tower.regions import Frames, contracted, regions_of
+from parity.port.tower.regions import Frame, Frames, contracted, regions_of, whole_call
 from parity.port.tower.simplify import simplify
 from parity.port.tower.terms import in_first_only, terms_of, with_decay
 from parity.trace.escape import is_argument
@@ -52,12 +52,14 @@ class Written:
       loss: what is differentiated.
       ops: number of ops of the tower, as recorded.
       refused: ops that could not be written.
+      frame: the first line of the script's function that makes the whole model, None where there is none.
     """
 
     forward: Function
     loss: Function
     ops: int
     refused: list[Refused] = field(default_factory=list)
+    frame: Frame | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def write_part(
     forward, refused = _forward(border, section, several, parameters, names)
     parameters.is_whole = not several  # another optimizer's part adds what only it reads
     loss, more = _loss(first, border, (common, own), (section, several), parameters, names)
-    return Written(forward, loss, count, refused + more)
+    return Written(forward, loss, count, refused + more, whole_call(border.model, names.frames))
 
 
 def _first_towers_own(reader: Reader, first: Tower, towers: int) -> list[Tensor]:

@@ -21,14 +21,16 @@ def names_of(graph: RecordedGraph) -> Names:
         return [known[number] for number in graph.callers.get(op.name, ())]
 
     def suggested(op: Op) -> str:
-        inner = ""
+        inner: Frame | None = None
         for frame in reversed(frames(op)):
-            assigned = ASSIGNED.match(frame.text) or _of_several(frame.text, inner)
+            assigned = ASSIGNED.match(frame.text) or _of_several(frame.text, inner.text if inner else "")
+            if inner is not None and not _only_calls(frame.text, inner.function):
+                break
             if assigned:
                 return identifier(assigned.group(1))
             if not frame.text.startswith("return "):
                 break
-            inner = frame.text
+            inner = frame
         return ""  # what a function returns is what its caller assigns; of anything else nothing is known
 
     def where(op: Op) -> str:
@@ -53,6 +55,16 @@ def _inside_of_statements(graph: RecordedGraph) -> set[str]:
             if graph.callers.get(name) == own:
                 found.add(name)
     return found
+
+
+def _only_calls(text: str, function: str) -> bool:
+    """Whether a statement assigns or returns what a function gives, and nothing that is computed of it."""
+    target, _, value = text.partition(" = ")
+    called = re.match(r"[\w.]*", value if value and "(" not in target else text.removeprefix("return "))
+    # A function may go by another name there, but what a library is called with is not what it gives.
+    return called is not None and (
+        function.startswith("__") or called[0].rpartition(".")[2] == function or "." not in called[0]
+    )
 
 
 def _of_several(text: str, returned: str) -> "re.Match[str] | None":

@@ -25,6 +25,7 @@ from parity.port.source.names import names_of
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Refused
 from parity.port.tower.ops import Reader
+from parity.port.tower.regions import Frame
 from parity.port.tower.shapes import shapes_of
 from parity.trace import RecordedGraph, Trace, read_graph
 from parity.trace.as_written import as_written
@@ -160,7 +161,8 @@ def _body(parameters: Parameters, written: list[Written], optimizers: Iterable[F
     classes = Classes()
     classes.add(parameters)
     texts = [[*_class(each)] for each in classes.found]
-    texts.append([*_module(parameters, classes, written)])
+    frame = written[0].frame if len(written) == 1 else None
+    texts.append([*_module(parameters, classes, written, frame)])
     for one in written:
         texts += [[*_refusing(refused)] for refused in one.refused]
         texts.append([*_defined(one.loss, "model: DistributedDataParallel")])
@@ -183,9 +185,7 @@ def _imports(text: str) -> Iterator[str]:
 
 
 def _class(one: Class) -> Iterator[str]:
-    frame = one.frame
-    where = f"  # {one_line(frame.file)}:{frame.line} {one_line(frame.function)}()" if frame else ""
-    yield from wrapped(f"class {one.name}(nn.Module):{where}")
+    yield from wrapped(f"class {one.name}(nn.Module):{_cited(one.frame)}")
     arguments = ["self", *(f"{name}: {kind}" for name, kind in one.arguments)]
     made = [f"def __init__({', '.join(arguments)}) -> None:", "    super().__init__()"]
     yield from indented([*made, *indented(one.made)])
@@ -193,8 +193,12 @@ def _class(one: Class) -> Iterator[str]:
     yield from indented([*_defined(Function("forward", ["self", *one.taken], one.body, one.gives), "self")])
 
 
-def _module(parameters: Parameters, classes: Classes, written: list[Written]) -> Iterator[str]:
-    yield "class Model(nn.Module):"
+def _cited(frame: Frame | None) -> str:
+    return f"  # {one_line(frame.file)}:{frame.line} {one_line(frame.function)}()" if frame else ""
+
+
+def _module(parameters: Parameters, classes: Classes, written: list[Written], frame: Frame | None) -> Iterator[str]:
+    yield from wrapped(f"class Model(nn.Module):{_cited(frame)}")
     buffers = parameters.buffers()
     yield from (f"    {name}: {TENSOR}" for name in buffers)
     if buffers:

@@ -15,6 +15,29 @@ MOST_CHARACTERS_TAKEN = 64  # characters of what an op takes; with more of them 
 MOST_CHARACTERS_OF_OPERANDS = 48  # of two of them
 OPERATORS = ("Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "Maximum", "Minimum")
 NAMED_REDUCTIONS = ("Mean", "Sum", CROSS_ENTROPY)
+# What ops give, where the script has no name for it.
+NOUNS = {
+    **dict.fromkeys(["Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Tanh"], "activated"),
+    **dict.fromkeys(["Conv2d", "DepthwiseConv2d", "Conv3d", "ConvTranspose2d"], "features"),
+    **dict.fromkeys(["MaxPool", "AvgPool"], "pooled"),
+    **dict.fromkeys(["Add", "AddV2", "AddN", "Sum"], "total"),
+    **dict.fromkeys(["BatchNorm", "LayerNorm"], "normed"),
+    **dict.fromkeys(["Mul", "MatMul", "BatchMatMul", "BatchMatMulV2"], "product"),
+    "Linear": "projected",
+    "Embedding": "embedded",
+    "Dropout": "dropped",
+    "Sigmoid": "gate",
+    "Softmax": "probabilities",
+    "ConcatV2": "joined",
+    "Pack": "stacked",
+    "Reshape": "flat",
+    "Pad": "padded",
+    "Sub": "difference",
+    "RealDiv": "quotient",
+    "Square": "squared",
+    "Mean": "average",
+    "Transpose": "turned",
+}
 SEVERAL = ("Split", "SplitV", "Unpack", "TopKV2")
 
 WriteOp = Callable[["Writer", Op], Code | None]
@@ -255,7 +278,10 @@ class Writer:
 
     def _assign(self, tensor: Tensor) -> None:
         pending = self._pending.pop(tensor)
-        self.names[tensor] = name = self.free_name(self._wished(tensor.op))
+        wished = self._wished(tensor.op)
+        # Where that is taken by what is needed still, what it is: a number behind a name says nothing.
+        other = NOUNS.get(tensor.kind, wished)
+        self.names[tensor] = name = self.free_name(wished if other in self._holding() else self._free_of(wished, other))
         self.statements.append(f"{name} = {pending.code.text}")
 
     def _assign_several(self, op: Op) -> None:
@@ -285,13 +311,19 @@ class Writer:
 
     def free_name(self, wished: str) -> str:
         """Returns a name for what an op gives, which is taken again where nobody needs its old value."""
-        holding = {name for tensor, name in self.names.items() if self._left.get(tensor, 0) > 0}
-        holding |= {name for each in self._pending.values() for name in each.names}
-        if wished not in holding:
+        if wished not in self._holding():
             self._forget(wished)
             self._used.add(wished)
             return wished
         return self.new_name(wished)
+
+    def _holding(self) -> set[str]:
+        """The names of what will be taken still."""
+        holding = {name for tensor, name in self.names.items() if self._left.get(tensor, 0) > 0}
+        return holding | {name for each in self._pending.values() for name in each.names}
+
+    def _free_of(self, wished: str, other: str) -> str:
+        return other if wished in self._holding() else wished
 
     def new_name(self, wished: str) -> str:
         """Returns a name that was not used before."""

@@ -136,6 +136,19 @@ def _calls(model: Sequence[Op], frames: Frames) -> Iterator[tuple[Frame, list[Op
             yield min((frame for frame, _ in call), key=lambda frame: frame.line), [op for _, op in call]
 
 
+def whole_call(model: Sequence[Op], frames: Frames) -> Frame | None:
+    """Returns the first line of the innermost function of the script that makes all layers of a model."""
+    stacks = [[*frames(op)] for op in model if op.kind in LAYERS]
+    found = None
+    for depth in range(1, min(map(len, stacks), default=0)):
+        if len({tuple(stack[:depth]) for stack in stacks}) > 1:
+            break
+        own = [stack[depth] for stack in stacks]
+        if len({frame.function for frame in own}) == 1 and not own[0].function.startswith("<"):
+            found = min(own, key=lambda frame: frame.line)
+    return found
+
+
 def _split(entries: list[tuple[Frame, Op]]) -> Iterator[list[tuple[Frame, Op]]]:
     """Splits what one line calls in a loop: a call begins where the function is back at the line that it began with."""
     call: list[tuple[Frame, Op]] = []

@@ -95,6 +95,12 @@ def recorded(tf_python: str, tmp_path_factory: pytest.TempPathFactory) -> Callab
     return record
 
 
+@pytest.fixture
+def recorded_here(tf_python: str, tmp_path: Path) -> Callable[[str], Recorded]:
+    """Records a script of this folder by name to its end."""
+    return lambda name: run_recorded(tf_python, Path(__file__).with_name(f"{name}.py"), options=(), cwd=tmp_path)
+
+
 @pytest.fixture(scope="session")
 def this_python() -> str:
     """TensorFlow 2, in an interpreter that is started anew for each script."""

@@ -1,6 +1,8 @@
 """Ports that `parity port` writes from recorded scripts, and proves."""
 
 import ast
+import subprocess
+import sys
 
 import pytest
 
@@ -77,6 +79,55 @@ def test_it_is_the_same_text_each_time_and_python(trace_of, name):
     ast.parse(port.source("What it is."))
     assert not port.missing
     assert all(len(line) <= 120 for line in port.body.splitlines())
+
+
+CONV_NETS = ("clones", "mirrored_pool", "split_sum")
+MOST_LINES_PER_LAYER = 4  # of constructors and forwards
+
+
+def statements_of_modules(source):
+    """Number of lines of the constructors and forwards of a port."""
+    classes = (each for each in ast.parse(source).body if isinstance(each, ast.ClassDef))
+    methods = (each for one in classes for each in one.body if isinstance(each, ast.FunctionDef))
+    return sum(each.end_lineno - each.lineno + 1 for each in methods)
+
+
+@pytest.mark.parametrize("name", CONV_NETS)
+def test_a_conv_net_has_at_most_four_lines_for_each_layer(trace_of, name):
+    source = port_of(trace_of(name)).body
+    layers = source.count(" = nn.") + source.count(" = like_tf.")
+    assert statements_of_modules(source) <= MOST_LINES_PER_LAYER * layers
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_port_is_as_ruff_formats_it(trace_of, tmp_path, name):
+    path = tmp_path / "port.py"
+    path.write_text(port_of(trace_of(name)).source("What it is."))
+    options = ["--isolated", "--line-length", "120", str(path)]
+    subprocess.run([sys.executable, "-m", "ruff", "format", "--check", *options], check=True)
+    subprocess.run([sys.executable, "-m", "ruff", "check", "--select", "E,F,W,I,B,UP,C4,RET,SIM", *options], check=True)
+
+
+@pytest.mark.slow
+def test_ports_have_types(trace_of, tmp_path):
+    for name in WRITTEN:
+        (tmp_path / f"{name}.py").write_text(port_of(trace_of(name)).source("What it is."))
+    files = [str(path) for path in sorted(tmp_path.glob("*.py"))]
+    subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), *files], check=True
+    )
+
+
+@pytest.mark.slow
+def test_a_residual_net_of_14_layers_is_written_in_at_most_120_lines(recorded_here, request, tmp_path):
+    if "tf2" in request.node.name:
+        pytest.skip("TensorFlow 2 has no contrib: run the tf1 leg")
+    trace = recorded_here("resnet_slim").out
+    assert main(["port", str(trace), "--out", str(tmp_path / "port"), "--quiet"]) == 0
+    source = (tmp_path / "port" / "port.py").read_text()
+    assert len(source.splitlines()) <= 120
+    assert "class Block(nn.Module):  # resnet_slim.py" in source
+    assert "self.stage2 = nn.Sequential(BlockWithShortcut(4, 8), Block(8))" in source
 
 
 def test_what_cannot_be_written_is_named_and_exits_with_3(trace_of, tmp_path, capsys):

@@ -1,0 +1,156 @@
+"""Classes that a port has for the blocks of a model, on models of a few ops."""
+
+from parity.port.source import blocks, expressions, image_ops, layer_calls  # noqa: F401  they fill the tables of writers
+from parity.port.source.classes import Classes
+from parity.port.source.layer_names import name_layers
+from parity.port.source.parameters import Parameters
+from parity.port.source.writer import Writer
+from parity.port.tower.ops import FEED, Op
+from parity.port.tower.regions import CALLED_BLOCK, Frame, contracted, regions_of
+
+CALL = Frame("train.py", 30, "<module>", "net = network(images)")
+IN_NETWORK = Frame("train.py", 20, "network", "net = block(net, width)")
+
+
+class Made:
+    """A model as a script makes it, op by op."""
+
+    def __init__(self, channels=4):
+        self.ops, self.shapes, self.frames = [], {}, {}
+        self.x = Op(FEED, "images", [], {}, [(2, 8, 8, channels)], ["float32"]).output()
+
+    def add(self, kind, name, *inputs, channels=None, frames=(CALL, IN_NETWORK), **attributes):
+        shape = inputs[0].shape if channels is None else (*inputs[0].shape[:-1], channels)
+        op = Op(kind, name, [*inputs], attributes, [shape], ["float32"], len(self.ops))
+        self.ops.append(op)
+        self.frames[op] = frames
+        return op.output()
+
+    def conv(self, scope, x, channels, size=3, frames=(CALL, IN_NETWORK)):
+        self.shapes[f"{scope}/weights"] = (size, size, x.shape[-1], channels)
+        attributes = {"weight": f"{scope}/weights", "bias": None, "padding": "SAME", "strides": [1, 1, 1, 1]}
+        return self.add("Conv2d", f"tower_0/{scope}/Conv2D", x, channels=channels, frames=frames, **attributes)
+
+    def block(self, scope, x, channels, frames=()):
+        """Two convolutions, the second one narrower, and what was taken."""
+        stack = [(CALL, IN_NETWORK, Frame("train.py", line, "block", "x = conv(x)")) for line in (10, 11, 12)]
+        inner = self.conv(f"{scope}/first", x, 2 * channels, frames=frames or stack[0])
+        inner = self.add("Relu", f"tower_0/{scope}/Relu", inner, frames=frames or stack[1])
+        inner = self.conv(f"{scope}/second", inner, channels, 1, frames=frames or stack[1])
+        return self.add("AddV2", f"tower_0/{scope}/add", x, inner, frames=frames or stack[2])
+
+    def written(self, output):
+        """The text of each class, and the statements of the module's constructor and forward."""
+        parameters = Parameters(self.shapes, dict.fromkeys(self.shapes, "var"))
+        items = contracted(self.ops, regions_of(self.ops, [output], self.frames.__getitem__))
+        name_layers(items, parameters, lambda op: self.frames[op])
+        writer = Writer(parameters, "self", {self.x: "images"}, frames=lambda op: self.frames[op])
+        found = writer.write(items, [output])
+        classes = Classes()
+        classes.add(parameters)
+        return (
+            classes,
+            [*classes.statements(parameters), *writer.statements, *(each.text for each in found)],
+            parameters,
+        )
+
+
+def test_blocks_that_differ_in_their_widths_are_one_class():
+    model = Made()
+    x = model.block("one", model.x, 4)
+    x = model.conv("wider", x, 8)
+    classes, module, parameters = model.written(model.block("two", x, 8))
+    (block,) = classes.found
+    assert (block.name, block.arguments) == ("Block", [("channels", "int")])
+    assert block.made == [
+        "self.first = nn.Conv2d(channels, 2 * channels, 3, padding=1, bias=False)",
+        "self.second = nn.Conv2d(2 * channels, channels, 1, bias=False)",
+    ]
+    assert block.body == ["activated = F.relu(self.first(x))", "return x + self.second(activated)"]
+    assert (block.frame.file, block.frame.line, block.frame.function) == ("train.py", 10, "block")
+    assert module[:3] == [
+        "self.one = Block(4)",
+        "self.wider = nn.Conv2d(4, 8, 3, padding=1, bias=False)",
+        "self.two = Block(8)",
+    ]
+    assert parameters.mapping()["two/first/weights"] == ("two.first.weight", "hwio_to_oihw")
+
+
+def test_a_scope_of_blocks_one_behind_the_other_is_a_sequence_and_its_weights_have_numbers():
+    model = Made()
+    x = model.conv("stem", model.x, 4)
+    x = model.block("stage/a", x, 4)
+    x = model.block("stage/b", x, 4)
+    classes, module, parameters = model.written(model.conv("head", x, 2))
+    assert "self.stage = nn.Sequential(Block(), Block())" in module
+    assert len(classes.found) == 1
+    assert parameters.mapping()["stage/b/second/weights"][0] == "stage.1.second.weight"
+    assert parameters.whole("stage/b/second/weights", "module").text == (
+        'module.get_parameter("stage.1.second.weight")'
+    )
+
+
+def test_one_layer_in_a_scope_is_no_class():
+    model = Made()
+    x = model.conv("one", model.x, 4)
+    classes, module, _ = model.written(model.conv("two", model.add("Relu", "tower_0/one/Relu", x), 4))
+    assert not classes.found
+    assert [line.partition(" = ")[0] for line in module[:2]] == ["self.one", "self.two"]
+
+
+def test_a_scope_that_something_outside_of_it_stands_between_is_no_block():
+    model = Made()
+    first = model.conv("one/first", model.x, 4)
+    outside = model.add("Relu", "tower_0/Relu", first)
+    x = model.conv("one/second", outside, 4)
+    output = model.conv("head", x, 2)
+    assert regions_of(model.ops, [output], model.frames.__getitem__) == []
+
+
+def test_weights_that_something_else_reads_too_stay_outside_of_blocks():
+    model = Made()
+    x = model.block("one", model.x, 4)
+    again = model.add("Conv2d", "tower_0/again/Conv2D", x, channels=8, **model.ops[0].attributes)
+    output = model.conv("head", again, 2)
+    assert regions_of(model.ops, [output], model.frames.__getitem__) == []
+
+
+def test_calls_of_a_function_are_blocks_without_a_scope_and_a_loop_calls_it_anew():
+    model = Made()
+    x = model.conv("stem", model.x, 4)
+    for number in range(2):  # all of them in one scope, as tf.layers has them where the script names nothing
+        lines = [Frame("train.py", line, "residual", "x = conv(x)") for line in (10, 11)]
+        y = model.conv(f"conv2d_{2 * number + 1}", x, 4, frames=(CALL, IN_NETWORK, lines[0]))
+        x = model.conv(f"conv2d_{2 * number + 2}", y, 4, frames=(CALL, IN_NETWORK, lines[1]))
+    classes, module, _ = model.written(model.conv("head", x, 2))
+    assert [each.name for each in classes.found] == ["Residual"]
+    assert [line.partition("(")[0] for line in classes.found[0].made] == [
+        "self.conv1 = nn.Conv2d",
+        "self.conv2 = nn.Conv2d",
+    ]
+    assert module[1:3] == ["self.residual1 = Residual()", "self.residual2 = Residual()"]
+
+
+def test_two_kinds_of_blocks_of_one_function_are_called_after_what_one_has_more():
+    model = Made()
+    x = model.block("one", model.x, 4)
+    stack = (CALL, IN_NETWORK, Frame("train.py", 9, "block", "x = conv(x)"))
+    shortcut = model.conv("two/shortcut", x, 4, frames=stack)
+    output = model.add("AddV2", "tower_0/two/sum", model.block("two", x, 4), shortcut, frames=stack)
+    classes, _, _ = model.written(model.conv("head", output, 2))
+    assert [each.name for each in classes.found] == ["Block", "BlockWithShortcut"]
+
+
+def test_a_block_that_is_called_twice_is_made_once():
+    model = Made()
+    first = model.block("shared", model.x, 4)
+    place = len(model.ops)
+    model.block("shared", first, 4)
+    for op in model.ops[place:]:
+        op.name = op.name.replace("shared", "shared_1")
+    output = model.conv("head", model.ops[-1].output(), 2)
+    items = contracted(model.ops, regions_of(model.ops, [output], model.frames.__getitem__))
+    assert [op.kind for op in items[:2]] == [CALLED_BLOCK] * 2
+    classes, module, _ = model.written(output)
+    assert len(classes.found) == 1
+    assert sum("= Shared()" in line or "= Block()" in line for line in module) == 1

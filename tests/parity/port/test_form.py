@@ -1,0 +1,48 @@
+"""The form of what ports are written in: long lines, and types where a checker knows none."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from parity.port.source.form import indented, typed, wrapped
+
+LONG = [
+    f"self.stage = nn.Sequential({', '.join(['BlockWithShortcut(64, 128)'] * 4)})",
+    f"self.stage = nn.Sequential({', '.join(['BlockWithShortcut(64, 128)'] * 9)})",
+    f"return like_tf.RMSProp(model.parameters(), {', '.join(f'setting_{name}=0.125' for name in 'abcdef')})",
+    f"decayed = [{', '.join(f'module.convolution_{name}.weight' for name in 'abcdef')}]",
+    f"return {' + '.join(f'0.5 * auxiliary_loss_{name}(module.weight, 2)' for name in 'abcd')}",
+    f"total = {' + '.join(f'auxiliary_loss_{name}' for name in 'abcdef')}",
+]
+
+
+@pytest.mark.skipif(shutil.which("ruff") is None, reason="needs ruff: pip install -e '.[dev]'")
+@pytest.mark.parametrize("statement", LONG)
+def test_long_lines_are_wrapped_as_ruff_wraps_them(statement):
+    text = "\n".join(["def function(model, module):", *indented([statement])]) + "\n"
+    words = ["ruff", "format", "--isolated", "--line-length", "120", "-"]
+    assert subprocess.run(words, input=text, capture_output=True, text=True, check=True).stdout == text
+    assert all(len(line) <= 120 for line in text.splitlines())
+
+
+def test_a_comment_for_which_there_is_no_room_stands_in_front():
+    assert wrapped(f"x = {'a' * 100}  # train.py:12", "    ") == ["    # train.py:12", f"    x = {'a' * 100}"]
+    assert wrapped("x = 1  # train.py:12") == ["x = 1  # train.py:12"]
+
+
+@pytest.mark.parametrize(
+    ("statements", "last"),
+    [
+        (["return self.fc(x)"], ["output: torch.Tensor = self.fc(x)", "return output"]),
+        (["return self.logits(x)"], ["logits: torch.Tensor = self.logits(x)", "return logits"]),
+        (["return F.relu(self.fc(x))"], ["return F.relu(self.fc(x))"]),
+        (["x = self.fc(x)", "return x"], ["return x"]),
+        (["net = self.fc(x)", "return net"], ["output: torch.Tensor = net", "return output"]),
+        (["return x + self.fc(x)"], ["output: torch.Tensor = x + self.fc(x)", "return output"]),
+        (["return x + F.relu(x)"], ["return x + F.relu(x)"]),
+        (["return self.a(x), self.b(x)"], ["return self.a(x), self.b(x)"]),
+    ],
+)
+def test_what_a_checker_cannot_know_is_said(statements, last):
+    assert typed(statements, ["x"], "")[-len(last) :] == last
