@@ -87,9 +87,9 @@ class _SuggestingParser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            alike = difflib.get_close_matches(str(value), [str(choice) for choice in action.choices or ()], 1)
-            if alike:
-                error.message += f". Did you mean {alike[0]!r}?"
+            closest = difflib.get_close_matches(str(value), [str(choice) for choice in action.choices or ()], 1)
+            if closest:
+                error.message += f". Did you mean {closest[0]!r}?"
             raise
 
 
