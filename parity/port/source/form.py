@@ -35,6 +35,9 @@ def _commented(statement: str) -> tuple[str, str, str]:
 
 
 def _split(code: str, indent: str) -> list[str]:
+    several = _several(code, indent)
+    if several:
+        return several
     head, body, tail = _last_bracket(code)
     if body:
         inner = indent + INDENT
@@ -52,6 +55,19 @@ def _split(code: str, indent: str) -> list[str]:
     if len(inner + expression) <= LINE_WIDTH:
         return [f"{indent}{start}(", inner + expression, f"{indent})"]
     return [f"{indent}{start}(", *(inner + each for each in operands), f"{indent})"]
+
+
+def _several(code: str, indent: str) -> list[str]:
+    """The lines of a return of several, or of an assignment to several; none of anything else."""
+    start, expression = _expression(code)
+    inner = indent + INDENT
+    returned = [each.strip() for each in _parts(expression, ",")] if start == "return " else []
+    if len(returned) > 1:
+        return [f"{indent}return (", *(line for each in returned for line in wrapped(f"{each},", inner)), f"{indent})"]
+    names = start.removesuffix(" = ").split(", ") if start.endswith(" = ") else []
+    if len(names) > 1:
+        return [f"{indent}(", *(f"{inner}{name}," for name in names), *wrapped(f") = {expression}", indent)]
+    return []
 
 
 def _last_bracket(code: str) -> tuple[str, str, str]:

@@ -31,6 +31,7 @@ from parity.trace import RecordedGraph, Trace, read_graph
 from parity.trace.as_written import as_written
 from parity.trace.escape import in_docstring, is_argument, one_line, python_string, toml_string
 
+MOST_TYPES_LISTED = 3  # of what a function returns
 RENAMED = {"learning_rate": "lr"}  # of the script's optimizers, in torch's words
 
 
@@ -216,7 +217,8 @@ def _module(parameters: Parameters, classes: Classes, written: list[Written], fr
 
 def _defined(function: Function, first: str, gives: str = "") -> Iterator[str]:
     own = function.arguments[1:]
-    gives = gives or (TENSOR if function.gives == 1 else f"tuple[{', '.join([TENSOR] * function.gives)}]")
+    each = ", ".join([TENSOR] * function.gives) if function.gives <= MOST_TYPES_LISTED else f"{TENSOR}, ..."
+    gives = gives or (TENSOR if function.gives == 1 else f"tuple[{each}]")
     arguments = ", ".join([first, *(f"{name}: {TENSOR}" for name in own)])
     yield from wrapped(f"def {function.name}({arguments}) -> {gives}:")
     yield from indented(typed(function.body, own, function.returned))
@@ -224,7 +226,7 @@ def _defined(function: Function, first: str, gives: str = "") -> Iterator[str]:
 
 def _refusing(refused: Refused) -> Iterator[str]:
     where = one_line(f" at {refused.line}") if refused.line else ""
-    yield f"def {refused.function}(*taken):"
+    yield f"def {refused.function}(*taken: torch.Tensor) -> torch.Tensor:"
     yield f"    # {one_line(refused.name)}{where}: {_shapes_in_words(refused)}"
     yield f"    raise NotImplementedError({python_string(f'{refused.kind}{where}: write it by hand')})"
 

@@ -13,6 +13,8 @@ LONG = [
     f"return like_tf.RMSProp(model.parameters(), {', '.join(f'setting_{name}=0.125' for name in 'abcdef')})",
     f"decayed = [{', '.join(f'module.convolution_{name}.weight' for name in 'abcdef')}]",
     f"return {' + '.join(f'0.5 * auxiliary_loss_{name}(module.weight, 2)' for name in 'abcd')}",
+    f"return {', '.join(f'F.relu(self.layer_{name}(x)).permute(0, 2, 3, 1)' for name in 'abcd')}",
+    f"{', '.join(f'result_of_layer_{name}' for name in 'abcdef')} = model(images)",
     f"total = {' + '.join(f'auxiliary_loss_{name}' for name in 'abcdef')}",
 ]
 
