@@ -48,7 +48,7 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path, traces, kind, given):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     read = []
-    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
     reader.start()
     main(["compare", *(traces if given == "whole" else ["nowhere", "nowhere"]), f"--{kind}", str(pipe)])
     reader.join(10)
