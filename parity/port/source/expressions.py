@@ -9,7 +9,7 @@ from parity.port.source.code import ATOM, SIGNED, Code, axes, call, infix, metho
 from parity.port.source.writer import Writer, scalar, writes
 from parity.port.tower.fold import CHOICE, strided_index
 from parity.port.tower.ops import CONST, VARIABLE, Op, Tensor
-from parity.port.tower.simplify import axes_of
+from parity.port.tower.simplify import HITS, axes_of
 from parity.trace.as_written import as_written
 
 TORCH_FUNCTIONS = {
@@ -193,6 +193,13 @@ def _branches(writer: Writer, op: Op) -> Code:
 
 @writes("Select", "SelectV2")
 def _choice(writer: Writer, op: Op) -> Code:
+    chosen, *others = op.inputs
+    rank = len(op.output().shape)
+    if (
+        op.kind == "Select" and len(chosen.shape) == 1 and rank > 1
+    ):  # by rows, where torch.where would choose by columns
+        rows = Code(f"{writer.code(chosen).within(ATOM)}[{', '.join([':', *['None'] * (rank - 1)])}]")
+        return call("torch.where", rows, *(_operand(writer, each, rank, False) for each in others))
     return call("torch.where", *_together(writer, op, op.inputs))
 
 
@@ -495,22 +502,41 @@ def _place_of_extreme(writer: Writer, op: Op) -> Code | None:
 
 @writes("SparseSoftmaxCrossEntropyWithLogits")
 def _sparse_cross_entropy(writer: Writer, op: Op) -> Code:
+    return call("F.cross_entropy", *_logits_and_classes(writer, op), reduction='"none"')
+
+
+def _logits_and_classes(writer: Writer, op: Op) -> tuple[Code, Code]:
     logits, labels = op.inputs
-    written = writer.code(logits), method(writer.code(labels), "long")
-    return call("F.cross_entropy", *written, reduction='"none"')
+    number = scalar(labels) if labels.kind == CONST else None
+    if number is None:
+        return writer.code(logits), method(writer.code(labels), "long")
+    writer.assign([logits])
+    found = writer.code(logits)
+    same = method(found, "new_full", f"({call('len', found).text},)", number.text)
+    return found, method(same, "long")
 
 
 @writes("CrossEntropy")
 def _mean_cross_entropy(writer: Writer, op: Op) -> Code:
-    logits, labels = op.inputs
-    written = writer.code(logits), method(writer.code(labels), "long")
-    return call("F.cross_entropy", *written, reduction='"sum"' if op.attributes["reduction"] == "Sum" else None)
+    reduction = '"sum"' if op.attributes["reduction"] == "Sum" else None
+    return call("F.cross_entropy", *_logits_and_classes(writer, op), reduction=reduction)
 
 
 @writes("SoftmaxCrossEntropyWithLogits")
 def _cross_entropy(writer: Writer, op: Op) -> Code:
     logits, labels = op.inputs
     return call("like_tf.softmax_cross_entropy_with_logits", writer.code(labels), writer.code(logits))
+
+
+@writes(HITS)
+def _accidental_hits(writer: Writer, op: Op) -> Code:
+    """The lowest number of float32 for candidates that are a true class, which the softmax leaves out so; 0 for others."""
+    true, candidates = op.inputs
+    several = true.shape[1] > 1
+    classes = Code(f"{writer.code(true).within(ATOM)}[..., None]") if several else writer.code(true)
+    compared = infix(classes, "==", writer.code(candidates))
+    compared = method(compared, "any", "1") if several else compared
+    return infix(compared, "*", Code("torch.finfo(torch.float32).min"))
 
 
 # Draws.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from parity.port.tower.ops import CONST, Op, Tensor, Tower
+from parity.port.tower.ops import CONST, FEED, Op, Tensor, Tower
 
 # A rule takes an op whose inputs are simplified and returns the tensor that stands for its first output, or None.
 Rule = Callable[[Op], Tensor | None]
@@ -160,6 +160,92 @@ def axes_of(op: Op) -> tuple[int, ...] | None:
     return tuple(sorted(int(each) % rank for each in np.ravel(op.inputs[1].value))) if rank else ()
 
 
+def _stacked_in_parallel(op: Op) -> Tensor | None:
+    """parallel_stack: pieces with an axis of 1 in front, joined there."""
+    if op.kind != "ParallelConcat":
+        return None
+    axis = Op(CONST, op.name, [], {"value": np.array(0)}, [()], ["int32"], op.place)
+    return _like(op, "ConcatV2", [*op.inputs, axis.output()]).output()
+
+
+def _unstacked_and_stacked(op: Op) -> Tensor | None:
+    """A stack of all that was unstacked of one tensor, in order."""
+    axis = int(op.attributes.get("axis", 0))
+    pieces = op.inputs
+    if op.kind == "ConcatV2" and number_of(op.inputs[-1]) == 0:
+        pieces, axis = [each.op.inputs[0] for each in op.inputs[:-1] if each.kind in WIDENED and each.op.inputs], 0
+        if len(pieces) < len(op.inputs) - 1 or any(each.shape != op.output().shape[1:] for each in pieces):
+            return None
+    elif op.kind != "Pack":
+        return None
+    taken = pieces[0].op
+    if taken.kind != "Unpack" or int(taken.attributes.get("axis", 0)) != axis:
+        return None
+    whole = [*enumerate(each.number for each in pieces)]
+    same = all(each.op is taken for each in pieces) and all(place == number for place, number in whole)
+    return taken.inputs[0] if same and taken.inputs[0].shape == op.output().shape else None
+
+
+def _without_gradient(op: Op) -> Tensor | None:
+    """What is fed or constant has no gradient to stop."""
+    return op.inputs[0] if op.kind == "StopGradient" and op.inputs[0].kind in (FEED, CONST) else None
+
+
+def _times_ones(op: Op) -> Tensor | None:
+    """A product with a column of ones: a sum, as sampled losses have it."""
+    if op.kind != "MatMul" or op.attributes.get("transpose_a") or op.attributes.get("transpose_b"):
+        return None
+    taken, ones = op.inputs
+    if number_of(ones) != 1 or ones.shape[1:] != (1,):
+        return None
+    axes = Op(CONST, op.name, [], {"value": np.array([1])}, [(1,)], ["int32"], op.place)
+    found = _like(op, "Sum", [taken, axes.output()])
+    found.attributes["keep_dims"] = True
+    return found.output()
+
+
+def _classes_of_constants(op: Op) -> Tensor | None:
+    """A cross entropy with labels that are written out and one-hot: the same with classes."""
+    if op.kind != "SoftmaxCrossEntropyWithLogits" or op.inputs[1].kind != CONST:
+        return None
+    logits, labels = op.inputs
+    if (
+        labels.shape != logits.shape
+        or not ((labels.value == 1).sum(-1) == 1).all()
+        or (labels.value != 0).sum() != len(labels.value)
+    ):
+        return None
+    value = np.argmax(labels.value, -1)
+    classes = Op(CONST, labels.op.name, [], {"value": value}, [value.shape], ["int64"], op.place)
+    return _like(op, "SparseSoftmaxCrossEntropyWithLogits", [logits, classes.output()]).output()
+
+
+WIDENED = ("ExpandDims", "Reshape")
+HITS = "AccidentalHits"
+
+
+def _accidental_hits(op: Op) -> Tensor | None:
+    """What a sampled softmax adds to the logits of candidates that are true classes, as a dense tensor."""
+    if op.kind != "SparseToDense" or number_of(op.inputs[3]) != 0 or op.inputs[2].kind != "ComputeAccidentalHits":
+        return None
+    hits, places = op.inputs[2].op, op.inputs[0]
+    if op.inputs[2].number != 2 or places.kind != "ConcatV2" or len(hits.inputs[0].shape) != 2:
+        return None
+    columns = [_plain_column(each) for each in places.op.inputs[:-1]]
+    if columns != [hits.output(0), hits.output(1)] or op.output().shape != (
+        hits.inputs[0].shape[0],
+        *hits.inputs[1].shape,
+    ):
+        return None
+    return _like(op, HITS, hits.inputs).output()
+
+
+def _plain_column(tensor: Tensor) -> Tensor:
+    while tensor.kind in (*WIDENED, "Cast") and tensor.op.inputs:
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
 REWRITES: tuple[Rule, ...] = (
     _neutral,
     _same_type,
@@ -170,4 +256,10 @@ REWRITES: tuple[Rule, ...] = (
     _mean_of_sum,
     _chosen,
     _transposed_twice,
+    _stacked_in_parallel,
+    _unstacked_and_stacked,
+    _accidental_hits,
+    _without_gradient,
+    _times_ones,
+    _classes_of_constants,
 )
