@@ -11,6 +11,7 @@ from parity.port.source.layer_names import name_layers
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Refused, Writer
 from parity.port.tower.border import Border, border_of
+from parity.port.tower.cells import raise_cells, raise_dynamic_rnn
 from parity.port.tower.fold import fold
 from parity.port.tower.layers import raise_layers
 from parity.port.tower.loops import nest, raise_loops
@@ -81,7 +82,7 @@ class Names:
 
 def prepared(tower: Tower) -> Tower:
     """Returns a tower as it is written: folded, simplified, with layers."""
-    return raise_layers(raise_loops(simplify(fold(tower))))
+    return raise_cells(raise_layers(raise_loops(simplify(fold(tower)))))
 
 
 def write_part(
@@ -106,7 +107,7 @@ def write_part(
     only = _first_towers_own(reader, first, towers)
     kept = [each for each in terms_of(first.loss) if each not in only]
     common, own = with_decay(kept), with_decay(only)
-    nested = nest([*common, *own])
+    nested = nest([*common, *own], raise_dynamic_rnn)
     common, own = nested[: len(common)], nested[len(common) :]
     border = border_of(nested)
     forward, refused = _forward(border, section, several, parameters, names)

@@ -4,17 +4,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from parity.port.source.code import ATOM, Code
+from parity.port.source.code import ATOM, Code, call
 from parity.port.source.form import INDENT
 from parity.port.source.writer import Writer, states, writes
+from parity.port.tower.cells import CELL, LENGTHS, STARTS
+from parity.port.tower.layers import DYNAMIC_RNN, GRU_CELL, LSTM_CELL, settings
 from parity.port.tower.loops import (
     APPENDS,
     ARRAY,
     AS_TENSOR,
-    AXIS,
     BODY,
     GATHER,
     INDEX,
+    LOOP_AXIS,
     PATTERN,
     READ,
     WRITE,
@@ -64,7 +66,8 @@ def is_list(state: State) -> bool:
 def _wished(writer: Writer, state: State) -> str:
     if is_list(state):
         return writer.suggested(state.start.op) or "outputs"
-    return writer.suggested(state.following.op) or "state"
+    otherwise = "ch"[1 - state.following.number] if state.following.kind == LSTM_CELL else "state"
+    return writer.suggested(state.following.op) or otherwise
 
 
 def _range(body: Body, stops: str) -> str:
@@ -92,15 +95,20 @@ def _begin_list(writer: Writer, body: Body, state: State, name: str) -> None:
 def _begin(writer: Writer, loop: Op, others: list[State], named: dict[int, str]) -> None:
     starts: dict[str, list[str]] = {}
     for state in others:
-        starts.setdefault(_start(writer, loop, state.start), []).append(named[state.slot])
-        writer.wishes[state.following.op] = named[state.slot]
+        starts.setdefault(_start(writer, loop, state), []).append(named[state.slot])
+        writer.wishes[state.following] = named[state.slot]
         writer.call_it(state.op.output(), named[state.slot])
     for text, own in starts.items():
         writer.statements.append(" = ".join([*own, text]))
 
 
-def _start(writer: Writer, loop: Op, start: Tensor) -> str:
+def _start(writer: Writer, loop: Op, state: State) -> str:
     """What a state is at first; zeros for as many examples as something else has that the loop takes."""
+    start = state.start
+    if start.kind == CONST and not start.shape and not state.counts:
+        like = writer.parameters.example(writer.owner)
+        dtype = f"dtype={like}.dtype, " if start.dtype.startswith("float") else ""
+        return f"torch.tensor({writer.code(start).text}, {dtype}device={like}.device)"
     if number_of(start) != 0 or not start.shape or not start.dtype.startswith("float"):
         return writer.code(start).text
     rest = ", ".join(map(str, start.shape[1:]))
@@ -165,7 +173,7 @@ def _gathered(writer: Writer, op: Op) -> Code | None:
     name = writer.code(array).text
     for line in _filled_up(array, name, places.value.size):
         writer.statements.append(line)
-    return Code(f"torch.stack({name}, {int(op.attributes.get(AXIS, 0))})")
+    return Code(f"torch.stack({name}, {int(op.attributes.get(LOOP_AXIS, 0))})")
 
 
 def _filled_up(array: Tensor, name: str, length: int) -> Iterator[str]:
@@ -174,6 +182,67 @@ def _filled_up(array: Tensor, name: str, length: int) -> Iterator[str]:
     state = next((each for each in body.states if each.slot == array.number), None) if body else None
     if body is not None and state is not None and body.appends(state) and body.count() != length:
         yield f"{name} += [torch.zeros_like({name}[0])] * ({length} - len({name}))"
+
+
+@states(LSTM_CELL)
+def _lstm_cell(writer: Writer, op: Op) -> None:
+    layer = cell_layer(writer, op)
+    x, *state = (writer.code(each).text for each in op.inputs)
+    begins = x.isidentifier() and all(number_of(each) == 0 for each in op.inputs[1:])
+    step = f"{layer}({x}, {f'{layer}.zero_state(len({x}))' if begins else '({}, {})'.format(*state)})"
+    output = _given_name(writer, op.output(), "h")
+    new = _given_name(writer, op.output(1), "c")
+    writer.statements.append(f"{output}, {'_' if new == '_' else f'({new}, _)'} = {step}")
+
+
+def _given_name(writer: Writer, tensor: Tensor, otherwise: str) -> str:
+    """A name for one of several things that a call gives, "_" where nobody takes it."""
+    if not writer.is_left(tensor):
+        return "_"
+    name = writer.free_name(writer.wished(tensor, otherwise))
+    writer.call_it(tensor, name)
+    return name
+
+
+@writes(GRU_CELL)
+def _gru_cell(writer: Writer, op: Op) -> Code:
+    x, state = (writer.code(each).text for each in op.inputs)
+    return Code(f"{cell_layer(writer, op)}({x}, {state})[0]")
+
+
+@states(DYNAMIC_RNN)
+def _dynamic_rnn(writer: Writer, op: Op) -> None:
+    cell, (sequence, *others) = op.attributes[CELL], [writer.code(each) for each in op.inputs]
+    lengths = others.pop(0) if op.attributes[LENGTHS] else None
+    start = None
+    if op.attributes[STARTS]:
+        start = others[0] if len(others) == 1 else Code(f"({', '.join(each.text for each in others)})")
+    arguments: list[Code | str] = [cell_layer(writer, cell), sequence, *([lengths] if lengths else [])]
+    made = call("like_tf.dynamic_rnn", *arguments, initial_state=start.text if start else None)
+    outputs = _given_name(writer, op.output(), "outputs")
+    wishes = ["state"] if cell.kind == GRU_CELL else ["c", "h"]
+    states = [_given_name(writer, op.output(number + 1), wish) for number, wish in enumerate(wishes)]
+    final = states[0] if len(states) == 1 else f"({', '.join(states)})"
+    writer.statements.append(f"{outputs}, {'_' if set(states) == {'_'} else final} = {made.text}")
+
+
+def cell_layer(writer: Writer, op: Op) -> str:
+    """Returns the layer of a cell, which the module gets where it has none yet."""
+    known, parameters = op.attributes, writer.parameters
+    gates = known["weight" if op.kind == LSTM_CELL else "gates_weight"]
+    units = op.shapes[0][-1]
+    bias = known.get("forget_bias", 1.0)
+    size = parameters.shapes[gates][0] - units
+    made = call(f"like_tf.{op.kind}", str(size), str(units), forget_bias=None if bias == 1 else repr(bias))
+    mapped = {
+        str(known[name]): (name, "transpose" if name.endswith("weight") else "identity")
+        for name in known
+        if name.endswith(("weight", "bias")) and name != "forget_bias"
+    }
+    scope = parameters.scope_of(gates)
+    scope = scope.removesuffix("/gates") if op.kind == GRU_CELL else scope
+    layer = parameters.layer(settings(op), scope, made.text, mapped, writer.lines(op))
+    return f"{writer.owner}.{layer.attribute}"
 
 
 @writes(INDEX)

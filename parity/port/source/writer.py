@@ -114,7 +114,7 @@ class Writer:
       statements: the body so far.
       refused: what could not be written.
       channels_first: what has its channels behind the examples, where the script has them last.
-      wishes: by op, what is called so rather than as the script calls it.
+      wishes: by tensor, what is called so rather than as the script calls it.
     """
 
     parameters: Parameters
@@ -127,7 +127,7 @@ class Writer:
     refused: list[Refused] = field(default_factory=list)
     named_terms: bool = False
     channels_first: set[Tensor] = field(default_factory=set)
-    wishes: dict[Op, str] = field(default_factory=dict)
+    wishes: dict[Tensor, str] = field(default_factory=dict)
     _pending: dict[Tensor, _Pending] = field(default_factory=dict)
     _left: dict[Tensor, int] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
@@ -160,6 +160,7 @@ class Writer:
 
     def _write(self, op: Op) -> None:
         if op.kind in STATEMENTS:
+            self._assign_long(op)
             STATEMENTS[op.kind](self, op)
             return
         self.calls = op.kind in (*LAYERS, CALLED_BLOCK)
@@ -248,8 +249,10 @@ class Writer:
         value = tensor.value
         if tensor.is_number and value.dtype.kind == "f":
             like = self.parameters.example(self.owner)
-            filled = number(float(value.flat[0])).text
-            return Code(f"torch.full({value.shape}, {filled}, dtype={like}.dtype, device={like}.device)")
+            filled = float(value.flat[0])
+            if filled in (0.0, 1.0):
+                return Code(f"{like}.new_{'ones' if filled else 'zeros'}({', '.join(map(str, value.shape))})")
+            return Code(f"{like}.new_full({value.shape}, {number(filled).text})")
         return self.parameters.constant(tensor.op.name, value, self.owner)
 
     # Assignments.
@@ -278,7 +281,7 @@ class Writer:
 
     def _assign(self, tensor: Tensor) -> None:
         pending = self._pending.pop(tensor)
-        wished = self._wished(tensor.op)
+        wished = self.wished(tensor)
         # Where that is taken by what is needed still, what it is: a number behind a name says nothing.
         other = NOUNS.get(tensor.kind, wished)
         self.names[tensor] = name = self.free_name(wished if other in self._holding() else self._free_of(wished, other))
@@ -289,10 +292,9 @@ class Writer:
         count = int(op.attributes.get("num_split") or op.attributes.get("num") or len(op.shapes))
         used = [op.output(index) for index in range(count)]
         chosen = []
+        wished = self.wished(op.output())
         for index, tensor in enumerate(used):
-            name = (
-                self.new_name(f"{self._wished(op)}_{'abcdefghijklmnop'[index % 16]}") if self._left.get(tensor) else "_"
-            )
+            name = self.new_name(f"{wished}_{'abcdefghijklmnop'[index % 16]}") if self._left.get(tensor) else "_"
             self.names[tensor] = name
             chosen.append(name)
             if op.output() in self.channels_first:
@@ -303,11 +305,16 @@ class Writer:
         """Gives each of what a block gives a name."""
         pending = self._pending.pop(given[0])
         for tensor in given:
-            self.names[tensor] = self.free_name(self._wished(tensor.op))
+            self.names[tensor] = self.free_name(self.wished(tensor))
         self.statements.append(f"{', '.join(self.names[each] for each in given)} = {pending.code.text}")
 
-    def _wished(self, op: Op) -> str:
-        return self.wishes.get(op) or self.suggested(op) or "x"
+    def wished(self, tensor: Tensor, otherwise: str = "x") -> str:
+        """Returns what a tensor would best be called."""
+        return self.wishes.get(tensor) or self.suggested(tensor.op) or otherwise
+
+    def is_left(self, tensor: Tensor) -> bool:
+        """Whether anybody will take it."""
+        return self._left.get(tensor, 0) > 0
 
     def free_name(self, wished: str) -> str:
         """Returns a name for what an op gives, which is taken again where nobody needs its old value."""

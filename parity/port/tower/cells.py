@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from parity.port.tower.layers import LAYERS, LINEAR
-from parity.port.tower.ops import Op, Tensor, Tower
-from parity.port.tower.simplify import number_of
+import numpy as np
 
-LSTM_CELL, GRU_CELL = "LSTMCell", "GRUCell"
-CELLS = (LSTM_CELL, GRU_CELL)
-ADDED = ("Add", "AddV2")
+from parity.port.tower.layers import DYNAMIC_RNN, GRU_CELL, LAYERS, LINEAR, LSTM_CELL
+from parity.port.tower.loops import GATHER, INDEX, LOOP_AXIS, PATTERN, SUMS, Body, State
+from parity.port.tower.ops import CONST, Op, Tensor, Tower
+from parity.port.tower.simplify import axes_swapped, number_of
+
+LENGTHS, STARTS = "lengths", "starts"  # attributes of a DYNAMIC_RNN: whether it takes lengths, and a first state
+CELL = "cell"
 Match = tuple[Op, dict[Tensor, Tensor]]  # a cell, and by tensor what it gives in its place
 
 
@@ -85,7 +87,7 @@ def _gate(tensor: Tensor, number: int, of: int) -> Tensor | None:
 def _lstm(op: Op) -> Match | None:
     """``c' = sigmoid(f + forget_bias) * c + sigmoid(i) * tanh(j)``, ``h' = tanh(c') * sigmoid(o)``."""
     ends = _pair(op.output(), "Tanh", "Sigmoid")
-    if ends is None or ends[0].kind not in ADDED:
+    if ends is None or ends[0].kind not in SUMS:
         return None
     new, gate = ends
     gates = _gate(gate, 3, 4)
@@ -118,7 +120,7 @@ def _remembered(tensor: Tensor, gates: Tensor) -> tuple[Tensor, float] | None:
         taken = gate.op.inputs[0]
         if _gate(taken, 2, 4) == gates:
             return old, 0.0
-        if taken.kind in ADDED:
+        if taken.kind in SUMS:
             for raw, bias in _orders(taken.op):
                 number = number_of(bias)
                 if _gate(raw, 2, 4) == gates and number is not None:
@@ -128,7 +130,7 @@ def _remembered(tensor: Tensor, gates: Tensor) -> tuple[Tensor, float] | None:
 
 def _gru(op: Op) -> Match | None:
     """``h' = u * h + (1 - u) * tanh(W [x, r * h])``."""
-    if op.kind not in ADDED:
+    if op.kind not in SUMS:
         return None
     for kept, added in _orders(op):
         if kept.kind != "Mul" or added.kind != "Mul":
@@ -160,3 +162,139 @@ def _gru_of(op: Op, gate: Tensor, state: Tensor, rest: Tensor, candidate: Tensor
     }
     cell = Op(GRU_CELL, op.name, [joined[0], state], attributes, list(op.shapes), list(op.dtypes), op.place)
     return cell, {op.output(): cell.output()}
+
+
+# dynamic_rnn.
+
+
+def raise_dynamic_rnn(loop: Op, body: Body, users: Sequence[Op]) -> dict[Tensor, Tensor] | None:
+    """Returns by tensor what a dynamic_rnn gives in its place, for a loop that only runs a cell; None for any other.
+
+    Steps beyond all lengths, which the script leaves out, leave the state and add zeros: running them is the same.
+
+    Args:
+      loop: the op.
+      body: of it.
+      users: what takes from it.
+    """
+    cell = next((op for op in body.ops if op.kind in (LSTM_CELL, GRU_CELL)), None)
+    if cell is None or body.counter is None or (body.first, body.step) != (0, 1):
+        return None
+    step = cell.inputs[0]
+    if step.kind != INDEX or step.op.attributes[PATTERN] not in ((":", "{}"), ("{}",)):
+        return None
+    sequence, place = step.op.inputs
+    axis = len(step.op.attributes[PATTERN]) - 1
+    gates = _Gates(body.counter, {cell, step.op})
+    states = [_state_of(body, taken, cell.output(number), gates) for taken, number in _carried(cell)]
+    arrays = [state for state in body.states if state not in states]
+    known = all(state is not None for state in states) and place.op is body.counter and len(sequence.shape) == 3
+    known = known and all(_is_output(body, state, cell, gates) for state in arrays)
+    if not known or gates.seen != {*body.ops} or len(arrays) > 1 or len(gates.lengths) > 1:
+        return None
+    lengths = next(iter(gates.lengths), None)
+    if not all(_runs_through(stop, sequence.shape[axis], lengths) for stop in body.stops):
+        return None
+    carried = [state for state in states if state is not None]
+    rnn = _dynamic_rnn(loop, cell, _batch_first(sequence, axis), [each.start for each in carried], lengths)
+    found = {Tensor(loop, state.slot): rnn.output(number + 1) for number, state in enumerate(carried)}
+    for user in users if arrays else ():
+        if Tensor(loop, arrays[0].slot) in user.inputs:
+            if user.kind != GATHER or not _is_range(user.inputs[0], sequence.shape[axis]):
+                return None
+            outputs = rnn.output()
+            found[user.output()] = outputs if user.attributes.get(LOOP_AXIS) else _swapped(outputs)
+    return found
+
+
+class _Gates:
+    """What keeps the state where a sequence has ended: a choice by ``t >= lengths``.
+
+    Args:
+      counter: of the loop.
+      seen: ops that are known already; grows.
+    """
+
+    def __init__(self, counter: Op, seen: set[Op]) -> None:
+        self.counter, self.seen = counter, seen
+        self.lengths: set[Tensor] = set()
+        self._gated: set[bool] = set()
+
+    def behind(self, tensor: Tensor, new: Tensor) -> Tensor | None:
+        """The old value that is kept; what is chosen itself where nothing is kept, None where it is another choice."""
+        if tensor == new:
+            self._gated.add(False)
+            return new if self._gated == {False} else None
+        if tensor.kind not in ("Select", "SelectV2") or tensor.op.inputs[2] != new:
+            return None
+        ended, old, _ = tensor.op.inputs
+        if ended.kind != "GreaterEqual" or ended.op.inputs[0].op is not self.counter:
+            return None
+        self._gated.add(True)
+        self.lengths.add(ended.op.inputs[1])
+        self.seen |= {tensor.op, ended.op}
+        return old if self._gated == {True} and (tensor.kind == "Select" or len(tensor.shape) == 1) else None
+
+
+def _carried(cell: Op) -> list[tuple[Tensor, int]]:
+    """What a cell takes of its state, in its order, and which of its outputs goes on."""
+    if cell.kind == GRU_CELL:
+        return [(cell.inputs[1], 0)]
+    return [(cell.inputs[1], 1), (cell.inputs[2], 0)]
+
+
+def _state_of(body: Body, taken: Tensor, new: Tensor, gates: _Gates) -> State | None:
+    state = next((each for each in body.states if each.op is taken.op), None)
+    if state is None:
+        return None
+    return state if gates.behind(state.following, new) in (new, state.op.output()) else None
+
+
+def _is_output(body: Body, state: State, cell: Op, gates: _Gates) -> bool:
+    """Whether a state variable is the array of a cell's outputs, with zeros where a sequence has ended."""
+    if not body.appends(state):
+        return False
+    write = body.writes(state)[0]
+    gates.seen.add(write)
+    old = gates.behind(write.inputs[1], cell.output())
+    return old == cell.output() or (old is not None and number_of(old) == 0)
+
+
+def _runs_through(stop: Tensor, length: int, lengths: Tensor | None) -> bool:
+    """Whether a loop makes all steps, or those up to the largest length and at least one."""
+    if number_of(stop) == length:
+        return True
+    bounds = {number_of(each): each for each in stop.op.inputs} if stop.kind == "Minimum" else {}
+    if lengths is None or length not in bounds or None not in bounds or bounds[None].kind != "Maximum":
+        return False
+    inner = {number_of(each): each for each in bounds[None].op.inputs}
+    largest = inner.get(None)
+    return 1 in inner and largest is not None and largest.kind == "Max" and largest.op.inputs[0] == lengths
+
+
+def _dynamic_rnn(loop: Op, cell: Op, sequence: Tensor, starts: Sequence[Tensor], lengths: Tensor | None) -> Op:
+    batch, steps, _ = sequence.shape
+    zero = all(number_of(each) == 0 for each in starts)
+    inputs = [sequence, *([lengths] if lengths else []), *([] if zero else starts)]
+    attributes = {CELL: cell, LENGTHS: lengths is not None, STARTS: not zero}
+    shapes = [(batch, steps, cell.shapes[0][-1]), *(each.shape for each in starts)]
+    return Op(DYNAMIC_RNN, loop.name, inputs, attributes, shapes, list(cell.dtypes), loop.place)
+
+
+def _batch_first(sequence: Tensor, axis: int) -> Tensor:
+    if axis == 1:
+        return sequence
+    return sequence.op.inputs[0] if axes_swapped(sequence) else _swapped(sequence)
+
+
+def _swapped(tensor: Tensor) -> Tensor:
+    first, second, *rest = tensor.shape
+    order = Op(CONST, tensor.op.name, [], {"value": np.array([1, 0, 2])}, [(3,)], ["int32"], tensor.op.place)
+    shapes = [(second, first, *rest)]
+    return Op(
+        "Transpose", tensor.op.name, [tensor, order.output()], {}, shapes, [tensor.dtype], tensor.op.place
+    ).output()
+
+
+def _is_range(places: Tensor, length: int) -> bool:
+    return places.kind == CONST and np.array_equal(places.value, np.arange(length))

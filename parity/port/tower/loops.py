@@ -1,6 +1,6 @@
 """Raises while loops: counters, indexing by them, and the loop as one op with its body."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ from parity.port.tower.simplify import Rule, axes_swapped, number_of, simplify
 
 INDEX, AS_TENSOR = "Index", "AsTensor"
 PATTERN = "pattern"  # attribute of an INDEX: the text of each place, {} where it takes the next of what it is given
-AXIS = "axis"
+LOOP_AXIS = "loop_axis"  # attribute of a GATHER: along which axis the iterations are stacked
 ARRAY, READ, WRITE, SCATTER, GATHER = (f"TensorArray{each}V3" for each in ("", "Read", "Write", "Scatter", "Gather"))
 SUMS = ("Add", "AddV2")
 COUNTED = (*SUMS, "Sub", "Mul", "FloorDiv", "FloorMod")  # what Python computes of whole numbers as TensorFlow does
@@ -41,12 +41,14 @@ class State:
       op: what an iteration begins with.
       start: what the first begins with.
       following: what an iteration leaves.
+      counts: whether it is a whole number that grows by another one, which Python counts.
     """
 
     slot: int
     op: Op
     start: Tensor
     following: Tensor
+    counts: bool
 
 
 @dataclass
@@ -190,10 +192,10 @@ def _index_of_transposed(op: Op) -> Tensor | None:
 
 
 def _stacked_on_second_axis(op: Op) -> Tensor | None:
-    if not axes_swapped(op.output()) or op.inputs[0].kind != GATHER or op.inputs[0].op.attributes.get(AXIS):
+    if not axes_swapped(op.output()) or op.inputs[0].kind != GATHER or op.inputs[0].op.attributes.get(LOOP_AXIS):
         return None
     gather = op.inputs[0].op
-    attributes = {**gather.attributes, AXIS: 1}
+    attributes = {**gather.attributes, LOOP_AXIS: 1}
     return Op(GATHER, op.name, gather.inputs, attributes, list(op.shapes), list(op.dtypes), op.place).output()
 
 
@@ -262,20 +264,20 @@ def _replaced(tower: Tower, ops: Sequence[Op], made: dict[Op, Op]) -> Tower:
 def _with_counts_as_tensors(tower: Tower) -> Tower:
     """Counters are Python's numbers: what else takes one than an index gets a tensor of it."""
     ops = tower.ops()
-    counts: set[Op] = set()
-    for loop in ops:
-        if loop.kind == LOOP:
-            states = _states(ops, loop)
-            counts |= {states[slot] for slot in _counters(loop, states)}
+    counts: set[Tensor] = set()
+    for loop in [op for op in ops if op.kind == LOOP]:
+        states = _states(ops, loop)
+        for slot in _counters(loop, states):
+            counts |= {loop.output(slot), states[slot].output()}
     for op in ops:
-        counted = [each.op in counts for each in op.inputs]
+        known = [each in counts for each in op.inputs]
         numbers = [each.kind == CONST and not each.shape for each in op.inputs]
-        if op.kind in COUNTED and any(counted) and all(a or b for a, b in zip(counted, numbers, strict=True)):
-            counts.add(op)
+        if op.kind in COUNTED and any(known) and all(a or b for a, b in zip(known, numbers, strict=True)):
+            counts.add(op.output())
     for op in ops:
-        compared = op.kind in COMPARISONS and not all(each.op in counts or each.kind == CONST for each in op.inputs)
-        if op not in counts and op.kind not in COUNT_TAKING_KINDS and not compared:
-            op.inputs[:] = [_as_tensor(each) if each.op in counts else each for each in op.inputs]
+        compared = op.kind in COMPARISONS and not all(each in counts or each.kind == CONST for each in op.inputs)
+        if op.output() not in counts and op.kind not in COUNT_TAKING_KINDS and not compared:
+            op.inputs[:] = [_as_tensor(each) if each in counts else each for each in op.inputs]
     return tower
 
 
@@ -314,12 +316,26 @@ def _counted(tensor: Tensor) -> Tensor:
 # The loop as one op.
 
 
-def nest(wanted: Sequence[Tensor]) -> list[Tensor]:
-    """Returns some tensors behind loops that are one op each, with a `Body` and taking what it takes from outside."""
+Raise = Callable[[Op, "Body", Sequence[Op]], "dict[Tensor, Tensor] | None"]
+
+
+def nest(wanted: Sequence[Tensor], raise_loop: Raise) -> list[Tensor]:
+    """Returns some tensors behind loops that are one op each, with a `Body` and taking what it takes from outside.
+
+    Args:
+      wanted: what is computed.
+      raise_loop: returns by tensor what stands in its place where it knows a loop, of its op, its body and its users.
+    """
     wanted = list(wanted)
-    ops = ops_of(wanted)
-    for loop in [op for op in ops if op.kind == LOOP]:
-        body = _body(loop, ops_of(wanted), wanted)
+    for loop in [op for op in ops_of(wanted) if op.kind == LOOP]:
+        ops = ops_of(wanted)
+        body = _body(loop, ops, wanted)
+        made = raise_loop(loop, body, [op for op in ops if any(each.op is loop for each in op.inputs)])
+        if made is not None:
+            for op in ops:
+                op.inputs[:] = [made.get(each, each) for each in op.inputs]
+            wanted = [made.get(each, each) for each in wanted]
+            continue
         inside = {*body.all_ops(), *(state.op for state in body.states), *([body.counter] if body.counter else [])}
         loop.inputs[:] = dict.fromkeys(_from_outside(body, inside))
         for write in (body.writes(state)[0] for state in body.states if body.appends(state)):
@@ -356,7 +372,9 @@ def _body(loop: Op, ops: Sequence[Op], wanted: Sequence[Tensor]) -> Body:
     tested = [] if bounds else _within([condition], of_each)
     live = _live(states, following, needed, tested)
     kept = [
-        State(slot, states[slot], starts[slot], following[slot]) for slot in sorted(live) if states[slot] is not counter
+        State(slot, states[slot], starts[slot], following[slot], states[slot] in counters)
+        for slot in sorted(live)
+        if states[slot] is not counter
     ]
     own = _within([each.following for each in kept], of_each)
     own = [op for op in own if op not in set(tested)]

@@ -6,7 +6,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from parity.port.tower.layers import BATCH_NORM, DROPOUT, LAYER_NORM, LAYERS
+from parity.port.tower.cells import CELL
+from parity.port.tower.layers import BATCH_NORM, DROPOUT, DYNAMIC_RNN, LAYER_NORM, LAYERS
 from parity.port.tower.loops import BODY
 from parity.port.tower.ops import CONST, LOOP, SETTING, VARIABLE, Op, Tensor
 
@@ -29,6 +30,10 @@ class Frame(NamedTuple):
 
 
 DRAWING_KINDS = (DROPOUT, "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Multinomial")
+WEIGHTS = (
+    *("weight", "bias", "mean", "variance"),
+    *("gates_weight", "gates_bias", "candidate_weight", "candidate_bias"),
+)  # attributes of a layer that name a variable
 Frames = Callable[[Op], Sequence[Frame]]
 
 
@@ -63,9 +68,10 @@ def variables_of(op: Op) -> Iterator[str]:
         for each in op.attributes[BODY].all_ops():
             yield from variables_of(each)
     if op.kind in LAYERS:
-        for name in ("weight", "bias", "mean", "variance"):
-            if op.attributes.get(name):
-                yield op.attributes[name]
+        known = op.attributes[CELL].attributes if op.kind == DYNAMIC_RNN else op.attributes
+        for name in WEIGHTS:
+            if known.get(name):
+                yield known[name]
     yield from (each.op.name for each in op.inputs if each.kind == VARIABLE)
 
 

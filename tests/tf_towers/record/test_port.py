@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("forked_torch")
 ONLY_TF1 = {"clones"}  # TensorFlow 2 has no contrib
 TRAINED = {"queue_fed"}  # of those of the default tier, whose program has all that it needs
 WRITTEN = ("clones", "fused_norm", "mirrored_pool", "nesterov", "own_graph", "queue_fed", "split_sum", "two_optimizers")
-LOOPS = ("dropout_wrapper", "recurrent", "resource_loop")
+LOOPS = ("dropout_wrapper", "recurrent", "resource_loop", "sampled")
 
 
 @pytest.fixture
