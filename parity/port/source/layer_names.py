@@ -6,14 +6,22 @@ from collections.abc import Sequence
 
 from parity.port.source.code import identifier
 from parity.port.source.parameters import Parameters
-from parity.port.tower.layers import BATCH_NORM, EMBEDDING, LAYER_NORM, LAYERS, LINEAR, TRANSPOSED_CONVOLUTION
+from parity.port.tower.layers import (
+    BATCH_NORM,
+    EMBEDDING,
+    LAYER_NORM,
+    LAYERS,
+    LINEAR,
+    RECURRENT_KINDS,
+    TRANSPOSED_CONVOLUTION,
+)
 from parity.port.tower.ops import Op
 from parity.port.tower.regions import CALLED_BLOCK, Frames, unrolled, variables_of
 
 # Scopes that layers get where the script names none: of tf.layers and Keras, and of slim.
 AUTOMATIC = re.compile(
     r"(conv[123]d(_transpose)?|separable_conv2d|depthwise_conv2d|dense|batch_normalization(_v1)?|layer_normalization"
-    r"|embedding|fully_connected|Conv(2d_transpose)?|SeparableConv2d|BatchNorm|LayerNorm)(_\d+)?"
+    r"|rnn|(basic_|)lstm_cell|gru_cell|gates|multi_rnn_cell|embedding|fully_connected|Conv(2d_transpose)?|SeparableConv2d|BatchNorm|LayerNorm)(_\d+)?"
 )
 CALLED_A_WEIGHT = re.compile(
     r"(w|weights?|kernels?|filters?|var|variable|gamma|beta|biases|bias|embeddings?)_?(\d*)", re.IGNORECASE
@@ -111,5 +119,6 @@ def noun_of(op: Op) -> str:
         TRANSPOSED_CONVOLUTION: "deconv",
         BATCH_NORM: "norm",
         LAYER_NORM: "norm",
+        **dict.fromkeys(RECURRENT_KINDS, "cell"),
     }
     return nouns.get(op.kind, "conv")

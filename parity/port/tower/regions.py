@@ -102,7 +102,7 @@ def regions_of(
 def _weighted(ops: Iterable[Op]) -> set[str]:
     """The weights of layers that are no norms."""
     layers = (op for op in unrolled(ops) if op.kind in LAYERS and op.kind not in (BATCH_NORM, LAYER_NORM))
-    return {str(op.attributes["weight"]) for op in layers}
+    return {next(variables_of(op), "") for op in layers}
 
 
 def unrolled(ops: Iterable[Op]) -> Iterator[Op]:
