@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from torch_ddp.train.launch import add_launch_options as add_launch_options
     from torch_ddp.train.launch import launch as launch
     from torch_ddp.train.launch import under_torchrun as under_torchrun
+    from torch_ddp.train.preemption import Preemption as Preemption
     from torch_ddp.train.samplers import ExactSampler as ExactSampler
     from torch_ddp.train.samplers import TrainingSampler as TrainingSampler
     from torch_ddp.weights import load_weights as load_weights
@@ -72,6 +73,7 @@ _HOMES = {
     "GradientReduction": "step.gradients",
     "MasterWeights": "checkpoint.checkpoints",
     "NonFiniteError": "errors",
+    "Preemption": "train.preemption",
     "Progress": "checkpoint.checkpoints",
     "Rank": "process_group",
     "Recording": "recording",

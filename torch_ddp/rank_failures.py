@@ -1,10 +1,13 @@
 """Finds out which of several ranks failed first: where one fails, the others soon do too, for lack of it."""
 
 import contextlib
+import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Iterator
+from multiprocessing import connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +15,9 @@ if TYPE_CHECKING:
     from torch.multiprocessing.spawn import ProcessException
 
 SUFFIX = ".failure"
+# 128 + SIGTERM, as of a process that the signal ended: schedulers take it for a preemption and not for a failure.
+PREEMPTED = 143
+SECONDS_TO_END = 30.0  # from SIGTERM to SIGKILL, as torch.multiprocessing has it
 
 
 class Failure(NamedTuple):
@@ -36,7 +42,7 @@ def recorded(folder: Path, rank: int) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         record = folder / f"{rank}{SUFFIX}"
         # The first failure of a rank is the cause; leaving the group may raise once more.
-        if record.exists() or (isinstance(error, SystemExit) and not error.code):
+        if record.exists() or (isinstance(error, SystemExit) and error.code in (None, 0, PREEMPTED)):
             raise
         # Written under another name and renamed: the parent never reads half a record.
         unfinished = record.with_suffix(".unfinished")
@@ -58,6 +64,8 @@ def failures(folder: Path) -> list[Failure]:
 def join_ranks(context: Any, first: int, folder: Path) -> None:
     """Waits for started ranks; where one fails, ends the others and raises what the first one failed with.
 
+    SIGTERM to this process goes on to the ranks within.
+
     Args:
       context: what ``torch.multiprocessing.start_processes(join=False)`` returned.
       first: the rank of its process 0.
@@ -66,41 +74,88 @@ def join_ranks(context: Any, first: int, folder: Path) -> None:
     Raises:
       torch.multiprocessing.ProcessRaisedException: with the traceback of the rank that failed first.
       torch.multiprocessing.ProcessExitedException: a rank ended without one.
+      SystemExit: with code 143, where all ranks ended with it, as `Preemption.end` has them.
     """
-    from torch.multiprocessing.spawn import ProcessException
+    processes = context.processes
+    with _terminated_with(processes):
+        try:
+            codes = _codes_at_first_failure(processes)
+            if codes and set(codes.values()) == {PREEMPTED}:
+                # Nobody failed: rank 0 may be at its checkpoint.
+                for process in processes:
+                    process.join()
+                codes = {index: process.exitcode for index, process in enumerate(processes) if process.exitcode}
+        finally:
+            _end(processes)
+    if codes and set(codes.values()) == {PREEMPTED}:
+        raise SystemExit(PREEMPTED)
+    if codes:
+        raise _cause(processes, codes, first, failures(folder))
 
-    try:
-        while not context.join():
-            pass
-    except ProcessException as error:
-        raise _cause(context, first, failures(folder), error) from None
-    finally:
-        for process in context.processes:
+
+def _codes_at_first_failure(processes: list[Any]) -> dict[int, int]:
+    # Read before any is ended from here, or a rank that hangs would look like one that was killed and hide the cause.
+    waiting = {process.sentinel: process for process in processes}
+    while waiting:
+        for sentinel in connection.wait(list(waiting)):
+            waiting.pop(sentinel).join()
+        codes = {index: process.exitcode for index, process in enumerate(processes) if process.exitcode}
+        if codes:
+            return codes
+    return {}
+
+
+@contextlib.contextmanager
+def _terminated_with(processes: list[Any]) -> Iterator[None]:
+    # Python sets handlers in the main thread alone.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def hand_on(number: int, frame: Any) -> None:
+        for process in processes:
             if process.is_alive():
-                process.kill()
-            process.join()
+                process.terminate()
+
+    before = signal.signal(signal.SIGTERM, hand_on)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
-def _cause(context: Any, first: int, recorded: list[Failure], error: "ProcessException") -> "ProcessException":
+def _end(processes: list[Any]) -> None:
+    alive = [process for process in processes if process.is_alive()]
+    for process in alive:
+        process.terminate()
+        # A stopped process takes no signal but SIGKILL until it goes on.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGCONT)
+    deadline = time.monotonic() + SECONDS_TO_END
+    for process in alive:
+        process.join(max(0.0, deadline - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+        process.join()
+
+
+def _cause(processes: list[Any], codes: dict[int, int], first: int, recorded: list[Failure]) -> "ProcessException":
     from torch.multiprocessing.spawn import ProcessRaisedException
 
     known = {failure.rank for failure in recorded}
-    for index, process in enumerate(context.processes):
-        # SIGTERM is how the others were ended.
+    for index, code in codes.items():
         # Killed from outside, or by its own crash: it left no record, and the others failed for lack of it.
-        if process.exitcode not in (0, -signal.SIGTERM) and first + index not in known:
-            return _exited(first + index, process)
-    if not recorded:
-        return error
-    text = f"\n\n-- Rank {recorded[0].rank} failed first:\n{recorded[0].text}"
-    return ProcessRaisedException(text, recorded[0].rank, error.error_pid)
+        if first + index not in known and code != PREEMPTED:
+            return _exited(first + index, processes[index], code)
+    failed = recorded[0]
+    text = f"\n\n-- Rank {failed.rank} failed first:\n{failed.text}"
+    return ProcessRaisedException(text, failed.rank, processes[failed.rank - first].pid)
 
 
-def _exited(rank: int, process: Any) -> "ProcessException":
+def _exited(rank: int, process: Any, code: int) -> "ProcessException":
     from torch.multiprocessing.spawn import ProcessExitedException
 
-    if process.exitcode < 0:
-        name = signal.Signals(-process.exitcode).name
-        return ProcessExitedException(f"rank {rank} was killed by {name}", rank, process.pid, process.exitcode, name)
-    text = f"rank {rank} ended with exit code {process.exitcode}"
-    return ProcessExitedException(text, rank, process.pid, process.exitcode)
+    if code < 0:
+        name = signal.Signals(-code).name
+        return ProcessExitedException(f"rank {rank} was killed by {name}", rank, process.pid, code, name)
+    return ProcessExitedException(f"rank {rank} ended with exit code {code}", rank, process.pid, code)

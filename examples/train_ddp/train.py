@@ -15,6 +15,7 @@ In half precision at Apex's levels, and with batch norm over all ranks:
     python train.py --gpus 2 --opt-level O2 --sync-bn
 
 It resumes by itself from the newest whole checkpoint in ``--out``: after a restart by torchrun, or when started again.
+After SIGTERM it saves a checkpoint and ends with exit code 143.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from torch_ddp import (
+    Preemption,
     Progress,
     Rank,
     TorchDdpError,
@@ -60,9 +62,9 @@ def train(rank: Rank, options: argparse.Namespace) -> None:
     training = assemble(rank, options)
     begun = progress = resume(training, options)
     total = min(options.steps, options.epochs * training.updates)
-    with Report(rank, options, begun.step, total) as report:
+    with Preemption(rank, training.device) as preemption, Report(rank, options, begun.step, total) as report:
         while progress.epoch < options.epochs and progress.step < options.steps:
-            progress = train_epoch(training, progress, report, options)
+            progress = train_epoch(training, progress, report, preemption, options)
             report.epoch(progress, measure(training))
     if progress.step > begun.step:
         training.checkpoints.save(progress)
@@ -71,7 +73,9 @@ def train(rank: Rank, options: argparse.Namespace) -> None:
         write_result(Path(options.out), begun, progress, measured)
 
 
-def train_epoch(training: Training, progress: Progress, report: Report, options: argparse.Namespace) -> Progress:
+def train_epoch(
+    training: Training, progress: Progress, report: Report, preemption: Preemption, options: argparse.Namespace
+) -> Progress:
     """Trains to the end of the epoch under way, or until there are enough updates."""
     epoch, per_update = progress.epoch, options.accumulate * training.piece
     training.sampler.set_epoch(epoch, progress.offset * per_update)
@@ -87,6 +91,9 @@ def train_epoch(training: Training, progress: Progress, report: Report, options:
         if progress.step % options.report_every == 0:
             mean = mean_over_ranks({"loss": loss}, per_update, training.rank, training.device)
             report.update(progress, mean, training.optimizer)
+        if preemption.asked():
+            training.checkpoints.save(progress)
+            preemption.end()
     return Progress(progress.step, epoch + 1, 0) if progress.offset == training.updates else progress
 
 

@@ -16,6 +16,7 @@ NAMES = [
     "GradientReduction",
     "MasterWeights",
     "NonFiniteError",
+    "Preemption",
     "Progress",
     "Rank",
     "Recording",

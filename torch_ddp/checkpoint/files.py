@@ -51,14 +51,14 @@ def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2) -
 
     Raises:
       CheckpointError: the state holds something that cannot be loaded without running code of the file's choice, or the
-        folder has a whole checkpoint of a later step.
+        folder has a whole checkpoint of a later step; or the file cannot be written, for want of room for one.
     """
     if keep < 1:
         raise CheckpointError(f"checkpoint: expected to keep at least one, got keep={keep}. Keep the newest.")
     folder.mkdir(parents=True, exist_ok=True)
     _remove_damaged_later(folder, step)
     unfinished = folder / f"step-{step:010d}{SUFFIX_WHILE_WRITING}"
-    with unfinished.open("wb") as file:
+    with _said_where(unfinished), unfinished.open("wb") as file:
         torch.save(state, file)
         file.flush()
         # Before the rename, or the name could survive a power failure and the content not.
@@ -75,6 +75,26 @@ def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2) -
     for old in [*same, *older[keep - 1 :], *folder.glob(f"*{SUFFIX_WHILE_WRITING}")]:
         old.unlink()
     return path
+
+
+@contextlib.contextmanager
+def _said_where(unfinished: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        # torch's writer, which wants to end its file after a write failed, hides why in an error of its own.
+        cause = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(cause, OSError) and "inline_container" not in str(error) and "Writer" not in str(error):
+            raise
+        reason = cause.strerror if isinstance(cause, OSError) else "a write that failed"
+        written = unfinished.stat().st_size if unfinished.exists() else 0
+        # What is there of it takes room that others need.
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        raise CheckpointError(
+            f"checkpoint: expected to write {unfinished}, got {reason} after {written} bytes. "
+            "The older checkpoints are as they were. Make room, or save in another folder."
+        ) from error
 
 
 def newest_whole(folder: Path) -> Whole | None:

@@ -138,3 +138,20 @@ def test_at_least_one_is_kept(tmp_path):
     with pytest.raises(CheckpointError) as error:
         write_whole(tmp_path, 1, {}, keep=0)
     assert str(error.value) == "checkpoint: expected to keep at least one, got keep=0. Keep the newest."
+
+
+@pytest.mark.parametrize("size", [10, 300_000])
+def test_a_full_disk_is_said_with_file_and_cause_and_leaves_the_older_one(tmp_path, size):
+    older = write_whole(tmp_path, 1, {"step": 1})
+    # Beyond the limit on a file's size a write fails as on a full disk, but for the word.
+    program = (
+        "import resource, signal, sys, torch\nfrom pathlib import Path\nfrom torch_ddp import write_whole\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))\n"
+        "write_whole(Path(sys.argv[1]), 2, {'a': torch.zeros(int(sys.argv[2]))})\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path), str(size)]
+    done = subprocess.run(command, cwd=ROOT, timeout=120, check=False, capture_output=True, text=True)
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("torch_ddp.errors.CheckpointError: checkpoint: expected to write ")
+    assert f"{tmp_path}/step-0000000002.unfinished, got File too large after " in said
+    assert names(tmp_path) == [older.name]

@@ -29,6 +29,8 @@ def fail_on(rank: Rank, failing: int, how: str, folder: str) -> None:
             raise RuntimeError("the cause of it all")
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if how == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
         if how == "exit":
             sys.exit(3)
         if how == "vanish":

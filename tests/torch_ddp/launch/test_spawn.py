@@ -34,6 +34,14 @@ def test_a_killed_rank_is_named_and_the_others_are_ended(tmp_path):
     assert not any(alive(pid) for pid in pids(tmp_path))
 
 
+def test_a_stopped_rank_is_ended_and_the_one_that_timed_out_is_reported(tmp_path):
+    with pytest.raises(ProcessRaisedException, match=r"(?i)timed out") as error:
+        spawn(fail_on, 2, 1, "stop", str(tmp_path), timeout=5.0)
+    assert "Rank 0 failed first" in str(error.value)
+    assert "in fail_on" in str(error.value)
+    assert not any(alive(pid) for pid in pids(tmp_path))
+
+
 @pytest.mark.slow
 def test_a_rank_that_exits_on_its_own_is_the_one_that_failed_first(tmp_path):
     with pytest.raises(ProcessRaisedException, match=r"(?s)Rank 0 failed first.*SystemExit: 3"):
