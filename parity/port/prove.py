@@ -3,10 +3,11 @@
 import ast
 import tempfile
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 from parity.experiment.replay import session
-from parity.experiment.replay.script import parts_of
+from parity.experiment.replay.script import Part, parts_of
 from parity.experiment.replay.training import NOT_TRAINED, TRAINED_THE_SAME, TRAINING
 from parity.experiment.spec import Progress, silent
 from parity.judge.result import Result
@@ -17,11 +18,14 @@ from parity.port.scripts.proof import test_source
 from parity.port.scripts.train import MOST_CHARACTERS_OF_A_LINE, Program, source_of
 from parity.port.source.code import identifier
 from parity.port.source.program import Port
-from parity.trace import Trace
+from parity.port.training.rates import RATE_ARGUMENT
+from parity.trace import GLOBAL_STEP, Trace
 from parity.worker.launch import DEFAULT_SILENCE
 
 MODULE, PROGRAM = "port", "train"
+OPTIMIZER, SCHEDULE, AVERAGES_FUNCTION = "optimizer", "schedule", "averages"  # functions of the port
 WRITTEN_FILE, WRITTEN_MAPPING = f"{MODULE}.py", f"{MODULE}.toml"
+RATES_MODULE = "recorded_rates"  # module of the proof
 UNPROVEN = "UNPROVEN"
 SEVERAL_OPTIMIZERS = "several optimizers train one after the other, which is not written yet"
 
@@ -53,9 +57,8 @@ def program_of(port: Port) -> Program | None:
     fresh = fresh_values(parameters)
     initial = initial_of(port.graph, mapping, parameters.kinds, parameters.shapes, fresh)
     statistics = any(parameters.kinds.get(name) == "stat" for name in mapping)
-    return Program(
-        port.script, port.parts[0], initial, frozenset(functions_of(port.body) & {"optimizer", "schedule"}), statistics
-    )
+    defined = frozenset(functions_of(port.body) & {OPTIMIZER, SCHEDULE, AVERAGES_FUNCTION})
+    return Program(port.script, port.parts[0], initial, defined, statistics, port.trainings[port.parts[0].name])
 
 
 def prove(port: Port, trace: Path, silence: float, tick: Progress = silent) -> Result:
@@ -84,18 +87,30 @@ def prove_folder(folder: Path, trace: Path, silence: float = DEFAULT_SILENCE, ti
     Raises:
       PortError: there is no port in the folder.
     """
-    names = [part.name for part in parts_of(Trace(trace, whole=False))]
-    defined = functions_of(_read(folder / WRITTEN_FILE))
-    suffixes = {name: f"_{identifier(name)}" if len(names) > 1 else "" for name in names}
-    losses = {name: f"{MODULE}:loss{suffix}" for name, suffix in suffixes.items()}
-    optimizers = {
-        name: f"{MODULE}:optimizer{suffix}" for name, suffix in suffixes.items() if f"optimizer{suffix}" in defined
-    }
+    parts = parts_of(Trace(trace, whole=False))
+    source = _read(folder / WRITTEN_FILE)
+    defined, fed = functions_of(source), functions_of_fed_rates(source)
+    suffixes = {part.name: f"_{identifier(part.name)}" if len(parts) > 1 else "" for part in parts}
+    optimizers, schedules = (
+        {name: f"{each}{suffix}" for name, suffix in suffixes.items() if f"{each}{suffix}" in defined}
+        for each in (OPTIMIZER, SCHEDULE)
+    )
+    # The recorded rates take the place of what the script feeds.
+    modules = {name: RATES_MODULE if function in fed else MODULE for name, function in optimizers.items()}
+    schedules |= {name: _fed_schedule(optimizers[name]) for name, module in modules.items() if module == RATES_MODULE}
     program = folder / f"{PROGRAM}.py"
-    whole = program.is_file() and "optimizer" not in left_to_write(_read(program))
+    whole = program.is_file() and not {OPTIMIZER, RATE_ARGUMENT} & left_to_write(_read(program))
     with tempfile.TemporaryDirectory(prefix="parity-proof-") as out:
+        rates = [line for part in parts if modules.get(part.name) == RATES_MODULE for line in _fed(part, optimizers)]
+        (Path(out) / f"{RATES_MODULE}.py").write_text("\n".join([f"import {MODULE}", *rates, ""]), encoding="utf-8")
         side = session.Port(
-            f"{MODULE}:Model", losses, optimizers, [str(folder)], silence, program=PROGRAM if whole else ""
+            f"{MODULE}:Model",
+            {name: f"{MODULE}:loss{suffix}" for name, suffix in suffixes.items()},
+            {name: f"{modules[name]}:{function}" for name, function in optimizers.items()},
+            [str(folder), out],
+            silence,
+            program=PROGRAM if whole else "",
+            schedules={name: f"{modules.get(name, MODULE)}:{function}" for name, function in schedules.items()},
         )
         return session.replay(trace, side, folder / WRITTEN_MAPPING, Path(out) / "replay", tick)
 
@@ -131,6 +146,32 @@ def left_to_write(source: str) -> set[str]:
     }
 
 
+def functions_of_fed_rates(source: str) -> set[str]:
+    """Returns the functions of a source that are to be given the learning rate that a script feeds."""
+    functions = [each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef)]
+    return {each.name for each in functions if RATE_ARGUMENT in [argument.arg for argument in each.args.args]}
+
+
+def _fed_schedule(optimizer: str) -> str:
+    return f"{optimizer}_rate"
+
+
+def _fed(part: Part, optimizers: Mapping[str, str]) -> list[str]:
+    """Lines that feed the recorded learning rates to an optimizer, as the script does; they are no part of the port."""
+    function, rates = optimizers[part.name], [part.rate(number) for number in part.steps]
+    return [
+        f"def {_fed_schedule(function)}(step):",
+        f"    return {rates}[min(step - {_first_count(part)}, {len(rates) - 1})]",
+        f"def {function}(model):",
+        f"    return {MODULE}.{function}(model, {rates[0]})",
+    ]
+
+
+def _first_count(part: Part) -> int:
+    """The number of updates before the first recorded step."""
+    return int(part.before(part.steps[0]).get(GLOBAL_STEP, 0))
+
+
 def docstring(port: Port, proof: Result | None) -> str:
     """Returns the docstring of a port: where it comes from, what is proven of it and what is not."""
     facts = port.parts[0].trace.facts
@@ -152,7 +193,7 @@ def trained(port: Port, proof: Result | None) -> list[str]:
     """Returns the lines that say what is proven of a port's training program."""
     if len(port.parts) > 1:
         return [f"Its training program was not written: {SEVERAL_OPTIMIZERS}."]
-    if port.missing or not port.optimizers:
+    if port.missing:
         return [f"{UNPROVEN}: train() was not run, for it lacks the optimizer or other parts."]
     notes = [note for level in proof.levels.values() for note in level.notes] if proof else []
     found = next((note for note in notes if note.startswith(TRAINED_THE_SAME.partition("{")[0])), None)
@@ -177,7 +218,9 @@ def _verdict(port: Port, proof: Result | None) -> list[str]:
         return [f"{UNPROVEN}: its replay says {proof.verdict}."]
     judged = [level for level in proof.levels.values() if level.verdict == "same"]
     checks = sum(check.run != TRAINING for level in judged for check in level.checks)
-    own = "its own optimizer" if port.optimizers else "the recorded optimizer's twin"
+    trainings = [*port.trainings.values()]
+    own = "its own optimizer" + (" and schedule" if any(each.schedule for each in trainings) else "")
+    own += " and the rates that the script feeds" if any(each.fed for each in trainings) else ""
     return [
         f"Proven same in lockstep with the script, levels {' and '.join(level.name for level in judged)}: {checks} tensors,",
         f"losses, gradients, slots, statistics and weights, with {own}.",

@@ -68,7 +68,9 @@ class TrainingProgram:
             _go_to(parts["schedule"], begun)
             _take_rates(parts["optimizer"], arguments["rates"])
         state = TrainingState(model, parts["optimizer"])
-        state.load(_all(Trace(arguments["start"]).init()))
+        # What the script has and the recording lacks, as statistics that race, begins as the program makes it.
+        own = {text: value for text, value in state.read().items() if quantity_of(text) == "stat"}
+        state.load({**own, **_all(Trace(arguments["start"]).init())})
         writer = self._writer(arguments, state)
         steps, agree = arguments["steps"], [True]
         made: list[int] = []

@@ -15,7 +15,7 @@ from parity.judge.port_values import Written, written_into
 from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, require_total, variables_of
 from parity.mapping.states import translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join, Renaming
-from parity.trace import Forward, Trace
+from parity.trace import GLOBAL_STEP, Forward, Trace
 from parity.trace.arrays import Tensors
 from parity.worker.process import SideProcess
 
@@ -33,6 +33,8 @@ class Port(NamedTuple):
       silence: seconds without a heartbeat after which it is ended.
       steps: dict of section to "module:function", a whole training step; without one the tool combines and updates.
       program: name of a module whose `train` is run and judged too, see `torch_ddp.worker.training_program`; "" for none.
+      schedules: dict of section to "module:function" of the step, the learning rate of the port's own optimizer; without one
+        it sets it itself.
     """
 
     model: str
@@ -42,6 +44,7 @@ class Port(NamedTuple):
     silence: float
     steps: TableOf[str, str] = MappingProxyType({})
     program: str = ""
+    schedules: TableOf[str, str] = MappingProxyType({})
 
 
 class ReplayedPort:
@@ -310,6 +313,7 @@ def _case(part: Part, port: Port) -> dict[str, Any]:
     own_step = {"step": port.steps[part.name]} if part.name in port.steps else {}
     return {
         **own_step,
+        **_schedule(part, port),
         "clips": "combined" if part.facts.get("clipped") else "",
         "model": port.model,
         "loss": port.losses[part.name],
@@ -322,3 +326,14 @@ def _case(part: Part, port: Port) -> dict[str, Any]:
         # combining.
         "watch": ("clip" if part.facts.get("clipped") else "grad") if part.name in port.optimizers else None,
     }
+
+
+def _schedule(part: Part, port: Port) -> dict[str, Any]:
+    if part.name not in port.schedules:
+        return {}
+    rates = {}
+    for place, number in enumerate(part.steps):
+        made = int(part.before(number).get(GLOBAL_STEP, place))
+        if part.recorded_rate(number) is not None:
+            rates[str(made)] = part.rate(number)
+    return {"scheduler": port.schedules[part.name], "recorded_rates": rates}

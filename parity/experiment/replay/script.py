@@ -147,11 +147,13 @@ class Part:
 
     def rate(self, number: int) -> float:
         """Returns the learning rate of a step."""
-        file = self.trace.step(number)
-        text = self.prefix + LEARNING_RATE
-        if text in file:
-            return float(file.read(text))
-        return float(self.facts["optimizer"].get("learning_rate", 0.0))
+        recorded = self.recorded_rate(number)
+        return float(self.facts["optimizer"].get("learning_rate", 0.0)) if recorded is None else recorded
+
+    def recorded_rate(self, number: int) -> float | None:
+        """Returns the learning rate of a step where it was recorded with it."""
+        file, text = self.trace.step(number), self.prefix + LEARNING_RATE
+        return float(file.read(text)) if text in file else None
 
     def training(self, mapping: Mapping) -> dict[str, Any]:
         """Returns what a torch side is told of the training that was recorded, the table `recorded` of what it prepares.

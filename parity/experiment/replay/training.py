@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from parity.experiment.replay.free_run import FreeRuns, start_of
+from parity.experiment.replay.orders import FREE_RUN_IN_OTHER_ORDER
 from parity.experiment.replay.port import ReplayedPort
 from parity.judge.level import first_difference
 from parity.judge.levels.function import judge_free
@@ -81,10 +82,12 @@ def _by_own_free_run(
     """Judges by the port's free run where rules set aside how that differs from the script's.
 
     At a maximum that is there twice the two frameworks may take different ones; the port's two runs are of one framework,
-    take the same, and differ by rounding only.
+    take the same, and differ by rounding only. So where the script races, and the port takes the other order.
     """
     own = free.get((check.step, check.key))
-    if check.verdict != "different" or own is None or own.verdict != "same":
+    # A script that races leads the port's free run elsewhere, step by step as right as the script's.
+    as_right = own is not None and (own.verdict == "same" or own.note == FREE_RUN_IN_OTHER_ORDER)
+    if check.verdict != "different" or not as_right:
         return check
     key = parse_key(check.key)
     one = replayed.join.read(key, runs.candidate.step(check.step))

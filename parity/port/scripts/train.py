@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 from parity.experiment.replay.script import DRAW, Part
 from parity.port.scripts.initial import Initial
+from parity.port.training.optimizer import Training
+from parity.port.training.rates import RATE_ARGUMENT
+from parity.port.training.schedules import STEP_ARGUMENT
 from parity.trace import parse_key
 from parity.trace.escape import in_docstring, one_line, python_string
 
@@ -23,8 +26,9 @@ class Program(NamedTuple):
       script: name of the recorded script.
       part: what was recorded.
       initial: the first values.
-      defined: which of "optimizer" and "schedule" the port has.
+      defined: which of "optimizer", "schedule" and "averages" the port has.
       statistics: whether the model has moving statistics.
+      training: what stands between gradients and weights.
     """
 
     script: str
@@ -32,6 +36,7 @@ class Program(NamedTuple):
     initial: Initial
     defined: frozenset[str]
     statistics: bool
+    training: Training
 
 
 class Input(NamedTuple):
@@ -60,6 +65,7 @@ def source_of(program: Program, verdict: Sequence[str]) -> str:
         _initialize(program.initial),
         _load(),
         *([] if "optimizer" in program.defined else [_optimizer_left(program)]),
+        *([_rate_left(program)] if program.training.fed else []),
         _parts_of(program),
         _train(program),
         _main(),
@@ -181,20 +187,31 @@ def _optimizer_left(program: Program) -> Iterator[str]:
     yield f"    raise NotImplementedError({left})"
 
 
+def _rate_left(program: Program) -> Iterator[str]:
+    fed = in_docstring(one_line(program.training.fed))
+    yield f"def {RATE_ARGUMENT}({STEP_ARGUMENT}: int) -> float:"
+    yield f'    """Returns the learning rate after `{STEP_ARGUMENT}` updates, which the script feeds: {fed}."""'
+    yield f'    raise NotImplementedError("{RATE_ARGUMENT}: expected what the script feeds, got none. Write it here.")'
+
+
 def _parts_of(program: Program) -> Iterator[str]:
     yield "def parts_of(model: Model) -> dict[str, Any]:"
-    schedule = " and its schedule" if "schedule" in program.defined else ""
+    schedule = " and its schedule" if "schedule" in program.defined or program.training.fed else ""
     yield f'    """Returns what trains, and what checkpoints hold: the model under DDP, its optimizer{schedule}."""'
     kept = "  # rank 0's statistics go to all: the script moves them from its first tower" if program.statistics else ""
     yield f"    ddp = DistributedDataParallel(model){kept}"
     reduced = REDUCTION_OF[program.part.facts["combine"]]
     if reduced:
         yield f"    {reduced}"
-    if "schedule" in program.defined:
-        yield "    updates = optimizer(model)"
-        yield '    return {"model": ddp, "optimizer": updates, "schedule": like_tf.Scheduler(updates, schedule)}'
+    averages = ', "averages": averages(model)' if "averages" in program.defined else ""
+    schedule = RATE_ARGUMENT if program.training.fed else "schedule" if "schedule" in program.defined else ""
+    if schedule:
+        given = f", {RATE_ARGUMENT}(0)" if program.training.fed else ""
+        yield f"    updates = optimizer(model{given})"
+        yield f"    scheduler = like_tf.Scheduler(updates, {schedule})"
+        yield f'    return {{"model": ddp, "optimizer": updates, "schedule": scheduler{averages}}}'
     else:
-        yield '    return {"model": ddp, "optimizer": optimizer(model)}'
+        yield f'    return {{"model": ddp, "optimizer": optimizer(model){averages}}}'
 
 
 def _train(program: Program) -> Iterator[str]:
@@ -218,8 +235,10 @@ def _train(program: Program) -> Iterator[str]:
     yield "        updates.zero_grad()"
     yield "        loss(model, **batch).backward()"
     yield "        updates.step()"
-    if "schedule" in program.defined:
+    if "schedule" in program.defined or program.training.fed:
         yield '        parts["schedule"].step()'
+    if "averages" in program.defined:
+        yield f'        parts["averages"].update({"step" if program.training.averages_count else ""})'
     yield "        save(step)"
     yield "    return step"
 

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from parity.experiment.replay.script import Part, parts_of
 from parity.port.source import (  # noqa: F401  they fill the tables of writers
@@ -18,7 +16,6 @@ from parity.port.source import (  # noqa: F401  they fill the tables of writers
 )
 from parity.port.source.blocks import BlocksDiffer
 from parity.port.source.classes import Class, Classes
-from parity.port.source.code import identifier
 from parity.port.source.form import TENSOR, indented, typed, wrapped
 from parity.port.source.functions import Function, Names, Written, write_part
 from parity.port.source.names import names_of
@@ -27,12 +24,11 @@ from parity.port.source.writer import Refused
 from parity.port.tower.ops import Reader
 from parity.port.tower.regions import Frame
 from parity.port.tower.shapes import shapes_of
+from parity.port.training.optimizer import Recorded, Training, training_of
 from parity.trace import RecordedGraph, Trace, read_graph
-from parity.trace.as_written import as_written
-from parity.trace.escape import in_docstring, is_argument, one_line, python_string, toml_string
+from parity.trace.escape import in_docstring, one_line, python_string, toml_string
 
 MOST_TYPES_LISTED = 3  # of what a function returns
-RENAMED = {"learning_rate": "lr"}  # of the script's optimizers, in torch's words
 
 
 class Missing(NamedTuple):
@@ -59,7 +55,7 @@ class Port(NamedTuple):
       parts: of the trace.
       ops: number of recorded ops behind it.
       losses: by section, the function that computes its loss.
-      optimizers: by section, the function that makes its optimizer.
+      trainings: by section, what stands between its gradients and its weights.
       missing: what raises in it.
       parameters: of its module.
       graph: of the script.
@@ -71,7 +67,7 @@ class Port(NamedTuple):
     parts: list[Part]
     ops: int
     losses: dict[str, str]
-    optimizers: dict[str, str]
+    trainings: dict[str, Training]
     missing: list[Missing]
     parameters: Parameters
     graph: RecordedGraph
@@ -96,18 +92,21 @@ def port_of(directory: Path) -> Port:
     names, shapes = names_of(graph), shapes_of(trace, graph)
     readers = [Reader(graph, part, shapes) for part in parts]
     parameters, written = _written(trace, readers, parts, names)
-    optimizers = [_optimizer(part, len(parts) > 1) for part in parts]
+    trainings = [
+        training_of(Recorded(part, graph, reader, parameters, names, len(parts) > 1))
+        for reader, part in zip(readers, parts, strict=True)
+    ]
     refused = [each for one in written for each in one.refused]
     return Port(
         Path(str(trace.facts.get("script", "a recorded script"))).name,
-        _body(parameters, written, optimizers),
+        _body(parameters, written, trainings),
         _mapping(parameters),
         parts,
         sum(one.ops for one in written),
         {part.name: one.loss.name for part, one in zip(parts, written, strict=True)},
-        {part.name: function.name for part, function in zip(parts, optimizers, strict=True) if function},
+        {part.name: training for part, training in zip(parts, trainings, strict=True)},
         [Missing(f"{each.kind} {each.name}", each.line, _shapes_in_words(each)) for each in refused]
-        + [each for part in parts for each in _training_left(part)]
+        + [Missing(*each) for training in trainings for each in training.missing]
         + [*_statistics_left(trace, parameters)],
         parameters,
         graph,
@@ -142,14 +141,6 @@ def _statistics_left(trace: Trace, parameters: Parameters) -> Iterator[Missing]:
             yield Missing(f"the statistic {name}", "", "is moved in a way that no layer has")
 
 
-def _training_left(part: Part) -> Iterator[Missing]:
-    """What of a part's training is not written."""
-    if part.by_hand:
-        yield Missing("the optimizer", "", "is written by hand in the script")
-    elif part.facts.get("clipped"):
-        yield Missing("the clipping", "", "of the combined gradients changes what the optimizer is given")
-
-
 def _mapping(parameters: Parameters) -> str:
     found = parameters.mapping().items()
     lines = [
@@ -158,7 +149,7 @@ def _mapping(parameters: Parameters) -> str:
     return "\n".join(["[mapping]", *lines]) + "\n"
 
 
-def _body(parameters: Parameters, written: list[Written], optimizers: Iterable[Function | None]) -> str:
+def _body(parameters: Parameters, written: list[Written], trainings: Iterable[Training]) -> str:
     classes = Classes()
     classes.add(parameters)
     texts = [[*_class(each)] for each in classes.found]
@@ -167,14 +158,20 @@ def _body(parameters: Parameters, written: list[Written], optimizers: Iterable[F
     for one in written:
         texts += [[*_refusing(refused)] for refused in one.refused]
         texts.append([*_defined(one.loss, "model: DistributedDataParallel")])
-    texts += [[*_defined(each, "model: nn.Module", "torch.optim.Optimizer")] for each in optimizers if each]
+    texts += [block for training in trainings for block in training.blocks]
     text = "\n\n\n".join("\n".join(each) for each in texts)
     return "\n".join([*_imports(text), "", "", text]) + "\n"
 
 
 def _imports(text: str) -> Iterator[str]:
-    if "Any:" in text:
-        yield from ("from typing import Any", "")
+    standard = []
+    if "math." in text:
+        standard.append("import math")
+    if "Iterable[" in text:
+        standard.append("from collections.abc import Iterable")
+    if "Any:" in text or ": Any" in text:
+        standard.append("from typing import Any")
+    yield from (*standard, *([""] if standard else []))
     yield from ("import torch", "from torch import nn")
     if "F." in text:
         yield "from torch.nn import functional as F"
@@ -233,27 +230,3 @@ def _refusing(refused: Refused) -> Iterator[str]:
 
 def _shapes_in_words(refused: Refused) -> str:
     return f"takes {', '.join(map(str, refused.taken)) or 'nothing'}, gives {refused.given}"
-
-
-def _optimizer(part: Part, several: bool) -> Function | None:
-    """The function that makes the script's optimizer; None where its rate changes, or it is written by hand."""
-    described: dict[str, Any] = dict(part.facts["optimizer"])
-    kind = identifier_of(str(described.pop("name", "")))
-    if part.by_hand or part.facts.get("clipped") or "learning_rate" not in described or not kind:
-        return None
-    if not all(map(is_argument, described)):
-        return None
-    settings = {"learning_rate": described.pop("learning_rate"), **described}
-    written = ", ".join(f"{RENAMED.get(name, name)}={_setting(value)}" for name, value in settings.items())
-    name = f"optimizer_{identifier(part.name)}" if several else "optimizer"
-    return Function(name, ["model"], [f"return like_tf.{kind}(model.parameters(), {written})"])
-
-
-def identifier_of(name: str) -> str:
-    """Returns the class of `like_tf` that is an optimizer of TensorFlow's, "" where its name is none."""
-    found = name.removesuffix("Optimizer")
-    return found if found.isidentifier() and found.isascii() else ""
-
-
-def _setting(value: Any) -> str:
-    return repr(float(as_written(np.float32(value)))) if isinstance(value, float) else repr(value)

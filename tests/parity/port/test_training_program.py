@@ -9,6 +9,7 @@ import pytest
 from parity.port.prove import left_to_write
 from parity.port.scripts.initial import Initial
 from parity.port.scripts.train import Program, inputs_of, source_of
+from parity.port.training.optimizer import Training
 from parity.port.weights import carried_weights
 from parity.trace import Trace, TraceWriter, write_tensors
 
@@ -27,9 +28,9 @@ def part(tmp_path):
     return SimpleNamespace(trace=Trace(tmp_path / "trace"), steps=[0, 1], towers=2, facts=facts, own=lambda text: text)
 
 
-def program(part, *defined, unknown=()):
+def program(part, *defined, unknown=(), **training):
     initial = Initial(["nn.init.zeros_(model.fc.bias)"], list(unknown))
-    return Program('train"""\n.py', part, initial, frozenset(defined), False)
+    return Program('train"""\n.py', part, initial, frozenset(defined), False, Training(**training))
 
 
 def test_the_data_side_is_typed_by_what_each_rank_was_fed(part):
@@ -49,6 +50,19 @@ def test_a_schedule_is_stepped_after_each_update(part):
     source = source_of(program(part, "optimizer", "schedule"), [])
     assert "from port import Model, loss, optimizer, schedule" in source
     assert source.index("updates.step()") < source.index('parts["schedule"].step()') < source.index("save(step)")
+
+
+def test_a_rate_that_the_script_feeds_is_left_to_write_and_set_before_each_update(part):
+    source = source_of(program(part, "optimizer", fed="lr"), [])
+    assert left_to_write(source) == {"batches", "learning_rate"}
+    assert "optimizer(model, learning_rate(0))" in source and "like_tf.Scheduler(updates, learning_rate)" in source
+
+
+@pytest.mark.parametrize(("counts", "call"), [(True, "update(step)"), (False, "update()")])
+def test_averages_move_after_each_update_and_are_kept_in_checkpoints(part, counts, call):
+    source = source_of(program(part, "optimizer", "averages", averages_count=counts), [])
+    assert source.index("updates.step()") < source.index(f'parts["averages"].{call}') < source.index("save(step)")
+    assert '"averages": averages(model)}' in source
 
 
 def test_what_could_not_be_written_raises_in_a_function_of_its_own(part):

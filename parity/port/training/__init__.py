@@ -1,0 +1,1 @@
+"""Writes what stands between gradients and weights: clipping, learning rates, optimizers, averages."""
