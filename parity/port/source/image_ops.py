@@ -77,9 +77,10 @@ def _pooled(writer: Writer, op: Op) -> Code | None:
 @writes("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def _normalised(writer: Writer, op: Op) -> Code:
     # Scale, shift, mean and variance as they are given: what is no layer because one of them is computed.
-    scale, shift, mean, variance = (writer.code(each) for each in op.inputs[1:5])
+    scale, shift = (writer.code(each) for each in op.inputs[1:3])
     epsilon = repr(float(as_written(np.float32(op.attributes.get("epsilon", 1e-4)))))
     x = image(writer, op)
     if op.attributes.get("is_training", True):
         return call("F.batch_norm", x, "None", "None", scale, shift, training=True, eps=epsilon)
+    mean, variance = (writer.code(each) for each in op.inputs[3:5])
     return call("F.batch_norm", x, mean, variance, scale, shift, training=False, eps=epsilon)
