@@ -39,6 +39,10 @@ def _split(code: str, indent: str) -> list[str]:
     if several:
         return several
     head, body, tail = _last_bracket(code)
+    if body and len(indent + head) > LINE_WIDTH and (earlier := re.match(r"(.*\))(\.\w+\()$", head)):
+        # What is called on the result stays behind the bracket that is opened.
+        head, inside, closing = _last_bracket(earlier[1])
+        body, tail = (inside, f"{closing}{earlier[2]}{body}{tail}") if inside else (body, tail)
     if body:
         inner = indent + INDENT
         if len(inner + body) <= LINE_WIDTH and head[-2:-1].isalnum():  # of a call; a list has one on each line

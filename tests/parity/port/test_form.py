@@ -15,6 +15,7 @@ LONG = [
     f"return {' + '.join(f'0.5 * auxiliary_loss_{name}(module.weight, 2)' for name in 'abcd')}",
     f"return {', '.join(f'F.relu(self.layer_{name}(x)).permute(0, 2, 3, 1)' for name in 'abcd')}",
     f"{', '.join(f'result_of_layer_{name}' for name in 'abcdef')} = model(images)",
+    f"images = like_tf.conv({', '.join(f'weight_of_layer_{name}' for name in 'abcde')}).permute(0, 2, 3, 1)",
     f"total = {' + '.join(f'auxiliary_loss_{name}' for name in 'abcdef')}",
 ]
 
