@@ -71,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     finally:
         messages.close()
+        process.stderr.close()
     if messages.lines:
         print(f"record: {messages.lines} lines of TensorFlow's own messages are in {log}", file=sys.stderr)
     # A script that a signal ended returns minus its number: 128 + number is what a shell would say.

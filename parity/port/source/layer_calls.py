@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.port.source.code import Code, call
+from parity.port.source.code import Code, call, number
 from parity.port.source.writer import Writer, writes
 from parity.port.tower.layers import (
     BATCH_NORM,
@@ -234,7 +234,7 @@ def _padding(size: int, kernel: int, stride: int) -> int:
 @writes("LRN")
 def _local_response_norm(writer: Writer, op: Op) -> Code:
     named = {
-        name: repr(float(as_written(np.float32(op.attributes[name]))))
+        name: number(float(as_written(np.float32(op.attributes[name])))).text
         for name in ("bias", "alpha", "beta")
         if name in op.attributes
     }
