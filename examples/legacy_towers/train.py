@@ -1,4 +1,4 @@
-"""A legacy script as they are found: a conv net on the GPUs of one machine, one tower each. TensorFlow 1.15, or 2 in graph mode.
+"""A legacy script as they are found: a conv net on the GPUs of one machine, one tower each, in TensorFlow 1.15.
 
 Nobody has to edit it: `parity record` runs it as it stands, `parity port` writes its PyTorch program and proves it.
 """
