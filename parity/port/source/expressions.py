@@ -16,7 +16,6 @@ TORCH_FUNCTIONS = {
     "Relu": "F.relu",
     "Relu6": "F.relu6",
     "Elu": "F.elu",
-    "Selu": "F.selu",
     "Softsign": "F.softsign",
     "Tanh": "torch.tanh",
     "Sigmoid": "torch.sigmoid",
@@ -85,6 +84,7 @@ TORCH_REDUCTIONS = {
 ONE_AXIS = ("prod", "all", "any")  # torch's take one axis
 # Beyond it torch's softplus is its argument itself; exp(-40) is less than a unit in the last place of float64.
 SOFTPLUS_THRESHOLD = 40
+SELU_SCALE = 1.0507009873554805  # of what is above 0, in both frameworks
 EQUATION = re.compile(r"[A-Za-z.,]+->[A-Za-z.]*")  # of einsum; text of a trace, so nothing else is let through
 
 
@@ -101,6 +101,16 @@ def _method(writer: Writer, op: Op) -> Code:
 @writes("Softplus")
 def _softplus(writer: Writer, op: Op) -> Code:
     return _kept(writer, op, call("F.softplus", _as_it_is(writer, op), threshold=SOFTPLUS_THRESHOLD))
+
+
+@writes("Selu")
+def _selu(writer: Writer, op: Op) -> Code:
+    # At 0 TensorFlow's gradient is that of what is above, torch's that of what is below.
+    x = op.inputs[0]
+    writer.assign([x])
+    taken = _as_it_is(writer, op)
+    above = infix(Code(repr(SELU_SCALE)), "*", taken)
+    return _kept(writer, op, call("torch.where", infix(taken, "<", Code("0")), call("F.selu", taken), above))
 
 
 @writes("LeakyRelu")
@@ -177,12 +187,25 @@ def _squared_difference(writer: Writer, op: Op) -> Code:
 
 @writes("Maximum", "Minimum")
 def _extreme(writer: Writer, op: Op) -> Code:
-    for taken, bound in (op.inputs, op.inputs[::-1]):
-        limit = scalar(bound)
-        if limit is not None and taken.shape == op.output().shape:
-            of = writer.code(taken, taken in writer.channels_first)
-            return _kept(writer, op, method(of, "clamp", **{"min" if op.kind == "Maximum" else "max": limit.text}))
-    return call(f"torch.{op.kind.lower()}", *_together(writer, op, op.inputs))
+    # Where both are the same TensorFlow gives the first one the whole gradient; torch.maximum would share it.
+    first, second = op.inputs
+    sign, limit, bound = (">=", "min", scalar(second)) if op.kind == "Maximum" else ("<=", "max", scalar(second))
+    if bound is not None and first.shape == op.output().shape:  # which clamp does
+        return _kept(writer, op, method(_as_it_is(writer, op), "clamp", **{limit: bound.text}))
+    if not op.dtypes[0].startswith("float"):
+        return call(f"torch.{op.kind.lower()}", *_together(writer, op, op.inputs))
+    own = scalar(first)
+    if op.kind == "Maximum" and own is not None and own.text == "0" and second.shape == op.output().shape:
+        return _kept(writer, op, call("F.relu", writer.code(second, second in writer.channels_first)))  # 0 at 0
+    one, other = _named_together(writer, op)
+    return call("torch.where", infix(one, sign, other), one, other)
+
+
+def _named_together(writer: Writer, op: Op) -> list[Code]:
+    """Operands that are broadcast against each other, as expressions that may stand several times."""
+    computed = [each for each in op.inputs if each.kind not in (CONST, VARIABLE)]
+    writer.assign(computed)
+    return _together(writer, op, op.inputs)
 
 
 @writes(CHOICE)

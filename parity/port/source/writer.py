@@ -222,8 +222,7 @@ class Writer:
 
     def named(self, tensor: Tensor) -> Code:
         """Returns an expression that may stand several times: what is computed gets a name first."""
-        if tensor in self._pending:
-            self._assign(tensor)
+        self.assign([tensor])
         return self.code(tensor)
 
     def _found(self, tensor: Tensor) -> Code:
@@ -266,6 +265,10 @@ class Writer:
         for tensor in tensors:
             if tensor in self._pending:
                 self._assign(tensor)
+            elif "(" in self.names.get(tensor, ""):  # the call of the model, which must not stand several times
+                called = self.names.pop(tensor)
+                self.names[tensor] = self.free_name(self.wished(tensor, "output"))
+                self.statements.append(f"{self.names[tensor]} = {called}")
 
     def assign_draws(self) -> None:
         """Gives names to everything that draws, so that it stays in front of what comes next."""
