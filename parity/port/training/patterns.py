@@ -7,7 +7,7 @@ from parity.port.tower.ops import CONST, Tensor
 from parity.port.tower.simplify import number_of
 
 COMMUTATIVE = ("Add", "Mul", "Maximum", "Minimum")
-SAME_KIND = {"AddV2": "Add", "AddN": "Add", "SelectV2": "Select", "Div": "RealDiv"}
+SAME_KIND = {"AddV2": "Add", "AddN": "Add", "SelectV2": "Select"}
 ROUNDING_OF_FLOAT64 = 1e-12  # of itself: numbers that a script computes in float64 from each other
 
 
@@ -49,13 +49,19 @@ def matches(tensor: Tensor, form: object, kept: Kept | None = None) -> Iterator[
     elif isinstance(form, Anything):
         if kept.get(form.name, tensor) == tensor:
             yield {**kept, form.name: tensor}
-    elif isinstance(form, tuple) and SAME_KIND.get(tensor.kind, tensor.kind) == form[0] and tensor.kind != CONST:
+    elif isinstance(form, tuple) and _kind(tensor) == form[0] and tensor.kind != CONST:
         inputs = list(tensor.op.inputs)
         if len(inputs) != len(form) - 1:
             return
         yield from _of_inputs(inputs, form[1:], kept)
         if form[0] in COMMUTATIVE:
             yield from _of_inputs(inputs[::-1], form[1:], kept)
+
+
+def _kind(tensor: Tensor) -> str:
+    if tensor.kind == "Div":  # of whole numbers it leaves out the rest
+        return "RealDiv" if tensor.dtype.startswith("float") else "FloorDiv"
+    return SAME_KIND.get(tensor.kind, tensor.kind)
 
 
 def _of_inputs(inputs: list[Tensor], forms: tuple[object, ...], kept: Kept) -> Iterator[Kept]:

@@ -7,7 +7,7 @@ from parity.port.source.functions import Names
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Writer, writes
 from parity.port.tower.ops import CONST, FEED, Op, Tensor, ops_of
-from parity.port.training.values import rewritten
+from parity.port.training.values import WHOLE_NUMBERS, rewritten
 
 OF_PYTHON = "Python"  # what the kind of an op begins with that is computed of numbers, not of tensors
 FUNCTIONS_OF_NUMBERS = {
@@ -22,12 +22,12 @@ FUNCTIONS_OF_NUMBERS = {
     "Abs": "abs",
     "Maximum": "max",
     "Minimum": "min",
-    "Cast": "float",
 }
 WORDS_OF_LOGIC = {"LogicalAnd": "and", "LogicalOr": "or"}
 OF_NUMBERS = (
     *FUNCTIONS_OF_NUMBERS,
     *WORDS_OF_LOGIC,
+    "Cast",
     "Square",
     "Rsqrt",
     "Reciprocal",
@@ -51,6 +51,11 @@ def _word(writer: Writer, op: Op) -> Code:
 @writes(f"{OF_PYTHON}LogicalNot")
 def _opposite(writer: Writer, op: Op) -> Code:
     return Code(f"not {writer.code(op.inputs[0]).within(ATOM)}", COMPARISON)
+
+
+@writes(f"{OF_PYTHON}Cast")
+def _cast(writer: Writer, op: Op) -> Code:
+    return call("int" if op.dtypes[0].startswith(WHOLE_NUMBERS) else "float", writer.code(op.inputs[0]))
 
 
 @writes(f"{OF_PYTHON}Square")

@@ -15,6 +15,7 @@ TAKES_FROM = ("AssignSub", "AssignSubVariableOp")
 WRITERS_OF_VARIABLES = (*ASSIGNS, *ADDS_TO, *TAKES_FROM)
 FED_LEAF = "fed "  # what the leaf of a placeholder is called, before its name
 PLACEHOLDERS = ("Placeholder", "PlaceholderWithDefault")
+WHOLE_NUMBERS = ("int", "uint")  # what their types begin with
 MOST_OPS_OF_AN_UPDATE = 20_000  # of one expression: an update that goes through a whole model is not read
 
 
@@ -148,7 +149,7 @@ class Values:
 
 
 def folded(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Returns expressions with what is constant computed, and without casts between numbers; what is equal is shared."""
+    """Returns expressions with what is constant computed, without casts that change none; what is equal is shared."""
     first, *others = tensors
     tower = fold(Tower(first, writes=[Write("", "", each) for each in others]))
     return rewritten([tower.loss, *(each.value for each in tower.writes)], _without_casts)
@@ -156,9 +157,11 @@ def folded(tensors: Iterable[Tensor]) -> list[Tensor]:
 
 def _without_casts(op: Op) -> Tensor | None:
     # A counter that is cast to float32 is the same number; what is true or false becomes 1 or 0, which is another thing.
-    if op.kind == "Cast" and op.inputs[0].dtype != "bool" and op.dtypes[0] != "bool":
-        return op.inputs[0]
-    return None
+    if op.kind != "Cast" or "bool" in (op.inputs[0].dtype, op.dtypes[0]):
+        return None
+    # One to whole numbers cuts off what is behind the point; a leaf counts, whatever it is held in.
+    cuts = op.dtypes[0].startswith(WHOLE_NUMBERS) and not op.inputs[0].dtype.startswith(WHOLE_NUMBERS)
+    return None if cuts and op.inputs[0].kind != FEED else op.inputs[0]
 
 
 def rewritten(tensors: Iterable[Tensor], rule: Callable[[Op], Tensor | None]) -> list[Tensor]:
