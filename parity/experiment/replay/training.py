@@ -18,6 +18,11 @@ LEFT_BY_UPDATES = ("var", "slot", "stat")
 TRAINED_THE_SAME = "train() itself on {ranks} ranks in float64"
 NOT_TRAINED = "train() was not run: {why}"
 AS_FREE = "as near to the port's free run, which is the same as the script's, as that may be to the script's"
+# Of that run each step alone was judged, and not what it carries from one to the next.
+AS_FREE_IN_OTHER_ORDER = (
+    "as near to the port's free run, which takes the other order of the script's race, as that may be to the script's"
+)
+BY_OWN_RUN = "{count:,} of them are not the script's but {note}"
 PARTED = "train() itself does otherwise than the steps that were replayed, which are the same as the script's"
 
 
@@ -62,11 +67,13 @@ def _in_words(replayed: ReplayedPort, checks: Sequence[Check]) -> str:
     judged = [check for check in checks if check.verdict == "same"]
     highest = max((check.multiple for check in judged), default=0.0)
     farthest = max((check.of_scale for check in judged), default=0.0)
-    return (
+    words = (
         f"{TRAINED_THE_SAME.format(ranks=replayed.part.towers)}, fed what was recorded: {len(judged):,} weights, slots and "
         f"statistics after {len(replayed.part.steps)} updates, at most {highest:.2g} of the tolerance, {farthest:.1g} of "
         "the scale away"
     )
+    counts = {note: sum(check.note == note for check in judged) for note in (AS_FREE, AS_FREE_IN_OTHER_ORDER)}
+    return "; ".join([words, *(BY_OWN_RUN.format(count=count, note=note) for note, count in counts.items() if count)])
 
 
 def _judge(replayed: ReplayedPort, runs: FreeRuns, trained: Trace, lockstep: Sequence[Check]) -> list[Check]:
@@ -86,12 +93,17 @@ def _by_own_free_run(
     """
     own = free.get((check.step, check.key))
     # A script that races leads the port's free run elsewhere, step by step as right as the script's.
-    as_right = own is not None and (own.verdict == "same" or own.note == FREE_RUN_IN_OTHER_ORDER)
+    in_other_order = own is not None and own.note == FREE_RUN_IN_OTHER_ORDER
+    as_right = own is not None and (own.verdict == "same" or in_other_order)
     if check.verdict != "different" or not as_right:
         return check
     key = parse_key(check.key)
     one = replayed.join.read(key, runs.candidate.step(check.step))
     other = replayed.join.read(key, trained.step(check.step))
-    if one is None or other is None or one.shape != other.shape or distance(one, other) > check.allowed:
+    if one is None or other is None or one.shape != other.shape:
         return check
-    return check._replace(verdict="same", difference=distance(one, other), note=AS_FREE)
+    if not distance(one, other) <= check.allowed:  # NaN is not
+        return check
+    return check._replace(
+        verdict="same", difference=distance(one, other), note=AS_FREE_IN_OTHER_ORDER if in_other_order else AS_FREE
+    )
