@@ -160,7 +160,7 @@ def _is_lost(check: Check, empty: set[tuple[int, str]]) -> bool:
 def _judged(check: Check, spread: float) -> Check:
     # The same 64 as for all of level 1: three runs find the size of an effect, not its largest value.
     allowed = check.allowed + FUNCTION_LIMIT * spread
-    if check.difference > allowed:
+    if not check.difference <= allowed:  # NaN is not
         return check
     return check._replace(verdict="same", allowed=allowed, note=ZERO_GRADIENT_NOTE)
 

@@ -203,6 +203,12 @@ def test_of_that_64_times_what_rounding_moves_it_is_allowed(tmp_path):
     assert settle_empty_gradients(elsewhere, measure_kept(kept, "section/a/"))[1].verdict == "different"
 
 
+@pytest.mark.parametrize(("off", "spread"), [(np.nan, 1.0), (np.inf, 1.0), (1.0, np.nan)])
+def test_what_is_not_finite_there_is_no_rounding(off, spread):
+    found = settle_empty_gradients(empty(0.0, difference=off), lambda lost: lambda check: spread)[1]
+    assert found.verdict == "different"
+
+
 @pytest.mark.parametrize(("off", "comparable"), [(0.99 * 2.0**-10, True), (1.01 * 2.0**-10, False)])
 def test_a_side_may_wander_by_a_thousandth_of_all_of_a_quantity(tmp_path, off, comparable):
     once = trace(tmp_path / "a", {"grad/w": doubles(3.0, 0.0), "grad/b": doubles(0.0, 4.0)})
