@@ -183,6 +183,8 @@ def docstring(port: Port, proof: Result | None) -> str:
         f"{steps} steps, {port.ops} ops.",
         *_verdict(port, proof),
         *(trained(port, proof) if proof is not None and proof.verdict == "same" else []),
+        *port.assumed,
+        *_unjudged(port),
         "Not in here: what fills the inputs, evaluation.",
         "",
     ]
@@ -207,6 +209,11 @@ def trained(port: Port, proof: Result | None) -> list[str]:
         if proof is None or proof.verdict == "same"
         else f"{UNPROVEN}: its replay says {proof.verdict}."
     ]
+
+
+def _unjudged(port: Port) -> list[str]:
+    named = [f"{each.averages}()" for each in port.trainings.values() if each.averages]
+    return [f"Not judged: {', '.join(named)}, the moving averages of the weights."] if named else []
 
 
 def _verdict(port: Port, proof: Result | None) -> list[str]:

@@ -14,11 +14,13 @@ from parity.port.tower.border import Border, border_of
 from parity.port.tower.cells import raise_cells, raise_dynamic_rnn
 from parity.port.tower.fold import fold
 from parity.port.tower.layers import raise_layers
-from parity.port.tower.loops import nest, raise_loops
-from parity.port.tower.ops import FEED, Op, Reader, Tensor, Tower
+from parity.port.tower.lengths import with_lengths
+from parity.port.tower.loops import BODY, nest, raise_loops
+from parity.port.tower.ops import FEED, LOOP, Op, Reader, Tensor, Tower
 from parity.port.tower.regions import Frame, Frames, contracted, regions_of, whole_call
 from parity.port.tower.simplify import simplify
 from parity.port.tower.terms import in_first_only, terms_of, with_decay
+from parity.trace.arrays import Array
 from parity.trace.escape import is_argument
 
 MOST_CHARACTERS_OF_A_SUM = 100  # characters of a sum on one line
@@ -54,6 +56,8 @@ class Written:
       ops: number of ops of the tower, as recorded.
       refused: ops that could not be written.
       frame: the first line of the script's function that makes the whole model, None where there is none.
+      numbers: by name, what is fed the same in every recorded step and is a constant for that.
+      lengths: lines of the script that are written with lengths of what was recorded, which it leaves open.
     """
 
     forward: Function
@@ -61,6 +65,8 @@ class Written:
     ops: int
     refused: list[Refused] = field(default_factory=list)
     frame: Frame | None = None
+    numbers: dict[str, Array] = field(default_factory=dict)
+    lengths: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,22 @@ def write_part(
     forward, refused = _forward(border, section, several, parameters, names)
     parameters.is_whole = not several  # another optimizer's part adds what only it reads
     loss, more = _loss(first, border, (common, own), (section, several), parameters, names)
-    return Written(forward, loss, count, refused + more, whole_call(border.model, names.frames))
+    lengths = [names.lines(each) or each.kind for each in with_lengths(_with_bodies(border), _stops_of)]
+    whole = whole_call(border.model, names.frames)
+    return Written(forward, loss, count, refused + more, whole, recorded.numbers, [*dict.fromkeys(lengths)])
+
+
+def _with_bodies(border: Border) -> Iterator[Op]:
+    """All ops, those in loops too."""
+    pending = [*border.model, *border.loss]
+    while pending:
+        op = pending.pop(0)
+        yield op
+        pending += op.attributes[BODY].all_ops() if op.kind == LOOP and BODY in op.attributes else []
+
+
+def _stops_of(loop: Op) -> list[Tensor]:
+    return [*loop.attributes[BODY].stops] if BODY in loop.attributes else []
 
 
 def _first_towers_own(reader: Reader, first: Tower, towers: int) -> list[Tensor]:

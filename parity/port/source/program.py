@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from parity.experiment.replay.script import Part, parts_of
 from parity.port.source import (  # noqa: F401  they fill the tables of writers
     blocks,
@@ -26,8 +28,11 @@ from parity.port.tower.regions import Frame
 from parity.port.tower.shapes import shapes_of
 from parity.port.training.optimizer import Recorded, Training, training_of
 from parity.trace import RecordedGraph, Trace, read_graph
+from parity.trace.arrays import Array
+from parity.trace.as_written import as_written
 from parity.trace.escape import in_docstring, one_line, python_string, toml_string
 
+MOST_LINES_LISTED = 8  # of the script, in the docstring
 MOST_TYPES_LISTED = 3  # of what a function returns
 
 
@@ -59,6 +64,7 @@ class Port(NamedTuple):
       missing: what raises in it.
       parameters: of its module.
       graph: of the script.
+      assumed: sentences on what holds of the recorded steps, and need not of others.
     """
 
     script: str
@@ -71,6 +77,7 @@ class Port(NamedTuple):
     missing: list[Missing]
     parameters: Parameters
     graph: RecordedGraph
+    assumed: Sequence[str] = ()
 
     def source(self, docstring: str) -> str:
         """Returns the whole source."""
@@ -110,7 +117,27 @@ def port_of(directory: Path) -> Port:
         + [*_statistics_left(trace, parameters)],
         parameters,
         graph,
+        [*_assumed(written)],
     )
+
+
+def _assumed(written: Sequence[Written]) -> Iterator[str]:
+    """What no replay of the recorded steps can find wrong: numbers that are the same in all of them."""
+    numbers = {one_line(name): value for one in written for name, value in one.numbers.items()}
+    if numbers:
+        listed = ", ".join(f"{name} = {_as_written(value)!r}" for name, value in sorted(numbers.items()))
+        yield f"Fed the same in every recorded step, and constants here: {listed}."
+    lines = [one_line(each) for each in dict.fromkeys(line for one in written for line in one.lengths)]
+    if lines:
+        more = f" and {len(lines) - MOST_LINES_LISTED} more" if len(lines) > MOST_LINES_LISTED else ""
+        yield (
+            "For the recorded lengths alone, which the script leaves open and which are numbers here: what is of "
+            f"{', '.join(lines[:MOST_LINES_LISTED])}{more}."
+        )
+
+
+def _as_written(value: Array) -> object:
+    return (as_written(value) if value.dtype == np.float32 else value).item()
 
 
 def _written(

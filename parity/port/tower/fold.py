@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from parity.port.tower.infer import inferred, is_known
-from parity.port.tower.ops import CONST, FEED, LOOP, SETTING, VARIABLE, Op, Tensor, Tower
+from parity.port.tower.lengths import open_in
+from parity.port.tower.ops import CONST, FEED, LOOP, OPEN, SETTING, VARIABLE, Op, Tensor, Tower
 from parity.trace.arrays import Array
 from parity.trace.as_written import as_written
 
@@ -58,7 +59,11 @@ def fold(tower: Tower) -> Tower:
             rebuilt.shapes = [found] if found is not None else [tuple(max(n, 1) for n in shape) for shape in op.shapes]
         if op.kind == LOOP:
             rebuilt.shapes = [each.shape for each in inputs[: len(op.shapes)]]
-        made[op] = _folded(rebuilt)
+        made[op] = folded_op = _folded(rebuilt)
+        if folded_op is not rebuilt and folded_op.kind == CONST:
+            lengths = open_in(rebuilt, folded_op.output().value, FOLDED.get(rebuilt.kind))
+            if lengths is not None:
+                folded_op.attributes[OPEN] = lengths
     folded = tower.replaced(now)
     folded.writes = [each for each in folded.writes if each.value != NEVER]  # of the branch that is not taken
     return folded

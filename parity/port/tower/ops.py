@@ -35,6 +35,7 @@ GIVES = {
 
 
 UNKNOWN = -1  # a length
+OPEN = "open"  # attribute of a shape and of a constant: where its numbers are lengths that the script leaves open
 
 
 @dataclass(eq=False)
@@ -119,12 +120,14 @@ class Tower:
       feeds: by name, the ops of what is fed.
       variables: by name in the trace, the ops of the variables that it reads.
       writes: what is written into moving statistics, by any tower.
+      numbers: by name, what is fed the same in every recorded step and is a constant for that.
     """
 
     loss: Tensor
     feeds: dict[str, Op] = field(default_factory=dict)
     variables: dict[str, Op] = field(default_factory=dict)
     writes: list[Write] = field(default_factory=list)
+    numbers: dict[str, Array] = field(default_factory=dict)
 
     def ops(self) -> list[Op]:
         """The ops that the loss and the moving statistics need, each after those that it takes from."""
@@ -133,7 +136,7 @@ class Tower:
     def replaced(self, now: Callable[[Tensor], Tensor]) -> "Tower":
         """Returns the tower with other tensors for its own."""
         writes = [each._replace(value=now(each.value)) for each in self.writes]
-        return Tower(now(self.loss), self.feeds, self.variables, writes)
+        return Tower(now(self.loss), self.feeds, self.variables, writes, self.numbers)
 
 
 def ops_of(wanted: Sequence[Tensor], stop: frozenset[Op] = frozenset()) -> list[Op]:
@@ -191,7 +194,7 @@ class Reader:
     """
 
     def __init__(self, graph: RecordedGraph, part: Part, shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
-        self._part, self._shapes = part, shapes
+        self._part, self._shapes, self._static = part, shapes, graph.shapes
         self._nodes = {node["name"]: node for node in graph.nodes}
         self.frames = Frames(self._nodes)
         self._places = {node["name"]: place for place, node in enumerate(graph.nodes)}
@@ -220,7 +223,7 @@ class Reader:
             tensor = Op(
                 kind, "loss", [tensor, axes.output()], {"keep_dims": False}, [()], [tensor.dtype], last
             ).output()
-        return Tower(tensor, building.feeds, building.variables, [*building.writes()])
+        return Tower(tensor, building.feeds, building.variables, [*building.writes()], building.numbers)
 
     def fed(self, number: int) -> Iterator[tuple[str, TensorKey, str]]:
         """Yields the tensor, the key and the dtype of everything that is fed to a tower."""
@@ -277,6 +280,13 @@ class Reader:
         entry = self._part.trace.variables[name]
         return list(entry["shape"]), str(entry["dtype"])
 
+    def open_lengths(self, tensor: str) -> Array:
+        """Returns which lengths of a tensor the script leaves open; one number where it leaves all, or none."""
+        name, _, index = tensor.partition(":")
+        known = self._static.get(name, [])
+        shape = known[int(index or 0)] if int(index or 0) < len(known) else []
+        return np.array(True) if shape is None else np.array([each is None for each in shape], bool)
+
     def shapes(self, name: str) -> list[tuple[int, ...]]:
         """Returns the shapes of an op's outputs."""
         return [tuple(shape) for shape in self._shapes.get(name, [])]
@@ -288,6 +298,7 @@ class _Building:
         self._ops: dict[str, Op] = {}
         self.feeds: dict[str, Op] = {}
         self.variables: dict[str, Op] = {}
+        self.numbers: dict[str, Array] = {}
         self._fed: dict[str, Op] = {}
         self._loops: dict[str, int] = {}
         self._whole: set[Op] = set()
@@ -307,6 +318,8 @@ class _Building:
         name, _, index = text.partition(":")
         fed = self._fed.get(f"{name}:{index or 0}")
         if fed is not None:
+            if fed.kind == CONST:
+                self.numbers[fed.name] = fed.output().value
             return fed.output()
         self._build(name)
         return Tensor(self._ops[name], int(index or 0))
@@ -375,6 +388,8 @@ class _Building:
         if node["op"] in READING_KINDS and inputs and inputs[0].kind == VARIABLE:
             return inputs[0].op
         attributes = attributes_of(node)
+        if node["op"] in ("Shape", "Size"):
+            attributes[OPEN] = self._reader.open_lengths(self._taken(name)[0])
         shapes, dtypes = self._reader.shapes(name), [str(attributes.get("dtype") or attributes.get("T") or "float32")]
         if node["op"] == CONST:
             shapes = [attributes["value"].shape] if "value" in attributes else [()]

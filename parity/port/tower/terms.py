@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from parity.port.tower.ops import CONST, FEED, LOOP_MEMBERS, SETTING, VARIABLE, Op, Tensor
+from parity.port.tower.ops import CONST, FEED, LOOP_MEMBERS, OPEN, SETTING, VARIABLE, Op, Tensor
 from parity.port.tower.simplify import number_of
 
 DECAY = "WeightDecay"
@@ -111,6 +111,7 @@ TOWERS_OWN = (
     "shared_name",
     "container",
     LOOP_MEMBERS,
+    OPEN,
 )  # attributes that name a tower, or say what only one of them does
 
 
