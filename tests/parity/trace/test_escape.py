@@ -14,6 +14,7 @@ import parity
 from parity.cli import main
 from parity.experiment.replay.skeleton import write_skeleton
 from parity.port.source import program
+from parity.port.source.classes import Classes
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Refused
 from parity.trace import TraceWriter
@@ -113,7 +114,7 @@ def test_no_op_of_a_trace_becomes_code_of_a_port():
     assert isinstance(function, ast.FunctionDef) and [type(each) for each in function.body] == [ast.Raise]
     parameters = Parameters({"w": (2,)}, {"w": "var"})
     parameters.layer(("w",), "w", "nn.Linear(2, 2)", {"w": ("weight", "identity")}, HOSTILE)
-    assert [type(each) for each in ast.parse("\n".join(parameters.statements())).body] == [ast.Assign]
+    assert [type(each) for each in ast.parse("\n".join(Classes().statements(parameters))).body] == [ast.Assign]
     parameters = Parameters({HOSTILE: (2,)}, {})
     parameters.plain(HOSTILE, "self")
     assert len(tomllib.loads(program._mapping(parameters))["mapping"]) == 1
