@@ -9,7 +9,7 @@ from parity.port.errors import PortError
 from parity.port.source.code import SUMMED, Code, identifier
 from parity.port.source.layer_names import name_layers
 from parity.port.source.parameters import Parameters
-from parity.port.source.writer import Refused, Writer
+from parity.port.source.writer import NAMES_OF_PORTS, Refused, Writer
 from parity.port.tower.border import Border, border_of
 from parity.port.tower.cells import raise_cells, raise_dynamic_rnn
 from parity.port.tower.fold import fold
@@ -179,7 +179,7 @@ def _given(ops: Sequence[Op], arguments: dict[str, str]) -> dict[Tensor, str]:
 
 
 def _argument(name: str) -> str:
-    if not is_argument(name):
+    if not is_argument(name) or name in NAMES_OF_PORTS:
         raise PortError(f"port: expected an input whose name a function can have, got {name!r}.")
     return name
 
@@ -225,7 +225,7 @@ def _output_names(outputs: Sequence[Tensor], names: Names, taken: list[str]) -> 
     for tensor in outputs:
         wished = names.assigned(tensor.op) or _output_of(tensor, names)
         name, count = wished, 2
-        while name in [*found, *taken]:
+        while name in [*found, *taken, *NAMES_OF_PORTS]:
             name, count = f"{wished}{count}", count + 1
         found.append(name)
     return found

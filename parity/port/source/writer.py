@@ -38,6 +38,32 @@ NOUNS = {
     "Mean": "average",
     "Transpose": "turned",
 }
+# What statements call, and what they are given: a name of the script's never stands for another thing.
+NAMES_OF_PORTS = frozenset(
+    [
+        "self",
+        "model",
+        "module",
+        "group",
+        "slots",
+        "torch",
+        "nn",
+        "F",
+        "like_tf",
+        "math",
+        "abs",
+        "float",
+        "getattr",
+        "int",
+        "len",
+        "max",
+        "min",
+        "range",
+        "sum",
+        "super",
+        "tuple",
+    ]
+)
 SEVERAL = ("Split", "SplitV", "Unpack", "TopKV2")
 
 WriteOp = Callable[["Writer", Op], Code | None]
@@ -313,7 +339,8 @@ class Writer:
 
     def wished(self, tensor: Tensor, otherwise: str = "x") -> str:
         """Returns what a tensor would best be called."""
-        return self.wishes.get(tensor) or self.suggested(tensor.op) or otherwise
+        wished = self.wishes.get(tensor) or self.suggested(tensor.op) or otherwise
+        return f"{wished}_" if wished in NAMES_OF_PORTS else wished
 
     def is_left(self, tensor: Tensor) -> bool:
         """Whether anybody will take it."""
