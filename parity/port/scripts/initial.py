@@ -128,7 +128,8 @@ def _fill(draws: _Draws, node: Mapping[str, Any]) -> Draw | None:
     dimensions, value = (*draws.taken(node), None, None)[:2]
     if dimensions is None or value is None or dimensions.kind or value.kind:
         return None
-    return Draw("", 0.0, np.full([int(size) for size in dimensions.shift], value.shift))
+    # One number stands for all: an embedding of zeros may have gigabytes of them.
+    return Draw("", 0.0, value.shift)
 
 
 def _random(draws: _Draws, node: Mapping[str, Any]) -> Draw:
@@ -172,7 +173,7 @@ def _reshaped(draws: _Draws, node: Mapping[str, Any]) -> Draw | None:
     taken = draws.taken(node)
     if len(taken) != 2 or taken[0] is None or taken[1] is None or taken[1].kind:
         return None
-    if taken[0].kind:
+    if taken[0].kind or taken[0].shift.size == 1:
         return taken[0]
     return taken[0]._replace(shift=taken[0].shift.reshape([int(size) for size in taken[1].shift]))
 

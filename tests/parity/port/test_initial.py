@@ -114,3 +114,9 @@ def test_what_torch_begins_with_by_itself_is_left_out():
 )
 def test_what_is_no_known_draw_is_named_and_not_approximated(nodes):
     assert written(nodes, (65,), "identity") == ([], ["conv.weight"])
+
+
+def test_a_fill_takes_no_memory_of_its_size():
+    filled = [constant("dims", np.int32([2**31 - 1, 2**31 - 1])), constant("zero", np.float32(0))]
+    found = written([*filled, op("w/init", "Fill", "dims", "zero")], (2**31 - 1, 2**31 - 1), "identity")
+    assert found.statements == ["nn.init.zeros_(model.conv.weight)"]
