@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.port.source.code import Code, call, number
+from parity.port.source.code import ATOM, Code, call, number
 from parity.port.source.writer import Writer, writes
 from parity.port.tower.layers import (
     BATCH_NORM,
@@ -202,13 +202,22 @@ def _dropout(writer: Writer, op: Op) -> Code:
     x = op.inputs[0]
     first = x in writer.channels_first
     shape = op.attributes["noise_shape"]
-    if shape and first:
+    if shape and first and len(shape) == len(x.shape):
         shape = (shape[0], shape[-1], *shape[1:-1])
     if first:
         writer.channels_first.add(op.output())
     rate = repr(round(op.attributes["rate"], 12))
     if shape:
-        return call("like_tf.dropout", writer.code(x, first), rate, noise_shape=shape)
+        # Lengths that are those of what is dropped: another batch has others. like_tf.dropout drops in eval() too.
+        writer.assign([x])
+        taken = writer.code(x, first)
+        ahead = len(x.shape) - len(shape)  # axes that a draw of fewer has not
+        lengths = [
+            "1" if length == 1 else f"{taken.within(ATOM)}.shape[{ahead + axis}]" for axis, length in enumerate(shape)
+        ]
+        noise_shape = f"({', '.join(lengths)}{',' if len(lengths) == 1 else ''})"
+        dropped = call("like_tf.dropout", taken, rate, noise_shape=noise_shape)
+        return Code(f"{dropped.text} if {writer.owner}.training else {taken.text}", -1)
     return call("F.dropout", writer.code(x, first), rate, f"{writer.owner}.training")
 
 
