@@ -19,6 +19,8 @@ from parity.port.tower.layers import (
 from parity.port.tower.ops import Op
 from parity.trace.as_written import as_written
 
+LEAST_RAISED_EPSILON = 1.001e-5  # like_tf raises a smaller epsilon to it, as fused_batch_norm of TensorFlow 1.15 does
+
 
 def _layer(
     writer: Writer, op: Op, made: str, parameters: dict[str, tuple[str, str]], x: Code, general: str = ""
@@ -177,6 +179,8 @@ def _batch_norm(writer: Writer, op: Op) -> Code:
         fused=known["fused"] if known["fused"] != images else None,
         scale=None if known.get("weight") else False,
         center=None if known.get("bias") else False,
+        # The graph holds the epsilon that is used: TensorFlow 1.15 has raised a small one, TensorFlow 2 raises none.
+        fused_epsilon_floor="0.0" if known["fused"] and known["eps"] < LEAST_RAISED_EPSILON else None,
     )
     own = {
         "weight": ("weight", "identity"),
